@@ -1,0 +1,58 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// One switch picks the mode: PENSTOCK_EMBEDDED=1 builds the shipped library in Embedded Swift; without it the
+// same sources build in full mode, where the Swift tests and the sanitizers run. The Makefile sets it.
+let embedded = Context.environment["PENSTOCK_EMBEDDED"] == "1"
+
+var swift: [SwiftSetting] = [
+  .swiftLanguageMode(.v6),
+  .treatAllWarnings(as: .error),
+  .enableExperimentalFeature("CImplementation"),
+]
+if embedded {
+  swift += [
+    .enableExperimentalFeature("Embedded"),
+    .unsafeFlags(["-wmo", "-Xcc", "-fPIC", "-Xfrontend", "-function-sections"]),
+  ]
+}
+
+let tests: [Target] =
+  embedded
+  ? []
+  : [
+    .testTarget(name: "PenstockWireTests", dependencies: ["PenstockWire"], swiftSettings: swift),
+    .testTarget(name: "PenstockCallTests", dependencies: ["PenstockCall"], swiftSettings: swift),
+    .testTarget(name: "PenstockTransportTests", dependencies: ["PenstockTransport"], swiftSettings: swift),
+  ]
+
+let package = Package(
+  name: "penstock",
+  products: [
+    .library(name: "penstock", type: .static, targets: ["PenstockABI"]),
+    .executable(name: "penstock-peer", targets: ["penstock-peer"]),
+  ],
+  targets: [
+    .systemLibrary(name: "CPenstock", path: "include"),
+    .systemLibrary(name: "CMemory"),
+    .systemLibrary(name: "CSystem"),
+    .systemLibrary(name: "CNghttp2"),
+    .systemLibrary(name: "COpenSSL"),
+    .systemLibrary(name: "CJansson"),
+    .systemLibrary(name: "CZlib"),
+    .target(name: "PenstockWire", dependencies: ["CMemory"], swiftSettings: swift),
+    .target(name: "PenstockCall", dependencies: ["PenstockWire", "CMemory"], swiftSettings: swift),
+    .target(
+      name: "PenstockTransport",
+      dependencies: ["PenstockCall", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib"],
+      swiftSettings: swift),
+    .target(
+      name: "PenstockABI",
+      dependencies: ["PenstockTransport", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "CJansson", "CPenstock"],
+      swiftSettings: swift),
+    .executableTarget(
+      name: "penstock-peer",
+      dependencies: ["PenstockTransport", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib", "CJansson"],
+      swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])]),
+  ] + tests
+)

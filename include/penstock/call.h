@@ -1,0 +1,150 @@
+/* Calls: options, the call itself in blocking or callback style, messages, and the reply.
+ *
+ * Functions that wait (send, receive, wait_headers, finish, and the unary of channel.h) end at the latest with the
+ * call: by its status, its deadline or a cancel. In a callback on the thread that drives the runtime they give
+ * PENSTOCK_E_WOULD_DEADLOCK. With the "interruptible" option they give PENSTOCK_E_INTERRUPTED after a signal handler
+ * has run (it may also be given without one, a few times a second); the call lives on, and the function may be called
+ * again.
+ */
+#ifndef PENSTOCK_CALL_H
+#define PENSTOCK_CALL_H
+
+#include "base.h"
+#include "metadata.h"
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Options: parsed once, used for any number of calls ---- */
+
+typedef struct penstock_call_options penstock_call_options;
+
+/* `json` is an object (NUL-terminated, borrowed during the call) or NULL:
+ *   "deadline_ms": from the call's creation; absent or null: the channel's default, or none
+ *   "metadata": {"name": "value" or ["v1", "v2"]}; see metadata.h
+ *   "wait_for_ready": false (true is not supported yet)
+ *   "authority": instead of the channel's
+ *   "compression": "identity" or "gzip" for what is sent
+ *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
+ *   "send_buffer_bytes": how much may be sent ahead of the transport (65536; one message is always taken)
+ *   "interruptible": false; see above
+ * Memory: owned by the caller; free with penstock_call_options_release. E_INVALID_JSON names the JSON path. */
+PENSTOCK_API penstock_result penstock_call_options_new(const char *json, penstock_call_options **options,
+                                                       penstock_error **error);
+PENSTOCK_API penstock_call_options *penstock_call_options_retain(penstock_call_options *options);
+PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
+/* For penstock_channel_unary with "interruptible": called after a signal handler has run, on the waiting thread; 0:
+ * go on waiting, else cancel the call. Without it a signal cancels. `user_data` is transferred, even on error. Set it
+ * before the options are shared. */
+PENSTOCK_API penstock_result penstock_call_options_on_interrupted(penstock_call_options *options,
+                                                                  int32_t (*interrupted)(void *user_data),
+                                                                  void *user_data, penstock_finalizer finalizer);
+
+/* ---- Messages ---- */
+
+/* A received message: immutable. */
+typedef struct penstock_message penstock_message;
+/* Its bytes; NULL only if there are none. They live as long as the message. */
+PENSTOCK_API const void *penstock_message_data(const penstock_message *message);
+PENSTOCK_API size_t penstock_message_length(const penstock_message *message);
+PENSTOCK_API penstock_message *penstock_message_retain(penstock_message *message);
+PENSTOCK_API void penstock_message_release(penstock_message *message);
+
+/* ---- The reply: how a call ended; immutable ---- */
+
+typedef struct penstock_reply penstock_reply;
+
+PENSTOCK_API penstock_reply *penstock_reply_retain(penstock_reply *reply);
+PENSTOCK_API void penstock_reply_release(penstock_reply *reply);
+/* The status code; PENSTOCK_STATUS_UNKNOWN for NULL. */
+PENSTOCK_API int32_t penstock_reply_code(const penstock_reply *reply);
+/* The status, read-only; borrowed from the reply, and as long-lived. */
+PENSTOCK_API const penstock_status *penstock_reply_status(const penstock_reply *reply);
+/* penstock_status_json of it; lives as long as the reply. "{}" for NULL or without memory. */
+PENSTOCK_API const char *penstock_reply_status_json(const penstock_reply *reply);
+/* The response message of a unary or client-streaming call. NULL and *length 0 if there is none; an empty message is
+ * a non-NULL pointer. Lives as long as the reply. `length` may be NULL. */
+PENSTOCK_API const void *penstock_reply_message(const penstock_reply *reply, size_t *length);
+/* Response headers, read-only; NULL if there were none (a trailers-only answer). As long-lived as the reply. */
+PENSTOCK_API const penstock_metadata *penstock_reply_headers(const penstock_reply *reply);
+/* Trailers, read-only; as long-lived as the reply. */
+PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
+/* {"duration_us", "first_byte_sent_us", "headers_us", "first_message_us" (from creation, null if it did not happen),
+ *  "sent": {"messages", "bytes", "wire_bytes"}, "received": {the same}, "peer"}; lives as long as the reply. */
+PENSTOCK_API const char *penstock_reply_stats_json(const penstock_reply *reply);
+/* The value that a hop has set under `key`, or NULL; it lives as long as the reply. */
+PENSTOCK_API void *penstock_reply_value(const penstock_reply *reply, const char *key);
+
+/* ---- The call ---- */
+
+typedef struct penstock_call penstock_call;
+
+/* Callback style: what the call tells. All run on the driving thread, one at a time, in order: headers (unless the
+ * answer is trailers-only), messages as they were asked for, and the reply exactly once, last. What they are given is
+ * borrowed during the callback; retain it to keep it. The handle `call` is valid in every callback, released or not.
+ * Any function that does not wait may be called in them. */
+typedef struct penstock_call_callbacks {
+  size_t struct_size;
+  void *user_data;              /* transferred, even on error */
+  penstock_finalizer finalizer; /* after on_reply, or on error */
+  void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data);
+  void (*on_message)(penstock_call *call, penstock_message *message, void *user_data);
+  void (*on_sent)(penstock_call *call, uint64_t count, void *user_data); /* messages taken by the transport */
+  void (*on_reply)(penstock_call *call, penstock_reply *reply, void *user_data);
+} penstock_call_callbacks;
+
+#ifdef __cplusplus
+static inline penstock_call_callbacks penstock_call_callbacks_init(void) {
+  penstock_call_callbacks empty = penstock_call_callbacks();
+  empty.struct_size = sizeof(empty);
+  return empty;
+}
+#define PENSTOCK_CALL_CALLBACKS_INIT penstock_call_callbacks_init()
+#else
+#define PENSTOCK_CALL_CALLBACKS_INIT {.struct_size = sizeof(penstock_call_callbacks)}
+#endif
+
+PENSTOCK_API penstock_call *penstock_call_retain(penstock_call *call);
+/* The last release of a call in blocking style that has not ended cancels it; one in callback style goes on. */
+PENSTOCK_API void penstock_call_release(penstock_call *call);
+
+/* A number that names the call within the process; 0 for NULL. */
+PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
+
+/* Sends a message, copied, once there is room for it; returns when it is queued. E_STATE: after half-close, or a
+ * second one where the kind allows one. E_TOO_LARGE: over max_send_message_bytes. E_GONE: the call has ended (finish
+ * tells how). E_WOULD_DEADLOCK, E_INTERRUPTED: see above; the message was not queued. */
+PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
+/* The same without waiting: E_WOULD_BLOCK if there is no room; on_sent tells when there is. */
+PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const void *data, size_t length);
+/* No more messages come. E_ALREADY: a second time. E_GONE: the call has ended. */
+PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
+
+/* Blocking style: the next message. E_END: there is none, the status has come: call penstock_call_finish. E_STATE: a
+ * call in callback style. Memory: owned by the caller; free with penstock_message_release. */
+PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
+/* Blocking style: waits until there are response headers. *headers is borrowed from the call, read-only, and as
+ * long-lived. E_END: the call ended without. */
+PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
+/* Blocking style: half-closes if that is not done, discards what is unread, waits for the status. May be called
+ * again. Memory: owned by the caller; free with penstock_reply_release. */
+PENSTOCK_API penstock_result penstock_call_finish(penstock_call *call, penstock_reply **reply);
+/* Callback style: asks for `count` more messages. Unary responses are asked for by the library. */
+PENSTOCK_API penstock_result penstock_call_demand(penstock_call *call, uint64_t count);
+
+/* Ends the call with CANCELLED and `reason` (NUL-terminated UTF-8, copied; NULL is ""); undelivered messages are
+ * discarded. Does nothing to a call that has ended. */
+PENSTOCK_API penstock_result penstock_call_cancel(penstock_call *call, const char *reason);
+/* The reply if the call has ended, without waiting; else E_WOULD_BLOCK. Memory: owned by the caller; free with
+ * penstock_reply_release. */
+PENSTOCK_API penstock_result penstock_call_reply(penstock_call *call, penstock_reply **reply);
+/* The value that a hop has set under `key`, or NULL. In callback style on the driving thread; in blocking style after
+ * the call has ended. */
+PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *key);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

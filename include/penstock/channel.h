@@ -1,0 +1,77 @@
+/* Channel: a target, its credentials and options, its connection, and its interceptors. */
+#ifndef PENSTOCK_CHANNEL_H
+#define PENSTOCK_CHANNEL_H
+
+#include "call.h"
+#include "interceptor.h"
+#include "runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct penstock_channel penstock_channel;
+
+/* A channel on the default runtime. Nothing is connected before the first call.
+ * `target`: "host:port", "dns:///host:port", "ipv4:1.2.3.4:5,...", "ipv6:[::1]:5,...", "unix:/path".
+ * `options` is a JSON object (NUL-terminated, borrowed during the call) or NULL:
+ *   "tls": true (default: on, roots of the system), false (cleartext), or an object:
+ *     "roots_pem", "roots_file", "certificate_chain_pem", "certificate_chain_file", "private_key_pem",
+ *     "private_key_file", "server_name" (to verify and for SNI, instead of the target's host), "verify": true
+ *   "authority": instead of the target's
+ *   "user_agent": put before "penstock/VERSION"
+ *   "default_deadline_ms", "max_receive_message_bytes" (4194304), "max_send_message_bytes" (2147483647),
+ *   "max_header_list_bytes" (16384), "connect_timeout_ms" (20000), "compression": "identity" or "gzip"
+ *   "initial_stream_window_bytes" (65535 to 2147483647), "initial_connection_window_bytes"
+ *   "tie_order": "fifo" (default) or "lifo", of interceptors with equal priority
+ * Memory: owned by the caller; free with penstock_channel_release.
+ * Errors: E_INVALID_ARGUMENT (the target), E_INVALID_JSON (names the JSON path; a certificate that does not parse
+ * too), E_SYSTEM. */
+PENSTOCK_API penstock_result penstock_channel_new(const char *target, const char *options,
+                                                  penstock_channel **channel, penstock_error **error);
+/* The same on a runtime of the caller's, which the channel retains. E_CLOSED: it has been shut down. */
+PENSTOCK_API penstock_result penstock_channel_new_on(penstock_runtime *runtime, const char *target,
+                                                     const char *options, penstock_channel **channel,
+                                                     penstock_error **error);
+PENSTOCK_API penstock_channel *penstock_channel_retain(penstock_channel *channel);
+/* After the last release calls in flight go on; the connection closes with the last of them. */
+PENSTOCK_API void penstock_channel_release(penstock_channel *channel);
+/* Ends every call with CANCELLED ("channel closed") and closes the connection. Does not wait. Later calls give
+ * E_CLOSED. E_ALREADY: done before. */
+PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
+
+/* A unary call, whole: sends `request` (borrowed during the call; NULL only with length 0) to `method`
+ * ("/package.Service/Method") and waits for its end. PENSTOCK_OK says that the call ran, whatever its status.
+ * `options` may be NULL. E_INVALID_ARGUMENT, E_TOO_LARGE, E_CLOSED, E_WOULD_DEADLOCK, E_NO_MEMORY, E_FORKED: nothing
+ * was sent. E_INTERRUPTED: cancelled after a signal; see "interruptible".
+ * Memory: *reply is owned by the caller; free with penstock_reply_release. */
+PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, const char *method,
+                                                    const void *request, size_t length,
+                                                    const penstock_call_options *options, penstock_reply **reply,
+                                                    penstock_error **error);
+/* Starts a call of `kind` (PENSTOCK_KIND_...): in callback style with `callbacks` (the table is copied), in blocking
+ * style with NULL. Callbacks may run on another thread before this function has returned: use the handle that they are
+ * given.
+ * Memory: *call is owned by the caller; free with penstock_call_release. */
+PENSTOCK_API penstock_result penstock_channel_call(penstock_channel *channel, const char *method, int32_t kind,
+                                                   const penstock_call_options *options,
+                                                   const penstock_call_callbacks *callbacks, penstock_call **call,
+                                                   penstock_error **error);
+
+/* As the functions of runtime.h, for calls on this channel. */
+PENSTOCK_API penstock_result penstock_channel_add_interceptor(penstock_channel *channel,
+                                                              const penstock_interceptor *interceptor,
+                                                              int32_t priority, penstock_interceptor_id *id,
+                                                              penstock_error **error);
+PENSTOCK_API penstock_result penstock_channel_remove_interceptor(penstock_channel *channel,
+                                                                 penstock_interceptor_id id, penstock_error **error);
+PENSTOCK_API penstock_result penstock_channel_set_interceptor_priority(penstock_channel *channel,
+                                                                       penstock_interceptor_id id, int32_t priority,
+                                                                       penstock_error **error);
+/* Those of the channel and of its runtime, in the order that calls meet them. */
+PENSTOCK_API penstock_result penstock_channel_interceptors_json(penstock_channel *channel, char **json);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

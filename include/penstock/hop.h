@@ -1,0 +1,145 @@
+/* What an interceptor's callback may do: look at the event and the call, change them, defer, end, answer.
+ *
+ * Unless it says otherwise, a function here is called in a callback of that hop, on that thread; elsewhere it gives
+ * PENSTOCK_E_STATE (NULL where it returns a pointer), after the hop's end PENSTOCK_E_GONE.
+ */
+#ifndef PENSTOCK_HOP_H
+#define PENSTOCK_HOP_H
+
+#include "interceptor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PENSTOCK_EVENT_NONE 0
+#define PENSTOCK_EVENT_START 1
+#define PENSTOCK_EVENT_SEND 2
+#define PENSTOCK_EVENT_HALF_CLOSE 3
+#define PENSTOCK_EVENT_HEADERS 4
+#define PENSTOCK_EVENT_RECEIVE 5
+#define PENSTOCK_EVENT_STATUS 6
+#define PENSTOCK_EVENT_CANCEL 7
+#define PENSTOCK_EVENT_DEMAND 8
+#define PENSTOCK_EVENT_SENT 9
+#define PENSTOCK_EVENT_CREATE 10
+#define PENSTOCK_EVENT_DESTROY 11
+
+/* ---- The hop and its call: any thread that holds the hop, until the call has ended ---- */
+
+/* Keeps the handle (not the call) past `destroy`. Any thread. */
+PENSTOCK_API penstock_hop *penstock_hop_retain(penstock_hop *hop);
+PENSTOCK_API void penstock_hop_release(penstock_hop *hop);
+/* PENSTOCK_EVENT_...: what the running callback is about; NONE outside callbacks. */
+PENSTOCK_API int32_t penstock_hop_event(const penstock_hop *hop);
+/* A number that names the call within the process; 0 for NULL. Any thread. */
+PENSTOCK_API uint64_t penstock_hop_call_id(const penstock_hop *hop);
+/* PENSTOCK_KIND_...; -1 for NULL. Any thread. */
+PENSTOCK_API int32_t penstock_hop_kind(const penstock_hop *hop);
+/* The channel's target as it was given; lives as long as the hop. NULL for NULL. Any thread. */
+PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
+
+/* ---- The event ---- */
+
+/* In create, on_start: the request's metadata. In on_headers: the response's. In on_status and on_cancel: the
+ * trailers. Else NULL. Borrowed during the callback. It can be changed in on_start, on_headers and on_status. */
+PENSTOCK_API penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
+/* In on_send and on_receive: the message, borrowed until it is replaced or the callback returns. */
+PENSTOCK_API penstock_result penstock_hop_message(penstock_hop *hop, const void **data, size_t *length);
+/* In on_send and on_receive: replaces the message by a copy of `data` (NULL only with length 0). */
+PENSTOCK_API penstock_result penstock_hop_set_message(penstock_hop *hop, const void *data, size_t length);
+/* In on_status (it can be changed, unless it is a local cancel or deadline) and on_cancel: the status; else NULL.
+ * Borrowed during the callback. */
+PENSTOCK_API penstock_status *penstock_hop_status(penstock_hop *hop);
+/* In on_demand and on_sent: n; else 0. */
+PENSTOCK_API uint64_t penstock_hop_count(const penstock_hop *hop);
+/* In on_demand: passes n instead; what is held back is asked for later with penstock_hop_demand. */
+PENSTOCK_API penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t n);
+
+/* ---- The start: in create and on_start; the setters in on_start only ---- */
+
+/* "/package.Service/Method"; lives until it is set again or the call ends. In any callback. */
+PENSTOCK_API const char *penstock_hop_method(const penstock_hop *hop);
+/* E_INVALID_ARGUMENT: not "/service/method". Method filters are not applied again. */
+PENSTOCK_API penstock_result penstock_hop_set_method(penstock_hop *hop, const char *method);
+/* The authority that is sent; lives as penstock_hop_method. */
+PENSTOCK_API const char *penstock_hop_authority(const penstock_hop *hop);
+PENSTOCK_API penstock_result penstock_hop_set_authority(penstock_hop *hop, const char *authority);
+/* Milliseconds left until the deadline, 0 if it has passed, -1 for none. In any callback. */
+PENSTOCK_API int64_t penstock_hop_deadline_ms(const penstock_hop *hop);
+/* Moves the deadline to `ms` from now, earlier or later; -1 is none. */
+PENSTOCK_API penstock_result penstock_hop_set_deadline_ms(penstock_hop *hop, int64_t ms);
+
+/* ---- Ending, injecting, answering ---- */
+
+/* Ends the call here with `code` (0-16) and `message` (copied; NULL is ""): hops above see the status, hops below
+ * on_cancel, and the verdict of the running callback is ignored. In every callback but create, destroy, on_cancel and
+ * an on_status that brings a local cancel or deadline. */
+PENSTOCK_API penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code, const char *message);
+/* The same with a built status, copied. */
+PENSTOCK_API penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
+
+/* Puts a message of this hop's own, copied, on its way to the server, behind what is parked here and before the event
+ * that the running callback is about. Its `sent` stops here. E_STATE: not in a callback of this call on its driving
+ * thread, before on_start, or after half-close has left this hop. */
+PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
+/* Puts a message, copied, on its way to the caller: an injected one, or the answer of a hop that has taken the call;
+ * any thread for the latter (retain the hop). It spends demand from above: E_WOULD_BLOCK if there is none, and
+ * on_demand tells when there is. E_STATE: after the status. */
+PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, const void *data, size_t length);
+/* After TAKE only, once, before any message; any thread. The metadata is copied; NULL is empty. */
+PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
+/* After TAKE only: ends the call with a copy of `status`; any thread. It counts as this hop's finish. */
+PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
+/* Asks for n more messages from below; any thread. */
+PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
+
+/* ---- Call values: what hops and the caller share on purpose. In any callback ---- */
+
+/* Sets `key` (NUL-terminated, copied) to `value`; NULL removes. The finalizer (nullable) runs when it is replaced,
+ * removed, or the call is freed. `value` is transferred, even on error. */
+PENSTOCK_API penstock_result penstock_hop_set_value(penstock_hop *hop, const char *key, void *value,
+                                                    penstock_finalizer finalizer);
+/* What `key` holds, or NULL. */
+PENSTOCK_API void *penstock_hop_get_value(const penstock_hop *hop, const char *key);
+
+/* ---- Tickets: a paused or held event, to be resolved from any thread ---- */
+
+typedef uint64_t penstock_ticket;
+
+/* A ticket for the event of the running callback, to be taken before PAUSE or HOLD is returned; 0 if the event can't
+ * be paused here (signals, a local status). The same one if asked again. NEXT returned with a live ticket spends it. */
+PENSTOCK_API penstock_ticket penstock_hop_ticket(penstock_hop *hop);
+
+/* Ends the pause with NEXT, DROP (messages) or TAKE (start). Any thread; also before the callback has returned.
+ * E_INVALID_ARGUMENT: a verdict that this event does not allow (the ticket stays). E_ALREADY: spent. E_GONE: the
+ * call has ended, or went on without it. */
+PENSTOCK_API penstock_result penstock_ticket_resolve(penstock_ticket ticket, int32_t verdict);
+PENSTOCK_API penstock_result penstock_ticket_resume(penstock_ticket ticket);
+PENSTOCK_API penstock_result penstock_ticket_drop(penstock_ticket ticket);
+/* Ends the call there, as penstock_hop_finish_with. */
+PENSTOCK_API penstock_result penstock_ticket_finish(penstock_ticket ticket, int32_t code, const char *message);
+PENSTOCK_API penstock_result penstock_ticket_finish_with(penstock_ticket ticket, const penstock_status *status);
+/* Resumes after `ms` milliseconds, unless the ticket is resolved before. */
+PENSTOCK_API penstock_result penstock_ticket_resume_after(penstock_ticket ticket, uint64_t ms);
+
+/* The event that a ticket is for; it may be read, and changed until the ticket is spent, by one thread at a time. */
+typedef struct penstock_event penstock_event;
+
+/* Memory: owned by the caller; free with penstock_event_release. It outlives the call if need be. */
+PENSTOCK_API penstock_result penstock_ticket_event(penstock_ticket ticket, penstock_event **event);
+PENSTOCK_API penstock_event *penstock_event_retain(penstock_event *event);
+PENSTOCK_API void penstock_event_release(penstock_event *event);
+/* PENSTOCK_EVENT_START, SEND, HALF_CLOSE, HEADERS, RECEIVE or STATUS. */
+PENSTOCK_API int32_t penstock_event_kind(const penstock_event *event);
+/* As penstock_hop_metadata, _message, _set_message, _status; what they give lives as long as the event does and is
+ * not replaced. E_GONE from a change after the ticket was spent. */
+PENSTOCK_API penstock_metadata *penstock_event_metadata(penstock_event *event);
+PENSTOCK_API penstock_result penstock_event_message(const penstock_event *event, const void **data, size_t *length);
+PENSTOCK_API penstock_result penstock_event_set_message(penstock_event *event, const void *data, size_t length);
+PENSTOCK_API penstock_status *penstock_event_status(penstock_event *event);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,98 @@
+/* Interceptors: what sees and changes everything that passes in a call, in both directions.
+ *
+ * One interceptor is a table of callbacks. It is registered on a runtime (every channel of it) or on a channel, with a
+ * priority: a higher one is called earlier on the way out and later on the way in; equal ones keep registration order.
+ * A call's chain is fixed when the call is created. docs/interceptors.md has the laws and drawings.
+ */
+#ifndef PENSTOCK_INTERCEPTOR_H
+#define PENSTOCK_INTERCEPTOR_H
+
+#include "base.h"
+#include "metadata.h"
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One interceptor's place in one call: what its callbacks get. Valid until its `destroy` has returned; retained
+ * longer it gives PENSTOCK_E_GONE. See hop.h. */
+typedef struct penstock_hop penstock_hop;
+
+/* What a callback returns: what becomes of the event. */
+#define PENSTOCK_NEXT 0    /* pass it on */
+#define PENSTOCK_PAUSE 1   /* stop this lane here until the ticket is resolved; later events wait unseen */
+#define PENSTOCK_HOLD 2    /* park this event; later ones are still shown; without a ticket the next NEXT releases it */
+#define PENSTOCK_DROP 3    /* swallow this message */
+#define PENSTOCK_TAKE 4    /* from on_start: answer the call here; nothing goes below */
+#define PENSTOCK_RESTART 5 /* reserved: not accepted by this version */
+#define PENSTOCK_SKIP 6    /* from create: not this call */
+
+/* Call kinds; as a mask, (1u << kind). */
+#define PENSTOCK_KIND_UNARY 0
+#define PENSTOCK_KIND_CLIENT_STREAM 1
+#define PENSTOCK_KIND_SERVER_STREAM 2
+#define PENSTOCK_KIND_BIDI 3
+
+typedef int32_t (*penstock_hop_callback)(penstock_hop *hop, void *state);
+typedef int32_t (*penstock_hop_create)(penstock_hop *hop, void *user_data, void **state);
+typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
+
+/* Fill with PENSTOCK_INTERCEPTOR_INIT, then set what you need. Any callback may be NULL: then nothing is called, and
+ * the event passes as with PENSTOCK_NEXT.
+ *
+ * Threading: callbacks run on whichever thread drives the runtime (its own thread, a thread in a blocking call, or
+ * one in penstock_runtime_poll), one at a time per runtime. Hold no lock around a blocking call that a callback
+ * takes. Any function that does not wait may be called in them, the removal of this very interceptor and the release
+ * of its channel included; one that waits gives PENSTOCK_E_WOULD_DEADLOCK. A value that a callback may not return
+ * ends the call with INTERNAL and a message that names the interceptor. */
+typedef struct penstock_interceptor {
+  size_t struct_size;
+  const char *name;             /* for messages and lists; NUL-terminated UTF-8, copied; NULL is "" */
+  const char *methods;          /* patterns separated by commas: a whole method ("/pkg.Service/Method"), or a beginning
+                                   followed by one star; copied; NULL is every method */
+  uint32_t kinds;               /* mask of call kinds; 0 is all */
+  uint32_t reserved;            /* 0 */
+  size_t hold_bytes;            /* how many message bytes HOLD may park per call and lane; 0 is 65536 */
+  void *user_data;              /* transferred, even on error */
+  penstock_finalizer finalizer; /* runs once, after removal and the end of the last call that has it, or on error */
+
+  penstock_hop_create create;   /* start has come to this hop: PENSTOCK_NEXT with *state set, or PENSTOCK_SKIP. Without
+                                   it `state` is user_data */
+  penstock_hop_destroy destroy; /* exactly once for each create that returned NEXT, last */
+
+  /* Outbound, toward the server. */
+  penstock_hop_callback on_start;      /* before anything is sent: metadata, method, authority, deadline. NEXT, PAUSE,
+                                          HOLD, TAKE */
+  penstock_hop_callback on_send;       /* a message. NEXT, PAUSE, HOLD, DROP */
+  penstock_hop_callback on_half_close; /* the caller is done sending. NEXT, PAUSE, HOLD */
+
+  /* Inbound, toward the caller. */
+  penstock_hop_callback on_headers; /* response headers; a trailers-only answer has none. NEXT, PAUSE, HOLD */
+  penstock_hop_callback on_receive; /* a message. NEXT, PAUSE, HOLD, DROP */
+  penstock_hop_callback on_status;  /* the end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket */
+
+  /* Signals; what they return is ignored. */
+  penstock_hop_callback on_cancel; /* the call ended by another hand: a hop above, a cancel, a deadline */
+  penstock_hop_callback on_demand; /* n more messages are asked for: penstock_hop_count, penstock_hop_set_count */
+  penstock_hop_callback on_sent;   /* n messages were taken by the transport: penstock_hop_count */
+} penstock_interceptor;
+
+#ifdef __cplusplus
+static inline penstock_interceptor penstock_interceptor_init(void) {
+  penstock_interceptor empty = penstock_interceptor();
+  empty.struct_size = sizeof(empty);
+  return empty;
+}
+#define PENSTOCK_INTERCEPTOR_INIT penstock_interceptor_init()
+#else
+#define PENSTOCK_INTERCEPTOR_INIT {.struct_size = sizeof(penstock_interceptor)}
+#endif
+
+/* Names a registration; never 0, never used again within the process. */
+typedef uint64_t penstock_interceptor_id;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

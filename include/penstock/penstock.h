@@ -1,0 +1,16 @@
+/* Penstock: an embeddable gRPC client. Include this; it brings in one header per object. */
+#ifndef PENSTOCK_PENSTOCK_H
+#define PENSTOCK_PENSTOCK_H
+
+#include "version.h"
+
+#include "base.h"
+#include "metadata.h"
+#include "status.h"
+#include "interceptor.h"
+#include "hop.h"
+#include "runtime.h"
+#include "call.h"
+#include "channel.h"
+
+#endif

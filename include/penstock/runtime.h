@@ -1,0 +1,65 @@
+/* Runtime: owns an event loop, on a thread of its own or driven by the host program.
+ *
+ * One thread at a time drives a runtime: its own thread, a thread that waits in a blocking call, or one in
+ * penstock_runtime_poll. Callbacks run on the thread that drives.
+ */
+#ifndef PENSTOCK_RUNTIME_H
+#define PENSTOCK_RUNTIME_H
+
+#include "interceptor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct penstock_runtime penstock_runtime;
+
+/* A runtime. `options` is a JSON object (NUL-terminated, borrowed during the call) or NULL:
+ *   "mode": "thread" (default): a thread of its own; "host": the program calls penstock_runtime_poll
+ *   "caller_drives": true (default): a blocking call may drive the loop from its own thread; in host mode always
+ *   "linger_us": how long the loop stays free for the next blocking call before the thread takes it back (200)
+ * Memory: owned by the caller; free with penstock_runtime_release.
+ * Errors: E_INVALID_ARGUMENT, E_INVALID_JSON, E_SYSTEM (descriptors, threads). */
+PENSTOCK_API penstock_result penstock_runtime_new(const char *options, penstock_runtime **runtime,
+                                                  penstock_error **error);
+/* The runtime of channels that name none: made when it is first used, ended with its last user. Retained for the
+ * caller; free with penstock_runtime_release. */
+PENSTOCK_API penstock_result penstock_runtime_default(penstock_runtime **runtime, penstock_error **error);
+PENSTOCK_API penstock_runtime *penstock_runtime_retain(penstock_runtime *runtime);
+/* The last release lets the runtime end by itself once its channels and calls have gone. */
+PENSTOCK_API void penstock_runtime_release(penstock_runtime *runtime);
+
+/* Host mode: a descriptor that is readable whenever a poll would do work; the runtime's own, not to be closed.
+ * E_STATE: not in host mode. */
+PENSTOCK_API penstock_result penstock_runtime_fd(penstock_runtime *runtime, int *fd);
+/* Host mode: runs one turn: waits up to `timeout_ms` (0: not at all; -1: until there is work) and does all that is
+ * ready. E_BUSY: within a callback of this runtime, or timeout_ms is 0 and another thread drives; otherwise it waits
+ * for that thread up to timeout_ms, then E_TIMEOUT. E_INTERRUPTED: a signal handler ran. E_CLOSED: shut down. */
+PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, int64_t timeout_ms);
+
+/* Ends every call with CANCELLED ("runtime shut down"), closes every channel and connection, and joins the thread;
+ * waits up to `timeout_ms` (-1: without limit). E_TIMEOUT: a user's function or the resolver has not returned; what
+ * they hold stays until they do, and it may be called again. E_WOULD_DEADLOCK: in a callback. E_ALREADY: done. */
+PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime, int64_t timeout_ms);
+
+/* Registers `interceptor` for calls on every channel of the runtime that are created from now on. The table is
+ * borrowed during the call; its user_data is transferred, even on error. Returns E_INVALID_ARGUMENT, E_UNSUPPORTED (a
+ * larger struct_size with a tail that is not zero, or a reserved field that is not 0), E_CLOSED, E_NO_MEMORY. */
+PENSTOCK_API penstock_result penstock_runtime_add_interceptor(penstock_runtime *runtime,
+                                                              const penstock_interceptor *interceptor,
+                                                              int32_t priority, penstock_interceptor_id *id,
+                                                              penstock_error **error);
+/* After it has returned no call that is created later has the interceptor. E_NOT_FOUND: not registered here. */
+PENSTOCK_API penstock_result penstock_runtime_remove_interceptor(penstock_runtime *runtime,
+                                                                 penstock_interceptor_id id, penstock_error **error);
+PENSTOCK_API penstock_result penstock_runtime_set_interceptor_priority(penstock_runtime *runtime,
+                                                                       penstock_interceptor_id id, int32_t priority,
+                                                                       penstock_error **error);
+/* [{"id", "name", "priority", "methods", "kinds", "place"}, ...] in the order that calls meet them.
+ * Memory: owned by the caller; free with penstock_free. */
+PENSTOCK_API penstock_result penstock_runtime_interceptors_json(penstock_runtime *runtime, char **json);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
