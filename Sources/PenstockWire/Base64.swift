@@ -1,0 +1,90 @@
+/// The coding of `-bin` values: "Base64 as per RFC 4648 section 4. Implementations MUST accept padded and un-padded
+/// values and should emit un-padded values" (gRPC over HTTP2, "Requests").
+///
+/// Only the standard alphabet: no gRPC implementation sends or takes the URL-safe one. Bits behind the last byte are
+/// ignored, because grpc-go accepts such values too, and a client that refuses them would lose metadata.
+public enum Base64 {
+  public enum Outcome: Equatable {
+    case ok, malformed, noMemory
+  }
+
+  /// False: no memory, and `out` is as it was.
+  public static func encode(_ bytes: ByteView, padded: Bool, into out: ByteBuffer) -> Bool {
+    let (triples, rest) = bytes.count.quotientAndRemainder(dividingBy: 3)
+    let (body, overflow) = triples.multipliedReportingOverflow(by: 4)
+    if overflow || body > Int.max &- 4 { return false }
+    guard let spare = out.spare(atLeast: body &+ 4) else { return false }
+    var at = 0
+    for triple in 0..<triples {
+      let i = triple &* 3
+      spare[at] = letter(bytes[i] >> 2)
+      spare[at &+ 1] = letter(bytes[i] << 4 | bytes[i &+ 1] >> 4)
+      spare[at &+ 2] = letter(bytes[i &+ 1] << 2 | bytes[i &+ 2] >> 6)
+      spare[at &+ 3] = letter(bytes[i &+ 2])
+      at &+= 4
+    }
+    let i = triples &* 3
+    if rest > 0 {
+      let second = rest == 2 ? bytes[i &+ 1] : 0
+      spare[at] = letter(bytes[i] >> 2)
+      spare[at &+ 1] = letter(bytes[i] << 4 | second >> 4)
+      if rest == 2 { spare[at &+ 2] = letter(second << 2) }
+      if padded {
+        if rest == 1 { spare[at &+ 2] = 0x3D }
+        spare[at &+ 3] = 0x3D
+      }
+      at &+= padded ? 4 : rest &+ 1
+    }
+    out.commit(at)
+    return true
+  }
+
+  /// Appends the bytes of one value (no commas: see `HeaderRules.forEachBinaryValue`). Padding may be there, in part
+  /// or missing, but not more than the length calls for. When the outcome is not ok, `out` is as it was.
+  public static func decode(_ text: ByteView, into out: ByteBuffer) -> Outcome {
+    var length = text.count
+    while length > 0 && text.count &- length < 2 && text[length &- 1] == 0x3D { length &-= 1 }
+    let padding = text.count &- length
+    let tail = length % 4
+    if tail == 1 || (padding > 0 && padding > (4 &- tail) % 4) { return .malformed }
+    guard let spare = out.spare(atLeast: length / 4 &* 3 &+ 2) else { return .noMemory }
+    var at = 0
+    var bits: UInt32 = 0
+    var have = 0
+    for i in 0..<length {
+      guard let value = value(of: text[i]) else { return .malformed }
+      bits = bits << 6 | UInt32(value)
+      have &+= 6
+      if have >= 8 {
+        have &-= 8
+        spare[at] = UInt8(truncatingIfNeeded: bits >> UInt32(have))
+        at &+= 1
+      }
+    }
+    out.commit(at)
+    return .ok
+  }
+
+  /// The letter of the low six bits.
+  private static func letter(_ byte: UInt8) -> UInt8 {
+    let value = byte & 0x3F
+    switch value {
+    case 0...25: return 0x41 &+ value
+    case 26...51: return 0x61 &+ (value &- 26)
+    case 52...61: return 0x30 &+ (value &- 52)
+    case 62: return 0x2B
+    default: return 0x2F
+    }
+  }
+
+  private static func value(of letter: UInt8) -> UInt8? {
+    switch letter {
+    case 0x41...0x5A: return letter &- 0x41
+    case 0x61...0x7A: return letter &- 0x61 &+ 26
+    case 0x30...0x39: return letter &- 0x30 &+ 52
+    case 0x2B: return 62
+    case 0x2F: return 63
+    default: return nil
+    }
+  }
+}

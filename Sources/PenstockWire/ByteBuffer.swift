@@ -1,0 +1,179 @@
+internal import CMemory
+
+/// Growable bytes in `malloc` storage. The consumed prefix is an offset: it is compacted only when room is needed.
+///
+/// A failed Swift allocation traps, so every byte count that a peer or a caller chooses lives in one of these, where
+/// failure is a `false` or a `nil` and leaves the contents as they were.
+public final class ByteBuffer {
+  private var storage: UnsafeMutableRawPointer?
+  private var capacity = 0
+  private var start = 0
+  private var end = 0
+
+  /// An empty buffer without storage.
+  public init() {}
+
+  /// An empty buffer with room for `capacity` bytes; nil when there is no memory for it.
+  public convenience init?(capacity: Int) {
+    self.init()
+    guard capacity >= 0, resize(to: capacity) else { return nil }
+  }
+
+  /// A copy of `bytes`; nil when there is no memory for it.
+  public convenience init?(copying bytes: ByteView) {
+    self.init()
+    guard resize(to: bytes.count), append(bytes) else { return nil }
+  }
+
+  deinit { free(storage) }
+
+  /// How many bytes can be read.
+  public var count: Int { end &- start }
+
+  public var isEmpty: Bool { start == end }
+
+  /// The readable bytes, until the next mutation.
+  public var view: ByteView {
+    guard let storage, end > start else { return ByteView(start: nil, count: 0) }
+    return ByteView(start: storage + start, count: end &- start)
+  }
+
+  /// Makes room for `additional` more bytes, growing geometrically. False: no memory (or a negative or absurd
+  /// number); the contents are unchanged.
+  public func reserve(_ additional: Int) -> Bool {
+    if additional <= capacity &- end { return additional >= 0 }
+    let (needed, overflow) = count.addingReportingOverflow(additional)
+    if overflow { return false }
+    // Moving costs at most as much as the consumed prefix was worth: only then is it better than growing.
+    if needed <= capacity && start >= count {
+      compact()
+      return true
+    }
+    let (doubled, tooFar) = capacity.multipliedReportingOverflow(by: 2)
+    return resize(to: tooFar ? needed : max(needed, doubled, 64)) || resize(to: needed)
+  }
+
+  /// Makes room for exactly `total` readable bytes when there is less: no geometric slack.
+  func reserveExactly(total: Int) -> Bool {
+    total <= capacity &- start || resize(to: total)
+  }
+
+  /// How many readable bytes fit before the storage has to grow.
+  var reach: Int { capacity &- start }
+
+  /// Adds a copy of `bytes`, which may be a part of this buffer. False: no memory, unchanged.
+  public func append(_ bytes: ByteView) -> Bool {
+    guard let base = bytes.baseAddress, !bytes.isEmpty else { return true }
+    var source = base
+    if bytes.count > capacity &- end {
+      // The source may be our own storage, which is about to move.
+      let own = ownOffset(of: base)
+      guard reserve(bytes.count), let storage else { return false }
+      if let own { source = UnsafeRawPointer(storage + start + own) }
+    }
+    guard let storage else { return false }
+    memmove(storage + end, source, bytes.count)
+    end &+= bytes.count
+    return true
+  }
+
+  public func append(byte: UInt8) -> Bool {
+    if end == capacity && !reserve(1) { return false }
+    guard let storage else { return false }
+    storage.storeBytes(of: byte, toByteOffset: end, as: UInt8.self)
+    end &+= 1
+    return true
+  }
+
+  public func append(_ text: StaticString) -> Bool { append(text.bytes) }
+
+  /// Drops `n` bytes from the front; more than there are drops them all.
+  public func consume(_ n: Int) {
+    guard n > 0 else { return }
+    if n >= count {
+      start = 0
+      end = 0
+    } else {
+      start &+= n
+    }
+  }
+
+  /// Drops what is behind the first `n` readable bytes.
+  public func truncate(to n: Int) {
+    guard n < count else { return }
+    end = start &+ max(n, 0)
+  }
+
+  public func removeAll(keepingCapacity: Bool) {
+    start = 0
+    end = 0
+    if !keepingCapacity {
+      free(storage)
+      storage = nil
+      capacity = 0
+    }
+  }
+
+  /// The writable tail, at least `n` bytes long; nil: no memory. What was written counts after `commit`.
+  public func spare(atLeast n: Int) -> UnsafeMutableRawBufferPointer? {
+    guard reserve(max(n, 0)) else { return nil }
+    guard let storage else { return UnsafeMutableRawBufferPointer(start: nil, count: 0) }
+    return UnsafeMutableRawBufferPointer(start: storage + end, count: capacity &- end)
+  }
+
+  /// Makes the first `n` bytes of the writable tail readable.
+  public func commit(_ n: Int) {
+    end &+= min(max(n, 0), capacity &- end)
+  }
+
+  /// Hands over the storage, its readable bytes at the front: the caller frees it. The buffer is empty afterwards.
+  /// An empty buffer gives nil and 0.
+  public func take() -> (UnsafeMutableRawPointer?, Int) {
+    guard count > 0 else {
+      removeAll(keepingCapacity: false)
+      return (nil, 0)
+    }
+    compact()
+    let taken = (storage, end)
+    storage = nil
+    capacity = 0
+    end = 0
+    return taken
+  }
+
+  private func compact() {
+    guard start > 0, let storage else { return }
+    let n = count
+    memmove(storage, storage + start, n)
+    start = 0
+    end = n
+  }
+
+  /// Storage of `size` bytes or more that holds the readable bytes at its front.
+  private func resize(to size: Int) -> Bool {
+    if size <= capacity && start == 0 { return true }
+    guard size >= count else { return false }
+    if start == 0 {
+      // `realloc` moves pages instead of copying bytes when the block is large.
+      guard let grown = realloc(storage, max(size, 1)) else { return false }
+      storage = grown
+    } else {
+      guard let grown = malloc(max(size, 1)) else { return false }
+      let n = count
+      if let storage, n > 0 { memcpy(grown, storage + start, n) }
+      free(storage)
+      storage = grown
+      start = 0
+      end = n
+    }
+    capacity = size
+    return true
+  }
+
+  private func ownOffset(of pointer: UnsafeRawPointer) -> Int? {
+    guard let storage else { return nil }
+    let base = UnsafeRawPointer(storage)
+    guard pointer >= base + start, pointer < base + end else { return nil }
+    return pointer - (base + start)
+  }
+}

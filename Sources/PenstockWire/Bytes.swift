@@ -1,0 +1,40 @@
+internal import CMemory
+
+public func bytesEqual(_ a: ByteView, _ b: ByteView) -> Bool {
+  guard a.count == b.count else { return false }
+  guard let left = a.baseAddress, let right = b.baseAddress, !a.isEmpty else { return true }
+  return memcmp(left, right, a.count) == 0
+}
+
+public func bytesEqual(_ a: ByteView, _ b: StaticString) -> Bool { bytesEqual(a, b.bytes) }
+
+/// Equal but for the case of ASCII letters. `lower` is written in lower case.
+func equalIgnoringCase(_ a: ByteView, _ lower: StaticString) -> Bool {
+  let b = lower.bytes
+  return a.count == b.count && hasPrefixIgnoringCase(a, b)
+}
+
+func hasPrefixIgnoringCase(_ a: ByteView, _ lower: ByteView) -> Bool {
+  guard a.count >= lower.count else { return false }
+  for i in 0..<lower.count where lowercase(a[i]) != lower[i] { return false }
+  return true
+}
+
+func lowercase(_ byte: UInt8) -> UInt8 {
+  byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte
+}
+
+/// A part of a view; the bounds are clamped to what is there.
+func slice(_ bytes: ByteView, from: Int, to: Int) -> ByteView {
+  let lower = min(max(from, 0), bytes.count)
+  let upper = min(max(to, lower), bytes.count)
+  return ByteView(rebasing: bytes[lower..<upper])
+}
+
+extension StaticString {
+  /// The UTF-8 bytes of the literal: valid for ever.
+  public var bytes: ByteView {
+    guard hasPointerRepresentation else { return ByteView(start: nil, count: 0) }
+    return ByteView(start: utf8Start, count: utf8CodeUnitCount)
+  }
+}

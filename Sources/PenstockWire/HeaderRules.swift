@@ -1,0 +1,138 @@
+/// Which names and values may be metadata (gRPC over HTTP2, "Requests", Custom-Metadata; RFC 9113 section 8.2).
+public enum HeaderRules {
+  /// Header-Name: one or more of `0-9 a-z _ - .`, so lower case only.
+  public static func isValidName(_ name: ByteView) -> Bool {
+    for byte in name {
+      switch byte {
+      case 0x30...0x39, 0x61...0x7A, 0x5F, 0x2D, 0x2E: continue
+      default: return false
+      }
+    }
+    return !name.isEmpty
+  }
+
+  /// Appends `name` with ASCII letters in lower case. False: no memory, and `out` is as it was.
+  public static func lowercased(_ name: ByteView, into out: ByteBuffer) -> Bool {
+    guard let spare = out.spare(atLeast: name.count) else { return false }
+    for i in 0..<name.count { spare[i] = lowercase(name[i]) }
+    out.commit(name.count)
+    return true
+  }
+
+  /// ASCII-Value, for what we send: space and printable ASCII, neither beginning nor ending with a space, because
+  /// RFC 9113 section 8.2.1 makes such a field malformed. The empty value is valid, as it is in all of the field.
+  public static func isValidASCIIValue(_ value: ByteView) -> Bool {
+    for byte in value where byte < 0x20 || byte > 0x7E { return false }
+    guard let first = value.first, let last = value.last else { return true }
+    return first != 0x20 && last != 0x20
+  }
+
+  /// What we may receive, and send back: "Implementations must not error due to receiving an invalid ASCII-Value
+  /// that's a valid field-value in HTTP" (RFC 9110 section 5.5: visible ASCII, space, tab, and 0x80 up).
+  public static func isValidFieldValue(_ value: ByteView) -> Bool {
+    for byte in value where (byte < 0x20 && byte != 0x09) || byte == 0x7F { return false }
+    guard let first = value.first, let last = value.last else { return true }
+    return !isBlank(first) && !isBlank(last)
+  }
+
+  /// The value without spaces and tabs at its ends: "If it contains leading or trailing whitespace, it may be
+  /// stripped."
+  public static func trimmed(_ value: ByteView) -> ByteView { trimmed(value, from: 0, to: value.count) }
+
+  /// Whether the name marks a binary header: it ends with `-bin`, and something stands before that.
+  public static func isBinary(_ name: ByteView) -> Bool {
+    name.count > 4 && equalIgnoringCase(slice(name, from: name.count &- 4, to: name.count), "-bin")
+  }
+
+  /// Names that metadata cannot set: pseudo headers, gRPC's own ("Header names starting with grpc- ... should not be
+  /// used by applications"), `te` and `content-type`, what RFC 9113 section 8.2.2 forbids in HTTP/2, and `host` and
+  /// `content-length`, which would contradict `:authority` and the DATA frames (sections 8.3.1 and 8.1.1).
+  public static func isReserved(_ name: ByteView) -> Bool {
+    guard let first = name.first else { return false }
+    switch lowercase(first) {
+    case 0x3A: return true
+    case 0x63:
+      return equalIgnoringCase(name, "content-type") || equalIgnoringCase(name, "connection")
+        || equalIgnoringCase(name, "content-length")
+    case 0x67: return hasPrefixIgnoringCase(name, ("grpc-" as StaticString).bytes)
+    case 0x68: return equalIgnoringCase(name, "host")
+    case 0x6B: return equalIgnoringCase(name, "keep-alive")
+    case 0x70: return equalIgnoringCase(name, "proxy-connection")
+    case 0x74: return equalIgnoringCase(name, "te") || equalIgnoringCase(name, "transfer-encoding")
+    case 0x75: return equalIgnoringCase(name, "upgrade")
+    default: return false
+    }
+  }
+
+  /// "Implementations must split Binary-Headers on "," before decoding the Base64-encoded values": each value,
+  /// without blanks around it, still in base64. Empty ones too: that is how an empty value looks.
+  public static func forEachBinaryValue(_ wire: ByteView, _ body: (ByteView) -> Void) {
+    var from = 0
+    for i in 0..<wire.count where wire[i] == 0x2C {
+      body(trimmed(wire, from: from, to: i))
+      from = i &+ 1
+    }
+    body(trimmed(wire, from: from, to: wire.count))
+  }
+
+  private static func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
+
+  private static func trimmed(_ bytes: ByteView, from: Int, to: Int) -> ByteView {
+    var lower = from
+    var upper = to
+    while lower < upper && isBlank(bytes[lower]) { lower &+= 1 }
+    while upper > lower && isBlank(bytes[upper &- 1]) { upper &-= 1 }
+    return slice(bytes, from: lower, to: upper)
+  }
+}
+
+/// Whether a body is gRPC (gRPC over HTTP2, "Requests", Content-Type).
+public enum ContentType: Equatable, Sendable {
+  case grpc, notGRPC
+
+  /// `application/grpc`, alone or followed by `+something` or by parameters; letters in any case (RFC 9110 section
+  /// 8.3.1). `application/grpc-web` is another protocol.
+  public static func classify(_ value: ByteView?) -> ContentType {
+    guard let value else { return .notGRPC }
+    let trimmed = HeaderRules.trimmed(value)
+    let prefix = ("application/grpc" as StaticString).bytes
+    guard hasPrefixIgnoringCase(trimmed, prefix) else { return .notGRPC }
+    if trimmed.count == prefix.count { return .grpc }
+    switch trimmed[prefix.count] {
+    case 0x2B: return .grpc
+    case 0x3B: return .grpc
+    case 0x20, 0x09:
+      return HeaderRules.trimmed(slice(trimmed, from: prefix.count, to: trimmed.count)).first == 0x3B
+        ? .grpc : .notGRPC
+    default: return .notGRPC
+    }
+  }
+}
+
+/// The value of `user-agent`.
+public enum UserAgent {
+  /// Appends `penstock/VERSION`, behind the application's own product when there is one. Bytes that cannot stand in
+  /// a header are left out: whoever takes the option says so earlier, with `HeaderRules.isValidASCIIValue`. False:
+  /// no memory, and `out` is as it was.
+  public static func compose(version: ByteView, application: ByteView? = nil, into out: ByteBuffer) -> Bool {
+    let before = out.count
+    if let application {
+      guard appendPrintable(HeaderRules.trimmed(application), into: out),
+        out.count == before || out.append(" ")
+      else {
+        out.truncate(to: before)
+        return false
+      }
+    }
+    if out.append("penstock/") && appendPrintable(version, into: out) { return true }
+    out.truncate(to: before)
+    return false
+  }
+
+  private static func appendPrintable(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
+    for byte in bytes where byte >= 0x20 && byte <= 0x7E {
+      if !out.append(byte: byte) { return false }
+    }
+    return true
+  }
+}

@@ -1,0 +1,136 @@
+/// The five bytes before a message (gRPC over HTTP2, "Length-Prefixed-Message"): one byte Compressed-Flag, then
+/// Message-Length as a big-endian 32-bit number.
+public enum MessagePrefix {
+  public static let size = 5
+
+  /// Writes the five bytes to `to`, which must have room for them.
+  public static func write(compressed: Bool, length: UInt32, to: UnsafeMutableRawPointer) {
+    to.storeBytes(of: compressed ? 1 : 0, as: UInt8.self)
+    to.storeBytes(of: UInt8(truncatingIfNeeded: length >> 24), toByteOffset: 1, as: UInt8.self)
+    to.storeBytes(of: UInt8(truncatingIfNeeded: length >> 16), toByteOffset: 2, as: UInt8.self)
+    to.storeBytes(of: UInt8(truncatingIfNeeded: length >> 8), toByteOffset: 3, as: UInt8.self)
+    to.storeBytes(of: UInt8(truncatingIfNeeded: length), toByteOffset: 4, as: UInt8.self)
+  }
+}
+
+/// Reads length-prefixed messages, one at a time, however they are cut: "DATA frame boundaries have no relation to
+/// Length-Prefixed-Message boundaries" (gRPC over HTTP2, "Data Frames").
+///
+/// ```
+/// prefix --5 bytes--> body --all bytes--> prefix ...
+///    \-- bad flag, too large, no memory --> failed (for good)
+/// ```
+/// The flag is checked with the first byte, the length against `limit` with the fifth, before anything is allocated.
+/// A failure is final: the stream has lost its framing, so each later push takes nothing and repeats the failure.
+public struct MessageDecoder {
+  public enum Failure: Equatable {
+    /// The announced length is over the limit.
+    case tooLarge(length: UInt32, limit: Int)
+    /// Compressed-Flag was neither 0 nor 1.
+    case badFlag(UInt8)
+    case noMemory
+  }
+
+  public enum Event {
+    case needsMore
+    /// The message as it was on the wire: still compressed when `compressed` says so.
+    case message(ByteBuffer, compressed: Bool)
+    case failed(Failure)
+  }
+
+  private struct Prefix {
+    var have = 0
+    var compressed = false
+    var length: UInt32 = 0
+  }
+
+  private struct Body {
+    var compressed: Bool
+    var length: Int
+    var bytes: ByteBuffer
+  }
+
+  private enum State {
+    case prefix(Prefix)
+    case body(Body)
+    case failed(Failure)
+  }
+
+  /// What a client takes when nothing else was said: 4 MiB.
+  public static let defaultLimit = 4 * 1024 * 1024
+
+  /// A message up to this size is allocated at once; a larger one grows as its bytes come in, so that a peer that
+  /// announces much and sends little costs little.
+  static let eagerSize = 256 * 1024
+
+  /// The most bytes that one message may have. A change counts from the next prefix on.
+  public var limit: Int
+  private var state = State.prefix(Prefix())
+
+  public init(limit: Int) { self.limit = limit }
+
+  /// Whether bytes of an unfinished message were consumed: then the end of the stream cuts a message in two.
+  public var isMidMessage: Bool {
+    switch state {
+    case .prefix(let prefix): return prefix.have > 0
+    case .body: return true
+    case .failed: return false
+    }
+  }
+
+  /// Consumes bytes up to the end of ONE message, and says how many it took. Push the rest again.
+  public mutating func push(_ bytes: ByteView) -> (consumed: Int, event: Event) {
+    var used = 0
+    while true {
+      switch state {
+      case .failed(let failure):
+        return (used, .failed(failure))
+      case .prefix(var prefix):
+        while prefix.have < MessagePrefix.size && used < bytes.count {
+          let byte = bytes[used]
+          used &+= 1
+          if prefix.have == 0 {
+            if byte > 1 { return fail(.badFlag(byte), used) }
+            prefix.compressed = byte == 1
+          } else {
+            prefix.length = prefix.length << 8 | UInt32(byte)
+          }
+          prefix.have &+= 1
+        }
+        if prefix.have < MessagePrefix.size {
+          state = .prefix(prefix)
+          return (used, .needsMore)
+        }
+        guard let length = Int(exactly: prefix.length), length <= limit else {
+          return fail(.tooLarge(length: prefix.length, limit: limit), used)
+        }
+        guard let buffer = ByteBuffer(capacity: min(length, max(MessageDecoder.eagerSize, bytes.count &- used)))
+        else { return fail(.noMemory, used) }
+        state = .body(Body(compressed: prefix.compressed, length: length, bytes: buffer))
+      case .body(let body):
+        let wanted = min(body.length &- body.bytes.count, bytes.count &- used)
+        if wanted > 0 {
+          guard MessageDecoder.makeRoom(body, for: wanted),
+            body.bytes.append(slice(bytes, from: used, to: used &+ wanted))
+          else { return fail(.noMemory, used) }
+          used &+= wanted
+        }
+        if body.bytes.count < body.length { return (used, .needsMore) }
+        state = .prefix(Prefix())
+        return (used, .message(body.bytes, compressed: body.compressed))
+      }
+    }
+  }
+
+  private mutating func fail(_ failure: Failure, _ used: Int) -> (consumed: Int, event: Event) {
+    state = .failed(failure)
+    return (used, .failed(failure))
+  }
+
+  /// Doubles the body's storage, but never past the announced length. No overflow: lengths are 32-bit numbers.
+  private static func makeRoom(_ body: Body, for wanted: Int) -> Bool {
+    let needed = body.bytes.count &+ wanted
+    if needed <= body.bytes.reach { return true }
+    return body.bytes.reserveExactly(total: max(needed, min(body.length, body.bytes.reach &* 2)))
+  }
+}

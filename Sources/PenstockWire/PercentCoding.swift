@@ -1,0 +1,62 @@
+/// The coding of `grpc-message` (gRPC over HTTP2, "Responses", Percent-Encoded): space and printable ASCII but for
+/// `%` stand for themselves, every other byte is `%` and two hexadecimal digits.
+public enum PercentCoding {
+  /// False: no memory, and `out` is as it was.
+  public static func encode(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
+    var escapes = 0
+    for byte in bytes where !isPlain(byte) { escapes &+= 1 }
+    if escapes == 0 { return out.append(bytes) }
+    let (extra, tooMany) = escapes.multipliedReportingOverflow(by: 2)
+    let (size, tooLarge) = bytes.count.addingReportingOverflow(extra)
+    guard !tooMany, !tooLarge, let spare = out.spare(atLeast: size) else { return false }
+    var at = 0
+    for byte in bytes {
+      if isPlain(byte) {
+        spare[at] = byte
+        at &+= 1
+      } else {
+        spare[at] = 0x25
+        spare[at &+ 1] = hexDigit(byte >> 4)
+        spare[at &+ 2] = hexDigit(byte & 0xF)
+        at &+= 3
+      }
+    }
+    out.commit(at)
+    return true
+  }
+
+  /// "When decoding invalid values, implementations MUST NOT error or throw away the message": a `%` that two
+  /// hexadecimal digits do not follow is kept as it is. False: no memory, and `out` is as it was.
+  public static func decode(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
+    guard let spare = out.spare(atLeast: bytes.count) else { return false }
+    var at = 0
+    var i = 0
+    while i < bytes.count {
+      let byte = bytes[i]
+      if byte == 0x25, bytes.count &- i > 2, let high = hexValue(bytes[i &+ 1]), let low = hexValue(bytes[i &+ 2]) {
+        spare[at] = high << 4 | low
+        i &+= 3
+      } else {
+        spare[at] = byte
+        i &+= 1
+      }
+      at &+= 1
+    }
+    out.commit(at)
+    return true
+  }
+
+  private static func isPlain(_ byte: UInt8) -> Bool { byte >= 0x20 && byte <= 0x7E && byte != 0x25 }
+
+  /// Upper case, as the grammar has it ("2HEXDIGIT ; 0-9 A-F"); `hexValue` takes both.
+  private static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 &+ value : 0x37 &+ value }
+
+  private static func hexValue(_ byte: UInt8) -> UInt8? {
+    switch byte {
+    case 0x30...0x39: return byte &- 0x30
+    case 0x41...0x46: return byte &- 0x37
+    case 0x61...0x66: return byte &- 0x57
+    default: return nil
+    }
+  }
+}

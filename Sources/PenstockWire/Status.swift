@@ -1,0 +1,125 @@
+/// A gRPC status code: 0 to 16, and nothing else.
+public struct StatusCode: RawRepresentable, Equatable, Sendable {
+  public let rawValue: Int32
+
+  /// nil for numbers that gRPC does not define.
+  public init?(rawValue: Int32) {
+    guard rawValue >= 0 && rawValue <= 16 else { return nil }
+    self.rawValue = rawValue
+  }
+
+  private init(known: Int32) { rawValue = known }
+
+  public static var ok: StatusCode { StatusCode(known: 0) }
+  public static var cancelled: StatusCode { StatusCode(known: 1) }
+  public static var unknown: StatusCode { StatusCode(known: 2) }
+  public static var invalidArgument: StatusCode { StatusCode(known: 3) }
+  public static var deadlineExceeded: StatusCode { StatusCode(known: 4) }
+  public static var notFound: StatusCode { StatusCode(known: 5) }
+  public static var alreadyExists: StatusCode { StatusCode(known: 6) }
+  public static var permissionDenied: StatusCode { StatusCode(known: 7) }
+  public static var resourceExhausted: StatusCode { StatusCode(known: 8) }
+  public static var failedPrecondition: StatusCode { StatusCode(known: 9) }
+  public static var aborted: StatusCode { StatusCode(known: 10) }
+  public static var outOfRange: StatusCode { StatusCode(known: 11) }
+  public static var unimplemented: StatusCode { StatusCode(known: 12) }
+  public static var `internal`: StatusCode { StatusCode(known: 13) }
+  public static var unavailable: StatusCode { StatusCode(known: 14) }
+  public static var dataLoss: StatusCode { StatusCode(known: 15) }
+  public static var unauthenticated: StatusCode { StatusCode(known: 16) }
+
+  /// The name in the gRPC documents: "OK", "CANCELLED", ...
+  public var name: StaticString {
+    switch rawValue {
+    case 0: return "OK"
+    case 1: return "CANCELLED"
+    case 2: return "UNKNOWN"
+    case 3: return "INVALID_ARGUMENT"
+    case 4: return "DEADLINE_EXCEEDED"
+    case 5: return "NOT_FOUND"
+    case 6: return "ALREADY_EXISTS"
+    case 7: return "PERMISSION_DENIED"
+    case 8: return "RESOURCE_EXHAUSTED"
+    case 9: return "FAILED_PRECONDITION"
+    case 10: return "ABORTED"
+    case 11: return "OUT_OF_RANGE"
+    case 12: return "UNIMPLEMENTED"
+    case 13: return "INTERNAL"
+    case 14: return "UNAVAILABLE"
+    case 15: return "DATA_LOSS"
+    default: return "UNAUTHENTICATED"
+    }
+  }
+
+  /// The code of a `grpc-status` value: "a decimal-encoded integer as an ASCII string, without any leading zeros"
+  /// (gRPC over HTTP2, "Responses"). nil for anything else, an undefined number included: such a status is UNKNOWN.
+  public static func parse(_ grpcStatus: ByteView) -> StatusCode? {
+    guard grpcStatus.count == 1 || (grpcStatus.count == 2 && grpcStatus[0] == 0x31) else { return nil }
+    var value: Int32 = 0
+    for byte in grpcStatus {
+      guard let digit = decimalDigit(byte) else { return nil }
+      value = value &* 10 &+ Int32(digit)
+    }
+    return StatusCode(rawValue: value)
+  }
+}
+
+func decimalDigit(_ byte: UInt8) -> UInt8? {
+  byte >= 0x30 && byte <= 0x39 ? byte &- 0x30 : nil
+}
+
+/// What a status is when no (valid) `grpc-status` says it.
+public enum StatusMapping {
+  /// The status of headers that end the stream, trailers or trailers-only: "If grpc-status was provided, it must be
+  /// used"; one that is malformed or undefined is UNKNOWN. Without it, the HTTP status decides.
+  public static func fromTrailers(grpcStatus: ByteView?, httpStatus: Int) -> StatusCode {
+    guard let grpcStatus else { return fromHTTPStatus(httpStatus) }
+    return StatusCode.parse(grpcStatus) ?? .unknown
+  }
+
+  /// "HTTP to gRPC Status Code Mapping": only for answers without `grpc-status`. 200 is UNKNOWN too, because a
+  /// call that went well says so.
+  public static func fromHTTPStatus(_ status: Int) -> StatusCode {
+    switch status {
+    case 400, 431: return .internal
+    case 401: return .unauthenticated
+    case 403: return .permissionDenied
+    case 404: return .unimplemented
+    case 429, 502, 503, 504: return .unavailable
+    default: return .unknown
+    }
+  }
+
+  /// The RST_STREAM table of gRPC over HTTP2, "Errors", as a client reads it. STREAM_CLOSED has no entry there, and
+  /// HTTP_1_1_REQUIRED and unknown codes neither: RFC 9113 section 7 lets those be INTERNAL_ERROR.
+  public static func fromHTTP2Error(_ errorCode: UInt32) -> StatusCode {
+    switch errorCode {
+    case 0x7: return .unavailable
+    case 0x8: return .cancelled
+    case 0xb: return .resourceExhausted
+    case 0xc: return .permissionDenied
+    default: return .internal
+    }
+  }
+
+  /// The name in RFC 9113 section 7.
+  public static func http2ErrorName(_ errorCode: UInt32) -> StaticString {
+    switch errorCode {
+    case 0x0: return "NO_ERROR"
+    case 0x1: return "PROTOCOL_ERROR"
+    case 0x2: return "INTERNAL_ERROR"
+    case 0x3: return "FLOW_CONTROL_ERROR"
+    case 0x4: return "SETTINGS_TIMEOUT"
+    case 0x5: return "STREAM_CLOSED"
+    case 0x6: return "FRAME_SIZE_ERROR"
+    case 0x7: return "REFUSED_STREAM"
+    case 0x8: return "CANCEL"
+    case 0x9: return "COMPRESSION_ERROR"
+    case 0xa: return "CONNECT_ERROR"
+    case 0xb: return "ENHANCE_YOUR_CALM"
+    case 0xc: return "INADEQUATE_SECURITY"
+    case 0xd: return "HTTP_1_1_REQUIRED"
+    default: return "UNKNOWN_ERROR"
+    }
+  }
+}

@@ -1,0 +1,141 @@
+internal import CMemory
+
+/// A `google.rpc.Status`, as `grpc-status-details-bin` carries it (google/rpc/status.proto: code = 1, message = 2,
+/// repeated google.protobuf.Any details = 3; google/protobuf/any.proto: type_url = 1, value = 2).
+///
+/// It owns a copy of the bytes; the views it gives live as long as it does. The message is given as it was sent,
+/// UTF-8 or not.
+public final class StatusDetails {
+  private struct Range {
+    var offset = 0
+    var count = 0
+  }
+
+  private struct Detail {
+    var typeURL = Range()
+    var value = Range()
+  }
+
+  private let bytes: ByteBuffer
+  private var messageRange = Range()
+  private var details: UnsafeMutablePointer<Detail>?
+
+  public private(set) var code: Int32 = 0
+  /// How many details there are.
+  public private(set) var count = 0
+
+  private init(_ bytes: ByteBuffer) { self.bytes = bytes }
+
+  deinit { free(details) }
+
+  public var message: ByteView { view(messageRange) }
+
+  /// A detail; empty views when there is none at `at`.
+  public func detail(at: Int) -> (typeURL: ByteView, value: ByteView) {
+    guard let details, at >= 0 && at < count else { return (view(Range()), view(Range())) }
+    return (view(details[at].typeURL), view(details[at].value))
+  }
+
+  /// nil: malformed, or no memory.
+  public static func decode(_ encoded: ByteView) -> StatusDetails? {
+    guard let bytes = ByteBuffer(copying: encoded) else { return nil }
+    let status = StatusDetails(bytes)
+    return status.scan() ? status : nil
+  }
+
+  /// Two passes: the first validates and counts, the second fills storage of exactly that size.
+  private func scan() -> Bool {
+    var found = 0
+    var reader = ProtoReader(bytes.view)
+    scan: while true {
+      switch reader.next() {
+      case .malformed: return false
+      case .end: break scan
+      case .field(number: 1, value: .varint(let value)): code = Int32(truncatingIfNeeded: value)
+      case .field(number: 2, value: .bytes(let value)): messageRange = range(value)
+      case .field(number: 3, value: .bytes(let value)):
+        guard readAny(value) != nil else { return false }
+        found &+= 1
+      case .field: continue
+      }
+    }
+    return found == 0 || fill(found)
+  }
+
+  private func fill(_ total: Int) -> Bool {
+    // No overflow: `total` is at most half of the number of bytes that we hold.
+    let (size, overflow) = total.multipliedReportingOverflow(by: MemoryLayout<Detail>.stride)
+    guard !overflow, let storage = malloc(size) else { return false }
+    let slots = storage.bindMemory(to: Detail.self, capacity: total)
+    details = slots
+    var reader = ProtoReader(bytes.view)
+    while count < total {
+      switch reader.next() {
+      case .malformed, .end: return false
+      case .field(number: 3, value: .bytes(let value)):
+        guard let detail = readAny(value) else { return false }
+        (slots + count).initialize(to: detail)
+        count &+= 1
+      case .field: continue
+      }
+    }
+    return true
+  }
+
+  private func readAny(_ encoded: ByteView) -> Detail? {
+    var detail = Detail()
+    var reader = ProtoReader(encoded)
+    while true {
+      switch reader.next() {
+      case .malformed: return nil
+      case .end: return detail
+      case .field(number: 1, value: .bytes(let value)): detail.typeURL = range(value)
+      case .field(number: 2, value: .bytes(let value)): detail.value = range(value)
+      case .field: continue
+      }
+    }
+  }
+
+  /// Where a part of our bytes is.
+  private func range(_ part: ByteView) -> Range {
+    guard let base = bytes.view.baseAddress, let start = part.baseAddress else { return Range() }
+    return Range(offset: start - base, count: part.count)
+  }
+
+  private func view(_ range: Range) -> ByteView {
+    slice(bytes.view, from: range.offset, to: range.offset &+ range.count)
+  }
+
+  /// Appends the bytes of a status. `detail` is asked once for each index, 0 to `detailCount` - 1; its views
+  /// are used before the next is asked for. False: no memory, and `out` is as it was.
+  public static func encode(
+    code: Int32, message: ByteView, detailCount: Int,
+    detail: (Int) -> (typeURL: ByteView, value: ByteView), into out: ByteBuffer
+  ) -> Bool {
+    let before = out.count
+    var writer = ProtoWriter(into: out)
+    if code != 0 { writer.int(1, Int64(code)) }
+    if !message.isEmpty { writer.bytes(2, message) }
+    for i in 0..<max(detailCount, 0) where writer.isComplete {
+      let (typeURL, value) = detail(i)
+      guard let urlSize = fieldSize(1, typeURL), let valueSize = fieldSize(2, value) else {
+        out.truncate(to: before)
+        return false
+      }
+      let (size, overflow) = urlSize.addingReportingOverflow(valueSize)
+      if overflow {
+        out.truncate(to: before)
+        return false
+      }
+      writer.messageHeader(3, length: size)
+      if !typeURL.isEmpty { writer.bytes(1, typeURL) }
+      if !value.isEmpty { writer.bytes(2, value) }
+    }
+    if !writer.isComplete { out.truncate(to: before) }
+    return writer.isComplete
+  }
+
+  private static func fieldSize(_ field: UInt32, _ value: ByteView) -> Int? {
+    value.isEmpty ? 0 : ProtoWriter.bytesFieldSize(field, value.count)
+  }
+}
