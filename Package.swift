@@ -17,6 +17,10 @@ if embedded {
   ]
 }
 
+// What the Embedded runtime takes from libc and older glibc versions lack.
+let shims: [Target] = embedded ? [.target(name: "CEmbedded")] : []
+let shimmed: [Target.Dependency] = embedded ? ["CEmbedded"] : []
+
 let tests: [Target] =
   embedded
   ? []
@@ -48,11 +52,13 @@ let package = Package(
       swiftSettings: swift),
     .target(
       name: "PenstockABI",
-      dependencies: ["PenstockTransport", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "CJansson", "CPenstock"],
+      dependencies: ["PenstockTransport", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "CJansson", "CPenstock"]
+        + shimmed,
       swiftSettings: swift),
     .executableTarget(
       name: "penstock-peer",
-      dependencies: ["PenstockTransport", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib", "CJansson"],
+      dependencies: ["PenstockTransport", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib", "CJansson"]
+        + shimmed,
       swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])]),
-  ] + tests
+  ] + shims + tests
 )

@@ -1,0 +1,108 @@
+# Penstock. `make help` lists the targets.
+
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DESTDIR ?=
+STRIP ?= strip
+SWIFT ?= swift
+CC ?= cc
+export SWIFT CC
+
+VERSION := $(shell sed -n 's/^\#define PENSTOCK_VERSION "\(.*\)"$$/\1/p' include/penstock/version.h)
+MAJOR := $(firstword $(subst ., ,$(VERSION)))
+
+SHARED := build/lib/libpenstock.so.$(VERSION)
+STATIC := build/lib/libpenstock.a
+PEER := build/bin/penstock-peer
+
+HEADERS := $(wildcard include/penstock/*.h)
+BUILD_FILES := Package.swift scripts/build scripts/common.sh include/module.modulemap $(HEADERS)
+SOURCES := $(shell find Sources -type f ! -path 'Sources/penstock-peer/*' 2>/dev/null)
+PEER_SOURCES := $(shell find Sources/penstock-peer -type f 2>/dev/null)
+
+.DEFAULT_GOAL := all
+.PHONY: all lib peer install uninstall check demo bench check-mutations format lint clean help doctor
+
+## all: the library (the default)
+all: lib
+
+## lib: build/lib/libpenstock.so and libpenstock.a
+lib: doctor
+	@$(MAKE) -s --no-print-directory $(SHARED)
+
+## peer: build/bin/penstock-peer, the gRPC server for demo, tests and benchmarks
+peer: doctor
+	@$(MAKE) -s --no-print-directory $(PEER)
+
+doctor:
+	@scripts/doctor
+
+build/toolchain:
+	@scripts/doctor
+
+$(SHARED): $(SOURCES) $(BUILD_FILES) build/toolchain
+	@scripts/build lib
+	@touch $(SHARED)
+
+$(STATIC): $(SHARED)
+
+$(PEER): $(SOURCES) $(PEER_SOURCES) $(BUILD_FILES) build/toolchain
+	@scripts/build peer
+
+## install: into PREFIX (/usr/local), under DESTDIR
+install: lib
+	install -d "$(DESTDIR)$(INCLUDEDIR)/penstock" "$(DESTDIR)$(LIBDIR)/pkgconfig"
+	install -m 644 $(HEADERS) "$(DESTDIR)$(INCLUDEDIR)/penstock/"
+	install -m 755 $(SHARED) "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(VERSION)"
+	$(if $(STRIP),$(STRIP) --strip-unneeded "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(VERSION)")
+	ln -sf libpenstock.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(MAJOR)"
+	ln -sf libpenstock.so.$(MAJOR) "$(DESTDIR)$(LIBDIR)/libpenstock.so"
+	install -m 644 $(STATIC) "$(DESTDIR)$(LIBDIR)/libpenstock.a"
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+	  -e 's|@VERSION@|$(VERSION)|' pkgconfig/penstock.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/penstock.pc"
+
+## uninstall: removes what install put into PREFIX
+uninstall:
+	rm -f $(addprefix "$(DESTDIR)$(INCLUDEDIR)/"penstock/,$(notdir $(HEADERS)))
+	rm -f "$(DESTDIR)$(LIBDIR)"/libpenstock.so "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(MAJOR)"
+	rm -f "$(DESTDIR)$(LIBDIR)/libpenstock.so.$(VERSION)" "$(DESTDIR)$(LIBDIR)/libpenstock.a"
+	rm -f "$(DESTDIR)$(LIBDIR)/pkgconfig/penstock.pc"
+	-rmdir "$(DESTDIR)$(INCLUDEDIR)/penstock" 2>/dev/null || true
+
+## demo: builds everything and runs the examples against a server of their own
+demo: doctor
+	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
+	@scripts/demo
+
+## check: every test suite; SUITES="c python" picks some
+check:
+	@scripts/doctor --check
+	@scripts/check $(SUITES)
+
+## check-mutations: shows that the law tests fail when the chain is wrong
+check-mutations: doctor
+	@scripts/check-mutations
+
+## bench: ratios against h2load and grpcio in the same run
+bench:
+	@scripts/doctor --bench
+	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
+	@scripts/bench
+
+## format: rewrites Swift, C and Python sources in the project's style
+format:
+	@scripts/lint --fix
+
+## lint: says where they are not in it
+lint:
+	@scripts/lint
+
+## clean: removes everything that was built
+clean:
+	rm -rf build .build
+
+## help: this list
+help:
+	@sed -n 's/^## \([a-z-]*\): /\1|/p' $(firstword $(MAKEFILE_LIST)) | \
+	  awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'

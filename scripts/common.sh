@@ -1,0 +1,33 @@
+# Shared by the scripts here: source it. Sets ROOT and offers what asks the toolchain.
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$ROOT" || exit 1
+SWIFT=${SWIFT:-swift}
+
+die() {
+  echo "${0##*/}: $*" >&2
+  exit 1
+}
+
+# One value out of `swift -print-target-info`, by key.
+swift_target() {
+  "$SWIFT" -print-target-info |
+    python3 -c 'import json, sys; t = json.load(sys.stdin); print({**t["target"], **t["paths"]}[sys.argv[1]])' "$1"
+}
+
+# SwiftPM with its caches inside the clone, and with its own compilers whatever CC says.
+swiftpm() {
+  local verb=$1
+  shift
+  env -u CC -u CXX -u AR -u LD "$SWIFT" "$verb" --cache-path "$ROOT/.build/cache" --config-path "$ROOT/.build/config" \
+    --security-path "$ROOT/.build/security" "$@"
+}
+
+# MAJOR.MINOR.PATCH, from the header.
+header_version() {
+  sed -n 's/^#define PENSTOCK_VERSION "\(.*\)"$/\1/p' "$ROOT/include/penstock/version.h"
+}
+
+# Every function of the public headers, sorted.
+header_functions() {
+  python3 "$ROOT/scripts/api.py" functions
+}
