@@ -1,8 +1,9 @@
-/// The coding of `-bin` values: "Base64 as per RFC 4648 section 4. Implementations MUST accept padded and un-padded
-/// values and should emit un-padded values" (gRPC over HTTP2, "Requests").
+/// The coding of `-bin` values: "Base64 as per RFC 4648 section 4. Implementations MUST accept padded and
+/// un-padded values and should emit un-padded values" (gRPC over HTTP2, "Requests").
 ///
-/// Only the standard alphabet: no gRPC implementation sends or takes the URL-safe one. Bits behind the last byte are
-/// ignored, because grpc-go accepts such values too, and a client that refuses them would lose metadata.
+/// Only the standard alphabet: no gRPC implementation sends or takes the URL-safe one. Bits behind the last
+/// byte are ignored, because grpc-go accepts such values too, and a client that refuses them would lose
+/// metadata.
 public enum Base64 {
   public enum Outcome: Equatable {
     case ok, malformed, noMemory
@@ -39,8 +40,9 @@ public enum Base64 {
     return true
   }
 
-  /// Appends the bytes of one value (no commas: see `HeaderRules.forEachBinaryValue`). Padding may be there, in part
-  /// or missing, but not more than the length calls for. When the outcome is not ok, `out` is as it was.
+  /// Appends the bytes of one value (no commas: see `HeaderRules.forEachBinaryValue`). Padding may be there,
+  /// in part or missing, but not more than the length calls for. When the outcome is not ok, `out` is as it
+  /// was.
   public static func decode(_ text: ByteView, into out: ByteBuffer) -> Outcome {
     var length = text.count
     while length > 0 && text.count &- length < 2 && text[length &- 1] == 0x3D { length &-= 1 }

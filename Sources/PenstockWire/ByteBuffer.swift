@@ -1,9 +1,10 @@
 internal import CMemory
 
-/// Growable bytes in `malloc` storage. The consumed prefix is an offset: it is compacted only when room is needed.
+/// Growable bytes in `malloc` storage. The consumed prefix is an offset: it is compacted only when room is
+/// needed.
 ///
-/// A failed Swift allocation traps, so every byte count that a peer or a caller chooses lives in one of these, where
-/// failure is a `false` or a `nil` and leaves the contents as they were.
+/// A failed Swift allocation traps, so every byte count that a peer or a caller chooses lives in one of
+/// these, where failure is a `false` or a `nil` and leaves the contents as they were.
 public final class ByteBuffer {
   private var storage: UnsafeMutableRawPointer?
   private var capacity = 0
@@ -126,8 +127,8 @@ public final class ByteBuffer {
     end &+= min(max(n, 0), capacity &- end)
   }
 
-  /// Hands over the storage, its readable bytes at the front: the caller frees it. The buffer is empty afterwards.
-  /// An empty buffer gives nil and 0.
+  /// Hands over the storage, its readable bytes at the front: the caller frees it. The buffer is empty
+  /// afterwards. An empty buffer gives nil and 0.
   public func take() -> (UnsafeMutableRawPointer?, Int) {
     guard count > 0 else {
       removeAll(keepingCapacity: false)
@@ -139,6 +140,14 @@ public final class ByteBuffer {
     capacity = 0
     end = 0
     return taken
+  }
+
+  /// Exchanges contents and storage. Cannot fail.
+  public func exchange(with other: ByteBuffer) {
+    swap(&storage, &other.storage)
+    swap(&capacity, &other.capacity)
+    swap(&start, &other.start)
+    swap(&end, &other.end)
   }
 
   private func compact() {

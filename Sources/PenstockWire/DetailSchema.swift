@@ -1,6 +1,7 @@
 /// The messages of google/rpc/error_details.proto: field numbers, and names as ProtoJSON writes them.
 enum DetailSchema {
-  case errorInfo, retryInfo, debugInfo, quotaFailure, preconditionFailure, badRequest, requestInfo, resourceInfo
+  case errorInfo, retryInfo, debugInfo, quotaFailure, preconditionFailure, badRequest, requestInfo,
+    resourceInfo
   case help, localizedMessage
   case quotaViolation, preconditionViolation, fieldViolation, link, mapEntry
 
@@ -12,7 +13,8 @@ enum DetailSchema {
     /// map<string, string>
     case map
     case duration
-    case message(DetailSchema), messages(DetailSchema)
+    case message(DetailSchema)
+    case messages(DetailSchema)
   }
 
   struct Field {

@@ -1,8 +1,8 @@
-/// What a decoded error detail is told to. The calls come in the order of JSON text: inside an object each value
-/// follows its `key`. Strings and keys are valid UTF-8, valid during the call only.
+/// What a decoded error detail is told to. The calls come in the order of JSON text: inside an object each
+/// value follows its `key`. Strings and keys are valid UTF-8, valid during the call only.
 ///
-/// Two things are left to the writer: ProtoJSON writes 64-bit integers (`int`) as strings, and a key of a map that
-/// comes twice replaces the earlier one (protobuf.dev, "Encoding", Maps).
+/// Two things are left to the writer: ProtoJSON writes 64-bit integers (`int`) as strings, and a key of a map
+/// that comes twice replaces the earlier one (protobuf.dev, "Encoding", Maps).
 public protocol ErrorDetailVisitor {
   mutating func beginObject()
   mutating func endObject()
@@ -15,10 +15,13 @@ public protocol ErrorDetailVisitor {
 
 /// The ten error details of google/rpc/error_details.proto, told field by field, with ProtoJSON's names.
 public enum ErrorDetail {
-  /// Tells `visitor` the detail as one object, fields in the order of their numbers, those with their default value
-  /// left out (as ProtoJSON does). False, and the visitor is not called: the type is none of the ten, or the bytes do
-  /// not decode as it (malformed protobuf, a string that is not UTF-8, a duration out of range).
-  public static func visit<V: ErrorDetailVisitor>(typeURL: ByteView, value: ByteView, visitor: inout V) -> Bool {
+  /// Tells `visitor` the detail as one object, fields in the order of their numbers, those with their default
+  /// value left out (as ProtoJSON does). False, and the visitor is not called: the type is none of the ten,
+  /// or the bytes do not decode as it (malformed protobuf, a string that is not UTF-8, a duration out of
+  /// range).
+  public static func visit<V: ErrorDetailVisitor>(typeURL: ByteView, value: ByteView, visitor: inout V)
+    -> Bool
+  {
     guard let schema = schema(typeURL), isValid(schema, value) else { return false }
     tell(schema, value, &visitor)
     return true
@@ -84,7 +87,9 @@ public enum ErrorDetail {
 
   // MARK: Telling
 
-  private static func tell<V: ErrorDetailVisitor>(_ schema: DetailSchema, _ message: ByteView, _ visitor: inout V) {
+  private static func tell<V: ErrorDetailVisitor>(
+    _ schema: DetailSchema, _ message: ByteView, _ visitor: inout V
+  ) {
     visitor.beginObject()
     var index = 0
     while let field = schema.field(at: index) {
@@ -142,8 +147,8 @@ public enum ErrorDetail {
     if isMap { visitor.endObject() } else { visitor.endArray() }
   }
 
-  /// A singular message that came in several parts is the merge of them (protobuf.dev, "Encoding", Last One Wins).
-  /// The only such message here has string fields only, so the last of each is it.
+  /// A singular message that came in several parts is the merge of them (protobuf.dev, "Encoding", Last One
+  /// Wins). The only such message here has string fields only, so the last of each is it.
   private static func tellMerged<V: ErrorDetailVisitor>(
     _ schema: DetailSchema, _ number: UInt32, in message: ByteView, _ visitor: inout V
   ) {
@@ -162,8 +167,8 @@ public enum ErrorDetail {
   }
 }
 
-/// The occurrences of one field in a message that was validated before. A field with another wire type than the
-/// schema's is an unknown field, as parsers have it.
+/// The occurrences of one field in a message that was validated before. A field with another wire type than
+/// the schema's is an unknown field, as parsers have it.
 struct FieldScan {
   private var reader: ProtoReader
   private let number: UInt32

@@ -1,4 +1,5 @@
-/// Which names and values may be metadata (gRPC over HTTP2, "Requests", Custom-Metadata; RFC 9113 section 8.2).
+/// Which names and values may be metadata (gRPC over HTTP2, "Requests", Custom-Metadata; RFC 9113 section
+/// 8.2).
 public enum HeaderRules {
   /// Header-Name: one or more of `0-9 a-z _ - .`, so lower case only.
   public static func isValidName(_ name: ByteView) -> Bool {
@@ -19,16 +20,18 @@ public enum HeaderRules {
     return true
   }
 
-  /// ASCII-Value, for what we send: space and printable ASCII, neither beginning nor ending with a space, because
-  /// RFC 9113 section 8.2.1 makes such a field malformed. The empty value is valid, as it is in all of the field.
+  /// ASCII-Value, for what we send: space and printable ASCII, neither beginning nor ending with a space,
+  /// because RFC 9113 section 8.2.1 makes such a field malformed. The empty value is valid, as it is in all
+  /// of the field.
   public static func isValidASCIIValue(_ value: ByteView) -> Bool {
     for byte in value where byte < 0x20 || byte > 0x7E { return false }
     guard let first = value.first, let last = value.last else { return true }
     return first != 0x20 && last != 0x20
   }
 
-  /// What we may receive, and send back: "Implementations must not error due to receiving an invalid ASCII-Value
-  /// that's a valid field-value in HTTP" (RFC 9110 section 5.5: visible ASCII, space, tab, and 0x80 up).
+  /// What we may receive, and send back: "Implementations must not error due to receiving an invalid
+  /// ASCII-Value that's a valid field-value in HTTP" (RFC 9110 section 5.5: visible ASCII, space, tab, and
+  /// 0x80 up).
   public static func isValidFieldValue(_ value: ByteView) -> Bool {
     for byte in value where (byte < 0x20 && byte != 0x09) || byte == 0x7F { return false }
     guard let first = value.first, let last = value.last else { return true }
@@ -44,9 +47,10 @@ public enum HeaderRules {
     name.count > 4 && equalIgnoringCase(slice(name, from: name.count &- 4, to: name.count), "-bin")
   }
 
-  /// Names that metadata cannot set: pseudo headers, gRPC's own ("Header names starting with grpc- ... should not be
-  /// used by applications"), `te` and `content-type`, what RFC 9113 section 8.2.2 forbids in HTTP/2, and `host` and
-  /// `content-length`, which would contradict `:authority` and the DATA frames (sections 8.3.1 and 8.1.1).
+  /// Names that metadata cannot set: pseudo headers, gRPC's own ("Header names starting with grpc- ... should
+  /// not be used by applications"), `te` and `content-type`, what RFC 9113 section 8.2.2 forbids in HTTP/2,
+  /// and `host` and `content-length`, which would contradict `:authority` and the DATA frames (sections 8.3.1
+  /// and 8.1.1).
   public static func isReserved(_ name: ByteView) -> Bool {
     guard let first = name.first else { return false }
     switch lowercase(first) {
@@ -64,8 +68,8 @@ public enum HeaderRules {
     }
   }
 
-  /// "Implementations must split Binary-Headers on "," before decoding the Base64-encoded values": each value,
-  /// without blanks around it, still in base64. Empty ones too: that is how an empty value looks.
+  /// "Implementations must split Binary-Headers on "," before decoding the Base64-encoded values": each
+  /// value, without blanks around it, still in base64. Empty ones too: that is how an empty value looks.
   public static func forEachBinaryValue(_ wire: ByteView, _ body: (ByteView) -> Void) {
     var from = 0
     for i in 0..<wire.count where wire[i] == 0x2C {
@@ -90,8 +94,8 @@ public enum HeaderRules {
 public enum ContentType: Equatable, Sendable {
   case grpc, notGRPC
 
-  /// `application/grpc`, alone or followed by `+something` or by parameters; letters in any case (RFC 9110 section
-  /// 8.3.1). `application/grpc-web` is another protocol.
+  /// `application/grpc`, alone or followed by `+something` or by parameters; letters in any case (RFC 9110
+  /// section 8.3.1). `application/grpc-web` is another protocol.
   public static func classify(_ value: ByteView?) -> ContentType {
     guard let value else { return .notGRPC }
     let trimmed = HeaderRules.trimmed(value)
@@ -111,13 +115,13 @@ public enum ContentType: Equatable, Sendable {
 
 /// The value of `user-agent`.
 public enum UserAgent {
-  /// Appends `penstock/VERSION`, behind the application's own product when there is one. Bytes that cannot stand in
-  /// a header are left out: whoever takes the option says so earlier, with `HeaderRules.isValidASCIIValue`. False:
-  /// no memory, and `out` is as it was.
+  /// Appends `penstock/VERSION`, behind the application's own product when there is one. Bytes that cannot
+  /// stand in a header are left out: whoever takes the option says so earlier, with
+  /// `HeaderRules.isValidASCIIValue`. False: no memory, and `out` is as it was.
   public static func compose(version: ByteView, application: ByteView? = nil, into out: ByteBuffer) -> Bool {
     let before = out.count
     if let application {
-      guard appendPrintable(HeaderRules.trimmed(application), into: out),
+      guard appendPrintable(application, into: out),
         out.count == before || out.append(" ")
       else {
         out.truncate(to: before)
@@ -129,10 +133,16 @@ public enum UserAgent {
     return false
   }
 
+  /// Without spaces at either end, whatever was left out there.
   private static func appendPrintable(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
+    let begin = out.count
+    var end = begin
     for byte in bytes where byte >= 0x20 && byte <= 0x7E {
+      if byte == 0x20 && end == begin { continue }
       if !out.append(byte: byte) { return false }
+      if byte != 0x20 { end = out.count }
     }
+    out.truncate(to: end)
     return true
   }
 }

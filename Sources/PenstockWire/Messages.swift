@@ -1,5 +1,5 @@
-/// The five bytes before a message (gRPC over HTTP2, "Length-Prefixed-Message"): one byte Compressed-Flag, then
-/// Message-Length as a big-endian 32-bit number.
+/// The five bytes before a message (gRPC over HTTP2, "Length-Prefixed-Message"): one byte Compressed-Flag,
+/// then Message-Length as a big-endian 32-bit number.
 public enum MessagePrefix {
   public static let size = 5
 
@@ -13,15 +13,16 @@ public enum MessagePrefix {
   }
 }
 
-/// Reads length-prefixed messages, one at a time, however they are cut: "DATA frame boundaries have no relation to
-/// Length-Prefixed-Message boundaries" (gRPC over HTTP2, "Data Frames").
+/// Reads length-prefixed messages, one at a time, however they are cut: "DATA frame boundaries have no
+/// relation to Length-Prefixed-Message boundaries" (gRPC over HTTP2, "Data Frames").
 ///
 /// ```
 /// prefix --5 bytes--> body --all bytes--> prefix ...
 ///    \-- bad flag, too large, no memory --> failed (for good)
 /// ```
-/// The flag is checked with the first byte, the length against `limit` with the fifth, before anything is allocated.
-/// A failure is final: the stream has lost its framing, so each later push takes nothing and repeats the failure.
+/// The flag is checked with the first byte, the length against `limit` with the fifth, before anything is
+/// allocated. A failure is final: the stream has lost its framing, so each later push takes nothing and
+/// repeats the failure.
 public struct MessageDecoder {
   public enum Failure: Equatable {
     /// The announced length is over the limit.
@@ -59,8 +60,8 @@ public struct MessageDecoder {
   /// What a client takes when nothing else was said: 4 MiB.
   public static let defaultLimit = 4 * 1024 * 1024
 
-  /// A message up to this size is allocated at once; a larger one grows as its bytes come in, so that a peer that
-  /// announces much and sends little costs little.
+  /// A message up to this size is allocated at once; a larger one grows as its bytes come in, so that a peer
+  /// that announces much and sends little costs little.
   static let eagerSize = 256 * 1024
 
   /// The most bytes that one message may have. A change counts from the next prefix on.
@@ -104,7 +105,8 @@ public struct MessageDecoder {
         guard let length = Int(exactly: prefix.length), length <= limit else {
           return fail(.tooLarge(length: prefix.length, limit: limit), used)
         }
-        guard let buffer = ByteBuffer(capacity: min(length, max(MessageDecoder.eagerSize, bytes.count &- used)))
+        guard
+          let buffer = ByteBuffer(capacity: min(length, max(MessageDecoder.eagerSize, bytes.count &- used)))
         else { return fail(.noMemory, used) }
         state = .body(Body(compressed: prefix.compressed, length: length, bytes: buffer))
       case .body(let body):
@@ -127,7 +129,8 @@ public struct MessageDecoder {
     return (used, .failed(failure))
   }
 
-  /// Doubles the body's storage, but never past the announced length. No overflow: lengths are 32-bit numbers.
+  /// Doubles the body's storage, but never past the announced length. No overflow: lengths are 32-bit
+  /// numbers.
   private static func makeRoom(_ body: Body, for wanted: Int) -> Bool {
     let needed = body.bytes.count &+ wanted
     if needed <= body.bytes.reach { return true }

@@ -1,5 +1,5 @@
-/// The coding of `grpc-message` (gRPC over HTTP2, "Responses", Percent-Encoded): space and printable ASCII but for
-/// `%` stand for themselves, every other byte is `%` and two hexadecimal digits.
+/// The coding of `grpc-message` (gRPC over HTTP2, "Responses", Percent-Encoded): space and printable ASCII
+/// but for `%` stand for themselves, every other byte is `%` and two hexadecimal digits.
 public enum PercentCoding {
   /// False: no memory, and `out` is as it was.
   public static func encode(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
@@ -33,7 +33,9 @@ public enum PercentCoding {
     var i = 0
     while i < bytes.count {
       let byte = bytes[i]
-      if byte == 0x25, bytes.count &- i > 2, let high = hexValue(bytes[i &+ 1]), let low = hexValue(bytes[i &+ 2]) {
+      if byte == 0x25, bytes.count &- i > 2, let high = hexValue(bytes[i &+ 1]),
+        let low = hexValue(bytes[i &+ 2])
+      {
         spare[at] = high << 4 | low
         i &+= 3
       } else {

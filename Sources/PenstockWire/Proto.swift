@@ -1,6 +1,7 @@
 /// Reads the protobuf wire format (protobuf.dev, "Encoding"), one field after the other, without recursion.
 ///
-/// Groups are skipped as unknown fields; a nested message is the bytes of its field, read by a reader of its own.
+/// Groups are skipped as unknown fields; a nested message is the bytes of its field, read by a reader of its
+/// own.
 public struct ProtoReader {
   public enum Value: Equatable {
     case varint(UInt64)
@@ -104,8 +105,8 @@ public struct ProtoReader {
   }
 }
 
-/// Writes the protobuf wire format. What did not fit is remembered in `isComplete`, so that a message is written
-/// without a test at each field; when it ends false, the caller throws the bytes away.
+/// Writes the protobuf wire format. What did not fit is remembered in `isComplete`, so that a message is
+/// written without a test at each field; when it ends false, the caller throws the bytes away.
 public struct ProtoWriter {
   private let out: ByteBuffer
   /// False once there was no memory.

@@ -51,8 +51,9 @@ public struct StatusCode: RawRepresentable, Equatable, Sendable {
     }
   }
 
-  /// The code of a `grpc-status` value: "a decimal-encoded integer as an ASCII string, without any leading zeros"
-  /// (gRPC over HTTP2, "Responses"). nil for anything else, an undefined number included: such a status is UNKNOWN.
+  /// The code of a `grpc-status` value: "a decimal-encoded integer as an ASCII string, without any leading
+  /// zeros" (gRPC over HTTP2, "Responses"). nil for anything else, an undefined number included: such a
+  /// status is UNKNOWN.
   public static func parse(_ grpcStatus: ByteView) -> StatusCode? {
     guard grpcStatus.count == 1 || (grpcStatus.count == 2 && grpcStatus[0] == 0x31) else { return nil }
     var value: Int32 = 0
@@ -70,15 +71,15 @@ func decimalDigit(_ byte: UInt8) -> UInt8? {
 
 /// What a status is when no (valid) `grpc-status` says it.
 public enum StatusMapping {
-  /// The status of headers that end the stream, trailers or trailers-only: "If grpc-status was provided, it must be
-  /// used"; one that is malformed or undefined is UNKNOWN. Without it, the HTTP status decides.
+  /// The status of headers that end the stream, trailers or trailers-only: "If grpc-status was provided, it
+  /// must be used"; one that is malformed or undefined is UNKNOWN. Without it, the HTTP status decides.
   public static func fromTrailers(grpcStatus: ByteView?, httpStatus: Int) -> StatusCode {
     guard let grpcStatus else { return fromHTTPStatus(httpStatus) }
     return StatusCode.parse(grpcStatus) ?? .unknown
   }
 
-  /// "HTTP to gRPC Status Code Mapping": only for answers without `grpc-status`. 200 is UNKNOWN too, because a
-  /// call that went well says so.
+  /// "HTTP to gRPC Status Code Mapping": only for answers without `grpc-status`. 200 is UNKNOWN too, because
+  /// a call that went well says so.
   public static func fromHTTPStatus(_ status: Int) -> StatusCode {
     switch status {
     case 400, 431: return .internal
@@ -90,8 +91,8 @@ public enum StatusMapping {
     }
   }
 
-  /// The RST_STREAM table of gRPC over HTTP2, "Errors", as a client reads it. STREAM_CLOSED has no entry there, and
-  /// HTTP_1_1_REQUIRED and unknown codes neither: RFC 9113 section 7 lets those be INTERNAL_ERROR.
+  /// The RST_STREAM table of gRPC over HTTP2, "Errors", as a client reads it. STREAM_CLOSED has no entry
+  /// there, and HTTP_1_1_REQUIRED and unknown codes neither: RFC 9113 section 7 lets those be INTERNAL_ERROR.
   public static func fromHTTP2Error(_ errorCode: UInt32) -> StatusCode {
     switch errorCode {
     case 0x7: return .unavailable

@@ -1,10 +1,10 @@
 internal import CMemory
 
-/// A `google.rpc.Status`, as `grpc-status-details-bin` carries it (google/rpc/status.proto: code = 1, message = 2,
-/// repeated google.protobuf.Any details = 3; google/protobuf/any.proto: type_url = 1, value = 2).
+/// A `google.rpc.Status`, as `grpc-status-details-bin` carries it (google/rpc/status.proto: code = 1, message
+/// = 2, repeated google.protobuf.Any details = 3; google/protobuf/any.proto: type_url = 1, value = 2).
 ///
-/// It owns a copy of the bytes; the views it gives live as long as it does. The message is given as it was sent,
-/// UTF-8 or not.
+/// It owns a copy of the bytes; the views it gives live as long as it does. The message is given as it was
+/// sent, UTF-8 or not.
 public final class StatusDetails {
   private struct Range {
     var offset = 0

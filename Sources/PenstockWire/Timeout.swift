@@ -1,11 +1,12 @@
-/// The value of `grpc-timeout` (gRPC over HTTP2, "Requests"): a "positive integer as ASCII string of at most 8
-/// digits" and a unit, one of H M S m u n.
+/// The value of `grpc-timeout` (gRPC over HTTP2, "Requests"): a "positive integer as ASCII string of at most
+/// 8 digits" and a unit, one of H M S m u n.
 public enum Timeout {
   private static let mostDigits = 8
   private static let overflowing: UInt64 = 100_000_000
 
-  /// Writes the shortest exact value, or the finest that fits into eight digits, rounded up: the server never gives
-  /// up before the caller does. Nothing left is "1n", because the value is to be positive. False: no memory.
+  /// Writes the shortest exact value, or the finest that fits into eight digits, rounded up: the server never
+  /// gives up before the caller does. Nothing left is "1n", because the value is to be positive. False: no
+  /// memory.
   public static func write(nanoseconds: UInt64, into out: ByteBuffer) -> Bool {
     var value = max(nanoseconds, 1)
     var unit = 0
@@ -19,8 +20,8 @@ public enum Timeout {
     return writeDecimal(value, into: out) && out.append(byte: letter(unit))
   }
 
-  /// The nanoseconds of a value, at most `UInt64.max`; nil when it is malformed. Zero is taken, as servers and
-  /// clients in the field do: it means that nothing is left.
+  /// The nanoseconds of a value, at most `UInt64.max`; nil when it is malformed. Zero is taken, as servers
+  /// and clients in the field do: it means that nothing is left.
   public static func parse(_ value: ByteView) -> UInt64? {
     let digits = value.count &- 1
     guard digits >= 1 && digits <= mostDigits else { return nil }

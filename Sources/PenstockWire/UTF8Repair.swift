@@ -1,9 +1,10 @@
-/// UTF-8 as Unicode 16 section 3.9 defines it (table 3-7: no overlong forms, no surrogates, nothing past U+10FFFF).
+/// UTF-8 as Unicode 16 section 3.9 defines it (table 3-7: no overlong forms, no surrogates, nothing past
+/// U+10FFFF).
 public enum UTF8Repair {
   public static func isValid(_ bytes: ByteView) -> Bool { validPrefix(bytes, from: 0) == bytes.count }
 
-  /// Appends `bytes` with each maximal subpart of an ill-formed sequence replaced by one U+FFFD (Unicode 16 section
-  /// 3.9, "U+FFFD Substitution of Maximal Subparts"). False: no memory, and `out` is as it was.
+  /// Appends `bytes` with each maximal subpart of an ill-formed sequence replaced by one U+FFFD (Unicode 16
+  /// section 3.9, "U+FFFD Substitution of Maximal Subparts"). False: no memory, and `out` is as it was.
   public static func repair(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let before = out.count
     var at = 0

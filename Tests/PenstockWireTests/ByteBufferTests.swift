@@ -1,0 +1,151 @@
+import Glibc
+import PenstockWire
+import Testing
+
+@Suite struct ByteBufferTests {
+  @Test func emptyBufferHasNoBytes() {
+    let buffer = ByteBuffer()
+    #expect(buffer.count == 0)
+    #expect(buffer.isEmpty)
+    #expect(buffer.view.isEmpty)
+    buffer.consume(5)
+    buffer.truncate(to: -1)
+    let (pointer, count) = buffer.take()
+    #expect(pointer == nil && count == 0)
+  }
+
+  @Test func appendsConsumesAndTruncates() throws {
+    let buffer = try #require(ByteBuffer(capacity: 2))
+    #expect(buffer.append("hello"))
+    #expect(buffer.append(byte: 0x21))
+    #expect(text(buffer) == "hello!")
+    buffer.consume(2)
+    #expect(text(buffer) == "llo!")
+    buffer.consume(-3)
+    buffer.truncate(to: 99)
+    #expect(text(buffer) == "llo!")
+    buffer.truncate(to: 3)
+    #expect(text(buffer) == "llo")
+    buffer.consume(99)
+    #expect(buffer.isEmpty)
+    #expect(buffer.append("x"))
+    #expect(text(buffer) == "x")
+  }
+
+  @Test func copiesAndHandsOverItsStorage() throws {
+    let buffer = try #require(with("0123456789") { ByteBuffer(copying: $0) })
+    buffer.consume(4)
+    let (pointer, count) = buffer.take()
+    let owned = try #require(pointer)
+    #expect(bytes(ByteView(start: owned, count: count)) == bytes("456789"))
+    free(owned)
+    #expect(buffer.isEmpty)
+    #expect(buffer.append("again"))
+    #expect(text(buffer) == "again")
+  }
+
+  @Test func spareBecomesReadableByCommit() throws {
+    let buffer = ByteBuffer()
+    let spare = try #require(buffer.spare(atLeast: 3))
+    #expect(spare.count >= 3)
+    spare[0] = 0x61
+    spare[1] = 0x62
+    #expect(buffer.isEmpty)
+    buffer.commit(2)
+    buffer.commit(-1)
+    #expect(text(buffer) == "ab")
+    buffer.commit(Int.max)
+    #expect(buffer.count <= spare.count)
+    #expect(ByteBuffer().spare(atLeast: 0)?.count == 0)
+    #expect(ByteBuffer().spare(atLeast: -7)?.count == 0)
+  }
+
+  @Test func appendsAPartOfItself() throws {
+    let buffer = try #require(ByteBuffer(capacity: 4))
+    #expect(buffer.append("abcd"))
+    for _ in 0..<6 { #expect(buffer.append(buffer.view)) }
+    #expect(text(buffer) == String(repeating: "abcd", count: 64))
+    buffer.consume(200)
+    #expect(buffer.append(ByteView(rebasing: buffer.view[1..<56])))
+    #expect(text(buffer).hasPrefix("abcd"))
+    #expect(buffer.count == 111)
+  }
+
+  @Test func removeAllKeepsOrFrees() {
+    let buffer = ByteBuffer()
+    #expect(buffer.append("abc"))
+    buffer.removeAll(keepingCapacity: true)
+    #expect(buffer.isEmpty)
+    #expect(buffer.append("d"))
+    buffer.removeAll(keepingCapacity: false)
+    #expect(buffer.isEmpty)
+    #expect(buffer.append("e"))
+    #expect(text(buffer) == "e")
+  }
+
+  /// DESIGN section 4: a failed allocation is reported, never a trap. (Sanitizers need
+  /// `allocator_may_return_null=1` here.)
+  @Test func absurdSizesAreReported() {
+    #expect(ByteBuffer(capacity: -1) == nil)
+    #expect(ByteBuffer(capacity: Int.max) == nil)
+    let buffer = ByteBuffer()
+    #expect(buffer.append("kept"))
+    #expect(!buffer.reserve(Int.max))
+    #expect(!buffer.reserve(Int.max - 4))
+    #expect(!buffer.reserve(-1))
+    #expect(buffer.spare(atLeast: Int.max) == nil)
+    #expect(text(buffer) == "kept")
+  }
+
+  @Test func randomOperationsAgreeWithAnArray() {
+    var random = Random()
+    for _ in 0..<200 {
+      let buffer = ByteBuffer()
+      var model: [UInt8] = []
+      for _ in 0..<100 {
+        switch random.below(7) {
+        case 0, 1:
+          let more = random.bytes(upTo: 100)
+          #expect(with(more) { buffer.append($0) })
+          model += more
+        case 2:
+          let n = random.below(120)
+          buffer.consume(n)
+          model.removeFirst(min(n, model.count))
+        case 3:
+          let n = random.below(200)
+          buffer.truncate(to: n)
+          model = Array(model.prefix(n))
+        case 4:
+          #expect(buffer.append(byte: 7))
+          model.append(7)
+        case 5:
+          #expect(buffer.reserve(random.below(500)))
+        default:
+          if model.count < 2_000 {
+            #expect(buffer.append(buffer.view))
+            model += model
+          }
+        }
+        #expect(bytes(buffer.view) == model, "PENSTOCK_SEED=\(Seed.value)")
+      }
+    }
+  }
+}
+
+@Suite struct BytesTests {
+  @Test func equality() {
+    let none = ByteView(start: nil, count: 0)
+    #expect(bytesEqual(none, none))
+    #expect(bytesEqual(none, ""))
+    #expect(with("abc") { bytesEqual($0, "abc") })
+    #expect(!with("abc") { bytesEqual($0, "abd") })
+    #expect(!with("abc") { bytesEqual($0, "ab") })
+  }
+
+  @Test func literalBytes() {
+    #expect(bytes(("a" as StaticString).bytes) == [0x61])
+    #expect(bytes(("\u{FFFD}" as StaticString).bytes) == [0xEF, 0xBF, 0xBD])
+    #expect(("" as StaticString).bytes.isEmpty)
+  }
+}

@@ -1,0 +1,84 @@
+import PenstockWire
+import Testing
+
+@Suite struct StatusTests {
+  /// grpc/doc/statuscodes.md
+  static let names = [
+    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+  ]
+
+  @Test func codesAndNames() throws {
+    for (number, name) in Self.names.enumerated() {
+      let code = try #require(StatusCode(rawValue: Int32(number)))
+      #expect(code.name.description == name)
+      #expect(with(String(number)) { StatusCode.parse($0) } == code)
+    }
+    let all: [StatusCode] = [
+      .ok, .cancelled, .unknown, .invalidArgument, .deadlineExceeded, .notFound, .alreadyExists,
+      .permissionDenied,
+      .resourceExhausted, .failedPrecondition, .aborted, .outOfRange, .unimplemented, .internal, .unavailable,
+      .dataLoss, .unauthenticated,
+    ]
+    #expect(all.map(\.rawValue) == Array(0...16))
+  }
+
+  @Test(arguments: [-1, 17, Int32.min, Int32.max] as [Int32])
+  func undefinedCodes(number: Int32) { #expect(StatusCode(rawValue: number) == nil) }
+
+  /// gRPC over HTTP2, "Responses": decimal, "without any leading zeros".
+  @Test(arguments: [
+    "", "00", "07", "017", "17", "20", "99", "100", "-1", "+1", " 1", "1 ", "a", "1a", "0x1", "\u{FF11}",
+  ])
+  func malformedStatusValues(value: String) { #expect(with(value) { StatusCode.parse($0) } == nil) }
+
+  /// "HTTP to gRPC Status Code Mapping", the whole table, and codes that are not in it.
+  @Test(
+    arguments: [
+      (400, .internal), (401, .unauthenticated), (403, .permissionDenied), (404, .unimplemented),
+      (429, .unavailable), (431, .internal), (502, .unavailable), (503, .unavailable), (504, .unavailable),
+      (200, .unknown), (204, .unknown), (100, .unknown), (302, .unknown), (418, .unknown), (500, .unknown),
+      (0, .unknown), (-1, .unknown), (Int.max, .unknown),
+    ] as [(Int, StatusCode)])
+  func httpStatus(http: Int, expected: StatusCode) { #expect(StatusMapping.fromHTTPStatus(http) == expected) }
+
+  /// gRPC over HTTP2, "Errors"; names from RFC 9113 section 7.
+  @Test(
+    arguments: [
+      (0x0, .internal, "NO_ERROR"), (0x1, .internal, "PROTOCOL_ERROR"), (0x2, .internal, "INTERNAL_ERROR"),
+      (0x3, .internal, "FLOW_CONTROL_ERROR"), (0x4, .internal, "SETTINGS_TIMEOUT"),
+      (0x5, .internal, "STREAM_CLOSED"), (0x6, .internal, "FRAME_SIZE_ERROR"),
+      (0x7, .unavailable, "REFUSED_STREAM"), (0x8, .cancelled, "CANCEL"),
+      (0x9, .internal, "COMPRESSION_ERROR"),
+      (0xa, .internal, "CONNECT_ERROR"), (0xb, .resourceExhausted, "ENHANCE_YOUR_CALM"),
+      (0xc, .permissionDenied, "INADEQUATE_SECURITY"), (0xd, .internal, "HTTP_1_1_REQUIRED"),
+      (0xe, .internal, "UNKNOWN_ERROR"), (.max, .internal, "UNKNOWN_ERROR"),
+    ] as [(UInt32, StatusCode, String)])
+  func http2Error(code: UInt32, expected: StatusCode, name: String) {
+    #expect(StatusMapping.fromHTTP2Error(code) == expected)
+    #expect(StatusMapping.http2ErrorName(code).description == name)
+  }
+
+  /// "If grpc-status was provided, it must be used."
+  @Test func trailersWinOverHTTPStatus() {
+    #expect(with("5") { StatusMapping.fromTrailers(grpcStatus: $0, httpStatus: 503) } == .notFound)
+    #expect(with("0") { StatusMapping.fromTrailers(grpcStatus: $0, httpStatus: 200) } == .ok)
+    #expect(with("xx") { StatusMapping.fromTrailers(grpcStatus: $0, httpStatus: 503) } == .unknown)
+    #expect(with("17") { StatusMapping.fromTrailers(grpcStatus: $0, httpStatus: 200) } == .unknown)
+    #expect(StatusMapping.fromTrailers(grpcStatus: nil, httpStatus: 503) == .unavailable)
+    #expect(StatusMapping.fromTrailers(grpcStatus: nil, httpStatus: 200) == .unknown)
+  }
+
+  @Test func randomValuesParseToTheNumberTheySay() {
+    var random = Random()
+    for _ in 0..<rounds {
+      let value = random.bytes(upTo: 3, of: "0123456789 -")
+      let expected = Int32(String(decoding: value, as: UTF8.self)).flatMap { StatusCode(rawValue: $0) }
+      let isCanonical = expected.map { bytes(String($0.rawValue)) == value } ?? false
+      #expect(
+        with(value) { StatusCode.parse($0) } == (isCanonical ? expected : nil), "PENSTOCK_SEED=\(Seed.value)")
+    }
+  }
+}
