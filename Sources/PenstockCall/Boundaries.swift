@@ -1,0 +1,48 @@
+import PenstockWire
+
+/// What stands below the chain: an attempt on a transport stream. Everything runs on the driving thread; nothing
+/// here calls back into the call before it has returned (what happens at once is told in the same loop turn, later).
+public protocol CallBelow: AnyObject {
+  /// Opens the stream with `call.request`.
+  func start(_ call: Call)
+  /// Takes a message; `call.transportSent` tells when the transport has taken it whole.
+  func send(_ message: Message)
+  func halfClose()
+  /// `call.wantsMessage` may have become true: deliver what is there, one at a time, asking again after each.
+  func pull()
+  /// The call ended above: free the stream (RST_STREAM CANCEL if it is open). Nothing inbound may follow.
+  func reset()
+}
+
+/// What stands above the chain: the caller. Everything runs on the driving thread.
+public protocol CallAbove: AnyObject {
+  func callHeaders(_ headers: Metadata)
+  func callMessage(_ message: Message)
+  func callSent(_ count: Int)
+  /// The end: exactly once, last.
+  func callStatus(_ status: Status)
+  /// A local end discards what the caller has not read yet.
+  func callDiscardsMessages()
+}
+
+/// What a call needs from the loop. Everything runs on the driving thread, unless it says otherwise.
+public protocol CallLoop: AnyObject {
+  /// Monotonic nanoseconds.
+  var now: UInt64 { get }
+  /// Calls `call.deadlinePassed()` at `time`; nil disarms.
+  func setDeadline(_ call: Call, _ time: UInt64?)
+  /// Resolves `ticket` with NEXT at `time`.
+  func resume(_ ticket: UInt64, of call: Call, at time: UInt64)
+  /// A ticket for `event`, which a callback of `hop` may pause or hold. 0: no memory.
+  func issueTicket(_ event: Event, of hop: Hop) -> UInt64
+  /// The event went on without it: later use gives "already".
+  func spendTicket(_ ticket: UInt64, of call: Call)
+  /// The event was overtaken: later use gives "gone".
+  func loseTicket(_ ticket: UInt64, of call: Call)
+  /// The call has ended: later use of any of its tickets gives "gone".
+  func closeTickets(of call: Call)
+  /// Any thread: runs `call.runPosted()` on the driving thread soon.
+  func post(_ call: Call)
+  /// Any thread: is this the driving thread.
+  var isDriving: Bool { get }
+}

@@ -1,0 +1,169 @@
+import PenstockWire
+
+// How a call ends: by a hop's finish, by a local cancel or deadline, by the status that came to the caller.
+
+extension Call {
+  /// Law 7: the call ends because of what this interceptor did.
+  func fail(_ hop: Hop, _ what: StaticString, code: StatusCode = .internal) {
+    spendTicket(hop)
+    let name = hop.registration.name.view
+    let status = Status(
+      code, parts: ("interceptor '" as StaticString).bytes, ByteView(rebasing: name.dropLast()),
+      ("' " as StaticString).bytes, what.bytes)
+    finish(at: hop.index, status)
+  }
+
+  /// The hop at `index` ends the call (-1: above the top one; hops.count: below the last). Hops above it see `status`
+  /// on their inbound way, behind what is on its way there already; hops below see on_cancel, then destroy.
+  func finish(at index: Int, _ status: Status) {
+    guard phase == .live else { return }
+    endStatus = status
+    outboundEnd = min(outboundEnd, max(index, 0))
+    stopBelow()
+    if index >= 0, index < hops.count {
+      let hop = hops[index]
+      spendTicket(hop)
+      hop.endedCall = true
+      discardStations(hop)
+    }
+    var lower = index + 1
+    while lower < hops.count {
+      let hop = hops[lower]
+      lower += 1
+      guard hop.entered, !hop.destroyed else { continue }
+      discardStations(hop)
+      if hop.isActive { cancel(hop, status) }
+      destroy(hop)
+    }
+    if index < 0 {
+      complete(status)
+    } else {
+      runInbound(.status(status), at: index - 1)
+    }
+  }
+
+  /// A cancel or deadline: it cannot be paused, its code is fixed, and it overtakes everything (law 4). It comes up
+  /// from the bottom; a hop that held another status, or has taken the call, sees on_cancel instead.
+  func endLocally(_ status: Status) {
+    guard phase == .live || phase == .created else { return }
+    phase = .endingLocally
+    status.isLocal = true
+    status.isReadOnly = true
+    endStatus = status
+    outboundEnd = 0
+    stopBelow()
+    above?.callDiscardsMessages()
+    var index = hops.count - 1
+    while index >= 0 {
+      let hop = hops[index]
+      index -= 1
+      let overtakes = hop.taken || (hop.inbound?.holdsStatus ?? false)
+      discardStations(hop)
+      guard hop.isActive else { continue }
+      if overtakes {
+        cancel(hop, status)
+      } else {
+        if let callback = hop.callbacks.onStatus {
+          event = .status(status)
+          _ = hop.run(callback, .status)
+          spendTicket(hop)
+        }
+        hop.statusPassed = true
+      }
+    }
+    complete(status)
+  }
+
+  /// The status has come to the caller's side. Hops are destroyed before the caller learns of it, so that whoever has
+  /// the reply knows that no interceptor runs for this call any more.
+  func complete(_ status: Status) {
+    guard phase != .ended else { return }
+    phase = .ended
+    endStatus = status
+    stats.endedAt = loop.now
+    loop.setDeadline(self, nil)
+    stopBelow()
+    for hop in hops where hop.entered && !hop.destroyed {
+      discardStations(hop)
+      if hop.isActive { cancel(hop, status) }
+      destroy(hop)
+    }
+    loop.closeTickets(of: self)
+    status.isReadOnly = true
+    hops = []
+    chain = nil
+    pending.removeAll()
+    let caller = above
+    above = nil
+    below = nil
+    caller?.callStatus(status)
+  }
+
+  /// What the transport has will not be told as `sent` any more: nobody is to wait for it.
+  func releaseTransport() {
+    let n = inTransport
+    inTransport = 0
+    if n > 0, phase == .live { pending.append(.sentFrom(hops.count - 1, n)) }
+  }
+
+  private func stopBelow() {
+    guard !belowEnded else { return }
+    belowEnded = true
+    demandBelow = 0
+    releaseTransport()
+    if isStarted { below?.reset() }
+  }
+
+  /// on_cancel: the call ended by another hand, and no status passes this hop.
+  private func cancel(_ hop: Hop, _ status: Status) {
+    hop.cancelled = true
+    guard let callback = hop.callbacks.onCancel else { return }
+    event = .status(status)
+    _ = hop.run(callback, .cancel)
+    spendTicket(hop)
+  }
+
+  private func destroy(_ hop: Hop) {
+    hop.destroyed = true
+    hop.isOver.store(true, ordering: .releasing)
+    guard let callback = hop.callbacks.destroy else { return }
+    hop.current = .destroy
+    callback(hop.handle, hop.state)
+    hop.current = .none
+  }
+
+  /// What stands at the hop goes; the tickets on it are gone.
+  private func discardStations(_ hop: Hop) {
+    if let station = hop.outbound {
+      var abandoned = 0
+      for index in 0..<station.parked.count {
+        if case .send = station.parked[index].event, !station.parked[index].isOwn { abandoned += 1 }
+      }
+      for index in 0..<station.waiting.count { if case .send = station.waiting[index] { abandoned += 1 } }
+      loseTickets(station)
+      station.parked.removeAll()
+      station.waiting.removeAll()
+      station.isPaused = false
+      hop.outbound = nil
+      // Whoever waits for room is not to wait for these.
+      if abandoned > 0, phase == .live { pending.append(.sentFrom(hop.index - 1, abandoned)) }
+    }
+    if let station = hop.inbound {
+      if station.isPaused { pausesInbound -= 1 }
+      loseTickets(station)
+      station.parked.removeAll()
+      station.waiting.removeAll()
+      station.isPaused = false
+      hop.inbound = nil
+    }
+  }
+
+  private func loseTickets(_ station: Station) {
+    for index in 0..<station.parked.count {
+      switch station.parked[index].state {
+      case .held(let ticket), .paused(let ticket): if ticket != 0 { loop.loseTicket(ticket, of: self) }
+      case .ready: break
+      }
+    }
+  }
+}

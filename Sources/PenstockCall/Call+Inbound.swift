@@ -1,0 +1,145 @@
+import PenstockWire
+
+// The inbound lane: headers, messages and the status, from the server toward the caller.
+
+extension Call {
+  /// Shows `event` to the hops from `index` upward, until one keeps it or it comes to the caller.
+  func runInbound(_ event: Event, at index: Int) {
+    var index = index
+    while index >= 0 {
+      let hop = hops[index]
+      guard hop.isActive else {
+        index -= 1
+        continue
+      }
+      if let station = hop.inbound, station.isPaused {
+        station.waiting.append(event)
+        return
+      }
+      guard showInbound(event, to: hop), leaveInbound(event, hop) else { return }
+      index -= 1
+    }
+    arrive(event)
+  }
+
+  /// Calls the hop's callback. True: the event is to leave the hop now.
+  private func showInbound(_ event: Event, to hop: Hop) -> Bool {
+    let callback: HopCallback? =
+      switch event {
+      case .headers: hop.callbacks.onHeaders
+      case .receive: hop.callbacks.onReceive
+      case .status: hop.callbacks.onStatus
+      case .start, .send, .halfClose: nil
+      }
+    guard let callback else {
+      hop.inbound?.releaseTicketless()
+      return true
+    }
+    self.event = event
+    let answer = hop.run(callback, event.kind)
+    if let status = hop.finishRequest {
+      hop.finishRequest = nil
+      finish(at: hop.index, status)
+      return false
+    }
+    guard let verdict = checked(answer, for: event, at: hop) else { return false }
+    switch verdict {
+    case .next:
+      spendTicket(hop)
+      hop.inbound?.releaseTicketless()
+      return true
+    case .drop:
+      spendTicket(hop)
+      pending.append(.demandBelow(hop, 1))
+    case .pause, .hold:
+      park(event, at: hop, verdict)
+    case .take, .restart, .skip: break
+    }
+    flushInbound(hop.index)
+    return false
+  }
+
+  /// True: it goes on at once; else it stands behind others, or waits for demand.
+  private func leaveInbound(_ event: Event, _ hop: Hop) -> Bool {
+    let stands = hop.inbound.map { !$0.parked.isEmpty } ?? false
+    let needsDemand = event.kind == .receive && hop.owed == 0
+    if stands || needsDemand {
+      hop.station(.inbound).parked.append(
+        Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0))
+      flushInbound(hop.index)
+      return false
+    }
+    goAbove(event, hop, prepaid: false)
+    return true
+  }
+
+  private func goAbove(_ event: Event, _ hop: Hop, prepaid: Bool) {
+    switch event {
+    case .receive: hop.spendOwed(prepaid: prepaid)
+    case .status:
+      hop.statusPassed = true
+      outboundEnd = min(outboundEnd, hop.index)
+    case .headers, .start, .send, .halfClose: break
+    }
+  }
+
+  func flushInbound(_ index: Int) {
+    guard index < hops.count else { return }
+    let hop = hops[index]
+    while let station = hop.inbound {
+      if let first = station.parked.first {
+        guard first.state == .ready, first.event.kind != .receive || hop.owed > 0 else { break }
+        _ = station.parked.popFirst()
+        station.heldBytes -= first.heldBytes
+        goAbove(first.event, hop, prepaid: first.isOwn)
+        runInbound(first.event, at: index - 1)
+        continue
+      }
+      guard !station.isPaused, let next = station.waiting.popFirst() else { break }
+      guard hop.isActive else { continue }
+      if showInbound(next, to: hop), leaveInbound(next, hop) { runInbound(next, at: index - 1) }
+    }
+    if let station = hop.inbound, station.isEmpty { hop.inbound = nil }
+  }
+
+  /// What a hop that has taken the call, or injects from another thread, delivers.
+  func deliver(_ event: Event, from hop: Hop, prepaid: Bool) {
+    guard hop.isActive, phase == .live else { return }
+    if case .status(let status) = event {
+      finish(at: hop.index, status)
+      return
+    }
+    if case .receive = event {
+      hop.station(.inbound).parked.append(
+        Station.Parked(event: event, state: .ready, isOwn: prepaid, heldBytes: 0))
+      flushInbound(hop.index)
+      return
+    }
+    runInbound(event, at: hop.index - 1)
+  }
+
+  /// The event has come to the caller.
+  private func arrive(_ event: Event) {
+    switch event {
+    case .headers(let headers):
+      headers.isReadOnly = true
+      headersCount += 1
+      above?.callHeaders(headers)
+    case .receive(let message):
+      // gRPC status codes, "Response cardinality violation".
+      if inboundCount == 1, request.kind.receivesOne {
+        finish(at: -1, Status(.unimplemented, "more than one response message in a call that has one"))
+        return
+      }
+      inboundCount += 1
+      above?.callMessage(message)
+    case .status(let status):
+      if status.code == .ok, inboundCount == 0, request.kind.receivesOne {
+        complete(Status(.unimplemented, "no response message in a call that has one"))
+      } else {
+        complete(status)
+      }
+    case .start, .send, .halfClose: break
+    }
+  }
+}

@@ -1,0 +1,207 @@
+import PenstockWire
+
+// The outbound lane: start, messages and half-close, from the caller toward the server.
+
+extension Call {
+  /// Shows `event` to the hops from `index` on, until one keeps it or it leaves for the transport.
+  func runOutbound(_ event: Event, at index: Int) {
+    var index = index
+    while true {
+      if index >= outboundEnd {
+        discardOutbound(event, at: index)
+        return
+      }
+      if index == hops.count {
+        leaveForTransport(event)
+        return
+      }
+      let hop = hops[index]
+      if case .start = event {
+        startAt = index
+        guard enter(hop) else {
+          if phase != .live || outboundEnd <= index { return }
+          index += 1
+          continue
+        }
+      }
+      guard hop.entered else {
+        index += 1
+        continue
+      }
+      if let station = hop.outbound, station.isPaused {
+        station.waiting.append(event)
+        return
+      }
+      guard showOutbound(event, to: hop), leave(event, hop, isOwn: false) else { return }
+      index += 1
+    }
+  }
+
+  /// Asks `create`. False: the hop is not in this call.
+  private func enter(_ hop: Hop) -> Bool {
+    if let create = hop.callbacks.create {
+      hop.current = .create
+      var state: UnsafeMutableRawPointer?
+      let answer = create(hop.handle, hop.registration.userData.pointer, &state)
+      hop.current = .none
+      hop.state = state
+      switch Verdict(rawValue: answer) {
+      case .next: break
+      case .skip:
+        hop.isOver.store(true, ordering: .releasing)
+        return false
+      default:
+        fail(hop, "returned a value from create that is neither NEXT nor SKIP")
+        return false
+      }
+    }
+    hop.entered = true
+    return true
+  }
+
+  /// Calls the hop's callback. True: the event is to leave the hop now.
+  private func showOutbound(_ event: Event, to hop: Hop) -> Bool {
+    let callback: HopCallback? =
+      switch event {
+      case .start: hop.callbacks.onStart
+      case .send: hop.callbacks.onSend
+      case .halfClose: hop.callbacks.onHalfClose
+      case .headers, .receive, .status: nil
+      }
+    guard let callback else {
+      hop.outbound?.releaseTicketless()
+      return true
+    }
+    self.event = event
+    let answer = hop.run(callback, event.kind)
+    if let status = hop.finishRequest {
+      hop.finishRequest = nil
+      finish(at: hop.index, status)
+      return false
+    }
+    guard let verdict = checked(answer, for: event, at: hop) else { return false }
+    switch verdict {
+    case .next:
+      spendTicket(hop)
+      hop.outbound?.releaseTicketless()
+      return true
+    case .take:
+      spendTicket(hop)
+      take(hop)
+      return false
+    case .drop:
+      spendTicket(hop)
+      runSent(1, at: hop.index - 1)
+    case .pause, .hold:
+      park(event, at: hop, verdict)
+    case .restart, .skip: break
+    }
+    flush(hop.index, .outbound)
+    return false
+  }
+
+  /// The event has the hop's NEXT. True: it goes on at once; else it stands behind others, or the hop has taken it.
+  private func leave(_ event: Event, _ hop: Hop, isOwn: Bool) -> Bool {
+    if let station = hop.outbound, !station.parked.isEmpty {
+      station.parked.append(Station.Parked(event: event, state: .ready, isOwn: isOwn, heldBytes: 0))
+      flush(hop.index, .outbound)
+      return false
+    }
+    return goBelow(event, hop, isOwn: isOwn)
+  }
+
+  /// The event leaves the hop downward. False: nothing is below.
+  private func goBelow(_ event: Event, _ hop: Hop, isOwn: Bool) -> Bool {
+    switch event {
+    case .start:
+      startAt = hop.index + 1
+      let demand = frontierDemand
+      frontierDemand = 0
+      if demand > 0 { frontierDemand = showDemand(demand, to: hop) }
+    case .send:
+      if hop.taken {
+        if !isOwn { runSent(1, at: hop.index - 1) }
+        return false
+      }
+      hop.countInFlight(isOwn: isOwn)
+    case .halfClose: hop.halfClosePassed = true
+    case .headers, .receive, .status: break
+    }
+    return !hop.taken
+  }
+
+  /// The hop is the far end from now on.
+  func take(_ hop: Hop) {
+    hop.taken = true
+    hop.share()
+    startAt = hop.index + 1
+    let demand = frontierDemand
+    frontierDemand = 0
+    if demand > 0 { _ = showDemand(demand, to: hop) }
+    flush(hop.index, .outbound)
+  }
+
+  /// Lets go what may leave the hop, in order; then shows what waited in front of it.
+  func flush(_ index: Int, _ lane: Lane) {
+    if lane == .inbound {
+      flushInbound(index)
+      return
+    }
+    guard index < hops.count else { return }
+    let hop = hops[index]
+    while let station = hop.outbound {
+      if let first = station.parked.first {
+        guard first.state == .ready else { break }
+        _ = station.parked.popFirst()
+        station.heldBytes -= first.heldBytes
+        if goBelow(first.event, hop, isOwn: first.isOwn) { runOutbound(first.event, at: index + 1) }
+        continue
+      }
+      guard !station.isPaused, let next = station.waiting.popFirst() else { break }
+      if index >= outboundEnd {
+        discardOutbound(next, at: index)
+      } else if showOutbound(next, to: hop), leave(next, hop, isOwn: false) {
+        runOutbound(next, at: index + 1)
+      }
+    }
+    if let station = hop.outbound, station.isEmpty { hop.outbound = nil }
+  }
+
+  /// Nothing listens there any more; the sender is not to wait for it.
+  func discardOutbound(_ event: Event, at index: Int) {
+    guard case .send = event else { return }
+    runSent(1, at: index - 1)
+  }
+
+  private func leaveForTransport(_ event: Event) {
+    switch event {
+    case .start:
+      isStarted = true
+      startAt = hops.count + 1
+      request.metadata.isReadOnly = true
+      below?.start(self)
+      let demand = frontierDemand
+      frontierDemand = 0
+      addDemandBelow(demand)
+    case .send(let message):
+      if outboundCount == 1, request.kind.sendsOne {
+        finish(at: hops.count, Status(.internal, "more than one request message in a call that has one"))
+      } else if message.count > request.maxSendBytes {
+        finish(at: hops.count, Status(.resourceExhausted, "a message to send is over max_send_message_bytes"))
+      } else {
+        outboundCount += 1
+        inTransport += 1
+        stats.sentMessages += 1
+        stats.sentBytes += UInt64(message.count)
+        below?.send(message)
+      }
+    case .halfClose:
+      if outboundCount == 0, request.kind.sendsOne {
+        finish(at: hops.count, Status(.internal, "no request message in a call that has one"))
+      } else {
+        below?.halfClose()
+      }
+    case .headers, .receive, .status: break
+    }
+  }
+}

@@ -1,0 +1,175 @@
+import PenstockWire
+
+// Signals, which do not queue: demand on its way down, `sent` on its way up. And what parks an event, or lets it go.
+
+extension Call {
+  /// `n` more messages are asked for, seen by the hops from `index` on.
+  func runDemand(_ n: Int, at index: Int) {
+    var n = n
+    var index = index
+    guard n > 0, phase == .live || phase == .created else { return }
+    while n > 0 {
+      // Where start has not come to, nothing can be asked: it waits, and moves on with start.
+      if index >= startAt, startAt <= hops.count {
+        let (sum, overflow) = frontierDemand.addingReportingOverflow(n)
+        frontierDemand = overflow ? Int.max : sum
+        return
+      }
+      if index == hops.count {
+        addDemandBelow(n)
+        return
+      }
+      let hop = hops[index]
+      if hop.isActive {
+        n = showDemand(n, to: hop)
+        if hop.taken { return }
+      }
+      index += 1
+    }
+  }
+
+  /// What the hop passes on.
+  func showDemand(_ n: Int, to hop: Hop) -> Int {
+    hop.addOwed(n)
+    if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
+    guard let callback = hop.callbacks.onDemand else { return hop.taken ? 0 : n }
+    hop.count = n
+    _ = hop.run(callback, .demand)
+    takeFinishRequest(hop)
+    return hop.count
+  }
+
+  func addDemandBelow(_ n: Int) {
+    guard n > 0, !belowEnded else { return }
+    let (sum, overflow) = demandBelow.addingReportingOverflow(n)
+    demandBelow = overflow ? Int.max : sum
+    if wantsMessage { below?.pull() }
+  }
+
+  /// `n` messages were taken below, told to the hops from `index` up.
+  func runSent(_ n: Int, at index: Int) {
+    var n = n
+    var index = index
+    while index >= 0, n > 0 {
+      let hop = hops[index]
+      if hop.entered {
+        n = hop.countSent(n)
+        if n > 0, hop.isActive, let callback = hop.callbacks.onSent {
+          hop.count = n
+          _ = hop.run(callback, .sent)
+          takeFinishRequest(hop)
+        }
+      }
+      index -= 1
+    }
+    if n > 0 { above?.callSent(n) }
+  }
+
+  /// A signal may finish the call too: done after what runs.
+  private func takeFinishRequest(_ hop: Hop) {
+    guard let status = hop.finishRequest else { return }
+    hop.finishRequest = nil
+    pending.append(.deliver(hop, .status(status), prepaid: false))
+  }
+
+  // MARK: - Parking
+
+  /// The verdict, if the event allows it. Else the call has been ended (law 7).
+  func checked(_ answer: Int32, for event: Event, at hop: Hop) -> Verdict? {
+    guard let verdict = Verdict(rawValue: answer), event.kind.allows(verdict) else {
+      spendTicket(hop)
+      fail(hop, "returned a value that its callback may not return")
+      return nil
+    }
+    if verdict == .pause, hop.ticket == 0 {
+      fail(hop, "paused without a ticket")
+      return nil
+    }
+    if verdict == .hold, hop.ticket == 0, event.isLast {
+      fail(hop, "held the last event of a lane without a ticket")
+      return nil
+    }
+    return verdict
+  }
+
+  /// The event waits behind the hop's callback.
+  func park(_ event: Event, at hop: Hop, _ verdict: Verdict) {
+    let lane: Lane = event.kind.rawValue <= EventKind.halfClose.rawValue ? .outbound : .inbound
+    let station = hop.station(lane)
+    let ticket = hop.ticket
+    hop.ticket = 0
+    guard verdict == .hold else {
+      station.parked.append(Station.Parked(event: event, state: .paused(ticket), isOwn: false, heldBytes: 0))
+      station.isPaused = true
+      if lane == .inbound { pausesInbound += 1 }
+      return
+    }
+    let bytes = event.message?.count ?? 0
+    if station.heldBytes + bytes > hop.registration.holdBytes {
+      if ticket != 0 { loop.spendTicket(ticket, of: self) }
+      fail(hop, "held more than its hold_bytes", code: .resourceExhausted)
+      return
+    }
+    station.heldBytes += bytes
+    var isOwn = false
+    if event.message != nil {
+      if lane == .outbound {
+        // Its `sent` is told now, so that the sender goes on, and stops here when it comes.
+        isOwn = true
+        runSent(1, at: hop.index - 1)
+      } else {
+        pending.append(.demandBelow(hop, 1))
+      }
+    }
+    station.parked.append(Station.Parked(event: event, state: .held(ticket), isOwn: isOwn, heldBytes: bytes))
+  }
+
+  func spendTicket(_ hop: Hop) {
+    guard hop.ticket != 0 else { return }
+    loop.spendTicket(hop.ticket, of: self)
+    hop.ticket = 0
+  }
+
+  /// A ticket was resolved: it is spent already.
+  func resolve(_ ticket: UInt64, _ resolution: Resolution) {
+    for hop in hops where !hop.destroyed {
+      if let station = hop.outbound, let index = station.index(of: ticket) {
+        settle(hop, station, index, resolution, .outbound)
+        return
+      }
+      if let station = hop.inbound, let index = station.index(of: ticket) {
+        settle(hop, station, index, resolution, .inbound)
+        return
+      }
+    }
+  }
+
+  private func settle(_ hop: Hop, _ station: Station, _ index: Int, _ resolution: Resolution, _ lane: Lane) {
+    if case .paused = station.parked[index].state {
+      station.isPaused = false
+      if lane == .inbound { pausesInbound -= 1 }
+    }
+    switch resolution {
+    case .finish(let status):
+      finish(at: hop.index, status)
+      return
+    case .verdict(.drop):
+      let dropped = station.parked.remove(at: index)
+      station.heldBytes -= dropped.heldBytes
+      if lane == .outbound {
+        if !dropped.isOwn { runSent(1, at: hop.index - 1) }
+      } else if dropped.heldBytes == 0, case .receive = dropped.event {
+        pending.append(.demandBelow(hop, 1))
+      }
+    case .verdict(.take):
+      _ = station.parked.remove(at: index)
+      take(hop)
+    case .verdict:
+      station.parked[index].state = .ready
+      // A NEXT like any other: what was held without a ticket goes too.
+      station.releaseTicketless()
+    }
+    flush(hop.index, lane)
+    if wantsMessage { below?.pull() }
+  }
+}

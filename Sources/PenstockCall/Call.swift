@@ -1,0 +1,257 @@
+import PenstockWire
+import Synchronization
+
+/// What happened to a call, in monotonic nanoseconds and bytes; 0 is "not yet".
+public struct CallStatistics {
+  public var createdAt: UInt64 = 0
+  public var firstByteSentAt: UInt64 = 0
+  public var headersAt: UInt64 = 0
+  public var firstMessageAt: UInt64 = 0
+  public var endedAt: UInt64 = 0
+  public var sentMessages: UInt64 = 0
+  public var sentBytes: UInt64 = 0
+  public var sentWireBytes: UInt64 = 0
+  public var receivedMessages: UInt64 = 0
+  public var receivedBytes: UInt64 = 0
+  public var receivedWireBytes: UInt64 = 0
+  /// The peer's address as text.
+  public var peer: ByteBuffer?
+
+  public init() {}
+}
+
+/// One call: the machine that moves events between the caller, the hops of its chain and what stands below.
+///
+/// It does no I/O and keeps no time: the loop passes in what arrived, and it tells the layers below and above what to
+/// do. Everything runs on the driving thread, except `submit`, which any thread may call. What hops or layers ask for
+/// while an event is on its way is queued in `pending` and done after it, so callbacks are never nested and no step
+/// ever runs inside another.
+///
+/// The steps are in `Call+Outbound`, `Call+Inbound`, `Call+Signals` and `Call+End`; the order they keep is described
+/// in docs/interceptors.md.
+public final class Call {
+  enum Phase: Equatable {
+    /// `open` has not run yet.
+    case created
+    case live
+    /// A cancel or deadline is telling the hops.
+    case endingLocally
+    case ended
+  }
+
+  public let id: UInt64
+  public let request: Request
+  public let values = CallValues()
+  public var stats = CallStatistics()
+  /// The channel's target and default authority, each followed by a NUL.
+  public let target: ByteBuffer
+  public let defaultAuthority: ByteBuffer
+
+  var chain: Chain?
+  var hops: [Hop] = []
+  var below: (any CallBelow)?
+  var above: (any CallAbove)?
+  let loop: any CallLoop
+
+  var phase = Phase.created
+  var isRunning = false
+  var pending = Fifo<Step>()
+  /// What other threads have asked for, newest first.
+  private let posted = Atomic<UnsafeMutableRawPointer?>(nil)
+
+  // Outbound.
+  /// The hop that start has come to; hops.count + 1 once it has left for the transport.
+  var startAt = 0
+  var isStarted = false
+  /// Events that come to this index or beyond are discarded: what is below has ended.
+  var outboundEnd: Int
+  /// Demand that waits for start to move on.
+  var frontierDemand = 0
+  var outboundCount = 0
+  /// Messages that the transport has and has not told as `sent`.
+  var inTransport = 0
+
+  // Inbound.
+  var belowEnded = false
+  var demandBelow = 0
+  var pausesInbound = 0
+  var inboundCount = 0
+  var headersCount = 0
+  /// The status that ends the call, for on_status, on_cancel and the hops that ask.
+  var endStatus: Status?
+  /// What the running callback is about.
+  var event = Event.start
+
+  public init(
+    id: UInt64, request: Request, chain: Chain?, target: ByteBuffer, defaultAuthority: ByteBuffer,
+    below: any CallBelow, above: any CallAbove, loop: any CallLoop
+  ) {
+    self.id = id
+    self.request = request
+    self.chain = chain
+    self.target = target
+    self.defaultAuthority = defaultAuthority
+    self.below = below
+    self.above = above
+    self.loop = loop
+    outboundEnd = (chain?.registrations.count ?? 0) + 1
+  }
+
+  deinit {
+    // Operations that were posted after the end.
+    var next = posted.load(ordering: .relaxed)
+    while let pointer = next {
+      next = Unmanaged<Operation>.fromOpaque(pointer).takeRetainedValue().next
+    }
+  }
+
+  public var isEnded: Bool { phase == .ended }
+
+  // MARK: - From other threads
+
+  /// Any thread. Done in order, on the driving thread, soon.
+  public func submit(_ step: Step) {
+    let operation = Operation(step)
+    let pointer = Unmanaged.passRetained(operation).toOpaque()
+    var head = posted.load(ordering: .relaxed)
+    while true {
+      operation.next = head
+      let (done, seen) = posted.weakCompareExchange(expected: head, desired: pointer, ordering: .acquiringAndReleasing)
+      if done { break }
+      head = seen
+    }
+    if head == nil { loop.post(self) }
+  }
+
+  /// The loop's answer to `CallLoop.post`.
+  public func runPosted() {
+    var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
+    var inOrder: Operation?
+    while let pointer = next {
+      let operation = Unmanaged<Operation>.fromOpaque(pointer).takeRetainedValue()
+      next = operation.next
+      operation.following = inOrder
+      inOrder = operation
+    }
+    while let operation = inOrder {
+      inOrder = operation.following
+      operation.following = nil
+      perform(operation.step)
+    }
+  }
+
+  // MARK: - From below, on the driving thread
+
+  /// There is demand, and nothing pauses the inbound lane.
+  public var wantsMessage: Bool { demandBelow > 0 && pausesInbound == 0 && phase == .live && !belowEnded }
+
+  public func inboundHeaders(_ headers: Metadata) { perform(.headersFromBelow(headers)) }
+  public func inboundMessage(_ message: Message) { perform(.messageFromBelow(message)) }
+  public func inboundStatus(_ status: Status) { perform(.statusFromBelow(status)) }
+  public func transportSent(_ n: Int) { perform(.sentFromBelow(n)) }
+
+  /// The time that `CallLoop.setDeadline` was given has come.
+  public func deadlinePassed() { perform(.endLocally(Status(.deadlineExceeded, "deadline exceeded"))) }
+
+  // MARK: - Steps
+
+  /// What can be asked of a call.
+  public enum Step {
+    /// Begins: start, then demand, then the message of a unary call with its half-close.
+    case open(demand: Int, message: Message?)
+    case send(Message)
+    case halfClose
+    case demand(Int)
+    /// The caller's cancel, a closed channel.
+    case endLocally(Status)
+    case headersFromBelow(Metadata)
+    case messageFromBelow(Message)
+    case statusFromBelow(Status)
+    case sentFromBelow(Int)
+    /// `sent` for messages that were discarded on their way, told from the hop at this index up.
+    case sentFrom(Int, Int)
+    case resolve(UInt64, Resolution)
+    case resumeAfter(UInt64, nanoseconds: UInt64)
+    case deliver(Hop, Event, prepaid: Bool)
+    case demandBelow(Hop, Int)
+    case flush(Int, Lane)
+  }
+
+  /// How a ticket ends.
+  public enum Resolution {
+    case verdict(Verdict)
+    case finish(Status)
+  }
+
+
+  private final class Operation {
+    let step: Step
+    var next: UnsafeMutableRawPointer?
+    var following: Operation?
+
+    init(_ step: Step) { self.step = step }
+  }
+
+  func perform(_ step: Step) {
+    if isRunning {
+      pending.append(step)
+      return
+    }
+    isRunning = true
+    execute(step)
+    while let next = pending.popFirst() { execute(next) }
+    isRunning = false
+  }
+
+  private func execute(_ step: Step) {
+    guard phase != .ended else { return }
+    switch step {
+    case .open(let demand, let message): open(demand, message)
+    case .send(let message): runOutbound(.send(message), at: 0)
+    case .halfClose: runOutbound(.halfClose, at: 0)
+    case .demand(let n): runDemand(n, at: 0)
+    case .endLocally(let status): endLocally(status)
+    case .headersFromBelow(let headers):
+      guard !belowEnded else { return }
+      runInbound(.headers(headers), at: hops.count - 1)
+    case .messageFromBelow(let message):
+      guard !belowEnded else { return }
+      if demandBelow > 0 { demandBelow -= 1 }
+      runInbound(.receive(message), at: hops.count - 1)
+    case .statusFromBelow(let status):
+      guard !belowEnded else { return }
+      belowEnded = true
+      outboundEnd = min(outboundEnd, hops.count)
+      releaseTransport()
+      runInbound(.status(status), at: hops.count - 1)
+    case .sentFromBelow(let n):
+      guard !belowEnded else { return }
+      inTransport -= n
+      runSent(n, at: hops.count - 1)
+    case .sentFrom(let index, let n): runSent(n, at: index)
+    case .resolve(let ticket, let resolution): resolve(ticket, resolution)
+    case .resumeAfter(let ticket, let nanoseconds):
+      let (time, overflow) = loop.now.addingReportingOverflow(nanoseconds)
+      loop.resume(ticket, of: self, at: overflow ? UInt64.max : time)
+    case .deliver(let hop, let event, let prepaid): deliver(event, from: hop, prepaid: prepaid)
+    case .demandBelow(let hop, let n): if hop.isActive { runDemand(n, at: hop.index + 1) }
+    case .flush(let index, let lane): flush(index, lane)
+    }
+  }
+
+  private func open(_ demand: Int, _ message: Message?) {
+    guard phase == .created else { return }
+    phase = .live
+    loop.setDeadline(self, request.deadline)
+    if let chain {
+      hops.reserveCapacity(chain.registrations.count)
+      for registration in chain.registrations { hops.append(Hop(self, hops.count, registration)) }
+    }
+    frontierDemand = demand
+    runOutbound(.start, at: 0)
+    if let message {
+      pending.append(.send(message))
+      pending.append(.halfClose)
+    }
+  }
+}

@@ -1,0 +1,129 @@
+import PenstockWire
+import Synchronization
+
+/// One interceptor's place in one call. Everything here belongs to the driving thread, except what says otherwise.
+/// The handle that callbacks get is this object; it may be retained past the call, whose memory it then keeps.
+public final class Hop {
+  public let call: Call
+  public let index: Int
+  let registration: Registration
+  var state: UnsafeMutableRawPointer?
+
+  // What has become of it. `entered` is true once `create` has said NEXT (or there is none to ask).
+  var entered = false
+  var taken = false {
+    didSet { takenFlag.store(taken, ordering: .releasing) }
+  }
+  /// The status has left it upward.
+  var statusPassed = false
+  /// It ended the call itself.
+  var endedCall = false
+  var cancelled = false
+  var destroyed = false
+  var halfClosePassed = false
+  /// Any thread: nothing of the hop works from now on.
+  let isOver = Atomic<Bool>(false)
+  private let takenFlag = Atomic<Bool>(false)
+  /// Any thread: TAKE was its verdict.
+  var isTaken: Bool { takenFlag.load(ordering: .acquiring) }
+  /// What a hop that has taken the call delivers once.
+  let headersDelivered = Atomic<Bool>(false)
+  let statusDelivered = Atomic<Bool>(false)
+
+  // The callback that runs.
+  var current = EventKind.none
+  var count = 0
+  /// The ticket that the running callback has taken; 0 for none.
+  var ticket: UInt64 = 0
+  var finishRequest: Status?
+
+  // Demand from above that no message has answered yet, and messages below that are not yet `sent`.
+  var owed = 0
+  var inFlight = 0
+  /// For each message in flight, in order: does its `sent` stop here. nil: for none.
+  var ledger: Fifo<Bool>?
+  /// A copy of `owed` that other threads spend from, kept once the hop is shared with them.
+  let sharedOwed = Atomic<Int>(0)
+  var isShared = false
+
+  var outbound: Station?
+  var inbound: Station?
+
+  init(_ call: Call, _ index: Int, _ registration: Registration) {
+    self.call = call
+    self.index = index
+    self.registration = registration
+    state = registration.userData.pointer
+  }
+
+  var callbacks: Registration.Callbacks { registration.callbacks }
+
+  /// Sees events: entered, and neither out of the call nor overtaken.
+  var isActive: Bool { entered && !endedCall && !cancelled && !destroyed && !statusPassed }
+
+  /// The borrowed handle of the C side; pairs with `Hop.from`.
+  var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
+
+  func run(_ callback: HopCallback, _ kind: EventKind) -> Int32 {
+    current = kind
+    ticket = 0
+    let verdict = callback(handle, state)
+    current = .none
+    return verdict
+  }
+
+  func station(_ lane: Lane) -> Station {
+    switch lane {
+    case .outbound:
+      if let outbound { return outbound }
+      let fresh = Station()
+      outbound = fresh
+      return fresh
+    case .inbound:
+      if let inbound { return inbound }
+      let fresh = Station()
+      inbound = fresh
+      return fresh
+    }
+  }
+
+  func addOwed(_ n: Int) {
+    let (sum, overflow) = owed.addingReportingOverflow(n)
+    owed = overflow ? Int.max : sum
+    if isShared { sharedOwed.wrappingAdd(n, ordering: .acquiringAndReleasing) }
+  }
+
+  /// A message leaves upward. One that another thread injected has paid already.
+  func spendOwed(prepaid: Bool) {
+    owed = owed > 0 ? owed - 1 : 0
+    if isShared, !prepaid { sharedOwed.wrappingSubtract(1, ordering: .acquiringAndReleasing) }
+  }
+
+  /// From now on other threads may deliver.
+  func share() {
+    guard !isShared else { return }
+    isShared = true
+    sharedOwed.store(owed, ordering: .releasing)
+  }
+
+  /// A message leaves downward.
+  func countInFlight(isOwn: Bool) {
+    if isOwn, ledger == nil {
+      var fresh = Fifo<Bool>()
+      for _ in 0..<inFlight { fresh.append(false) }
+      ledger = fresh
+    }
+    ledger?.append(isOwn)
+    inFlight += 1
+  }
+
+  /// How many of `n` that were taken below concern those above.
+  func countSent(_ n: Int) -> Int {
+    inFlight -= n
+    guard ledger != nil else { return n }
+    var passed = 0
+    for _ in 0..<n where ledger?.popFirst() == false { passed += 1 }
+    if ledger?.isEmpty == true { ledger = nil }
+    return passed
+  }
+}

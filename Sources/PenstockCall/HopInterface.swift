@@ -1,0 +1,223 @@
+import PenstockWire
+
+// What a callback may ask of its hop. Unless it says otherwise: in a callback of the hop, on the driving thread; the
+// ABI has checked neither.
+
+extension Hop {
+  /// The handle's object; pairs with `handle`.
+  public static func from(_ handle: OpaquePointer) -> Hop {
+    Unmanaged<Hop>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
+  }
+
+  /// Any thread.
+  public var hasEnded: Bool { isOver.load(ordering: .acquiring) }
+
+  /// In a callback, on the driving thread: what it is about.
+  public var currentEvent: EventKind { call.loop.isDriving ? current : .none }
+
+  private func check() -> Outcome {
+    if hasEnded { return current == .destroy && call.loop.isDriving ? .state : .gone }
+    return currentEvent == .none ? .state : .ok
+  }
+
+  public var metadata: Metadata? {
+    switch currentEvent {
+    case .create, .start: return call.request.metadata
+    case .headers, .status, .cancel:
+      switch call.event {
+      case .headers(let headers): return headers
+      case .status(let status): return status.trailers
+      case .start, .send, .halfClose, .receive: return nil
+      }
+    case .none, .send, .halfClose, .receive, .demand, .sent, .destroy: return nil
+    }
+  }
+
+  public var message: Message? {
+    switch currentEvent {
+    case .send, .receive: call.event.message
+    case .none, .start, .halfClose, .headers, .status, .cancel, .demand, .sent, .create, .destroy: nil
+    }
+  }
+
+  public func setMessage(_ bytes: ByteView) -> Outcome {
+    guard let message else { return check() == .gone ? .gone : .state }
+    guard let fresh = ByteBuffer(copying: bytes) else { return .noMemory }
+    message.exchange(with: fresh)
+    return .ok
+  }
+
+  public var status: Status? {
+    guard currentEvent == .status || currentEvent == .cancel, case .status(let status) = call.event else { return nil }
+    return status
+  }
+
+  public var signalCount: Int { currentEvent == .demand || currentEvent == .sent ? count : 0 }
+
+  public func setSignalCount(_ n: Int) -> Outcome {
+    guard currentEvent == .demand else { return check() == .gone ? .gone : .state }
+    count = n
+    return .ok
+  }
+
+  // MARK: - The start
+
+  private func checkStart() -> Outcome {
+    let outcome = check()
+    return outcome == .ok && currentEvent != .start ? .state : outcome
+  }
+
+  public func setPath(_ path: ByteView) -> Outcome {
+    let outcome = checkStart()
+    guard outcome == .ok else { return outcome }
+    guard Request.isValidPath(path) else { return .invalidArgument }
+    return call.request.setPath(path) ? .ok : .noMemory
+  }
+
+  /// The value of ":authority": visible ASCII.
+  public func setAuthority(_ authority: ByteView) -> Outcome {
+    let outcome = checkStart()
+    guard outcome == .ok else { return outcome }
+    guard !authority.isEmpty, authority.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return .invalidArgument }
+    return call.request.setAuthority(authority) ? .ok : .noMemory
+  }
+
+  /// Nanoseconds that are left; nil: no deadline.
+  public var remaining: UInt64? {
+    guard let deadline = call.request.deadline else { return nil }
+    let now = call.loop.now
+    return deadline > now ? deadline - now : 0
+  }
+
+  /// nil: none.
+  public func setRemaining(_ nanoseconds: UInt64?) -> Outcome {
+    let outcome = checkStart()
+    guard outcome == .ok else { return outcome }
+    if let nanoseconds {
+      let (time, overflow) = call.loop.now.addingReportingOverflow(nanoseconds)
+      call.request.deadline = overflow ? nil : time
+    } else {
+      call.request.deadline = nil
+    }
+    call.loop.setDeadline(call, call.request.deadline)
+    return .ok
+  }
+
+  // MARK: - Ending, injecting, answering
+
+  /// The verdict of the running callback will be ignored.
+  public func finish(_ status: Status) -> Outcome {
+    let outcome = check()
+    guard outcome == .ok else { return outcome }
+    switch current {
+    case .create, .destroy, .cancel, .none: return .state
+    case .status where call.phase != .live: return .state
+    case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent:
+      guard isActive else { return .state }
+      finishRequest = status
+      return .ok
+    }
+  }
+
+  public func injectOutbound(_ message: Message) -> Outcome {
+    if hasEnded { return .gone }
+    guard call.loop.isDriving, isActive, call.phase == .live, call.startAt > index, !taken, !halfClosePassed else {
+      return .state
+    }
+    station(.outbound).parked.append(Station.Parked(event: .send(message), state: .ready, isOwn: true, heldBytes: 0))
+    call.flushSoon(index, .outbound)
+    return .ok
+  }
+
+  /// On the driving thread, or on any thread after `share`.
+  public func injectInbound(_ message: Message) -> Outcome {
+    if hasEnded { return .gone }
+    if call.loop.isDriving {
+      guard isActive, call.phase == .live, call.startAt > index else { return .state }
+      guard isShared ? spendShared() : owed > parkedMessages else { return .wouldBlock }
+      station(.inbound).parked.append(
+        Station.Parked(event: .receive(message), state: .ready, isOwn: isShared, heldBytes: 0))
+      call.flushSoon(index, .inbound)
+      return .ok
+    }
+    guard spendShared() else { return .wouldBlock }
+    call.submit(.deliver(self, .receive(message), prepaid: true))
+    return .ok
+  }
+
+  private var parkedMessages: Int {
+    guard let inbound else { return 0 }
+    var n = 0
+    for index in 0..<inbound.parked.count { if case .receive = inbound.parked[index].event { n += 1 } }
+    return n
+  }
+
+  private func spendShared() -> Bool {
+    var seen = sharedOwed.load(ordering: .acquiring)
+    while seen > 0 {
+      let (done, now) = sharedOwed.weakCompareExchange(
+        expected: seen, desired: seen - 1, ordering: .acquiringAndReleasing)
+      if done { return true }
+      seen = now
+    }
+    return false
+  }
+
+  /// Any thread, after TAKE.
+  public func deliverHeaders(_ headers: Metadata) -> Outcome {
+    if hasEnded { return .gone }
+    guard isTaken else { return .state }
+    guard !headersDelivered.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
+    call.submit(.deliver(self, .headers(headers), prepaid: false))
+    return .ok
+  }
+
+  /// Any thread, after TAKE.
+  public func deliverStatus(_ status: Status) -> Outcome {
+    if hasEnded { return .gone }
+    guard isTaken else { return .state }
+    guard !statusDelivered.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
+    call.submit(.deliver(self, .status(status), prepaid: false))
+    return .ok
+  }
+
+  /// Any thread.
+  public func demand(_ n: Int) -> Outcome {
+    if hasEnded { return .gone }
+    call.submit(.demandBelow(self, n))
+    return .ok
+  }
+
+  // MARK: - Values, tickets
+
+  public func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
+    let outcome = check()
+    guard outcome == .ok || current == .destroy else { return outcome }
+    return call.values.set(key, value) ? .ok : .noMemory
+  }
+
+  public func value(_ key: ByteView) -> UnsafeMutableRawPointer? {
+    current == .none ? nil : call.values.get(key)
+  }
+
+  /// 0: nothing that can be paused here.
+  public func takeTicket() -> UInt64 {
+    guard call.loop.isDriving, call.phase == .live else { return 0 }
+    switch current {
+    case .start, .send, .halfClose, .headers, .receive, .status: break
+    case .none, .cancel, .demand, .sent, .create, .destroy: return 0
+    }
+    if ticket == 0 { ticket = call.loop.issueTicket(call.event, of: self) }
+    return ticket
+  }
+
+  /// Any thread keeps the handle from now on: it may deliver and demand.
+  public func becomeShared() { if call.loop.isDriving { share() } }
+}
+
+extension Call {
+  /// What was put in at a hop leaves it after what runs now.
+  func flushSoon(_ index: Int, _ lane: Lane) {
+    if isRunning { pending.append(.flush(index, lane)) } else { perform(.flush(index, lane)) }
+  }
+}

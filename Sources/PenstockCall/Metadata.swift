@@ -1,0 +1,173 @@
+import CMemory
+import PenstockWire
+
+/// An ordered multimap of header names to values, both bytes ("Custom-Metadata", gRPC over HTTP/2).
+///
+/// All names and values stand in one arena, each followed by a NUL; an entry is four offsets into it. Values of
+/// "-bin" names are kept decoded. Nothing here judges names: `HeaderRules` does, at the boundary.
+public final class Metadata {
+  public enum Change: Equatable { case done, noMemory, notFound }
+
+  private struct Entry {
+    var name: Int
+    var nameCount: Int
+    var value: Int
+    var valueCount: Int
+  }
+
+  private let arena = ByteBuffer()
+  private var entries: UnsafeMutablePointer<Entry>?
+  private var capacity = 0
+  /// How many arena bytes belong to removed entries.
+  private var garbage = 0
+  public private(set) var count = 0
+  /// A reply's metadata, or that of an event that has passed: the ABI refuses changes.
+  public var isReadOnly = false
+
+  public init() {}
+
+  deinit { free(entries) }
+
+  /// The sum of name and value sizes plus 32 an entry, as RFC 9113 section 6.5.2 counts a header list.
+  public var listSize: Int { arena.count - garbage + count * 30 }
+
+  public func name(at index: Int) -> ByteView {
+    guard index >= 0, index < count, let entries else { return ByteView(start: nil, count: 0) }
+    let entry = entries[index]
+    return ByteView(rebasing: arena.view[entry.name..<entry.name + entry.nameCount])
+  }
+
+  public func value(at index: Int) -> ByteView {
+    guard index >= 0, index < count, let entries else { return ByteView(start: nil, count: 0) }
+    let entry = entries[index]
+    return ByteView(rebasing: arena.view[entry.value..<entry.value + entry.valueCount])
+  }
+
+  /// The place of the `occurrence`-th entry called `name`.
+  public func index(of name: ByteView, occurrence: Int = 0) -> Int? {
+    guard occurrence >= 0 else { return nil }
+    var left = occurrence
+    for index in 0..<count where bytesEqual(self.name(at: index), name) {
+      if left == 0 { return index }
+      left -= 1
+    }
+    return nil
+  }
+
+  /// `name` and `value` may point into this metadata.
+  public func add(_ name: ByteView, _ value: ByteView) -> Change {
+    guard count < capacity || grow() else { return .noMemory }
+    let needed = name.count + value.count + 2
+    // A view of our own arena would dangle when it grows: copy it out first.
+    if owns(name) || owns(value) {
+      guard let names = ByteBuffer(copying: name), let values = ByteBuffer(copying: value) else { return .noMemory }
+      guard arena.reserve(needed) else { return .noMemory }
+      return append(names.view, values.view)
+    }
+    guard arena.reserve(needed) else { return .noMemory }
+    return append(name, value)
+  }
+
+  /// Replaces every value of `name` by one.
+  public func set(_ name: ByteView, _ value: ByteView) -> Change {
+    let before = count
+    guard add(name, value) == .done else { return .noMemory }
+    removeAll(self.name(at: count - 1), before: before)
+    return .done
+  }
+
+  public func remove(_ name: ByteView) -> Change {
+    let before = count
+    removeAll(name, before: count)
+    if count == before { return .notFound }
+    if count == 0 { clear() }
+    return .done
+  }
+
+  public func clear() {
+    arena.removeAll(keepingCapacity: true)
+    count = 0
+    garbage = 0
+  }
+
+  /// nil: no memory.
+  public func copy() -> Metadata? {
+    let other = Metadata()
+    guard other.append(contentsOf: self) else { return nil }
+    return other
+  }
+
+  /// False: no memory; some of `other` may have been added.
+  public func append(contentsOf other: Metadata) -> Bool {
+    for index in 0..<other.count where add(other.name(at: index), other.value(at: index)) != .done { return false }
+    return true
+  }
+
+  /// Takes over everything that `other` holds; `other` becomes empty. Cannot fail.
+  public func replace(with other: Metadata) {
+    clear()
+    swap(&entries, &other.entries)
+    swap(&capacity, &other.capacity)
+    swap(&count, &other.count)
+    swap(&garbage, &other.garbage)
+    arena.exchange(with: other.arena)
+  }
+
+  private func owns(_ bytes: ByteView) -> Bool {
+    guard let start = bytes.baseAddress, let base = arena.view.baseAddress else { return false }
+    return start >= base && start < base + arena.count
+  }
+
+  private func append(_ name: ByteView, _ value: ByteView) -> Change {
+    guard let entries else { return .noMemory }
+    let start = arena.count
+    guard arena.append(name), arena.append(byte: 0), arena.append(value), arena.append(byte: 0) else {
+      arena.truncate(to: start)
+      return .noMemory
+    }
+    entries[count] = Entry(
+      name: start, nameCount: name.count, value: start + name.count + 1, valueCount: value.count)
+    count += 1
+    return .done
+  }
+
+  private func removeAll(_ name: ByteView, before limit: Int) {
+    guard let entries else { return }
+    var kept = 0
+    for index in 0..<count {
+      if index < limit, bytesEqual(self.name(at: index), name) {
+        garbage += entries[index].nameCount + entries[index].valueCount + 2
+      } else {
+        entries[kept] = entries[index]
+        kept += 1
+      }
+    }
+    count = kept
+    compactIfWorthwhile()
+  }
+
+  /// Live entries keep their order in the arena, so they can be moved down one after another.
+  private func compactIfWorthwhile() {
+    guard garbage > 4096, garbage > arena.count / 2, let entries else { return }
+    guard let packed = ByteBuffer(capacity: arena.count - garbage) else { return }
+    for index in 0..<count {
+      let entry = entries[index]
+      let size = entry.nameCount + entry.valueCount + 2
+      let start = packed.count
+      guard packed.append(ByteView(rebasing: arena.view[entry.name..<entry.name + size])) else { return }
+      entries[index].name = start
+      entries[index].value = start + entry.nameCount + 1
+    }
+    arena.exchange(with: packed)
+    garbage = 0
+  }
+
+  private func grow() -> Bool {
+    let wanted = capacity == 0 ? 8 : capacity * 2
+    let (size, overflow) = wanted.multipliedReportingOverflow(by: MemoryLayout<Entry>.stride)
+    guard !overflow, let memory = realloc(entries, size) else { return false }
+    entries = memory.assumingMemoryBound(to: Entry.self)
+    capacity = wanted
+    return true
+  }
+}

@@ -1,0 +1,74 @@
+import PenstockWire
+
+/// The four kinds of call; the raw values are the ABI's.
+public enum CallKind: Int32, Sendable {
+  case unary = 0
+  case clientStream = 1
+  case serverStream = 2
+  case bidi = 3
+
+  public var sendsOne: Bool { self == .unary || self == .serverStream }
+  public var receivesOne: Bool { self == .unary || self == .clientStream }
+}
+
+public enum Compression: Equatable, Sendable { case identity, gzip }
+
+/// What `start` carries: everything that on_start may change before anything is sent.
+public final class Request {
+  public let kind: CallKind
+  /// "/service/method", followed by a NUL.
+  public private(set) var path: ByteBuffer
+  /// Followed by a NUL; nil until the channel or a hop names one.
+  public private(set) var authority: ByteBuffer?
+  public let metadata: Metadata
+  /// Monotonic nanoseconds.
+  public internal(set) var deadline: UInt64?
+  public var compression = Compression.identity
+  public var maxReceiveBytes = 4 << 20
+  public var maxSendBytes = Int(Int32.max)
+
+  /// nil: no memory. Counts `deadline` from the call's creation.
+  public init?(kind: CallKind, path: ByteView, metadata: Metadata, deadline: UInt64?) {
+    guard let copied = Request.terminated(path) else { return nil }
+    self.kind = kind
+    self.path = copied
+    self.metadata = metadata
+    self.deadline = deadline
+  }
+
+  public var pathView: ByteView { ByteView(rebasing: path.view.dropLast()) }
+  public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
+
+  public func setPath(_ bytes: ByteView) -> Bool {
+    guard let copied = Request.terminated(bytes) else { return false }
+    path = copied
+    return true
+  }
+
+  public func setAuthority(_ bytes: ByteView) -> Bool {
+    guard let copied = Request.terminated(bytes) else { return false }
+    authority = copied
+    return true
+  }
+
+  /// "/service/method" with neither part empty, visible ASCII only (RFC 9113 ":path", gRPC "Path").
+  public static func isValidPath(_ path: ByteView) -> Bool {
+    guard path.count >= 4, path[0] == 0x2f else { return false }
+    var slash = 0
+    for (index, byte) in path.enumerated() {
+      guard byte > 0x20, byte < 0x7f else { return false }
+      if byte == 0x2f, index > 0 { slash = index }
+    }
+    return slash > 1 && slash < path.count - 1
+  }
+
+  private static func terminated(_ bytes: ByteView) -> ByteBuffer? {
+    guard let copied = ByteBuffer(capacity: bytes.count + 1), copied.append(bytes), copied.append(byte: 0) else {
+      return nil
+    }
+    return copied
+  }
+}
+
+/// A message's bytes. Hops may replace what it holds.
+public typealias Message = ByteBuffer

@@ -1,0 +1,154 @@
+import PenstockWire
+
+/// What travels along a lane.
+public enum Event {
+  // Outbound.
+  case start
+  case send(Message)
+  case halfClose
+  // Inbound.
+  case headers(Metadata)
+  case receive(Message)
+  case status(Status)
+
+  /// The ABI's PENSTOCK_EVENT_...
+  public var kind: EventKind {
+    switch self {
+    case .start: .start
+    case .send: .send
+    case .halfClose: .halfClose
+    case .headers: .headers
+    case .receive: .receive
+    case .status: .status
+    }
+  }
+
+  var message: Message? {
+    switch self {
+    case .send(let message), .receive(let message): message
+    case .start, .halfClose, .headers, .status: nil
+    }
+  }
+
+  /// Nothing can come after it in its lane.
+  var isLast: Bool { kind == .halfClose || kind == .status }
+}
+
+public enum EventKind: Int32, Sendable {
+  case none = 0
+  case start = 1
+  case send = 2
+  case halfClose = 3
+  case headers = 4
+  case receive = 5
+  case status = 6
+  case cancel = 7
+  case demand = 8
+  case sent = 9
+  case create = 10
+  case destroy = 11
+
+  /// May a callback answer this event with `verdict`.
+  func allows(_ verdict: Verdict) -> Bool {
+    switch verdict {
+    case .next, .pause, .hold: true
+    case .drop: self == .send || self == .receive
+    case .take: self == .start
+    case .restart, .skip: false
+    }
+  }
+
+  /// May a ticket for this event be resolved with `verdict`.
+  public func resolves(with verdict: Verdict) -> Bool { verdict != .pause && verdict != .hold && allows(verdict) }
+}
+
+public enum Lane { case outbound, inbound }
+
+/// The events of one lane that stand at one hop: in front of it, unseen (`waiting`), and behind its callback, to
+/// leave in order (`parked`). Made when the first one has to wait.
+final class Station {
+  enum State: Equatable {
+    case ready
+    /// Waits for this ticket; 0: held without one, until the hop's next NEXT in this lane.
+    case held(UInt64)
+    /// As held, but later events wait unseen.
+    case paused(UInt64)
+  }
+
+  struct Parked {
+    var event: Event
+    var state: State
+    /// Its `sent` stops at this hop: it was injected here, or `sent` was already told when it was held.
+    var isOwn: Bool
+    /// How much of `heldBytes` is its.
+    var heldBytes: Int
+  }
+
+  var waiting = Fifo<Event>()
+  var parked = Fifo<Parked>()
+  var heldBytes = 0
+  /// A PAUSE is open: at most one can be, for later events are not shown. Injected ones may stand behind it.
+  var isPaused = false
+
+  var isEmpty: Bool { parked.isEmpty && waiting.isEmpty }
+
+  func index(of ticket: UInt64) -> Int? {
+    for index in 0..<parked.count {
+      switch parked[index].state {
+      case .held(let its), .paused(let its): if its == ticket, ticket != 0 { return index }
+      case .ready: break
+      }
+    }
+    return nil
+  }
+
+  /// The hop said NEXT: what it holds without a ticket may go.
+  func releaseTicketless() {
+    for index in 0..<parked.count where parked[index].state == .held(0) { parked[index].state = .ready }
+  }
+
+  var holdsStatus: Bool {
+    for index in 0..<parked.count { if case .status = parked[index].event { return true } }
+    return false
+  }
+}
+
+/// A queue on an array: popping moves a head index, and storage is let go when it runs empty.
+struct Fifo<Element> {
+  private var elements: [Element?] = []
+  private var head = 0
+
+  var count: Int { elements.count - head }
+  var isEmpty: Bool { count == 0 }
+  var first: Element? { isEmpty ? nil : elements[head] }
+  var last: Element? { isEmpty ? nil : elements[elements.count - 1] }
+
+  subscript(index: Int) -> Element {
+    get { elements[head + index]! }
+    set { elements[head + index] = newValue }
+  }
+
+  mutating func append(_ element: Element) { elements.append(element) }
+
+  mutating func popFirst() -> Element? {
+    guard !isEmpty else { return nil }
+    let element = elements[head]
+    elements[head] = nil
+    head += 1
+    if head == elements.count {
+      elements.removeAll(keepingCapacity: true)
+      head = 0
+    } else if head >= 32, head * 2 >= elements.count {
+      elements.removeFirst(head)
+      head = 0
+    }
+    return element
+  }
+
+  mutating func remove(at index: Int) -> Element { elements.remove(at: head + index)! }
+
+  mutating func removeAll() {
+    elements = []
+    head = 0
+  }
+}
