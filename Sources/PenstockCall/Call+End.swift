@@ -1,4 +1,5 @@
 import PenstockWire
+import Synchronization
 
 // How a call ends: by a hop's finish, by a local cancel or deadline, by the status that came to the caller.
 

@@ -1,4 +1,5 @@
 import PenstockWire
+import Synchronization
 
 // The outbound lane: start, messages and half-close, from the caller toward the server.
 

@@ -1,4 +1,5 @@
 import PenstockWire
+import Synchronization
 
 // What a callback may ask of its hop. Unless it says otherwise: in a callback of the hop, on the driving thread; the
 // ABI has checked neither.
