@@ -1,17 +1,20 @@
-/* libc as the transport needs it, with static-inline shims for what Swift cannot import. */
+/* libc as the transport needs it, with static-inline shims for what Swift cannot import: variadic functions, macros,
+ * packed structs. A shim that wraps a system call returns its value, or -errno: errno itself does not survive the
+ * releases that Swift may place after a call. No shim raises SIGPIPE. */
 #ifndef PENSTOCK_CSYSTEM_H
 #define PENSTOCK_CSYSTEM_H
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
+/* No _GNU_SOURCE: it changes fd_set, and full Swift holds this module's against that of its own Glibc. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +24,302 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+/* ---- errno ---- */
+
+static inline int32_t cs_errno(void) { return (int32_t)errno; }
+static inline void cs_set_errno(int32_t value) { errno = value; }
+
+/* ---- time ---- */
+
+/* CLOCK_MONOTONIC in nanoseconds; never 0. */
+static inline uint64_t cs_monotonic(void) {
+  struct timespec t = {0, 1};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- futex: `word` is a 32-bit atomic of this process ---- */
+
+/* Sleeps while *word == expected, until `deadline` (CLOCK_MONOTONIC ns; UINT64_MAX: none). 0, -EAGAIN (the value was
+ * another), -ETIMEDOUT or -EINTR. */
+static inline int32_t cs_futex_wait(const void *word, uint32_t expected, uint64_t deadline) {
+  struct timespec t;
+  struct timespec *limit = NULL;
+  if (deadline != UINT64_MAX) {
+    t.tv_sec = (time_t)(deadline / 1000000000u);
+    t.tv_nsec = (long)(deadline % 1000000000u);
+    limit = &t;
+  }
+  long r = syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, limit, NULL,
+                   FUTEX_BITSET_MATCH_ANY);
+  return r < 0 ? -(int32_t)errno : 0;
+}
+
+static inline void cs_futex_wake(const void *word, int32_t count) {
+  int saved = errno;
+  syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count, NULL, NULL, 0);
+  errno = saved;
+}
+
+/* ---- epoll: struct epoll_event is packed on x86-64, so Swift sees an array of them as raw memory ---- */
+
+static inline size_t cs_epoll_event_size(void) { return sizeof(struct epoll_event); }
+static inline uint32_t cs_epoll_bits(const void *events, int32_t index) {
+  return ((const struct epoll_event *)events)[index].events;
+}
+static inline uint64_t cs_epoll_token(const void *events, int32_t index) {
+  return ((const struct epoll_event *)events)[index].data.u64;
+}
+static inline int32_t cs_epoll_create(void) {
+  int fd = epoll_create1(EPOLL_CLOEXEC);
+  return fd < 0 ? -(int32_t)errno : fd;
+}
+static inline int32_t cs_epoll_ctl(int32_t epoll, int32_t operation, int32_t fd, uint32_t bits, uint64_t token) {
+  struct epoll_event event;
+  memset(&event, 0, sizeof event);
+  event.events = bits;
+  event.data.u64 = token;
+  return epoll_ctl(epoll, operation, fd, &event) < 0 ? -(int32_t)errno : 0;
+}
+static inline int32_t cs_epoll_wait(int32_t epoll, void *events, int32_t count, int32_t milliseconds) {
+  int n = epoll_wait(epoll, (struct epoll_event *)events, count, milliseconds);
+  return n < 0 ? -(int32_t)errno : n;
+}
+static const uint32_t CS_EPOLLIN = 0x001, CS_EPOLLOUT = 0x004, CS_EPOLLERR = 0x008, CS_EPOLLHUP = 0x010;
+static const uint32_t CS_EPOLLRDHUP = 0x2000;
+static const uint32_t CS_EPOLL_EDGE = 1u << 31; /* EPOLLET */
+
+/* ---- eventfd, timerfd ---- */
+
+static inline int32_t cs_eventfd(void) {
+  int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  return fd < 0 ? -(int32_t)errno : fd;
+}
+static inline void cs_eventfd_signal(int32_t fd) {
+  int saved = errno;
+  uint64_t one = 1;
+  ssize_t n;
+  do n = write(fd, &one, sizeof one);
+  while (n < 0 && errno == EINTR);
+  errno = saved;
+}
+static inline int32_t cs_timerfd(void) {
+  int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  return fd < 0 ? -(int32_t)errno : fd;
+}
+/* `at`: CLOCK_MONOTONIC ns; 0 disarms. */
+static inline void cs_timerfd_set(int32_t fd, uint64_t at) {
+  struct itimerspec t;
+  memset(&t, 0, sizeof t);
+  t.it_value.tv_sec = (time_t)(at / 1000000000u);
+  t.it_value.tv_nsec = (long)(at % 1000000000u);
+  timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+/* ---- threads ---- */
+
+static inline uint64_t cs_thread_self(void) { return (uint64_t)(uintptr_t)pthread_self(); }
+
+/* Starts a thread that takes no signal but those that a fault of its own raises (a blocked fault kills the process
+ * past the host's crash handler). 0 or -errno. */
+static inline int32_t cs_thread_start(pthread_t *thread, int32_t detached, void *(*body)(void *), void *argument) {
+  sigset_t all, old;
+  pthread_attr_t attributes;
+  sigfillset(&all);
+  sigdelset(&all, SIGSEGV);
+  sigdelset(&all, SIGBUS);
+  sigdelset(&all, SIGFPE);
+  sigdelset(&all, SIGILL);
+  sigdelset(&all, SIGTRAP);
+  sigdelset(&all, SIGABRT);
+  sigdelset(&all, SIGSYS);
+  int r = pthread_attr_init(&attributes);
+  if (r != 0) return -r;
+  if (detached) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  r = pthread_sigmask(SIG_SETMASK, &all, &old);
+  if (r == 0) {
+    r = pthread_create(thread, &attributes, body, argument);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+  }
+  pthread_attr_destroy(&attributes);
+  return -r;
+}
+
+/* ---- fork ---- */
+
+/* A zeroed page that reads as zeros in a child, or NULL. */
+static inline void *cs_wiped_page(size_t size) {
+  int saved = errno;
+  void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) page = NULL;
+  if (page && madvise(page, size, MADV_WIPEONFORK) != 0) {
+    munmap(page, size);
+    page = NULL;
+  }
+  errno = saved;
+  return page;
+}
+
+/* The same without the wiping, should the kernel refuse. For one caller that is not inlined: each object file that
+ * calls it has a page of its own. */
+static inline void *cs_spare_page(void) {
+  static uint64_t page[4096 / sizeof(uint64_t)];
+  return page;
+}
+
+/* ---- descriptors and sockets ---- */
+
+static inline void cs_close(int32_t fd) {
+  int saved = errno;
+  if (fd >= 0) close(fd);
+  errno = saved;
+}
+static inline int32_t cs_socket(int32_t family, int32_t type, int32_t protocol) {
+  int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+  return fd < 0 ? -(int32_t)errno : fd;
+}
+static inline int32_t cs_stream_socket(int32_t family) { return cs_socket(family, SOCK_STREAM, 0); }
+static inline int32_t cs_connect(int32_t fd, const void *address, uint32_t length) {
+  return connect(fd, (const struct sockaddr *)address, (socklen_t)length) < 0 ? -(int32_t)errno : 0;
+}
+static inline int32_t cs_bind(int32_t fd, const void *address, uint32_t length) {
+  return bind(fd, (const struct sockaddr *)address, (socklen_t)length) < 0 ? -(int32_t)errno : 0;
+}
+static inline int32_t cs_listen(int32_t fd, int32_t backlog) { return listen(fd, backlog) < 0 ? -(int32_t)errno : 0; }
+static inline int32_t cs_accept(int32_t fd) {
+  long r = syscall(SYS_accept4, fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  return r < 0 ? -(int32_t)errno : (int32_t)r;
+}
+/* SO_ERROR of the socket: 0 or an errno. */
+static inline int32_t cs_socket_error(int32_t fd) {
+  int value = 0;
+  socklen_t length = sizeof value;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &value, &length) < 0) return (int32_t)errno;
+  return (int32_t)value;
+}
+static inline int32_t cs_set_option(int32_t fd, int32_t level, int32_t option, int32_t value) {
+  int v = value;
+  return setsockopt(fd, level, option, &v, sizeof v) < 0 ? -(int32_t)errno : 0;
+}
+static inline int32_t cs_no_delay(int32_t fd) { return cs_set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1); }
+static inline int32_t cs_reuse_address(int32_t fd) { return cs_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1); }
+static inline int32_t cs_nonblocking(int32_t fd) {
+  int flags = fcntl(fd, F_GETFL, 0);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) return -(int32_t)errno;
+  return 0;
+}
+/* Bytes or -errno; 0 from recv is the end of the stream. */
+static inline int64_t cs_send(int32_t fd, const void *bytes, size_t count) {
+  ssize_t n = send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return n < 0 ? -(int64_t)errno : (int64_t)n;
+}
+static inline int64_t cs_sendv(int32_t fd, const struct iovec *vectors, size_t count) {
+  struct msghdr message;
+  memset(&message, 0, sizeof message);
+  message.msg_iov = (struct iovec *)vectors;
+  message.msg_iovlen = count;
+  ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return n < 0 ? -(int64_t)errno : (int64_t)n;
+}
+static inline int64_t cs_recv(int32_t fd, void *bytes, size_t count) {
+  ssize_t n = recv(fd, bytes, count, MSG_DONTWAIT);
+  return n < 0 ? -(int64_t)errno : (int64_t)n;
+}
+static inline int32_t cs_shutdown(int32_t fd) { return shutdown(fd, SHUT_RDWR) < 0 ? -(int32_t)errno : 0; }
+static inline int32_t cs_local_name(int32_t fd, void *address, uint32_t *length) {
+  socklen_t n = (socklen_t)*length;
+  if (getsockname(fd, (struct sockaddr *)address, &n) < 0) return -(int32_t)errno;
+  *length = (uint32_t)n;
+  return 0;
+}
+
+/* ---- socket addresses: filled and read here, so that Swift needs no casts between sockaddr types ---- */
+
+/* Length of the address, or 0 if `text` is not an IPv4 or IPv6 literal (without brackets or scope). */
+static inline uint32_t cs_address_literal(struct sockaddr_storage *storage, const char *text, uint16_t port) {
+  struct sockaddr_in *four = (struct sockaddr_in *)storage;
+  struct sockaddr_in6 *six = (struct sockaddr_in6 *)storage;
+  memset(storage, 0, sizeof *storage);
+  if (inet_pton(AF_INET, text, &four->sin_addr) == 1) {
+    four->sin_family = AF_INET;
+    four->sin_port = htons(port);
+    return sizeof *four;
+  }
+  memset(storage, 0, sizeof *storage);
+  if (inet_pton(AF_INET6, text, &six->sin6_addr) == 1) {
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons(port);
+    return sizeof *six;
+  }
+  return 0;
+}
+/* Length of the address, or 0 if the path does not fit or is empty. A path that begins with NUL is abstract. */
+static inline uint32_t cs_address_unix(struct sockaddr_storage *storage, const void *path, size_t length) {
+  struct sockaddr_un *un = (struct sockaddr_un *)storage;
+  memset(storage, 0, sizeof *storage);
+  int abstract = length > 0 && ((const char *)path)[0] == 0;
+  if (length == 0 || length + (abstract ? 0 : 1) > sizeof un->sun_path) return 0;
+  if (!abstract && memchr(path, 0, length)) return 0;
+  un->sun_family = AF_UNIX;
+  memcpy(un->sun_path, path, length);
+  return (uint32_t)(offsetof(struct sockaddr_un, sun_path) + length + (abstract ? 0 : 1));
+}
+/* Host order; 0 where there is none. */
+static inline uint16_t cs_address_port(const struct sockaddr_storage *storage) {
+  if (storage->ss_family == AF_INET) return ntohs(((const struct sockaddr_in *)storage)->sin_port);
+  if (storage->ss_family == AF_INET6) return ntohs(((const struct sockaddr_in6 *)storage)->sin6_port);
+  return 0;
+}
+/* The IP address in words, NUL-terminated, or "" */
+static inline void cs_address_text(const struct sockaddr_storage *storage, char *text, uint32_t size) {
+  const char *r = NULL;
+  if (storage->ss_family == AF_INET)
+    r = inet_ntop(AF_INET, &((const struct sockaddr_in *)storage)->sin_addr, text, size);
+  else if (storage->ss_family == AF_INET6)
+    r = inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)storage)->sin6_addr, text, size);
+  if (!r && size) text[0] = 0;
+}
+static inline uint32_t cs_address_scope(const struct sockaddr_storage *storage) {
+  return storage->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)storage)->sin6_scope_id : 0;
+}
+static inline const char *cs_address_path(const struct sockaddr_storage *storage) {
+  return ((const struct sockaddr_un *)storage)->sun_path;
+}
+static inline size_t cs_address_path_offset(void) { return offsetof(struct sockaddr_un, sun_path); }
+
+/* getaddrinfo for a stream socket. 0, or an EAI_ code; *system is errno for EAI_SYSTEM, else 0. */
+static inline int32_t cs_resolve(const char *host, uint16_t port, int32_t numeric, struct addrinfo **list,
+                                 int32_t *system) {
+  struct addrinfo hints;
+  char service[8];
+  uint32_t p = port;
+  int i = 7;
+  memset(&hints, 0, sizeof hints);
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0);
+  service[i] = 0;
+  do service[--i] = (char)('0' + p % 10);
+  while ((p /= 10) != 0);
+  *list = NULL;
+  errno = 0;
+  int r = getaddrinfo(host, service + i, &hints, list);
+  *system = r == EAI_SYSTEM ? (int32_t)errno : 0;
+  return (int32_t)r;
+}
+
+/* What an errno says, copied and NUL-terminated. */
+static inline void cs_error_text(int32_t error, char *text, size_t size) {
+  if (size == 0) return;
+  text[0] = 0;
+  (void)strerror_r(error, text, size); /* the POSIX one, which fills `text` */
+  text[size - 1] = 0;
+}
 #endif

@@ -1,0 +1,67 @@
+import Synchronization
+
+/// Work for the driving thread. A subclass carries what it needs and overrides `run`.
+///
+/// An item is in at most one inbox, once: posting it again before it has begun to run does nothing, so that an item
+/// that an object owns can serve as its "look at me". It may be posted again from within `run`.
+open class InboxItem {
+  /// Address of the next item; owned by the inbox while the item is queued.
+  fileprivate var next: UInt = 0
+  fileprivate let queued = Atomic<Bool>(false)
+
+  public init() {}
+
+  /// Runs on the driving thread, without locks.
+  open func run() {}
+}
+
+/// A queue with many producers and one consumer: a lock-free stack that is taken whole and turned round, so that items
+/// run in the order in which they were pushed. The queue holds a reference to each item.
+/// `@unchecked`: `taken` is the consumer's alone, all else is atomic.
+final class Inbox: @unchecked Sendable {
+  private let head = Atomic<UInt>(0)
+  /// What was taken and not yet run; the consumer's.
+  private var taken: UInt = 0
+
+  /// Sequentially consistent, as the sleeper's protocol needs it (`Runtime.turn`). False: it was queued already.
+  func push(_ item: InboxItem) -> Bool {
+    if item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
+    let address = UInt(bitPattern: Unmanaged.passRetained(item).toOpaque())
+    var seen = head.load(ordering: .relaxed)
+    while true {
+      item.next = seen
+      let (exchanged, original) = head.compareExchange(
+        expected: seen, desired: address, ordering: .sequentiallyConsistent)
+      if exchanged { return true }
+      seen = original
+    }
+  }
+
+  /// Nothing pushed and nothing left over.
+  var isEmpty: Bool { taken == 0 && head.load(ordering: .sequentiallyConsistent) == 0 }
+  /// The same for a thread that is not the consumer.
+  var hasPushed: Bool { head.load(ordering: .sequentiallyConsistent) != 0 }
+
+  /// Takes over what has been pushed, if the last batch is used up.
+  func refill() {
+    guard taken == 0 else { return }
+    var newest = head.exchange(0, ordering: .sequentiallyConsistent)
+    while newest != 0, let raw = UnsafeRawPointer(bitPattern: newest) {
+      let item = Unmanaged<InboxItem>.fromOpaque(raw).takeUnretainedValue()
+      let older = item.next
+      item.next = taken
+      taken = newest
+      newest = older
+    }
+  }
+
+  /// The next item of the batch; from then on it may be posted again.
+  func pop() -> InboxItem? {
+    guard let raw = UnsafeRawPointer(bitPattern: taken) else { return nil }
+    let item = Unmanaged<InboxItem>.fromOpaque(raw).takeRetainedValue()
+    taken = item.next
+    item.next = 0
+    item.queued.store(false, ordering: .releasing)
+    return item
+  }
+}

@@ -1,0 +1,55 @@
+import CSystem
+import Synchronization
+
+/// A mutual exclusion lock of one word: 0 free, 1 held, 2 held and somebody may sleep on it. All zeros is a free lock,
+/// so one may live in zeroed memory (see `Process`).
+///
+/// Held for a few lines only; never while user code runs, and nothing whose `deinit` could run user code is released
+/// under it.
+public struct Lock: ~Copyable, @unchecked Sendable {
+  let word: Atomic<UInt32>
+
+  public init() { word = Atomic(0) }
+
+  @inline(__always)
+  public borrowing func lock() {
+    if !word.compareExchange(expected: 0, desired: 1, ordering: .acquiring).exchanged { lockSlow() }
+  }
+
+  @inline(never)
+  borrowing func lockSlow() {
+    while word.exchange(2, ordering: .acquiring) != 0 {
+      Futex.wait(word, while: 2, until: nil)
+    }
+  }
+
+  @inline(__always)
+  public borrowing func unlock() {
+    if word.exchange(0, ordering: .releasing) == 2 { Futex.wake(word, 1) }
+  }
+
+  @inline(__always)
+  public borrowing func withLock<R, E: Error>(_ body: () throws(E) -> R) throws(E) -> R {
+    lock()
+    defer { unlock() }
+    return try body()
+  }
+}
+
+/// Sleeping on an atomic word. An `Atomic` is always used in place, so its address is that of its storage.
+enum Futex {
+  enum Wake: Equatable { case woken, timedOut, interrupted }
+
+  /// Sleeps while `word` is `value`; `.woken` also where the value was another from the start.
+  @discardableResult
+  static func wait(_ word: borrowing Atomic<UInt32>, while value: UInt32, until deadline: UInt64?) -> Wake {
+    let r = withUnsafePointer(to: word) { cs_futex_wait(UnsafeRawPointer($0), value, deadline ?? .max) }
+    if r == -ETIMEDOUT { return .timedOut }
+    if r == -EINTR { return .interrupted }
+    return .woken
+  }
+
+  static func wake(_ word: borrowing Atomic<UInt32>, _ count: Int32) {
+    withUnsafePointer(to: word) { cs_futex_wake(UnsafeRawPointer($0), count) }
+  }
+}

@@ -1,0 +1,173 @@
+import CSystem
+
+/// Readiness of a descriptor, on the driving thread: epoll bits.
+public protocol ReadyHandler: AnyObject {
+  func ready(_ events: UInt32)
+}
+
+/// The epoll side of a runtime: what is watched and by whom, the descriptor that wakes a sleeping loop, and for a
+/// host-driven runtime the outer descriptor and its timer. It never calls out.
+final class Poller {
+  private struct Watch {
+    let fd: Int32
+    /// Tells a watch from a later one on the same descriptor number, whose events may share a batch.
+    let serial: UInt32
+    let handler: any ReadyHandler
+  }
+
+  private var inner: Int32 = -1
+  private var wakeFD: Int32 = -1
+  private var timerFD: Int32 = -1
+  private(set) var outer: Int32 = -1
+  /// When `timerFD` fires; 0: it does not, or has.
+  private var timerAt: UInt64 = 0
+  private var isAttached = false
+
+  /// By descriptor, ascending.
+  private var watches: [Watch] = []
+  private var serial: UInt32 = 0
+  private let events: UnsafeMutableRawPointer?
+  private static let capacity: Int32 = 128
+
+  private static let wakeToken = UInt64.max
+  private static let timerToken = UInt64.max - 1
+
+  /// `failure` says what the system refused: errno and what it was asked for.
+  private(set) var failure: (Int32, StaticString)?
+
+  init(host: Bool) {
+    events = malloc(Int(Poller.capacity) * cs_epoll_event_size())
+    failure = events == nil ? (ENOMEM, "memory for events") : open(host)
+  }
+
+  private func open(_ host: Bool) -> (Int32, StaticString)? {
+    inner = cs_epoll_create()
+    if inner < 0 { return (-inner, "epoll_create1") }
+    wakeFD = cs_eventfd()
+    if wakeFD < 0 { return (-wakeFD, "eventfd") }
+    // Edge-triggered: each signal is an event of its own, and nobody has to read the counter back.
+    var r = cs_epoll_ctl(inner, EPOLL_CTL_ADD, wakeFD, CS_EPOLLIN | CS_EPOLL_EDGE, Poller.wakeToken)
+    if r < 0 { return (-r, "epoll_ctl") }
+    guard host else { return nil }
+    timerFD = cs_timerfd()
+    if timerFD < 0 { return (-timerFD, "timerfd_create") }
+    r = cs_epoll_ctl(inner, EPOLL_CTL_ADD, timerFD, CS_EPOLLIN | CS_EPOLL_EDGE, Poller.timerToken)
+    if r < 0 { return (-r, "epoll_ctl") }
+    outer = cs_epoll_create()
+    if outer < 0 { return (-outer, "epoll_create1") }
+    r = cs_epoll_ctl(outer, EPOLL_CTL_ADD, inner, CS_EPOLLIN, 0)
+    if r < 0 { return (-r, "epoll_ctl") }
+    isAttached = true
+    return nil
+  }
+
+  deinit {
+    close()
+    closeOuter()
+    free(events)
+  }
+
+  /// Closes all but the outer descriptor, which the host may still hold in a poll set until it gives up its handle.
+  /// No epoll_ctl: in a forked child the epoll instances are shared with the parent.
+  func close() {
+    cs_close(inner)
+    cs_close(wakeFD)
+    cs_close(timerFD)
+    inner = -1
+    wakeFD = -1
+    timerFD = -1
+  }
+
+  func closeOuter() {
+    cs_close(outer)
+    outer = -1
+  }
+
+  // MARK: Watches
+
+  /// The place of `fd`, or the place where it belongs.
+  private func place(_ fd: Int32) -> Int {
+    var low = 0
+    var high = watches.count
+    while low < high {
+      let middle = (low + high) / 2
+      if watches[middle].fd < fd { low = middle + 1 } else { high = middle }
+    }
+    return low
+  }
+
+  private func token(_ fd: Int32, _ serial: UInt32) -> UInt64 {
+    UInt64(serial) << 32 | UInt64(UInt32(bitPattern: fd))
+  }
+
+  func watch(_ fd: Int32, _ bits: UInt32, _ handler: any ReadyHandler) -> Bool {
+    let i = place(fd)
+    guard fd >= 0, inner >= 0, i == watches.count || watches[i].fd != fd else { return false }
+    serial &+= 1
+    if cs_epoll_ctl(inner, EPOLL_CTL_ADD, fd, bits, token(fd, serial)) < 0 { return false }
+    watches.insert(Watch(fd: fd, serial: serial, handler: handler), at: i)
+    return true
+  }
+
+  func rewatch(_ fd: Int32, _ bits: UInt32) {
+    let i = place(fd)
+    guard i < watches.count, watches[i].fd == fd else { return }
+    _ = cs_epoll_ctl(inner, EPOLL_CTL_MOD, fd, bits, token(fd, watches[i].serial))
+  }
+
+  /// Returns the handler, for the caller to drop outside.
+  func unwatch(_ fd: Int32) -> (any ReadyHandler)? {
+    let i = place(fd)
+    guard i < watches.count, watches[i].fd == fd else { return nil }
+    _ = cs_epoll_ctl(inner, EPOLL_CTL_DEL, fd, 0, 0)
+    return watches.remove(at: i).handler
+  }
+
+  func unwatchAny() -> (any ReadyHandler)? { watches.isEmpty ? nil : watches.removeLast().handler }
+
+  // MARK: Waiting
+
+  /// The number of events, or -errno.
+  func wait(milliseconds: Int32) -> Int32 {
+    guard let events, inner >= 0 else { return -EBADF }
+    return cs_epoll_wait(inner, events, Poller.capacity, milliseconds)
+  }
+
+  /// Who gets event `i` of the last wait, if it is still watched.
+  func event(_ i: Int32) -> (handler: any ReadyHandler, bits: UInt32)? {
+    guard let events else { return nil }
+    let token = cs_epoll_token(events, i)
+    if token == Poller.wakeToken { return nil }
+    if token == Poller.timerToken {
+      timerAt = 0
+      return nil
+    }
+    let fd = Int32(truncatingIfNeeded: token)
+    let at = place(fd)
+    guard at < watches.count, watches[at].fd == fd, watches[at].serial == UInt32(truncatingIfNeeded: token >> 32)
+    else { return nil }
+    return (watches[at].handler, cs_epoll_bits(events, i))
+  }
+
+  /// Wakes a waiter, or the next one. Only while the runtime's lock keeps the descriptor from being closed.
+  func kick() {
+    if wakeFD >= 0 { cs_eventfd_signal(wakeFD) }
+  }
+
+  // MARK: Host mode
+
+  /// Makes the outer descriptor readable at `at`. A deadline that has moved back costs one early wake-up and no
+  /// system call now.
+  func setTimer(_ at: UInt64?) {
+    guard let at, timerFD >= 0, timerAt == 0 || at < timerAt else { return }
+    timerAt = at
+    cs_timerfd_set(timerFD, at)
+  }
+
+  /// Whether the outer descriptor shows what the inner one has.
+  func attach(_ on: Bool) {
+    guard outer >= 0, inner >= 0, on != isAttached else { return }
+    isAttached = on
+    _ = cs_epoll_ctl(outer, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, inner, CS_EPOLLIN, 0)
+  }
+}

@@ -1,0 +1,195 @@
+import CSystem
+public import PenstockWire
+
+public enum ResolverOutcome {
+  /// At least one, in the order in which they should be tried.
+  case addresses([SocketAddress])
+  /// Why not, in words.
+  case failed([UInt8])
+}
+
+/// Told the outcome of a lookup on the driving thread, once, never from within `resolve`.
+public protocol ResolverCompletion: AnyObject {
+  func resolved(_ outcome: ResolverOutcome)
+}
+
+/// getaddrinfo, which blocks for as long as it likes, on threads of its own: detached, without signals, few per
+/// runtime; further lookups wait in a queue. IP literals need no thread.
+///
+/// A shutdown of the runtime waits for lookups under way, forgotten ones included: their threads run in this process.
+public enum Resolver {
+  /// Names are at most 255 bytes; a scope may follow an address.
+  static let longestName = 320
+
+  /// On the driving thread. The result can be kept to `cancel`.
+  @discardableResult
+  public static func resolve(
+    host: ByteView, port: UInt16, on runtime: Runtime, completion: any ResolverCompletion
+  ) -> Lookup {
+    let lookup = Lookup(runtime, port, completion)
+    if let address = SocketAddress(literal: host, port: port) {
+      lookup.finish(.addresses([address]))
+    } else if host.isEmpty {
+      lookup.finish(.failed(words("the host name is empty")))
+    } else if let name = withTerminated(host, limit: longestName, { strdup($0) }) {
+      if let name { runtime.lookups.start(lookup, name) } else { lookup.finish(.failed(words("out of memory"))) }
+    } else {
+      lookup.finish(.failed(words("the host name is too long or has a NUL in it")))
+    }
+    return lookup
+  }
+}
+
+private func words(_ text: StaticString) -> [UInt8] {
+  [UInt8](UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+}
+
+private func words(_ text: UnsafePointer<CChar>?) -> [UInt8] {
+  guard let text else { return [] }
+  return [UInt8](UnsafeRawBufferPointer(start: text, count: strlen(text)))
+}
+
+/// One question. Posted to the runtime with its answer.
+public final class Lookup: InboxItem {
+  private let runtime: Runtime
+  private let port: UInt16
+  /// The driver's; nil once told, or cancelled.
+  fileprivate var completion: (any ResolverCompletion)?
+  /// The resolver thread's while it runs.
+  fileprivate var name: UnsafeMutablePointer<CChar>?
+  private var outcome: ResolverOutcome?
+  /// The driver's: it has, or had, a thread.
+  fileprivate var isCounted = false
+
+  fileprivate init(_ runtime: Runtime, _ port: UInt16, _ completion: any ResolverCompletion) {
+    self.runtime = runtime
+    self.port = port
+    self.completion = completion
+  }
+
+  deinit { free(name) }
+
+  /// On the driving thread: the completion is let go, and not told.
+  public func cancel() {
+    let dropped = completion
+    completion = nil
+    runtime.lookups.forget(self)
+    _ = dropped
+  }
+
+  fileprivate func finish(_ outcome: ResolverOutcome) {
+    self.outcome = outcome
+    runtime.post(self)
+  }
+
+  public override func run() {
+    if isCounted {
+      isCounted = false
+      runtime.lookups.finished(self)
+      runtime.endPending()
+    }
+    let told = completion
+    completion = nil
+    guard let outcome else { return }
+    self.outcome = nil
+    told?.resolved(outcome)
+  }
+
+  /// On the driving thread.
+  fileprivate func startThread() {
+    isCounted = true
+    runtime.beginPending()
+    let me = Unmanaged.passRetained(self)
+    var id: pthread_t = 0
+    let r = cs_thread_start(
+      &id, 1,
+      { argument in
+        guard let argument else { return nil }
+        Unmanaged<Lookup>.fromOpaque(argument).takeRetainedValue().ask()
+        return nil
+      }, me.toOpaque())
+    if r != 0 {
+      me.release()
+      finish(.failed(words("no thread to look the name up")))
+    }
+  }
+
+  private func ask() {
+    var list: UnsafeMutablePointer<addrinfo>?
+    var system: Int32 = 0
+    let isScoped = name.map { strchr($0, 0x25) != nil && strchr($0, 0x3A) != nil } ?? false
+    let code = cs_resolve(name, port, isScoped ? 1 : 0, &list, &system)
+    defer { if let list { freeaddrinfo(list) } }
+    if code != 0 {
+      if system != 0 {
+        let text = withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { buffer -> [UInt8] in
+          cs_error_text(system, buffer.baseAddress, 128)
+          return words(buffer.baseAddress.map { UnsafePointer($0) })
+        }
+        return finish(.failed(text))
+      }
+      return finish(.failed(words(gai_strerror(code))))
+    }
+    var addresses: [SocketAddress] = []
+    var next = list
+    while let entry = next, addresses.count < 256 {
+      if let raw = entry.pointee.ai_addr, let address = SocketAddress(raw, length: entry.pointee.ai_addrlen) {
+        addresses.append(address)
+      }
+      next = entry.pointee.ai_next
+    }
+    finish(addresses.isEmpty ? .failed(words("the name has no address")) : .addresses(addresses))
+  }
+}
+
+/// The lookups of one runtime; the driver's.
+final class LookupQueue {
+  static let limit = 4
+  private var running: [Lookup] = []
+  private var queued: [Lookup] = []
+
+  fileprivate func start(_ lookup: Lookup, _ name: UnsafeMutablePointer<CChar>) {
+    lookup.name = name
+    if running.count < LookupQueue.limit {
+      running.append(lookup)
+      lookup.startThread()
+    } else {
+      queued.append(lookup)
+    }
+  }
+
+  fileprivate func finished(_ lookup: Lookup) {
+    remove(lookup, from: &running)
+    if running.count < LookupQueue.limit, !queued.isEmpty {
+      let next = queued.removeFirst()
+      running.append(next)
+      next.startThread()
+    }
+  }
+
+  /// What has a thread stays counted until the thread has come back.
+  fileprivate func forget(_ lookup: Lookup) { remove(lookup, from: &queued) }
+
+  /// The runtime has ended: nobody is told any more.
+  func drop() {
+    let all = running + queued
+    running = []
+    queued = []
+    for lookup in all {
+      let dropped = lookup.completion
+      lookup.completion = nil
+      _ = dropped
+    }
+  }
+
+  private func remove(_ lookup: Lookup, from list: inout [Lookup]) {
+    var i = 0
+    while i < list.count {
+      if list[i] === lookup {
+        list.remove(at: i)
+        return
+      }
+      i += 1
+    }
+  }
+}

@@ -1,0 +1,216 @@
+import CSystem
+import Synchronization
+
+/// Called on the driving thread, once per registration, at the end of the turn.
+public protocol TurnEndHandler: AnyObject {
+  func turnEnded()
+}
+
+/// Called on the driving thread, once, when the runtime shuts down: ends all that its owner has running. What can't
+/// end at once is counted with `beginPending`.
+public protocol ShutdownHook: AnyObject {
+  func runtimeShutdown()
+}
+
+/// An event loop and the question of who runs it.
+///
+/// One thread at a time is the *driver*: the runtime's own thread, a thread that waits in a blocking function, or one
+/// in `poll`. The role changes hands under `lock`; all that is marked "driver's" belongs to whoever has the role, and
+/// needs no lock. User code runs on the driver only, and never under a lock.
+///
+/// - RuntimeTurn.swift: one turn of the loop.
+/// - RuntimeRole.swift: who drives.
+/// - RuntimeEnd.swift: handles, shutdown and the end.
+///
+/// `@unchecked Sendable`: what is mutable is atomic, under `lock`, or the driver's.
+public final class Runtime: @unchecked Sendable {
+  public enum Mode: Equatable, Sendable { case thread, host }
+
+  public struct Options: Sendable {
+    public var mode = Mode.thread
+    /// Thread mode: a blocking wait may run the loop itself.
+    public var callerDrives = true
+    /// How long the loop may stay without a driver before the own thread takes it back.
+    public var lingerMicroseconds: UInt32 = 200
+    public init() {}
+  }
+
+  public enum Made {
+    case made(Runtime)
+    case failed(errno: Int32, what: StaticString)
+  }
+
+  public enum WaitResult: Equatable, Sendable { case ready, timedOut, interrupted, wouldDeadlock, closed }
+  public enum PollResult: Equatable, Sendable { case ok, busy, timedOut, interrupted, closed, notHost }
+  public enum ShutdownResult: Equatable, Sendable { case ok, timedOut, wouldDeadlock, already }
+
+  /// The process that made this runtime: compare by `Process.isForked` before anything else of it is touched.
+  public let generation: UInt64
+  public let options: Options
+
+  // MARK: Any thread
+
+  let inbox = Inbox()
+  /// 1: nobody looks at the inbox until the wake descriptor is signalled. See `turn`.
+  let asleep = Atomic<UInt32>(0)
+  /// The driving thread, 0 while the role is free or on its way to somebody.
+  let driverThread = Atomic<UInt64>(0)
+  /// The own thread should give the role to a parked waiter.
+  let yieldWanted = Atomic<Bool>(false)
+  /// The driver should see whether this is the end.
+  let ending = Atomic<Bool>(false)
+  let ended = Atomic<Bool>(false)
+  /// User handles; what keeps the loop alive besides; what a shutdown waits for; what nobody waits for in a blocking
+  /// function, so that the own thread has to look after it.
+  let handles = Atomic<Int>(1)
+  let holds = Atomic<Int>(0)
+  let pending = Atomic<Int>(0)
+  let background = Atomic<Int>(0)
+
+  // MARK: Under `lock`
+
+  enum Phase: Equatable { case running, shuttingDown, ended }
+  enum Driver: Equatable { case none, own, caller }
+
+  let lock = Lock()
+  var phase = Phase.running
+  var driver = Driver.none
+  /// Counts changes of the driver.
+  var turnover: UInt32 = 0
+  /// When the role became free.
+  var freeSince: UInt64 = 0
+  var waiters: [Waiter] = []
+  /// The own thread is to take the free role at once.
+  var ownWanted = false
+  /// The own thread sleeps without a limit: whoever frees the role wakes it.
+  var ownSleepsDeep = false
+  var joiners = 0
+  var thread: pthread_t = 0
+  enum ThreadState: Equatable { case none, joinable, detached, joined }
+  var threadState = ThreadState.none
+
+  /// Changes to send the own thread back to look.
+  let ownWord = Atomic<UInt32>(0)
+  let ownExited = WaitCell()
+  let endCell = WaitCell()
+
+  // MARK: The driver's
+
+  let poller: Poller
+  var timers = TimerHeap()
+  var turnEnds: [any TurnEndHandler] = []
+  var turnEndsRunning: [any TurnEndHandler] = []
+  var hooks: [any ShutdownHook] = []
+  /// Monotonic time in ns, read once per turn.
+  public internal(set) var now: UInt64 = 0
+  /// Items, events, timers and turn ends so far.
+  var work: UInt64 = 0
+  /// Lookups under way and waiting; see Resolver.swift.
+  let lookups = LookupQueue()
+
+  public static func make(_ options: Options) -> Made {
+    let runtime = Runtime(options)
+    if let (code, what) = runtime.poller.failure { return .failed(errno: code, what: what) }
+    if options.mode == .thread, let code = runtime.startThread() {
+      return .failed(errno: code, what: "pthread_create")
+    }
+    return .made(runtime)
+  }
+
+  private init(_ options: Options) {
+    generation = Process.generation
+    self.options = options
+    poller = Poller(host: options.mode == .host)
+    if options.mode == .host { asleep.store(1, ordering: .relaxed) }
+  }
+
+  deinit {
+    inbox.refill()
+    while inbox.pop() != nil {}
+  }
+
+  public static func monotonicNow() -> UInt64 { cs_monotonic() }
+
+  /// Whether the calling thread is the driver now.
+  @inline(__always)
+  public var isDriving: Bool { driverThread.load(ordering: .relaxed) == cs_thread_self() }
+
+  // MARK: For the driver
+
+  /// False: the system refused, or the descriptor is watched already.
+  public func watch(_ fd: Int32, _ events: UInt32, _ handler: any ReadyHandler) -> Bool {
+    poller.watch(fd, events, handler)
+  }
+
+  public func rewatch(_ fd: Int32, _ events: UInt32) { poller.rewatch(fd, events) }
+
+  /// Before the descriptor is closed. No event of it is dispatched after this.
+  public func unwatch(_ fd: Int32) { _ = poller.unwatch(fd) }
+
+  /// Arms `timer` for the monotonic time `at`, or moves it there.
+  public func arm(_ timer: Timer, at: UInt64) {
+    if ended.load(ordering: .relaxed) { return }
+    timers.arm(timer, at: at)
+  }
+
+  public func disarm(_ timer: Timer) { _ = timers.disarm(timer) }
+
+  public func atTurnEnd(_ handler: any TurnEndHandler) { turnEnds.append(handler) }
+
+  /// Reads the clock again, after something that took long.
+  public func refreshNow() { now = cs_monotonic() }
+
+  // MARK: For any thread
+
+  /// Runs `item` on the driving thread, after all that was posted before. False: the runtime has ended, and the item
+  /// will not run. (An item that is posted while the runtime ends may be dropped, too.)
+  @discardableResult
+  public func post(_ item: InboxItem) -> Bool {
+    if !inbox.push(item) { return true }
+    if ended.load(ordering: .sequentiallyConsistent) {
+      // Whoever ended it may have looked before the push: nobody will look again but us, and we are not alone.
+      dropInbox()
+      return false
+    }
+    wake()
+    return true
+  }
+
+  /// Sends a sleeping driver, or the host program, to look at the inbox.
+  func wake() {
+    guard asleep.load(ordering: .sequentiallyConsistent) != 0,
+      asleep.exchange(0, ordering: .sequentiallyConsistent) != 0
+    else { return }
+    lock.lock()
+    // Under the lock: the end of the runtime closes the descriptor, and its number may soon be another's.
+    if phase != .ended { poller.kick() }
+    lock.unlock()
+  }
+
+  /// With `lock` held.
+  func wakeLocked() {
+    if asleep.exchange(0, ordering: .sequentiallyConsistent) != 0, phase != .ended { poller.kick() }
+  }
+
+  /// Something that no thread waits for in a blocking function is under way (a call in callback style): the own thread
+  /// takes the loop back as soon as a caller leaves it, instead of after the linger.
+  public func beginBackground() {
+    background.add(1, ordering: .sequentiallyConsistent)
+    guard options.mode == .thread else { return }
+    lock.lock()
+    let idle = driver == .none && phase != .ended
+    if idle { ownWanted = true }
+    lock.unlock()
+    if idle { wakeOwn() }
+  }
+
+  public func endBackground() { background.subtract(1, ordering: .sequentiallyConsistent) }
+
+  func wakeOwn() {
+    ownWord.wrappingAdd(1, ordering: .sequentiallyConsistent)
+    Futex.wake(ownWord, 1)
+  }
+
+  /// Host mode: readable whenever a poll would do work. -1 in thread mode.
+  public var pollableFD: Int32 { poller.outer }
+}

@@ -1,0 +1,252 @@
+import CSystem
+import Synchronization
+
+/// How a runtime ends: by itself, when the last user handle and the last hold have gone, or by `shutdown`. Whoever
+/// drives at that moment takes it apart; the own thread then exits.
+extension Runtime {
+  /// The default runtime, with a handle for the caller: made when first used, retained while used.
+  public static func shared() -> Made {
+    var old: Unmanaged<Runtime>?
+    let made = Process.withLock { () -> Made in
+      let slot = Process.slot(Process.defaultRuntimeSlot)
+      if let raw = UnsafeRawPointer(bitPattern: slot.pointee) {
+        let known = Unmanaged<Runtime>.fromOpaque(raw)
+        let runtime = known.takeUnretainedValue()
+        if runtime.retainIfRunning() { return .made(runtime) }
+        old = known
+        slot.pointee = 0
+      }
+      let fresh = make(Options())
+      if case .made(let runtime) = fresh {
+        slot.pointee = UInt(bitPattern: Unmanaged.passRetained(runtime).toOpaque())
+      }
+      return fresh
+    }
+    old?.release()
+    return made
+  }
+
+  private func retainIfRunning() -> Bool {
+    lock.lock()
+    defer { lock.unlock() }
+    guard phase == .running else { return false }
+    handles.add(1, ordering: .relaxed)
+    return true
+  }
+
+  /// Takes the reference of the page back, if this is the default runtime.
+  private func forgetShared() {
+    let me = Unmanaged.passUnretained(self)
+    let mine = Process.withLock { () -> Bool in
+      let slot = Process.slot(Process.defaultRuntimeSlot)
+      guard slot.pointee == UInt(bitPattern: me.toOpaque()) else { return false }
+      slot.pointee = 0
+      return true
+    }
+    if mine { me.release() }
+  }
+
+  // MARK: Handles and holds
+
+  public func retainHandle() { handles.add(1, ordering: .relaxed) }
+
+  /// Never blocks. In a forked child the last one closes the child's descriptors and touches nothing else.
+  public func releaseHandle() {
+    guard handles.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
+    if Process.isForked(generation) {
+      poller.close()
+      poller.closeOuter()
+      return
+    }
+    if holds.load(ordering: .sequentiallyConsistent) == 0 { requestEnd() }
+  }
+
+  /// A channel or a call that lives keeps the runtime from ending by itself.
+  public func holdOpen() { holds.add(1, ordering: .relaxed) }
+
+  public func letGo() {
+    guard holds.subtract(1, ordering: .acquiringAndReleasing).newValue == 0,
+      !Process.isForked(generation), handles.load(ordering: .sequentiallyConsistent) == 0
+    else { return }
+    requestEnd()
+  }
+
+  /// Something that a shutdown has to wait for: a user's function that runs, a call that has not ended, a lookup.
+  public func beginPending() { pending.add(1, ordering: .relaxed) }
+
+  public func endPending() {
+    guard pending.subtract(1, ordering: .sequentiallyConsistent).newValue == 0,
+      ending.load(ordering: .sequentiallyConsistent)
+    else { return }
+    sendToLook()
+  }
+
+  private func requestEnd() {
+    ending.store(true, ordering: .sequentiallyConsistent)
+    if isDriving { return }
+    if options.mode == .host {
+      // Nobody is left who could poll.
+      lock.lock()
+      let free = driver == .none && phase == .running && isAbandoned
+      if free { markEnded() }
+      lock.unlock()
+      if free {
+        takeApart()
+        return
+      }
+    }
+    sendToLook()
+  }
+
+  /// Makes whoever drives, or ought to, see whether this is the end.
+  private func sendToLook() {
+    lock.lock()
+    let idle = driver == .none && options.mode == .thread && phase != .ended
+    if idle { ownWanted = true } else { wakeLocked() }
+    lock.unlock()
+    if idle { wakeOwn() }
+  }
+
+  private var isAbandoned: Bool {
+    handles.load(ordering: .sequentiallyConsistent) == 0 && holds.load(ordering: .sequentiallyConsistent) == 0
+  }
+
+  // MARK: The end
+
+  /// Whether the driver would end the runtime if it looked; it must not go to sleep then.
+  var mayEnd: Bool {
+    isAbandoned || !hooks.isEmpty || pending.load(ordering: .sequentiallyConsistent) == 0
+  }
+
+  /// On the driving thread between turns: runs the hooks of a shutdown, and ends the runtime when nothing is left to
+  /// do. True: it has ended, and the caller drives no longer. `abandoned`: the role is about to be left, and where
+  /// nobody would take it up again, what is still queued is dropped.
+  func endIfDone(abandoned: Bool = false) -> Bool {
+    if !ending.load(ordering: .sequentiallyConsistent) { return false }
+    lock.lock()
+    let isShutdown = phase == .shuttingDown
+    lock.unlock()
+    if isShutdown && !hooks.isEmpty {
+      let due = hooks
+      hooks = []
+      for hook in due { hook.runtimeShutdown() }
+      return false
+    }
+    let last = abandoned && options.mode == .host
+    if hasLeftovers && !(last && isAbandoned) { return false }
+
+    lock.lock()
+    let done =
+      isAbandoned || (phase == .shuttingDown && pending.load(ordering: .sequentiallyConsistent) == 0)
+    // A handle may have come back meanwhile (`shared`), under this lock.
+    if !done {
+      if phase == .running { ending.store(false, ordering: .sequentiallyConsistent) }
+      // A handle that went just before that store has seen `ending` set, or is seen here.
+      let again = isAbandoned
+      if again { ending.store(true, ordering: .sequentiallyConsistent) }
+      lock.unlock()
+      return false
+    }
+    markEnded()
+    lock.unlock()
+    takeApart()
+    return true
+  }
+
+  /// With `lock` held. The role is free for good.
+  private func markEnded() {
+    phase = .ended
+    driver = .none
+    driverThread.store(0, ordering: .relaxed)
+    ended.store(true, ordering: .sequentiallyConsistent)
+  }
+
+  /// After `markEnded`, by the thread that called it: releases all that the runtime holds. Nothing is locked: what is
+  /// released may run user code, which finds a runtime that has ended.
+  private func takeApart() {
+    dropInbox()
+    while timers.popAny() != nil {}
+    while poller.unwatchAny() != nil {}
+    // Moved out first: a release may come back to the field that it is released from.
+    let oldTurnEnds = turnEnds
+    turnEnds = []
+    let oldHooks = hooks
+    hooks = []
+    lookups.drop()
+    // Nobody kicks any more: `wake` looks at the phase under the lock.
+    poller.close()
+    if handles.load(ordering: .sequentiallyConsistent) == 0 { poller.closeOuter() }
+    forgetShared()
+
+    lock.lock()
+    let parked = waiters
+    waiters = []
+    lock.unlock()
+    endCell.set()
+    for waiter in parked { waiter.cell.wakeToLook() }
+    wakeOwn()
+    withExtendedLifetime((oldTurnEnds, oldHooks)) {}
+  }
+
+  // MARK: Shutdown
+
+  /// Called at shutdown, once, unless it is taken back. On the driving thread.
+  public func onShutdown(_ hook: any ShutdownHook) { hooks.append(hook) }
+
+  public func removeShutdownHook(_ hook: any ShutdownHook) {
+    var i = 0
+    while i < hooks.count {
+      if hooks[i] === hook {
+        _ = hooks.remove(at: i)
+        return
+      }
+      i += 1
+    }
+  }
+
+  /// Runs the hooks, waits until nothing is pending, ends the runtime and joins its thread. `.timedOut`: not yet; the
+  /// end comes when what is pending has ended, and `shutdown` may be called again. Negative: without limit.
+  public func shutdown(timeoutMilliseconds: Int64) -> ShutdownResult {
+    if Process.isForked(generation) { return .already }
+    if isDriving { return .wouldDeadlock }
+    let deadline = Runtime.deadline(after: timeoutMilliseconds)
+
+    lock.lock()
+    if phase == .ended && threadState != .joinable {
+      lock.unlock()
+      return .already
+    }
+    if phase == .running { phase = .shuttingDown }
+    joiners += 1
+    lock.unlock()
+    ending.store(true, ordering: .sequentiallyConsistent)
+    sendToLook()
+
+    var result = ShutdownResult.ok
+    switch wait(for: endCell, deadline: deadline, interruptible: false) {
+    case .ready, .interrupted: break
+    // It has ended and is being taken apart by another thread.
+    case .closed: if !parkOnly(endCell, deadline) { result = .timedOut }
+    case .timedOut: result = .timedOut
+    case .wouldDeadlock: result = .wouldDeadlock
+    }
+    if result == .ok, options.mode == .thread, !parkOnly(ownExited, deadline) { result = .timedOut }
+
+    lock.lock()
+    joiners -= 1
+    let joins = threadState == .joinable && ownExited.isSet && joiners == 0
+    if joins { threadState = .joined }
+    lock.unlock()
+    // It is at its last instruction: this is short.
+    if joins { pthread_join(thread, nil) }
+    return result
+  }
+
+  private func parkOnly(_ cell: WaitCell, _ deadline: UInt64?) -> Bool {
+    while !cell.isSet {
+      let seen = cell.word.load(ordering: .sequentiallyConsistent)
+      if cell.park(seen, until: deadline) == .timedOut { return cell.isSet }
+    }
+    return true
+  }
+}

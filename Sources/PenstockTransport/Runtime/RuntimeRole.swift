@@ -1,0 +1,376 @@
+import CSystem
+import Synchronization
+
+/// A thread that is parked while another drives.
+final class Waiter: @unchecked Sendable {
+  let cell: WaitCell
+  let mayDrive: Bool
+  /// The role is this waiter's: it must take it, or pass it on. Under the runtime's lock.
+  var isDriver = false
+
+  init(_ cell: WaitCell, mayDrive: Bool) {
+    self.cell = cell
+    self.mayDrive = mayDrive
+  }
+}
+
+/// Who drives.
+///
+/// A waiting thread takes the role if it is free. If the own thread has it, it is asked to hand it over; if another
+/// caller has it, the waiter parks, and is woken by its cell or by the role. A driver that leaves gives the role to a
+/// parked waiter; else it leaves it free. In thread mode the own thread then takes it: at once if there is work that
+/// no caller waits for, else when it has been free for the linger. To spare a tight loop of blocking calls a wake-up
+/// per call, the own thread looks by itself, by timed sleeps; when one driver stays for long it sleeps without a
+/// limit, and that driver wakes it when it leaves.
+extension Runtime {
+  /// After this long an interruptible wait returns by itself: a signal may have come just before it slept.
+  static let interruptibleSlice: UInt64 = 250_000_000
+
+  /// Blocks until `cell` is set, or until `deadline` (monotonic ns), driving the loop where that is allowed.
+  /// `.closed`: the runtime has ended without setting it.
+  public func wait(for cell: WaitCell, deadline: UInt64?, interruptible: Bool) -> WaitResult {
+    if cell.isSet { return .ready }
+    if Process.isForked(generation) { return .closed }
+    if isDriving { return .wouldDeadlock }
+    let mayDrive = options.mode == .host || options.callerDrives
+    let terms = Terms(deadline, interruptible)
+
+    var waiter: Waiter?
+    var stop: WaitResult?
+    lock.lock()
+    while true {
+      if let waiter, waiter.isDriver {
+        takeRole(cell)
+        lock.unlock()
+        return drive(until: cell, terms, stop)
+      }
+      if cell.isSet { stop = .ready } else if phase == .ended { stop = .closed }
+      if let stop {
+        remove(waiter)
+        lock.unlock()
+        return stop
+      }
+      if driver == .none && mayDrive {
+        remove(waiter)
+        takeRole(cell)
+        lock.unlock()
+        return drive(until: cell, terms, nil)
+      }
+      let parked = waiter ?? Waiter(cell, mayDrive: mayDrive)
+      if waiter == nil {
+        waiters.append(parked)
+        waiter = parked
+      }
+      // With work in the background the own thread would want the role back at once: leave it there.
+      if driver == .own && mayDrive && background.load(ordering: .relaxed) == 0 {
+        yieldWanted.store(true, ordering: .sequentiallyConsistent)
+        wakeLocked()
+      }
+      let seen = cell.word.load(ordering: .sequentiallyConsistent)
+      lock.unlock()
+      let woken = cell.park(seen, until: terms.limit)
+      stop = cell.isSet ? .ready : terms.verdict(after: woken)
+      lock.lock()
+    }
+  }
+
+  /// When a wait ends whatever happens.
+  struct Terms {
+    let deadline: UInt64?
+    let slice: UInt64?
+    var limit: UInt64? {
+      guard let slice else { return deadline }
+      guard let deadline else { return slice }
+      return min(slice, deadline)
+    }
+
+    init(_ deadline: UInt64?, _ interruptible: Bool) {
+      self.deadline = deadline
+      slice = interruptible ? cs_monotonic() &+ Runtime.interruptibleSlice : nil
+    }
+
+    func verdict(at now: UInt64) -> WaitResult? {
+      if let deadline, now >= deadline { return .timedOut }
+      if let slice, now >= slice { return .interrupted }
+      return nil
+    }
+
+    func verdict(after woken: Futex.Wake) -> WaitResult? {
+      switch woken {
+      case .woken: return nil
+      case .interrupted: return slice == nil ? nil : .interrupted
+      case .timedOut: return verdict(at: cs_monotonic())
+      }
+    }
+  }
+
+  /// With `lock` held, and the role free or assigned to the caller.
+  private func takeRole(_ cell: WaitCell?) {
+    driver = .caller
+    turnover &+= 1
+    ownWanted = false
+    driverThread.store(cs_thread_self(), ordering: .relaxed)
+    asleep.store(0, ordering: .relaxed)
+    // What this thread does is not the host program's to poll for.
+    if let cell {
+      cell.beginDriving(self)
+      poller.attach(false)
+    }
+  }
+
+  /// `stop`: why to leave at once.
+  private func drive(until cell: WaitCell, _ terms: Terms, _ stop: WaitResult?) -> WaitResult {
+    var result = stop
+    now = cs_monotonic()
+    while result == nil {
+      settle()
+      if cell.isSet {
+        result = .ready
+      } else if endIfDone() {
+        cell.endDriving()
+        return cell.isSet ? .ready : .closed
+      } else if let verdict = terms.verdict(at: now) {
+        result = verdict
+      } else if !turn(until: terms.limit, cell: cell), terms.slice != nil {
+        result = .interrupted
+      }
+    }
+    cell.endDriving()
+    leave()
+    return result ?? .ready
+  }
+
+  /// Gives the role away. The cell that is nudged is kept by its waiter, and by us until the lock is free.
+  private func leave() {
+    if endIfDone(abandoned: true) { return }
+    lock.lock()
+    driverThread.store(0, ordering: .relaxed)
+    if let next = nextWaiter() {
+      turnover &+= 1
+      next.isDriver = true
+      lock.unlock()
+      next.cell.wakeToLook()
+      return
+    }
+    driver = .none
+    turnover &+= 1
+    freeSince = cs_monotonic()
+    if options.mode == .host {
+      poller.attach(true)
+      poller.setTimer(timers.earliest)
+      // From here on the host program is the sleeper.
+      asleep.store(1, ordering: .sequentiallyConsistent)
+      if hasLeftovers { wakeLocked() }
+      lock.unlock()
+      return
+    }
+    let now = options.lingerMicroseconds == 0 || phase != .running || hasLeftovers
+      || background.load(ordering: .sequentiallyConsistent) > 0
+      || ending.load(ordering: .sequentiallyConsistent)
+    if now { ownWanted = true }
+    let wakes = now || ownSleepsDeep
+    ownSleepsDeep = false
+    lock.unlock()
+    if wakes { wakeOwn() }
+  }
+
+  /// The first waiter that could use the role, no longer in the list. With `lock` held.
+  private func nextWaiter() -> Waiter? {
+    var i = 0
+    while i < waiters.count {
+      let waiter = waiters[i]
+      if waiter.mayDrive && !waiter.cell.isSet {
+        waiters.remove(at: i)
+        return waiter
+      }
+      i += 1
+    }
+    return nil
+  }
+
+  /// With `lock` held; the caller holds a reference to `waiter`.
+  private func remove(_ waiter: Waiter?) {
+    guard let waiter else { return }
+    var i = 0
+    while i < waiters.count {
+      if waiters[i] === waiter {
+        waiters.remove(at: i)
+        return
+      }
+      i += 1
+    }
+  }
+
+  // MARK: The own thread
+
+  /// nil, or errno.
+  func startThread() -> Int32? {
+    threadState = .joinable
+    let me = Unmanaged.passRetained(self)
+    var id: pthread_t = 0
+    lock.lock()
+    let r = cs_thread_start(
+      &id, 0,
+      { argument in
+        guard let argument else { return nil }
+        let me = Unmanaged<Runtime>.fromOpaque(argument)
+        me.takeUnretainedValue().ownMain()
+        me.release()
+        return nil
+      }, me.toOpaque())
+    thread = id
+    if r != 0 { threadState = .none }
+    lock.unlock()
+    if r == 0 { return nil }
+    me.release()
+    return -r
+  }
+
+  private func ownMain() {
+    let linger = UInt64(options.lingerMicroseconds) * 1000
+    let look = max(linger, 50_000)
+    var seenTurnover: UInt32 = 0
+    var looks = 0
+    while true {
+      lock.lock()
+      if phase == .ended { break }
+      let time = cs_monotonic()
+      if driver == .none && (ownWanted || time >= freeSince &+ linger) {
+        driver = .own
+        turnover &+= 1
+        ownWanted = false
+        ownSleepsDeep = false
+        driverThread.store(cs_thread_self(), ordering: .relaxed)
+        lock.unlock()
+        driveAsOwn()
+        continue
+      }
+      var until: UInt64?
+      if driver == .none {
+        until = freeSince &+ linger
+      } else {
+        looks = turnover == seenTurnover ? looks + 1 : 0
+        seenTurnover = turnover
+        until = looks >= 20 || linger == 0 ? nil : time &+ look
+      }
+      ownSleepsDeep = until == nil
+      let seen = ownWord.load(ordering: .sequentiallyConsistent)
+      lock.unlock()
+      Futex.wait(ownWord, while: seen, until: until)
+    }
+    // Somebody who shuts down waits to join; else nobody ever will.
+    if joiners == 0 {
+      threadState = .detached
+      pthread_detach(pthread_self())
+    }
+    ownExited.set()
+    lock.unlock()
+  }
+
+  private func driveAsOwn() {
+    now = cs_monotonic()
+    while true {
+      settle()
+      if endIfDone() { return }
+      if yieldWanted.load(ordering: .sequentiallyConsistent), handOver() { return }
+      _ = turn(until: nil, cell: nil)
+    }
+  }
+
+  /// Gives the role to a waiter who asked for it.
+  private func handOver() -> Bool {
+    lock.lock()
+    yieldWanted.store(false, ordering: .sequentiallyConsistent)
+    guard let next = nextWaiter() else {
+      lock.unlock()
+      return false
+    }
+    driverThread.store(0, ordering: .relaxed)
+    driver = .caller
+    turnover &+= 1
+    next.isDriver = true
+    lock.unlock()
+    next.cell.wakeToLook()
+    return true
+  }
+
+  // MARK: Host mode
+
+  /// Runs one turn: waits up to `timeoutMilliseconds` (negative: until there is work) and does what is ready.
+  /// `.timedOut` only where another thread drove all that time.
+  public func poll(timeoutMilliseconds: Int64) -> PollResult {
+    if options.mode != .host { return .notHost }
+    if Process.isForked(generation) { return .closed }
+    if isDriving { return .busy }
+    let deadline = Runtime.deadline(after: timeoutMilliseconds)
+
+    var waiter: Waiter?
+    var stop: PollResult?
+    lock.lock()
+    while true {
+      if let waiter, waiter.isDriver { break }
+      if phase == .ended { stop = .closed }
+      if driver == .none || stop != nil {
+        remove(waiter)
+        break
+      }
+      if timeoutMilliseconds == 0 {
+        lock.unlock()
+        return .busy
+      }
+      let parked = waiter ?? Waiter(WaitCell(), mayDrive: true)
+      if waiter == nil {
+        waiters.append(parked)
+        waiter = parked
+      }
+      let seen = parked.cell.word.load(ordering: .sequentiallyConsistent)
+      lock.unlock()
+      switch parked.cell.park(seen, until: deadline) {
+      case .woken: break
+      case .interrupted: stop = .interrupted
+      case .timedOut: stop = .timedOut
+      }
+      lock.lock()
+    }
+    if let stop {
+      let mustPassOn = waiter?.isDriver ?? false
+      if mustPassOn { takeRole(nil) }
+      lock.unlock()
+      if mustPassOn { leave() }
+      return stop
+    }
+    takeRole(nil)
+    lock.unlock()
+    return pollAsDriver(deadline)
+  }
+
+  private func pollAsDriver(_ deadline: UInt64?) -> PollResult {
+    now = cs_monotonic()
+    let before = work
+    settle()
+    if endIfDone() { return .closed }
+    while true {
+      // What the first look has done is work enough: the rest of the turn does not sleep.
+      let calm = turn(until: work == before ? deadline : now, cell: nil)
+      settle()
+      if endIfDone() { return .closed }
+      if !calm {
+        leave()
+        return .interrupted
+      }
+      if work != before { break }
+      if let deadline, now >= deadline { break }
+    }
+    leave()
+    return .ok
+  }
+
+  /// nil for negative values.
+  static func deadline(after milliseconds: Int64) -> UInt64? {
+    guard milliseconds >= 0 else { return nil }
+    let (span, overflow) = UInt64(milliseconds).multipliedReportingOverflow(by: 1_000_000)
+    if overflow { return nil }
+    let (at, past) = cs_monotonic().addingReportingOverflow(span)
+    return past || at == .max ? nil : at
+  }
+}

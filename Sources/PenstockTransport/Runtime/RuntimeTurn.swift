@@ -1,0 +1,104 @@
+import CSystem
+import Synchronization
+
+extension Runtime {
+  /// How many items run before descriptors get their turn.
+  private static let batch = 512
+
+  /// Whether a driver that slept now would leave something undone.
+  var hasLeftovers: Bool { !inbox.isEmpty || !turnEnds.isEmpty }
+
+  /// The end of a turn, and the start of a driver's first: runs what has been posted, then the turn-end handlers. What
+  /// those post or register waits for the next turn.
+  func settle() {
+    if !inbox.isEmpty {
+      inbox.refill()
+      var budget = Runtime.batch
+      while budget > 0, let item = inbox.pop() {
+        item.run()
+        work &+= 1
+        budget -= 1
+      }
+    }
+    if !turnEnds.isEmpty {
+      swap(&turnEnds, &turnEndsRunning)
+      var i = 0
+      while i < turnEndsRunning.count {
+        let handler = turnEndsRunning[i]
+        handler.turnEnded()
+        i += 1
+      }
+      work &+= UInt64(i)
+      turnEndsRunning.removeAll(keepingCapacity: true)
+    }
+  }
+
+  /// Waits for events and deadlines, at most until `limit`, and dispatches them; without waiting if there are
+  /// leftovers. False: a signal ended the wait.
+  ///
+  /// The sleeper's protocol: `asleep` is set *before* the last look at what others may change (the inbox, `cell`,
+  /// `yieldWanted`, `ending`); whoever changes one of them does so *before* it looks at `asleep`. All of it is
+  /// sequentially consistent, so at least one of the two sees the other: either there is no sleep, or there is a
+  /// signal, which epoll_wait sees whenever it starts. `asleep` is taken by exchange: one signal per sleep.
+  func turn(until limit: UInt64?, cell: WaitCell?) -> Bool {
+    var milliseconds: Int32 = 0
+    if !hasLeftovers {
+      milliseconds = sleepTime(limit)
+      if milliseconds != 0 {
+        asleep.store(1, ordering: .sequentiallyConsistent)
+        if inbox.hasPushed || (cell?.isSet ?? false)
+          || yieldWanted.load(ordering: .sequentiallyConsistent)
+          || (ending.load(ordering: .sequentiallyConsistent) && mayEnd)
+        {
+          milliseconds = 0
+        }
+      }
+    }
+    let count = poller.wait(milliseconds: milliseconds)
+    asleep.store(0, ordering: .relaxed)
+    now = cs_monotonic()
+
+    var i: Int32 = 0
+    while i < count {
+      if let (handler, bits) = poller.event(i) {
+        handler.ready(bits)
+        work &+= 1
+      }
+      i += 1
+    }
+    fireTimers()
+    return count != -EINTR
+  }
+
+  private func fireTimers() {
+    // A timer that arms itself for a time that has passed fires again next turn.
+    var budget = timers.count
+    while budget > 0, let timer = timers.popDue(now) {
+      timer.fire()
+      work &+= 1
+      budget -= 1
+    }
+  }
+
+  /// For epoll_wait: rounded up, so that what is due is due on waking.
+  private func sleepTime(_ limit: UInt64?) -> Int32 {
+    var at = limit ?? .max
+    if let first = timers.earliest, first < at { at = first }
+    if at == .max { return -1 }
+    let time = cs_monotonic()
+    if at <= time { return 0 }
+    let milliseconds = (at - time - 1) / 1_000_000 + 1
+    return milliseconds >= UInt64(Int32.max) ? Int32.max : Int32(milliseconds)
+  }
+
+  /// Releases what is queued and never ran. Only when the runtime has ended: then the lock stands for the role.
+  func dropInbox() {
+    while true {
+      lock.lock()
+      inbox.refill()
+      let item = inbox.pop()
+      lock.unlock()
+      if item == nil { return }
+    }
+  }
+}

@@ -1,0 +1,100 @@
+import CSystem
+public import PenstockWire
+
+/// Where a socket connects to: an IP address with a port, or a unix socket.
+public struct SocketAddress {
+  public private(set) var storage: sockaddr_storage
+  public private(set) var length: UInt32
+
+  /// What the system has given; longer than the storage is cut off.
+  public init?(_ address: UnsafeRawPointer, length: UInt32) {
+    var storage = sockaddr_storage()
+    guard length >= 2, length <= UInt32(MemoryLayout<sockaddr_storage>.size) else { return nil }
+    memcpy(&storage, address, Int(length))
+    self.storage = storage
+    self.length = length
+  }
+
+  /// An IPv4 or IPv6 literal without brackets; nil if it is neither.
+  public init?(literal: ByteView, port: UInt16) {
+    var storage = sockaddr_storage()
+    let length = withTerminated(literal, limit: 64) { cs_address_literal(&storage, $0, port) } ?? 0
+    guard length > 0 else { return nil }
+    self.storage = storage
+    self.length = length
+  }
+
+  /// A path of the file system; one that begins with a NUL is a name in the abstract space. nil if it does not fit.
+  public init?(unixPath path: ByteView) {
+    var storage = sockaddr_storage()
+    guard let base = path.baseAddress else { return nil }
+    let length = cs_address_unix(&storage, base, path.count)
+    guard length > 0 else { return nil }
+    self.storage = storage
+    self.length = length
+  }
+
+  public var family: Int32 { Int32(storage.ss_family) }
+  public var isUnix: Bool { family == AF_UNIX }
+  /// 0 for a unix socket.
+  public var port: UInt16 {
+    var copy = storage
+    return cs_address_port(&copy)
+  }
+
+  public func withRaw<R>(_ body: (UnsafeRawPointer, UInt32) -> R) -> R {
+    withUnsafePointer(to: storage) { body(UnsafeRawPointer($0), length) }
+  }
+
+  /// "1.2.3.4:5", "[::1]:5", "[fe80::1%2]:5", "unix:/path", "unix-abstract:name".
+  public func text() -> [UInt8] {
+    var out: [UInt8] = []
+    withUnsafePointer(to: storage) { storage in
+      if isUnix {
+        let offset = UInt32(cs_address_path_offset())
+        guard length > offset, let path = cs_address_path(storage) else { return append("unix:", to: &out) }
+        let bytes = UnsafeRawBufferPointer(start: path, count: Int(length - offset))
+        let isAbstract = bytes[0] == 0
+        append(isAbstract ? "unix-abstract:" : "unix:", to: &out)
+        for byte in bytes.dropFirst(isAbstract ? 1 : 0) where byte != 0 || isAbstract { out.append(byte) }
+        return
+      }
+      withUnsafeTemporaryAllocation(of: CChar.self, capacity: 64) { text in
+        guard let base = text.baseAddress else { return }
+        cs_address_text(storage, base, 64)
+        let isSix = family == AF_INET6
+        if isSix { out.append(0x5B) }
+        for i in 0..<strlen(base) { out.append(UInt8(bitPattern: base[i])) }
+        let scope = cs_address_scope(storage)
+        if scope != 0 {
+          out.append(0x25)
+          appendDecimal(scope, to: &out)
+        }
+        if isSix { out.append(0x5D) }
+        out.append(0x3A)
+        appendDecimal(UInt32(cs_address_port(storage)), to: &out)
+      }
+    }
+    return out
+  }
+}
+
+private func append(_ text: StaticString, to out: inout [UInt8]) {
+  for i in 0..<text.utf8CodeUnitCount { out.append(text.utf8Start[i]) }
+}
+
+private func appendDecimal(_ value: UInt32, to out: inout [UInt8]) {
+  if value >= 10 { appendDecimal(value / 10, to: &out) }
+  out.append(0x30 + UInt8(value % 10))
+}
+
+/// `bytes` as a C string; nil if it is longer than `limit` or has a NUL in it.
+func withTerminated<R>(_ bytes: ByteView, limit: Int, _ body: (UnsafePointer<CChar>) -> R) -> R? {
+  guard bytes.count <= limit, !bytes.contains(0) else { return nil }
+  return withUnsafeTemporaryAllocation(byteCount: bytes.count + 1, alignment: 1) { copy -> R? in
+    guard let base = copy.baseAddress else { return nil }
+    if let from = bytes.baseAddress { memcpy(base, from, bytes.count) }
+    copy[bytes.count] = 0
+    return body(UnsafePointer(base.assumingMemoryBound(to: CChar.self)))
+  }
+}

@@ -1,0 +1,104 @@
+/// Something to do at a time. Belongs to the driving thread; the runtime holds a reference while it is armed.
+open class Timer {
+  /// Where it stands in the heap; -1: nowhere.
+  fileprivate(set) var index = -1
+  public private(set) var deadline: UInt64 = 0
+  public var isArmed: Bool { index >= 0 }
+
+  public init() {}
+
+  /// Runs on the driving thread, disarmed; may arm itself again.
+  open func fire() {}
+
+  fileprivate func set(_ at: UInt64) { deadline = at }
+}
+
+/// A binary heap of armed timers, earliest first. It never calls out.
+struct TimerHeap {
+  private struct Entry {
+    var at: UInt64
+    /// Retained by the heap: `Unmanaged`, so that moving entries costs no reference counting.
+    var timer: Unmanaged<Timer>
+  }
+  private var entries: [Entry] = []
+
+  var count: Int { entries.count }
+  var earliest: UInt64? { entries.first?.at }
+
+  /// Arms `timer`, or moves it.
+  mutating func arm(_ timer: Timer, at: UInt64) {
+    timer.set(at)
+    if timer.index >= 0 {
+      let i = timer.index
+      let before = entries[i].at
+      entries[i].at = at
+      if at < before { up(i) } else { down(i) }
+      return
+    }
+    entries.append(Entry(at: at, timer: .passRetained(timer)))
+    timer.index = entries.count - 1
+    up(entries.count - 1)
+  }
+
+  /// Takes `timer` out; returns the heap's reference for the caller to drop outside of the heap.
+  mutating func disarm(_ timer: Timer) -> Timer? {
+    let i = timer.index
+    guard i >= 0, i < entries.count else { return nil }
+    return remove(i)
+  }
+
+  /// The earliest timer if it is due.
+  mutating func popDue(_ now: UInt64) -> Timer? {
+    guard let first = entries.first, first.at <= now else { return nil }
+    return remove(0)
+  }
+
+  /// Any timer, to empty the heap.
+  mutating func popAny() -> Timer? {
+    entries.isEmpty ? nil : remove(entries.count - 1)
+  }
+
+  private mutating func remove(_ i: Int) -> Timer {
+    let timer = entries[i].timer.takeRetainedValue()
+    timer.index = -1
+    let last = entries.removeLast()
+    if i < entries.count {
+      let before = entries[i].at
+      entries[i] = last
+      last.timer._withUnsafeGuaranteedRef { $0.index = i }
+      if last.at < before { up(i) } else { down(i) }
+    }
+    return timer
+  }
+
+  private mutating func up(_ start: Int) {
+    var i = start
+    let entry = entries[i]
+    while i > 0 {
+      let parent = (i - 1) / 2
+      if entries[parent].at <= entry.at { break }
+      put(entries[parent], i)
+      i = parent
+    }
+    put(entry, i)
+  }
+
+  private mutating func down(_ start: Int) {
+    var i = start
+    let entry = entries[i]
+    while true {
+      var child = 2 * i + 1
+      if child >= entries.count { break }
+      if child + 1 < entries.count, entries[child + 1].at < entries[child].at { child += 1 }
+      if entry.at <= entries[child].at { break }
+      put(entries[child], i)
+      i = child
+    }
+    put(entry, i)
+  }
+
+  private mutating func put(_ entry: Entry, _ i: Int) {
+    entries[i] = entry
+    entry.timer._withUnsafeGuaranteedRef { $0.index = i }
+  }
+}
