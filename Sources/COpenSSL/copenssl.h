@@ -1,3 +1,52 @@
-#include <openssl/ssl.h>
+/* OpenSSL as the TLS engine needs it: static-inline shims for what are macros in C. */
+#ifndef PENSTOCK_COPENSSL_H
+#define PENSTOCK_COPENSSL_H
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
+
+/* TLS 1.2 or later; no compression and no renegotiation (RFC 9113 sections 9.2, 9.2.1). 1: done. */
+static inline int penstock_ssl_ctx_harden(SSL_CTX *context) {
+  SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  return (int)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+}
+
+/* 1: done; the certificate is retained. */
+static inline int penstock_ssl_ctx_add_chain(SSL_CTX *context, X509 *certificate) {
+  return (int)SSL_CTX_add1_chain_cert(context, certificate);
+}
+
+static inline int penstock_ssl_set_sni(SSL *ssl, const char *name) {
+  return (int)SSL_set_tlsext_host_name(ssl, name);
+}
+
+static inline void penstock_bio_wants_read(BIO *bio) { BIO_set_retry_read(bio); }
+static inline void penstock_bio_no_retry(BIO *bio) { BIO_clear_retry_flags(bio); }
+
+static inline int penstock_error_is_pem_end(unsigned long error) {
+  return ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
+}
+static inline int penstock_error_reason(unsigned long error) { return ERR_GET_REASON(error); }
+static inline int penstock_error_is_ssl(unsigned long error) { return ERR_GET_LIB(error) == ERR_LIB_SSL; }
+
+/* Files that an option names. A descriptor or -errno; bytes or -errno. */
+static inline int32_t penstock_open_read(const char *path) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  return fd < 0 ? -(int32_t)errno : fd;
+}
+static inline int64_t penstock_read(int32_t fd, void *bytes, size_t count) {
+  ssize_t n;
+  do n = read(fd, bytes, count);
+  while (n < 0 && errno == EINTR);
+  return n < 0 ? -(int64_t)errno : (int64_t)n;
+}
+#endif

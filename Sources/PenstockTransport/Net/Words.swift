@@ -1,0 +1,75 @@
+import CSystem
+import PenstockWire
+
+/// What went wrong, in words, before there is a call that could carry a status.
+public struct SetupFailure {
+  /// The option at fault ("roots_pem"); empty when it is not one option's fault.
+  public let field: StaticString
+  /// UTF-8.
+  public let text: ByteBuffer
+
+  init(_ field: StaticString, _ text: ByteBuffer) {
+    self.field = field
+    self.text = text
+  }
+
+  init(_ field: StaticString, _ text: StaticString) {
+    self.init(field, ByteBuffer().say(text))
+  }
+}
+
+/// A thing that was made, or why it was not.
+public enum Made<Value> {
+  case made(Value)
+  case failed(SetupFailure)
+}
+
+/// Composing words for people. Without memory a text stays shorter: it is never a second error.
+extension ByteBuffer {
+  @discardableResult
+  func say(_ words: StaticString) -> ByteBuffer {
+    _ = append(words.bytes)
+    return self
+  }
+
+  @discardableResult
+  func say(_ bytes: ByteView) -> ByteBuffer {
+    _ = append(bytes)
+    return self
+  }
+
+  @discardableResult
+  func say(_ number: Int) -> ByteBuffer {
+    if number < 0 { _ = append(byte: 0x2D) }
+    return say(unsigned: UInt64(number.magnitude))
+  }
+
+  @discardableResult
+  func say(unsigned number: UInt64) -> ByteBuffer {
+    var digits: UInt64 = 1
+    while number / digits >= 10 { digits &*= 10 }
+    while digits > 0 {
+      _ = append(byte: 0x30 &+ UInt8(truncatingIfNeeded: number / digits % 10))
+      digits /= 10
+    }
+    return self
+  }
+
+  @discardableResult
+  func say(cString: UnsafePointer<CChar>?) -> ByteBuffer {
+    guard let cString else { return self }
+    return say(ByteView(start: cString, count: strlen(cString)))
+  }
+
+  /// The text of an errno value.
+  @discardableResult
+  func say(errno code: Int32) -> ByteBuffer { say(cString: strerrordesc_np(code)) }
+
+  /// Bytes of a peer, at most `limit` of them, with what is not printable ASCII as a dot.
+  @discardableResult
+  func say(printable bytes: ByteView, limit: Int) -> ByteBuffer {
+    for byte in bytes.prefix(limit) { _ = append(byte: byte >= 0x20 && byte < 0x7F ? byte : 0x2E) }
+    if bytes.count > limit { say("...") }
+    return self
+  }
+}

@@ -1,0 +1,246 @@
+import COpenSSL
+import CSystem
+import PenstockWire
+
+/// The one place where TLS is configured: versions, ciphers, trust, our own certificate, ALPN.
+///
+/// Everything lives in a private OSSL_LIB_CTX, so that neither the host's OpenSSL configuration of providers nor its
+/// use of the default context matters here. Immutable once made: any number of engines, on any thread.
+public final class TLSContext {
+  public enum Role { case client, server }
+
+  let role: Role
+  let usesALPN: Bool
+  let verifiesPeer: Bool
+  /// Followed by a NUL.
+  let serverName: ByteBuffer?
+  let handle: OpaquePointer
+  let bioMethod: OpaquePointer
+  private let library: OpaquePointer
+
+  private init(
+    role: Role, options: TLSOptions, serverName: ByteBuffer?, library: OpaquePointer, handle: OpaquePointer,
+    bioMethod: OpaquePointer
+  ) {
+    self.role = role
+    self.usesALPN = options.usesALPN
+    self.verifiesPeer = role == .server ? options.requiresClientCertificate : options.verifiesPeer
+    self.serverName = serverName
+    self.library = library
+    self.handle = handle
+    self.bioMethod = bioMethod
+  }
+
+  deinit {
+    SSL_CTX_free(handle)
+    BIO_meth_free(bioMethod)
+    OSSL_LIB_CTX_free(library)
+  }
+
+  public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
+    ERR_clear_error()
+    var name: ByteBuffer?
+    if let given = options.serverName {
+      guard let copied = ByteBuffer(copying: given.view), copied.append(byte: 0) else { return .failed(noMemory) }
+      if given.isEmpty || given.view.contains(0) { return .failed(SetupFailure("server_name", "not a host name")) }
+      name = copied
+    }
+    guard let library = OSSL_LIB_CTX_new() else { return .failed(noMemory) }
+    guard let handle = SSL_CTX_new_ex(library, nil, role == .client ? TLS_client_method() : TLS_server_method())
+    else {
+      OSSL_LIB_CTX_free(library)
+      return .failed(SetupFailure("tls", reason("OpenSSL does not start")))
+    }
+    guard let method = TLSEngine.makeBIOMethod() else {
+      SSL_CTX_free(handle)
+      OSSL_LIB_CTX_free(library)
+      return .failed(noMemory)
+    }
+    // From here on the owner frees all three.
+    let context = TLSContext(
+      role: role, options: options, serverName: name, library: library, handle: handle, bioMethod: method)
+    if let failure = context.configure(options) { return .failed(failure) }
+    return .made(context)
+  }
+
+  private static var noMemory: SetupFailure { SetupFailure("tls", "no memory") }
+
+  private func configure(_ options: TLSOptions) -> SetupFailure? {
+    guard penstock_ssl_ctx_harden(handle) == 1 else { return SetupFailure("tls", TLSContext.reason("TLS 1.2")) }
+    // Forward secrecy and AEAD only: RFC 9113 appendix A prohibits the rest with HTTP/2. TLS 1.3 has nothing else.
+    guard SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20") == 1 else {
+      return SetupFailure("tls", TLSContext.reason("no cipher suite is left"))
+    }
+    if options.usesALPN { offerHTTP2() }
+    if let failure = trust(options) { return failure }
+    return identify(options)
+  }
+
+  private func offerHTTP2() {
+    switch role {
+    case .client:
+      let protocols: StaticString = "\u{02}h2"
+      _ = SSL_CTX_set_alpn_protos(handle, protocols.utf8Start, UInt32(protocols.utf8CodeUnitCount))
+    case .server:
+      SSL_CTX_set_alpn_select_cb(
+        handle,
+        { _, selected, selectedCount, offered, offeredCount, _ in
+          guard let offered, let selected, let selectedCount else { return SSL_TLSEXT_ERR_ALERT_FATAL }
+          let count = Int(offeredCount)
+          var at = 0
+          while at < count {
+            let length = Int(offered[at])
+            if length == 2, count - at > 2, offered[at + 1] == 0x68, offered[at + 2] == 0x32 {
+              selected.pointee = offered + at + 1
+              selectedCount.pointee = 2
+              return SSL_TLSEXT_ERR_OK
+            }
+            at += 1 + length
+          }
+          return SSL_TLSEXT_ERR_ALERT_FATAL
+        }, nil)
+    }
+  }
+
+  // MARK: Trust
+
+  private func trust(_ options: TLSOptions) -> SetupFailure? {
+    switch role {
+    case .client:
+      SSL_CTX_set_verify(handle, verifiesPeer ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nil)
+    case .server:
+      let mode = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+      SSL_CTX_set_verify(handle, verifiesPeer ? mode : SSL_VERIFY_NONE, nil)
+    }
+    // Roots that are given are checked even if nothing is verified: a mistake shows early.
+    if let roots = options.roots { return trust(roots) }
+    return verifiesPeer ? trustSystem() : nil
+  }
+
+  private func trust(_ source: TLSOptions.Source) -> SetupFailure? {
+    switch source {
+    case .pem(let pem): return addRoots(pem.view, field: "roots_pem")
+    case .file(let path):
+      switch SmallFile.read(path.view) {
+      case .failed(let code): return TLSContext.unreadable("roots_file", path, code)
+      case .bytes(let pem): return addRoots(pem.view, field: "roots_file")
+      }
+    }
+  }
+
+  private func trustSystem() -> SetupFailure? {
+    for index in 0..<SystemRoots.count {
+      if case .bytes(let pem) = SmallFile.read(SystemRoots.path(index).bytes) {
+        return addRoots(pem.view, field: "tls")
+      }
+    }
+    return SetupFailure(
+      "tls", "this system has no roots on any known path: set \"roots_pem\" or \"roots_file\"")
+  }
+
+  private func addRoots(_ pem: ByteView, field: StaticString) -> SetupFailure? {
+    guard let store = SSL_CTX_get_cert_store(handle) else { return TLSContext.noMemory }
+    return eachCertificate(pem, field: field) { certificate, _ in X509_STORE_add_cert(store, certificate) == 1 }
+  }
+
+  // MARK: Our own certificate
+
+  private func identify(_ options: TLSOptions) -> SetupFailure? {
+    guard let chain = options.certificateChain else {
+      if options.privateKey != nil { return SetupFailure("private_key", "a key without a certificate chain") }
+      return role == .server ? SetupFailure("certificate_chain", "a server needs one") : nil
+    }
+    guard let key = options.privateKey else {
+      return SetupFailure("certificate_chain", "a certificate chain without its private key")
+    }
+    let context = handle
+    let use: (OpaquePointer, Int) -> Bool = { certificate, index in
+      index == 0
+        ? SSL_CTX_use_certificate(context, certificate) == 1 : penstock_ssl_ctx_add_chain(context, certificate) == 1
+    }
+    switch chain {
+    case .pem(let pem):
+      if let failure = eachCertificate(pem.view, field: "certificate_chain_pem", use) { return failure }
+    case .file(let path):
+      switch SmallFile.read(path.view) {
+      case .failed(let code): return TLSContext.unreadable("certificate_chain_file", path, code)
+      case .bytes(let pem):
+        if let failure = eachCertificate(pem.view, field: "certificate_chain_file", use) { return failure }
+      }
+    }
+    switch key {
+    case .pem(let pem): return useKey(pem, field: "private_key_pem")
+    case .file(let path):
+      switch SmallFile.read(path.view) {
+      case .failed(let code): return TLSContext.unreadable("private_key_file", path, code)
+      case .bytes(let pem): return useKey(pem, field: "private_key_file")
+      }
+    }
+  }
+
+  private func useKey(_ pem: ByteBuffer, field: StaticString) -> SetupFailure? {
+    guard let count = Int32(exactly: pem.count), let bio = BIO_new_mem_buf(pem.view.baseAddress, count) else {
+      return SetupFailure(field, "no private key in PEM form")
+    }
+    defer { BIO_free(bio) }
+    // Without a password callback OpenSSL would ask on the terminal.
+    guard let key = PEM_read_bio_PrivateKey_ex(bio, nil, { _, _, _, _ in 0 }, nil, library, nil) else {
+      return SetupFailure(field, TLSContext.reason("no private key in PEM form that could be read without a password"))
+    }
+    defer { EVP_PKEY_free(key) }
+    guard SSL_CTX_use_PrivateKey(handle, key) == 1, SSL_CTX_check_private_key(handle) == 1 else {
+      return SetupFailure(field, TLSContext.reason("the private key does not belong to the certificate"))
+    }
+    return nil
+  }
+
+  // MARK: PEM
+
+  /// Calls `use` with each certificate; at least one must be there, and all must parse.
+  private func eachCertificate(
+    _ pem: ByteView, field: StaticString, _ use: (OpaquePointer, Int) -> Bool
+  ) -> SetupFailure? {
+    guard let count = Int32(exactly: pem.count), count > 0, let bio = BIO_new_mem_buf(pem.baseAddress, count) else {
+      return SetupFailure(field, "no certificate in PEM form")
+    }
+    defer { BIO_free(bio) }
+    var index = 0
+    while true {
+      var certificate = X509_new_ex(library, nil)
+      guard certificate != nil else { return TLSContext.noMemory }
+      defer { X509_free(certificate) }
+      ERR_clear_error()
+      guard PEM_read_bio_X509(bio, &certificate, { _, _, _, _ in 0 }, nil) != nil, let read = certificate else {
+        let isEnd = penstock_error_is_pem_end(ERR_peek_last_error()) == 1
+        if isEnd && index > 0 {
+          ERR_clear_error()
+          return nil
+        }
+        if isEnd { return SetupFailure(field, TLSContext.reason("no certificate in PEM form")) }
+        let text = ByteBuffer().say("certificate ").say(index + 1).say(" does not parse")
+        return SetupFailure(field, TLSContext.reason(text))
+      }
+      guard use(read, index) else {
+        let text = ByteBuffer().say("certificate ").say(index + 1).say(" cannot be used")
+        return SetupFailure(field, TLSContext.reason(text))
+      }
+      index += 1
+    }
+  }
+
+  private static func unreadable(_ field: StaticString, _ path: ByteBuffer, _ code: Int32) -> SetupFailure {
+    SetupFailure(field, ByteBuffer().say("cannot read ").say(path.view).say(": ").say(errno: code))
+  }
+
+  /// `words`, and what OpenSSL has to say; empties its queue.
+  static func reason(_ words: StaticString) -> ByteBuffer { reason(ByteBuffer().say(words)) }
+
+  static func reason(_ text: ByteBuffer) -> ByteBuffer {
+    let error = ERR_peek_last_error()
+    if error != 0, penstock_error_is_pem_end(error) == 0, let words = ERR_reason_error_string(error) {
+      text.say(" (").say(cString: words).say(")")
+    }
+    ERR_clear_error()
+    return text
+  }
+}

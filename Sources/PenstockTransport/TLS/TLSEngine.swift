@@ -1,0 +1,250 @@
+import COpenSSL
+import CSystem
+import PenstockWire
+
+/// TLS of one connection, without I/O: ciphertext goes in and out through two buffers, and OpenSSL reads and writes
+/// them through a BIO of our own (its socket BIO raises SIGPIPE). Used by one thread at a time.
+///
+/// ```
+/// handshaking --handshake(): done--> open --peer's close_notify--> closed
+///      \------------- any error: failed, `failure` says why ----------/
+/// ```
+/// After each call, send what is in `output`: also after a failure, when it holds the alert for the peer.
+public final class TLSEngine {
+  public enum Progress: Equatable { case needsMore, done, failed }
+  public enum Received: Equatable {
+    case bytes(Int)
+    case needsMore
+    /// The peer's close_notify: the end, and not a cut.
+    case closed
+    case failed
+  }
+
+  /// Ciphertext from the peer: append, or receive into its spare room, then call `handshake` or `read`.
+  public let input = ByteBuffer()
+  /// Ciphertext for the peer: send it, then `consume`.
+  public let output = ByteBuffer()
+  /// What went wrong, in words.
+  public private(set) var failure: ByteBuffer?
+
+  private let context: TLSContext
+  private let ssl: OpaquePointer
+  /// Followed by a NUL; what the certificate has to say.
+  private let expectedName: ByteBuffer?
+  /// The first bytes that came: what is not TLS is recognised by them.
+  private let opening = ByteBuffer()
+  private static let openingSize = 64
+  private var handshakeIsDone = false
+  private var outOfMemory = false
+
+  private init(_ context: TLSContext, _ ssl: OpaquePointer, expecting name: ByteBuffer?) {
+    self.context = context
+    self.ssl = ssl
+    expectedName = name
+  }
+
+  deinit { SSL_free(ssl) }
+
+  /// nil: no memory. `host` is whom a client expects (a name or an IP address), unless the options name another.
+  public static func make(_ context: TLSContext, host: ByteView?) -> TLSEngine? {
+    var name = context.serverName
+    if name == nil, let host, !host.isEmpty, !host.contains(0) {
+      guard let copied = ByteBuffer(copying: host), copied.append(byte: 0) else { return nil }
+      name = copied
+    }
+    ERR_clear_error()
+    guard let ssl = SSL_new(context.handle) else { return nil }
+    let engine = TLSEngine(context, ssl, expecting: context.role == .client ? name : nil)
+    guard let bio = BIO_new(context.bioMethod) else { return nil }
+    // Paired with `takeUnretainedValue` in the callbacks: the engine owns the SSL, which owns the BIO.
+    BIO_set_data(bio, Unmanaged.passUnretained(engine).toOpaque())
+    BIO_set_init(bio, 1)
+    SSL_set_bio(ssl, bio, bio)
+    switch context.role {
+    case .client:
+      guard engine.expect() else { return nil }
+      SSL_set_connect_state(ssl)
+    case .server: SSL_set_accept_state(ssl)
+    }
+    return engine
+  }
+
+  /// SNI and the name to verify. An IP address is verified as such and never sent (RFC 6066 section 3).
+  private func expect() -> Bool {
+    guard let name = expectedName?.view.baseAddress?.assumingMemoryBound(to: CChar.self) else { return true }
+    guard let parameters = SSL_get0_param(ssl) else { return false }
+    if X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 { return true }
+    ERR_clear_error()
+    X509_VERIFY_PARAM_set_hostflags(parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))
+    return penstock_ssl_set_sni(ssl, name) == 1 && X509_VERIFY_PARAM_set1_host(parameters, name, 0) == 1
+  }
+
+  /// Goes on with the handshake. Its first call produces a client's first flight.
+  public func handshake() -> Progress {
+    if failure != nil { return .failed }
+    if handshakeIsDone { return .done }
+    ERR_clear_error()
+    let result = SSL_do_handshake(ssl)
+    guard result == 1 else { return settle(result) == .needsMore ? .needsMore : .failed }
+    if context.usesALPN && !alpnIsHTTP2 {
+      fail(
+        ByteBuffer().say(
+          context.role == .client
+            ? "the server did not choose HTTP/2 (no ALPN \"h2\")" : "the client did not offer HTTP/2 (no ALPN \"h2\")"))
+      return .failed
+    }
+    handshakeIsDone = true
+    return .done
+  }
+
+  /// Plaintext, after the handshake. Ask until `needsMore`.
+  public func read(into plaintext: UnsafeMutableRawBufferPointer) -> Received {
+    if failure != nil { return .failed }
+    guard handshakeIsDone, !plaintext.isEmpty else { return .needsMore }
+    ERR_clear_error()
+    var n = 0
+    let result = SSL_read_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
+    return result == 1 ? .bytes(n) : settle(result)
+  }
+
+  /// Turns all of `plaintext` into records in `output`. False: failed, or the handshake is not done.
+  public func write(_ plaintext: ByteView) -> Bool {
+    if failure != nil || !handshakeIsDone { return false }
+    if plaintext.isEmpty { return true }
+    ERR_clear_error()
+    var n = 0
+    let result = SSL_write_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
+    if result == 1 { return n == plaintext.count }
+    // The BIO always takes everything, so there is nothing to wait for.
+    if settle(result) != .failed { fail(ByteBuffer().say("no memory for TLS records")) }
+    return false
+  }
+
+  /// Adds our close_notify to `output`.
+  public func close() {
+    guard failure == nil, handshakeIsDone else { return }
+    ERR_clear_error()
+    _ = SSL_shutdown(ssl)
+    ERR_clear_error()
+  }
+
+  /// "TLSv1.3"; valid for ever.
+  public var version: UnsafePointer<CChar>? { SSL_get_version(ssl) }
+
+  private var alpnIsHTTP2: Bool {
+    var selected: UnsafePointer<UInt8>?
+    var count: UInt32 = 0
+    SSL_get0_alpn_selected(ssl, &selected, &count)
+    guard let selected, count == 2 else { return false }
+    return selected[0] == 0x68 && selected[1] == 0x32
+  }
+
+  // MARK: Errors in words
+
+  private func fail(_ text: ByteBuffer) { failure = text }
+
+  /// What a result that is not success means.
+  private func settle(_ result: Int32) -> Received {
+    switch SSL_get_error(ssl, result) {
+    case SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE: return .needsMore
+    case SSL_ERROR_ZERO_RETURN: return .closed
+    default:
+      explain()
+      ERR_clear_error()
+      return .failed
+    }
+  }
+
+  private func explain() {
+    if outOfMemory { return fail(ByteBuffer().say("no memory for TLS records")) }
+    if !handshakeIsDone, let text = saysNoTLS() { return fail(text) }
+    let error = ERR_peek_error()
+    let reason = penstock_error_reason(error)
+    let text = ByteBuffer()
+    if reason == SSL_R_CERTIFICATE_VERIFY_FAILED {
+      text.say("certificate verify failed: ")
+      text.say(cString: X509_verify_cert_error_string(SSL_get_verify_result(ssl)))
+      if let expectedName { text.say(", expected host ").say(ByteView(rebasing: expectedName.view.dropLast())) }
+      return fail(text)
+    }
+    // The numbers of alerts stand behind SSL_AD_REASON_OFFSET.
+    if penstock_error_is_ssl(error) == 1, reason >= SSL_AD_REASON_OFFSET, reason < SSL_AD_REASON_OFFSET + 256 {
+      let alert = reason - SSL_AD_REASON_OFFSET
+      text.say("the peer refused with a TLS alert: ")
+      switch alert {
+      case SSL_AD_NO_APPLICATION_PROTOCOL: text.say("no application protocol (no ALPN \"h2\" in common)")
+      // OpenSSL 3.0 has no words for this one.
+      case SSL_AD_CERTIFICATE_REQUIRED: text.say("certificate required")
+      default: text.say(cString: SSL_alert_desc_string_long(alert))
+      }
+      return fail(text)
+    }
+    if !handshakeIsDone { text.say("TLS handshake failed: ") } else { text.say("TLS failed: ") }
+    if let words = ERR_reason_error_string(error) { text.say(cString: words) } else { text.say("protocol error") }
+    fail(text)
+  }
+
+  /// Words for a peer whose first bytes are no TLS. A record begins with its type, 20 to 24, and the version's first
+  /// byte, 3 (RFC 8446 section 5.1).
+  private func saysNoTLS() -> ByteBuffer? {
+    let seen = ByteBuffer()
+    seen.say(opening.view).say(ByteView(rebasing: input.view.prefix(TLSEngine.openingSize - opening.count)))
+    let bytes = seen.view
+    guard bytes.count >= 2, bytes[0] < 20 || bytes[0] > 24 || bytes[1] != 3 else { return nil }
+    let text = ByteBuffer().say("the peer does not speak TLS: ")
+    if bytesEqual(ByteView(rebasing: bytes.prefix(5)), "HTTP/") {
+      let line = bytes.prefix { $0 != 0x0D && $0 != 0x0A }
+      return text.say("it answered \"").say(printable: ByteView(rebasing: line), limit: 48).say("\"")
+    }
+    // A SETTINGS frame with less than 256 bytes.
+    if bytes.count >= 4, bytes[0] == 0, bytes[1] == 0, bytes[3] == 4 {
+      return text.say("it answered in cleartext HTTP/2")
+    }
+    return text.say("it sent \"").say(printable: bytes, limit: 16).say("\"")
+  }
+
+  // MARK: The BIO
+
+  /// nil: no memory.
+  static func makeBIOMethod() -> OpaquePointer? {
+    guard let method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "penstock") else { return nil }
+    BIO_meth_set_read_ex(
+      method,
+      { bio, place, count, taken in
+        guard let bio, let place, let taken, let engine = TLSEngine.of(bio) else { return 0 }
+        penstock_bio_no_retry(bio)
+        let available = min(count, engine.input.count)
+        taken.pointee = available
+        guard available > 0, let start = engine.input.view.baseAddress else {
+          penstock_bio_wants_read(bio)
+          return 0
+        }
+        memcpy(place, start, available)
+        if engine.opening.count < TLSEngine.openingSize {
+          let wanted = min(available, TLSEngine.openingSize - engine.opening.count)
+          _ = engine.opening.append(ByteView(start: start, count: wanted))
+        }
+        engine.input.consume(available)
+        return 1
+      })
+    BIO_meth_set_write_ex(
+      method,
+      { bio, bytes, count, taken in
+        guard let bio, let taken, let engine = TLSEngine.of(bio) else { return 0 }
+        penstock_bio_no_retry(bio)
+        guard engine.output.append(ByteView(start: bytes, count: count)) else {
+          engine.outOfMemory = true
+          taken.pointee = 0
+          return 0
+        }
+        taken.pointee = count
+        return 1
+      })
+    BIO_meth_set_ctrl(method, { _, command, _, _ in command == BIO_CTRL_FLUSH ? 1 : 0 })
+    return method
+  }
+
+  private static func of(_ bio: OpaquePointer) -> TLSEngine? {
+    BIO_get_data(bio).map { Unmanaged<TLSEngine>.fromOpaque($0).takeUnretainedValue() }
+  }
+}

@@ -1,0 +1,73 @@
+import COpenSSL
+import CSystem
+import PenstockWire
+
+/// How a side of TLS is set up.
+public struct TLSOptions {
+  /// Where certificates or a key come from.
+  public enum Source {
+    case pem(ByteBuffer)
+    /// A path, without a NUL.
+    case file(ByteBuffer)
+  }
+
+  /// The roots to trust; nil: those of the system, on the known distribution paths.
+  public var roots: Source?
+  /// Our own certificate first, then what leads to its root.
+  public var certificateChain: Source?
+  public var privateKey: Source?
+  /// Client: verify the server's chain and name.
+  public var verifiesPeer = true
+  /// Client: the name to verify and to send as SNI, instead of the target's host.
+  public var serverName: ByteBuffer?
+  /// Server: ask for a client certificate, and refuse clients without a valid one.
+  public var requiresClientCertificate = false
+  /// Whether "h2" is offered and required (RFC 9113 section 3.2). Only a test turns it off.
+  public var usesALPN = true
+
+  public init() {}
+}
+
+/// Where distributions keep the roots, tried in turn. No environment variable is asked.
+enum SystemRoots {
+  static let count = 6
+
+  static func path(_ index: Int) -> StaticString {
+    switch index {
+    case 0: return "/etc/ssl/certs/ca-certificates.crt"
+    case 1: return "/etc/pki/tls/certs/ca-bundle.crt"
+    case 2: return "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"
+    case 3: return "/etc/ssl/ca-bundle.pem"
+    case 4: return "/etc/pki/tls/cacert.pem"
+    default: return "/etc/ssl/cert.pem"
+    }
+  }
+}
+
+/// Reads files that an option names: certificates and keys, nothing large.
+enum SmallFile {
+  enum Outcome {
+    case bytes(ByteBuffer)
+    case failed(Int32)
+  }
+
+  static let limit = 16 << 20
+
+  static func read(_ path: ByteView) -> Outcome {
+    guard let name = ByteBuffer(copying: path), name.append(byte: 0), let bytes = ByteBuffer(capacity: 0),
+      let start = name.view.baseAddress
+    else { return .failed(ENOMEM) }
+    if path.contains(0) { return .failed(EINVAL) }
+    let descriptor = penstock_open_read(start.assumingMemoryBound(to: CChar.self))
+    guard descriptor >= 0 else { return .failed(-descriptor) }
+    defer { cs_close(descriptor) }
+    while true {
+      guard bytes.count < limit else { return .failed(EFBIG) }
+      guard let spare = bytes.spare(atLeast: 16384) else { return .failed(ENOMEM) }
+      let n = Int(penstock_read(descriptor, spare.baseAddress, spare.count))
+      if n == 0 { return .bytes(bytes) }
+      if n < 0 { return .failed(Int32(truncatingIfNeeded: -n)) }
+      bytes.commit(n)
+    }
+  }
+}

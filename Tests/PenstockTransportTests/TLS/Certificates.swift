@@ -1,0 +1,69 @@
+import Glibc
+import PenstockWire
+
+@testable import PenstockTransport
+
+/// Certificates made once for a test run, by the openssl command line, in a directory of their own.
+struct Certificates {
+  static let shared = Certificates()
+
+  let directory: String
+
+  private init() {
+    var template = Array("/tmp/penstock-certificates-XXXXXX".utf8CString)
+    let made = template.withUnsafeMutableBufferPointer { mkdtemp($0.baseAddress!).map { String(cString: $0) } }
+    guard let made else { fatalError("mkdtemp") }
+    directory = made
+    let script = """
+      set -e
+      cd '\(made)'
+      key() { openssl ecparam -name prime256v1 -genkey -noout -out "$1.key"; }
+      ca() { key "$1"; openssl req -x509 -new -key "$1.key" -out "$1.pem" -days 30 -subj "/CN=$1"; }
+      leaf() { # name, CA, SAN, days
+        key "$1"
+        openssl req -new -key "$1.key" -out "$1.csr" -subj "/CN=$1"
+        printf 'subjectAltName=%s\\nbasicConstraints=CA:FALSE\\n' "$3" > "$1.ext"
+        openssl x509 -req -in "$1.csr" -CA "$2.pem" -CAkey "$2.key" -CAcreateserial -out "$1.pem" \
+          -days "$4" -extfile "$1.ext"
+      }
+      ca root
+      ca otherroot
+      leaf server root 'DNS:localhost,DNS:*.test.example,IP:127.0.0.1' 30
+      leaf expired root 'DNS:localhost' -1
+      leaf client root 'DNS:client' 30
+      leaf stranger otherroot 'DNS:stranger' 30
+      key selfsigned
+      openssl req -x509 -new -key selfsigned.key -out selfsigned.pem -days 30 -subj /CN=localhost \
+        -addext 'subjectAltName=DNS:localhost'
+      """
+    let status = system("( \(script) ) > '\(made)/log' 2>&1")
+    guard status == 0 else { fatalError("openssl failed: see \(made)/log") }
+    atexit { _ = system("rm -rf '\(Certificates.shared.directory)'") }
+  }
+
+  func path(_ name: String) -> ByteBuffer { bytes("\(directory)/\(name)") }
+  func file(_ name: String) -> TLSOptions.Source { .file(path(name)) }
+
+  func server(_ name: String = "server", change: (inout TLSOptions) -> Void = { _ in }) -> TLSOptions {
+    var options = TLSOptions()
+    options.certificateChain = file("\(name).pem")
+    options.privateKey = file("\(name).key")
+    change(&options)
+    return options
+  }
+
+  func client(change: (inout TLSOptions) -> Void = { _ in }) -> TLSOptions {
+    var options = TLSOptions()
+    options.roots = file("root.pem")
+    change(&options)
+    return options
+  }
+}
+
+func bytes(_ text: String) -> ByteBuffer {
+  var text = text
+  return text.withUTF8 { ByteBuffer(copying: ByteView($0))! }
+}
+
+func text(_ bytes: ByteView?) -> String? { bytes.map { String(decoding: $0, as: UTF8.self) } }
+func text(_ buffer: ByteBuffer?) -> String? { text(buffer?.view) }

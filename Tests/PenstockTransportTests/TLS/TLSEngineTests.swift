@@ -1,0 +1,205 @@
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// TLSEngine against itself, in memory.
+@Suite struct TLSEngineTests {
+  let certificates = Certificates.shared
+
+  struct Pair {
+    let client: TLSEngine
+    let server: TLSEngine
+
+    /// Shovels ciphertext, `step` bytes at a time, until neither side has more to say.
+    func shake(step: Int = .max) -> (client: TLSEngine.Progress, server: TLSEngine.Progress) {
+      var left = client.handshake()
+      var right = TLSEngine.Progress.needsMore
+      for _ in 0..<100_000 {
+        if client.output.isEmpty && server.output.isEmpty { break }
+        if move(client.output, server.input, step) { right = server.handshake() }
+        if move(server.output, client.input, step) { left = client.handshake() }
+      }
+      // TLS 1.3: a refusal of the client's certificate comes after its handshake.
+      var scrap = [UInt8](repeating: 0, count: 100)
+      if left == .done, scrap.withUnsafeMutableBytes({ client.read(into: $0) }) == .failed { left = .failed }
+      return (left, right)
+    }
+
+    func move(_ from: ByteBuffer, _ to: ByteBuffer, _ step: Int) -> Bool {
+      let part = ByteView(rebasing: from.view.prefix(step))
+      if part.isEmpty { return false }
+      _ = to.append(part)
+      from.consume(part.count)
+      return true
+    }
+  }
+
+  func context(_ role: TLSContext.Role, _ options: TLSOptions) throws -> TLSContext {
+    switch TLSContext.make(role: role, options: options) {
+    case .made(let context): return context
+    case .failed(let failure):
+      Issue.record("\(failure.field): \(text(failure.text) ?? "")")
+      throw Unexpected()
+    }
+  }
+
+  struct Unexpected: Error {}
+
+  func pair(_ client: TLSOptions, _ server: TLSOptions, host: String = "localhost") throws -> Pair {
+    // A view does not keep its buffer.
+    let name = bytes(host)
+    defer { withExtendedLifetime(name) {} }
+    let left = try #require(TLSEngine.make(context(.client, client), host: name.view))
+    let right = try #require(TLSEngine.make(context(.server, server), host: nil))
+    return Pair(client: left, server: right)
+  }
+
+  @Test(arguments: ["localhost", "127.0.0.1", "a.test.example"])
+  func goodHost(_ host: String) throws {
+    let pair = try pair(certificates.client(), certificates.server(), host: host)
+    #expect(pair.shake() == (.done, .done))
+    #expect(String(cString: pair.client.version!) == "TLSv1.3")
+  }
+
+  @Test func byteByByte() throws {
+    let pair = try pair(certificates.client(), certificates.server())
+    #expect(pair.shake(step: 1) == (.done, .done))
+  }
+
+  @Test func serverNameOptionReplacesTheHost() throws {
+    let options = certificates.client { $0.serverName = bytes("localhost") }
+    let pair = try pair(options, certificates.server(), host: "10.1.2.3")
+    #expect(pair.shake() == (.done, .done))
+  }
+
+  @Test func largeWritesFillRecords() throws {
+    let pair = try pair(certificates.client(), certificates.server())
+    _ = pair.shake()
+    let sent = [UInt8]((0..<1_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+    #expect(sent.withUnsafeBytes { pair.client.write($0) })
+    // 62 records of 16 KiB, each with 22 bytes around it.
+    #expect(pair.client.output.count < sent.count + 63 * 22 + 1)
+    _ = pair.move(pair.client.output, pair.server.input, .max)
+    var received: [UInt8] = []
+    var place = [UInt8](repeating: 0, count: 65536)
+    while case .bytes(let n) = place.withUnsafeMutableBytes({ pair.server.read(into: $0) }) {
+      received += place[0..<n]
+    }
+    #expect(received == sent)
+    #expect(place.withUnsafeMutableBytes { pair.server.read(into: $0) } == .needsMore)
+    pair.client.close()
+    _ = pair.move(pair.client.output, pair.server.input, .max)
+    #expect(place.withUnsafeMutableBytes { pair.server.read(into: $0) } == .closed)
+  }
+
+  @Test func mutual() throws {
+    let options = certificates.client {
+      $0.certificateChain = certificates.file("client.pem")
+      $0.privateKey = certificates.file("client.key")
+    }
+    let strict = certificates.server {
+      $0.requiresClientCertificate = true
+      $0.roots = certificates.file("root.pem")
+    }
+    let pair = try pair(options, strict)
+    #expect(pair.shake() == (.done, .done))
+  }
+
+  @Test func mutualWithoutOrWithAWrongCertificate() throws {
+    let strict = certificates.server {
+      $0.requiresClientCertificate = true
+      $0.roots = certificates.file("root.pem")
+    }
+    let none = try pair(certificates.client(), strict)
+    #expect(none.shake() == (.failed, .failed))
+    #expect(text(none.client.failure) == "the peer refused with a TLS alert: certificate required")
+    let options = certificates.client {
+      $0.certificateChain = certificates.file("stranger.pem")
+      $0.privateKey = certificates.file("stranger.key")
+    }
+    let wrong = try pair(options, strict)
+    #expect(wrong.shake() == (.failed, .failed))
+    #expect(text(wrong.client.failure) == "the peer refused with a TLS alert: unknown CA")
+  }
+
+  struct Bad: CustomTestStringConvertible {
+    let server: String
+    let host: String
+    let words: String
+    var testDescription: String { words }
+  }
+
+  @Test(arguments: [
+    Bad(server: "server", host: "elsewhere", words: "certificate verify failed: hostname mismatch, expected host elsewhere"),
+    Bad(server: "server", host: "10.1.2.3", words: "certificate verify failed: IP address mismatch, expected host 10.1.2.3"),
+    Bad(server: "selfsigned", host: "localhost", words: "certificate verify failed: self-signed certificate, expected host localhost"),
+    Bad(server: "expired", host: "localhost", words: "certificate verify failed: certificate has expired, expected host localhost"),
+    Bad(server: "stranger", host: "stranger", words: "certificate verify failed: unable to get local issuer certificate, expected host stranger"),
+  ])
+  func refused(_ bad: Bad) throws {
+    let pair = try pair(certificates.client(), certificates.server(bad.server), host: bad.host)
+    #expect(pair.shake().client == .failed)
+    #expect(text(pair.client.failure) == bad.words)
+    #expect(pair.server.handshake() == .failed)
+    #expect(text(pair.server.failure)?.hasPrefix("the peer refused with a TLS alert: ") == true)
+  }
+
+  @Test func verificationCanBeTurnedOff() throws {
+    let options = certificates.client { $0.verifiesPeer = false }
+    let pair = try pair(options, certificates.server("selfsigned"), host: "whatever")
+    #expect(pair.shake() == (.done, .done))
+  }
+
+  @Test func noALPN() throws {
+    let server = try pair(certificates.client(), certificates.server { $0.usesALPN = false })
+    #expect(server.shake().client == .failed)
+    #expect(text(server.client.failure) == "the server did not choose HTTP/2 (no ALPN \"h2\")")
+    let client = try pair(certificates.client { $0.usesALPN = false }, certificates.server())
+    #expect(client.shake().server == .failed)
+    #expect(text(client.server.failure) == "the client did not offer HTTP/2 (no ALPN \"h2\")")
+  }
+
+  @Test(arguments: [
+    ("HTTP/1.1 400 Bad Request\r\nx: y\r\n", "the peer does not speak TLS: it answered \"HTTP/1.1 400 Bad Request\""),
+    ("\u{0}\u{0}\u{0}\u{4}\u{0}\u{0}\u{0}\u{0}\u{0}", "the peer does not speak TLS: it answered in cleartext HTTP/2"),
+    ("SSH-2.0-x\n", "the peer does not speak TLS: it sent \"SSH-2.0-x.\""),
+  ])
+  func notTLS(_ answer: String, _ words: String) throws {
+    let engine = try #require(TLSEngine.make(context(.client, certificates.client()), host: nil))
+    #expect(engine.handshake() == .needsMore)
+    let answer = bytes(answer)
+    _ = engine.input.append(answer.view)
+    #expect(engine.handshake() == .failed)
+    #expect(text(engine.failure) == words)
+  }
+
+  @Test func setupMistakesNameTheirField() {
+    func failure(_ options: TLSOptions, _ role: TLSContext.Role = .client) -> String {
+      guard case .failed(let failure) = TLSContext.make(role: role, options: options) else { return "made" }
+      return "\(failure.field): \(text(failure.text) ?? "")"
+    }
+    #expect(failure(certificates.client { $0.roots = .pem(bytes("nothing")) }) == "roots_pem: no certificate in PEM form")
+    #expect(
+      failure(certificates.client { $0.roots = .file(bytes("/does/not/exist")) })
+        == "roots_file: cannot read /does/not/exist: No such file or directory")
+    #expect(
+      failure(certificates.client { $0.roots = .pem(bytes("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")) })
+        .hasPrefix("roots_pem: certificate 1 does not parse"))
+    #expect(failure(certificates.client { $0.privateKey = .pem(bytes("x")) }) == "private_key: a key without a certificate chain")
+    let mismatch = certificates.client {
+      $0.certificateChain = certificates.file("client.pem")
+      $0.privateKey = certificates.file("server.key")
+    }
+    #expect(failure(mismatch).hasPrefix("private_key_file: the private key does not belong to the certificate"))
+    #expect(failure(TLSOptions(), .server) == "certificate_chain: a server needs one")
+  }
+
+  @Test func rootsOfTheSystem() {
+    // Passes on machines without roots too: then the text says so.
+    switch TLSContext.make(role: .client, options: TLSOptions()) {
+    case .made: break
+    case .failed(let failure): #expect(text(failure.text)?.hasPrefix("this system has no roots") == true)
+    }
+  }
+}
