@@ -52,6 +52,8 @@ public final class Call {
   var below: (any CallBelow)?
   var above: (any CallAbove)?
   let loop: any CallLoop
+  /// What the loop keeps with the call.
+  public let attachment: AnyObject
 
   var phase = Phase.created
   var isRunning = false
@@ -84,16 +86,15 @@ public final class Call {
 
   public init(
     id: UInt64, request: Request, chain: Chain?, target: ByteBuffer, defaultAuthority: ByteBuffer,
-    below: any CallBelow, above: any CallAbove, loop: any CallLoop
+    loop: any CallLoop, attachment: AnyObject
   ) {
     self.id = id
     self.request = request
     self.chain = chain
     self.target = target
     self.defaultAuthority = defaultAuthority
-    self.below = below
-    self.above = above
     self.loop = loop
+    self.attachment = attachment
     outboundEnd = (chain?.registrations.count ?? 0) + 1
   }
 
@@ -104,6 +105,10 @@ public final class Call {
       next = Unmanaged<Operation>.fromOpaque(pointer).takeRetainedValue().next
     }
   }
+
+  /// Before `open`.
+  public func attach(above: any CallAbove) { self.above = above }
+  public func attach(below: any CallBelow) { self.below = below }
 
   public var isEnded: Bool { phase == .ended }
 
@@ -192,7 +197,8 @@ public final class Call {
     init(_ step: Step) { self.step = step }
   }
 
-  func perform(_ step: Step) {
+  /// The driving thread only: at once, or after the step that runs.
+  public func perform(_ step: Step) {
     if isRunning {
       pending.append(step)
       return
