@@ -43,6 +43,8 @@ public protocol CallLoop: AnyObject {
   func closeTickets(of call: Call)
   /// Any thread: runs `call.runPosted()` on the driving thread soon.
   func post(_ call: Call)
+  /// Any thread: does the loop belong to a parent of this process.
+  var isForked: Bool { get }
   /// Any thread: is this the driving thread.
   var isDriving: Bool { get }
 }

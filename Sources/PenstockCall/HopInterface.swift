@@ -13,6 +13,9 @@ extension Hop {
   /// Any thread.
   public var hasEnded: Bool { isOver.load(ordering: .acquiring) }
 
+  /// Any thread.
+  public var isForked: Bool { call.loop.isForked }
+
   /// In a callback, on the driving thread: what it is about.
   public var currentEvent: EventKind { call.loop.isDriving ? current : .none }
 
