@@ -44,6 +44,7 @@ let package = Package(
     .systemLibrary(name: "COpenSSL"),
     .systemLibrary(name: "CJansson"),
     .systemLibrary(name: "CZlib"),
+    .systemLibrary(name: "CVersion"),
     .target(name: "PenstockWire", dependencies: ["CMemory"], swiftSettings: swift),
     .target(name: "PenstockCall", dependencies: ["PenstockWire", "CMemory"], swiftSettings: swift),
     .target(
@@ -52,7 +53,7 @@ let package = Package(
       swiftSettings: swift),
     .target(
       name: "PenstockABI",
-      dependencies: ["PenstockTransport", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "CJansson", "CPenstock"]
+      dependencies: ["PenstockTransport", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "CJansson", "CVersion", "CPenstock"]
         + shimmed,
       swiftSettings: swift),
     .executableTarget(

@@ -5,10 +5,12 @@
 #define PENSTOCK_CSYSTEM_H
 /* No _GNU_SOURCE: it changes fd_set, and full Swift holds this module's against that of its own Glibc. */
 #include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <netdb.h>
+#include <poll.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <arpa/inet.h>
@@ -21,7 +23,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -29,6 +33,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -128,6 +133,9 @@ static inline void cs_timerfd_set(int32_t fd, uint64_t at) {
 
 static inline uint64_t cs_thread_self(void) { return (uint64_t)(uintptr_t)pthread_self(); }
 
+/* What debuggers and /proc call the calling thread; at most 15 bytes. */
+static inline void cs_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
+
 /* Starts a thread that takes no signal but those that a fault of its own raises (a blocked fault kills the process
  * past the host's crash handler). 0 or -errno. */
 static inline int32_t cs_thread_start(pthread_t *thread, int32_t detached, void *(*body)(void *), void *argument) {
@@ -174,6 +182,19 @@ static inline void *cs_spare_page(void) {
   static uint64_t page[4096 / sizeof(uint64_t)];
   return page;
 }
+
+/* fork, which Swift does not import; for tests. */
+static inline int32_t cs_fork(void) { return (int32_t)fork(); }
+
+static inline int32_t cs_open_to_read(const char *path) { return open(path, O_RDONLY | O_CLOEXEC); }
+
+/* Entries of a folder; for tests. */
+static inline void *cs_open_folder(const char *path) { return opendir(path); }
+static inline const char *cs_next_entry(void *folder) {
+  struct dirent *entry = readdir((DIR *)folder);
+  return entry ? entry->d_name : NULL;
+}
+static inline void cs_close_folder(void *folder) { closedir((DIR *)folder); }
 
 /* ---- descriptors and sockets ---- */
 

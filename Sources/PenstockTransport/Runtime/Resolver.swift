@@ -115,6 +115,7 @@ public final class Lookup: InboxItem {
   }
 
   private func ask() {
+    cs_thread_name("penstock-dns")
     var list: UnsafeMutablePointer<addrinfo>?
     var system: Int32 = 0
     let isScoped = name.map { strchr($0, 0x25) != nil && strchr($0, 0x3A) != nil } ?? false

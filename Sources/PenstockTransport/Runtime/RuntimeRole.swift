@@ -227,6 +227,7 @@ extension Runtime {
   }
 
   private func ownMain() {
+    cs_thread_name("penstock")
     let linger = UInt64(options.lingerMicroseconds) * 1000
     let look = max(linger, 50_000)
     var seenTurnover: UInt32 = 0

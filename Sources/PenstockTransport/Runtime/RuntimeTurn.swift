@@ -98,7 +98,8 @@ extension Runtime {
       inbox.refill()
       let item = inbox.pop()
       lock.unlock()
-      if item == nil { return }
+      guard let item else { return }
+      item.dropped()
     }
   }
 }

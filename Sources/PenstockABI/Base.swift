@@ -1,0 +1,154 @@
+public import CPenstock
+import CMemory
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// base.h: results, errors, memory. And what all exports share: turning objects into handles and back.
+
+/// A handle with a reference of its own; pairs with `release`.
+func retained<T: AnyObject>(_ object: T) -> OpaquePointer {
+  OpaquePointer(Unmanaged.passRetained(object).toOpaque())
+}
+
+/// A handle that lives as long as something else keeps the object.
+func borrowed<T: AnyObject>(_ object: T) -> OpaquePointer {
+  OpaquePointer(Unmanaged.passUnretained(object).toOpaque())
+}
+
+func object<T: AnyObject>(_ handle: OpaquePointer, _: T.Type) -> T {
+  Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
+}
+
+func retain<T: AnyObject>(_ handle: OpaquePointer?, _: T.Type) -> OpaquePointer? {
+  if let handle { _ = Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).retain() }
+  return handle
+}
+
+func release<T: AnyObject>(_ handle: OpaquePointer?, _: T.Type) {
+  if let handle { Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).release() }
+}
+
+/// A NUL-terminated string's bytes.
+func bytes(_ text: UnsafePointer<CChar>) -> ByteView { ByteView(start: text, count: strlen(text)) }
+
+/// nil: a length without bytes.
+func bytes(_ data: UnsafeRawPointer?, _ length: Int) -> ByteView? {
+  guard length >= 0, data != nil || length == 0 else { return nil }
+  return ByteView(start: data, count: length)
+}
+
+/// A static string as C has it: its storage ends with a NUL.
+func cString(_ text: StaticString) -> UnsafePointer<CChar> {
+  UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)
+}
+
+func cString(_ terminated: ByteBuffer) -> UnsafePointer<CChar> {
+  terminated.view.baseAddress.map { $0.assumingMemoryBound(to: CChar.self) } ?? cString("")
+}
+
+func cString(_ terminated: ByteView) -> UnsafePointer<CChar> {
+  terminated.baseAddress.map { $0.assumingMemoryBound(to: CChar.self) } ?? cString("")
+}
+
+extension Outcome {
+  var name: StaticString {
+    switch self {
+    case .ok: "PENSTOCK_OK"
+    case .invalidArgument: "PENSTOCK_E_INVALID_ARGUMENT"
+    case .invalidJSON: "PENSTOCK_E_INVALID_JSON"
+    case .noMemory: "PENSTOCK_E_NO_MEMORY"
+    case .unsupported: "PENSTOCK_E_UNSUPPORTED"
+    case .already: "PENSTOCK_E_ALREADY"
+    case .gone: "PENSTOCK_E_GONE"
+    case .wouldBlock: "PENSTOCK_E_WOULD_BLOCK"
+    case .wouldDeadlock: "PENSTOCK_E_WOULD_DEADLOCK"
+    case .busy: "PENSTOCK_E_BUSY"
+    case .timedOut: "PENSTOCK_E_TIMEOUT"
+    case .interrupted: "PENSTOCK_E_INTERRUPTED"
+    case .forked: "PENSTOCK_E_FORKED"
+    case .closed: "PENSTOCK_E_CLOSED"
+    case .notFound: "PENSTOCK_E_NOT_FOUND"
+    case .state: "PENSTOCK_E_STATE"
+    case .tooLarge: "PENSTOCK_E_TOO_LARGE"
+    case .system: "PENSTOCK_E_SYSTEM"
+    case .end: "PENSTOCK_E_END"
+    }
+  }
+}
+
+/// Why a function failed. Immutable.
+final class Failure {
+  let outcome: Outcome
+  /// Each followed by a NUL.
+  let message = ByteBuffer()
+  let path: ByteBuffer?
+  private(set) var json: UnsafeMutablePointer<CChar>?
+
+  init(_ outcome: Outcome, _ parts: ByteView..., path: ByteBuffer? = nil) {
+    self.outcome = outcome
+    let raw = ByteBuffer()
+    for part in parts { _ = raw.append(part) }
+    _ = UTF8Repair.repair(raw.view, into: message)
+    _ = message.append(byte: 0)
+    self.path = path
+    json = JSON.object { object in
+      object.set("code", JSON.string(outcome.name.bytes))
+      object.set("message", JSON.string(ByteView(rebasing: message.view.dropLast())))
+      object.set("path", path.map { JSON.string($0.view) } ?? JSON.null)
+    }.text()
+  }
+
+  convenience init(_ outcome: Outcome, _ message: StaticString) { self.init(outcome, message.bytes) }
+
+  deinit { free(json) }
+
+  /// Gives it to the caller, if there is a place for it, and returns its code.
+  func report(_ place: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
+    place?.pointee = retained(self)
+    return outcome.rawValue
+  }
+}
+
+/// For functions whose outcome says all.
+func report(_ outcome: Outcome, _ what: StaticString, _ place: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
+  outcome == .ok ? 0 : Failure(outcome, what).report(place)
+}
+
+@_cdecl("penstock_result_name") @implementation
+public func penstock_result_name(_ result: penstock_result) -> UnsafePointer<CChar>! {
+  cString(Outcome(rawValue: result)?.name ?? "unknown")
+}
+
+@_cdecl("penstock_version") @implementation
+public func penstock_version() -> UnsafePointer<CChar>! { Version.text }
+
+@_cdecl("penstock_version_number") @implementation
+public func penstock_version_number() -> UInt32 { UInt32(PENSTOCK_VERSION_NUMBER) }
+
+@_cdecl("penstock_free") @implementation
+public func penstock_free(_ memory: UnsafeMutableRawPointer!) { free(memory) }
+
+@_cdecl("penstock_error_code") @implementation
+public func penstock_error_code(_ error: OpaquePointer!) -> penstock_result {
+  guard let error else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return object(error, Failure.self).outcome.rawValue
+}
+
+@_cdecl("penstock_error_message") @implementation
+public func penstock_error_message(_ error: OpaquePointer!) -> UnsafePointer<CChar>! {
+  guard let error else { return cString("") }
+  return cString(object(error, Failure.self).message)
+}
+
+@_cdecl("penstock_error_json") @implementation
+public func penstock_error_json(_ error: OpaquePointer!) -> UnsafePointer<CChar>! {
+  guard let error, let json = object(error, Failure.self).json else { return cString("{}") }
+  return UnsafePointer(json)
+}
+
+@_cdecl("penstock_error_retain") @implementation
+public func penstock_error_retain(_ error: OpaquePointer!) -> OpaquePointer! { retain(error, Failure.self) }
+
+@_cdecl("penstock_error_release") @implementation
+public func penstock_error_release(_ error: OpaquePointer!) { release(error, Failure.self) }

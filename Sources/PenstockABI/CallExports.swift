@@ -1,0 +1,224 @@
+public import CPenstock
+import CMemory
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// call.h: options, messages, the call.
+
+@_cdecl("penstock_call_options_new") @implementation
+public func penstock_call_options_new(
+  _ json: UnsafePointer<CChar>!, _ place: UnsafeMutablePointer<OpaquePointer?>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let place else { return report(.invalidArgument, "options must not be NULL", error) }
+  let options = CallOptions()
+  if let json, let failure = JSONReader.parse(bytes(json), { read($0, into: options) }) { return failure.report(error) }
+  place.pointee = retained(options)
+  return PENSTOCK_OK
+}
+
+private func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
+  reader.members { key, member in
+    if bytesEqual(key, "deadline_ms") { return readDeadline(member) { options.setDeadline($0) } }
+    if bytesEqual(key, "metadata") {
+      let metadata = Metadata()
+      options.metadata = metadata
+      return read(member, into: metadata)
+    }
+    if bytesEqual(key, "wait_for_ready") {
+      var wanted = false
+      if let failure = member.bool({ wanted = $0 }) { return failure }
+      return wanted ? member.fail(because: ("true is not supported by this version" as StaticString).bytes) : nil
+    }
+    if bytesEqual(key, "authority") { return readAuthority(member) { options.authority = $0 } }
+    if bytesEqual(key, "compression") { return readCompression(member) { options.compression = $0 } }
+    if bytesEqual(key, "max_receive_message_bytes") { return readLimit(member) { options.maxReceiveBytes = $0 } }
+    if bytesEqual(key, "max_send_message_bytes") { return readLimit(member) { options.maxSendBytes = $0 } }
+    if bytesEqual(key, "send_buffer_bytes") { return readLimit(member) { options.sendBufferBytes = $0 } }
+    if bytesEqual(key, "interruptible") { return member.bool { options.isInterruptible = $0 } }
+    return member.unknown
+  }
+}
+
+extension CallOptions {
+  fileprivate func setDeadline(_ time: UInt64?) {
+    deadline = time
+    hasDeadline = time != nil
+  }
+}
+
+/// Nanoseconds; null is nil.
+func readDeadline(_ member: JSONReader, _ into: (UInt64?) -> Void) -> Failure? {
+  if member.isNull {
+    into(nil)
+    return nil
+  }
+  return member.int(0...Int.max / 1_000_000, "milliseconds from 0, or null") { into(UInt64($0) * 1_000_000) }
+}
+
+func readLimit(_ member: JSONReader, _ into: (Int) -> Void) -> Failure? {
+  member.int(0...Int(Int32.max), "an integer from 0 to 2147483647", into)
+}
+
+func readCompression(_ member: JSONReader, _ into: (Compression) -> Void) -> Failure? {
+  if let name = member.string, bytesEqual(name, "identity") {
+    into(.identity)
+  } else if let name = member.string, bytesEqual(name, "gzip") {
+    into(.gzip)
+  } else {
+    return member.fail("\"identity\" or \"gzip\"")
+  }
+  return nil
+}
+
+/// Visible ASCII, not empty: it goes into ":authority".
+func readAuthority(_ member: JSONReader, _ into: (ByteBuffer) -> Void) -> Failure? {
+  guard let text = member.string, !text.isEmpty, text.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
+    return member.fail("a host, or host:port")
+  }
+  return member.string(into)
+}
+
+@_cdecl("penstock_call_options_retain") @implementation
+public func penstock_call_options_retain(_ options: OpaquePointer!) -> OpaquePointer! { retain(options, CallOptions.self) }
+
+@_cdecl("penstock_call_options_release") @implementation
+public func penstock_call_options_release(_ options: OpaquePointer!) { release(options, CallOptions.self) }
+
+@_cdecl("penstock_call_options_on_interrupted") @implementation
+public func penstock_call_options_on_interrupted(
+  _ options: OpaquePointer!, _ interrupted: (@convention(c) (UnsafeMutableRawPointer?) -> Int32)!,
+  _ userData: UnsafeMutableRawPointer!, _ finalizer: penstock_finalizer!
+) -> penstock_result {
+  let data = UserData(userData, finalizer)
+  guard let options, let interrupted else { return PENSTOCK_E_INVALID_ARGUMENT }
+  object(options, CallOptions.self).onInterrupted = (interrupted, data)
+  return PENSTOCK_OK
+}
+
+// MARK: - Messages
+
+@_cdecl("penstock_message_data") @implementation
+public func penstock_message_data(_ message: OpaquePointer!) -> UnsafeRawPointer! {
+  message.flatMap { object($0, Message.self).view.baseAddress }
+}
+
+@_cdecl("penstock_message_length") @implementation
+public func penstock_message_length(_ message: OpaquePointer!) -> Int { message.map { object($0, Message.self).count } ?? 0 }
+
+@_cdecl("penstock_message_retain") @implementation
+public func penstock_message_retain(_ message: OpaquePointer!) -> OpaquePointer! { retain(message, Message.self) }
+
+@_cdecl("penstock_message_release") @implementation
+public func penstock_message_release(_ message: OpaquePointer!) { release(message, Message.self) }
+
+// MARK: - The call
+
+/// The call, if the handle is one and this process's.
+private func with(_ handle: OpaquePointer?, _ body: (ClientCall) -> Outcome) -> penstock_result {
+  guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let call = object(handle, ClientCall.self)
+  return Process.isForked(call.generation) ? PENSTOCK_E_FORKED : body(call).rawValue
+}
+
+/// One reference stands for all handles.
+@_cdecl("penstock_call_retain") @implementation
+public func penstock_call_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
+  // Retained in a callback after its last handle has gone, the call needs that reference again.
+  if let handle, object(handle, ClientCall.self).retainHandle() { return retain(handle, ClientCall.self) }
+  return handle
+}
+
+@_cdecl("penstock_call_release") @implementation
+public func penstock_call_release(_ handle: OpaquePointer!) {
+  if let handle, object(handle, ClientCall.self).releaseHandle() { release(handle, ClientCall.self) }
+}
+
+@_cdecl("penstock_call_id") @implementation
+public func penstock_call_id(_ handle: OpaquePointer!) -> UInt64 {
+  handle.map { object($0, ClientCall.self).call.id } ?? 0
+}
+
+@_cdecl("penstock_call_send") @implementation
+public func penstock_call_send(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int) -> penstock_result {
+  guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { $0.send(bytes) }
+}
+
+@_cdecl("penstock_call_try_send") @implementation
+public func penstock_call_try_send(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int) -> penstock_result {
+  guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { $0.trySend(bytes) }
+}
+
+@_cdecl("penstock_call_half_close") @implementation
+public func penstock_call_half_close(_ handle: OpaquePointer!) -> penstock_result { with(handle) { $0.halfClose() } }
+
+@_cdecl("penstock_call_receive") @implementation
+public func penstock_call_receive(
+  _ handle: OpaquePointer!, _ message: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { call in
+    let (outcome, received) = call.receive()
+    if outcome == .ok, let received { message.pointee = retained(received) }
+    return outcome
+  }
+}
+
+@_cdecl("penstock_call_wait_headers") @implementation
+public func penstock_call_wait_headers(
+  _ handle: OpaquePointer!, _ headers: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let headers else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { call in
+    let (outcome, found) = call.waitHeaders()
+    if outcome == .ok, let found { headers.pointee = borrowed(found) }
+    return outcome
+  }
+}
+
+@_cdecl("penstock_call_finish") @implementation
+public func penstock_call_finish(
+  _ handle: OpaquePointer!, _ reply: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let reply else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { call in
+    let (outcome, ended) = call.finish()
+    if outcome == .ok, let ended { reply.pointee = retained(ended) }
+    return outcome
+  }
+}
+
+@_cdecl("penstock_call_demand") @implementation
+public func penstock_call_demand(_ handle: OpaquePointer!, _ count: UInt64) -> penstock_result {
+  with(handle) { $0.demand(count) }
+}
+
+@_cdecl("penstock_call_cancel") @implementation
+public func penstock_call_cancel(_ handle: OpaquePointer!, _ reason: UnsafePointer<CChar>!) -> penstock_result {
+  with(handle) {
+    $0.cancel(reason.map { bytes($0) } ?? ByteView(start: nil, count: 0))
+    return .ok
+  }
+}
+
+@_cdecl("penstock_call_reply") @implementation
+public func penstock_call_reply(
+  _ handle: OpaquePointer!, _ reply: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let reply else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { call in
+    guard let ended = call.ended else { return .wouldBlock }
+    reply.pointee = retained(ended)
+    return .ok
+  }
+}
+
+@_cdecl("penstock_call_value") @implementation
+public func penstock_call_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!) -> UnsafeMutableRawPointer! {
+  guard let handle, let key else { return nil }
+  let call = object(handle, ClientCall.self)
+  return Process.isForked(call.generation) ? nil : call.value(bytes(key))
+}

@@ -1,0 +1,208 @@
+public import CPenstock
+import CMemory
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// channel.h
+
+/// The channel, if the handle is one and this process's.
+private func with(_ handle: OpaquePointer?, _ body: (ClientChannel) -> Outcome) -> penstock_result {
+  guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let channel = object(handle, ClientChannel.self)
+  return Process.isForked(channel.generation) ? PENSTOCK_E_FORKED : body(channel).rawValue
+}
+
+@_cdecl("penstock_channel_new") @implementation
+public func penstock_channel_new(
+  _ target: UnsafePointer<CChar>!, _ options: UnsafePointer<CChar>!,
+  _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let target, let place else { return report(.invalidArgument, "target and channel must not be NULL", error) }
+  switch ClientRuntime.shared() {
+  case .failed(let errno, let what): return systemFailure(errno, what).report(error)
+  case .made(let runtime): return make(runtime, target, options, place, error)
+  }
+}
+
+@_cdecl("penstock_channel_new_on") @implementation
+public func penstock_channel_new_on(
+  _ handle: OpaquePointer!, _ target: UnsafePointer<CChar>!, _ options: UnsafePointer<CChar>!,
+  _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let handle, let target, let place else {
+    return report(.invalidArgument, "runtime, target and channel must not be NULL", error)
+  }
+  let runtime = object(handle, ClientRuntime.self)
+  if Process.isForked(runtime.generation) {
+    return report(.forked, "the runtime belongs to the parent of this process", error)
+  }
+  if runtime.isClosed { return report(.closed, "the runtime has been shut down", error) }
+  runtime.addUser()
+  return make(runtime, target, options, place, error)
+}
+
+/// Takes over one user of `runtime`.
+private func make(
+  _ runtime: ClientRuntime, _ target: UnsafePointer<CChar>, _ options: UnsafePointer<CChar>?,
+  _ place: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?
+) -> penstock_result {
+  var parsed = ParsedChannelOptions()
+  if let options, let failure = JSONReader.parse(bytes(options), { parsed.read($0) }) {
+    runtime.removeUser()
+    return failure.report(error)
+  }
+  switch parsed.channel(runtime, bytes(target)) {
+  case .success(let channel):
+    place.pointee = retained(channel)
+    return PENSTOCK_OK
+  case .failure(let failure):
+    runtime.removeUser()
+    return failure.report(error)
+  }
+}
+
+@_cdecl("penstock_channel_retain") @implementation
+public func penstock_channel_retain(_ handle: OpaquePointer!) -> OpaquePointer! { retain(handle, ClientChannel.self) }
+
+@_cdecl("penstock_channel_release") @implementation
+public func penstock_channel_release(_ handle: OpaquePointer!) { release(handle, ClientChannel.self) }
+
+@_cdecl("penstock_channel_close") @implementation
+public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result { with(handle) { $0.close() } }
+
+// MARK: - Calls
+
+/// What both ways to make a call check first.
+private func options(_ handle: OpaquePointer?) -> CallOptions? { handle.map { object($0, CallOptions.self) } }
+
+private func explain(
+  _ outcome: Outcome, _ method: UnsafePointer<CChar>, _ error: UnsafeMutablePointer<OpaquePointer?>?
+) -> penstock_result {
+  switch outcome {
+  case .closed: return report(outcome, "the channel or its runtime has been closed", error)
+  case .invalidArgument:
+    return Failure(
+      outcome, ("method: expected \"/package.Service/Method\", got \"" as StaticString).bytes, bytes(method),
+      ("\"" as StaticString).bytes
+    ).report(error)
+  default: return report(outcome, outcome.name, error)
+  }
+}
+
+@_cdecl("penstock_channel_unary") @implementation
+public func penstock_channel_unary(
+  _ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!, _ request: UnsafeRawPointer!, _ length: Int,
+  _ callOptions: OpaquePointer!, _ reply: UnsafeMutablePointer<OpaquePointer?>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let handle, let method, let request = bytes(request, length), let reply else {
+    return report(.invalidArgument, "channel, method, request and reply must not be NULL", error)
+  }
+  let channel = object(handle, ClientChannel.self)
+  if Process.isForked(channel.generation) {
+    return report(.forked, "the channel belongs to the parent of this process", error)
+  }
+  if channel.runtime.runtime.isDriving {
+    return report(.wouldDeadlock, "a blocking call in a callback, on the thread that drives the runtime", error)
+  }
+  let options = options(callOptions)
+  let (outcome, call) = ClientCall.make(channel, bytes(method), .unary, options, nil)
+  guard let call else { return explain(outcome, method, error) }
+  if request.count > call.call.request.maxSendBytes {
+    return report(.tooLarge, "the request is over max_send_message_bytes", error)
+  }
+  guard let message = ByteBuffer(copying: request) else { return report(.noMemory, "no memory", error) }
+  let (result, ended) = call.unary(message, options)
+  guard result == .ok, let ended else { return explain(result, method, error) }
+  reply.pointee = retained(ended)
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_channel_call") @implementation
+public func penstock_channel_call(
+  _ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!, _ kind: Int32, _ callOptions: OpaquePointer!,
+  _ callbacks: UnsafePointer<penstock_call_callbacks>!, _ place: UnsafeMutablePointer<OpaquePointer?>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let (table, failure) = read(callbacks)
+  if let failure { return failure.report(error) }
+  guard let handle, let method, let place else {
+    return report(.invalidArgument, "channel, method and call must not be NULL", error)
+  }
+  guard let kind = CallKind(rawValue: kind) else {
+    return report(.invalidArgument, "kind: expected PENSTOCK_KIND_...", error)
+  }
+  let channel = object(handle, ClientChannel.self)
+  if Process.isForked(channel.generation) {
+    return report(.forked, "the channel belongs to the parent of this process", error)
+  }
+  let (outcome, call) = ClientCall.make(channel, bytes(method), kind, options(callOptions), table)
+  guard let call else { return explain(outcome, method, error) }
+  // Before it opens: callbacks on another thread may release it.
+  place.pointee = retained(call)
+  call.open(nil)
+  return PENSTOCK_OK
+}
+
+/// The user data is taken over, whatever becomes of the rest.
+private func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, Failure?) {
+  guard let given else { return (nil, nil) }
+  let known = MemoryLayout<penstock_call_callbacks>.size
+  let size = given.pointee.struct_size
+  guard size >= known else {
+    return (
+      nil, Failure(.invalidArgument, "callbacks.struct_size is too small: use PENSTOCK_CALL_CALLBACKS_INIT")
+    )
+  }
+  let table = given.pointee
+  var callbacks = CallCallbacks(UserData(table.user_data, table.finalizer))
+  if ByteView(start: UnsafeRawPointer(given) + known, count: size - known).contains(where: { $0 != 0 }) {
+    return (nil, Failure(.unsupported, "callbacks.struct_size: the table has fields that this version does not know"))
+  }
+  callbacks.onHeaders = table.on_headers
+  callbacks.onMessage = table.on_message
+  callbacks.onSent = table.on_sent
+  callbacks.onReply = table.on_reply
+  return (callbacks, nil)
+}
+
+// MARK: - Interceptors
+
+@_cdecl("penstock_channel_add_interceptor") @implementation
+public func penstock_channel_add_interceptor(
+  _ handle: OpaquePointer!, _ interceptor: UnsafePointer<penstock_interceptor>!, _ priority: Int32,
+  _ id: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  register(interceptor, id, error, handle.map { object($0, ClientChannel.self) }, \.generation) {
+    $0.add($1, priority: priority)
+  }
+}
+
+@_cdecl("penstock_channel_remove_interceptor") @implementation
+public func penstock_channel_remove_interceptor(
+  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  explain(with(handle) { $0.remove(id) }, error)
+}
+
+@_cdecl("penstock_channel_set_interceptor_priority") @implementation
+public func penstock_channel_set_interceptor_priority(
+  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ priority: Int32,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  explain(with(handle) { $0.setPriority(id, priority) }, error)
+}
+
+@_cdecl("penstock_channel_interceptors_json") @implementation
+public func penstock_channel_interceptors_json(
+  _ handle: OpaquePointer!, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
+) -> penstock_result {
+  guard let handle, let text else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let channel = object(handle, ClientChannel.self)
+  if Process.isForked(channel.generation) { return PENSTOCK_E_FORKED }
+  let own = channel.ownEntries
+  return give(channel.entries, text) { registration in
+    own.contains { $0.registration === registration } ? "channel" : "runtime"
+  }
+}

@@ -1,0 +1,313 @@
+public import CPenstock
+import CMemory
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// hop.h: the hop and its event.
+
+/// The hop, unless the handle is NULL or belongs to a parent process.
+private func hop(_ handle: OpaquePointer?) -> Hop? {
+  guard let handle else { return nil }
+  return Hop.from(handle)
+}
+
+private func with(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_result {
+  guard let hop = hop(handle) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  if hop.isForked { return PENSTOCK_E_FORKED }
+  return body(hop).rawValue
+}
+
+@_cdecl("penstock_hop_retain") @implementation
+public func penstock_hop_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
+  if let hop = hop(handle), !hop.isForked { hop.becomeShared() }
+  return retain(handle, Hop.self)
+}
+
+@_cdecl("penstock_hop_release") @implementation
+public func penstock_hop_release(_ handle: OpaquePointer!) { release(handle, Hop.self) }
+
+@_cdecl("penstock_hop_event") @implementation
+public func penstock_hop_event(_ handle: OpaquePointer!) -> Int32 {
+  hop(handle)?.currentEvent.rawValue ?? PENSTOCK_EVENT_NONE
+}
+
+@_cdecl("penstock_hop_call_id") @implementation
+public func penstock_hop_call_id(_ handle: OpaquePointer!) -> UInt64 { hop(handle)?.call.id ?? 0 }
+
+@_cdecl("penstock_hop_kind") @implementation
+public func penstock_hop_kind(_ handle: OpaquePointer!) -> Int32 { hop(handle)?.call.request.kind.rawValue ?? -1 }
+
+@_cdecl("penstock_hop_target") @implementation
+public func penstock_hop_target(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  hop(handle).map { cString($0.call.target) }
+}
+
+@_cdecl("penstock_hop_metadata") @implementation
+public func penstock_hop_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
+  hop(handle)?.metadata.map { borrowed($0) }
+}
+
+/// A pointer even where there are no bytes: NULL says that there is no message.
+func give(
+  _ message: Message, _ data: UnsafeMutablePointer<UnsafeRawPointer?>, _ length: UnsafeMutablePointer<Int>
+) {
+  data.pointee = message.view.baseAddress ?? UnsafeRawPointer(cString(""))
+  length.pointee = message.count
+}
+
+@_cdecl("penstock_hop_message") @implementation
+public func penstock_hop_message(
+  _ handle: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeRawPointer?>!, _ length: UnsafeMutablePointer<Int>!
+) -> penstock_result {
+  guard let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { hop in
+    guard let message = hop.message else { return hop.hasEnded ? .gone : .state }
+    give(message, data, length)
+    return .ok
+  }
+}
+
+@_cdecl("penstock_hop_set_message") @implementation
+public func penstock_hop_set_message(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int) -> penstock_result {
+  guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { $0.setMessage(bytes) }
+}
+
+@_cdecl("penstock_hop_status") @implementation
+public func penstock_hop_status(_ handle: OpaquePointer!) -> OpaquePointer! {
+  hop(handle)?.status.map { borrowed($0) }
+}
+
+@_cdecl("penstock_hop_count") @implementation
+public func penstock_hop_count(_ handle: OpaquePointer!) -> UInt64 {
+  UInt64(clamping: hop(handle)?.signalCount ?? 0)
+}
+
+@_cdecl("penstock_hop_set_count") @implementation
+public func penstock_hop_set_count(_ handle: OpaquePointer!, _ n: UInt64) -> penstock_result {
+  with(handle) { $0.setSignalCount(clamped(n)) }
+}
+
+/// Demand is counted in an Int, many times over without overflow.
+func clamped(_ n: UInt64) -> Int { Int(min(n, 1 << 40)) }
+
+// MARK: - The start
+
+@_cdecl("penstock_hop_method") @implementation
+public func penstock_hop_method(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  hop(handle).map { cString($0.call.request.path) }
+}
+
+@_cdecl("penstock_hop_set_method") @implementation
+public func penstock_hop_set_method(_ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!) -> penstock_result {
+  guard let method else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { $0.setPath(bytes(method)) }
+}
+
+@_cdecl("penstock_hop_authority") @implementation
+public func penstock_hop_authority(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  hop(handle).map { cString($0.call.request.authority ?? $0.call.defaultAuthority) }
+}
+
+@_cdecl("penstock_hop_set_authority") @implementation
+public func penstock_hop_set_authority(_ handle: OpaquePointer!, _ authority: UnsafePointer<CChar>!) -> penstock_result {
+  guard let authority else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { $0.setAuthority(bytes(authority)) }
+}
+
+@_cdecl("penstock_hop_deadline_ms") @implementation
+public func penstock_hop_deadline_ms(_ handle: OpaquePointer!) -> Int64 {
+  guard let left = hop(handle)?.remaining else { return -1 }
+  return Int64(clamping: left / 1_000_000)
+}
+
+@_cdecl("penstock_hop_set_deadline_ms") @implementation
+public func penstock_hop_set_deadline_ms(_ handle: OpaquePointer!, _ ms: Int64) -> penstock_result {
+  guard ms >= -1 else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { $0.setRemaining(ms < 0 ? nil : nanoseconds(UInt64(ms))) }
+}
+
+/// Saturates.
+func nanoseconds(_ milliseconds: UInt64) -> UInt64 {
+  let (product, overflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
+  return overflow ? UInt64.max : product
+}
+
+// MARK: - Ending, injecting, answering
+
+/// nil: outside 0-16, or no memory for the message.
+private func status(_ code: Int32, _ message: UnsafePointer<CChar>?) -> (Status?, Outcome) {
+  guard let code = StatusCode(rawValue: code) else { return (nil, .invalidArgument) }
+  let made = Status(code)
+  if let message, !made.setMessage(bytes(message)) { return (nil, .noMemory) }
+  return (made, .ok)
+}
+
+@_cdecl("penstock_hop_finish") @implementation
+public func penstock_hop_finish(_ handle: OpaquePointer!, _ code: Int32, _ message: UnsafePointer<CChar>!) -> penstock_result {
+  let (made, outcome) = status(code, message)
+  guard let made else { return outcome.rawValue }
+  return with(handle) { $0.finish(made) }
+}
+
+@_cdecl("penstock_hop_finish_with") @implementation
+public func penstock_hop_finish_with(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result {
+  guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { $0.finish(object(status, Status.self).copy()) }
+}
+
+private func inject(
+  _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ body: (Hop, Message) -> Outcome
+) -> penstock_result {
+  guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { hop in
+    guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
+    return body(hop, message)
+  }
+}
+
+@_cdecl("penstock_hop_send_message") @implementation
+public func penstock_hop_send_message(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int) -> penstock_result {
+  inject(handle, data, length) { $0.injectOutbound($1) }
+}
+
+@_cdecl("penstock_hop_deliver_message") @implementation
+public func penstock_hop_deliver_message(
+  _ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int
+) -> penstock_result {
+  inject(handle, data, length) { $0.injectInbound($1) }
+}
+
+@_cdecl("penstock_hop_deliver_headers") @implementation
+public func penstock_hop_deliver_headers(_ handle: OpaquePointer!, _ headers: OpaquePointer!) -> penstock_result {
+  with(handle) { hop in
+    guard let headers else { return hop.deliverHeaders(Metadata()) }
+    guard let copied = object(headers, Metadata.self).copy() else { return .noMemory }
+    return hop.deliverHeaders(copied)
+  }
+}
+
+@_cdecl("penstock_hop_deliver_status") @implementation
+public func penstock_hop_deliver_status(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result {
+  guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { $0.deliverStatus(object(status, Status.self).copy()) }
+}
+
+@_cdecl("penstock_hop_demand") @implementation
+public func penstock_hop_demand(_ handle: OpaquePointer!, _ n: UInt64) -> penstock_result {
+  with(handle) { $0.demand(clamped(n)) }
+}
+
+// MARK: - Values
+
+@_cdecl("penstock_hop_set_value") @implementation
+public func penstock_hop_set_value(
+  _ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!, _ value: UnsafeMutableRawPointer!,
+  _ finalizer: penstock_finalizer!
+) -> penstock_result {
+  let data = value.map { UserData($0, finalizer) }
+  guard let key else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { $0.setValue(bytes(key), data) }
+}
+
+@_cdecl("penstock_hop_get_value") @implementation
+public func penstock_hop_get_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!) -> UnsafeMutableRawPointer! {
+  guard let key, let hop = hop(handle), !hop.isForked else { return nil }
+  return hop.value(bytes(key))
+}
+
+// MARK: - Tickets
+
+@_cdecl("penstock_hop_ticket") @implementation
+public func penstock_hop_ticket(_ handle: OpaquePointer!) -> penstock_ticket {
+  guard let hop = hop(handle), !hop.isForked else { return 0 }
+  return hop.takeTicket()
+}
+
+@_cdecl("penstock_ticket_resolve") @implementation
+public func penstock_ticket_resolve(_ ticket: penstock_ticket, _ verdict: Int32) -> penstock_result {
+  guard let verdict = Verdict(rawValue: verdict), verdict != .pause, verdict != .hold else {
+    return PENSTOCK_E_INVALID_ARGUMENT
+  }
+  return Tickets.resolve(ticket, .verdict(verdict)).rawValue
+}
+
+@_cdecl("penstock_ticket_resume") @implementation
+public func penstock_ticket_resume(_ ticket: penstock_ticket) -> penstock_result {
+  Tickets.resolve(ticket, .verdict(.next)).rawValue
+}
+
+@_cdecl("penstock_ticket_drop") @implementation
+public func penstock_ticket_drop(_ ticket: penstock_ticket) -> penstock_result {
+  Tickets.resolve(ticket, .verdict(.drop)).rawValue
+}
+
+@_cdecl("penstock_ticket_finish") @implementation
+public func penstock_ticket_finish(
+  _ ticket: penstock_ticket, _ code: Int32, _ message: UnsafePointer<CChar>!
+) -> penstock_result {
+  let (made, outcome) = status(code, message)
+  guard let made else { return outcome.rawValue }
+  return Tickets.resolve(ticket, .finish(made)).rawValue
+}
+
+@_cdecl("penstock_ticket_finish_with") @implementation
+public func penstock_ticket_finish_with(_ ticket: penstock_ticket, _ status: OpaquePointer!) -> penstock_result {
+  guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return Tickets.resolve(ticket, .finish(object(status, Status.self).copy())).rawValue
+}
+
+@_cdecl("penstock_ticket_resume_after") @implementation
+public func penstock_ticket_resume_after(_ ticket: penstock_ticket, _ ms: UInt64) -> penstock_result {
+  Tickets.resumeAfter(ticket, nanoseconds: nanoseconds(ms)).rawValue
+}
+
+@_cdecl("penstock_ticket_event") @implementation
+public func penstock_ticket_event(
+  _ ticket: penstock_ticket, _ event: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let event else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let (outcome, found) = Tickets.event(ticket)
+  if let found { event.pointee = retained(found) }
+  return outcome.rawValue
+}
+
+@_cdecl("penstock_event_retain") @implementation
+public func penstock_event_retain(_ event: OpaquePointer!) -> OpaquePointer! { retain(event, TicketEvent.self) }
+
+@_cdecl("penstock_event_release") @implementation
+public func penstock_event_release(_ event: OpaquePointer!) { release(event, TicketEvent.self) }
+
+@_cdecl("penstock_event_kind") @implementation
+public func penstock_event_kind(_ event: OpaquePointer!) -> Int32 {
+  event.map { object($0, TicketEvent.self).kind.rawValue } ?? PENSTOCK_EVENT_NONE
+}
+
+@_cdecl("penstock_event_metadata") @implementation
+public func penstock_event_metadata(_ event: OpaquePointer!) -> OpaquePointer! {
+  guard let event, let metadata = object(event, TicketEvent.self).metadata else { return nil }
+  return borrowed(metadata)
+}
+
+@_cdecl("penstock_event_message") @implementation
+public func penstock_event_message(
+  _ event: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeRawPointer?>!, _ length: UnsafeMutablePointer<Int>!
+) -> penstock_result {
+  guard let event, let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let message = object(event, TicketEvent.self).message else { return PENSTOCK_E_STATE }
+  give(message, data, length)
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_event_set_message") @implementation
+public func penstock_event_set_message(_ event: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int) -> penstock_result {
+  guard let event, let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return object(event, TicketEvent.self).setMessage(bytes).rawValue
+}
+
+@_cdecl("penstock_event_status") @implementation
+public func penstock_event_status(_ event: OpaquePointer!) -> OpaquePointer! {
+  guard let event, let status = object(event, TicketEvent.self).status else { return nil }
+  return borrowed(status)
+}

@@ -1,0 +1,141 @@
+import CMemory
+import CPenstock
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// What runtime.h and channel.h share: reading a penstock_interceptor, registering it, listing them.
+
+/// The table as this version knows it; what an older, smaller one lacks is zero. The user data is taken over by
+/// `userData`, whatever becomes of the rest.
+private struct InterceptorTable {
+  var table = penstock_interceptor()
+  let userData: UserData?
+  let failure: Failure?
+
+  init(_ given: UnsafePointer<penstock_interceptor>?) {
+    let known = MemoryLayout<penstock_interceptor>.size
+    guard let given else {
+      userData = nil
+      failure = Failure(.invalidArgument, "interceptor must not be NULL")
+      return
+    }
+    let size = given.pointee.struct_size
+    // The first version's size is the smallest there can be.
+    guard size >= known else {
+      userData = nil
+      failure = Failure(.invalidArgument, "interceptor.struct_size is too small: use PENSTOCK_INTERCEPTOR_INIT")
+      return
+    }
+    memcpy(&table, given, known)
+    userData = UserData(table.user_data, table.finalizer)
+    let tail = ByteView(start: UnsafeRawPointer(given) + known, count: size - known)
+    if tail.contains(where: { $0 != 0 }) {
+      failure = Failure(.unsupported, "interceptor.struct_size: the table has fields that this version does not know")
+    } else if table.reserved != 0 {
+      failure = Failure(.unsupported, "interceptor.reserved must be 0")
+    } else if table.kinds & ~0xf != 0 {
+      failure = Failure(.invalidArgument, "interceptor.kinds: expected a mask of (1 << PENSTOCK_KIND_...)")
+    } else {
+      failure = nil
+    }
+  }
+
+  func registration() -> (Registration?, Failure?) {
+    if let failure { return (nil, failure) }
+    guard let userData else { return (nil, Failure(.invalidArgument, "interceptor must not be NULL")) }
+    let name = ByteBuffer()
+    if let given = table.name, !UTF8Repair.repair(bytes(given), into: name) { return (nil, Failure(.noMemory, "no memory")) }
+    guard name.append(byte: 0) else { return (nil, Failure(.noMemory, "no memory")) }
+    var filter = MethodFilter()
+    if let methods = table.methods {
+      guard let given = MethodFilter(bytes(methods)) else {
+        return (
+          nil,
+          Failure(
+            .invalidArgument,
+            ("interceptor.methods: expected paths, or their beginnings followed by one star, separated by commas, got '"
+              as StaticString).bytes, bytes(methods), ("'" as StaticString).bytes)
+        )
+      }
+      filter = given
+    }
+    var callbacks = Registration.Callbacks()
+    callbacks.create = table.create
+    callbacks.destroy = table.destroy
+    callbacks.onStart = table.on_start
+    callbacks.onSend = table.on_send
+    callbacks.onHalfClose = table.on_half_close
+    callbacks.onHeaders = table.on_headers
+    callbacks.onReceive = table.on_receive
+    callbacks.onStatus = table.on_status
+    callbacks.onCancel = table.on_cancel
+    callbacks.onDemand = table.on_demand
+    callbacks.onSent = table.on_sent
+    return (
+      Registration(
+        id: Process.nextID(), name: name, filter: filter, kinds: table.kinds,
+        holdBytes: Int(clamping: table.hold_bytes), userData: userData, callbacks: callbacks), nil
+    )
+  }
+}
+
+/// Registers a table with `owner`; its user data is transferred, even on error.
+func register<Owner>(
+  _ interceptor: UnsafePointer<penstock_interceptor>?, _ id: UnsafeMutablePointer<penstock_interceptor_id>?,
+  _ error: UnsafeMutablePointer<OpaquePointer?>?, _ owner: Owner?, _ generation: (Owner) -> UInt64,
+  _ add: (Owner, Registration) -> Outcome
+) -> penstock_result {
+  let table = InterceptorTable(interceptor)
+  guard let owner, let id else { return report(.invalidArgument, "the handle and id must not be NULL", error) }
+  if Process.isForked(generation(owner)) {
+    return report(.forked, "the handle belongs to the parent of this process", error)
+  }
+  let (registration, failure) = table.registration()
+  guard let registration else { return failure?.report(error) ?? PENSTOCK_E_NO_MEMORY }
+  let outcome = add(owner, registration)
+  guard outcome == .ok else { return report(outcome, "it has been closed", error) }
+  id.pointee = registration.id
+  return PENSTOCK_OK
+}
+
+/// Adds words to a failed result.
+func explain(_ result: penstock_result, _ error: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
+  guard let outcome = Outcome(rawValue: result), outcome != .ok else { return result }
+  switch outcome {
+  case .notFound: return report(outcome, "no interceptor with this id is registered here", error)
+  case .forked: return report(outcome, "the handle belongs to the parent of this process", error)
+  case .invalidArgument: return report(outcome, "the handle must not be NULL", error)
+  default: return report(outcome, outcome.name, error)
+  }
+}
+
+/// The list of interceptors as JSON.
+func give(
+  _ entries: [Registry.Entry], _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>,
+  _ place: (Registration) -> StaticString
+) -> penstock_result {
+  let list = JSON.array { list in
+    for entry in entries {
+      let registration = entry.registration
+      list.append(
+        JSON.object { object in
+          object.set("id", JSON.int(registration.id))
+          object.set("name", JSON.string(ByteView(rebasing: registration.name.view.dropLast())))
+          object.set("priority", JSON.int(Int(entry.priority)))
+          object.set("methods", JSON.string(registration.filter.text?.view ?? ("*" as StaticString).bytes))
+          object.set("kinds", JSON.array { kinds in
+            for (kind, name) in kindNames where registration.kinds & (1 << kind) != 0 { kinds.append(JSON.string(name)) }
+          })
+          object.set("place", JSON.string(place(registration)))
+        }.value)
+    }
+  }
+  guard let made = JSON.dump(list) else { return PENSTOCK_E_NO_MEMORY }
+  text.pointee = made
+  return PENSTOCK_OK
+}
+
+private var kindNames: [(UInt32, StaticString)] {
+  [(0, "unary"), (1, "client_stream"), (2, "server_stream"), (3, "bidi")]
+}

@@ -1,0 +1,119 @@
+import CJansson
+import CMemory
+import PenstockWire
+
+/// Writing JSON with jansson: each value owns its reference until it is put into another.
+enum JSON {
+  typealias Value = UnsafeMutablePointer<json_t>
+
+  static var null: Value? { json_null() }
+
+  static func bool(_ value: Bool) -> Value? { value ? json_true() : json_false() }
+
+  static func int(_ value: Int) -> Value? { json_integer(json_int_t(value)) }
+
+  static func int(_ value: UInt64) -> Value? { json_integer(json_int_t(Int64(clamping: value))) }
+
+  /// What is not UTF-8 is repaired.
+  static func string(_ bytes: ByteView) -> Value? {
+    if let value = checked(bytes) { return value }
+    let repaired = ByteBuffer()
+    guard UTF8Repair.repair(bytes, into: repaired) else { return nil }
+    return checked(repaired.view)
+  }
+
+  static func string(_ text: StaticString) -> Value? { string(text.bytes) }
+
+  static func base64(_ bytes: ByteView) -> Value? {
+    let encoded = ByteBuffer()
+    guard Base64.encode(bytes, padded: true, into: encoded) else { return nil }
+    return checked(encoded.view)
+  }
+
+  /// A metadata value: a string, or {"base64": ...} where it is not UTF-8.
+  static func text(_ bytes: ByteView) -> Value? {
+    if UTF8Repair.isValid(bytes) { return checked(bytes) }
+    return object { $0.set("base64", base64(bytes)) }.value
+  }
+
+  private static func checked(_ bytes: ByteView) -> Value? {
+    guard !bytes.isEmpty else { return json_stringn("", 0) }
+    return json_stringn(bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
+  }
+
+  static func object(_ fill: (Object) -> Void) -> Object {
+    let object = Object(json_object())
+    fill(object)
+    return object
+  }
+
+  static func array(_ fill: (Array) -> Void) -> Value? {
+    let array = Array(json_array())
+    fill(array)
+    return array.isComplete ? array.value : nil
+  }
+
+  final class Object {
+    private let made: Value?
+    private var isComplete: Bool
+
+    init(_ made: Value?) {
+      self.made = made
+      isComplete = made != nil
+    }
+
+    func set(_ key: StaticString, _ value: Value?) { set(key.bytes, value) }
+
+    /// Takes `value` over.
+    func set(_ key: ByteView, _ value: Value?) {
+      let start = key.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString("")
+      guard let made, let value, json_object_setn_new(made, start, key.count, value) == 0 else {
+        isComplete = false
+        return
+      }
+    }
+
+    /// Adds the members of `other`, which stays the caller's.
+    func merge(_ other: Value) {
+      if made == nil || json_object_update(made, other) != 0 { isComplete = false }
+    }
+
+    /// nil: no memory. The reference is the caller's.
+    var value: Value? {
+      if isComplete { return made }
+      json_decref(made)
+      return nil
+    }
+
+    /// The text, to be freed with `free`; nil: no memory.
+    func text() -> UnsafeMutablePointer<CChar>? { JSON.dump(value) }
+  }
+
+  final class Array {
+    let value: Value?
+    private(set) var isComplete: Bool
+
+    init(_ value: Value?) {
+      self.value = value
+      isComplete = value != nil
+    }
+
+    func append(_ element: Value?) {
+      guard let value, let element, json_array_append_new(value, element) == 0 else {
+        isComplete = false
+        return
+      }
+    }
+  }
+
+  /// Takes `value` over. The text is to be freed with `free`; nil: no memory.
+  static func dump(_ value: Value?) -> UnsafeMutablePointer<CChar>? {
+    guard let value else { return nil }
+    let text = json_dumps(value, jsonCompact)
+    json_decref(value)
+    return text
+  }
+
+  /// JSON_COMPACT and JSON_ENCODE_ANY, which are macros that do not come through.
+  private static let jsonCompact = 0x20 | 0x200
+}

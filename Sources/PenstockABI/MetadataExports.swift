@@ -1,0 +1,208 @@
+public import CPenstock
+import CMemory
+import PenstockCall
+import PenstockWire
+
+// metadata.h
+
+@_cdecl("penstock_metadata_new") @implementation
+public func penstock_metadata_new(_ metadata: UnsafeMutablePointer<OpaquePointer?>!) -> penstock_result {
+  guard let metadata else { return PENSTOCK_E_INVALID_ARGUMENT }
+  metadata.pointee = retained(Metadata())
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_metadata_retain") @implementation
+public func penstock_metadata_retain(_ metadata: OpaquePointer!) -> OpaquePointer! { retain(metadata, Metadata.self) }
+
+@_cdecl("penstock_metadata_release") @implementation
+public func penstock_metadata_release(_ metadata: OpaquePointer!) { release(metadata, Metadata.self) }
+
+extension Metadata.Change {
+  var outcome: Outcome {
+    switch self {
+    case .done: .ok
+    case .noMemory: .noMemory
+    case .notFound: .notFound
+    }
+  }
+}
+
+/// Checks a name and a value as a user gives them, and adds or sets them.
+func change(_ metadata: Metadata, _ name: ByteView, _ value: ByteView, replacing: Bool) -> Outcome {
+  if metadata.isReadOnly { return .state }
+  let lowered = ByteBuffer()
+  guard HeaderRules.lowercased(name, into: lowered) else { return .noMemory }
+  guard HeaderRules.isValidName(lowered.view), !HeaderRules.isReserved(lowered.view) else { return .invalidArgument }
+  guard HeaderRules.isBinary(lowered.view) || HeaderRules.isValidASCIIValue(value) else { return .invalidArgument }
+  return (replacing ? metadata.set(lowered.view, value) : metadata.add(lowered.view, value)).outcome
+}
+
+private func change(
+  _ handle: OpaquePointer?, _ name: UnsafePointer<CChar>?, _ value: ByteView?, replacing: Bool
+) -> penstock_result {
+  guard let handle, let name, let value else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return change(object(handle, Metadata.self), bytes(name), value, replacing: replacing).rawValue
+}
+
+@_cdecl("penstock_metadata_set") @implementation
+public func penstock_metadata_set(
+  _ metadata: OpaquePointer!, _ name: UnsafePointer<CChar>!, _ value: UnsafePointer<CChar>!
+) -> penstock_result {
+  change(metadata, name, value.map { bytes($0) }, replacing: true)
+}
+
+@_cdecl("penstock_metadata_add") @implementation
+public func penstock_metadata_add(
+  _ metadata: OpaquePointer!, _ name: UnsafePointer<CChar>!, _ value: UnsafePointer<CChar>!
+) -> penstock_result {
+  change(metadata, name, value.map { bytes($0) }, replacing: false)
+}
+
+@_cdecl("penstock_metadata_set_bytes") @implementation
+public func penstock_metadata_set_bytes(
+  _ metadata: OpaquePointer!, _ name: UnsafePointer<CChar>!, _ value: UnsafeRawPointer!, _ length: Int
+) -> penstock_result {
+  change(metadata, name, bytes(value, length), replacing: true)
+}
+
+@_cdecl("penstock_metadata_add_bytes") @implementation
+public func penstock_metadata_add_bytes(
+  _ metadata: OpaquePointer!, _ name: UnsafePointer<CChar>!, _ value: UnsafeRawPointer!, _ length: Int
+) -> penstock_result {
+  change(metadata, name, bytes(value, length), replacing: false)
+}
+
+@_cdecl("penstock_metadata_remove") @implementation
+public func penstock_metadata_remove(_ metadata: OpaquePointer!, _ name: UnsafePointer<CChar>!) -> penstock_result {
+  guard let metadata, let name else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let all = object(metadata, Metadata.self)
+  if all.isReadOnly { return PENSTOCK_E_STATE }
+  let lowered = ByteBuffer()
+  guard HeaderRules.lowercased(bytes(name), into: lowered) else { return PENSTOCK_E_NO_MEMORY }
+  return all.remove(lowered.view).outcome.rawValue
+}
+
+@_cdecl("penstock_metadata_count") @implementation
+public func penstock_metadata_count(_ metadata: OpaquePointer!) -> Int {
+  metadata.map { object($0, Metadata.self).count } ?? 0
+}
+
+@_cdecl("penstock_metadata_get") @implementation
+public func penstock_metadata_get(
+  _ metadata: OpaquePointer!, _ name: UnsafePointer<CChar>!, _ index: Int,
+  _ value: UnsafeMutablePointer<UnsafeRawPointer?>!, _ length: UnsafeMutablePointer<Int>!
+) -> penstock_result {
+  guard let metadata, let name, let value else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let all = object(metadata, Metadata.self)
+  let lowered = ByteBuffer()
+  guard HeaderRules.lowercased(bytes(name), into: lowered) else { return PENSTOCK_E_NO_MEMORY }
+  guard let place = all.index(of: lowered.view, occurrence: index) else { return PENSTOCK_E_NOT_FOUND }
+  let found = all.value(at: place)
+  value.pointee = found.baseAddress
+  length?.pointee = found.count
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_metadata_at") @implementation
+public func penstock_metadata_at(
+  _ metadata: OpaquePointer!, _ index: Int, _ name: UnsafeMutablePointer<UnsafePointer<CChar>?>!,
+  _ value: UnsafeMutablePointer<UnsafeRawPointer?>!, _ length: UnsafeMutablePointer<Int>!
+) -> penstock_result {
+  guard let metadata, let name, let value else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let all = object(metadata, Metadata.self)
+  guard index >= 0, index < all.count else { return PENSTOCK_E_NOT_FOUND }
+  name.pointee = cString(all.name(at: index))
+  value.pointee = all.value(at: index).baseAddress
+  length?.pointee = all.value(at: index).count
+  return PENSTOCK_OK
+}
+
+/// {"name": ["v1", "v2"]}; nil: no memory.
+func json(_ metadata: Metadata) -> JSON.Value? {
+  JSON.object { object in
+    for index in 0..<metadata.count {
+      let name = metadata.name(at: index)
+      // All values of a name stand where its first one does.
+      if metadata.index(of: name) != index { continue }
+      object.set(
+        name,
+        JSON.array { values in
+          for other in index..<metadata.count where bytesEqual(metadata.name(at: other), name) {
+            let value = metadata.value(at: other)
+            values.append(HeaderRules.isBinary(name) ? JSON.base64(value) : JSON.text(value))
+          }
+        })
+    }
+  }.value
+}
+
+@_cdecl("penstock_metadata_json") @implementation
+public func penstock_metadata_json(
+  _ metadata: OpaquePointer!, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
+) -> penstock_result {
+  guard let metadata, let text else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let made = JSON.dump(json(object(metadata, Metadata.self))) else { return PENSTOCK_E_NO_MEMORY }
+  text.pointee = made
+  return PENSTOCK_OK
+}
+
+/// Reads metadata JSON into an empty `metadata`.
+func read(_ reader: JSONReader, into metadata: Metadata) -> Failure? {
+  reader.members { name, member in
+    if member.string != nil || member.isObject { return readValue(member, name, into: metadata) }
+    return member.elements { readValue($0, name, into: metadata) }
+  }
+}
+
+private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Metadata) -> Failure? {
+  var text = reader.string
+  var isEncoded = HeaderRules.isBinary(name)
+  if reader.isObject {
+    let failure = reader.members { key, member in
+      guard bytesEqual(key, "base64") else { return member.unknown }
+      text = member.string
+      isEncoded = true
+      return text == nil ? member.fail("a base64 string") : nil
+    }
+    if let failure { return failure }
+  }
+  guard let text else { return reader.fail("a string, or an array of strings") }
+  let decoded = ByteBuffer()
+  var outcome = Outcome.ok
+  if !isEncoded {
+    outcome = change(metadata, name, text, replacing: false)
+  } else {
+    // A list joined by commas is several values, as on the wire.
+    HeaderRules.forEachBinaryValue(text) { one in
+      guard outcome == .ok else { return }
+      decoded.removeAll(keepingCapacity: true)
+      switch Base64.decode(one, into: decoded) {
+      case .ok: outcome = change(metadata, name, decoded.view, replacing: false)
+      case .malformed: outcome = .invalidJSON
+      case .noMemory: outcome = .noMemory
+      }
+    }
+  }
+  switch outcome {
+  case .ok: return nil
+  case .noMemory: return Failure(.noMemory, "no memory")
+  case .invalidJSON: return reader.fail(because: ("malformed base64" as StaticString).bytes)
+  default:
+    if HeaderRules.isReserved(name) { return reader.fail(because: ("a reserved name" as StaticString).bytes) }
+    return reader.fail(because: ("a name or value that metadata may not have" as StaticString).bytes)
+  }
+}
+
+@_cdecl("penstock_metadata_set_json") @implementation
+public func penstock_metadata_set_json(
+  _ metadata: OpaquePointer!, _ text: UnsafePointer<CChar>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let metadata, let text else { return report(.invalidArgument, "metadata and json must not be NULL", error) }
+  let all = object(metadata, Metadata.self)
+  if all.isReadOnly { return report(.state, "this metadata is read-only", error) }
+  let fresh = Metadata()
+  if let failure = JSONReader.parse(bytes(text), { read($0, into: fresh) }) { return failure.report(error) }
+  all.replace(with: fresh)
+  return PENSTOCK_OK
+}

@@ -1,0 +1,96 @@
+public import CPenstock
+import CMemory
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// call.h: the reply.
+
+private func reply(_ handle: OpaquePointer?) -> Reply? { handle.map { object($0, Reply.self) } }
+
+@_cdecl("penstock_reply_retain") @implementation
+public func penstock_reply_retain(_ handle: OpaquePointer!) -> OpaquePointer! { retain(handle, Reply.self) }
+
+@_cdecl("penstock_reply_release") @implementation
+public func penstock_reply_release(_ handle: OpaquePointer!) { release(handle, Reply.self) }
+
+@_cdecl("penstock_reply_code") @implementation
+public func penstock_reply_code(_ handle: OpaquePointer!) -> Int32 {
+  reply(handle)?.status.code.rawValue ?? PENSTOCK_STATUS_UNKNOWN
+}
+
+@_cdecl("penstock_reply_status") @implementation
+public func penstock_reply_status(_ handle: OpaquePointer!) -> OpaquePointer! {
+  reply(handle).map { borrowed($0.status) }
+}
+
+@_cdecl("penstock_reply_status_json") @implementation
+public func penstock_reply_status_json(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  text(handle, .status) { json($0.status) }
+}
+
+/// Made when it is first asked for, and kept by the reply; "{}" where there is none.
+private func text(
+  _ handle: OpaquePointer?, _ which: Reply.Text, _ make: (Reply) -> JSON.Value?
+) -> UnsafePointer<CChar> {
+  guard let reply = reply(handle), !Process.isForked(reply.generation) else { return cString("{}") }
+  let text = reply.text(which) { reply in
+    guard let made = JSON.dump(make(reply)) else { return nil }
+    defer { free(made) }
+    return ByteBuffer(copying: ByteView(start: made, count: strlen(made) + 1))
+  }
+  return text.map { cString($0) } ?? cString("{}")
+}
+
+@_cdecl("penstock_reply_message") @implementation
+public func penstock_reply_message(_ handle: OpaquePointer!, _ length: UnsafeMutablePointer<Int>!) -> UnsafeRawPointer! {
+  guard let message = reply(handle)?.message else {
+    length?.pointee = 0
+    return nil
+  }
+  length?.pointee = message.count
+  return message.view.baseAddress ?? UnsafeRawPointer(cString(""))
+}
+
+@_cdecl("penstock_reply_headers") @implementation
+public func penstock_reply_headers(_ handle: OpaquePointer!) -> OpaquePointer! {
+  reply(handle)?.headers.map { borrowed($0) }
+}
+
+@_cdecl("penstock_reply_trailers") @implementation
+public func penstock_reply_trailers(_ handle: OpaquePointer!) -> OpaquePointer! {
+  reply(handle).map { borrowed($0.status.trailers) }
+}
+
+@_cdecl("penstock_reply_stats_json") @implementation
+public func penstock_reply_stats_json(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  text(handle, .stats) { json($0.stats) }
+}
+
+private func json(_ stats: CallStatistics) -> JSON.Value? {
+  func since(_ time: UInt64) -> JSON.Value? {
+    time >= stats.createdAt && time != 0 ? JSON.int((time - stats.createdAt) / 1000) : JSON.null
+  }
+  func counts(_ messages: UInt64, _ bytes: UInt64, _ wireBytes: UInt64) -> JSON.Value? {
+    JSON.object { object in
+      object.set("messages", JSON.int(messages))
+      object.set("bytes", JSON.int(bytes))
+      object.set("wire_bytes", JSON.int(wireBytes))
+    }.value
+  }
+  return JSON.object { object in
+    object.set("duration_us", since(stats.endedAt))
+    object.set("first_byte_sent_us", since(stats.firstByteSentAt))
+    object.set("headers_us", since(stats.headersAt))
+    object.set("first_message_us", since(stats.firstMessageAt))
+    object.set("sent", counts(stats.sentMessages, stats.sentBytes, stats.sentWireBytes))
+    object.set("received", counts(stats.receivedMessages, stats.receivedBytes, stats.receivedWireBytes))
+    object.set("peer", stats.peer.map { JSON.string($0.view) } ?? JSON.null)
+  }.value
+}
+
+@_cdecl("penstock_reply_value") @implementation
+public func penstock_reply_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!) -> UnsafeMutableRawPointer! {
+  guard let key else { return nil }
+  return reply(handle)?.values.get(bytes(key))
+}

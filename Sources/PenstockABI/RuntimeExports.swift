@@ -1,0 +1,177 @@
+public import CPenstock
+import CMemory
+import CSystem
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// runtime.h
+
+/// A user's handle: what it stands for counts it, so that the last one is noticed before memory goes.
+private func runtime(_ handle: OpaquePointer) -> ClientRuntime { object(handle, ClientRuntime.self) }
+
+/// A runtime with one user, which the handle stands for; or why there is none.
+func give(
+  _ made: ClientRuntime.Made, _ place: UnsafeMutablePointer<OpaquePointer?>,
+  _ error: UnsafeMutablePointer<OpaquePointer?>?
+) -> penstock_result {
+  switch made {
+  case .made(let runtime):
+    place.pointee = retained(runtime)
+    return PENSTOCK_OK
+  case .failed(let errno, let what): return systemFailure(errno, what).report(error)
+  }
+}
+
+func systemFailure(_ errno: Int32, _ what: StaticString) -> Failure {
+  let number = ByteBuffer()
+  _ = appendDecimal(UInt64(errno.magnitude), to: number)
+  return Failure(
+    .system, what.bytes, (": " as StaticString).bytes, errnoText(errno).view, (" (errno " as StaticString).bytes,
+    number.view, (")" as StaticString).bytes)
+}
+
+private func errnoText(_ errno: Int32) -> ByteBuffer {
+  let text = ByteBuffer()
+  if let spare = text.spare(atLeast: 128), let start = spare.baseAddress {
+    let chars = start.assumingMemoryBound(to: CChar.self)
+    cs_error_text(errno, chars, 128)
+    text.commit(Int(strlen(chars)))
+  }
+  return text
+}
+
+@_cdecl("penstock_runtime_new") @implementation
+public func penstock_runtime_new(
+  _ options: UnsafePointer<CChar>!, _ place: UnsafeMutablePointer<OpaquePointer?>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let place else { return report(.invalidArgument, "runtime must not be NULL", error) }
+  var parsed = Runtime.Options()
+  if let options, let failure = JSONReader.parse(bytes(options), { read($0, into: &parsed) }) {
+    return failure.report(error)
+  }
+  return give(ClientRuntime.make(parsed), place, error)
+}
+
+private func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure? {
+  reader.members { key, member in
+    if bytesEqual(key, "mode") {
+      if let mode = member.string, bytesEqual(mode, "thread") {
+        options.mode = .thread
+      } else if let mode = member.string, bytesEqual(mode, "host") {
+        options.mode = .host
+      } else {
+        return member.fail("\"thread\" or \"host\"")
+      }
+      return nil
+    }
+    if bytesEqual(key, "caller_drives") { return member.bool { options.callerDrives = $0 } }
+    if bytesEqual(key, "linger_us") {
+      return member.int(0...10_000_000, "an integer from 0 to 10000000") {
+        options.lingerMicroseconds = UInt32(truncatingIfNeeded: $0)
+      }
+    }
+    return member.unknown
+  }
+}
+
+@_cdecl("penstock_runtime_default") @implementation
+public func penstock_runtime_default(
+  _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let place else { return report(.invalidArgument, "runtime must not be NULL", error) }
+  return give(ClientRuntime.shared(), place, error)
+}
+
+@_cdecl("penstock_runtime_retain") @implementation
+public func penstock_runtime_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
+  if let handle { runtime(handle).addUser() }
+  return retain(handle, ClientRuntime.self)
+}
+
+@_cdecl("penstock_runtime_release") @implementation
+public func penstock_runtime_release(_ handle: OpaquePointer!) {
+  if let handle { runtime(handle).removeUser() }
+  release(handle, ClientRuntime.self)
+}
+
+/// The runtime, if the handle is one and this process's.
+private func with(_ handle: OpaquePointer?, _ body: (ClientRuntime) -> penstock_result) -> penstock_result {
+  guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let found = runtime(handle)
+  return Process.isForked(found.generation) ? PENSTOCK_E_FORKED : body(found)
+}
+
+@_cdecl("penstock_runtime_fd") @implementation
+public func penstock_runtime_fd(_ handle: OpaquePointer!, _ fd: UnsafeMutablePointer<Int32>!) -> penstock_result {
+  guard let fd else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { runtime in
+    guard runtime.runtime.options.mode == .host else { return PENSTOCK_E_STATE }
+    guard !runtime.isClosed else { return PENSTOCK_E_CLOSED }
+    fd.pointee = runtime.runtime.pollableFD
+    return PENSTOCK_OK
+  }
+}
+
+@_cdecl("penstock_runtime_poll") @implementation
+public func penstock_runtime_poll(_ handle: OpaquePointer!, _ timeout: Int64) -> penstock_result {
+  with(handle) { runtime in
+    switch runtime.runtime.poll(timeoutMilliseconds: timeout) {
+    case .ok: PENSTOCK_OK
+    case .busy: PENSTOCK_E_BUSY
+    case .timedOut: PENSTOCK_E_TIMEOUT
+    case .interrupted: PENSTOCK_E_INTERRUPTED
+    case .closed: PENSTOCK_E_CLOSED
+    case .notHost: PENSTOCK_E_STATE
+    }
+  }
+}
+
+@_cdecl("penstock_runtime_shutdown") @implementation
+public func penstock_runtime_shutdown(_ handle: OpaquePointer!, _ timeout: Int64) -> penstock_result {
+  with(handle) { runtime in
+    switch runtime.shutdown(timeoutMilliseconds: timeout) {
+    case .ok: PENSTOCK_OK
+    case .timedOut: PENSTOCK_E_TIMEOUT
+    case .wouldDeadlock: PENSTOCK_E_WOULD_DEADLOCK
+    case .already: PENSTOCK_E_ALREADY
+    }
+  }
+}
+
+// MARK: - Interceptors
+
+@_cdecl("penstock_runtime_add_interceptor") @implementation
+public func penstock_runtime_add_interceptor(
+  _ handle: OpaquePointer!, _ interceptor: UnsafePointer<penstock_interceptor>!, _ priority: Int32,
+  _ id: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  register(interceptor, id, error, handle.map { runtime($0) }, \.generation) { $0.add($1, priority: priority) }
+}
+
+@_cdecl("penstock_runtime_remove_interceptor") @implementation
+public func penstock_runtime_remove_interceptor(
+  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  explain(with(handle) { $0.remove(id).rawValue }, error)
+}
+
+@_cdecl("penstock_runtime_set_interceptor_priority") @implementation
+public func penstock_runtime_set_interceptor_priority(
+  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ priority: Int32,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  explain(with(handle) { $0.setPriority(id, priority).rawValue }, error)
+}
+
+@_cdecl("penstock_runtime_interceptors_json") @implementation
+public func penstock_runtime_interceptors_json(
+  _ handle: OpaquePointer!, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
+) -> penstock_result {
+  guard let text else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { runtime in
+    let ordered = Registry.merged(runtime.entries, [], newestFirst: false)
+    return give(ordered, text) { _ in "runtime" }
+  }
+}

@@ -1,0 +1,45 @@
+import PenstockCall
+import PenstockWire
+
+/// Per-call options, parsed once. What is nil comes from the channel.
+public final class CallOptions {
+  public var deadline: UInt64?
+  public var hasDeadline = false
+  public var metadata: Metadata?
+  public var authority: ByteBuffer?
+  public var compression: Compression?
+  public var maxReceiveBytes: Int?
+  public var maxSendBytes: Int?
+  public var sendBufferBytes = 65536
+  public var isInterruptible = false
+  public var onInterrupted: (callback: Interrupted, userData: UserData)?
+  public let generation = Process.generation
+
+  public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32
+
+  public init() {}
+}
+
+/// What calls of a channel have if their options do not say otherwise.
+public struct CallDefaults {
+  public var deadline: UInt64?
+  public var compression = Compression.identity
+  public var maxReceiveBytes = 4 << 20
+  public var maxSendBytes = Int(Int32.max)
+
+  public init() {}
+}
+
+/// The callbacks of a call in callback style.
+public struct CallCallbacks {
+  public typealias Told = @convention(c) (OpaquePointer?, OpaquePointer?, UnsafeMutableRawPointer?) -> Void
+  public typealias Sent = @convention(c) (OpaquePointer?, UInt64, UnsafeMutableRawPointer?) -> Void
+
+  public var userData: UserData
+  public var onHeaders: Told?
+  public var onMessage: Told?
+  public var onSent: Sent?
+  public var onReply: Told?
+
+  public init(_ userData: UserData) { self.userData = userData }
+}

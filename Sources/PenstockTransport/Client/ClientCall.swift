@@ -1,0 +1,371 @@
+import PenstockCall
+import PenstockWire
+import Synchronization
+
+/// A call as its user sees it: in blocking style what arrives is queued here for the threads that wait; in callback
+/// style it is handed on at once.
+public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
+  public let call: Call
+  public let channel: ClientChannel
+  public let generation: UInt64
+  public var kind: CallKind { call.request.kind }
+  let isInterruptible: Bool
+  private let isCallbackStyle: Bool
+
+  // The driving thread's.
+  var nextLive: ClientCall?
+  var previousLive: Unmanaged<ClientCall>?
+  private var hasRun = false
+  /// nil in blocking style, and after the end.
+  private var callbacks: CallCallbacks?
+
+  // Under the lock.
+  private let lock = Lock()
+  private var waiting: [WaitCell] = []
+  private var received: [Message] = []
+  private var receivedHead = 0
+  private var demanded = 0
+  private var discards = false
+  private var headers: Metadata?
+  private var noHeaders = false
+  private var reply: Reply?
+  private var sizesInFlight: [Int] = []
+  private var sizesHead = 0
+  private var bytesInFlight = 0
+  private var sentMessages = 0
+  private var isHalfClosed = false
+  private let sendBufferBytes: Int
+  private let maxSendBytes: Int
+
+  /// Users' handles; with the last one a call in blocking style that has not ended is cancelled.
+  private let handles = Atomic<Int>(1)
+
+  /// A message costs this much of the send buffer beyond its bytes, so that empty ones are bounded too.
+  private static let messageOverhead = 64
+
+  public static func make(
+    _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
+    _ callbacks: CallCallbacks?
+  ) -> (Outcome, ClientCall?) {
+    if channel.isClosed { return (.closed, nil) }
+    guard Request.isValidPath(path) else { return (.invalidArgument, nil) }
+    let metadata = Metadata()
+    if let given = options?.metadata, !metadata.append(contentsOf: given) { return (.noMemory, nil) }
+    let now = Runtime.monotonicNow()
+    var deadline: UInt64?
+    if let wanted = options?.hasDeadline == true ? options?.deadline : channel.defaults.deadline {
+      let (time, overflow) = now.addingReportingOverflow(wanted)
+      deadline = overflow ? nil : time
+    }
+    guard let request = Request(kind: kind, path: path, metadata: metadata, deadline: deadline) else {
+      return (.noMemory, nil)
+    }
+    request.compression = options?.compression ?? channel.defaults.compression
+    request.maxReceiveBytes = options?.maxReceiveBytes ?? channel.defaults.maxReceiveBytes
+    request.maxSendBytes = options?.maxSendBytes ?? channel.defaults.maxSendBytes
+    if let authority = options?.authority, !request.setAuthority(authority.view) { return (.noMemory, nil) }
+    let call = Call(
+      id: Process.nextID(), request: request, chain: channel.chains.chain(path, kind, of: channel.runtime),
+      target: channel.target, defaultAuthority: channel.authority, loop: channel.runtime.loop, attachment: CallItem())
+    call.stats.createdAt = now
+    return (.ok, ClientCall(call, channel, options, callbacks))
+  }
+
+  private init(_ call: Call, _ channel: ClientChannel, _ options: CallOptions?, _ callbacks: CallCallbacks?) {
+    self.call = call
+    self.channel = channel
+    self.callbacks = callbacks
+    isCallbackStyle = callbacks != nil
+    generation = channel.generation
+    isInterruptible = options?.isInterruptible ?? false
+    sendBufferBytes = options?.sendBufferBytes ?? 65536
+    maxSendBytes = call.request.maxSendBytes
+  }
+
+  /// Any thread, once. The message of a unary call goes with it.
+  public func open(_ message: Message?) {
+    // Counted until the end, on the driving thread: a runtime does not end over it, and a shutdown waits for it.
+    channel.runtime.runtime.holdOpen()
+    channel.runtime.runtime.beginPending()
+    if isCallbackStyle { channel.runtime.runtime.beginBackground() }
+    call.attach(above: self)
+    call.item.whenFirstRun = self
+    if message != nil { isHalfClosed = true }
+    call.submit(.open(demand: kind.receivesOne ? 2 : 0, message: message))
+  }
+
+  func firstRun() {
+    hasRun = true
+    channel.runtime.live.add(self)
+    call.attach(below: channel.transport.newAttempt())
+    if channel.isClosed {
+      call.perform(.endLocally(Status(.cancelled, channel.runtime.isClosed ? "runtime shut down" : "channel closed")))
+    }
+  }
+
+  // MARK: - Handles
+
+  /// The borrowed handle that callbacks get.
+  var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
+
+  /// True: there was none (a callback may retain a handle that has gone), and the reference has to be taken again.
+  public func retainHandle() -> Bool { handles.wrappingAdd(1, ordering: .relaxed).oldValue == 0 }
+
+  /// True: that was the last, and the reference that handles stand for is to be released.
+  public func releaseHandle() -> Bool {
+    guard handles.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return false }
+    if !isCallbackStyle, !Process.isForked(generation) { cancel(("released" as StaticString).bytes) }
+    return true
+  }
+
+  // MARK: - What the call tells, on the driving thread
+
+  public func callHeaders(_ headers: Metadata) {
+    lock.withLock { self.headers = headers }
+    if let told = callbacks?.onHeaders {
+      told(handle, OpaquePointer(Unmanaged.passUnretained(headers).toOpaque()), callbacks?.userData.pointer)
+    }
+    wakeWaiting()
+  }
+
+  public func callMessage(_ message: Message) {
+    if let callbacks, !kind.receivesOne {
+      callbacks.onMessage?(
+        handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.userData.pointer)
+      return
+    }
+    lock.withLock {
+      if demanded > 0 { demanded -= 1 }
+      if !discards { received.append(message) }
+    }
+    if let callbacks {
+      callbacks.onMessage?(
+        handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.userData.pointer)
+    }
+    wakeWaiting()
+  }
+
+  public func callSent(_ count: Int) {
+    lock.lock()
+    for _ in 0..<count where sizesHead < sizesInFlight.count {
+      bytesInFlight -= sizesInFlight[sizesHead]
+      sizesHead += 1
+    }
+    if sizesHead == sizesInFlight.count {
+      sizesInFlight.removeAll(keepingCapacity: true)
+      sizesHead = 0
+    }
+    lock.unlock()
+    if let sent = callbacks?.onSent { sent(handle, UInt64(count), callbacks?.userData.pointer) }
+    wakeWaiting()
+  }
+
+  public func callDiscardsMessages() {
+    let dropped = lock.withLock { () -> [Message] in
+      let all = received
+      received = []
+      receivedHead = 0
+      return all
+    }
+    withExtendedLifetime(dropped) {}
+  }
+
+  public func callStatus(_ status: Status) {
+    channel.runtime.live.remove(self)
+    lock.lock()
+    let message = kind.receivesOne ? received.first : nil
+    let ended = Reply(status, headers, message, call.stats, call.values, generation)
+    reply = ended
+    noHeaders = headers == nil
+    lock.unlock()
+    let runtime = channel.runtime.runtime
+    if let told = callbacks {
+      told.onReply?(handle, OpaquePointer(Unmanaged.passUnretained(ended).toOpaque()), told.userData.pointer)
+      callbacks = nil
+      runtime.endBackground()
+    }
+    wakeWaiting()
+    runtime.endPending()
+    runtime.letGo()
+  }
+
+  // MARK: - What users ask for, on any thread
+
+  public var ended: Reply? { lock.withLock { reply } }
+
+  public func cancel(_ reason: ByteView) {
+    if ended != nil { return }
+    call.submit(.endLocally(Status(.cancelled, reason)))
+  }
+
+  public func demand(_ count: UInt64) -> Outcome {
+    guard isCallbackStyle else { return .state }
+    guard ended == nil else { return .gone }
+    if !kind.receivesOne { call.submit(.demand(ClientCall.clamped(count))) }
+    return .ok
+  }
+
+  /// Demand is counted in an Int, many times over without overflow.
+  static func clamped(_ count: UInt64) -> Int { Int(min(count, 1 << 40)) }
+
+  public func halfClose() -> Outcome {
+    lock.lock()
+    let outcome: Outcome = reply != nil ? .gone : isHalfClosed ? .already : .ok
+    isHalfClosed = true
+    lock.unlock()
+    if outcome == .ok { call.submit(.halfClose) }
+    return outcome
+  }
+
+  /// Queues a copy of `bytes` if there is room.
+  public func trySend(_ bytes: ByteView) -> Outcome {
+    let checked = lock.withLock { checkSend(bytes.count) }
+    guard checked == .ok else { return checked }
+    guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
+    lock.lock()
+    let outcome = checkSend(bytes.count)
+    if outcome == .ok {
+      let cost = bytes.count + ClientCall.messageOverhead
+      sizesInFlight.append(cost)
+      bytesInFlight += cost
+      sentMessages += 1
+      // Within the lock, so that messages of several threads keep the order in which they were counted.
+      call.submit(.send(message))
+    }
+    lock.unlock()
+    return outcome
+  }
+
+  private func checkSend(_ count: Int) -> Outcome {
+    if reply != nil { return .gone }
+    if isHalfClosed || (kind.sendsOne && sentMessages == 1) { return .state }
+    if count > maxSendBytes { return .tooLarge }
+    if bytesInFlight > 0, bytesInFlight + count + ClientCall.messageOverhead > sendBufferBytes { return .wouldBlock }
+    return .ok
+  }
+
+  public func send(_ bytes: ByteView) -> Outcome {
+    wait {
+      let outcome = trySend(bytes)
+      return outcome == .wouldBlock ? nil : outcome
+    }
+  }
+
+  /// Blocking style: the next message, or `.end`.
+  public func receive() -> (Outcome, Message?) {
+    guard !isCallbackStyle else { return (.state, nil) }
+    var message: Message?
+    let outcome = wait { () -> Outcome? in
+      lock.lock()
+      defer { lock.unlock() }
+      if receivedHead < received.count {
+        message = received[receivedHead]
+        // A single response stays for the reply.
+        receivedHead += 1
+        if !kind.receivesOne, receivedHead == received.count {
+          received.removeAll(keepingCapacity: true)
+          receivedHead = 0
+        }
+        return .ok
+      }
+      if reply != nil || discards { return .end }
+      if demanded == 0, !kind.receivesOne {
+        demanded = 1
+        call.submit(.demand(1))
+      }
+      return nil
+    }
+    return (outcome, message)
+  }
+
+  public func waitHeaders() -> (Outcome, Metadata?) {
+    guard !isCallbackStyle else { return (.state, nil) }
+    var found: Metadata?
+    let outcome = wait { () -> Outcome? in
+      lock.lock()
+      defer { lock.unlock() }
+      found = headers
+      return found != nil ? .ok : reply != nil ? .end : nil
+    }
+    return (outcome, found)
+  }
+
+  /// Blocking style: half-closes, discards what is unread, waits for the end.
+  public func finish() -> (Outcome, Reply?) {
+    guard !isCallbackStyle else { return (.state, nil) }
+    if isOnDrivingThread { return ended.map { (.ok, $0) } ?? (.wouldDeadlock, nil) }
+    lock.lock()
+    let closes = !isHalfClosed && reply == nil
+    isHalfClosed = true
+    let begins = !discards && !kind.receivesOne && reply == nil
+    discards = discards || !kind.receivesOne
+    lock.unlock()
+    if closes { call.submit(.halfClose) }
+    if begins {
+      callDiscardsMessages()
+      call.submit(.demand(1 << 40))
+    }
+    return waitForEnd()
+  }
+
+  public func waitForEnd() -> (Outcome, Reply?) { waitForEnd(interruptible: isInterruptible) }
+
+  private func waitForEnd(interruptible: Bool) -> (Outcome, Reply?) {
+    var found: Reply?
+    let outcome = wait(interruptible: interruptible) { () -> Outcome? in
+      found = ended
+      return found != nil ? .ok : nil
+    }
+    return (outcome, found)
+  }
+
+  /// A unary call, whole, after `make`. A signal that is not to be ignored cancels it.
+  public func unary(_ message: Message, _ options: CallOptions?) -> (Outcome, Reply?) {
+    open(message)
+    while true {
+      let (outcome, reply) = waitForEnd()
+      guard outcome == .interrupted else { return (outcome, reply) }
+      guard let asked = options?.onInterrupted, asked.callback(asked.userData.pointer) == 0 else {
+        cancel(("interrupted" as StaticString).bytes)
+        _ = waitForEnd(interruptible: false)
+        return (.interrupted, nil)
+      }
+    }
+  }
+
+  /// The driving thread, or any thread once the call has ended.
+  public func value(_ key: ByteView) -> UnsafeMutableRawPointer? {
+    isOnDrivingThread || ended != nil ? call.values.get(key) : nil
+  }
+
+  // MARK: - Waiting
+
+  private var isOnDrivingThread: Bool { channel.runtime.runtime.isDriving }
+
+  /// Until `look` gives an outcome. It is asked again after whatever the call tells.
+  private func wait(interruptible: Bool? = nil, _ look: () -> Outcome?) -> Outcome {
+    if let outcome = look() { return outcome }
+    if isOnDrivingThread { return .wouldDeadlock }
+    let cell = WaitCell()
+    lock.withLock { waiting.append(cell) }
+    defer { lock.withLock { waiting.removeAll { $0 === cell } } }
+    while true {
+      if let outcome = look() { return outcome }
+      let result = channel.runtime.runtime.wait(for: cell, deadline: nil, interruptible: interruptible ?? isInterruptible)
+      cell.reset()
+      switch result {
+      case .ready, .timedOut: break
+      case .interrupted: return look() ?? .interrupted
+      case .wouldDeadlock: return .wouldDeadlock
+      case .closed: return look() ?? .closed
+      }
+    }
+  }
+
+  private func wakeWaiting() {
+    lock.lock()
+    let cells = waiting
+    lock.unlock()
+    for cell in cells { cell.set() }
+  }
+}

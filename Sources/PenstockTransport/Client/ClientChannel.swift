@@ -1,0 +1,77 @@
+import PenstockCall
+import PenstockWire
+import Synchronization
+
+/// A channel as its users see it: the transport's channel, its interceptors, and defaults for its calls.
+public final class ClientChannel: @unchecked Sendable {
+  public let runtime: ClientRuntime
+  public let generation: UInt64
+  let transport: Channel
+  let chains: ChannelChains
+  let defaults: CallDefaults
+  /// Each followed by a NUL.
+  let target: ByteBuffer
+  let authority: ByteBuffer
+  private let closed = Atomic<Bool>(false)
+
+  /// Takes over one user of `runtime`.
+  public init(
+    _ runtime: ClientRuntime, _ transport: Channel, target: ByteBuffer, authority: ByteBuffer, defaults: CallDefaults,
+    newestFirst: Bool
+  ) {
+    self.runtime = runtime
+    generation = runtime.generation
+    self.transport = transport
+    self.target = target
+    self.authority = authority
+    self.defaults = defaults
+    chains = ChannelChains(newestFirst: newestFirst)
+    runtime.join(chains)
+  }
+
+  /// No handle and no call is left.
+  deinit {
+    if !Process.isForked(generation) {
+      transport.close()
+      runtime.leave(chains)
+    }
+    runtime.removeUser()
+  }
+
+  public var isClosed: Bool { closed.load(ordering: .acquiring) || runtime.isClosed }
+
+  /// Ends every call, closes the connection, lets the interceptors go. Does not wait.
+  public func close() -> Outcome {
+    guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
+    runtime.runtime.post(Closing(self))
+    chains.removeAll()
+    return .ok
+  }
+
+  private final class Closing: InboxItem {
+    private let channel: ClientChannel
+
+    init(_ channel: ClientChannel) { self.channel = channel }
+
+    override func run() {
+      channel.runtime.live.end(channel, "channel closed")
+      channel.transport.close()
+    }
+  }
+
+  public func add(_ registration: Registration, priority: Int32) -> Outcome {
+    if isClosed { return .closed }
+    chains.add(registration, priority: priority)
+    return .ok
+  }
+
+  public func remove(_ id: UInt64) -> Outcome { chains.remove(id) ? .ok : .notFound }
+
+  public func setPriority(_ id: UInt64, _ priority: Int32) -> Outcome {
+    chains.setPriority(id, priority) ? .ok : .notFound
+  }
+
+  /// Those of the runtime and the channel, in chain order.
+  public var entries: [Registry.Entry] { chains.merged(with: runtime) }
+  public var ownEntries: [Registry.Entry] { chains.entries }
+}

@@ -1,0 +1,159 @@
+import PenstockCall
+import PenstockWire
+import Synchronization
+
+/// A runtime as its users see it: the loop, and the interceptors of all its channels.
+public final class ClientRuntime: @unchecked Sendable {
+  public enum Made {
+    case made(ClientRuntime)
+    case failed(errno: Int32, what: StaticString)
+  }
+
+  static let processSlot = 1
+
+  public let runtime: Runtime
+  public let generation: UInt64
+  let loop: RuntimeLoop
+  private let isShared: Bool
+  /// Handles of users, and channels. Under the page's lock if shared.
+  private var users = 1
+  private let lock = Lock()
+  private var registry = Registry()
+  /// The chains that channels keep for their next call.
+  private var caches: [ChannelChains] = []
+  private let closed = Atomic<Bool>(false)
+  /// The registry's, so that a call sees without the lock that nothing has changed.
+  let registryGeneration = Atomic<UInt64>(0)
+  let live = LiveCalls()
+
+  private init(_ runtime: Runtime, isShared: Bool) {
+    self.runtime = runtime
+    self.isShared = isShared
+    generation = runtime.generation
+    loop = RuntimeLoop(runtime)
+    runtime.post(LiveCalls.Registering(live, runtime))
+  }
+
+  public static func make(_ options: Runtime.Options) -> Made {
+    switch Runtime.make(options) {
+    case .made(let runtime): .made(ClientRuntime(runtime, isShared: false))
+    case .failed(let errno, let what): .failed(errno: errno, what: what)
+    }
+  }
+
+  /// The default runtime, with one more user.
+  public static func shared() -> Made {
+    Process.withLock { () -> Made in
+      let slot = Process.slot(processSlot)
+      if let raw = UnsafeRawPointer(bitPattern: slot.pointee) {
+        let known = Unmanaged<ClientRuntime>.fromOpaque(raw).takeUnretainedValue()
+        if !known.isClosed {
+          known.users += 1
+          return .made(known)
+        }
+        // It was shut down: its users keep it, new ones get another.
+        slot.pointee = 0
+        Unmanaged.passUnretained(known).release()
+      }
+      switch Runtime.make(Runtime.Options()) {
+      case .failed(let errno, let what): return .failed(errno: errno, what: what)
+      case .made(let runtime):
+        let fresh = ClientRuntime(runtime, isShared: true)
+        slot.pointee = UInt(bitPattern: Unmanaged.passRetained(fresh).toOpaque())
+        return .made(fresh)
+      }
+    }
+  }
+
+  public var isClosed: Bool { closed.load(ordering: .acquiring) }
+
+  public func addUser() {
+    if isShared { Process.withLock { users += 1 } } else { lock.withLock { users += 1 } }
+  }
+
+  /// The last one lets the loop end by itself. Never blocks.
+  public func removeUser() {
+    if Process.isForked(generation) {
+      // The locks may be held by threads that this process does not have.
+      users -= 1
+      if users == 0 { runtime.releaseHandle() }
+      return
+    }
+    var slotHeldUs = false
+    let isLast: Bool
+    if isShared {
+      isLast = Process.withLock { () -> Bool in
+        users -= 1
+        guard users == 0 else { return false }
+        let slot = Process.slot(ClientRuntime.processSlot)
+        if slot.pointee == UInt(bitPattern: Unmanaged.passUnretained(self).toOpaque()) {
+          slot.pointee = 0
+          slotHeldUs = true
+        }
+        return true
+      }
+    } else {
+      isLast = lock.withLock { () -> Bool in
+        users -= 1
+        return users == 0
+      }
+    }
+    guard isLast else { return }
+    forgetInterceptors()
+    runtime.releaseHandle()
+    if slotHeldUs { Unmanaged.passUnretained(self).release() }
+  }
+
+  public func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
+    if runtime.isDriving { return .wouldDeadlock }
+    closed.store(true, ordering: .releasing)
+    let result = runtime.shutdown(timeoutMilliseconds: timeoutMilliseconds)
+    if result == .ok { forgetInterceptors() }
+    return result
+  }
+
+  private func forgetInterceptors() {
+    let gone = change { registry.removeAll() }
+    for cache in lock.withLock({ caches }) { cache.invalidate() }
+    withExtendedLifetime(gone) {}
+  }
+
+  // MARK: - Interceptors
+
+  public func add(_ registration: Registration, priority: Int32) -> Outcome {
+    if isClosed { return .closed }
+    change { registry.add(registration, priority: priority) }
+    return .ok
+  }
+
+  public func remove(_ id: UInt64) -> Outcome {
+    let removed = change { registry.remove(id) }
+    guard removed != nil else { return .notFound }
+    // What channels keep for their next call is not to keep the interceptor.
+    for cache in lock.withLock({ caches }) { cache.invalidate() }
+    return .ok
+  }
+
+  public func setPriority(_ id: UInt64, _ priority: Int32) -> Outcome {
+    change { registry.setPriority(id, priority) } ? .ok : .notFound
+  }
+
+  public var entries: [Registry.Entry] { lock.withLock { registry.entries } }
+
+  private func change<R>(_ body: () -> R) -> R {
+    lock.withLock {
+      let result = body()
+      registryGeneration.store(registry.generation, ordering: .releasing)
+      return result
+    }
+  }
+
+  /// The entries and the generation that they are.
+  func snapshot() -> (entries: [Registry.Entry], generation: UInt64) {
+    lock.withLock { (registry.entries, registry.generation) }
+  }
+
+  func join(_ cache: ChannelChains) { lock.withLock { caches.append(cache) } }
+
+  func leave(_ cache: ChannelChains) { lock.withLock { caches.removeAll { $0 === cache } } }
+}

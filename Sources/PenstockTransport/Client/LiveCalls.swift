@@ -1,0 +1,56 @@
+import PenstockCall
+import PenstockWire
+
+/// The calls of a runtime that have begun and not ended. The driving thread only.
+final class LiveCalls: ShutdownHook, @unchecked Sendable {
+  private var first: ClientCall?
+  private(set) var isShutDown = false
+
+  func add(_ call: ClientCall) {
+    call.nextLive = first
+    if let first { first.previousLive = Unmanaged.passUnretained(call) }
+    first = call
+  }
+
+  func remove(_ call: ClientCall) {
+    let next = call.nextLive
+    if let previous = call.previousLive {
+      previous.takeUnretainedValue().nextLive = next
+    } else if first === call {
+      first = next
+    }
+    next?.previousLive = call.previousLive
+    call.nextLive = nil
+    call.previousLive = nil
+  }
+
+  /// Ends those of `channel`; all without one. A call that ends takes itself out.
+  func end(_ channel: ClientChannel?, _ reason: StaticString) {
+    var ending: [ClientCall] = []
+    var next = first
+    while let call = next {
+      if channel == nil || call.channel === channel { ending.append(call) }
+      next = call.nextLive
+    }
+    for call in ending { call.call.perform(.endLocally(Status(.cancelled, reason))) }
+  }
+
+  func runtimeShutdown() {
+    isShutDown = true
+    end(nil, "runtime shut down")
+  }
+
+  /// Tells a new runtime of its hook, on its driving thread.
+  final class Registering: InboxItem {
+    private let live: LiveCalls
+    private unowned(unsafe) let runtime: Runtime
+
+    init(_ live: LiveCalls, _ runtime: Runtime) {
+      self.live = live
+      self.runtime = runtime
+    }
+
+    /// The runtime runs it, so it is there.
+    override func run() { runtime.onShutdown(live) }
+  }
+}

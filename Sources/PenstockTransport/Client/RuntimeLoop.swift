@@ -1,0 +1,122 @@
+import PenstockCall
+import PenstockWire
+
+/// What a call keeps with its loop: its place in the inbox, its timers, its tickets. The call owns it.
+final class CallItem: InboxItem {
+  /// Set while posted: keeps the call until it has run. One thread posts at a time (`Call.submit`).
+  fileprivate var posted: Call?
+  /// Runs once, before anything of the call does.
+  var whenFirstRun: (any FirstRun)?
+  fileprivate var deadline: DeadlineTimer?
+  fileprivate var resumes: [ResumeTimer] = []
+  fileprivate var book: TicketBook?
+
+  override func run() {
+    let call = posted
+    posted = nil
+    if let first = whenFirstRun {
+      whenFirstRun = nil
+      first.firstRun()
+    }
+    call?.runPosted()
+  }
+
+  /// The runtime has ended before it ran: so has the call.
+  override func dropped() {
+    let call = posted
+    posted = nil
+    whenFirstRun = nil
+    call?.perform(.endLocally(Status(.cancelled, "runtime shut down")))
+  }
+}
+
+/// What a call's owner does on the driving thread before the call opens.
+protocol FirstRun: AnyObject {
+  func firstRun()
+}
+
+/// Timers are disarmed when the call ends, before it can be freed: so their reference needs no count.
+private final class DeadlineTimer: Timer {
+  unowned(unsafe) let call: Call
+
+  init(_ call: Call) { self.call = call }
+
+  override func fire() {
+    withExtendedLifetime(call) { call.deadlinePassed() }
+  }
+}
+
+private final class ResumeTimer: Timer {
+  unowned(unsafe) let call: Call
+  let ticket: UInt64
+
+  init(_ call: Call, _ ticket: UInt64) {
+    self.call = call
+    self.ticket = ticket
+  }
+
+  override func fire() {
+    let call = self.call
+    call.item.resumes.removeAll { $0 === self }
+    if call.item.book?.spend(ticket, for: .next).0 == .ok { call.perform(.resolve(ticket, .verdict(.next))) }
+  }
+}
+
+extension Call {
+  /// `attachment` is a CallItem: `ClientCall.make` sets it, before anyone else has the call.
+  var item: CallItem { unsafeDowncast(attachment, to: CallItem.self) }
+}
+
+/// A runtime as calls see it.
+final class RuntimeLoop: CallLoop {
+  let runtime: Runtime
+
+  init(_ runtime: Runtime) { self.runtime = runtime }
+
+  var now: UInt64 { runtime.now }
+  var isForked: Bool { Process.isForked(runtime.generation) }
+  var isDriving: Bool { runtime.isDriving }
+
+  func setDeadline(_ call: Call, _ time: UInt64?) {
+    let item = call.item
+    if let timer = item.deadline { runtime.disarm(timer) }
+    guard let time else {
+      item.deadline = nil
+      return
+    }
+    let timer = item.deadline ?? DeadlineTimer(call)
+    item.deadline = timer
+    runtime.arm(timer, at: time)
+  }
+
+  func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
+    let timer = ResumeTimer(call, ticket)
+    call.item.resumes.append(timer)
+    runtime.arm(timer, at: time)
+  }
+
+  func post(_ call: Call) {
+    let item = call.item
+    item.posted = call
+    runtime.post(item)
+  }
+
+  func issueTicket(_ event: Event, of hop: Hop) -> UInt64 {
+    let item = hop.call.item
+    if item.book == nil { item.book = TicketTable.shared.makeBook(hop.call) }
+    return item.book?.issue(event) ?? 0
+  }
+
+  func spendTicket(_ ticket: UInt64, of call: Call) { _ = call.item.book?.spend(ticket, for: nil) }
+
+  func loseTicket(_ ticket: UInt64, of call: Call) { call.item.book?.lose(ticket) }
+
+  func closeTickets(of call: Call) {
+    let item = call.item
+    for timer in item.resumes { runtime.disarm(timer) }
+    item.resumes = []
+    guard let book = item.book else { return }
+    item.book = nil
+    TicketTable.shared.close(book)
+  }
+}
