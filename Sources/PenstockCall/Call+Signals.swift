@@ -145,7 +145,9 @@ extension Call {
   }
 
   private func settle(_ hop: Hop, _ station: Station, _ index: Int, _ resolution: Resolution, _ lane: Lane) {
+    var wasHeld = true
     if case .paused = station.parked[index].state {
+      wasHeld = false
       station.isPaused = false
       if lane == .inbound { pausesInbound -= 1 }
     }
@@ -158,7 +160,8 @@ extension Call {
       station.heldBytes -= dropped.heldBytes
       if lane == .outbound {
         if !dropped.isOwn { runSent(1, at: hop.index - 1) }
-      } else if dropped.heldBytes == 0, case .receive = dropped.event {
+      } else if !wasHeld, case .receive = dropped.event {
+        // A held one has renewed its demand already.
         pending.append(.demandBelow(hop, 1))
       }
     case .verdict(.take):
