@@ -1,4 +1,5 @@
 import CSystem
+import PenstockCall
 import PenstockWire
 
 /// What went wrong, in words, before there is a call that could carry a status.
@@ -63,7 +64,16 @@ extension ByteBuffer {
 
   /// The text of an errno value.
   @discardableResult
-  func say(errno code: Int32) -> ByteBuffer { say(cString: strerrordesc_np(code)) }
+  func say(errno code: Int32) -> ByteBuffer {
+    withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { text in
+      cs_error_text(code, text.baseAddress, text.count)
+      return say(cString: text.baseAddress.map { UnsafePointer($0) })
+    }
+  }
+
+  /// What the runtime says of names and addresses.
+  @discardableResult
+  func say(_ text: [UInt8]) -> ByteBuffer { text.withUnsafeBytes { say($0) } }
 
   /// Bytes of a peer, at most `limit` of them, with what is not printable ASCII as a dot.
   @discardableResult
@@ -71,5 +81,13 @@ extension ByteBuffer {
     for byte in bytes.prefix(limit) { _ = append(byte: byte >= 0x20 && byte < 0x7F ? byte : 0x2E) }
     if bytes.count > limit { say("...") }
     return self
+  }
+}
+
+/// A view does not keep its buffer: what is composed on the spot is passed as a whole, and lives until the callee returns.
+extension Status {
+  convenience init(_ code: StatusCode, words: ByteBuffer) {
+    self.init(code)
+    _ = setMessage(words.view)
   }
 }

@@ -1,0 +1,261 @@
+import PenstockCall
+import PenstockWire
+
+/// One attempt of a call: joins the call above, its framing, and a stream of some connection. What the server has
+/// certainly not processed is tried again, once, on a stream of its own ("transparent retry" of gRFC A6).
+///
+/// The call is told nothing from within a function that it called: those only note, and `runInTurn` follows in the
+/// same turn.
+final class Attempt: CallBelow, StreamOwner, TurnTask {
+  var isScheduled = false
+  /// Where it stands in the channel's list.
+  var slot = -1
+
+  private let core: ChannelCore
+  /// nil before the start, and after the end.
+  private var call: Call?
+  private var framing: (any CallFraming)?
+  private var connection: HTTP2Connection?
+  private var stream: HTTP2Stream?
+
+  // Outbound.
+  /// What has been sent so far, as long as it may have to be sent again; before there is a stream, all of it.
+  private var pieces: [BodyPiece] = []
+  private var piecesSize = 0
+  private var isReplayable = true
+  private var isHalfClosed = false
+  private var told = 0
+  private var retries = 0
+  /// What is kept for a retry.
+  private static let replayLimit = 1 << 20
+
+  // Inbound.
+  private var headersCame = false
+  private var message: Message?
+  /// Ends the call, behind `message`.
+  private var failure: Status?
+
+  init(_ core: ChannelCore) { self.core = core }
+
+  /// It waits for a connection.
+  var isWaiting: Bool { call != nil && stream == nil && failure == nil }
+
+  // MARK: From the call
+
+  func start(_ call: Call) {
+    self.call = call
+    core.begin(self)
+    framing = makeFraming(call)
+    if let closed = core.closedBecause {
+      failSoon(Status(.cancelled, closed))
+    } else {
+      core.balancer.pick().attach(self)
+    }
+  }
+
+  private func makeFraming(_ call: Call) -> any CallFraming {
+    GRPCFraming(
+      core.defaults, compression: call.request.compression, maxReceiveBytes: call.request.maxReceiveBytes)
+  }
+
+  func send(_ message: Message) {
+    guard let call, let framing, failure == nil else { return }
+    switch framing.encode(message) {
+    case .failed(let status): failSoon(status)
+    case .piece(let piece):
+      call.stats.sentWireBytes += UInt64(piece.count)
+      keep(piece)
+      if let stream, let connection {
+        stream.append(piece)
+        connection.session.resume(stream)
+        connection.wantsWrite()
+      }
+    }
+  }
+
+  private func keep(_ piece: BodyPiece) {
+    guard isReplayable || stream == nil else { return }
+    pieces.append(piece)
+    piecesSize += piece.count
+    if piecesSize > Attempt.replayLimit, stream != nil { forgetPieces() }
+  }
+
+  private func forgetPieces() {
+    isReplayable = false
+    pieces = []
+    piecesSize = 0
+  }
+
+  func halfClose() {
+    isHalfClosed = true
+    if let stream, let connection {
+      stream.endsAfterPieces = true
+      connection.session.resume(stream)
+      connection.wantsWrite()
+    }
+  }
+
+  func pull() { core.work.schedule(self) }
+
+  func reset() {
+    call = nil
+    leave(code: 0x8)
+  }
+
+  // MARK: The connection
+
+  /// `connection` can take a stream.
+  func open(on connection: HTTP2Connection) {
+    guard let call, isWaiting else { return }
+    let stream = HTTP2Stream()
+    stream.owner = self
+    for piece in pieces { stream.append(piece) }
+    stream.endsAfterPieces = isHalfClosed
+    self.connection = connection
+    self.stream = stream
+    call.stats.peer = connection.peer
+    if piecesSize > Attempt.replayLimit { forgetPieces() }
+    connection.add(stream)
+  }
+
+  /// Not from within a function of the call.
+  func connectFailed(_ words: ByteBuffer) {
+    if isWaiting { finish(Status(.unavailable, words: words)) }
+  }
+
+  private func failSoon(_ status: Status) {
+    if failure == nil { failure = status }
+    core.work.schedule(self)
+  }
+
+  func streamOpens(_ stream: HTTP2Stream) -> Metadata? {
+    guard let call, let framing else { return nil }
+    return framing.requestHeaders(call.request, now: core.runtime.now)
+  }
+
+  // MARK: From the stream
+
+  func streamReceives(_ bytes: ByteView) -> Int {
+    guard headersCame, message == nil, failure == nil, let call, let framing, call.wantsMessage else { return 0 }
+    return note(framing.decode(bytes))
+  }
+
+  /// Keeps what came out; how much went in.
+  private func note(_ decoded: (consumed: Int, step: BodyStep)) -> Int {
+    switch decoded.step {
+    case .needsMore: break
+    case .message(let whole): message = whole
+    case .failed(let status): failure = status
+    }
+    return decoded.consumed
+  }
+
+  func streamChanged(_ stream: HTTP2Stream) {
+    guard stream === self.stream else { return }
+    proceed()
+  }
+
+  func runInTurn() { proceed() }
+
+  /// Tells the call what there is to tell, in order. Each step may end the call or the attempt.
+  private func proceed() {
+    guard let call else { return }
+    guard let stream, let connection else {
+      if let failure { finish(failure) }
+      return
+    }
+    noteSending(stream, call)
+    guard self.stream === stream else { return }
+    call.stats.receivedWireBytes = UInt64(stream.bytesReceived)
+    if let head = stream.takeHead(), !takeHeaders(head, stream, call) { return }
+    while self.stream === stream, self.call != nil {
+      if let whole = message {
+        guard call.wantsMessage else { return }
+        message = nil
+        if call.stats.firstMessageAt == 0 { call.stats.firstMessageAt = core.runtime.now }
+        call.stats.receivedMessages += 1
+        call.stats.receivedBytes += UInt64(whole.count)
+        call.inboundMessage(whole)
+      } else if let failure {
+        finish(failure)
+      } else if !stream.body.isEmpty, headersCame, let framing {
+        // At the end the rest is looked at even if nobody asks: a cut message is no message.
+        guard call.wantsMessage || stream.end != nil else { return }
+        let consumed = note(framing.decode(stream.body.view))
+        stream.body.consume(consumed)
+        connection.session.consumed(stream, consumed)
+        connection.wantsWrite()
+      } else if let end = stream.end {
+        conclude(end, stream, call)
+      } else {
+        return
+      }
+    }
+  }
+
+  private func noteSending(_ stream: HTTP2Stream, _ call: Call) {
+    if stream.headersAreSent, call.stats.firstByteSentAt == 0 { call.stats.firstByteSentAt = core.runtime.now }
+    let sent = stream.piecesSent - told
+    if sent > 0 {
+      told += sent
+      call.transportSent(sent)
+    }
+  }
+
+  /// False: the call has ended.
+  private func takeHeaders(_ head: Metadata, _ stream: HTTP2Stream, _ call: Call) -> Bool {
+    guard let framing else { return false }
+    switch framing.responseHeaders(head, endsStream: stream.headEndsStream) {
+    case .informational: return true
+    case .headers(let metadata):
+      headersCame = true
+      // The server has begun: from here on nothing is tried again.
+      forgetPieces()
+      if call.stats.headersAt == 0 { call.stats.headersAt = core.runtime.now }
+      call.inboundHeaders(metadata)
+      return self.stream === stream
+    case .ended(let status):
+      finish(status)
+      return false
+    }
+  }
+
+  private func conclude(_ end: StreamEnd, _ stream: HTTP2Stream, _ call: Call) {
+    if case .unprocessed = end, !headersCame, isReplayable, retries < 1, core.closedBecause == nil {
+      retries += 1
+      self.stream = nil
+      connection = nil
+      framing = makeFraming(call)
+      return core.balancer.pick().attach(self)
+    }
+    guard let framing else { return }
+    let late = call.request.deadline.map { $0 <= core.runtime.now } ?? false
+    finish(framing.status(end, deadlineHasPassed: late))
+  }
+
+  /// The end, from below.
+  func finish(_ status: Status) {
+    guard let call else { return }
+    self.call = nil
+    var code: UInt32 = 0x8
+    // "When a client receives Trailers before the client's END_STREAM, then the client should send RST_STREAM with
+    // NO_ERROR" (gRPC over HTTP2, "Early Server Closure").
+    if let end = stream?.end, case .trailers = end { code = 0 }
+    leave(code: code)
+    call.inboundStatus(status)
+  }
+
+  private func leave(code: UInt32) {
+    if let stream, let connection {
+      connection.session.letGo(stream, code: code)
+      connection.wantsWrite()
+    }
+    stream = nil
+    connection = nil
+    framing = nil
+    message = nil
+    failure = nil
+    pieces = []
+    core.end(self)
+  }
+}

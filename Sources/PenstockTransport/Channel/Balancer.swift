@@ -1,0 +1,18 @@
+/// Chooses where an attempt goes. One per channel; driving thread only.
+protocol Balancer: AnyObject {
+  func pick() -> Subchannel
+  /// Ends all connections; they end what is on them.
+  func close()
+  func closeInChild()
+}
+
+/// One subchannel for everything.
+final class PickFirst: Balancer {
+  private let subchannel: Subchannel
+
+  init(_ subchannel: Subchannel) { self.subchannel = subchannel }
+
+  func pick() -> Subchannel { subchannel }
+  func close() { subchannel.close() }
+  func closeInChild() { subchannel.closeInChild() }
+}

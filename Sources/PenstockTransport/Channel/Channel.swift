@@ -1,0 +1,124 @@
+import PenstockCall
+import PenstockWire
+
+/// A target with its credentials and options, and whatever connections it takes. Calls know nothing of those: each gets
+/// an attempt, and the attempt gets a connection.
+///
+/// The handle; what the driving thread works with is `ChannelCore`. `@unchecked Sendable`: all here is immutable, and
+/// the core is touched on the driving thread only.
+public final class Channel: @unchecked Sendable {
+  private let core: ChannelCore
+  private let runtime: Runtime
+
+  private init(_ core: ChannelCore, _ runtime: Runtime) {
+    self.core = core
+    self.runtime = runtime
+  }
+
+  /// Without a user left, connections close. In a forked child only their descriptors do.
+  deinit {
+    if Process.isForked(runtime.generation) { core.balancer.closeInChild() } else { close() }
+  }
+
+  /// Any thread. Nothing is connected before the first call.
+  public static func make(runtime: Runtime, target: ByteView, options: ChannelOptions) -> Made<Channel> {
+    let parsed: Target
+    switch Target.parse(target) {
+    case .failed(let words): return .failed(SetupFailure("target", words))
+    case .target(let outcome): parsed = outcome
+    }
+    var context: TLSContext?
+    if let tls = options.tls {
+      switch TLSContext.make(role: .client, options: tls) {
+      case .failed(let failure): return .failed(failure)
+      case .made(let made): context = made
+      }
+    }
+    let agent = ByteBuffer()
+    guard let name = ByteBuffer(copying: target),
+      UserAgent.compose(version: options.version.bytes, application: options.userAgent?.view, into: agent)
+    else { return .failed(SetupFailure("", "no memory")) }
+    var limits = HTTP2Limits()
+    limits.streamWindow = options.initialStreamWindow
+    limits.connectionWindow = options.initialConnectionWindow
+    limits.maxHeaderList = options.maxHeaderListBytes
+    let defaults = RequestDefaults(
+      isSecure: context != nil, authority: options.authority ?? parsed.authority, userAgent: agent)
+    let destination = Destination(parsed, name, context, limits, options.connectTimeout)
+    return .made(Channel(ChannelCore(runtime, defaults, destination), runtime))
+  }
+
+  /// On the driving thread.
+  public func newAttempt() -> any CallBelow { Attempt(core) }
+
+  /// Without a NUL; as long-lived as the channel.
+  public var defaultAuthority: ByteView { core.defaults.authority.view }
+
+  /// Any thread, without waiting: ends what is under way with CANCELLED, and closes the connections.
+  public func close() { runtime.post(ChannelClosing(core)) }
+}
+
+private final class ChannelClosing: InboxItem {
+  private let core: ChannelCore
+
+  init(_ core: ChannelCore) { self.core = core }
+
+  override func run() { core.close("channel closed") }
+  /// Nobody drives any more, so nobody is in anyone's way.
+  override func dropped() { core.close("channel closed") }
+}
+
+/// The driving thread's side of a channel.
+final class ChannelCore: ShutdownHook {
+  let runtime: Runtime
+  let defaults: RequestDefaults
+  let work: TurnWork
+  let balancer: any Balancer
+  /// Set once it is closed.
+  private(set) var closedBecause: StaticString?
+  private var attempts: [Attempt] = []
+  private var isHooked = false
+
+  init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination) {
+    self.runtime = runtime
+    self.defaults = defaults
+    work = TurnWork(runtime)
+    balancer = PickFirst(Subchannel(destination, runtime, work))
+  }
+
+  func begin(_ attempt: Attempt) {
+    if !isHooked, closedBecause == nil {
+      isHooked = true
+      runtime.onShutdown(self)
+    }
+    attempt.slot = attempts.count
+    attempts.append(attempt)
+  }
+
+  func end(_ attempt: Attempt) {
+    guard attempt.slot >= 0, attempt.slot < attempts.count else { return }
+    let last = attempts.removeLast()
+    if attempt.slot < attempts.count {
+      attempts[attempt.slot] = last
+      last.slot = attempt.slot
+    }
+    attempt.slot = -1
+  }
+
+  func runtimeShutdown() {
+    isHooked = false
+    close("runtime shut down")
+  }
+
+  func close(_ reason: StaticString) {
+    guard closedBecause == nil else { return }
+    closedBecause = reason
+    if isHooked {
+      isHooked = false
+      runtime.removeShutdownHook(self)
+    }
+    let all = attempts
+    for attempt in all { attempt.finish(Status(.cancelled, reason)) }
+    balancer.close()
+  }
+}

@@ -1,0 +1,20 @@
+import PenstockWire
+
+/// What channel.h's "options" say about the transport; the ABI parses JSON into it. Defaults of calls (deadline, message
+/// limits, compression) travel with each call's `Request`.
+public struct ChannelOptions {
+  /// nil: cleartext.
+  public var tls: TLSOptions? = TLSOptions()
+  /// Instead of the target's.
+  public var authority: ByteBuffer?
+  /// Put before "penstock/VERSION".
+  public var userAgent: ByteBuffer?
+  public var version: StaticString = "0"
+  public var maxHeaderListBytes = 16384
+  public var connectTimeout: UInt64 = 20_000_000_000
+  /// 65535 to 2147483647.
+  public var initialStreamWindow = 1 << 20
+  public var initialConnectionWindow = 4 << 20
+
+  public init() {}
+}

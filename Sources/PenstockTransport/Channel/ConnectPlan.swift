@@ -1,0 +1,57 @@
+import PenstockWire
+
+/// Which address is tried next, until when, and what is said when none is left. No I/O, no clock.
+///
+/// ```
+/// --resolved(n)--> address 0 --failed--> address 1 ... --failed--> exhausted
+/// ```
+/// All addresses share one timeout: each gets an equal part of what is left of it, so that one that never answers
+/// cannot use up the time of the others.
+struct ConnectPlan {
+  enum Step: Equatable {
+    case connect(index: Int, until: UInt64)
+    case exhausted
+  }
+
+  let deadline: UInt64
+  private(set) var index = -1
+  private(set) var count = 0
+  private let report = ByteBuffer()
+  private static let mostReported = 8
+
+  init(now: UInt64, timeout: UInt64) {
+    let (sum, overflow) = now.addingReportingOverflow(timeout)
+    deadline = overflow ? .max : sum
+  }
+
+  /// How many addresses there are.
+  mutating func resolved(_ count: Int, now: UInt64) -> Step {
+    self.count = count
+    index = -1
+    return next(now)
+  }
+
+  /// The present address failed.
+  mutating func failed(_ address: ByteBuffer, _ words: ByteBuffer, now: UInt64) -> Step {
+    if index < ConnectPlan.mostReported {
+      if !report.isEmpty { report.say("; ") }
+      report.say(address.view).say(": ").say(words.view)
+    }
+    return next(now)
+  }
+
+  private mutating func next(_ now: UInt64) -> Step {
+    index += 1
+    guard index < count, now < deadline else { return .exhausted }
+    return .connect(index: index, until: now + (deadline - now) / UInt64(count - index))
+  }
+
+  /// Every address tried with its error.
+  func words(_ name: ByteBuffer) -> ByteBuffer {
+    let text = ByteBuffer().say("could not connect to ").say(name.view).say(": ").say(report.view)
+    let untold = min(index, count) - ConnectPlan.mostReported
+    if untold > 0 { text.say("; and ").say(untold).say(" more") }
+    if index < count { text.say("; the connect timeout left no time for the rest") }
+    return text
+  }
+}

@@ -1,0 +1,84 @@
+import PenstockWire
+
+/// Follows the frame boundaries of what a server sends (RFC 9113 section 4.1), to say in words where a connection
+/// broke off, and to recognise at the first bytes what is not HTTP/2: "The server connection preface consists of a
+/// potentially empty SETTINGS frame that MUST be the first frame" (section 3.4).
+struct FrameTracker {
+  private var header: UInt64 = 0
+  private var have = 0
+  private var payload = 0
+  private var type: UInt8 = 0
+  private(set) var frames = 0
+  /// The first bytes.
+  let opening = ByteBuffer()
+  private static let openingSize = 64
+
+  var isMidFrame: Bool { have > 0 || payload > 0 }
+
+  /// False: the first frame is not SETTINGS.
+  mutating func push(_ bytes: ByteView) -> Bool {
+    if opening.count < FrameTracker.openingSize {
+      _ = opening.append(ByteView(rebasing: bytes.prefix(FrameTracker.openingSize - opening.count)))
+      // Three bytes of length come first: no SETTINGS frame is as long as letters would make it.
+      if let first = opening.view.first, first != 0 { return false }
+      if opening.count >= 4, opening.view[3] != 4 { return false }
+    }
+    var at = 0
+    while at < bytes.count {
+      if payload > 0 {
+        let part = min(payload, bytes.count - at)
+        payload -= part
+        at += part
+        continue
+      }
+      while have < 9 && at < bytes.count {
+        // Five bytes say all that matters here.
+        if have < 4 { header = header << 8 | UInt64(bytes[at]) }
+        have += 1
+        at += 1
+      }
+      if have < 9 { return true }
+      payload = Int(header >> 8)
+      type = UInt8(truncatingIfNeeded: header)
+      header = 0
+      have = 0
+      frames += 1
+    }
+    return true
+  }
+
+  /// "in the middle of a DATA frame"; nil: at a boundary.
+  func place() -> ByteBuffer? {
+    if payload > 0 { return ByteBuffer().say("in the middle of a ").say(FrameTracker.name(type)).say(" frame") }
+    return have > 0 ? ByteBuffer().say("in the middle of a frame header") : nil
+  }
+
+  /// What a peer that does not speak HTTP/2 said.
+  func wrongPreface() -> ByteBuffer {
+    let text = ByteBuffer().say("the peer does not speak HTTP/2: ")
+    let bytes = opening.view
+    if bytes.isEmpty { return text.say("it sent nothing") }
+    if bytesEqual(ByteView(rebasing: bytes.prefix(5)), "HTTP/") {
+      let line = ByteView(rebasing: bytes.prefix { $0 != 0x0D && $0 != 0x0A })
+      return text.say("it answered \"").say(printable: line, limit: 48).say("\"")
+    }
+    if bytes.count >= 3, bytes[0] == 0x15, bytes[1] == 0x03 { return text.say("it answered in TLS") }
+    return text.say("it sent \"").say(printable: bytes, limit: 24).say("\"")
+  }
+
+  private static func name(_ type: UInt8) -> StaticString {
+    switch type {
+    case 0: return "DATA"
+    case 1: return "HEADERS"
+    case 2: return "PRIORITY"
+    case 3: return "RST_STREAM"
+    case 4: return "SETTINGS"
+    case 5: return "PUSH_PROMISE"
+    case 6: return "PING"
+    case 7: return "GOAWAY"
+    case 8: return "WINDOW_UPDATE"
+    case 9: return "CONTINUATION"
+    default: return "unknown"
+    }
+  }
+}

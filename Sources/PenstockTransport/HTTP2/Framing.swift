@@ -1,0 +1,85 @@
+import PenstockCall
+import PenstockWire
+
+/// A piece of an outgoing body: a message behind its prefix. Shared, never changed: a retry sends it again.
+struct BodyPiece {
+  static let prefixSize = MessagePrefix.size
+  /// The five bytes before the message, the first byte lowest.
+  let prefix: UInt64
+  let bytes: ByteBuffer
+
+  var count: Int { BodyPiece.prefixSize + bytes.count }
+
+  init(compressed: Bool, _ bytes: ByteBuffer, length: UInt32) {
+    var place: UInt64 = 0
+    MessagePrefix.write(compressed: compressed, length: length, to: &place)
+    prefix = place
+    self.bytes = bytes
+  }
+
+  /// Appends `count` bytes from `offset` on. False: no memory.
+  func copy(from offset: Int, count: Int, into out: ByteBuffer) -> Bool {
+    var at = offset
+    let end = offset + count
+    while at < min(end, BodyPiece.prefixSize) {
+      guard out.append(byte: UInt8(truncatingIfNeeded: prefix >> UInt64(8 * at))) else { return false }
+      at += 1
+    }
+    if at >= end { return true }
+    let body = bytes.view
+    return out.append(ByteView(rebasing: body[(at - BodyPiece.prefixSize)..<(end - BodyPiece.prefixSize)]))
+  }
+}
+
+/// How a transport stream ended, other than by trailers.
+enum StreamEnd {
+  /// The last HEADERS frame.
+  case trailers(Metadata)
+  /// END_STREAM on a DATA frame.
+  case endOfBody
+  /// RST_STREAM from the peer.
+  case reset(UInt32)
+  /// The peer has certainly not seen the request, or says that it did nothing with it.
+  case unprocessed(words: ByteBuffer)
+  /// The peer broke a rule of HTTP/2 on this stream.
+  case violation(words: ByteBuffer)
+  /// The connection ended.
+  case connectionLost(words: ByteBuffer)
+  /// A header list over our limit.
+  case headersTooLarge(limit: Int)
+  /// Our header list is over the peer's limit.
+  case requestTooLarge(size: Int, limit: Int)
+  case noMemory
+}
+
+/// The *framing* of calls: how a call's start, messages and end become HTTP messages, and back. One object per
+/// attempt. It knows nothing of connections and never calls out.
+protocol CallFraming: AnyObject {
+  /// The request's header list as it goes on the wire, pseudo headers first; nil: no memory.
+  func requestHeaders(_ request: Request, now: UInt64) -> Metadata?
+  func encode(_ message: Message) -> FramedMessage
+  func responseHeaders(_ fields: Metadata, endsStream: Bool) -> ResponseStart
+  /// Takes bytes of the body, up to the end of one message.
+  func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep)
+  /// The status of a stream that has ended, after all that `decode` could give.
+  func status(_ end: StreamEnd, deadlineHasPassed: Bool) -> Status
+}
+
+enum FramedMessage {
+  case piece(BodyPiece)
+  case failed(Status)
+}
+
+enum ResponseStart {
+  /// An informational answer: the real one follows.
+  case informational
+  case headers(Metadata)
+  /// No body is of interest: the call ends.
+  case ended(Status)
+}
+
+enum BodyStep {
+  case needsMore
+  case message(Message)
+  case failed(Status)
+}

@@ -1,0 +1,326 @@
+import PenstockCall
+import PenstockWire
+
+/// What all requests of a channel have in common.
+final class RequestDefaults {
+  let isSecure: Bool
+  /// Without a NUL.
+  let authority: ByteBuffer
+  let userAgent: ByteBuffer
+
+  init(isSecure: Bool, authority: ByteBuffer, userAgent: ByteBuffer) {
+    self.isSecure = isSecure
+    self.authority = authority
+    self.userAgent = userAgent
+  }
+}
+
+/// gRPC over HTTP/2, from the client's side: the document "gRPC over HTTP2" (PROTOCOL-HTTP2), with "HTTP to gRPC
+/// Status Code Mapping" and "gRPC Compression".
+final class GRPCFraming: CallFraming {
+  private enum Encoding {
+    case identity, gzip
+    case unknown(ByteBuffer)
+  }
+
+  private let defaults: RequestDefaults
+  private let sends: Compression
+  private let limit: Int
+  private var decoder: MessageDecoder
+  private var receives = Encoding.identity
+  private var httpStatus = 0
+
+  init(_ defaults: RequestDefaults, compression: Compression, maxReceiveBytes: Int) {
+    self.defaults = defaults
+    sends = compression
+    limit = maxReceiveBytes
+    decoder = MessageDecoder(limit: maxReceiveBytes)
+  }
+
+  // MARK: Request
+
+  /// "Requests": reserved headers, then Timeout, then the rest of Call-Definition, then Custom-Metadata.
+  func requestHeaders(_ request: Request, now: UInt64) -> Metadata? {
+    let fields = Metadata()
+    let authority = request.authorityView ?? defaults.authority.view
+    guard add(fields, ":method", "POST"), add(fields, ":scheme", defaults.isSecure ? "https" : "http"),
+      add(fields, ":path", request.pathView), add(fields, ":authority", authority)
+    else { return nil }
+    let scratch = ByteBuffer()
+    if let deadline = request.deadline {
+      let left = deadline > now ? deadline - now : 0
+      guard Timeout.write(nanoseconds: left, into: scratch), add(fields, "grpc-timeout", scratch.view) else {
+        return nil
+      }
+    }
+    guard add(fields, "te", "trailers"), add(fields, "content-type", "application/grpc"),
+      sends == .identity || add(fields, "grpc-encoding", "gzip"),
+      add(fields, "grpc-accept-encoding", "identity,gzip"), add(fields, "user-agent", defaults.userAgent.view)
+    else { return nil }
+    let custom = request.metadata
+    for index in 0..<custom.count {
+      let name = custom.name(at: index)
+      if HeaderRules.isReserved(name) || bytesEqual(name, "user-agent") { continue }
+      if HeaderRules.isBinary(name) {
+        scratch.removeAll(keepingCapacity: true)
+        guard Base64.encode(custom.value(at: index), padded: false, into: scratch),
+          fields.add(name, scratch.view) == .done
+        else { return nil }
+      } else if fields.add(name, custom.value(at: index)) != .done {
+        return nil
+      }
+    }
+    return fields
+  }
+
+  private func add(_ fields: Metadata, _ name: StaticString, _ value: StaticString) -> Bool {
+    fields.add(name.bytes, value.bytes) == .done
+  }
+
+  private func add(_ fields: Metadata, _ name: StaticString, _ value: ByteView) -> Bool {
+    fields.add(name.bytes, value) == .done
+  }
+
+  func encode(_ message: Message) -> FramedMessage {
+    if sends == .gzip {
+      guard let packed = Gzip.compress(message.view) else {
+        return .failed(Status(.resourceExhausted, "no memory to compress a message"))
+      }
+      // What does not shrink goes as it is, with the flag off.
+      if packed.count < message.count { return piece(packed, compressed: true) }
+    }
+    return piece(message, compressed: false)
+  }
+
+  private func piece(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
+    guard let length = UInt32(exactly: bytes.count) else {
+      return .failed(Status(.resourceExhausted, "a message of more than 4 GiB cannot be framed"))
+    }
+    return .piece(BodyPiece(compressed: compressed, bytes, length: length))
+  }
+
+  // MARK: Response
+
+  func responseHeaders(_ fields: Metadata, endsStream: Bool) -> ResponseStart {
+    httpStatus = status(of: fields)
+    if httpStatus / 100 == 1 && !endsStream { return .informational }
+    let hasStatus = fields.index(of: grpcStatusName) != nil
+    // Trailers-Only; and whatever the HTTP status, "if grpc-status was provided, it must be used".
+    if hasStatus && (endsStream || httpStatus != 200) { return .ended(trailers(fields)) }
+    let type = fields.index(of: ("content-type" as StaticString).bytes).map { fields.value(at: $0) }
+    if httpStatus != 200 {
+      let status = Status(StatusMapping.fromHTTPStatus(httpStatus), words: notGRPC(type))
+      addAll(fields, to: status)
+      return .ended(status)
+    }
+    if ContentType.classify(type) != .grpc {
+      let status = Status(.unknown, words: notGRPC(type))
+      addAll(fields, to: status)
+      return .ended(status)
+    }
+    if endsStream { return .ended(trailers(fields)) }
+    if let index = fields.index(of: ("grpc-encoding" as StaticString).bytes) {
+      let value = fields.value(at: index)
+      if bytesEqual(value, "gzip") {
+        receives = .gzip
+      } else if !bytesEqual(value, "identity") {
+        receives = .unknown(ByteBuffer(copying: value) ?? ByteBuffer())
+      }
+    }
+    let metadata = Metadata()
+    switch copyCustom(fields, to: metadata) {
+    case .done: return .headers(metadata)
+    case .noMemory: return .ended(Status(.resourceExhausted, "no memory for the response headers"))
+    case .malformed(let name):
+      let text = ByteBuffer().say("the response header \"").say(name.view).say("\" is not base64")
+      return .ended(Status(.internal, words: text))
+    }
+  }
+
+  private var grpcStatusName: ByteView { ("grpc-status" as StaticString).bytes }
+
+  private func notGRPC(_ type: ByteView?) -> ByteBuffer {
+    let text = ByteBuffer().say("the answer is not gRPC: HTTP status ").say(httpStatus)
+    guard let type else { return text.say(", no content-type") }
+    return text.say(", content-type \"").say(printable: type, limit: 80).say("\"")
+  }
+
+  /// The number of ":status"; 0 if it is none.
+  private func status(of fields: Metadata) -> Int {
+    guard let index = fields.index(of: (":status" as StaticString).bytes) else { return 0 }
+    let value = fields.value(at: index)
+    guard value.count == 3 else { return 0 }
+    var number = 0
+    for byte in value {
+      guard byte >= 0x30, byte <= 0x39 else { return 0 }
+      number = number * 10 + Int(byte - 0x30)
+    }
+    return number
+  }
+
+  // MARK: Body
+
+  func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
+    let (consumed, event) = decoder.push(bytes)
+    switch event {
+    case .needsMore: return (consumed, .needsMore)
+    case .message(let message, compressed: false): return (consumed, .message(message))
+    case .message(let message, compressed: true): return (consumed, expand(message))
+    case .failed(.tooLarge(let length, let limit)):
+      let text = ByteBuffer().say("a received message of ").say(unsigned: UInt64(length))
+        .say(" bytes is over the limit of ").say(limit).say(" (max_receive_message_bytes)")
+      return (consumed, .failed(Status(.resourceExhausted, words: text)))
+    case .failed(.badFlag(let flag)):
+      let text = ByteBuffer().say("the compressed flag of a received message is ").say(Int(flag))
+        .say(", neither 0 nor 1")
+      return (consumed, .failed(Status(.internal, words: text)))
+    case .failed(.noMemory):
+      return (consumed, .failed(Status(.resourceExhausted, "no memory for a received message")))
+    }
+  }
+
+  /// "gRPC Compression", "Test cases" 5 and 6.
+  private func expand(_ message: ByteBuffer) -> BodyStep {
+    switch receives {
+    case .identity:
+      return .failed(
+        Status(.internal, "the compressed flag of a received message is set, but there is no grpc-encoding"))
+    case .unknown(let name):
+      let text = ByteBuffer().say("a received message has the unsupported grpc-encoding \"")
+        .say(printable: name.view, limit: 40).say("\" (supported: identity, gzip)")
+      return .failed(Status(.internal, words: text))
+    case .gzip:
+      switch Gzip.decompress(message.view, limit: limit) {
+      case .bytes(let bytes): return .message(bytes)
+      case .malformed: return .failed(Status(.internal, "a received message is not valid gzip"))
+      case .noMemory: return .failed(Status(.resourceExhausted, "no memory for a received message"))
+      case .tooLarge:
+        let text = ByteBuffer().say("a received message is, decompressed, over the limit of ").say(limit)
+          .say(" bytes (max_receive_message_bytes)")
+        return .failed(Status(.resourceExhausted, words: text))
+      }
+    }
+  }
+
+  // MARK: End
+
+  func status(_ end: StreamEnd, deadlineHasPassed: Bool) -> Status {
+    switch end {
+    case .trailers(let fields):
+      let status = trailers(fields)
+      // The server's own account of a failure explains a cut message better than the cut does.
+      if decoder.isMidMessage && status.code == .ok {
+        return Status(.internal, "the stream ended in the middle of a message")
+      }
+      return status
+    case .endOfBody:
+      return decoder.isMidMessage
+        ? Status(.internal, "the stream ended in the middle of a message")
+        : Status(.internal, "the server closed the stream without sending trailers")
+    case .reset(let code):
+      let mapped = StatusMapping.fromHTTP2Error(code)
+      // "When a call fails with CANCELLED status the client is encouraged to check whether the deadline has expired."
+      if mapped == .cancelled && deadlineHasPassed { return Status(.deadlineExceeded, "deadline exceeded") }
+      let text = ByteBuffer().say("the server reset the stream: ")
+        .say(StatusMapping.http2ErrorName(code)).say(" (").say(unsigned: UInt64(code)).say(")")
+      // "... with additional error detail to indicate that the exhausted resource is bandwidth".
+      if code == 0xb { text.say(": too much traffic") }
+      if code == 0xc { text.say(": the protocol is not secure enough for the call") }
+      return Status(mapped, words: text)
+    case .unprocessed(let words), .connectionLost(let words): return Status(.unavailable, words: words)
+    case .violation(let words): return Status(.internal, words: words)
+    case .headersTooLarge(let limit):
+      let text = ByteBuffer().say("the received headers are over the limit of ").say(limit)
+        .say(" bytes (max_header_list_bytes)")
+      return Status(.resourceExhausted, words: text)
+    case .requestTooLarge(let size, let limit):
+      let text = ByteBuffer().say("the request headers have ").say(size)
+        .say(" bytes, over the limit of ").say(limit).say(" that the server has set")
+      return Status(.resourceExhausted, words: text)
+    case .noMemory: return Status(.resourceExhausted, "no memory for the call")
+    }
+  }
+
+  /// Trailers and Trailers-Only.
+  private func trailers(_ fields: Metadata) -> Status {
+    let index = fields.index(of: grpcStatusName)
+    let given = index.map { fields.value(at: $0) }
+    let status = Status(StatusMapping.fromTrailers(grpcStatus: given, httpStatus: httpStatus))
+    if let index = fields.index(of: ("grpc-message" as StaticString).bytes) {
+      let decoded = ByteBuffer()
+      if PercentCoding.decode(fields.value(at: index), into: decoded) { _ = status.setMessage(decoded.view) }
+    }
+    if given == nil && status.message.isEmpty {
+      say(ByteBuffer().say("the trailers have no grpc-status: HTTP status ").say(httpStatus), status)
+    } else if let given, status.message.isEmpty, status.code == .unknown, !bytesEqual(given, "2") {
+      let text = ByteBuffer().say("malformed or undefined grpc-status \"").say(printable: given, limit: 20).say("\"")
+      say(text, status)
+    }
+    addAll(fields, to: status)
+    if let index = fields.index(of: detailsName) { addDetails(fields.value(at: index), to: status) }
+    return status
+  }
+
+  private func say(_ text: ByteBuffer, _ status: Status) { _ = status.setMessage(text.view) }
+
+  private var detailsName: ByteView { ("grpc-status-details-bin" as StaticString).bytes }
+
+  /// The raw bytes stay readable in the trailers, decoded from base64 where that is possible.
+  private func addDetails(_ wire: ByteView, to status: Status) {
+    let decoded = ByteBuffer()
+    guard Base64.decode(HeaderRules.trimmed(wire), into: decoded) == .ok else {
+      status.detailsAreMalformed = true
+      _ = status.trailers.add(detailsName, wire)
+      return
+    }
+    _ = status.trailers.add(detailsName, decoded.view)
+    guard let details = StatusDetails.decode(decoded.view) else {
+      status.detailsAreMalformed = true
+      return
+    }
+    for index in 0..<details.count {
+      let detail = details.detail(at: index)
+      if !status.addDetail(typeURL: detail.typeURL, value: detail.value) {
+        status.clearDetails()
+        status.detailsAreMalformed = true
+        return
+      }
+    }
+  }
+
+  /// A status stands whatever else came: a "-bin" value that does not decode is left out.
+  private func addAll(_ fields: Metadata, to status: Status) { _ = copyCustom(fields, to: status.trailers) }
+
+  // MARK: Metadata
+
+  private enum Copied {
+    case done
+    case malformed(ByteBuffer)
+    case noMemory
+  }
+
+  /// Custom-Metadata without what is reserved, "-bin" values decoded. The first malformed one is told, the rest copied.
+  private func copyCustom(_ fields: Metadata, to metadata: Metadata) -> Copied {
+    var outcome = Copied.done
+    let scratch = ByteBuffer()
+    for index in 0..<fields.count {
+      let name = fields.name(at: index)
+      guard HeaderRules.isValidName(name), !HeaderRules.isReserved(name) else { continue }
+      let value = HeaderRules.trimmed(fields.value(at: index))
+      guard HeaderRules.isBinary(name) else {
+        if metadata.add(name, value) != .done { return .noMemory }
+        continue
+      }
+      HeaderRules.forEachBinaryValue(value) { part in
+        scratch.removeAll(keepingCapacity: true)
+        switch Base64.decode(part, into: scratch) {
+        case .ok: if metadata.add(name, scratch.view) != .done { outcome = .noMemory }
+        case .malformed: if case .done = outcome { outcome = .malformed(ByteBuffer(copying: name) ?? ByteBuffer()) }
+        case .noMemory: outcome = .noMemory
+        }
+      }
+      if case .noMemory = outcome { return .noMemory }
+    }
+    return outcome
+  }
+}

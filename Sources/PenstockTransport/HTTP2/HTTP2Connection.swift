@@ -1,0 +1,322 @@
+import CSystem
+import PenstockCall
+import PenstockWire
+
+/// Who a connection reports to, on the driving thread.
+protocol ConnectionOwner: AnyObject {
+  /// HTTP/2 is established: the peer's SETTINGS have come.
+  func connectionReady(_ connection: HTTP2Connection)
+  /// It takes no new streams; those that it has go on.
+  func connectionDraining(_ connection: HTTP2Connection)
+  /// It is closed, last and once. Its streams are told after this.
+  func connectionEnded(_ connection: HTTP2Connection, _ words: ByteBuffer)
+}
+
+/// One connection: socket, TLS if there is any, and the HTTP/2 session, moved by the loop.
+///
+/// ```
+/// connecting --> handshaking (TLS) --> preface --the peer's SETTINGS--> open --> closed
+///      \------------ error, end of stream, timeout (the owner's) --------------/
+/// ```
+/// Per turn: read what waits, tell the streams' owners, write once at the turn's end.
+final class HTTP2Connection: ReadyHandler, TurnTask {
+  enum Phase: Equatable { case connecting, handshaking, preface, open, closed }
+
+  let session: HTTP2Session
+  /// "127.0.0.1:50051".
+  let peer: ByteBuffer
+  private(set) var phase = Phase.connecting
+  var isScheduled = false
+
+  private let runtime: Runtime
+  private let work: TurnWork
+  private let socket: Socket
+  private let engine: TLSEngine?
+  private var owner: (any ConnectionOwner)?
+  private var toldDraining = false
+  private var watchesOutput = false
+  /// What is to be sent: of the session, or records.
+  private let out: ByteBuffer
+  /// What is to become records; nil without TLS.
+  private let plain: ByteBuffer?
+  private let scratch: UnsafeMutableRawBufferPointer
+
+  private static let scratchSize = 64 << 10
+  /// How much is read in one turn before others get theirs.
+  private static let readBudget = 1 << 20
+  /// How often one turn fills the socket.
+  private static let writeRounds = 16
+
+  enum Started {
+    case started(HTTP2Connection)
+    case failed(ByteBuffer)
+  }
+
+  /// Begins to connect. The owner hears nothing from within this.
+  static func start(
+    _ address: SocketAddress, tls: TLSContext?, host: ByteBuffer, limits: HTTP2Limits, runtime: Runtime,
+    work: TurnWork, owner: any ConnectionOwner
+  ) -> Started {
+    switch Socket.connect(to: address) {
+    case .failed(let code): return .failed(ByteBuffer().say(errno: code))
+    case .socket(let socket, let connecting):
+      var engine: TLSEngine?
+      if let tls {
+        engine = TLSEngine.make(tls, host: host.view)
+        if engine == nil { return .failed(ByteBuffer().say("no memory for TLS")) }
+      }
+      guard let session = HTTP2Session.make(limits), let memory = malloc(scratchSize) else {
+        return .failed(ByteBuffer().say("no memory for a connection"))
+      }
+      let scratch = UnsafeMutableRawBufferPointer(start: memory, count: scratchSize)
+      let connection = HTTP2Connection(socket, engine, session, address, scratch, runtime, work, owner)
+      let events = connecting ? CS_EPOLLOUT : CS_EPOLLIN
+      guard runtime.watch(socket.descriptor, events, connection) else {
+        connection.phase = .closed
+        socket.close()
+        return .failed(ByteBuffer().say("the system does not watch the socket"))
+      }
+      if !connecting { connection.connected() }
+      return .started(connection)
+    }
+  }
+
+  private init(
+    _ socket: Socket, _ engine: TLSEngine?, _ session: HTTP2Session, _ address: SocketAddress,
+    _ scratch: UnsafeMutableRawBufferPointer, _ runtime: Runtime, _ work: TurnWork, _ owner: any ConnectionOwner
+  ) {
+    self.socket = socket
+    self.engine = engine
+    self.session = session
+    self.scratch = scratch
+    self.runtime = runtime
+    self.work = work
+    self.owner = owner
+    peer = ByteBuffer().say(address.text())
+    out = engine?.output ?? ByteBuffer()
+    plain = engine == nil ? nil : ByteBuffer()
+  }
+
+  deinit { free(scratch.baseAddress) }
+
+  // MARK: Streams
+
+  func add(_ stream: HTTP2Stream) {
+    session.add(stream)
+    wantsWrite()
+  }
+
+  func wantsWrite() {
+    if phase != .closed { work.scheduleWrite(self) }
+  }
+
+  // MARK: Events
+
+  func ready(_ events: UInt32) {
+    if phase == .connecting {
+      let code = socket.connectError
+      if code != 0 { return close(ByteBuffer().say(errno: code)) }
+      if events & (CS_EPOLLERR | CS_EPOLLHUP) != 0 { return close(ByteBuffer().say("the connection broke off")) }
+      runtime.rewatch(socket.descriptor, CS_EPOLLIN)
+      return connected()
+    }
+    if events & ~CS_EPOLLOUT != 0 { receiveAll() }
+    if phase == .closed { return }
+    session.dispatch()
+    noteDraining()
+    if events & CS_EPOLLOUT != 0 || session.wantsWrite || !out.isEmpty { wantsWrite() }
+  }
+
+  private func connected() {
+    phase = engine == nil ? .preface : .handshaking
+    if let engine { _ = engine.handshake() }
+    wantsWrite()
+  }
+
+  private func receiveAll() {
+    var budget = HTTP2Connection.readBudget
+    while budget > 0, phase != .closed {
+      let place: UnsafeMutableRawBufferPointer
+      if let engine {
+        guard let spare = engine.input.spare(atLeast: HTTP2Connection.scratchSize / 2) else {
+          return close(ByteBuffer().say("no memory to receive"))
+        }
+        place = spare
+      } else {
+        place = scratch
+      }
+      switch socket.receive(into: place) {
+      case .wouldBlock: return
+      case .end: return close(endOfStream())
+      case .failed(let code):
+        return close(ByteBuffer().say("the connection failed").say(during()).say(": ").say(errno: code))
+      case .bytes(let n):
+        if let engine {
+          engine.input.commit(n)
+          receiveRecords(engine)
+        } else {
+          receive(ByteView(rebasing: UnsafeRawBufferPointer(place)[..<n]))
+        }
+        budget -= n
+        // A short read has emptied the socket; if not, the loop comes back.
+        if n < place.count { return }
+      }
+    }
+  }
+
+  private func receiveRecords(_ engine: TLSEngine) {
+    if phase == .handshaking {
+      switch engine.handshake() {
+      case .needsMore: return wantsWrite()
+      case .failed: return fail(engine)
+      case .done:
+        phase = .preface
+        wantsWrite()
+      }
+    }
+    while phase != .closed {
+      switch engine.read(into: scratch) {
+      case .bytes(let n): receive(ByteView(rebasing: UnsafeRawBufferPointer(scratch)[..<n]))
+      case .needsMore: return
+      case .closed: return close(endOfStream())
+      case .failed: return fail(engine)
+      }
+    }
+  }
+
+  private func fail(_ engine: TLSEngine) {
+    // The alert that tells the peer why.
+    if !out.isEmpty { _ = socket.send(out.view) }
+    close(engine.failure ?? ByteBuffer().say("TLS failed"))
+  }
+
+  private func receive(_ bytes: ByteView) {
+    guard session.receive(bytes) else { return closeAfterFailure() }
+    if phase == .preface && session.isReady {
+      phase = .open
+      owner?.connectionReady(self)
+    }
+  }
+
+  /// The session has given up: what it has to say to the peer goes out if it can.
+  private func closeAfterFailure() {
+    let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
+    if phase == .open { _ = pass() }
+    if !out.isEmpty { _ = socket.send(out.view) }
+    close(words)
+  }
+
+  private func noteDraining() {
+    guard phase == .open, session.isDraining, !toldDraining else { return finishDraining() }
+    toldDraining = true
+    owner?.connectionDraining(self)
+    finishDraining()
+  }
+
+  private func finishDraining() {
+    if phase == .open, session.isDraining, session.isIdle { closeGracefully() }
+  }
+
+  // MARK: Writing
+
+  func runInTurn() {
+    guard phase != .closed, phase != .connecting else { return }
+    var rounds = HTTP2Connection.writeRounds
+    while phase != .closed {
+      let alive = phase == .handshaking || pass()
+      if out.isEmpty {
+        if !alive { return closeAfterFailure() }
+        break
+      }
+      let outcome = socket.send(out.view)
+      switch outcome {
+      case .bytes(let n): out.consume(n)
+      case .wouldBlock, .end: break
+      case .failed(let code):
+        // What the peer said before it went may explain it better.
+        receiveAll()
+        if phase == .closed { break }
+        return close(ByteBuffer().say("the connection failed").say(during()).say(": ").say(errno: code))
+      }
+      if phase == .closed { break }
+      if !alive { return closeAfterFailure() }
+      if !out.isEmpty { break }
+      rounds -= 1
+      if rounds == 0 {
+        wantsWrite()
+        break
+      }
+      if phase == .handshaking || !session.wantsWrite { break }
+    }
+    watchOutput(!out.isEmpty)
+    session.dispatch()
+    noteDraining()
+  }
+
+  /// Moves what the session has to say into `out`. False: the session has failed.
+  private func pass() -> Bool {
+    guard let engine, let plain else { return session.collect(into: out) }
+    // Records are made only when the last ones have left, so that what waits stays bounded.
+    guard out.isEmpty else { return true }
+    let alive = session.collect(into: plain)
+    if !engine.write(plain.view) && !plain.isEmpty { return false }
+    plain.removeAll(keepingCapacity: true)
+    return alive
+  }
+
+  private func watchOutput(_ on: Bool) {
+    guard phase != .closed, on != watchesOutput else { return }
+    watchesOutput = on
+    runtime.rewatch(socket.descriptor, on ? CS_EPOLLIN | CS_EPOLLOUT : CS_EPOLLIN)
+  }
+
+  // MARK: The end
+
+  private func during() -> StaticString {
+    switch phase {
+    case .handshaking: return " during the TLS handshake"
+    case .preface: return " before HTTP/2 began"
+    case .connecting, .open, .closed: return ""
+    }
+  }
+
+  private func endOfStream() -> ByteBuffer {
+    let text = ByteBuffer().say("connection closed by peer")
+    if phase == .preface, !session.tracker.opening.isEmpty, !session.tracker.isMidFrame {
+      return session.tracker.wrongPreface()
+    }
+    text.say(during())
+    if let place = session.tracker.place() { text.say(" ").say(place.view) }
+    if let goAway = session.goAway { text.say(", after ").say(goAway.view) }
+    return text
+  }
+
+  /// Closes at once: every stream that is open ends with `words`.
+  func close(_ words: ByteBuffer) {
+    guard phase != .closed else { return }
+    phase = .closed
+    runtime.unwatch(socket.descriptor)
+    // A forked child may have the descriptor too: only this ends the connection.
+    socket.shutdown()
+    socket.close()
+    session.abandon(words)
+    let told = owner
+    owner = nil
+    told?.connectionEnded(self, words)
+    session.dispatch()
+  }
+
+  /// Tells the peer first (GOAWAY, close_notify). For an idle connection.
+  func closeGracefully(_ words: ByteBuffer = ByteBuffer().say("the connection is no longer used")) {
+    if phase == .open {
+      session.sayGoodbye()
+      _ = pass()
+      engine?.close()
+      if !out.isEmpty { _ = socket.send(out.view) }
+    }
+    close(words)
+  }
+
+  /// In a forked child: nothing but the descriptor.
+  func closeInChild() { socket.close() }
+}

@@ -1,0 +1,62 @@
+/// Something to do before the turn of the loop ends.
+protocol TurnTask: AnyObject {
+  /// Set while the task is in a list.
+  var isScheduled: Bool { get set }
+  func runInTurn()
+}
+
+/// What a channel does at the end of a turn: first whatever was put off (a call is never told anything from within its
+/// own function), then one write per connection. Driving thread only.
+final class TurnWork: TurnEndHandler {
+  private let runtime: Runtime
+  private var tasks: [any TurnTask] = []
+  private var writes: [any TurnTask] = []
+  private var running: [any TurnTask] = []
+  private var isRegistered = false
+  private var isRunning = false
+  /// Work that makes more work goes on in the next turn, after others had theirs.
+  private static let rounds = 16
+
+  init(_ runtime: Runtime) { self.runtime = runtime }
+
+  func schedule(_ task: any TurnTask) {
+    if task.isScheduled { return }
+    task.isScheduled = true
+    tasks.append(task)
+    register()
+  }
+
+  func scheduleWrite(_ task: any TurnTask) {
+    if task.isScheduled { return }
+    task.isScheduled = true
+    writes.append(task)
+    register()
+  }
+
+  private func register() {
+    if isRegistered || isRunning { return }
+    isRegistered = true
+    runtime.atTurnEnd(self)
+  }
+
+  func turnEnded() {
+    isRegistered = false
+    isRunning = true
+    var rounds = TurnWork.rounds
+    while rounds > 0, !tasks.isEmpty || !writes.isEmpty {
+      rounds -= 1
+      // Moved out first: tasks schedule tasks. The emptied array goes back for its storage.
+      if !tasks.isEmpty { swap(&tasks, &running) } else { swap(&writes, &running) }
+      var index = 0
+      while index < running.count {
+        let task = running[index]
+        index += 1
+        task.isScheduled = false
+        task.runInTurn()
+      }
+      running.removeAll(keepingCapacity: true)
+    }
+    isRunning = false
+    if !tasks.isEmpty || !writes.isEmpty { register() }
+  }
+}

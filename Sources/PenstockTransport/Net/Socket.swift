@@ -1,0 +1,76 @@
+import CSystem
+import PenstockWire
+
+/// The one place where a connection's socket is made, read, written and closed. Owns its descriptor.
+final class Socket {
+  private(set) var descriptor: Int32
+
+  enum Opened {
+    /// `connecting`: wait until it is writable, then ask `connectError`.
+    case socket(Socket, connecting: Bool)
+    /// An errno.
+    case failed(Int32)
+  }
+
+  enum Moved: Equatable {
+    case bytes(Int)
+    /// The socket is full, or empty.
+    case wouldBlock
+    /// The peer will send no more.
+    case end
+    case failed(Int32)
+  }
+
+  init(_ descriptor: Int32) { self.descriptor = descriptor }
+
+  deinit { close() }
+
+  static func connect(to address: SocketAddress) -> Opened {
+    let descriptor = cs_stream_socket(address.family)
+    if descriptor < 0 { return .failed(-descriptor) }
+    let socket = Socket(descriptor)
+    // Frames are gathered by us: what is sent is to leave at once.
+    if !address.isUnix { _ = cs_no_delay(descriptor) }
+    let code = address.withRaw { cs_connect(descriptor, $0, $1) }
+    if code == 0 { return .socket(socket, connecting: false) }
+    if code == -EINPROGRESS || code == -EINTR { return .socket(socket, connecting: true) }
+    return .failed(-code)
+  }
+
+  /// 0, or the errno that the connect ended with.
+  var connectError: Int32 { cs_socket_error(descriptor) }
+
+  func receive(into place: UnsafeMutableRawBufferPointer) -> Moved {
+    while true {
+      let n = Int(cs_recv(descriptor, place.baseAddress, place.count))
+      if n > 0 { return .bytes(n) }
+      if n == 0 { return .end }
+      if n == -Int(EINTR) { continue }
+      return Socket.outcome(n)
+    }
+  }
+
+  func send(_ bytes: ByteView) -> Moved {
+    while true {
+      let n = Int(cs_send(descriptor, bytes.baseAddress, bytes.count))
+      if n >= 0 { return .bytes(n) }
+      if n == -Int(EINTR) { continue }
+      return Socket.outcome(n)
+    }
+  }
+
+  private static func outcome(_ n: Int) -> Moved {
+    if n == -Int(EAGAIN) { return .wouldBlock }
+    return .failed(Int32(truncatingIfNeeded: -n))
+  }
+
+  /// Ends the connection for every process that has the descriptor, children that were forked included.
+  func shutdown() {
+    if descriptor >= 0 { _ = cs_shutdown(descriptor) }
+  }
+
+  func close() {
+    cs_close(descriptor)
+    descriptor = -1
+  }
+}

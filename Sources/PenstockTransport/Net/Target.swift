@@ -1,0 +1,182 @@
+import PenstockWire
+
+/// Where a channel goes, parsed ("gRPC Name Resolution", "Name Syntax").
+///
+/// `host:port`, `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5,...`, `ipv6:[::1]:5,...`, `unix:path`,
+/// `unix:///path`, `unix-abstract:name`. The port is 443 where none is given.
+struct Target {
+  enum Place {
+    case name(host: ByteBuffer, port: UInt16)
+    case addresses([SocketAddress])
+  }
+
+  static let defaultPort: UInt16 = 443
+  /// More addresses than anybody writes down; they are held in memory at once.
+  static let mostAddresses = 256
+
+  let place: Place
+  /// For ":authority": what the target says, "localhost" for a unix socket.
+  let authority: ByteBuffer
+  /// Whom TLS expects: the host, without its port.
+  let host: ByteBuffer
+
+  enum Outcome {
+    case target(Target)
+    case failed(ByteBuffer)
+  }
+
+  static func parse(_ text: ByteView) -> Outcome {
+    if text.isEmpty { return .failed(ByteBuffer().say("the target is empty")) }
+    for byte in text where byte <= 0x20 || byte == 0x7F {
+      return wrong(text, "it has a space or a control character in it")
+    }
+    if let rest = after("dns:", text) { return dns(rest, text) }
+    if let rest = after("ipv4:", text) { return literals(rest, text, isSix: false) }
+    if let rest = after("ipv6:", text) { return literals(rest, text, isSix: true) }
+    if let rest = after("unix-abstract:", text) { return unix(rest, text, isAbstract: true) }
+    if let rest = after("unix:", text) { return unix(rest, text, isAbstract: false) }
+    // "host:port" and "scheme://..." differ by the slashes.
+    for index in 0..<text.count where text[index] == 0x3A {
+      if text.count - index > 2, text[index + 1] == 0x2F, text[index + 2] == 0x2F {
+        let scheme = ByteView(rebasing: text[..<index])
+        let words = ByteBuffer().say("the scheme \"").say(scheme)
+          .say("\" is not known (dns, ipv4, ipv6, unix, unix-abstract)")
+        return wrong(text, words)
+      }
+    }
+    return named(text, text)
+  }
+
+  // MARK: Schemes
+
+  private static func dns(_ rest: ByteView, _ text: ByteView) -> Outcome {
+    guard let path = after("//", rest) else { return named(rest, text) }
+    guard let slash = path.firstIndex(of: 0x2F) else { return wrong(text, "\"dns://\" needs a third slash") }
+    if slash > 0 { return wrong(text, "an authority (a DNS server) is not supported: write \"dns:///\"") }
+    return named(ByteView(rebasing: path[1...]), text)
+  }
+
+  private static func named(_ part: ByteView, _ text: ByteView) -> Outcome {
+    switch split(part) {
+    case .failed(let words): return wrong(text, words)
+    case .parts(let host, let port, _):
+      if host.isEmpty { return wrong(text, "it has no host") }
+      if host.count > 255 { return wrong(text, "its host name is too long") }
+      for byte in host where byte == 0x2F || byte == 0x40 || byte == 0x5B || byte == 0x5D {
+        return wrong(text, "its host has a character that no host name has")
+      }
+      guard let name = ByteBuffer(copying: host), let authority = authority(part, port) else { return noMemory }
+      return .target(Target(place: .name(host: name, port: port ?? defaultPort), authority: authority, host: name))
+    }
+  }
+
+  private static func literals(_ list: ByteView, _ text: ByteView, isSix: Bool) -> Outcome {
+    var addresses: [SocketAddress] = []
+    var firstHost: ByteBuffer?
+    var firstAuthority: ByteBuffer?
+    var from = 0
+    var at = 0
+    while at <= list.count {
+      if at < list.count && list[at] != 0x2C {
+        at += 1
+        continue
+      }
+      let part = ByteView(rebasing: list[from..<at])
+      at += 1
+      from = at
+      if addresses.count == mostAddresses { return wrong(text, "it has too many addresses") }
+      switch split(part) {
+      case .failed(let words): return wrong(text, words)
+      case .parts(let host, let port, _):
+        guard let address = SocketAddress(literal: host, port: port ?? defaultPort),
+          host.contains(0x3A) == isSix
+        else {
+          let words = ByteBuffer().say("\"").say(part).say(isSix ? "\" is not an IPv6 address" : "\" is not an IPv4 address")
+          return wrong(text, words)
+        }
+        addresses.append(address)
+        if firstHost == nil {
+          guard let name = ByteBuffer(copying: host), let whole = authority(part, port) else { return noMemory }
+          firstHost = name
+          firstAuthority = whole
+        }
+      }
+    }
+    guard let firstHost, let firstAuthority else { return wrong(text, "it has no address") }
+    return .target(Target(place: .addresses(addresses), authority: firstAuthority, host: firstHost))
+  }
+
+  private static func unix(_ rest: ByteView, _ text: ByteView, isAbstract: Bool) -> Outcome {
+    var path = rest
+    if !isAbstract, let absolute = after("//", rest) {
+      guard absolute.first == 0x2F else { return wrong(text, "\"unix://\" needs an absolute path") }
+      path = absolute
+    }
+    if path.isEmpty { return wrong(text, "it has no path") }
+    guard let name = ByteBuffer(capacity: path.count + 1), !isAbstract || name.append(byte: 0), name.append(path),
+      let host = ByteBuffer(copying: ("localhost" as StaticString).bytes)
+    else { return noMemory }
+    guard let address = SocketAddress(unixPath: name.view) else { return wrong(text, "its path is too long") }
+    return .target(Target(place: .addresses([address]), authority: host, host: host))
+  }
+
+  // MARK: Parts
+
+  private enum Split {
+    case parts(host: ByteView, port: UInt16?, isBracketed: Bool)
+    case failed(StaticString)
+  }
+
+  /// `host`, `host:port`, `[v6]`, `[v6]:port`, or a bare IPv6 address.
+  private static func split(_ text: ByteView) -> Split {
+    if text.first == 0x5B {
+      guard let close = text.firstIndex(of: 0x5D) else { return .failed("a bracket is not closed") }
+      let host = ByteView(rebasing: text[1..<close])
+      let rest = ByteView(rebasing: text[(close + 1)...])
+      if rest.isEmpty { return .parts(host: host, port: nil, isBracketed: true) }
+      guard rest[0] == 0x3A, let port = number(ByteView(rebasing: rest[1...])) else {
+        return .failed("what follows the bracket is not a port (1 to 65535)")
+      }
+      return .parts(host: host, port: port, isBracketed: true)
+    }
+    guard let colon = text.firstIndex(of: 0x3A) else { return .parts(host: text, port: nil, isBracketed: false) }
+    let after = ByteView(rebasing: text[(colon + 1)...])
+    // Two colons and no brackets: an IPv6 address alone.
+    if after.contains(0x3A) { return .parts(host: text, port: nil, isBracketed: false) }
+    guard let port = number(after) else { return .failed("its port is not a number from 1 to 65535") }
+    return .parts(host: ByteView(rebasing: text[..<colon]), port: port, isBracketed: false)
+  }
+
+  private static func number(_ digits: ByteView) -> UInt16? {
+    guard !digits.isEmpty, digits.count <= 5 else { return nil }
+    var value: UInt32 = 0
+    for byte in digits {
+      guard byte >= 0x30, byte <= 0x39 else { return nil }
+      value = value * 10 + UInt32(byte - 0x30)
+    }
+    guard value > 0 else { return nil }
+    return UInt16(exactly: value)
+  }
+
+  /// As it was written; brackets around a bare IPv6 address.
+  private static func authority(_ text: ByteView, _ port: UInt16?) -> ByteBuffer? {
+    guard port == nil, text.first != 0x5B, text.contains(0x3A) else { return ByteBuffer(copying: text) }
+    return ByteBuffer().say("[").say(text).say("]")
+  }
+
+  private static func after(_ prefix: StaticString, _ text: ByteView) -> ByteView? {
+    let bytes = prefix.bytes
+    guard text.count >= bytes.count, bytesEqual(ByteView(rebasing: text.prefix(bytes.count)), bytes) else { return nil }
+    return ByteView(rebasing: text[bytes.count...])
+  }
+
+  private static func wrong(_ text: ByteView, _ words: StaticString) -> Outcome {
+    wrong(text, ByteBuffer().say(words))
+  }
+
+  private static func wrong(_ text: ByteView, _ words: ByteBuffer) -> Outcome {
+    .failed(ByteBuffer().say("the target \"").say(printable: text, limit: 200).say("\": ").say(words.view))
+  }
+
+  private static var noMemory: Outcome { .failed(ByteBuffer().say("no memory")) }
+}
