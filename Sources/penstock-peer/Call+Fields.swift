@@ -1,0 +1,57 @@
+import CNghttp2
+import PenstockWire
+
+/// What the answer's headers and trailers say.
+extension Call {
+  func addHeaders(to list: FieldList) {
+    // Said wherever compression is in play, so that clients see what is taken.
+    if knobs.compresses || requestCoding != .identity || mayCompress {
+      if clientTakesGzip && (knobs.compresses || mayCompress) { list.add("grpc-encoding", "gzip") }
+      list.add("grpc-accept-encoding", "identity,gzip")
+    }
+    if method == .cacheableUnary { list.add("cache-control", "max-age=60, public") }
+    guard knobs.echoesFields else { return }
+    eachField { name, value in
+      if bytesEqual(name, "x-grpc-test-echo-initial") || hasPrefix(name, "x-headers") { list.add(name, value) }
+    }
+  }
+
+  func addTrailers(to list: FieldList) {
+    let code = status ?? 2
+    if code == 0 {
+      list.add("grpc-status", "0")
+    } else {
+      list.add("grpc-status", Text().put(code))
+    }
+    if !statusMessage.isEmpty {
+      let encoded = Text()
+      if PercentCoding.encode(statusMessage.view, into: encoded) { list.add("grpc-message", encoded) }
+    }
+    if knobs.hasMessage && knobs.status != nil {
+      eachField { name, value in
+        if bytesEqual(name, "x-details-bin") { list.add("grpc-status-details-bin", value) }
+      }
+    }
+    if knobs.echoesFields {
+      eachField { name, value in
+        if bytesEqual(name, "x-grpc-test-echo-trailing-bin") || hasPrefix(name, "x-trailers") { list.add(name, value) }
+      }
+    }
+    guard knobs.echoesMetadata else { return }
+    eachField { name, value in
+      list.add(prefix: "seen-", name.first == 0x3A ? part(name, 1, name.count) : name, value)
+    }
+  }
+
+  /// One line of JSON about the call.
+  func report() {
+    let line = Console.out.line
+    line.put("{\"connection\":").put(session?.number ?? 0).put(",\"stream\":").put(Int(id))
+    eachField { name, value in
+      if bytesEqual(name, ":path") { line.put(",\"path\":").put(json: value) }
+    }
+    line.put(",\"messages_in\":").put(messagesIn).put(",\"messages_out\":").put(messagesOut)
+    if let status { line.put(",\"status\":").put(status) }
+    line.put(",\"http2_error\":").put(Int(closeCode)).put("}\n")
+  }
+}

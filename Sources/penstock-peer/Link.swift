@@ -1,0 +1,117 @@
+import CSystem
+import PenstockTransport
+import PenstockWire
+
+/// The bytes of one connection, through TLS where there is TLS.
+final class Link {
+  enum Received {
+    case bytes(ByteView)
+    case wouldBlock
+    case ended
+    case failed
+  }
+
+  enum Flushed: Equatable {
+    case done, blocked, failed
+    /// Nothing can be sent before the handshake has ended: there will be something to read first.
+    case handshaking
+  }
+
+  let fd: Int32
+  /// Plain bytes that are to be sent.
+  let output = ByteBuffer()
+  private let tls: TLSEngine?
+  private var isOpen: Bool
+
+  var isCleartext: Bool { tls == nil }
+
+  init(_ fd: Int32, _ tls: TLSEngine?) {
+    self.fd = fd
+    self.tls = tls
+    isOpen = tls == nil
+  }
+
+  deinit { cs_close(fd) }
+
+  /// Plain bytes in `place`, valid until it is used again. Ask until it would block.
+  func receive(_ place: UnsafeMutableRawBufferPointer) -> Received {
+    guard let tls else { return receiveRaw(place) }
+    while true {
+      if isOpen {
+        switch tls.read(into: place) {
+        case .bytes(let n): return .bytes(part(ByteView(place), 0, n))
+        case .needsMore: break
+        case .closed: return .ended
+        case .failed: return .failed
+        }
+      }
+      switch receiveRaw(place) {
+      case .bytes(let bytes): if !tls.input.append(bytes) { return .failed }
+      case .wouldBlock: return .wouldBlock
+      case .ended: return .ended
+      case .failed: return .failed
+      }
+      if !isOpen {
+        switch tls.handshake() {
+        case .needsMore: if sendRaw(tls.output) == .failed { return .failed }
+        case .done: isOpen = true
+        case .failed:
+          _ = sendRaw(tls.output)
+          return .failed
+        }
+      }
+    }
+  }
+
+  private func receiveRaw(_ place: UnsafeMutableRawBufferPointer) -> Received {
+    while true {
+      let n = cs_recv(fd, place.baseAddress, place.count)
+      if n > 0 { return .bytes(part(ByteView(place), 0, Int(n))) }
+      if n == 0 { return .ended }
+      if n == -Int64(EINTR) { continue }
+      return n == -Int64(EAGAIN) ? .wouldBlock : .failed
+    }
+  }
+
+  func flush() -> Flushed {
+    guard let tls else { return sendRaw(output) }
+    if !isOpen {
+      let sent = sendRaw(tls.output)
+      return sent == .done ? .handshaking : sent
+    }
+    if !output.isEmpty {
+      guard tls.write(output.view) else { return .failed }
+      output.removeAll(keepingCapacity: output.count < 1 << 20)
+    }
+    return sendRaw(tls.output)
+  }
+
+  private func sendRaw(_ bytes: ByteBuffer) -> Flushed {
+    while !bytes.isEmpty {
+      let n = cs_send(fd, bytes.view.baseAddress, bytes.count)
+      if n > 0 {
+        bytes.consume(Int(n))
+      } else if n == -Int64(EAGAIN) {
+        return .blocked
+      } else if n != -Int64(EINTR) {
+        return .failed
+      }
+    }
+    return .done
+  }
+
+  /// Ends our direction, TLS's close_notify first where there is TLS.
+  func halfClose() {
+    if let tls {
+      tls.close()
+      _ = sendRaw(tls.output)
+    }
+    _ = shutdown(fd, 1)  // SHUT_WR
+  }
+
+  /// The close that follows sends RST instead of FIN.
+  func makeCloseAbrupt() {
+    var value = linger(l_onoff: 1, l_linger: 0)
+    _ = setsockopt(fd, SOL_SOCKET, SO_LINGER, &value, socklen_t(MemoryLayout<linger>.size))
+  }
+}

@@ -1,0 +1,103 @@
+import PenstockWire
+
+/// What the server serves.
+enum Method: Equatable {
+  case emptyCall, unaryCall, cacheableUnary, streamingOutput, streamingInput, fullDuplex, halfDuplex
+  case echoUnary, echoServerStream, echoClientStream, echoBidi
+  case sayHello, sayHelloStream, sayHelloBidi
+  case healthCheck, healthWatch
+  case unknownMethod, unknownService
+
+  init(path: ByteView) {
+    self = .unknownService
+    if let name = Method.name(path, after: "/penstock.Echo/") {
+      self = .unknownMethod
+      if bytesEqual(name, "Unary") { self = .echoUnary }
+      if bytesEqual(name, "ServerStream") { self = .echoServerStream }
+      if bytesEqual(name, "ClientStream") { self = .echoClientStream }
+      if bytesEqual(name, "Bidi") { self = .echoBidi }
+    } else if let name = Method.name(path, after: "/grpc.testing.TestService/") {
+      self = .unknownMethod
+      if bytesEqual(name, "EmptyCall") { self = .emptyCall }
+      if bytesEqual(name, "UnaryCall") { self = .unaryCall }
+      if bytesEqual(name, "CacheableUnaryCall") { self = .cacheableUnary }
+      if bytesEqual(name, "StreamingOutputCall") { self = .streamingOutput }
+      if bytesEqual(name, "StreamingInputCall") { self = .streamingInput }
+      if bytesEqual(name, "FullDuplexCall") { self = .fullDuplex }
+      if bytesEqual(name, "HalfDuplexCall") { self = .halfDuplex }
+    } else if let name = Method.name(path, after: "/helloworld.Greeter/") {
+      self = .unknownMethod
+      if bytesEqual(name, "SayHello") { self = .sayHello }
+      if bytesEqual(name, "SayHelloStreamReply") { self = .sayHelloStream }
+      if bytesEqual(name, "SayHelloBidiStream") { self = .sayHelloBidi }
+    } else if let name = Method.name(path, after: "/grpc.health.v1.Health/") {
+      self = .unknownMethod
+      if bytesEqual(name, "Check") { self = .healthCheck }
+      if bytesEqual(name, "Watch") { self = .healthWatch }
+    }
+  }
+
+  private static func name(_ path: ByteView, after prefix: StaticString) -> ByteView? {
+    hasPrefix(path, prefix) ? part(path, prefix.utf8CodeUnitCount, path.count) : nil
+  }
+
+  /// Whether the client sends exactly one message, which is answered once the client is done.
+  var takesOne: Bool {
+    switch self {
+    case .emptyCall, .unaryCall, .cacheableUnary, .streamingOutput, .echoUnary, .echoServerStream, .sayHello,
+      .sayHelloStream, .healthCheck, .healthWatch:
+      return true
+    case .streamingInput, .fullDuplex, .halfDuplex, .echoClientStream, .echoBidi, .sayHelloBidi, .unknownMethod,
+      .unknownService:
+      return false
+    }
+  }
+
+  /// Whether messages go both ways at once: then the response headers don't wait for the first message.
+  var isDuplex: Bool {
+    switch self {
+    case .fullDuplex, .echoBidi, .sayHelloBidi, .healthWatch: return true
+    case .emptyCall, .unaryCall, .cacheableUnary, .streamingOutput, .streamingInput, .halfDuplex, .echoUnary,
+      .echoServerStream, .echoClientStream, .sayHello, .sayHelloStream, .healthCheck, .unknownMethod, .unknownService:
+      return false
+    }
+  }
+}
+
+/// What the client asks for by metadata; see docs/peer.md.
+struct Knobs {
+  var delay: UInt64 = 0
+  var status: Int?
+  /// The status ends the call after so many messages.
+  var after: Int?
+  var count: Int?
+  var counts = false
+  var echoesMetadata = false
+  var compresses = false
+  /// Some field of the request comes back.
+  var echoesFields = false
+  var hasMessage = false
+
+  mutating func read(_ name: ByteView, _ value: ByteView) {
+    guard name.first == 0x78 else { return }  // x
+    if bytesEqual(name, "x-delay-ms") {
+      delay = UInt64(decimal(value) ?? 0) * 1_000_000
+    } else if bytesEqual(name, "x-status") {
+      status = decimal(value)
+    } else if bytesEqual(name, "x-after") {
+      after = decimal(value)
+    } else if bytesEqual(name, "x-count") || bytesEqual(name, "x-repeat") {
+      count = decimal(value)
+    } else if bytesEqual(name, "x-mode") {
+      counts = bytesEqual(value, "count")
+    } else if bytesEqual(name, "x-echo-metadata") {
+      echoesMetadata = bytesEqual(value, "1")
+    } else if bytesEqual(name, "x-compress") {
+      compresses = bytesEqual(value, "gzip")
+    } else if bytesEqual(name, "x-message") || bytesEqual(name, "x-message-bin") || bytesEqual(name, "x-details-bin") {
+      hasMessage = true
+    } else if hasPrefix(name, "x-headers") || hasPrefix(name, "x-trailers") || hasPrefix(name, "x-grpc-test-echo-") {
+      echoesFields = true
+    }
+  }
+}

@@ -1,0 +1,53 @@
+// penstock-peer: a gRPC server for the demo, the tests and the benchmarks.
+//
+// It runs in one of two ways. As a *server* it speaks HTTP/2 through nghttp2 and answers a handful of services. As a
+// *scripted peer* it plays a story, frame by frame, in which anything may be wrong: such frames are made by hand, and
+// no HTTP/2 library stands between the script and the wire.
+//
+// One thread, one epoll loop. Per turn: read all, dispatch all, write once. It keeps no more per stream than one
+// message each way, a window of bytes that were not read yet, and 64 KiB that wait for the client's window. It is a
+// tool for tests, on purpose without authentication, logging or configuration files.
+
+import CSystem
+import PenstockWire
+
+/// SwiftPM renames an executable's `main` to this.
+@_cdecl("penstock_peer_main")
+public func penstockPeerMain(
+  _ argc: Int32, _ argv: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
+) -> Int32 {
+  var options = Options()
+  switch options.read(argc, argv) {
+  case .help:
+    Console.out.put(Options.usage)
+    Console.out.flush()
+    return 0
+  case .wrong(let why):
+    return Console.complain(why, exit: 2)
+  case .ok: break
+  }
+  Signals.install()
+  guard let loop = Loop() else { return Console.complain(Text("epoll is not to be had"), exit: 1) }
+  if let failure = loop.watchSignals() { return Console.complain(failure, exit: 1) }
+  var script: Script?
+  if let path = options.script {
+    switch Script.load(path) {
+    case .failed(let why): return Console.complain(why, exit: 2)
+    case .loaded(let loaded): script = loaded
+    }
+  }
+  switch Listener.open(loop, options, script) {
+  case .failed(let why): return Console.complain(why, exit: 1)
+  case .open(let listener):
+    if options.exitWithStdin, !loop.watchStdin() {
+      listener.close()
+      return Console.complain(Text("standard input is neither a pipe nor a terminal"), exit: 2)
+    }
+    listener.announce()
+    loop.run()
+    listener.close()
+    loop.closeAll()
+    Console.out.flush()
+    return 0
+  }
+}

@@ -1,0 +1,183 @@
+import CNghttp2
+import CSystem
+import PenstockWire
+
+/// One connection of the server: nghttp2 in the middle, a `Link` below, `Call`s above.
+///
+/// Nothing is sent while bytes are being read: what there is to send goes out once, at the end of the turn.
+final class Session: Source {
+  let loop: Loop
+  let link: Link
+  let options: Options
+  let number: Int
+  private let pool: CallPool
+  /// nil: closed.
+  private(set) var handle: OpaquePointer?
+  private var calls: [Call] = []
+  private var watched = CS_EPOLLIN
+  private var hasMoreToRead = false
+  /// A message is composed here before its length is known.
+  let scratch = ByteBuffer()
+  let compressed = ByteBuffer()
+  let fields = FieldList()
+
+  /// So much waits for the socket before no more is made.
+  private static let outputLimit = 512 << 10
+  /// So often the socket is read before others have their turn.
+  private static let readsPerTurn = 16
+
+  private init(_ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, _ number: Int) {
+    self.loop = loop
+    self.link = link
+    self.options = options
+    self.pool = pool
+    self.number = number
+    super.init()
+    fd = link.fd
+  }
+
+  static func start(_ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, number: Int) {
+    let session = Session(loop, link, options, pool, number)
+    // The session outlives its handle, and takes itself out of the loop when it ends.
+    session.handle = SessionCallbacks.makeHandle(Unmanaged.passUnretained(session).toOpaque())
+    guard session.handle != nil, session.greet(), loop.watch(session, CS_EPOLLIN) else { return session.close() }
+    loop.mark(session)
+  }
+
+  private func greet() -> Bool {
+    withUnsafeTemporaryAllocation(of: nghttp2_settings_entry.self, capacity: 4) { entries in
+      var count = 0
+      func set(_ id: nghttp2_settings_id, _ value: Int) {
+        entries[count] = nghttp2_settings_entry(
+          settings_id: Int32(truncatingIfNeeded: id.rawValue), value: UInt32(truncatingIfNeeded: value))
+        count += 1
+      }
+      set(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, options.streamWindow)
+      set(NGHTTP2_SETTINGS_MAX_FRAME_SIZE, options.maxFrameBytes)
+      set(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, 1 << 20)
+      if options.maxConcurrentStreams > 0 {
+        set(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, options.maxConcurrentStreams)
+      }
+      return nghttp2_submit_settings(handle, 0, entries.baseAddress, count) == 0
+        // Streams share the connection's window: none may starve the others, so it is as good as endless.
+        && nghttp2_session_set_local_window_size(handle, 0, 0, Int32.max) == 0
+    }
+  }
+
+  // MARK: The loop
+
+  override func ready(_ bits: UInt32) {
+    if bits & ~CS_EPOLLOUT != 0 { readAll() }
+    if handle != nil { loop.mark(self) }
+  }
+
+  override func turnEnds() {
+    if handle == nil { return }
+    if hasMoreToRead { readAll() }
+    send()
+  }
+
+  override func stop() {
+    if handle == nil { return }
+    nghttp2_session_terminate_session(handle, 0)
+    send()
+    close()
+  }
+
+  private func readAll() {
+    hasMoreToRead = false
+    for _ in 0..<Session.readsPerTurn {
+      switch link.receive(loop.receiveBuffer) {
+      case .bytes(let bytes):
+        let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+        let n = nghttp2_session_mem_recv(handle, start, bytes.count)
+        if n < 0 {
+          // What nghttp2 wants to say about it (GOAWAY) still goes out.
+          send()
+          return close()
+        }
+        if link.isCleartext && bytes.count < loop.receiveBuffer.count { return }
+      case .wouldBlock: return
+      case .ended, .failed: return close()
+      }
+    }
+    hasMoreToRead = true
+    loop.mark(self)
+  }
+
+  private func send() {
+    guard handle != nil else { return }
+    var flushed = Link.Flushed.done
+    repeat {
+      while link.output.count < Session.outputLimit {
+        var bytes: UnsafePointer<UInt8>?
+        let n = nghttp2_session_mem_send(handle, &bytes)
+        if n < 0 { return close() }
+        if n == 0 { break }
+        if !link.output.append(ByteView(start: bytes, count: n)) { return close() }
+      }
+      if link.output.isEmpty {
+        flushed = link.flush()
+        break
+      }
+      flushed = link.flush()
+    } while flushed == .done
+    if flushed == .failed { return close() }
+    let wanted = flushed == .blocked ? CS_EPOLLIN | CS_EPOLLOUT : CS_EPOLLIN
+    if wanted != watched {
+      watched = wanted
+      loop.rewatch(self, wanted)
+    }
+    if flushed == .done && nghttp2_session_want_read(handle) == 0 && nghttp2_session_want_write(handle) == 0 {
+      close()
+    }
+  }
+
+  /// Never from within an nghttp2 callback.
+  private func close() {
+    guard let handle else { return loop.forget(self) }
+    self.handle = nil
+    loop.forget(self)
+    for call in calls { release(call) }
+    calls.removeAll()
+    nghttp2_session_del(handle)
+  }
+
+  // MARK: Calls
+
+  /// The stream's user data is the call, unretained: `calls` holds it until the stream closes.
+  func open(_ id: Int32) -> Call {
+    let call = pool.take()
+    call.begin(self, id, place: calls.count)
+    calls.append(call)
+    return call
+  }
+
+  func drop(_ call: Call) {
+    let last = calls.removeLast()
+    if last !== call {
+      last.place = call.place
+      calls[call.place] = last
+    }
+    release(call)
+  }
+
+  private func release(_ call: Call) {
+    if options.printsRequests { call.report() }
+    loop.disarm(call)
+    call.reset()
+    pool.give(call)
+  }
+}
+
+/// Calls that can be used again, with the storage that they have grown.
+final class CallPool {
+  private var free: [Call] = []
+  private static let limit = 1024
+
+  func take() -> Call { free.popLast() ?? Call() }
+
+  func give(_ call: Call) {
+    if free.count < CallPool.limit { free.append(call) }
+  }
+}

@@ -1,0 +1,124 @@
+import CNghttp2
+import CSystem
+import PenstockWire
+
+/// What nghttp2 calls. The only place where pointers of its become objects of ours.
+enum SessionCallbacks {
+  /// nil: no memory.
+  static func makeHandle(_ session: UnsafeMutableRawPointer) -> OpaquePointer? {
+    var callbacks: OpaquePointer?
+    var option: OpaquePointer?
+    var handle: OpaquePointer?
+    guard nghttp2_session_callbacks_new(&callbacks) == 0 else { return nil }
+    defer { nghttp2_session_callbacks_del(callbacks) }
+    guard nghttp2_option_new(&option) == 0 else { return nil }
+    defer { nghttp2_option_del(option) }
+    // Credit is given back when a call has taken the bytes.
+    nghttp2_option_set_no_auto_window_update(option, 1)
+    nghttp2_option_set_no_closed_streams(option, 1)
+    nghttp2_option_set_max_send_header_block_length(option, 4 << 20)
+    install(callbacks)
+    guard nghttp2_session_server_new2(&handle, callbacks, session, option) == 0 else { return nil }
+    return handle
+  }
+
+  private static func session(_ data: UnsafeMutableRawPointer?) -> Session? {
+    data.map { Unmanaged<Session>.fromOpaque($0).takeUnretainedValue() }
+  }
+
+  private static func call(_ handle: OpaquePointer?, _ stream: Int32) -> Call? {
+    nghttp2_session_get_stream_user_data(handle, stream).map {
+      Unmanaged<Call>.fromOpaque($0).takeUnretainedValue()
+    }
+  }
+
+  private enum Is {
+    static let endStream = UInt8(truncatingIfNeeded: NGHTTP2_FLAG_END_STREAM.rawValue)
+    static let headers = UInt8(truncatingIfNeeded: NGHTTP2_HEADERS.rawValue)
+    static let data = UInt8(truncatingIfNeeded: NGHTTP2_DATA.rawValue)
+  }
+
+  private static func install(_ callbacks: OpaquePointer?) {
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { handle, frame, data in
+      guard let frame, let session = SessionCallbacks.session(data) else { return 0 }
+      guard frame.pointee.hd.type == Is.headers, frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }
+      let stream = frame.pointee.hd.stream_id
+      let call = session.open(stream)
+      nghttp2_session_set_stream_user_data(handle, stream, Unmanaged.passUnretained(call).toOpaque())
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_header_callback(callbacks) {
+      handle, frame, name, nameCount, value, valueCount, _, _ in
+      guard let frame, frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST,
+        let call = SessionCallbacks.call(handle, frame.pointee.hd.stream_id)
+      else { return 0 }
+      call.field(ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount))
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { handle, frame, _ in
+      guard let frame else { return 0 }
+      let header = frame.pointee.hd
+      guard header.type == Is.headers || header.type == Is.data,
+        let call = SessionCallbacks.call(handle, header.stream_id)
+      else { return 0 }
+      if header.type == Is.headers && frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST { call.headersEnd() }
+      if header.flags & Is.endStream != 0 { call.inputEnds() }
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { handle, _, stream, bytes, count, data in
+      nghttp2_session_consume_connection(handle, count)
+      if let call = SessionCallbacks.call(handle, stream) {
+        call.receive(ByteView(start: bytes, count: count))
+      } else {
+        nghttp2_session_consume_stream(handle, stream, count)
+      }
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { handle, stream, code, data in
+      guard let call = SessionCallbacks.call(handle, stream) else { return 0 }
+      call.closeCode = code
+      nghttp2_session_set_stream_user_data(handle, stream, nil)
+      SessionCallbacks.session(data)?.drop(call)
+      return 0
+    }
+    // "the server should send RST_STREAM with NO_ERROR error code immediately following that HEADERS frame" (gRPC
+    // over HTTP2, "Early Server Closure").
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { handle, frame, _ in
+      guard let frame, frame.pointee.hd.type == Is.headers, frame.pointee.hd.flags & Is.endStream != 0,
+        let call = SessionCallbacks.call(handle, frame.pointee.hd.stream_id), !call.inputHasEnded
+      else { return 0 }
+      nghttp2_submit_rst_stream(handle, 0, call.id, 0)
+      return 0
+    }
+    nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, _, header, count, source, data in
+      guard let header, let source, let session = SessionCallbacks.session(data),
+        let pointer = source.pointee.ptr
+      else { return Int32(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
+      let call = Unmanaged<Call>.fromOpaque(pointer).takeUnretainedValue()
+      guard session.link.output.append(ByteView(start: header, count: 9)),
+        session.link.output.append(part(call.output.view, 0, count))
+      else { return Int32(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
+      call.output.consume(count)
+      return 0
+    }
+    nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks) {
+      _, _, _, connection, stream, frame, _ in
+      // Larger frames than the client has to take would save little, and hold up other streams.
+      let most: UInt32 = 64 << 10
+      return Int(max(1, min(connection, stream, Int32(truncatingIfNeeded: min(frame, most)))))
+    }
+  }
+
+  /// The response's DATA frames.
+  static func provider(_ call: Call) -> nghttp2_data_provider {
+    var provider = nghttp2_data_provider()
+    provider.source.ptr = Unmanaged.passUnretained(call).toOpaque()
+    provider.read_callback = { _, _, _, length, flags, source, _ in
+      guard let flags, let pointer = source?.pointee.ptr else {
+        return Int(NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue)
+      }
+      return Unmanaged<Call>.fromOpaque(pointer).takeUnretainedValue().provide(length, flags)
+    }
+    return provider
+  }
+}
