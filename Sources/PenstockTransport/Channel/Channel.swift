@@ -36,7 +36,7 @@ public final class Channel: @unchecked Sendable {
     }
     let agent = ByteBuffer()
     guard let name = ByteBuffer(copying: target),
-      UserAgent.compose(version: options.version.bytes, application: options.userAgent?.view, into: agent)
+      UserAgent.compose(version: options.version, application: options.userAgent?.view, into: agent)
     else { return .failed(SetupFailure("", "no memory")) }
     var limits = HTTP2Limits()
     limits.streamWindow = options.initialStreamWindow

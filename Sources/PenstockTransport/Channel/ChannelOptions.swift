@@ -9,7 +9,8 @@ public struct ChannelOptions {
   public var authority: ByteBuffer?
   /// Put before "penstock/VERSION".
   public var userAgent: ByteBuffer?
-  public var version: StaticString = "0"
+  /// The library's; bytes that live for ever.
+  public var version = ("0" as StaticString).bytes
   public var maxHeaderListBytes = 16384
   public var connectTimeout: UInt64 = 20_000_000_000
   /// 65535 to 2147483647.

@@ -4,7 +4,7 @@ import PenstockWire
 
 /// What went wrong, in words, before there is a call that could carry a status.
 public struct SetupFailure {
-  /// The option at fault ("roots_pem"); empty when it is not one option's fault.
+  /// "target", or the TLS option at fault ("roots_pem"); empty when it is not one option's fault.
   public let field: StaticString
   /// UTF-8.
   public let text: ByteBuffer

@@ -49,7 +49,7 @@ public final class TLSContext {
     guard let handle = SSL_CTX_new_ex(library, nil, role == .client ? TLS_client_method() : TLS_server_method())
     else {
       OSSL_LIB_CTX_free(library)
-      return .failed(SetupFailure("tls", reason("OpenSSL does not start")))
+      return .failed(SetupFailure("", reason("OpenSSL does not start")))
     }
     guard let method = TLSEngine.makeBIOMethod() else {
       SSL_CTX_free(handle)
@@ -63,13 +63,13 @@ public final class TLSContext {
     return .made(context)
   }
 
-  private static var noMemory: SetupFailure { SetupFailure("tls", "no memory") }
+  private static var noMemory: SetupFailure { SetupFailure("", "no memory") }
 
   private func configure(_ options: TLSOptions) -> SetupFailure? {
-    guard penstock_ssl_ctx_harden(handle) == 1 else { return SetupFailure("tls", TLSContext.reason("TLS 1.2")) }
+    guard penstock_ssl_ctx_harden(handle) == 1 else { return SetupFailure("", TLSContext.reason("TLS 1.2")) }
     // Forward secrecy and AEAD only: RFC 9113 appendix A prohibits the rest with HTTP/2. TLS 1.3 has nothing else.
     guard SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20") == 1 else {
-      return SetupFailure("tls", TLSContext.reason("no cipher suite is left"))
+      return SetupFailure("", TLSContext.reason("no cipher suite is left"))
     }
     if options.usesALPN { offerHTTP2() }
     if let failure = trust(options) { return failure }
@@ -131,11 +131,11 @@ public final class TLSContext {
   private func trustSystem() -> SetupFailure? {
     for index in 0..<SystemRoots.count {
       if case .bytes(let pem) = SmallFile.read(SystemRoots.path(index).bytes) {
-        return addRoots(pem.view, field: "tls")
+        return addRoots(pem.view, field: "")
       }
     }
     return SetupFailure(
-      "tls", "this system has no roots on any known path: set \"roots_pem\" or \"roots_file\"")
+      "", "this system has no roots on any known path: set \"roots_pem\" or \"roots_file\"")
   }
 
   private func addRoots(_ pem: ByteView, field: StaticString) -> SetupFailure? {
