@@ -116,6 +116,14 @@ static inline void cs_eventfd_signal(int32_t fd) {
   while (n < 0 && errno == EINTR);
   errno = saved;
 }
+static inline void cs_eventfd_clear(int32_t fd) {
+  int saved = errno;
+  uint64_t count;
+  ssize_t n;
+  do n = read(fd, &count, sizeof count);
+  while (n < 0 && errno == EINTR);
+  errno = saved;
+}
 static inline int32_t cs_timerfd(void) {
   int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   return fd < 0 ? -(int32_t)errno : fd;

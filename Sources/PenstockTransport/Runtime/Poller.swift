@@ -1,4 +1,5 @@
 import CSystem
+import Synchronization
 
 /// Readiness of a descriptor, on the driving thread: epoll bits.
 public protocol ReadyHandler: AnyObject {
@@ -22,6 +23,8 @@ final class Poller {
   /// When `timerFD` fires; 0: it does not, or has.
   private var timerAt: UInt64 = 0
   private var isAttached = false
+  /// The wake descriptor was signalled, and no wait has seen it yet. A hint: see `takeKick`.
+  private let isKicked = Atomic<Bool>(false)
 
   /// By descriptor, ascending.
   private var watches: [Watch] = []
@@ -137,7 +140,10 @@ final class Poller {
   func event(_ i: Int32) -> (handler: any ReadyHandler, bits: UInt32)? {
     guard let events else { return nil }
     let token = cs_epoll_token(events, i)
-    if token == Poller.wakeToken { return nil }
+    if token == Poller.wakeToken {
+      isKicked.store(false, ordering: .relaxed)
+      return nil
+    }
     if token == Poller.timerToken {
       timerAt = 0
       return nil
@@ -151,10 +157,18 @@ final class Poller {
 
   /// Wakes a waiter, or the next one. Only while the runtime's lock keeps the descriptor from being closed.
   func kick() {
-    if wakeFD >= 0 { cs_eventfd_signal(wakeFD) }
+    guard wakeFD >= 0 else { return }
+    isKicked.store(true, ordering: .relaxed)
+    cs_eventfd_signal(wakeFD)
   }
 
   // MARK: Host mode
+
+  /// Takes back a signal that no wait has seen, so that the outer descriptor does not show what has been done. Under
+  /// the runtime's lock, as `kick`.
+  func takeKick() {
+    if isKicked.exchange(false, ordering: .relaxed), wakeFD >= 0 { cs_eventfd_clear(wakeFD) }
+  }
 
   /// Makes the outer descriptor readable at `at`. A deadline that has moved back costs one early wake-up and no
   /// system call now.

@@ -103,6 +103,8 @@ public final class Runtime: @unchecked Sendable {
   var hooks: [any ShutdownHook] = []
   /// Monotonic time in ns, read once per turn.
   public internal(set) var now: UInt64 = 0
+  /// When the descriptors were looked at.
+  var polledAt: UInt64 = 0
   /// Items, events, timers and turn ends so far.
   var work: UInt64 = 0
   /// Lookups under way and waiting; see Resolver.swift.

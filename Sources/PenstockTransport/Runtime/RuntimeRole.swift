@@ -25,6 +25,8 @@ final class Waiter: @unchecked Sendable {
 extension Runtime {
   /// After this long an interruptible wait returns by itself: a signal may have come just before it slept.
   static let interruptibleSlice: UInt64 = 250_000_000
+  /// The longest time for which callers may drive without looking at the descriptors.
+  static let pollSlack: UInt64 = 1_000_000
 
   /// Blocks until `cell` is set, or until `deadline` (monotonic ns), driving the loop where that is allowed.
   /// `.closed`: the runtime has ended without setting it.
@@ -113,7 +115,8 @@ extension Runtime {
     asleep.store(0, ordering: .relaxed)
     // What this thread does is not the host program's to poll for.
     if let cell {
-      cell.beginDriving(self)
+      // The runtime's own cell must not hold the runtime.
+      cell.beginDriving(cell === endCell ? nil : self)
       poller.attach(false)
     }
   }
@@ -136,6 +139,8 @@ extension Runtime {
       }
     }
     cell.endDriving()
+    // Waits that end without a look at the descriptors must not starve them, one after another.
+    if now &- polledAt > Runtime.pollSlack { _ = turn(until: now, cell: nil) }
     leave()
     return result ?? .ready
   }
@@ -160,6 +165,7 @@ extension Runtime {
       poller.setTimer(timers.earliest)
       // From here on the host program is the sleeper.
       asleep.store(1, ordering: .sequentiallyConsistent)
+      poller.takeKick()
       if hasLeftovers { wakeLocked() }
       lock.unlock()
       return

@@ -57,6 +57,7 @@ extension Runtime {
     let count = poller.wait(milliseconds: milliseconds)
     asleep.store(0, ordering: .relaxed)
     now = cs_monotonic()
+    polledAt = now
 
     var i: Int32 = 0
     while i < count {

@@ -39,8 +39,8 @@ public final class WaitCell: @unchecked Sendable {
     word.bitwiseAnd(~WaitCell.set, ordering: .sequentiallyConsistent)
   }
 
-  /// Called with the runtime's lock held.
-  func beginDriving(_ runtime: Runtime) {
+  /// Called with the runtime's lock held. nil: none but the driver sets it.
+  func beginDriving(_ runtime: Runtime?) {
     if self.runtime == nil { self.runtime = runtime }
     word.bitwiseOr(WaitCell.driving, ordering: .sequentiallyConsistent)
   }

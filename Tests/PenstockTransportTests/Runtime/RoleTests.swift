@@ -1,0 +1,257 @@
+import CSystem
+import Synchronization
+import Testing
+
+@testable import PenstockTransport
+
+extension RuntimeTests {
+  @Suite struct RoleTests {
+    @Test func theRoleGoesFromTheOwnThreadToACallerAndBack() {
+      let runtime = makeRuntime()
+      let me = cs_thread_self()
+      // Nobody waits: the own thread runs what is posted.
+      let first = WaitCell()
+      let ran = Atomic<UInt64>(0)
+      runtime.post(
+        Work {
+          ran.store(cs_thread_self(), ordering: .relaxed)
+          first.set()
+        })
+      park(first)
+      let own = ran.load(ordering: .relaxed)
+      #expect(own != me)
+      // A waiter gets the role, and runs what comes while it waits.
+      let drove = Counter()
+      let cell = WaitCell()
+      let poster = TestThread {
+        eventually("the caller drives") { runtime.driverThread.load(ordering: .relaxed) == me }
+        runtime.post(
+          Work {
+            if cs_thread_self() == me && runtime.isDriving { drove.up() }
+            cell.set()
+          })
+      }
+      #expect(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready)
+      poster.join()
+      #expect(drove.now == 1)
+      #expect(!runtime.isDriving)
+      // And back after the linger, without anybody's doing.
+      eventually("the own thread drives") { runtime.driverThread.load(ordering: .relaxed) == own }
+      runtime.end()
+    }
+
+    @Test func aLoopOfShortWaitsIsDrivenByTheCallerAlone() {
+      // A linger that does not pass during the test: each turn must be the caller's once it has the role.
+      let runtime = makeRuntime(linger: 60_000_000)
+      let me = cs_thread_self()
+      // The own thread may run the first ones itself before it hands the role over.
+      let taken = Counter()
+      eventually("the caller drives") {
+        runtime.perform { if cs_thread_self() == me { taken.up() } }
+        return taken.now == 1
+      }
+      let woken = runtime.ownWord.load(ordering: .relaxed)
+      let drove = Counter()
+      for _ in 0..<2_000 { runtime.perform { if cs_thread_self() == me { drove.up() } } }
+      #expect(drove.now == 2_000)
+      // The own thread has not been woken by any of them.
+      #expect(runtime.ownWord.load(ordering: .relaxed) == woken)
+      runtime.end()
+    }
+
+    @Test func workInTheBackgroundTakesTheLoopBackAtOnce() {
+      let runtime = makeRuntime(linger: 60_000_000)
+      runtime.perform {}
+      runtime.beginBackground()
+      let cell = WaitCell()
+      runtime.post(Work { cell.set() })
+      park(cell)
+      runtime.endBackground()
+      runtime.end()
+    }
+
+    @Test func whoeverStaysLongWakesTheOwnThreadWhenItLeaves() {
+      let runtime = makeRuntime()
+      let me = cs_thread_self()
+      let cell = WaitCell()
+      let helper = TestThread {
+        eventually("the own thread sleeps without a limit") {
+          runtime.lock.withLock { runtime.ownSleepsDeep && runtime.driver == .caller }
+        }
+        cell.set()
+      }
+      #expect(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready)
+      helper.join()
+      eventually("the own thread drives") {
+        let driver = runtime.driverThread.load(ordering: .relaxed)
+        return driver != 0 && driver != me
+      }
+      runtime.end()
+    }
+
+    @Test(arguments: [(Runtime.Mode.thread, true), (.thread, false), (.host, true)])
+    func sixteenThreadsAreServed(_ mode: Runtime.Mode, _ callerDrives: Bool) {
+      let runtime = makeRuntime(mode, callerDrives: callerDrives)
+      let served = Counter()
+      threads(16) { i in
+        for round in 0..<200 {
+          let cell = WaitCell()
+          let item = Work { cell.set() }
+          if (i + round) % 3 == 0 {
+            // By a timer of the loop instead of at once.
+            runtime.post(
+              Work {
+                let alarm = Alarm { _ in cell.set() }
+                runtime.arm(alarm, at: runtime.now + 50_000)
+              })
+          } else {
+            runtime.post(item)
+          }
+          must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "served")
+          served.up()
+        }
+      }
+      #expect(served.now == 3_200)
+      runtime.end()
+    }
+
+    @Test(arguments: [(Runtime.Mode.thread, true), (.thread, false), (.host, true)])
+    func cellsSetByOtherThreadsWakeDriverAndParked(_ mode: Runtime.Mode, _ callerDrives: Bool) {
+      let runtime = makeRuntime(mode, callerDrives: callerDrives)
+      for _ in 0..<50 {
+        let cells = (0..<4).map { _ in WaitCell() }
+        let waiters = cells.map { cell in
+          TestThread { must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "woken") }
+        }
+        for cell in cells.reversed() { cell.set() }
+        for waiter in waiters { waiter.join() }
+      }
+      runtime.end()
+    }
+
+    @Test func severalThreadsMayWaitForOneCell() {
+      let runtime = makeRuntime()
+      for _ in 0..<50 {
+        let cell = WaitCell()
+        let waiters = (0..<4).map { _ in
+          TestThread { must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "woken") }
+        }
+        runtime.post(Work { cell.set() })
+        for waiter in waiters { waiter.join() }
+      }
+      runtime.end()
+    }
+
+    @Test(arguments: [(Runtime.Mode.thread, true), (.thread, false), (.host, true)])
+    func waitsEndAtTheirDeadline(_ mode: Runtime.Mode, _ callerDrives: Bool) {
+      let runtime = makeRuntime(mode, callerDrives: callerDrives)
+      let start = Runtime.monotonicNow()
+      threads(3) { i in
+        let at = start + UInt64(i + 1) * 5_000_000
+        must(runtime.wait(for: WaitCell(), deadline: at, interruptible: false) == .timedOut, "timed out")
+        must(Runtime.monotonicNow() >= at, "early")
+      }
+      // One that has passed.
+      #expect(runtime.wait(for: WaitCell(), deadline: 1, interruptible: false) == .timedOut)
+      let set = WaitCell()
+      set.set()
+      #expect(runtime.wait(for: set, deadline: 1, interruptible: false) == .ready)
+      set.reset()
+      #expect(runtime.wait(for: set, deadline: 1, interruptible: false) == .timedOut)
+      runtime.end()
+    }
+
+    @Test(arguments: [Runtime.Mode.thread, .host]) func aWaitInACallbackWouldDeadlock(_ mode: Runtime.Mode) {
+      let runtime = makeRuntime(mode)
+      let got = Box<[Bool]>([])
+      runtime.perform {
+        got.value.append(runtime.isDriving)
+        got.value.append(runtime.wait(for: WaitCell(), deadline: nil, interruptible: false) == .wouldDeadlock)
+        got.value.append(runtime.shutdown(timeoutMilliseconds: -1) == .wouldDeadlock)
+      }
+      #expect(got.value == [true, true, true])
+      runtime.end()
+    }
+
+    @Test func withoutCallersTheOwnThreadRunsEverything() {
+      let runtime = makeRuntime(callerDrives: false)
+      let me = cs_thread_self()
+      let mine = Counter()
+      for _ in 0..<200 { runtime.perform { if cs_thread_self() == me { mine.up() } } }
+      #expect(mine.now == 0)
+      runtime.end()
+    }
+
+    @Test(arguments: [(Runtime.Mode.thread, true), (.thread, false), (.host, true)])
+    func aSignalEndsAnInterruptibleWait(_ mode: Runtime.Mode, _ callerDrives: Bool) {
+      installQuietHandler()
+      let runtime = makeRuntime(mode, callerDrives: callerDrives)
+      let done = Counter()
+      let waiter = TestThread {
+        must(
+          runtime.wait(for: WaitCell(), deadline: nil, interruptible: true) == .interrupted, "interrupted")
+        done.up()
+      }
+      // The 250 ms slice would do as well; the signal may come before the wait.
+      eventually("the wait ends") {
+        if done.now == 0 { pthread_kill(waiter.handle, SIGUSR1) }
+        return done.now == 1
+      }
+      waiter.join()
+
+      let cell = WaitCell()
+      let stubborn = TestThread {
+        must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "goes on after a signal")
+        done.up()
+      }
+      for _ in 0..<50 { pthread_kill(stubborn.handle, SIGUSR1) }
+      #expect(done.now == 1)
+      cell.set()
+      stubborn.join()
+      runtime.end()
+    }
+
+    @Test func anInterruptibleWaitReturnsWithoutASignalToo() {
+      let runtime = makeRuntime()
+      let start = Runtime.monotonicNow()
+      #expect(runtime.wait(for: WaitCell(), deadline: nil, interruptible: true) == .interrupted)
+      #expect(Runtime.monotonicNow() - start >= 240_000_000)
+      runtime.end()
+    }
+
+    @Test func descriptorsAreWatchedAndStaleEventsDropped() {
+      let runtime = makeRuntime(.host)
+      let a = pipePair()
+      let b = pipePair()
+      var byte: UInt8 = 1
+      let log = Box<[String]>([])
+      let unwatchOther = Box<(Int32, Int32)>((a.read, b.read))
+      // Both are ready in one batch; whoever comes first unwatches both, and the other is not called any more.
+      for (name, fd) in [("a", a.read), ("b", b.read)] {
+        let handler = Ready { _ in
+          log.value.append(name)
+          runtime.unwatch(unwatchOther.value.0)
+          runtime.unwatch(unwatchOther.value.1)
+        }
+        runtime.perform { must(runtime.watch(fd, CS_EPOLLIN, handler), "watch") }
+      }
+      runtime.perform { must(!runtime.watch(a.read, CS_EPOLLIN, Ready { _ in }), "twice") }
+      #expect(!isReadable(runtime.pollableFD))
+      _ = write(a.write, &byte, 1)
+      _ = write(b.write, &byte, 1)
+      #expect(runtime.poll(timeoutMilliseconds: -1) == .ok)
+      #expect(log.value.count == 1)
+      runtime.perform { must(!runtime.watch(-1, CS_EPOLLIN, Ready { _ in }), "no descriptor") }
+      for fd in [a.read, a.write, b.read, b.write] { cs_close(fd) }
+      runtime.end()
+    }
+  }
+}
+
+func installQuietHandler() {
+  signal(SIGUSR1) { _ in }
+  var action = sigaction()
+  sigaction(SIGUSR1, nil, &action)
+  action.sa_flags = 0  // no SA_RESTART
+  sigaction(SIGUSR1, &action, nil)
+}

@@ -1,0 +1,181 @@
+import CSystem
+import Synchronization
+import Testing
+
+@testable import PenstockTransport
+
+/// Runtimes count threads and descriptors of their process: what depends on those runs in a process of its own.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+enum RuntimeTests {}
+
+final class Work: InboxItem {
+  private let body: () -> Void
+  init(_ body: @escaping () -> Void) { self.body = body }
+  override func run() { body() }
+}
+
+final class Alarm: Timer {
+  var body: (Alarm) -> Void
+  init(_ body: @escaping (Alarm) -> Void) { self.body = body }
+  override func fire() { body(self) }
+}
+
+final class Ready: ReadyHandler {
+  let body: (UInt32) -> Void
+  init(_ body: @escaping (UInt32) -> Void) { self.body = body }
+  func ready(_ events: UInt32) { body(events) }
+}
+
+final class TurnEnd: TurnEndHandler {
+  let body: () -> Void
+  init(_ body: @escaping () -> Void) { self.body = body }
+  func turnEnded() { body() }
+}
+
+final class Hook: ShutdownHook {
+  let body: () -> Void
+  init(_ body: @escaping () -> Void) { self.body = body }
+  func runtimeShutdown() { body() }
+}
+
+final class Counter: Sendable {
+  private let value = Atomic<Int>(0)
+  var now: Int { value.load(ordering: .sequentiallyConsistent) }
+  @discardableResult func up() -> Int { value.add(1, ordering: .sequentiallyConsistent).newValue }
+}
+
+/// A value of one thread at a time, in the hands of tests that say so.
+final class Box<T>: @unchecked Sendable {
+  var value: T
+  init(_ value: T) { self.value = value }
+}
+
+final class TestThread: @unchecked Sendable {
+  private var id: pthread_t = 0
+  private let body: () -> Void
+
+  init(_ body: @escaping () -> Void) {
+    self.body = body
+    let r = pthread_create(
+      &id, nil,
+      { argument in
+        // The test may run on a thread of a pool that takes no signals.
+        var none = sigset_t()
+        sigemptyset(&none)
+        pthread_sigmask(SIG_SETMASK, &none, nil)
+        if let argument { Unmanaged<TestThread>.fromOpaque(argument).takeRetainedValue().body() }
+        return nil
+      }, Unmanaged.passRetained(self).toOpaque())
+    must(r == 0, "pthread_create")
+  }
+
+  var handle: pthread_t { id }
+  func join() { pthread_join(id, nil) }
+}
+
+func threads(_ count: Int, _ body: @escaping (Int) -> Void) {
+  let all = (0..<count).map { i in TestThread { body(i) } }
+  for thread in all { thread.join() }
+}
+
+/// Waits for a condition that no lock or cell announces; fails after twenty seconds.
+func eventually(_ what: String, _ condition: () -> Bool) {
+  let end = Runtime.monotonicNow() + 20_000_000_000
+  while !condition() {
+    must(Runtime.monotonicNow() < end, "in vain: \(what)")
+    var nap = timespec(tv_sec: 0, tv_nsec: 200_000)
+    nanosleep(&nap, nil)
+  }
+}
+
+/// For threads and child processes, where `#expect` does not reach.
+func must(_ condition: Bool, _ what: @autoclosure () -> String, line: Int = #line) {
+  if condition { return }
+  let text = "line \(line): \(what())\n"
+  text.withCString { _ = write(2, $0, strlen($0)) }
+  Issue.record("\(text)")
+  _exit(1)
+}
+
+func makeRuntime(_ mode: Runtime.Mode = .thread, callerDrives: Bool = true, linger: UInt32 = 200) -> Runtime {
+  var options = Runtime.Options()
+  options.mode = mode
+  options.callerDrives = callerDrives
+  options.lingerMicroseconds = linger
+  switch Runtime.make(options) {
+  case .made(let runtime): return runtime
+  case .failed(let code, let what):
+    must(false, "\(what): errno \(code)")
+    fatalError()
+  }
+}
+
+extension Runtime {
+  func after(milliseconds: UInt64) -> UInt64 { Runtime.monotonicNow() + milliseconds * 1_000_000 }
+
+  /// Runs `body` on the driving thread and waits for it.
+  func perform(_ body: @escaping () -> Void) {
+    let cell = WaitCell()
+    post(
+      Work {
+        body()
+        cell.set()
+      })
+    must(wait(for: cell, deadline: nil, interruptible: false) == .ready, "perform")
+  }
+
+  func end() {
+    must(shutdown(timeoutMilliseconds: 20_000) == .ok, "shutdown")
+    releaseHandle()
+  }
+}
+
+/// Waits for a cell without driving anything.
+func park(_ cell: WaitCell) {
+  while !cell.isSet { _ = cell.park(cell.word.load(ordering: .sequentiallyConsistent), until: nil) }
+}
+
+func entries(_ path: String) -> [String] {
+  guard let folder = cs_open_folder(path) else { return [] }
+  defer { cs_close_folder(folder) }
+  var names: [String] = []
+  while let name = cs_next_entry(folder) {
+    let text = String(cString: name)
+    if text.first != "." { names.append(text) }
+  }
+  return names
+}
+
+/// Without the one that counts.
+func openDescriptors() -> Int { entries("/proc/self/fd").count - 1 }
+
+/// Threads of the library: by name, since the process may have others that come and go.
+func libraryThreads() -> Int {
+  entries("/proc/self/task").filter { task in
+    let fd = cs_open_to_read("/proc/self/task/\(task)/comm")
+    defer { cs_close(fd) }
+    var text = [UInt8](repeating: 0, count: 16)
+    let count = fd < 0 ? 0 : read(fd, &text, 16)
+    return count >= 8 && text[0..<8].elementsEqual("penstock".utf8)
+  }.count
+}
+
+func isReadable(_ fd: Int32, milliseconds: Int32 = 0) -> Bool {
+  var p = pollfd(fd: fd, events: Int16(POLLIN), revents: 0)
+  return poll(&p, 1, milliseconds) == 1
+}
+
+/// A child of this process that ends with what `body` returns; its exit status, or -1 if it did not end by itself.
+func inChild(_ body: () -> Int32) -> Int32 {
+  let child = cs_fork()
+  if child == 0 {
+    var none = sigset_t()
+    sigemptyset(&none)
+    pthread_sigmask(SIG_SETMASK, &none, nil)
+    alarm(20)
+    _exit(body())
+  }
+  var status: Int32 = 0
+  while waitpid(child, &status, 0) < 0 && cs_errno() == EINTR {}
+  return status & 0x7f == 0 ? (status >> 8) & 0xff : -1
+}
