@@ -174,9 +174,8 @@ public func penstock_channel_add_interceptor(
   _ handle: OpaquePointer!, _ interceptor: UnsafePointer<penstock_interceptor>!, _ priority: Int32,
   _ id: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  register(interceptor, id, error, handle.map { object($0, ClientChannel.self) }, \.generation) {
-    $0.add($1, priority: priority)
-  }
+  let owner = handle.map { object($0, ClientChannel.self) }
+  return register(interceptor, id, error, owner, owner?.generation) { $0.add($1, priority: priority) }
 }
 
 @_cdecl("penstock_channel_remove_interceptor") @implementation

@@ -83,12 +83,12 @@ private struct InterceptorTable {
 /// Registers a table with `owner`; its user data is transferred, even on error.
 func register<Owner>(
   _ interceptor: UnsafePointer<penstock_interceptor>?, _ id: UnsafeMutablePointer<penstock_interceptor_id>?,
-  _ error: UnsafeMutablePointer<OpaquePointer?>?, _ owner: Owner?, _ generation: (Owner) -> UInt64,
+  _ error: UnsafeMutablePointer<OpaquePointer?>?, _ owner: Owner?, _ generation: UInt64?,
   _ add: (Owner, Registration) -> Outcome
 ) -> penstock_result {
   let table = InterceptorTable(interceptor)
-  guard let owner, let id else { return report(.invalidArgument, "the handle and id must not be NULL", error) }
-  if Process.isForked(generation(owner)) {
+  guard let owner, let generation, let id else { return report(.invalidArgument, "the handle and id must not be NULL", error) }
+  if Process.isForked(generation) {
     return report(.forked, "the handle belongs to the parent of this process", error)
   }
   let (registration, failure) = table.registration()

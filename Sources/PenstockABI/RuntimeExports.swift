@@ -147,7 +147,8 @@ public func penstock_runtime_add_interceptor(
   _ handle: OpaquePointer!, _ interceptor: UnsafePointer<penstock_interceptor>!, _ priority: Int32,
   _ id: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  register(interceptor, id, error, handle.map { runtime($0) }, \.generation) { $0.add($1, priority: priority) }
+  let owner = handle.map { runtime($0) }
+  return register(interceptor, id, error, owner, owner?.generation) { $0.add($1, priority: priority) }
 }
 
 @_cdecl("penstock_runtime_remove_interceptor") @implementation

@@ -43,7 +43,10 @@ public final class ClientRuntime: @unchecked Sendable {
 
   /// The default runtime, with one more user.
   public static func shared() -> Made {
-    Process.withLock { () -> Made in
+    // Released outside the lock: with it may go what users finalize.
+    var old: Unmanaged<ClientRuntime>?
+    defer { old?.release() }
+    return Process.withLock { () -> Made in
       let slot = Process.slot(processSlot)
       if let raw = UnsafeRawPointer(bitPattern: slot.pointee) {
         let known = Unmanaged<ClientRuntime>.fromOpaque(raw).takeUnretainedValue()
@@ -53,7 +56,7 @@ public final class ClientRuntime: @unchecked Sendable {
         }
         // It was shut down: its users keep it, new ones get another.
         slot.pointee = 0
-        Unmanaged.passUnretained(known).release()
+        old = Unmanaged.passUnretained(known)
       }
       switch Runtime.make(Runtime.Options()) {
       case .failed(let errno, let what): return .failed(errno: errno, what: what)
