@@ -6,8 +6,8 @@ import Synchronization
 /// that an object owns can serve as its "look at me". It may be posted again from within `run`.
 open class InboxItem {
   /// Address of the next item; owned by the inbox while the item is queued.
-  fileprivate var next: UInt = 0
-  fileprivate let queued = Atomic<Bool>(false)
+  fileprivate final var next: UInt = 0
+  fileprivate final let queued = Atomic<Bool>(false)
 
   public init() {}
 

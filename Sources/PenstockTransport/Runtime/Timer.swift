@@ -1,16 +1,16 @@
 /// Something to do at a time. Belongs to the driving thread; the runtime holds a reference while it is armed.
 open class Timer {
   /// Where it stands in the heap; -1: nowhere.
-  fileprivate(set) var index = -1
-  public private(set) var deadline: UInt64 = 0
-  public var isArmed: Bool { index >= 0 }
+  fileprivate(set) final var index = -1
+  public private(set) final var deadline: UInt64 = 0
+  public final var isArmed: Bool { index >= 0 }
 
   public init() {}
 
   /// Runs on the driving thread, disarmed; may arm itself again.
   open func fire() {}
 
-  fileprivate func set(_ at: UInt64) { deadline = at }
+  fileprivate final func set(_ at: UInt64) { deadline = at }
 }
 
 /// A binary heap of armed timers, earliest first. It never calls out.
