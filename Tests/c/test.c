@@ -1,0 +1,440 @@
+#include "test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <sys/socket.h>
+#include <netinet/in.h>
+#include <arpa/inet.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* ---- Tests ---- */
+
+static test *tests;
+static const char *volatile running = "";
+static atomic_int failures;
+static _Atomic uint32_t random_state;
+
+void test_register(test *entry) {
+  test **end = &tests;
+  while (*end && strcmp((*end)->name, entry->name) < 0) end = &(*end)->next;
+  entry->next = *end;
+  *end = entry;
+}
+
+void test_failed(const char *file, int line, const char *format, ...) {
+  char text[2048];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  atomic_fetch_add(&failures, 1);
+  const char *base = strrchr(file, '/');
+  printf("  %s:%d: %s\n", base ? base + 1 : file, line, text);
+  fflush(stdout);
+}
+
+int test_slow(void) {
+  static int factor;
+  if (factor == 0) {
+    const char *text = getenv("PENSTOCK_TEST_SLOW");
+    factor = text && atoi(text) > 0 ? atoi(text) : 1;
+  }
+  return factor;
+}
+
+int test_rounds(int times) {
+  int rounds = times / test_slow();
+  return rounds < 2 ? 2 : rounds;
+}
+
+uint32_t test_random(uint32_t below) {
+  uint32_t state = atomic_load(&random_state), next;
+  do {
+    next = state * 1664525u + 1013904223u;
+  } while (!atomic_compare_exchange_weak(&random_state, &state, next));
+  return below == 0 ? 0 : (next >> 8) % below;
+}
+
+bool check_true(const char *file, int line, const char *what, bool holds) {
+  if (!holds) test_failed(file, line, "%s", what);
+  return holds;
+}
+
+bool check_int(const char *file, int line, const char *what, int64_t found, int64_t expected) {
+  if (found == expected) return true;
+  test_failed(file, line, "%s is %lld, not %lld", what, (long long)found, (long long)expected);
+  return false;
+}
+
+bool check_str(const char *file, int line, const char *what, const char *found, const char *expected) {
+  if (found == expected || (found && expected && strcmp(found, expected) == 0)) return true;
+  test_failed(file, line, "%s is %s%s%s, not %s", what, found ? "\"" : "", found ? found : "NULL", found ? "\"" : "",
+              expected ? expected : "NULL");
+  return false;
+}
+
+static char *squeeze(const char *json) {
+  char *out = malloc(strlen(json) + 1), *end = out;
+  bool quoted = false;
+  for (const char *at = json; *at; at++) {
+    if (!quoted && (*at == ' ' || *at == '\n' || *at == '\t')) continue;
+    if (*at == '"') quoted = !quoted;
+    *end++ = *at;
+    if (quoted && *at == '\\' && at[1]) *end++ = *++at;
+  }
+  *end = 0;
+  return out;
+}
+
+bool check_json(const char *file, int line, const char *what, const char *found, const char *expected) {
+  if (!found) return check_str(file, line, what, found, expected);
+  char *a = squeeze(found), *b = squeeze(expected);
+  bool same = check_str(file, line, what, a, b);
+  free(a);
+  free(b);
+  return same;
+}
+
+bool check_has(const char *file, int line, const char *what, const char *found, const char *part) {
+  if (found && strstr(found, part)) return true;
+  test_failed(file, line, "%s is \"%s\" and does not have \"%s\"", what, found ? found : "NULL", part);
+  return false;
+}
+
+bool check_result(const char *file, int line, const char *what, penstock_result found, penstock_result expected) {
+  if (found == expected) return true;
+  test_failed(file, line, "%s gave %s (%d), not %s", what, penstock_result_name(found), found,
+              penstock_result_name(expected));
+  return false;
+}
+
+void check_error(const char *file, int line, penstock_error **error, penstock_result code, const char *path,
+                 const char *part) {
+  if (!*error) {
+    test_failed(file, line, "no error object");
+    return;
+  }
+  check_result(file, line, "error", penstock_error_code(*error), code);
+  const char *json = penstock_error_json(*error), *message = penstock_error_message(*error);
+  check_has(file, line, "error json", json, penstock_result_name(code));
+  if (!message || !*message) test_failed(file, line, "an error without a message");
+  if (path) {
+    char wanted[256];
+    snprintf(wanted, sizeof(wanted), "\"path\":\"%s\"", path);
+    char *squeezed = squeeze(json);
+    check_has(file, line, "error json", squeezed, wanted);
+    free(squeezed);
+  }
+  if (part) check_has(file, line, "error message", message, part);
+  penstock_error_release(*error);
+  *error = NULL;
+}
+
+/* ---- Waiting ---- */
+
+int64_t test_now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void test_pause(void) {
+  struct timespec moment = {0, 1000000};
+  nanosleep(&moment, NULL);
+}
+
+void latch_signal(latch *latch) {
+  pthread_mutex_lock(&latch->mutex);
+  latch->count++;
+  pthread_cond_broadcast(&latch->changed);
+  pthread_mutex_unlock(&latch->mutex);
+}
+
+int latch_count(latch *latch) {
+  pthread_mutex_lock(&latch->mutex);
+  int count = latch->count;
+  pthread_mutex_unlock(&latch->mutex);
+  return count;
+}
+
+bool latch_wait_at(const char *file, int line, latch *latch, int count) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 20 * test_slow();
+  pthread_mutex_lock(&latch->mutex);
+  int status = 0;
+  while (latch->count < count && status == 0) status = pthread_cond_timedwait(&latch->changed, &latch->mutex, &until);
+  int found = latch->count;
+  pthread_mutex_unlock(&latch->mutex);
+  if (found >= count) return true;
+  test_failed(file, line, "waited too long: signalled %d times, not %d", found, count);
+  return false;
+}
+
+void count_up(void *counter) { atomic_fetch_add((atomic_int *)counter, 1); }
+void signal_latch(void *latch_pointer) { latch_signal(latch_pointer); }
+
+int open_descriptors(void) {
+  int count = 0;
+  DIR *folder = opendir("/proc/self/fd");
+  while (folder && readdir(folder)) count++;
+  if (folder) closedir(folder);
+  return count;
+}
+
+int running_threads(void) {
+  int count = 0;
+  DIR *folder = opendir("/proc/self/task");
+  for (struct dirent *entry; folder && (entry = readdir(folder));) count += entry->d_name[0] != '.';
+  if (folder) closedir(folder);
+  return count;
+}
+
+/* ---- The server ---- */
+
+static pid_t peer_process;
+static char peer_text[64];
+
+const char *peer_address(void) {
+  if (peer_text[0]) return peer_text;
+  const char *program = getenv("PENSTOCK_PEER");
+  if (!program) program = "build/bin/penstock-peer";
+  int in[2], out[2];
+  if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC)) abort();
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+  posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+  char *arguments[] = {(char *)program, "--listen", "127.0.0.1:0", "--exit-with-stdin", NULL};
+  int status = posix_spawn(&peer_process, program, &actions, NULL, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(in[0]);
+  close(out[1]);
+  char line[512] = "";
+  size_t length = 0;
+  while (status == 0 && length < sizeof(line) - 1 && !memchr(line, '\n', length)) {
+    ssize_t got = read(out[0], line + length, sizeof(line) - 1 - length);
+    if (got <= 0) break;
+    length += (size_t)got;
+    line[length] = 0;
+  }
+  char *address = strstr(line, "127.0.0.1:");
+  size_t size = address ? strspn(address, "0123456789.:") : 0;
+  if (size == 0 || size >= sizeof(peer_text)) {
+    printf("  %s did not start: %s \"%s\"\n", program, strerror(status), line);
+    exit(3);
+  }
+  memcpy(peer_text, address, size);
+  return peer_text;
+}
+
+const char *dead_address(void) {
+  static char text[64];
+  if (text[0]) return text;
+  /* Bound and not listening: nobody else gets the port, and a connect to it is refused. */
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof(address);
+  if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) || getsockname(fd, (struct sockaddr *)&address, &size)) {
+    abort();
+  }
+  snprintf(text, sizeof(text), "127.0.0.1:%d", ntohs(address.sin_port));
+  return text;
+}
+
+penstock_channel *open_channel_on(penstock_runtime *runtime) {
+  penstock_channel *channel = NULL;
+  penstock_error *error = NULL;
+  const char *options = "{\"tls\": false}";
+  penstock_result result = runtime ? penstock_channel_new_on(runtime, peer_address(), options, &channel, &error)
+                                   : penstock_channel_new(peer_address(), options, &channel, &error);
+  OK(result);
+  if (error) printf("  %s\n", penstock_error_message(error));
+  penstock_error_release(error);
+  return channel;
+}
+
+penstock_channel *open_channel(void) { return open_channel_on(NULL); }
+
+penstock_runtime *new_runtime(const char *options) {
+  penstock_runtime *runtime = NULL;
+  OK(penstock_runtime_new(options, &runtime, NULL));
+  return runtime;
+}
+
+void check_echo(penstock_channel *channel) {
+  penstock_reply *reply = NULL;
+  penstock_error *error = NULL;
+  if (OK(penstock_channel_unary(channel, UNARY, "ping", 4, NULL, &reply, &error))) {
+    size_t length = 0;
+    const char *data = penstock_reply_message(reply, &length);
+    if (CHECK_INT(penstock_reply_code(reply), 0)) {
+      CHECK(data && length == 4 && memcmp(data, "ping", 4) == 0);
+    } else {
+      printf("  %s\n", penstock_reply_status_json(reply));
+    }
+    penstock_reply_release(reply);
+  }
+  penstock_error_release(error);
+}
+
+int32_t unary_code(penstock_channel *channel, const char *request) {
+  penstock_reply *reply = NULL;
+  if (!OK(penstock_channel_unary(channel, UNARY, request, strlen(request), NULL, &reply, NULL))) return -1;
+  int32_t code = penstock_reply_code(reply);
+  penstock_reply_release(reply);
+  return code;
+}
+
+penstock_call *start_call(penstock_channel *channel, const char *method, int32_t kind) {
+  penstock_call *call = NULL;
+  OK(penstock_channel_call(channel, method, kind, NULL, NULL, &call, NULL));
+  return call;
+}
+
+/* ---- The probe ---- */
+
+const char *event_name(int32_t event) {
+  static const char *const names[] = {"none",    "start",  "send",   "half_close", "headers", "receive",
+                                      "status",  "cancel", "demand", "sent",       "create",  "destroy"};
+  return event >= 0 && event < 12 ? names[event] : "?";
+}
+
+static int32_t probe_see(probe *probe, penstock_hop *hop, int32_t event) {
+  static const char letters[] = "?SsHhRTXDNCd";
+  CHECK_INT(penstock_hop_event(hop), event);
+  atomic_fetch_add(&probe->seen[event], 1);
+  pthread_mutex_lock(&probe->mutex);
+  size_t length = strlen(probe->log);
+  if (length + 1 < sizeof(probe->log)) {
+    probe->log[length] = letters[event];
+    probe->log[length + 1] = 0;
+  }
+  pthread_mutex_unlock(&probe->mutex);
+  if (probe->trace && event != PENSTOCK_EVENT_DEMAND && event != PENSTOCK_EVENT_SENT) {
+    pthread_mutex_lock(&probe->trace->mutex);
+    size_t used = strlen(probe->trace->text);
+    snprintf(probe->trace->text + used, sizeof(probe->trace->text) - used, "%s:%s ", probe->name, event_name(event));
+    pthread_mutex_unlock(&probe->trace->mutex);
+  }
+  return probe->hook ? probe->hook(probe, hop, event) : PENSTOCK_NEXT;
+}
+
+static int32_t probe_create(penstock_hop *hop, void *user_data, void **state) {
+  *state = user_data;
+  return probe_see(user_data, hop, PENSTOCK_EVENT_CREATE);
+}
+static void probe_destroy(penstock_hop *hop, void *state) {
+  probe_see(state, hop, PENSTOCK_EVENT_DESTROY);
+  latch_signal(&((probe *)state)->done);
+}
+#define PROBE_CALLBACK(name, event)                                                                                    \
+  static int32_t probe_##name(penstock_hop *hop, void *state) { return probe_see(state, hop, event); }
+PROBE_CALLBACK(on_start, PENSTOCK_EVENT_START)
+PROBE_CALLBACK(on_send, PENSTOCK_EVENT_SEND)
+PROBE_CALLBACK(on_half_close, PENSTOCK_EVENT_HALF_CLOSE)
+PROBE_CALLBACK(on_headers, PENSTOCK_EVENT_HEADERS)
+PROBE_CALLBACK(on_receive, PENSTOCK_EVENT_RECEIVE)
+PROBE_CALLBACK(on_status, PENSTOCK_EVENT_STATUS)
+PROBE_CALLBACK(on_cancel, PENSTOCK_EVENT_CANCEL)
+PROBE_CALLBACK(on_demand, PENSTOCK_EVENT_DEMAND)
+PROBE_CALLBACK(on_sent, PENSTOCK_EVENT_SENT)
+
+static void probe_finalizer(void *user_data) {
+  probe *self = user_data;
+  atomic_fetch_add(&self->finalized, 1);
+  latch_signal(&self->finalized_latch);
+}
+
+void probe_init(probe *probe, const char *name) {
+  memset(probe, 0, sizeof(*probe));
+  probe->name = name;
+  pthread_mutex_init(&probe->mutex, NULL);
+  latch empty = LATCH_INIT;
+  probe->done = empty;
+  probe->finalized_latch = empty;
+}
+
+penstock_interceptor probe_table(probe *probe) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.name = probe->name;
+  table.user_data = probe;
+  table.finalizer = probe_finalizer;
+  table.create = probe_create;
+  table.destroy = probe_destroy;
+  table.on_start = probe_on_start;
+  table.on_send = probe_on_send;
+  table.on_half_close = probe_on_half_close;
+  table.on_headers = probe_on_headers;
+  table.on_receive = probe_on_receive;
+  table.on_status = probe_on_status;
+  table.on_cancel = probe_on_cancel;
+  table.on_demand = probe_on_demand;
+  table.on_sent = probe_on_sent;
+  return table;
+}
+
+penstock_interceptor_id probe_add(probe *probe, penstock_channel *channel, int32_t priority) {
+  penstock_interceptor table = probe_table(probe);
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, priority, &id, NULL));
+  CHECK(id != 0);
+  return id;
+}
+
+void probe_wait_finalized(probe *probe) {
+  latch_wait(&probe->finalized_latch, 1);
+  CHECK_INT(atomic_load(&probe->finalized), 1);
+}
+
+/* ---- main ---- */
+
+static void too_late(int number) {
+  (void)number;
+  static const char text[] = "  over its time limit: ";
+  ssize_t ignored = write(1, text, sizeof(text) - 1);
+  ignored += write(1, running, strlen(running));
+  ignored += write(1, "\n", 1);
+  (void)ignored;
+  signal(SIGABRT, SIG_DFL);
+  abort();
+}
+
+int main(int count, char **arguments) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  const char *seed = getenv("PENSTOCK_TEST_SEED");
+  uint32_t value = seed ? (uint32_t)strtoul(seed, NULL, 10) : (uint32_t)time(NULL) * 2654435761u ^ (uint32_t)getpid();
+  atomic_store(&random_state, value);
+  printf("seed %u\n", value);
+  signal(SIGALRM, too_late);
+  int passed = 0, failed = 0;
+  for (test *entry = tests; entry; entry = entry->next) {
+    bool wanted = count == 1;
+    for (int i = 1; i < count; i++) wanted = wanted || strstr(entry->name, arguments[i]);
+    if (!wanted) continue;
+    running = entry->name;
+    atomic_store(&failures, 0);
+    printf("  ... %s\n", entry->name);
+    int64_t started = test_now_ms();
+    alarm((unsigned)(30 * test_slow()));
+    entry->run();
+    alarm(0);
+    int64_t took = test_now_ms() - started;
+    if (atomic_load(&failures)) {
+      failed++;
+      printf("FAILED: %s\n", entry->name);
+    } else {
+      passed++;
+      printf("ok: %s (%lld ms)\n", entry->name, (long long)took);
+    }
+  }
+  printf("%d passed, %d failed\n", passed, failed);
+  return failed ? 1 : 0;
+}

@@ -1,0 +1,162 @@
+/* What the C tests share: a test macro, checks, latches, a server, and an interceptor that shows everything. */
+#ifndef PENSTOCK_TEST_H
+#define PENSTOCK_TEST_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+#include <penstock/penstock.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Tests ---- */
+
+typedef struct test {
+  const char *name;
+  void (*run)(void);
+  struct test *next;
+} test;
+
+void test_register(test *entry);
+void test_failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Time limits are multiplied by this: 1, more under valgrind and sanitizers. */
+int test_slow(void);
+/* How often a random or racing test runs: `times`, or fewer where everything is slow. */
+int test_rounds(int times);
+/* A pseudo-random number; the seed is printed at the start and read from PENSTOCK_TEST_SEED. */
+uint32_t test_random(uint32_t below);
+
+#define TEST(function)                                                                                                 \
+  static void function(void);                                                                                          \
+  __attribute__((constructor)) static void register_##function(void) {                                                 \
+    static test entry = {#function, function, NULL};                                                                   \
+    test_register(&entry);                                                                                             \
+  }                                                                                                                    \
+  static void function(void)
+
+/* CHECK goes on after a failure; REQUIRE leaves the (void) function. */
+#define CHECK(condition) check_true(__FILE__, __LINE__, #condition, (condition))
+#define REQUIRE(condition)                                                                                             \
+  do {                                                                                                                 \
+    if (!(condition)) {                                                                                                \
+      test_failed(__FILE__, __LINE__, "%s", #condition);                                                               \
+      return;                                                                                                          \
+    }                                                                                                                  \
+  } while (0)
+#define CHECK_INT(found, expected) check_int(__FILE__, __LINE__, #found, (int64_t)(found), (int64_t)(expected))
+#define CHECK_STR(found, expected) check_str(__FILE__, __LINE__, #found, (found), (expected))
+/* JSON without the spaces between its parts. */
+#define CHECK_JSON(found, expected) check_json(__FILE__, __LINE__, #found, (found), (expected))
+#define CHECK_HAS(found, part) check_has(__FILE__, __LINE__, #found, (found), (part))
+#define CHECK_RESULT(found, expected) check_result(__FILE__, __LINE__, #found, (found), (expected))
+#define OK(call) check_result(__FILE__, __LINE__, #call, (call), PENSTOCK_OK)
+#define REQUIRE_OK(call)                                                                                               \
+  do {                                                                                                                 \
+    if (!OK(call)) return;                                                                                             \
+  } while (0)
+
+bool check_true(const char *file, int line, const char *what, bool holds);
+bool check_int(const char *file, int line, const char *what, int64_t found, int64_t expected);
+bool check_str(const char *file, int line, const char *what, const char *found, const char *expected);
+bool check_json(const char *file, int line, const char *what, const char *found, const char *expected);
+bool check_has(const char *file, int line, const char *what, const char *found, const char *part);
+bool check_result(const char *file, int line, const char *what, penstock_result found, penstock_result expected);
+
+/* Checks that `error` has `code` and, if they are not NULL, this "path" and this in its message; releases it. */
+#define CHECK_ERROR(error, code, path, part) check_error(__FILE__, __LINE__, &(error), (code), (path), (part))
+void check_error(const char *file, int line, penstock_error **error, penstock_result code, const char *path,
+                 const char *part);
+
+/* ---- Waiting: on conditions, with a limit, never for a time ---- */
+
+typedef struct latch {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  int count;
+} latch;
+
+#define LATCH_INIT {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0}
+void latch_signal(latch *latch);
+int latch_count(latch *latch);
+/* Waits until the latch was signalled `count` times in all; a failure after 20 seconds. */
+#define latch_wait(latch, count) latch_wait_at(__FILE__, __LINE__, (latch), (count))
+bool latch_wait_at(const char *file, int line, latch *latch, int count);
+/* Waits until `condition` holds: for what has no latch. */
+#define EVENTUALLY(condition)                                                                                          \
+  do {                                                                                                                 \
+    int64_t until_ = test_now_ms() + 20000 * test_slow();                                                              \
+    while (!(condition) && test_now_ms() < until_) test_pause();                                                       \
+    CHECK(condition);                                                                                                  \
+  } while (0)
+int64_t test_now_ms(void);
+void test_pause(void);
+
+/* A finalizer whose user_data is an `atomic_int *`. */
+void count_up(void *counter);
+/* The same for a latch. */
+void signal_latch(void *latch);
+
+/* ---- The server ---- */
+
+#define UNARY "/penstock.Echo/Unary"
+#define SERVER_STREAM "/penstock.Echo/ServerStream"
+#define CLIENT_STREAM "/penstock.Echo/ClientStream"
+#define BIDI "/penstock.Echo/Bidi"
+
+/* "127.0.0.1:port" of a penstock-peer that this process has started, once. */
+const char *peer_address(void);
+/* A port where nobody listens. */
+const char *dead_address(void);
+/* A cleartext channel to the peer, on the default runtime. */
+penstock_channel *open_channel(void);
+penstock_channel *open_channel_on(penstock_runtime *runtime);
+penstock_runtime *new_runtime(const char *options);
+/* A unary echo of "ping"; checks that it came back. */
+void check_echo(penstock_channel *channel);
+/* Runs a unary call and gives its status code; -1 if it did not run. */
+int32_t unary_code(penstock_channel *channel, const char *request);
+/* A blocking call; NULL after a failed check. */
+penstock_call *start_call(penstock_channel *channel, const char *method, int32_t kind);
+/* How many descriptors and threads this process has. */
+int open_descriptors(void);
+int running_threads(void);
+
+/* ---- The probe: an interceptor with every callback ---- */
+
+typedef struct probe probe;
+struct probe {
+  const char *name;
+  /* What the callbacks return; NULL is NEXT always. */
+  int32_t (*hook)(probe *self, penstock_hop *hop, int32_t event);
+  void *context;
+  /* How often each PENSTOCK_EVENT_... came, with or without a hook. */
+  atomic_int seen[12];
+  atomic_int finalized;
+  /* One character per event, "C<START..." see probe.c; NUL-terminated. */
+  char log[512];
+  pthread_mutex_t mutex;
+  /* If set, events are appended there too, as "name:event ". */
+  struct probe_trace *trace;
+  latch done;      /* signalled by destroy */
+  latch finalized_latch;
+};
+
+typedef struct probe_trace {
+  pthread_mutex_t mutex;
+  char text[4096];
+} probe_trace;
+
+void probe_init(probe *probe, const char *name);
+/* A table with every callback of `probe`, and a finalizer. */
+penstock_interceptor probe_table(probe *probe);
+penstock_interceptor_id probe_add(probe *probe, penstock_channel *channel, int32_t priority);
+void probe_wait_finalized(probe *probe);
+const char *event_name(int32_t event);
+
+#endif

@@ -1,0 +1,726 @@
+/* call.h: options, blocking and callback style, messages, replies. */
+#include "test.h"
+
+#include <errno.h>
+#include <signal.h>
+
+static penstock_call_options *options_of(const char *json) {
+  penstock_call_options *options = NULL;
+  penstock_error *error = NULL;
+  if (!OK(penstock_call_options_new(json, &options, &error))) printf("  %s\n", error ? penstock_error_json(error) : "");
+  penstock_error_release(error);
+  return options;
+}
+
+static void check_message(int line, penstock_call *call, const char *expected) {
+  penstock_message *message = NULL;
+  if (!check_result(__FILE__, line, "receive", penstock_call_receive(call, &message), PENSTOCK_OK)) return;
+  size_t length = penstock_message_length(message);
+  if (length != strlen(expected) || memcmp(penstock_message_data(message), expected, length) != 0) {
+    test_failed(__FILE__, line, "message of %zu bytes, not \"%s\"", length, expected);
+  }
+  penstock_message_release(message);
+}
+#define CHECK_MESSAGE(call, expected) check_message(__LINE__, (call), (expected))
+
+static void check_finish(int line, penstock_call *call, int32_t code) {
+  penstock_reply *reply = NULL;
+  if (!check_result(__FILE__, line, "finish", penstock_call_finish(call, &reply), PENSTOCK_OK)) return;
+  if (!check_int(__FILE__, line, "status code", penstock_reply_code(reply), code)) {
+    printf("  %s\n", penstock_reply_status_json(reply));
+  }
+  penstock_reply_release(reply);
+}
+#define CHECK_FINISH(call, code) check_finish(__LINE__, (call), (code))
+
+TEST(call_options) {
+  static const char *const right[] = {
+      "{}",
+      "{\"deadline_ms\": 5, \"metadata\": {\"a\": \"b\", \"c\": [\"d\", \"e\"], \"f-bin\": \"AAE\"}}",
+      "{\"deadline_ms\": null, \"wait_for_ready\": false, \"authority\": \"x\", \"compression\": \"gzip\"}",
+      "{\"max_receive_message_bytes\": 0, \"max_send_message_bytes\": 0, \"send_buffer_bytes\": 1}",
+      "{\"interruptible\": true}",
+  };
+  for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) penstock_call_options_release(options_of(right[i]));
+  penstock_call_options_release(options_of(NULL));
+  static const struct {
+    const char *json, *part;
+  } wrong[] = {
+      {"", NULL},
+      {"[]", NULL},
+      {"{\"deadline\": 5}", "deadline"},
+      {"{\"deadline_ms\": -1}", "deadline_ms"},
+      {"{\"deadline_ms\": \"5\"}", "deadline_ms"},
+      {"{\"deadline_ms\": 1, \"deadline_ms\": 2}", "deadline_ms"},
+      {"{\"deadline_ms\": true}", "deadline_ms"},
+      {"{\"metadata\": []}", "metadata"},
+      {"{\"metadata\": {\"te\": \"x\"}}", "metadata"},
+      {"{\"metadata\": {\"a\": 1}}", "metadata"},
+      {"{\"metadata\": {\"a\": [\"x\", 1]}}", "metadata"},
+      {"{\"metadata\": {\"a-bin\": \"*\"}}", "a-bin"},
+      {"{\"compression\": \"br\"}", "compression"},
+      {"{\"max_receive_message_bytes\": -1}", "max_receive_message_bytes"},
+      {"{\"send_buffer_bytes\": -1}", "send_buffer_bytes"},
+      {"{\"interruptible\": 1}", "interruptible"},
+      {"{\"authority\": \"a b\"}", "authority"},
+  };
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    penstock_call_options *options = NULL;
+    penstock_error *error = NULL;
+    if (!CHECK_RESULT(penstock_call_options_new(wrong[i].json, &options, &error), PENSTOCK_E_INVALID_JSON)) {
+      printf("  %s\n", wrong[i].json);
+    }
+    CHECK(options == NULL && error != NULL);
+    if (error && wrong[i].part) CHECK_HAS(penstock_error_json(error), wrong[i].part);
+    penstock_error_release(error);
+    penstock_call_options_release(options);
+  }
+  penstock_call_options *options = NULL;
+  penstock_result result = penstock_call_options_new("{\"wait_for_ready\": true}", &options, NULL);
+  CHECK(result == PENSTOCK_E_UNSUPPORTED || result == PENSTOCK_E_INVALID_JSON);
+}
+
+TEST(call_bidi_blocking) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  CHECK(penstock_call_id(call) != 0);
+  for (int i = 0; i < 10; i++) {
+    char text[16];
+    snprintf(text, sizeof(text), "message %d", i);
+    OK(penstock_call_send(call, text, strlen(text)));
+    CHECK_MESSAGE(call, text);
+  }
+  const penstock_metadata *headers = NULL;
+  OK(penstock_call_wait_headers(call, &headers));
+  CHECK(headers != NULL);
+  CHECK_RESULT(penstock_metadata_set((penstock_metadata *)headers, "a", "b"), PENSTOCK_E_STATE);
+  penstock_reply *reply = NULL;
+  CHECK_RESULT(penstock_call_reply(call, &reply), PENSTOCK_E_WOULD_BLOCK);
+  OK(penstock_call_send(call, NULL, 0));
+  CHECK_MESSAGE(call, "");
+  OK(penstock_call_half_close(call));
+  penstock_result result = penstock_call_half_close(call);
+  CHECK(result == PENSTOCK_E_ALREADY || result == PENSTOCK_E_GONE);
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  CHECK(message == NULL);
+  result = penstock_call_send(call, "x", 1);
+  CHECK(result == PENSTOCK_E_STATE || result == PENSTOCK_E_GONE);
+  CHECK_FINISH(call, 0);
+  CHECK_FINISH(call, 0);
+  OK(penstock_call_reply(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), 0);
+  CHECK_RESULT(penstock_call_half_close(call), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_call_send(call, "x", 1), PENSTOCK_E_GONE);
+  OK(penstock_call_cancel(call, "too late"));
+  CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+
+TEST(call_server_stream) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = options_of("{\"metadata\": {\"x-repeat\": \"5\"}}");
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, options, NULL, &call, NULL));
+  OK(penstock_call_send(call, "again", 5));
+  CHECK_RESULT(penstock_call_send(call, "two", 3), PENSTOCK_E_STATE);
+  OK(penstock_call_half_close(call));
+  for (int i = 0; i < 5; i++) CHECK_MESSAGE(call, "again");
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  CHECK_FINISH(call, 0);
+  penstock_call_release(call);
+  /* finish discards what is unread */
+  REQUIRE_OK(penstock_channel_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, options, NULL, &call, NULL));
+  OK(penstock_call_send(call, "again", 5));
+  CHECK_MESSAGE(call, "again");
+  CHECK_FINISH(call, 0);
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+}
+
+TEST(call_client_stream) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
+  REQUIRE(call != NULL);
+  OK(penstock_call_send(call, "one,", 4));
+  OK(penstock_call_send(call, "two,", 4));
+  OK(penstock_call_send(call, "three", 5));
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_call_finish(call, &reply));
+  size_t length = 0;
+  const char *data = penstock_reply_message(reply, &length);
+  CHECK(data && length == 13 && memcmp(data, "one,two,three", 13) == 0);
+  CHECK(penstock_reply_headers(reply) != NULL);
+  CHECK(penstock_reply_trailers(reply) != NULL);
+  penstock_call_release(call);
+  CHECK(penstock_reply_retain(reply) == reply);
+  penstock_reply_release(reply);
+  CHECK(memcmp(data, "one,two,three", 13) == 0);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+}
+
+TEST(call_unary_in_blocking_style) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
+  REQUIRE(call != NULL);
+  OK(penstock_call_send(call, "ping", 4));
+  CHECK_RESULT(penstock_call_send(call, "ping", 4), PENSTOCK_E_STATE);
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), 0);
+  size_t length = 0;
+  const char *data = penstock_reply_message(reply, &length);
+  CHECK(data && length == 4 && memcmp(data, "ping", 4) == 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  /* Without a request message: UNIMPLEMENTED or INTERNAL, as the status-code spec says. */
+  call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
+  REQUIRE_OK(penstock_call_finish(call, &reply));
+  CHECK(penstock_reply_code(reply) != 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+
+TEST(call_deadline) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = options_of("{\"deadline_ms\": 60}");
+  penstock_call *call = NULL;
+  int64_t started = test_now_ms();
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  CHECK_FINISH(call, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  CHECK(test_now_ms() - started >= 55);
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  options = options_of("{\"deadline_ms\": 0}");
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  penstock_reply_release(reply);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+}
+
+TEST(call_default_deadline_of_the_channel) {
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new(peer_address(), "{\"tls\": false, \"default_deadline_ms\": 50}", &channel, NULL));
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  CHECK_FINISH(call, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+
+TEST(call_cancel) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_cancel(call, "I changed my mind"));
+  OK(penstock_call_cancel(call, "twice"));
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
+  CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "I changed my mind");
+  CHECK_RESULT(penstock_status_set_code((penstock_status *)penstock_reply_status(reply), 0), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_status_set_message((penstock_status *)penstock_reply_status(reply), ""), PENSTOCK_E_STATE);
+  CHECK_HAS(penstock_reply_status_json(reply), "CANCELLED");
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+
+static void *cancel_soon(void *call) {
+  penstock_call_cancel(call, NULL);
+  return NULL;
+}
+
+TEST(call_cancel_from_another_thread) {
+  penstock_channel *channel = open_channel();
+  for (int i = 0; i < test_rounds(50); i++) {
+    penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+    REQUIRE(call != NULL);
+    pthread_t thread;
+    pthread_create(&thread, NULL, cancel_soon, call);
+    penstock_message *message = NULL;
+    CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+    CHECK_FINISH(call, PENSTOCK_STATUS_CANCELLED);
+    pthread_join(thread, NULL);
+    penstock_call_release(call);
+  }
+  penstock_channel_release(channel);
+}
+
+TEST(call_released_without_finish_is_cancelled) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "probe");
+  probe_add(&probe, channel, 0);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  CHECK(penstock_call_retain(call) == call);
+  penstock_call_release(call);
+  OK(penstock_call_send(call, "x", 1));
+  penstock_call_release(call);
+  latch_wait(&probe.done, 1);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_STATUS]), 1);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+TEST(call_back_pressure) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  /* Nobody reads: windows and buffers fill up. */
+  static char data[32768];
+  penstock_result result = PENSTOCK_OK;
+  size_t taken = 0;
+  int64_t until = test_now_ms() + 20000 * test_slow();
+  while (test_now_ms() < until) {
+    result = penstock_call_try_send(call, data, sizeof(data));
+    if (result == PENSTOCK_E_WOULD_BLOCK) {
+      /* It may only be slow: the same for a while is full. */
+      int again = 0;
+      while (again < 100 && (result = penstock_call_try_send(call, data, sizeof(data))) == PENSTOCK_E_WOULD_BLOCK) {
+        test_pause();
+        again++;
+      }
+      if (result == PENSTOCK_E_WOULD_BLOCK) break;
+    }
+    if (!CHECK_RESULT(result, PENSTOCK_OK)) break;
+    taken += sizeof(data);
+    if (!CHECK_INT(taken < ((size_t)256 << 20), 1)) break;
+  }
+  CHECK_RESULT(result, PENSTOCK_E_WOULD_BLOCK);
+  /* Reading everything lets the rest through. */
+  OK(penstock_call_half_close(call));
+  size_t back = 0;
+  penstock_message *message = NULL;
+  while ((result = penstock_call_receive(call, &message)) == PENSTOCK_OK) {
+    back += penstock_message_length(message);
+    penstock_message_release(message);
+  }
+  CHECK_RESULT(result, PENSTOCK_E_END);
+  CHECK_INT(back, taken);
+  CHECK_FINISH(call, 0);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+
+typedef struct pump {
+  penstock_call *call;
+  int messages;
+} pump;
+
+static void *send_all(void *pointer) {
+  pump *pump = pointer;
+  static char data[10000];
+  for (int i = 0; i < pump->messages; i++) {
+    if (!OK(penstock_call_send(pump->call, data, sizeof(data)))) break;
+  }
+  OK(penstock_call_half_close(pump->call));
+  return NULL;
+}
+
+TEST(call_sender_and_receiver_threads) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  pump pump = {call, test_rounds(500)};
+  pthread_t thread;
+  pthread_create(&thread, NULL, send_all, &pump);
+  int count = 0;
+  penstock_message *message = NULL;
+  while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
+    CHECK_INT(penstock_message_length(message), 10000);
+    penstock_message_release(message);
+    count++;
+  }
+  pthread_join(thread, NULL);
+  CHECK_INT(count, pump.messages);
+  CHECK_FINISH(call, 0);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+
+TEST(call_message_outlives_everything) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  penstock_message *message = NULL;
+  OK(penstock_call_send(call, "keep me", 7));
+  REQUIRE_OK(penstock_call_receive(call, &message));
+  CHECK_FINISH(call, 0);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  CHECK(penstock_message_retain(message) == message);
+  penstock_message_release(message);
+  CHECK(memcmp(penstock_message_data(message), "keep me", 7) == 0);
+  penstock_message_release(message);
+}
+
+TEST(call_reply_views) {
+  penstock_channel *channel = open_channel();
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, "ping", 4, NULL, &reply, NULL));
+  const char *json = penstock_reply_status_json(reply);
+  CHECK(json == penstock_reply_status_json(reply));
+  CHECK_HAS(json, "\"code\"");
+  CHECK_HAS(json, "\"OK\"");
+  CHECK_HAS(json, "\"metadata\"");
+  CHECK_HAS(json, "\"details\"");
+  const char *stats = penstock_reply_stats_json(reply);
+  static const char *const keys[] = {"duration_us", "first_byte_sent_us", "headers_us", "first_message_us", "sent",
+                                     "received",    "messages",           "bytes",      "wire_bytes",       "peer"};
+  for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) CHECK_HAS(stats, keys[i]);
+  CHECK_HAS(stats, peer_address());
+  CHECK_INT(penstock_status_code(penstock_reply_status(reply)), 0);
+  CHECK(penstock_reply_value(reply, "nothing") == NULL);
+  penstock_status *status = penstock_status_retain(penstock_reply_status(reply));
+  penstock_metadata *trailers = penstock_metadata_retain(penstock_reply_trailers(reply));
+  penstock_reply_release(reply);
+  CHECK_INT(penstock_status_code(status), 0);
+  CHECK(penstock_metadata_count(trailers) < 100);
+  penstock_status_release(status);
+  penstock_metadata_release(trailers);
+  penstock_channel_release(channel);
+}
+
+/* ---- Callback style ---- */
+
+typedef struct flow {
+  latch headers, messages, sent, reply, finalized;
+  int32_t code;
+  size_t bytes;
+  char reason[128];
+  penstock_call *call;
+} flow;
+
+static void flow_headers(penstock_call *call, const penstock_metadata *headers, void *user_data) {
+  flow *flow = user_data;
+  CHECK(call != NULL && headers != NULL);
+  CHECK_INT(latch_count(&flow->messages), 0);
+  CHECK_INT(latch_count(&flow->reply), 0);
+  latch_signal(&flow->headers);
+}
+static void flow_message(penstock_call *call, penstock_message *message, void *user_data) {
+  flow *flow = user_data;
+  flow->bytes += penstock_message_length(message);
+  CHECK_INT(latch_count(&flow->reply), 0);
+  CHECK(penstock_call_id(call) != 0);
+  latch_signal(&flow->messages);
+}
+static void flow_sent(penstock_call *call, uint64_t count, void *user_data) {
+  (void)call;
+  flow *flow = user_data;
+  for (uint64_t i = 0; i < count; i++) latch_signal(&flow->sent);
+}
+static void flow_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call;
+  flow *flow = user_data;
+  flow->code = penstock_reply_code(reply);
+  snprintf(flow->reason, sizeof(flow->reason), "%s", penstock_status_message(penstock_reply_status(reply)));
+  latch_signal(&flow->reply);
+}
+static void flow_finalized(void *user_data) { latch_signal(&((flow *)user_data)->finalized); }
+
+static penstock_call_callbacks flow_table(flow *flow) {
+  memset(flow, 0, sizeof(*flow));
+  latch empty = LATCH_INIT;
+  flow->headers = flow->messages = flow->sent = flow->reply = flow->finalized = empty;
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = flow;
+  table.finalizer = flow_finalized;
+  table.on_headers = flow_headers;
+  table.on_message = flow_message;
+  table.on_sent = flow_sent;
+  table.on_reply = flow_reply;
+  return table;
+}
+
+TEST(call_callback_style) {
+  penstock_channel *channel = open_channel();
+  flow flow;
+  penstock_call_callbacks table = flow_table(&flow);
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &table, &call, NULL));
+  memset(&table, 0x55, sizeof(table));
+  OK(penstock_call_try_send(call, "one", 3));
+  OK(penstock_call_try_send(call, "three", 5));
+  latch_wait(&flow.sent, 2);
+  OK(penstock_call_demand(call, 1));
+  latch_wait(&flow.messages, 1);
+  latch_wait(&flow.headers, 1);
+  CHECK_INT(flow.bytes, 3);
+  penstock_message *message = NULL;
+  const penstock_metadata *headers = NULL;
+  penstock_reply *reply = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_call_wait_headers(call, &headers), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_call_finish(call, &reply), PENSTOCK_E_STATE);
+  OK(penstock_call_demand(call, 5));
+  latch_wait(&flow.messages, 2);
+  OK(penstock_call_half_close(call));
+  latch_wait(&flow.reply, 1);
+  latch_wait(&flow.finalized, 1);
+  CHECK_INT(flow.code, 0);
+  CHECK_INT(flow.bytes, 8);
+  OK(penstock_call_reply(call, &reply));
+  penstock_reply_release(reply);
+  CHECK_RESULT(penstock_call_try_send(call, "x", 1), PENSTOCK_E_GONE);
+  penstock_call_demand(call, 1);
+  OK(penstock_call_cancel(call, "late"));
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  CHECK_INT(latch_count(&flow.reply), 1);
+  CHECK_INT(latch_count(&flow.finalized), 1);
+  CHECK_INT(latch_count(&flow.headers), 1);
+}
+
+TEST(call_callback_style_goes_on_when_released) {
+  penstock_channel *channel = open_channel();
+  flow flow;
+  penstock_call_callbacks table = flow_table(&flow);
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  OK(penstock_call_try_send(call, "ping", 4));
+  OK(penstock_call_half_close(call));
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  latch_wait(&flow.reply, 1);
+  latch_wait(&flow.finalized, 1);
+  CHECK_INT(flow.code, 0);
+}
+
+TEST(call_callback_style_cancel) {
+  penstock_channel *channel = open_channel();
+  flow flow;
+  penstock_call_callbacks table = flow_table(&flow);
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &table, &call, NULL));
+  OK(penstock_call_cancel(call, "enough"));
+  latch_wait(&flow.finalized, 1);
+  CHECK_INT(flow.code, PENSTOCK_STATUS_CANCELLED);
+  CHECK_STR(flow.reason, "enough");
+  CHECK_INT(latch_count(&flow.reply), 1);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+
+TEST(call_callbacks_may_all_be_null) {
+  penstock_channel *channel = open_channel();
+  latch finalized = LATCH_INIT;
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = &finalized;
+  table.finalizer = signal_latch;
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  OK(penstock_call_try_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
+  latch_wait(&finalized, 1);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+
+TEST(call_finalizer_runs_once_on_error) {
+  penstock_channel *channel = open_channel();
+  latch finalized = LATCH_INIT;
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = &finalized;
+  table.finalizer = signal_latch;
+  penstock_call *call = NULL;
+  CHECK_RESULT(penstock_channel_call(channel, "nonsense", 0, NULL, &table, &call, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(latch_count(&finalized), 1);
+  CHECK_RESULT(penstock_channel_call(channel, UNARY, 9, NULL, &table, &call, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(latch_count(&finalized), 2);
+  CHECK_RESULT(penstock_channel_call(channel, UNARY, 0, NULL, &table, NULL, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(latch_count(&finalized), 3);
+  CHECK_RESULT(penstock_channel_call(NULL, UNARY, 0, NULL, &table, &call, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(latch_count(&finalized), 4);
+  OK(penstock_channel_close(channel));
+  CHECK_RESULT(penstock_channel_call(channel, UNARY, 0, NULL, &table, &call, NULL), PENSTOCK_E_CLOSED);
+  CHECK_INT(latch_count(&finalized), 5);
+  penstock_channel_release(channel);
+}
+
+/* ---- Interruptible waits ---- */
+
+static latch interrupted_latch = LATCH_INIT;
+static int32_t when_interrupted(void *user_data) {
+  latch_signal(&interrupted_latch);
+  return *(int32_t *)user_data;
+}
+static void on_signal(int number) { (void)number; }
+
+typedef struct poke {
+  pthread_t target;
+  atomic_int stop;
+} poke;
+static void *poke_until_stopped(void *pointer) {
+  poke *poke = pointer;
+  while (!atomic_load(&poke->stop)) {
+    pthread_kill(poke->target, SIGUSR1);
+    test_pause();
+  }
+  return NULL;
+}
+
+static void with_signals(void (*body)(void)) {
+  struct sigaction action = {.sa_handler = on_signal}, before;
+  sigaction(SIGUSR1, &action, &before);
+  poke poke = {pthread_self(), 0};
+  pthread_t thread;
+  pthread_create(&thread, NULL, poke_until_stopped, &poke);
+  body();
+  atomic_store(&poke.stop, 1);
+  pthread_join(thread, NULL);
+  sigaction(SIGUSR1, &before, NULL);
+}
+
+static void interrupted_receive(void) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = options_of("{\"interruptible\": true}");
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_INTERRUPTED);
+  const penstock_metadata *headers = NULL;
+  penstock_result result = penstock_call_wait_headers(call, &headers);
+  CHECK(result == PENSTOCK_E_INTERRUPTED || result == PENSTOCK_OK);
+  /* The call lives on. */
+  while ((result = penstock_call_send(call, "x", 1)) == PENSTOCK_E_INTERRUPTED) continue;
+  OK(result);
+  while ((result = penstock_call_receive(call, &message)) == PENSTOCK_E_INTERRUPTED) continue;
+  if (OK(result)) penstock_message_release(message);
+  penstock_reply *reply = NULL;
+  while ((result = penstock_call_finish(call, &reply)) == PENSTOCK_E_INTERRUPTED) continue;
+  if (OK(result)) CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+}
+TEST(call_interrupted_receive) { with_signals(interrupted_receive); }
+
+static int32_t pause_start(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  CHECK(penstock_hop_ticket(hop) != 0);
+  return PENSTOCK_PAUSE;
+}
+
+static void interrupted_unary(void) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "pause");
+  probe.hook = pause_start;
+  probe_add(&probe, channel, 0);
+  /* Without a function a signal cancels. */
+  penstock_call_options *options = options_of("{\"interruptible\": true}");
+  penstock_reply *reply = NULL;
+  CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
+  penstock_call_options_release(options);
+  /* With one that says so, too. */
+  int32_t answer = 1;
+  latch finalized = LATCH_INIT;
+  options = options_of("{\"interruptible\": true}");
+  int before = latch_count(&interrupted_latch);
+  OK(penstock_call_options_on_interrupted(options, when_interrupted, &answer, NULL));
+  CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
+  CHECK(latch_count(&interrupted_latch) > before);
+  penstock_call_options_release(options);
+  /* One that says go on waits until the deadline. */
+  answer = 0;
+  options = options_of("{\"interruptible\": true, \"deadline_ms\": 100}");
+  OK(penstock_call_options_on_interrupted(options, when_interrupted, &answer, NULL));
+  if (OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+    penstock_reply_release(reply);
+  }
+  penstock_call_options_release(options);
+  /* Its user_data is finalized with the options, or when it is replaced. */
+  options = options_of(NULL);
+  OK(penstock_call_options_on_interrupted(options, when_interrupted, &finalized, signal_latch));
+  OK(penstock_call_options_on_interrupted(options, when_interrupted, &finalized, signal_latch));
+  CHECK_INT(latch_count(&finalized), 1);
+  CHECK(penstock_call_options_retain(options) == options);
+  penstock_call_options_release(options);
+  CHECK_INT(latch_count(&finalized), 1);
+  penstock_call_options_release(options);
+  CHECK_INT(latch_count(&finalized), 2);
+  CHECK_RESULT(penstock_call_options_on_interrupted(NULL, when_interrupted, &finalized, signal_latch),
+               PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(latch_count(&finalized), 3);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+TEST(call_interrupted_unary) { with_signals(interrupted_unary); }
+
+static void not_interruptible(void) {
+  penstock_channel *channel = open_channel();
+  for (int i = 0; i < 20; i++) check_echo(channel);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  OK(penstock_call_send(call, "x", 1));
+  CHECK_MESSAGE(call, "x");
+  CHECK_FINISH(call, 0);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+TEST(call_signals_do_not_disturb) { with_signals(not_interruptible); }
+
+TEST(call_options_are_used_again) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = options_of("{\"deadline_ms\": 20000, \"metadata\": {\"a\": [\"1\", \"2\"]}}");
+  for (int i = 0; i < 20; i++) {
+    penstock_reply *reply = NULL;
+    REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
+    CHECK_INT(penstock_reply_code(reply), 0);
+    penstock_reply_release(reply);
+  }
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+}
+
+TEST(call_many_at_once) {
+  penstock_channel *channel = open_channel();
+  enum { count = 200 };
+  static flow flows[count];
+  for (int i = 0; i < count; i++) {
+    penstock_call_callbacks table = flow_table(&flows[i]);
+    penstock_call *call = NULL;
+    REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+    OK(penstock_call_try_send(call, "ping", 4));
+    OK(penstock_call_half_close(call));
+    penstock_call_release(call);
+  }
+  for (int i = 0; i < count; i++) {
+    latch_wait(&flows[i].finalized, 1);
+    CHECK_INT(flows[i].code, 0);
+  }
+  penstock_channel_release(channel);
+}
+
+TEST(call_blocking_use_within_its_threads) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  CHECK_RESULT(penstock_call_demand(call, 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_call_send(call, NULL, 1), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_call_try_send(call, NULL, 1), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_call_try_send(call, "x", 1));
+  CHECK_MESSAGE(call, "x");
+  CHECK_FINISH(call, 0);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}

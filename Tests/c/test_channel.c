@@ -1,0 +1,461 @@
+/* channel.h: targets, options, unary calls, registration. */
+#include "test.h"
+
+#include <unistd.h>
+
+TEST(channel_targets) {
+  static const char *const right[] = {
+      "localhost:50051",      "dns:///localhost:50051", "ipv4:127.0.0.1:1",     "ipv4:127.0.0.1:1,127.0.0.2:2",
+      "ipv6:[::1]:5",         "unix:/tmp/no-such",      "127.0.0.1:80",         "[::1]:80",
+      "ipv6:[::1]:5,[::1]:6", "a-b.example.com:443"};
+  static const char *const wrong[] = {"",          "localhost:",      "localhost:x", "localhost:65536", "localhost:-1",
+                                      "ipv4:",     "ipv4:1.2.3:4",    "unix:",       "xds:///a",        "ipv6:::1",
+                                      "ipv4:1.2.3.4:5,", "dns:///",   ":1",          "a b:1",           "localhost:1\n"};
+  for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
+    penstock_channel *channel = NULL;
+    penstock_error *error = NULL;
+    if (!OK(penstock_channel_new(right[i], "{\"tls\": false}", &channel, &error))) printf("  \"%s\"\n", right[i]);
+    penstock_error_release(error);
+    penstock_channel_release(channel);
+  }
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    penstock_channel *channel = NULL;
+    penstock_error *error = NULL;
+    penstock_result result = penstock_channel_new(wrong[i], "{\"tls\": false}", &channel, &error);
+    if (!CHECK_RESULT(result, PENSTOCK_E_INVALID_ARGUMENT)) printf("  \"%s\"\n", wrong[i]);
+    if (result != PENSTOCK_OK) CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, NULL);
+    CHECK(channel == NULL);
+    penstock_error_release(error);
+    penstock_channel_release(channel);
+  }
+}
+
+TEST(channel_options) {
+  static const char *const right[] = {
+      "{}",
+      "{\"tls\": false}",
+      "{\"tls\": false, \"authority\": \"example.com\", \"user_agent\": \"tests/1\", \"default_deadline_ms\": 1000}",
+      "{\"tls\": false, \"max_receive_message_bytes\": 1, \"max_send_message_bytes\": 1, \"max_header_list_bytes\": 1024}",
+      "{\"tls\": false, \"connect_timeout_ms\": 5, \"compression\": \"gzip\", \"tie_order\": \"lifo\"}",
+      "{\"tls\": false, \"compression\": \"identity\", \"tie_order\": \"fifo\"}",
+      "{\"tls\": false, \"initial_stream_window_bytes\": 65535, \"initial_connection_window_bytes\": 2147483647}",
+      "{\"tls\": {\"verify\": false, \"server_name\": \"x\"}}",
+  };
+  for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
+    penstock_channel *channel = NULL;
+    penstock_error *error = NULL;
+    if (!OK(penstock_channel_new("localhost:1", right[i], &channel, &error))) {
+      printf("  %s: %s\n", right[i], error ? penstock_error_json(error) : "");
+    }
+    penstock_error_release(error);
+    penstock_channel_release(channel);
+  }
+  static const struct {
+    const char *json, *part;
+  } wrong[] = {
+      {"", NULL},
+      {"{", NULL},
+      {"[]", NULL},
+      {"1", NULL},
+      {"{\"tsl\": false}", "tsl"},
+      {"{\"tls\": 1}", "tls"},
+      {"{\"tls\": null}", "tls"},
+      {"{\"tls\": false, \"tls\": false}", "tls"},
+      {"{\"tls\": {\"no\": 1}}", "no"},
+      {"{\"tls\": {\"verify\": 1}}", "verify"},
+      {"{\"tls\": {\"roots_pem\": \"not pem\"}}", "roots_pem"},
+      {"{\"tls\": {\"roots_file\": \"/no/such/file\"}}", "roots_file"},
+      {"{\"tls\": {\"certificate_chain_pem\": \"x\"}}", NULL},
+      {"{\"authority\": 3}", "authority"},
+      {"{\"default_deadline_ms\": -1}", "default_deadline_ms"},
+      {"{\"default_deadline_ms\": 1.5}", "default_deadline_ms"},
+      {"{\"default_deadline_ms\": \"1\"}", "default_deadline_ms"},
+      {"{\"max_receive_message_bytes\": -1}", "max_receive_message_bytes"},
+      {"{\"max_receive_message_bytes\": 99999999999999999999}", NULL},
+      {"{\"compression\": \"zstd\"}", "compression"},
+      {"{\"tie_order\": \"random\"}", "tie_order"},
+      {"{\"initial_stream_window_bytes\": 65534}", "initial_stream_window_bytes"},
+      {"{\"initial_stream_window_bytes\": 2147483648}", "initial_stream_window_bytes"},
+      {"{\"user_agent\": \"a\\nb\"}", "user_agent"},
+  };
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    penstock_channel *channel = NULL;
+    penstock_error *error = NULL;
+    penstock_result result = penstock_channel_new("localhost:1", wrong[i].json, &channel, &error);
+    if (!CHECK_RESULT(result, PENSTOCK_E_INVALID_JSON)) printf("  %s\n", wrong[i].json);
+    CHECK(channel == NULL && error != NULL);
+    if (error && wrong[i].part) CHECK_HAS(penstock_error_json(error), wrong[i].part);
+    penstock_error_release(error);
+    penstock_channel_release(channel);
+  }
+}
+
+TEST(channel_unary) {
+  penstock_channel *channel = open_channel();
+  REQUIRE(channel != NULL);
+  check_echo(channel);
+  check_echo(channel);
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, NULL, 0, NULL, &reply, NULL));
+  size_t length = 9;
+  CHECK_INT(penstock_reply_code(reply), 0);
+  CHECK(penstock_reply_message(reply, &length) != NULL);
+  CHECK_INT(length, 0);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+}
+
+TEST(channel_unary_large) {
+  penstock_channel *channel = open_channel();
+  REQUIRE(channel != NULL);
+  size_t size = 3 << 20;
+  char *data = malloc(size);
+  for (size_t i = 0; i < size; i++) data[i] = (char)(i * 31 >> 3);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_channel_unary(channel, UNARY, data, size, NULL, &reply, NULL))) {
+    size_t length = 0;
+    const void *back = penstock_reply_message(reply, &length);
+    CHECK_INT(penstock_reply_code(reply), 0);
+    CHECK_INT(length, size);
+    CHECK(back && length == size && memcmp(back, data, size) == 0);
+    penstock_reply_release(reply);
+  }
+  /* The default limit inbound is 4 MiB. */
+  size = (4 << 20) + 1;
+  data = realloc(data, size);
+  if (OK(penstock_channel_unary(channel, UNARY, data, size, NULL, &reply, NULL))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
+    penstock_reply_release(reply);
+  }
+  check_echo(channel);
+  free(data);
+  penstock_channel_release(channel);
+}
+
+TEST(channel_limits_what_is_sent) {
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new(peer_address(), "{\"tls\": false, \"max_send_message_bytes\": 10}", &channel, NULL));
+  penstock_reply *reply = NULL;
+  penstock_error *error = NULL;
+  CHECK_RESULT(penstock_channel_unary(channel, UNARY, "0123456789a", 11, NULL, &reply, &error), PENSTOCK_E_TOO_LARGE);
+  CHECK(reply == NULL);
+  CHECK_ERROR(error, PENSTOCK_E_TOO_LARGE, NULL, NULL);
+  CHECK_INT(unary_code(channel, "0123456789"), 0);
+  penstock_channel_release(channel);
+}
+
+TEST(channel_malformed_methods) {
+  penstock_channel *channel = open_channel();
+  static const char *const wrong[] = {"", "/", "Echo/Unary", "/a", "//", "/a/", "//b", "/a/b c", "/a/b\n", "/a/\xc3\xa9"};
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    penstock_reply *reply = NULL;
+    penstock_error *error = NULL;
+    penstock_result result = penstock_channel_unary(channel, wrong[i], "", 0, NULL, &reply, &error);
+    if (!CHECK_RESULT(result, PENSTOCK_E_INVALID_ARGUMENT)) printf("  \"%s\"\n", wrong[i]);
+    penstock_error_release(error);
+    penstock_reply_release(reply);
+    penstock_call *call = NULL;
+    result = penstock_channel_call(channel, wrong[i], PENSTOCK_KIND_BIDI, NULL, NULL, &call, NULL);
+    if (!CHECK_RESULT(result, PENSTOCK_E_INVALID_ARGUMENT)) printf("  \"%s\"\n", wrong[i]);
+    penstock_call_release(call);
+  }
+  penstock_call *call = NULL;
+  CHECK_RESULT(penstock_channel_call(channel, BIDI, 4, NULL, NULL, &call, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_channel_call(channel, BIDI, -1, NULL, NULL, &call, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  penstock_channel_release(channel);
+}
+
+TEST(channel_unknown_method_is_unimplemented) {
+  penstock_channel *channel = open_channel();
+  penstock_reply *reply = NULL;
+  if (OK(penstock_channel_unary(channel, "/no.Such/Method", "", 0, NULL, &reply, NULL))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_UNIMPLEMENTED);
+    CHECK_HAS(penstock_reply_status_json(reply), "UNIMPLEMENTED");
+    penstock_reply_release(reply);
+  }
+  penstock_channel_release(channel);
+}
+
+TEST(channel_refused_connection_is_unavailable) {
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new(dead_address(), "{\"tls\": false}", &channel, NULL));
+  for (int i = 0; i < 3; i++) {
+    penstock_reply *reply = NULL;
+    if (!OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL))) break;
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
+    CHECK(penstock_reply_headers(reply) == NULL);
+    size_t length = 7;
+    CHECK(penstock_reply_message(reply, &length) == NULL);
+    CHECK_INT(length, 0);
+    CHECK(*penstock_status_message(penstock_reply_status(reply)) != 0);
+    penstock_reply_release(reply);
+  }
+  penstock_channel_release(channel);
+}
+
+TEST(channel_close) {
+  penstock_channel *channel = open_channel();
+  check_echo(channel);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  OK(penstock_call_send(call, "a", 1));
+  OK(penstock_channel_close(channel));
+  CHECK_RESULT(penstock_channel_close(channel), PENSTOCK_E_ALREADY);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "channel closed");
+    penstock_reply_release(reply);
+  }
+  penstock_call_release(call);
+  penstock_error *error = NULL;
+  reply = NULL;
+  CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, &error), PENSTOCK_E_CLOSED);
+  CHECK_ERROR(error, PENSTOCK_E_CLOSED, NULL, NULL);
+  call = NULL;
+  CHECK_RESULT(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, NULL, &call, NULL), PENSTOCK_E_CLOSED);
+  penstock_channel_release(channel);
+}
+
+TEST(channel_released_with_a_call_in_flight) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  CHECK(penstock_channel_retain(channel) == channel);
+  penstock_channel_release(channel);
+  penstock_channel_release(channel);
+  OK(penstock_call_send(call, "still", 5));
+  penstock_message *message = NULL;
+  if (OK(penstock_call_receive(call, &message))) {
+    CHECK_INT(penstock_message_length(message), 5);
+    penstock_message_release(message);
+  }
+  penstock_reply *reply = NULL;
+  OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+}
+
+/* ---- Registration ---- */
+
+TEST(channel_registration_list) {
+  penstock_channel *channel = open_channel();
+  char *json = NULL;
+  REQUIRE_OK(penstock_channel_interceptors_json(channel, &json));
+  CHECK_JSON(json, "[]");
+  penstock_free(json);
+  probe low, high, middle;
+  probe_init(&low, "low");
+  probe_init(&high, "high");
+  probe_init(&middle, "middle");
+  penstock_interceptor_id low_id = probe_add(&low, channel, -5);
+  penstock_interceptor_id high_id = probe_add(&high, channel, 100);
+  penstock_interceptor table = probe_table(&middle);
+  table.methods = "/a.B/C,/penstock.Echo/*";
+  table.kinds = (1u << PENSTOCK_KIND_UNARY) | (1u << PENSTOCK_KIND_BIDI);
+  penstock_interceptor_id middle_id = 0;
+  REQUIRE_OK(penstock_channel_add_interceptor(channel, &table, 7, &middle_id, NULL));
+  CHECK(low_id != high_id && low_id != middle_id && middle_id != high_id);
+  REQUIRE_OK(penstock_channel_interceptors_json(channel, &json));
+  const char *a = strstr(json, "\"high\""), *b = strstr(json, "\"middle\""), *c = strstr(json, "\"low\"");
+  CHECK(a && b && c && a < b && b < c);
+  CHECK_HAS(json, "/penstock.Echo/*");
+  CHECK_HAS(json, "\"priority\"");
+  CHECK_HAS(json, "-5");
+  CHECK_HAS(json, "\"place\"");
+  CHECK_HAS(json, "\"kinds\"");
+  penstock_free(json);
+  OK(penstock_channel_set_interceptor_priority(channel, low_id, 1000, NULL));
+  REQUIRE_OK(penstock_channel_interceptors_json(channel, &json));
+  CHECK(strstr(json, "\"low\"") && strstr(json, "\"low\"") < strstr(json, "\"high\""));
+  penstock_free(json);
+  OK(penstock_channel_remove_interceptor(channel, middle_id, NULL));
+  probe_wait_finalized(&middle);
+  REQUIRE_OK(penstock_channel_interceptors_json(channel, &json));
+  CHECK(strstr(json, "\"middle\"") == NULL);
+  penstock_free(json);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&low);
+  probe_wait_finalized(&high);
+}
+
+TEST(channel_registration_errors) {
+  penstock_channel *channel = open_channel();
+  penstock_error *error = NULL;
+  CHECK_RESULT(penstock_channel_remove_interceptor(channel, 0, &error), PENSTOCK_E_NOT_FOUND);
+  CHECK_ERROR(error, PENSTOCK_E_NOT_FOUND, NULL, NULL);
+  CHECK_RESULT(penstock_channel_remove_interceptor(channel, UINT64_MAX, NULL), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_channel_set_interceptor_priority(channel, 12345678, 1, &error), PENSTOCK_E_NOT_FOUND);
+  CHECK_ERROR(error, PENSTOCK_E_NOT_FOUND, NULL, NULL);
+  probe one;
+  probe_init(&one, "one");
+  penstock_interceptor_id id = probe_add(&one, channel, 0);
+  penstock_channel *other = open_channel();
+  CHECK_RESULT(penstock_channel_remove_interceptor(other, id, NULL), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  CHECK_RESULT(penstock_channel_remove_interceptor(channel, id, NULL), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_channel_set_interceptor_priority(channel, id, 1, NULL), PENSTOCK_E_NOT_FOUND);
+  probe_wait_finalized(&one);
+  penstock_channel_release(channel);
+  penstock_channel_release(other);
+}
+
+/* A finalizer runs once, on error too. */
+TEST(channel_registration_struct_size) {
+  penstock_channel *channel = open_channel();
+  struct {
+    penstock_interceptor table;
+    char tail[64];
+  } larger;
+  probe probe;
+  penstock_interceptor_id id;
+  penstock_error *error = NULL;
+
+  static const size_t wrong[] = {0, 1, 7, 8, 16, SIZE_MAX};
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    probe_init(&probe, "wrong size");
+    larger.table = probe_table(&probe);
+    larger.table.struct_size = wrong[i];
+    memset(larger.tail, 0, sizeof(larger.tail));
+    if (wrong[i] == SIZE_MAX) larger.tail[0] = 1;
+    penstock_result result = penstock_channel_add_interceptor(channel, &larger.table, 0, &id, &error);
+    CHECK(result == PENSTOCK_E_INVALID_ARGUMENT || result == PENSTOCK_E_UNSUPPORTED);
+    if (result == PENSTOCK_OK) OK(penstock_channel_remove_interceptor(channel, id, NULL));
+    penstock_error_release(error);
+    error = NULL;
+  }
+
+  probe_init(&probe, "zero tail");
+  larger.table = probe_table(&probe);
+  larger.table.struct_size = sizeof(larger);
+  memset(larger.tail, 0, sizeof(larger.tail));
+  if (OK(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, NULL))) {
+    check_echo(channel);
+    CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_START]), 1);
+    OK(penstock_channel_remove_interceptor(channel, id, NULL));
+    probe_wait_finalized(&probe);
+  }
+
+  probe_init(&probe, "non-zero tail");
+  larger.table = probe_table(&probe);
+  larger.table.struct_size = sizeof(larger);
+  larger.tail[sizeof(larger.tail) - 1] = 1;
+  CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, &error), PENSTOCK_E_UNSUPPORTED);
+  CHECK_ERROR(error, PENSTOCK_E_UNSUPPORTED, NULL, NULL);
+  CHECK_INT(atomic_load(&probe.finalized), 1);
+
+  probe_init(&probe, "reserved");
+  larger.table = probe_table(&probe);
+  larger.table.reserved = 1;
+  CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, NULL), PENSTOCK_E_UNSUPPORTED);
+  CHECK_INT(atomic_load(&probe.finalized), 1);
+
+  probe_init(&probe, "kinds");
+  larger.table = probe_table(&probe);
+  larger.table.kinds = 1u << 4;
+  CHECK(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, NULL) != PENSTOCK_OK);
+  CHECK_INT(atomic_load(&probe.finalized), 1);
+
+  probe_init(&probe, "no channel");
+  larger.table = probe_table(&probe);
+  CHECK_RESULT(penstock_channel_add_interceptor(NULL, &larger.table, 0, &id, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(atomic_load(&probe.finalized), 1);
+  probe_init(&probe, "no id");
+  larger.table = probe_table(&probe);
+  CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, NULL, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(atomic_load(&probe.finalized), 1);
+
+  static const char *const methods[] = {"a", "/a", "/a/b*c", "/a/b,", "/a/b,,/c/d", "**", "/a/b /c/d"};
+  for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++) {
+    probe_init(&probe, "methods");
+    larger.table = probe_table(&probe);
+    larger.table.methods = methods[i];
+    penstock_result result = penstock_channel_add_interceptor(channel, &larger.table, 0, &id, NULL);
+    if (!CHECK_RESULT(result, PENSTOCK_E_INVALID_ARGUMENT)) {
+      printf("  \"%s\"\n", methods[i]);
+      if (result == PENSTOCK_OK) penstock_channel_remove_interceptor(channel, id, NULL);
+    }
+    CHECK_INT(atomic_load(&probe.finalized), 1);
+  }
+  penstock_channel_release(channel);
+}
+
+TEST(channel_callbacks_struct_size) {
+  penstock_channel *channel = open_channel();
+  struct {
+    penstock_call_callbacks table;
+    char tail[32];
+  } larger;
+  static const size_t wrong[] = {0, 1, 7, 8};
+  penstock_call *call = NULL;
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    atomic_int finalized = 0;
+    penstock_call_callbacks empty = PENSTOCK_CALL_CALLBACKS_INIT;
+    larger.table = empty;
+    larger.table.struct_size = wrong[i];
+    larger.table.user_data = &finalized;
+    larger.table.finalizer = count_up;
+    penstock_result result =
+        penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &larger.table, &call, NULL);
+    CHECK(result == PENSTOCK_E_INVALID_ARGUMENT || result == PENSTOCK_E_UNSUPPORTED);
+  }
+  atomic_int finalized = 0;
+  penstock_call_callbacks empty = PENSTOCK_CALL_CALLBACKS_INIT;
+  larger.table = empty;
+  larger.table.struct_size = sizeof(larger);
+  larger.table.user_data = &finalized;
+  larger.table.finalizer = count_up;
+  memset(larger.tail, 0, sizeof(larger.tail));
+  larger.tail[3] = 1;
+  CHECK_RESULT(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &larger.table, &call, NULL),
+               PENSTOCK_E_UNSUPPORTED);
+  CHECK_INT(atomic_load(&finalized), 1);
+  CHECK_RESULT(penstock_channel_call(NULL, UNARY, PENSTOCK_KIND_UNARY, NULL, &empty, &call, NULL),
+               PENSTOCK_E_INVALID_ARGUMENT);
+  penstock_channel_release(channel);
+}
+
+TEST(channel_tie_order) {
+  static const char *const orders[] = {"fifo", "lifo"};
+  for (int lifo = 0; lifo < 2; lifo++) {
+    char options[64];
+    snprintf(options, sizeof(options), "{\"tls\": false, \"tie_order\": \"%s\"}", orders[lifo]);
+    penstock_channel *channel = NULL;
+    REQUIRE_OK(penstock_channel_new(peer_address(), options, &channel, NULL));
+    probe_trace trace = {PTHREAD_MUTEX_INITIALIZER, ""};
+    probe a, b;
+    probe_init(&a, "a");
+    probe_init(&b, "b");
+    a.trace = b.trace = &trace;
+    probe_add(&a, channel, 3);
+    probe_add(&b, channel, 3);
+    check_echo(channel);
+    penstock_channel_release(channel);
+    probe_wait_finalized(&a);
+    probe_wait_finalized(&b);
+    const char *first = strstr(trace.text, "a:start"), *second = strstr(trace.text, "b:start");
+    CHECK(first && second && (lifo ? second < first : first < second));
+  }
+}
+
+TEST(channel_leaves_nothing_open) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  /* What the process keeps once it has made a first call. */
+  penstock_channel *first = open_channel_on(runtime);
+  check_echo(first);
+  penstock_channel_release(first);
+  OK(penstock_runtime_shutdown(runtime, 10000));
+  penstock_runtime_release(runtime);
+  int threads = running_threads(), descriptors = open_descriptors();
+  for (int i = 0; i < test_rounds(10); i++) {
+    runtime = new_runtime(NULL);
+    penstock_channel *channel = open_channel_on(runtime);
+    check_echo(channel);
+    penstock_channel_release(channel);
+    OK(penstock_runtime_shutdown(runtime, 10000));
+    penstock_runtime_release(runtime);
+  }
+  EVENTUALLY(running_threads() <= threads);
+  EVENTUALLY(open_descriptors() <= descriptors);
+}

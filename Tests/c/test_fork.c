@@ -1,0 +1,165 @@
+/* fork: a child that uses its parent's handles gets E_FORKED; what it makes itself works. */
+#include "test.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int child_failures;
+#define CHILD(condition)                                                                                               \
+  do {                                                                                                                 \
+    if (!(condition)) {                                                                                                \
+      printf("  in the child: %s (line %d)\n", #condition, __LINE__);                                                  \
+      child_failures++;                                                                                                \
+    }                                                                                                                  \
+  } while (0)
+
+typedef struct parent {
+  penstock_runtime *runtime;
+  penstock_channel *channel;
+  penstock_call *call;
+  penstock_hop *hop;
+  penstock_ticket ticket;
+  penstock_interceptor_id id;
+} parent;
+
+static void use_in_child(parent *p) {
+  alarm(25u * (unsigned)test_slow());
+  penstock_reply *reply = NULL;
+  penstock_call *call = NULL;
+  penstock_message *message = NULL;
+  penstock_channel *another = NULL;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  char *json = NULL;
+  CHILD(penstock_channel_unary(p->channel, UNARY, "x", 1, NULL, &reply, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_channel_call(p->channel, UNARY, 0, NULL, NULL, &call, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_channel_close(p->channel) == PENSTOCK_E_FORKED);
+  CHILD(penstock_channel_add_interceptor(p->channel, &table, 0, &id, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_channel_remove_interceptor(p->channel, p->id, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_channel_set_interceptor_priority(p->channel, p->id, 1, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_channel_interceptors_json(p->channel, &json) == PENSTOCK_E_FORKED);
+  CHILD(penstock_call_send(p->call, "x", 1) == PENSTOCK_E_FORKED);
+  CHILD(penstock_call_try_send(p->call, "x", 1) == PENSTOCK_E_FORKED);
+  CHILD(penstock_call_receive(p->call, &message) == PENSTOCK_E_FORKED);
+  CHILD(penstock_call_finish(p->call, &reply) == PENSTOCK_E_FORKED);
+  CHILD(penstock_call_half_close(p->call) == PENSTOCK_E_FORKED);
+  CHILD(penstock_call_cancel(p->call, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_runtime_shutdown(p->runtime, 0) == PENSTOCK_E_FORKED);
+  CHILD(penstock_channel_new_on(p->runtime, "a:1", "{\"tls\": false}", &another, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_runtime_add_interceptor(p->runtime, &table, 0, &id, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_ticket_resume(p->ticket) == PENSTOCK_E_FORKED);
+  CHILD(penstock_hop_demand(p->hop, 1) == PENSTOCK_E_FORKED);
+  /* Releases only forget. */
+  penstock_hop_release(p->hop);
+  penstock_call_release(p->call);
+  penstock_channel_release(p->channel);
+  penstock_runtime_release(p->runtime);
+  /* New handles work: on the default runtime, on one with a thread, and on one that is driven here. */
+  static const char *const modes[] = {NULL, "{}", "{\"mode\": \"host\"}"};
+  for (int i = 0; i < 3; i++) {
+    penstock_runtime *runtime = NULL;
+    if (i > 0) CHILD(penstock_runtime_new(modes[i], &runtime, NULL) == PENSTOCK_OK);
+    penstock_channel *channel = open_channel_on(runtime);
+    CHILD(channel != NULL);
+    reply = NULL;
+    CHILD(penstock_channel_unary(channel, UNARY, "child", 5, NULL, &reply, NULL) == PENSTOCK_OK);
+    CHILD(penstock_reply_code(reply) == 0);
+    penstock_reply_release(reply);
+    penstock_channel_release(channel);
+    if (runtime) CHILD(penstock_runtime_shutdown(runtime, 10000) == PENSTOCK_OK);
+    penstock_runtime_release(runtime);
+  }
+  fflush(stdout);
+  _exit(child_failures ? 1 : 0);
+}
+
+static int32_t keep_and_pause(probe *self, penstock_hop *hop, int32_t event) {
+  parent *p = self->context;
+  if (event != PENSTOCK_EVENT_HALF_CLOSE) return PENSTOCK_NEXT;
+  p->hop = penstock_hop_retain(hop);
+  p->ticket = penstock_hop_ticket(hop);
+  return PENSTOCK_PAUSE;
+}
+
+static void fork_with(const char *options) {
+  fflush(stdout);
+  parent p = {0};
+  if (options) {
+    p.runtime = new_runtime(options);
+  } else {
+    OK(penstock_runtime_default(&p.runtime, NULL));
+  }
+  p.channel = open_channel_on(p.runtime);
+  probe probe;
+  probe_init(&probe, "probe");
+  probe.hook = keep_and_pause;
+  probe.context = &p;
+  p.id = probe_add(&probe, p.channel, 0);
+  p.call = start_call(p.channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(p.call != NULL);
+  OK(penstock_call_send(p.call, "before", 6));
+  penstock_message *message = NULL;
+  if (OK(penstock_call_receive(p.call, &message))) penstock_message_release(message);
+  OK(penstock_call_half_close(p.call));
+  /* A host runtime's callbacks run when it is driven. */
+  int64_t until = test_now_ms() + 20000 * test_slow();
+  while (p.ticket == 0 && options && strstr(options, "host") && test_now_ms() < until) {
+    penstock_runtime_poll(p.runtime, 10);
+  }
+  EVENTUALLY(atomic_load(&probe.seen[PENSTOCK_EVENT_HALF_CLOSE]) == 1);
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) use_in_child(&p);
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  if (WIFSIGNALED(status)) printf("  the child died of signal %d\n", WTERMSIG(status));
+  /* The parent has noticed nothing. */
+  OK(penstock_ticket_resume(p.ticket));
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(p.call, &reply))) {
+    CHECK_INT(penstock_reply_code(reply), 0);
+    penstock_reply_release(reply);
+  }
+  penstock_hop_release(p.hop);
+  penstock_call_release(p.call);
+  OK(penstock_channel_remove_interceptor(p.channel, p.id, NULL));
+  check_echo(p.channel);
+  penstock_channel_release(p.channel);
+  penstock_runtime_release(p.runtime);
+  probe_wait_finalized(&probe);
+}
+
+TEST(fork_with_the_default_runtime) { fork_with(NULL); }
+TEST(fork_with_a_thread) { fork_with("{\"mode\": \"thread\"}"); }
+TEST(fork_with_a_host_runtime) { fork_with("{\"mode\": \"host\"}"); }
+
+static void *keep_calling(void *pointer) {
+  penstock_channel *channel = pointer;
+  for (int i = 0; i < test_rounds(50); i++) check_echo(channel);
+  return NULL;
+}
+
+/* Forked while other threads are in the middle of calls: no lock that they hold is waited for. */
+TEST(fork_while_calls_run) {
+  penstock_channel *channel = open_channel();
+  check_echo(channel);
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, keep_calling, channel);
+  for (int i = 0; i < test_rounds(10); i++) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(25u * (unsigned)test_slow());
+      penstock_reply *reply = NULL;
+      penstock_result result = penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL);
+      penstock_channel_release(channel);
+      _exit(result == PENSTOCK_E_FORKED ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  penstock_channel_release(channel);
+}

@@ -1,0 +1,356 @@
+/* NULL for every pointer of every function: E_INVALID_ARGUMENT where it is not allowed, and never a crash. The runner
+ * checks that each function of the headers is named here. */
+#include "test.h"
+
+#define REFUSED(call) CHECK_RESULT((call), PENSTOCK_E_INVALID_ARGUMENT)
+#define REFUSED_WITH_ERROR(call)                                                                                       \
+  do {                                                                                                                 \
+    penstock_error *error = NULL;                                                                                      \
+    REFUSED(call);                                                                                                     \
+    if (error) CHECK_RESULT(penstock_error_code(error), PENSTOCK_E_INVALID_ARGUMENT);                                  \
+    CHECK(error != NULL);                                                                                              \
+    penstock_error_release(error);                                                                                     \
+  } while (0)
+
+TEST(null_base) {
+  CHECK_RESULT(penstock_error_code(NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_STR(penstock_error_message(NULL), "");
+  CHECK_STR(penstock_error_json(NULL), "{}");
+  CHECK(penstock_error_retain(NULL) == NULL);
+  penstock_error_release(NULL);
+  penstock_free(NULL);
+  CHECK(penstock_result_name(0) != NULL && penstock_version() != NULL && penstock_version_number() > 0);
+}
+
+TEST(null_metadata) {
+  penstock_metadata *metadata = NULL;
+  const void *value = NULL;
+  const char *name = NULL;
+  size_t length = 0;
+  char *json = NULL;
+  REFUSED(penstock_metadata_new(NULL));
+  OK(penstock_metadata_new(&metadata));
+  CHECK(penstock_metadata_retain(NULL) == NULL);
+  penstock_metadata_release(NULL);
+  REFUSED(penstock_metadata_set(NULL, "a", "b"));
+  REFUSED(penstock_metadata_set(metadata, NULL, "b"));
+  REFUSED(penstock_metadata_set(metadata, "a", NULL));
+  REFUSED(penstock_metadata_add(NULL, "a", "b"));
+  REFUSED(penstock_metadata_add(metadata, NULL, "b"));
+  REFUSED(penstock_metadata_add(metadata, "a", NULL));
+  REFUSED(penstock_metadata_set_bytes(NULL, "a", "b", 1));
+  REFUSED(penstock_metadata_set_bytes(metadata, NULL, "b", 1));
+  REFUSED(penstock_metadata_set_bytes(metadata, "a", NULL, 1));
+  REFUSED(penstock_metadata_add_bytes(NULL, "a", "b", 1));
+  REFUSED(penstock_metadata_add_bytes(metadata, NULL, "b", 1));
+  REFUSED(penstock_metadata_add_bytes(metadata, "a", NULL, 1));
+  REFUSED(penstock_metadata_remove(NULL, "a"));
+  REFUSED(penstock_metadata_remove(metadata, NULL));
+  CHECK_INT(penstock_metadata_count(NULL), 0);
+  OK(penstock_metadata_set(metadata, "a", "b"));
+  REFUSED(penstock_metadata_get(NULL, "a", 0, &value, &length));
+  REFUSED(penstock_metadata_get(metadata, NULL, 0, &value, &length));
+  REFUSED(penstock_metadata_get(metadata, "a", 0, NULL, &length));
+  OK(penstock_metadata_get(metadata, "a", 0, &value, NULL));
+  REFUSED(penstock_metadata_at(NULL, 0, &name, &value, &length));
+  REFUSED(penstock_metadata_at(metadata, 0, NULL, &value, &length));
+  REFUSED(penstock_metadata_at(metadata, 0, &name, NULL, &length));
+  OK(penstock_metadata_at(metadata, 0, &name, &value, NULL));
+  REFUSED(penstock_metadata_json(NULL, &json));
+  REFUSED(penstock_metadata_json(metadata, NULL));
+  REFUSED_WITH_ERROR(penstock_metadata_set_json(NULL, "{}", &error));
+  REFUSED_WITH_ERROR(penstock_metadata_set_json(metadata, NULL, &error));
+  REFUSED(penstock_metadata_set_json(NULL, NULL, NULL));
+  CHECK_INT(penstock_metadata_count(metadata), 1);
+  penstock_metadata_release(metadata);
+}
+
+TEST(null_status) {
+  penstock_status *status = NULL;
+  const char *url = NULL;
+  const void *value = NULL;
+  size_t length = 0;
+  char *json = NULL;
+  CHECK(penstock_status_code_name(0) != NULL);
+  REFUSED(penstock_status_new(0, "", NULL));
+  OK(penstock_status_new(3, NULL, &status));
+  CHECK_STR(penstock_status_message(status), "");
+  CHECK(penstock_status_retain(NULL) == NULL);
+  penstock_status_release(NULL);
+  CHECK_INT(penstock_status_code(NULL), PENSTOCK_STATUS_UNKNOWN);
+  const char *message = penstock_status_message(NULL);
+  CHECK(message == NULL || *message == 0);
+  REFUSED(penstock_status_set_code(NULL, 0));
+  REFUSED(penstock_status_set_message(NULL, ""));
+  penstock_result result = penstock_status_set_message(status, NULL);
+  CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK(penstock_status_trailers(NULL) == NULL);
+  CHECK_INT(penstock_status_detail_count(NULL), 0);
+  OK(penstock_status_add_detail(status, "a/b", "x", 1));
+  REFUSED(penstock_status_add_detail(NULL, "a/b", "x", 1));
+  REFUSED(penstock_status_add_detail(status, NULL, "x", 1));
+  REFUSED(penstock_status_add_detail(status, "a/b", NULL, 1));
+  REFUSED(penstock_status_detail_at(NULL, 0, &url, &value, &length));
+  for (int i = 0; i < 3; i++) {
+    result = penstock_status_detail_at(status, 0, i == 0 ? NULL : &url, i == 1 ? NULL : &value, i == 2 ? NULL : &length);
+    CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
+  }
+  REFUSED(penstock_status_detail_find(NULL, "a/b", &value, &length));
+  REFUSED(penstock_status_detail_find(status, NULL, &value, &length));
+  result = penstock_status_detail_find(status, "a/b", NULL, &length);
+  CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
+  result = penstock_status_detail_find(status, "a/b", &value, NULL);
+  CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
+  REFUSED(penstock_status_clear_details(NULL));
+  REFUSED(penstock_status_json(NULL, &json));
+  REFUSED(penstock_status_json(status, NULL));
+  CHECK_INT(penstock_status_detail_count(status), 1);
+  penstock_status_release(status);
+}
+
+TEST(null_runtime) {
+  penstock_runtime *runtime = NULL;
+  int fd = 0;
+  char *json = NULL;
+  penstock_interceptor_id id = 0;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  REFUSED_WITH_ERROR(penstock_runtime_new(NULL, NULL, &error));
+  REFUSED_WITH_ERROR(penstock_runtime_default(NULL, &error));
+  REFUSED(penstock_runtime_default(NULL, NULL));
+  CHECK(penstock_runtime_retain(NULL) == NULL);
+  penstock_runtime_release(NULL);
+  OK(penstock_runtime_new("{\"mode\": \"host\"}", &runtime, NULL));
+  REFUSED(penstock_runtime_fd(NULL, &fd));
+  REFUSED(penstock_runtime_fd(runtime, NULL));
+  REFUSED(penstock_runtime_poll(NULL, 0));
+  REFUSED(penstock_runtime_poll(runtime, -2));
+  REFUSED(penstock_runtime_shutdown(NULL, 0));
+  REFUSED_WITH_ERROR(penstock_runtime_add_interceptor(NULL, &table, 0, &id, &error));
+  REFUSED_WITH_ERROR(penstock_runtime_add_interceptor(runtime, NULL, 0, &id, &error));
+  REFUSED_WITH_ERROR(penstock_runtime_add_interceptor(runtime, &table, 0, NULL, &error));
+  REFUSED_WITH_ERROR(penstock_runtime_remove_interceptor(NULL, 1, &error));
+  REFUSED_WITH_ERROR(penstock_runtime_set_interceptor_priority(NULL, 1, 0, &error));
+  REFUSED(penstock_runtime_interceptors_json(NULL, &json));
+  REFUSED(penstock_runtime_interceptors_json(runtime, NULL));
+  penstock_runtime_release(runtime);
+}
+
+TEST(null_channel) {
+  penstock_channel *channel = NULL;
+  penstock_runtime *runtime = NULL;
+  penstock_reply *reply = NULL;
+  penstock_call *call = NULL;
+  char *json = NULL;
+  penstock_interceptor_id id = 0;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  REFUSED_WITH_ERROR(penstock_channel_new(NULL, NULL, &channel, &error));
+  REFUSED_WITH_ERROR(penstock_channel_new("a:1", "{\"tls\": false}", NULL, &error));
+  REFUSED(penstock_channel_new(NULL, NULL, NULL, NULL));
+  OK(penstock_runtime_new(NULL, &runtime, NULL));
+  REFUSED_WITH_ERROR(penstock_channel_new_on(NULL, "a:1", "{\"tls\": false}", &channel, &error));
+  REFUSED_WITH_ERROR(penstock_channel_new_on(runtime, NULL, "{\"tls\": false}", &channel, &error));
+  REFUSED_WITH_ERROR(penstock_channel_new_on(runtime, "a:1", "{\"tls\": false}", NULL, &error));
+  CHECK(penstock_channel_retain(NULL) == NULL);
+  penstock_channel_release(NULL);
+  REFUSED(penstock_channel_close(NULL));
+  channel = open_channel_on(runtime);
+  REFUSED_WITH_ERROR(penstock_channel_unary(NULL, UNARY, "x", 1, NULL, &reply, &error));
+  REFUSED_WITH_ERROR(penstock_channel_unary(channel, NULL, "x", 1, NULL, &reply, &error));
+  REFUSED_WITH_ERROR(penstock_channel_unary(channel, UNARY, NULL, 1, NULL, &reply, &error));
+  REFUSED_WITH_ERROR(penstock_channel_unary(channel, UNARY, "x", 1, NULL, NULL, &error));
+  REFUSED_WITH_ERROR(penstock_channel_call(NULL, UNARY, 0, NULL, NULL, &call, &error));
+  REFUSED_WITH_ERROR(penstock_channel_call(channel, NULL, 0, NULL, NULL, &call, &error));
+  REFUSED_WITH_ERROR(penstock_channel_call(channel, UNARY, 0, NULL, NULL, NULL, &error));
+  REFUSED_WITH_ERROR(penstock_channel_add_interceptor(NULL, &table, 0, &id, &error));
+  REFUSED_WITH_ERROR(penstock_channel_add_interceptor(channel, NULL, 0, &id, &error));
+  REFUSED_WITH_ERROR(penstock_channel_add_interceptor(channel, &table, 0, NULL, &error));
+  REFUSED_WITH_ERROR(penstock_channel_remove_interceptor(NULL, 1, &error));
+  REFUSED_WITH_ERROR(penstock_channel_set_interceptor_priority(NULL, 1, 0, &error));
+  REFUSED(penstock_channel_interceptors_json(NULL, &json));
+  REFUSED(penstock_channel_interceptors_json(channel, NULL));
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+static int32_t interrupted(void *user_data) { return user_data == NULL; }
+
+TEST(null_call) {
+  penstock_call_options *options = NULL;
+  penstock_message *message = NULL;
+  penstock_reply *reply = NULL;
+  const penstock_metadata *headers = NULL;
+  size_t length = 5;
+  REFUSED_WITH_ERROR(penstock_call_options_new(NULL, NULL, &error));
+  REFUSED_WITH_ERROR(penstock_call_options_new("{}", NULL, &error));
+  OK(penstock_call_options_new(NULL, &options, NULL));
+  CHECK(penstock_call_options_retain(NULL) == NULL);
+  penstock_call_options_release(NULL);
+  REFUSED(penstock_call_options_on_interrupted(NULL, interrupted, NULL, NULL));
+  penstock_result result = penstock_call_options_on_interrupted(options, NULL, NULL, NULL);
+  CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
+  penstock_call_options_release(options);
+
+  CHECK(penstock_message_data(NULL) == NULL);
+  CHECK_INT(penstock_message_length(NULL), 0);
+  CHECK(penstock_message_retain(NULL) == NULL);
+  penstock_message_release(NULL);
+
+  CHECK(penstock_reply_retain(NULL) == NULL);
+  penstock_reply_release(NULL);
+  CHECK_INT(penstock_reply_code(NULL), PENSTOCK_STATUS_UNKNOWN);
+  CHECK(penstock_reply_status(NULL) == NULL);
+  CHECK_STR(penstock_reply_status_json(NULL), "{}");
+  CHECK(penstock_reply_message(NULL, &length) == NULL);
+  CHECK_INT(length, 0);
+  CHECK(penstock_reply_message(NULL, NULL) == NULL);
+  CHECK(penstock_reply_headers(NULL) == NULL);
+  CHECK(penstock_reply_trailers(NULL) == NULL);
+  const char *stats = penstock_reply_stats_json(NULL);
+  CHECK(stats && strcmp(stats, "{}") == 0);
+  CHECK(penstock_reply_value(NULL, "k") == NULL);
+
+  CHECK(penstock_call_retain(NULL) == NULL);
+  penstock_call_release(NULL);
+  CHECK_INT(penstock_call_id(NULL), 0);
+  REFUSED(penstock_call_send(NULL, "x", 1));
+  REFUSED(penstock_call_try_send(NULL, "x", 1));
+  REFUSED(penstock_call_half_close(NULL));
+  REFUSED(penstock_call_receive(NULL, &message));
+  REFUSED(penstock_call_wait_headers(NULL, &headers));
+  REFUSED(penstock_call_finish(NULL, &reply));
+  REFUSED(penstock_call_demand(NULL, 1));
+  REFUSED(penstock_call_cancel(NULL, "x"));
+  REFUSED(penstock_call_reply(NULL, &reply));
+  CHECK(penstock_call_value(NULL, "k") == NULL);
+
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  REFUSED(penstock_call_send(call, NULL, 1));
+  REFUSED(penstock_call_try_send(call, NULL, 1));
+  REFUSED(penstock_call_receive(call, NULL));
+  REFUSED(penstock_call_wait_headers(call, NULL));
+  REFUSED(penstock_call_finish(call, NULL));
+  REFUSED(penstock_call_reply(call, NULL));
+  CHECK(penstock_call_value(call, NULL) == NULL);
+  OK(penstock_call_cancel(call, NULL));
+  REQUIRE_OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
+  CHECK(penstock_reply_message(reply, NULL) == NULL);
+  CHECK(penstock_reply_value(reply, NULL) == NULL);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+
+TEST(null_hop) {
+  const void *data = NULL;
+  size_t length = 0;
+  penstock_status *status = NULL;
+  OK(penstock_status_new(0, NULL, &status));
+  CHECK(penstock_hop_retain(NULL) == NULL);
+  penstock_hop_release(NULL);
+  CHECK_INT(penstock_hop_event(NULL), PENSTOCK_EVENT_NONE);
+  CHECK_INT(penstock_hop_call_id(NULL), 0);
+  CHECK_INT(penstock_hop_kind(NULL), -1);
+  CHECK(penstock_hop_target(NULL) == NULL);
+  CHECK(penstock_hop_metadata(NULL) == NULL);
+  REFUSED(penstock_hop_message(NULL, &data, &length));
+  REFUSED(penstock_hop_set_message(NULL, "x", 1));
+  CHECK(penstock_hop_status(NULL) == NULL);
+  CHECK_INT(penstock_hop_count(NULL), 0);
+  REFUSED(penstock_hop_set_count(NULL, 1));
+  CHECK(penstock_hop_method(NULL) == NULL);
+  REFUSED(penstock_hop_set_method(NULL, "/a/b"));
+  CHECK(penstock_hop_authority(NULL) == NULL);
+  REFUSED(penstock_hop_set_authority(NULL, "a"));
+  CHECK_INT(penstock_hop_deadline_ms(NULL), -1);
+  REFUSED(penstock_hop_set_deadline_ms(NULL, 1));
+  REFUSED(penstock_hop_finish(NULL, 0, NULL));
+  REFUSED(penstock_hop_finish_with(NULL, status));
+  REFUSED(penstock_hop_send_message(NULL, "x", 1));
+  REFUSED(penstock_hop_deliver_message(NULL, "x", 1));
+  REFUSED(penstock_hop_deliver_headers(NULL, NULL));
+  REFUSED(penstock_hop_deliver_status(NULL, status));
+  REFUSED(penstock_hop_demand(NULL, 1));
+  atomic_int finalized = 0;
+  REFUSED(penstock_hop_set_value(NULL, "k", &finalized, count_up));
+  CHECK_INT(atomic_load(&finalized), 1);
+  CHECK(penstock_hop_get_value(NULL, "k") == NULL);
+  CHECK_INT(penstock_hop_ticket(NULL), 0);
+  penstock_status_release(status);
+}
+
+TEST(null_ticket_and_event) {
+  const void *data = NULL;
+  size_t length = 0;
+  penstock_event *event = NULL;
+  CHECK(penstock_ticket_resolve(0, PENSTOCK_NEXT) != PENSTOCK_OK);
+  CHECK(penstock_ticket_resume(0) != PENSTOCK_OK);
+  CHECK(penstock_ticket_drop(0) != PENSTOCK_OK);
+  CHECK(penstock_ticket_finish(0, 0, NULL) != PENSTOCK_OK);
+  REFUSED(penstock_ticket_finish_with(0, NULL));
+  CHECK(penstock_ticket_resume_after(0, 0) != PENSTOCK_OK);
+  REFUSED(penstock_ticket_event(0, NULL));
+  CHECK(penstock_ticket_event(0, &event) != PENSTOCK_OK);
+  CHECK(penstock_event_retain(NULL) == NULL);
+  penstock_event_release(NULL);
+  CHECK_INT(penstock_event_kind(NULL), PENSTOCK_EVENT_NONE);
+  CHECK(penstock_event_metadata(NULL) == NULL);
+  REFUSED(penstock_event_message(NULL, &data, &length));
+  REFUSED(penstock_event_set_message(NULL, "x", 1));
+  CHECK(penstock_event_status(NULL) == NULL);
+}
+
+/* The same for what a live hop and a live ticket are given. */
+static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  const void *data = NULL;
+  size_t length = 0;
+  if (event == PENSTOCK_EVENT_START) {
+    REFUSED(penstock_hop_set_method(hop, NULL));
+    REFUSED(penstock_hop_set_authority(hop, NULL));
+    REFUSED(penstock_hop_finish_with(hop, NULL));
+    atomic_int finalized = 0;
+    REFUSED(penstock_hop_set_value(hop, NULL, &finalized, count_up));
+    CHECK_INT(atomic_load(&finalized), 1);
+    CHECK(penstock_hop_get_value(hop, NULL) == NULL);
+    REFUSED(penstock_hop_deliver_status(hop, NULL));
+    penstock_ticket ticket = penstock_hop_ticket(hop);
+    REFUSED(penstock_ticket_event(ticket, NULL));
+    REFUSED(penstock_ticket_finish_with(ticket, NULL));
+    penstock_event *kept = NULL;
+    if (OK(penstock_ticket_event(ticket, &kept))) {
+      CHECK_INT(penstock_event_kind(kept), PENSTOCK_EVENT_START);
+      CHECK(penstock_event_metadata(kept) != NULL);
+      CHECK(penstock_event_status(kept) == NULL);
+      penstock_event_release(kept);
+    }
+  }
+  if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE) {
+    REFUSED(penstock_hop_message(hop, NULL, &length));
+    penstock_result result = penstock_hop_message(hop, &data, NULL);
+    CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
+    REFUSED(penstock_hop_set_message(hop, NULL, 1));
+    REFUSED(penstock_hop_send_message(hop, NULL, 1));
+    REFUSED(penstock_hop_deliver_message(hop, NULL, 1));
+    penstock_event *kept = NULL;
+    if (OK(penstock_ticket_event(penstock_hop_ticket(hop), &kept))) {
+      REFUSED(penstock_event_message(kept, NULL, &length));
+      REFUSED(penstock_event_set_message(kept, NULL, 1));
+      penstock_event_release(kept);
+    }
+  }
+  return PENSTOCK_NEXT;
+}
+TEST(null_in_callbacks) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "nulls");
+  probe.hook = pass_nulls;
+  probe_add(&probe, channel, 0);
+  check_echo(channel);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_RECEIVE]), 1);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}

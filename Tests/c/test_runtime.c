@@ -1,0 +1,500 @@
+/* runtime.h: modes, the driver role, host-driven loops, shutdown. */
+#include "test.h"
+
+#include <errno.h>
+#include <poll.h>
+
+TEST(runtime_options) {
+  static const char *const right[] = {"{}", "{\"mode\": \"thread\"}", "{\"mode\": \"host\"}",
+                                      "{\"caller_drives\": false, \"linger_us\": 0}"};
+  for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) penstock_runtime_release(new_runtime(right[i]));
+  penstock_runtime_release(new_runtime(NULL));
+  static const struct {
+    const char *json, *part;
+  } wrong[] = {{"", NULL},
+               {"[]", NULL},
+               {"{\"mode\": \"x\"}", "mode"},
+               {"{\"mode\": 1}", "mode"},
+               {"{\"caller_drives\": 1}", "caller_drives"},
+               {"{\"linger_us\": -1}", "linger_us"},
+               {"{\"linger_us\": \"1\"}", "linger_us"},
+               {"{\"more\": 1}", "more"}};
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    penstock_runtime *runtime = NULL;
+    penstock_error *error = NULL;
+    if (!CHECK_RESULT(penstock_runtime_new(wrong[i].json, &runtime, &error), PENSTOCK_E_INVALID_JSON)) {
+      printf("  %s\n", wrong[i].json);
+    }
+    if (error && wrong[i].part) CHECK_HAS(penstock_error_json(error), wrong[i].part);
+    CHECK(error != NULL && runtime == NULL);
+    penstock_error_release(error);
+    penstock_runtime_release(runtime);
+  }
+}
+
+TEST(runtime_default_is_shared_and_ends) {
+  penstock_runtime *one = NULL, *two = NULL;
+  REQUIRE_OK(penstock_runtime_default(&one, NULL));
+  REQUIRE_OK(penstock_runtime_default(&two, NULL));
+  CHECK(one == two);
+  probe probe;
+  probe_init(&probe, "of the default runtime");
+  penstock_interceptor table = probe_table(&probe);
+  penstock_interceptor_id id = 0;
+  OK(penstock_runtime_add_interceptor(one, &table, 0, &id, NULL));
+  penstock_channel *channel = open_channel();
+  check_echo(channel);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_START]), 1);
+  penstock_channel_release(channel);
+  penstock_runtime_release(one);
+  penstock_runtime_release(two);
+  /* What is registered there lives as long. */
+  probe_wait_finalized(&probe);
+  channel = open_channel();
+  check_echo(channel);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_START]), 1);
+  penstock_channel_release(channel);
+}
+
+TEST(runtime_of_a_thread_has_no_fd) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  int fd = -5;
+  CHECK_RESULT(penstock_runtime_fd(runtime, &fd), PENSTOCK_E_STATE);
+  CHECK_INT(fd, -5);
+  CHECK_RESULT(penstock_runtime_poll(runtime, 0), PENSTOCK_E_STATE);
+  penstock_runtime_release(runtime);
+}
+
+TEST(runtime_interceptors) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  probe everywhere, here;
+  probe_trace trace = {PTHREAD_MUTEX_INITIALIZER, ""};
+  probe_init(&everywhere, "everywhere");
+  probe_init(&here, "here");
+  everywhere.trace = here.trace = &trace;
+  penstock_interceptor table = probe_table(&everywhere);
+  penstock_interceptor_id id = 0;
+  REQUIRE_OK(penstock_runtime_add_interceptor(runtime, &table, 5, &id, NULL));
+  probe_add(&here, channel, 6);
+  check_echo(channel);
+  CHECK(strstr(trace.text, "here:start") < strstr(trace.text, "everywhere:start"));
+  char *json = NULL;
+  OK(penstock_runtime_interceptors_json(runtime, &json));
+  CHECK_HAS(json, "everywhere");
+  CHECK(strstr(json, "\"here\"") == NULL);
+  penstock_free(json);
+  OK(penstock_channel_interceptors_json(channel, &json));
+  CHECK_HAS(json, "everywhere");
+  CHECK_HAS(json, "\"here\"");
+  penstock_free(json);
+  CHECK_RESULT(penstock_channel_remove_interceptor(channel, id, NULL), PENSTOCK_E_NOT_FOUND);
+  trace.text[0] = 0;
+  OK(penstock_runtime_set_interceptor_priority(runtime, id, 7, NULL));
+  check_echo(channel);
+  CHECK(strstr(trace.text, "here:start") > strstr(trace.text, "everywhere:start"));
+  OK(penstock_runtime_remove_interceptor(runtime, id, NULL));
+  CHECK_RESULT(penstock_runtime_remove_interceptor(runtime, id, NULL), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_runtime_set_interceptor_priority(runtime, id, 1, NULL), PENSTOCK_E_NOT_FOUND);
+  probe_wait_finalized(&everywhere);
+  check_echo(channel);
+  CHECK_INT(atomic_load(&everywhere.seen[PENSTOCK_EVENT_START]), 2);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&here);
+}
+
+TEST(runtime_release_finalizes) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  probe probe;
+  probe_init(&probe, "probe");
+  penstock_interceptor table = probe_table(&probe);
+  penstock_interceptor_id id;
+  OK(penstock_runtime_add_interceptor(runtime, &table, 0, &id, NULL));
+  CHECK(penstock_runtime_retain(runtime) == runtime);
+  penstock_runtime_release(runtime);
+  CHECK_INT(atomic_load(&probe.finalized), 0);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&probe);
+}
+
+/* ---- Host mode ---- */
+
+typedef struct host_call {
+  latch reply, finalized;
+  int32_t code;
+  penstock_runtime *runtime;
+} host_call;
+
+static void host_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call;
+  host_call *host = user_data;
+  host->code = penstock_reply_code(reply);
+  CHECK_RESULT(penstock_runtime_poll(host->runtime, 0), PENSTOCK_E_BUSY);
+  CHECK_RESULT(penstock_runtime_poll(host->runtime, -1), PENSTOCK_E_BUSY);
+  CHECK_RESULT(penstock_runtime_poll(host->runtime, 5), PENSTOCK_E_BUSY);
+  latch_signal(&host->reply);
+}
+static void host_finalized(void *user_data) { latch_signal(&((host_call *)user_data)->finalized); }
+
+static void start_host_call(host_call *host, penstock_runtime *runtime, penstock_channel *channel) {
+  latch empty = LATCH_INIT;
+  host->reply = host->finalized = empty;
+  host->runtime = runtime;
+  host->code = -1;
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = host;
+  table.finalizer = host_finalized;
+  table.on_reply = host_reply;
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  OK(penstock_call_try_send(call, "ping", 4));
+  OK(penstock_call_half_close(call));
+  penstock_call_release(call);
+}
+
+TEST(runtime_host_driven_by_poll) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  OK(penstock_runtime_poll(runtime, 0));
+  host_call calls[3];
+  for (int i = 0; i < 3; i++) start_host_call(&calls[i], runtime, channel);
+  int64_t until = test_now_ms() + 20000 * test_slow();
+  for (int i = 0; i < 3; i++) {
+    while (latch_count(&calls[i].finalized) == 0 && test_now_ms() < until) {
+      penstock_result result = penstock_runtime_poll(runtime, 1000);
+      if (!CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_TIMEOUT)) break;
+    }
+    CHECK_INT(calls[i].code, 0);
+    CHECK_INT(latch_count(&calls[i].reply), 1);
+  }
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, 5000));
+  CHECK_RESULT(penstock_runtime_poll(runtime, 0), PENSTOCK_E_CLOSED);
+  penstock_runtime_release(runtime);
+}
+
+/* Nothing but the descriptor says when to poll. */
+TEST(runtime_host_driven_by_its_fd) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  int fd = -1;
+  REQUIRE_OK(penstock_runtime_fd(runtime, &fd));
+  CHECK(fd >= 0);
+  penstock_channel *channel = open_channel_on(runtime);
+  for (int i = 0; i < 5; i++) {
+    host_call call;
+    start_host_call(&call, runtime, channel);
+    while (latch_count(&call.finalized) == 0) {
+      struct pollfd ready = {fd, POLLIN, 0};
+      int count = poll(&ready, 1, 20000 * test_slow());
+      if (!CHECK_INT(count, 1)) break;
+      OK(penstock_runtime_poll(runtime, 0));
+    }
+    CHECK_INT(call.code, 0);
+  }
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+/* A deadline makes the descriptor readable. */
+TEST(runtime_host_fd_wakes_for_a_deadline) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  int fd = -1;
+  REQUIRE_OK(penstock_runtime_fd(runtime, &fd));
+  penstock_channel *channel = open_channel_on(runtime);
+  penstock_call_options *options = NULL;
+  REQUIRE_OK(penstock_call_options_new("{\"deadline_ms\": 80}", &options, NULL));
+  host_call host = {.runtime = runtime, .code = -1};
+  latch empty = LATCH_INIT;
+  host.reply = host.finalized = empty;
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = &host;
+  table.finalizer = host_finalized;
+  table.on_reply = host_reply;
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, &table, &call, NULL));
+  int turns = 0;
+  while (latch_count(&host.finalized) == 0 && turns++ < 10000) {
+    struct pollfd ready = {fd, POLLIN, 0};
+    if (!CHECK_INT(poll(&ready, 1, 20000 * test_slow()), 1)) break;
+    OK(penstock_runtime_poll(runtime, 0));
+  }
+  CHECK_INT(host.code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  /* It is not a busy loop. */
+  CHECK(turns < 1000);
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+TEST(runtime_host_fd_is_quiet_without_work) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  int fd = -1;
+  REQUIRE_OK(penstock_runtime_fd(runtime, &fd));
+  penstock_channel *channel = open_channel_on(runtime);
+  check_echo(channel);
+  int quiet = 0;
+  for (int i = 0; i < 100 && !quiet; i++) {
+    OK(penstock_runtime_poll(runtime, 0));
+    struct pollfd ready = {fd, POLLIN, 0};
+    quiet = poll(&ready, 1, 0) == 0;
+  }
+  CHECK(quiet);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+TEST(runtime_host_blocking_calls_drive_it) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  for (int i = 0; i < 10; i++) check_echo(channel);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+typedef struct poller {
+  penstock_runtime *runtime;
+  latch entered, left;
+  penstock_result result;
+} poller;
+static void *poll_forever(void *pointer) {
+  poller *poller = pointer;
+  latch_signal(&poller->entered);
+  poller->result = penstock_runtime_poll(poller->runtime, -1);
+  latch_signal(&poller->left);
+  return NULL;
+}
+
+TEST(runtime_two_polls) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  poller poller = {runtime, LATCH_INIT, LATCH_INIT, -1};
+  pthread_t thread;
+  pthread_create(&thread, NULL, poll_forever, &poller);
+  latch_wait(&poller.entered, 1);
+  EVENTUALLY(penstock_runtime_poll(runtime, 0) == PENSTOCK_E_BUSY);
+  CHECK_RESULT(penstock_runtime_poll(runtime, 20), PENSTOCK_E_TIMEOUT);
+  CHECK_INT(latch_count(&poller.left), 0);
+  /* Work ends the other poll's wait. */
+  host_call call;
+  start_host_call(&call, runtime, channel);
+  latch_wait(&poller.left, 1);
+  CHECK_RESULT(poller.result, PENSTOCK_OK);
+  pthread_join(thread, NULL);
+  while (latch_count(&call.finalized) == 0) {
+    if (!OK(penstock_runtime_poll(runtime, 10000))) break;
+  }
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+/* A blocking call is served whether or not another thread polls. */
+TEST(runtime_host_poll_and_blocking_calls) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  for (int i = 0; i < test_rounds(20); i++) {
+    poller poller = {runtime, LATCH_INIT, LATCH_INIT, -1};
+    pthread_t thread;
+    pthread_create(&thread, NULL, poll_forever, &poller);
+    latch_wait(&poller.entered, 1);
+    check_echo(channel);
+    /* Whether its one turn had work or not, a new call gives it some. */
+    host_call call;
+    start_host_call(&call, runtime, channel);
+    latch_wait(&poller.left, 1);
+    pthread_join(thread, NULL);
+    while (latch_count(&call.finalized) == 0) {
+      if (!OK(penstock_runtime_poll(runtime, 10000))) break;
+    }
+  }
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+/* ---- The driver role ---- */
+
+typedef struct worker {
+  penstock_channel *channel;
+  int calls;
+  atomic_int *done;
+} worker;
+static void *call_often(void *pointer) {
+  worker *worker = pointer;
+  for (int i = 0; i < worker->calls; i++) {
+    char text[32];
+    snprintf(text, sizeof(text), "%d of %d", i, worker->calls);
+    penstock_reply *reply = NULL;
+    if (!OK(penstock_channel_unary(worker->channel, UNARY, text, strlen(text), NULL, &reply, NULL))) break;
+    size_t length = 0;
+    const char *data = penstock_reply_message(reply, &length);
+    bool right = penstock_reply_code(reply) == 0 && data && length == strlen(text) && memcmp(data, text, length) == 0;
+    penstock_reply_release(reply);
+    if (!CHECK_INT(right, 1)) break;
+    atomic_fetch_add(worker->done, 1);
+  }
+  return NULL;
+}
+
+static void sixteen_threads(const char *options) {
+  penstock_runtime *runtime = new_runtime(options);
+  penstock_channel *channel = open_channel_on(runtime);
+  atomic_int done = 0;
+  worker worker = {channel, test_rounds(200), &done};
+  pthread_t threads[16];
+  for (int i = 0; i < 16; i++) pthread_create(&threads[i], NULL, call_often, &worker);
+  for (int i = 0; i < 16; i++) pthread_join(threads[i], NULL);
+  CHECK_INT(atomic_load(&done), 16 * worker.calls);
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, 10000));
+  penstock_runtime_release(runtime);
+}
+
+TEST(runtime_sixteen_threads_drive) { sixteen_threads(NULL); }
+TEST(runtime_sixteen_threads_drive_with_no_linger) { sixteen_threads("{\"linger_us\": 0}"); }
+TEST(runtime_sixteen_threads_are_served) { sixteen_threads("{\"caller_drives\": false}"); }
+TEST(runtime_sixteen_threads_drive_a_host_runtime) { sixteen_threads("{\"mode\": \"host\"}"); }
+
+/* While a caller drives and leaves, calls in callback style go on. */
+TEST(runtime_background_calls_survive_a_driver) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  for (int i = 0; i < test_rounds(50); i++) {
+    host_call call = {0};
+    latch empty = LATCH_INIT;
+    call.reply = call.finalized = empty;
+    penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+    table.user_data = &call.finalized;
+    table.finalizer = signal_latch;
+    penstock_call *handle = NULL;
+    REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &handle, NULL));
+    check_echo(channel);
+    OK(penstock_call_try_send(handle, "x", 1));
+    OK(penstock_call_half_close(handle));
+    penstock_call_release(handle);
+    latch_wait(&call.finalized, 1);
+  }
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+/* ---- Shutdown ---- */
+
+static void *blocked_receive(void *pointer) {
+  penstock_call *call = pointer;
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "runtime shut down");
+    penstock_reply_release(reply);
+  }
+  return NULL;
+}
+
+static void shutdown_with_calls(const char *options) {
+  penstock_runtime *runtime = new_runtime(options);
+  penstock_channel *channel = open_channel_on(runtime);
+  check_echo(channel);
+  probe probe;
+  probe_init(&probe, "probe");
+  probe_add(&probe, channel, 0);
+  enum { count = 8 };
+  penstock_call *calls[count];
+  pthread_t threads[count];
+  for (int i = 0; i < count; i++) {
+    calls[i] = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+    pthread_create(&threads[i], NULL, blocked_receive, calls[i]);
+  }
+  OK(penstock_runtime_shutdown(runtime, 10000));
+  for (int i = 0; i < count; i++) {
+    pthread_join(threads[i], NULL);
+    penstock_call_release(calls[i]);
+  }
+  CHECK_RESULT(penstock_runtime_shutdown(runtime, 0), PENSTOCK_E_ALREADY);
+  penstock_reply *reply = NULL;
+  CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL), PENSTOCK_E_CLOSED);
+  penstock_channel *another = NULL;
+  penstock_error *error = NULL;
+  CHECK_RESULT(penstock_channel_new_on(runtime, peer_address(), NULL, &another, &error), PENSTOCK_E_CLOSED);
+  CHECK_ERROR(error, PENSTOCK_E_CLOSED, NULL, NULL);
+  atomic_int finalized = 0;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.user_data = &finalized;
+  table.finalizer = count_up;
+  penstock_interceptor_id id;
+  CHECK_RESULT(penstock_runtime_add_interceptor(runtime, &table, 0, &id, NULL), PENSTOCK_E_CLOSED);
+  CHECK_INT(atomic_load(&finalized), 1);
+  CHECK_INT(latch_count(&probe.done), atomic_load(&probe.seen[PENSTOCK_EVENT_CREATE]));
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&probe);
+}
+
+TEST(runtime_shutdown_ends_calls) { shutdown_with_calls(NULL); }
+TEST(runtime_shutdown_ends_calls_of_a_host_runtime) { shutdown_with_calls("{\"mode\": \"host\"}"); }
+
+TEST(runtime_shutdown_without_anything) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  OK(penstock_runtime_shutdown(runtime, -1));
+  CHECK_RESULT(penstock_runtime_shutdown(runtime, -1), PENSTOCK_E_ALREADY);
+  penstock_runtime_release(runtime);
+  runtime = new_runtime("{\"mode\": \"host\"}");
+  OK(penstock_runtime_shutdown(runtime, 0));
+  penstock_runtime_release(runtime);
+}
+
+typedef struct stuck {
+  latch inside, go_on;
+} stuck;
+static int32_t wait_inside(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  if (event == PENSTOCK_EVENT_START) {
+    stuck *stuck = self->context;
+    latch_signal(&stuck->inside);
+    latch_wait(&stuck->go_on, 1);
+  }
+  return PENSTOCK_NEXT;
+}
+
+/* A user's function that does not return: E_TIMEOUT, and again later. */
+TEST(runtime_shutdown_times_out_and_can_be_tried_again) {
+  penstock_runtime *runtime = new_runtime("{\"caller_drives\": false}");
+  penstock_channel *channel = open_channel_on(runtime);
+  stuck stuck = {LATCH_INIT, LATCH_INIT};
+  probe probe;
+  probe_init(&probe, "stuck");
+  probe.hook = wait_inside;
+  probe.context = &stuck;
+  probe_add(&probe, channel, 0);
+  latch finalized = LATCH_INIT;
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = &finalized;
+  table.finalizer = signal_latch;
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  latch_wait(&stuck.inside, 1);
+  CHECK_RESULT(penstock_runtime_shutdown(runtime, 30), PENSTOCK_E_TIMEOUT);
+  CHECK_RESULT(penstock_runtime_shutdown(runtime, 0), PENSTOCK_E_TIMEOUT);
+  latch_signal(&stuck.go_on);
+  OK(penstock_runtime_shutdown(runtime, 10000));
+  latch_wait(&finalized, 1);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&probe);
+}
+
+/* The last release lets it end by itself: no thread is left. */
+TEST(runtime_release_ends_its_thread) {
+  int threads = running_threads();
+  for (int i = 0; i < test_rounds(20); i++) {
+    penstock_runtime *runtime = new_runtime(NULL);
+    penstock_channel *channel = open_channel_on(runtime);
+    penstock_runtime_release(runtime);
+    check_echo(channel);
+    penstock_channel_release(channel);
+  }
+  EVENTUALLY(running_threads() <= threads);
+}
