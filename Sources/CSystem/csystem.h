@@ -6,6 +6,7 @@
 /* No _GNU_SOURCE: it changes fd_set, and full Swift holds this module's against that of its own Glibc. */
 #include <errno.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>

@@ -51,7 +51,9 @@ extension RuntimeTests {
       runtime.perform { ran.up() }
       #expect(ran.now == 1)
       let helper = TestThread { runtime.endPending() }
-      #expect(runtime.shutdown(timeoutMilliseconds: -1) == .ok)
+      // It may end by itself before this asks.
+      let again = runtime.shutdown(timeoutMilliseconds: -1)
+      #expect(again == .ok || again == .already)
       helper.join()
       runtime.releaseHandle()
     }
@@ -153,7 +155,7 @@ extension RuntimeTests {
       }
     }
 
-    @Test func nothingIsLeft() async {
+    @Test(.disabled(if: underThreadSanitizer, noThreads)) func nothingIsLeft() async {
       await #expect(processExitsWith: .success) {
         func rounds(_ check: (Runtime.Mode, () -> Bool) -> Int32) -> Int32 {
           for mode in [Runtime.Mode.thread, .host] {
@@ -213,35 +215,41 @@ extension RuntimeTests {
 
     @Test func refusedDescriptorsAreAResult() async {
       await #expect(processExitsWith: .success) {
-        let kind = __rlimit_resource_t(7)  // RLIMIT_NOFILE
-        var limit = rlimit(rlim_cur: 64, rlim_max: 64)
-        must(setrlimit(kind, &limit) == 0, "setrlimit")
-        var fillers: [Int32] = []
-        while true {
-          let fd = dup(0)
-          if fd < 0 { break }
-          fillers.append(fd)
-        }
-        // inner, wake, timer, outer
-        for free in 0..<5 {
-          var options = Runtime.Options()
-          options.mode = .host
-          switch Runtime.make(options) {
-          case .made(let runtime):
-            must(free == 4, "made with \(free) descriptors")
-            runtime.releaseHandle()
-          case .failed(let code, _): must(free < 4 && code == EMFILE, "errno \(code) with \(free) descriptors")
+        // The outcomes with 0, 1, ... descriptors to be had, in a child: other threads here open some, too.
+        func outcomes(_ most: Int) -> Int32 {
+          let kind = __rlimit_resource_t(7)  // RLIMIT_NOFILE
+          var limit = rlimit(rlim_cur: 64, rlim_max: 64)
+          if setrlimit(kind, &limit) != 0 { return 2 }
+          var fillers: [Int32] = []
+          while true {
+            let fd = dup(0)
+            if fd < 0 { break }
+            fillers.append(fd)
           }
-          cs_close(fillers.removeLast())
+          for free in 0...most {
+            var options = Runtime.Options()
+            options.mode = .host
+            switch Runtime.make(options) {
+            case .made(let runtime):
+              if free != 4 { return 3 }  // inner, wake, timer, outer
+              runtime.releaseHandle()
+            case .failed(let code, _): if free == 4 || code != EMFILE { return 4 }
+            }
+            cs_close(fillers.removeLast())
+          }
+          // As many as before can be had.
+          for _ in 0...most { if dup(0) < 0 { return 5 } }
+          return dup(0) < 0 ? 0 : 6
         }
-        for _ in 0..<5 { must(dup(0) >= 0, "descriptors are left") }
-        must(dup(0) < 0, "too few were taken")
+        makeRuntime(.host).end()
+        let status = inChild { outcomes(4) }
+        must(status == 0, "the child ended with \(status)")
       }
     }
   }
 
   @Suite struct ForkTests {
-    @Test func aChildSeesThatItIsOneAndGetsAFreshRuntime() async {
+    @Test(.disabled(if: underThreadSanitizer, noThreads)) func aChildSeesThatItIsOneAndGetsAFreshRuntime() async {
       await #expect(processExitsWith: .success) {
         guard case .made(let parents) = Runtime.shared() else { return must(false, "no runtime") }
         parents.perform {}
@@ -279,7 +287,7 @@ extension RuntimeTests {
       }
     }
 
-    @Test func forksInTheMiddleOfWorkAreSurvived() async {
+    @Test(.disabled(if: underThreadSanitizer, noThreads)) func forksInTheMiddleOfWorkAreSurvived() async {
       await #expect(processExitsWith: .success) {
         /// A runtime of this process's own works.
         func works() -> Int32 {

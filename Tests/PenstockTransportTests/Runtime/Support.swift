@@ -160,6 +160,9 @@ func libraryThreads() -> Int {
   }.count
 }
 
+let underThreadSanitizer = dlsym(nil, "__tsan_init") != nil
+let noThreads: Comment = "ThreadSanitizer lets no thread start after a fork"
+
 func isReadable(_ fd: Int32, milliseconds: Int32 = 0) -> Bool {
   var p = pollfd(fd: fd, events: Int16(POLLIN), revents: 0)
   return poll(&p, 1, milliseconds) == 1
