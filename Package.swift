@@ -60,6 +60,8 @@ let package = Package(
       name: "penstock-peer",
       dependencies: ["PenstockTransport", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib", "CJansson"]
         + shimmed,
-      swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])]),
+      swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],
+      // Embedded mode takes over only some of the module maps' link lines from modules that are not imported here.
+      linkerSettings: ["nghttp2", "ssl", "crypto", "z"].map { .linkedLibrary($0) }),
   ] + shims + tests
 )
