@@ -13,7 +13,10 @@ var swift: [SwiftSetting] = [
 if embedded {
   swift += [
     .enableExperimentalFeature("Embedded"),
-    .unsafeFlags(["-wmo", "-Xcc", "-fPIC", "-Xfrontend", "-function-sections"]),
+    // Embedded mode has no exclusivity checks: without this it calls an empty function at each access all the same.
+    .unsafeFlags([
+      "-wmo", "-enforce-exclusivity=unchecked", "-Xcc", "-fPIC", "-Xfrontend", "-function-sections",
+    ]),
   ]
 }
 
