@@ -137,6 +137,7 @@ TEST(call_server_stream) {
   /* finish discards what is unread */
   REQUIRE_OK(penstock_channel_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, options, NULL, &call, NULL));
   OK(penstock_call_send(call, "again", 5));
+  OK(penstock_call_half_close(call));
   CHECK_MESSAGE(call, "again");
   CHECK_FINISH(call, 0);
   penstock_call_release(call);
