@@ -12,7 +12,9 @@ extension Call {
     if method == .cacheableUnary { list.add("cache-control", "max-age=60, public") }
     guard knobs.echoesFields else { return }
     eachField { name, value in
-      if bytesEqual(name, "x-grpc-test-echo-initial") || hasPrefix(name, "x-headers") { list.add(name, value) }
+      if bytesEqual(name, "x-grpc-test-echo-initial") || hasPrefix(name, "x-headers") {
+        list.add(name, value)
+      }
     }
   }
 
@@ -34,7 +36,9 @@ extension Call {
     }
     if knobs.echoesFields {
       eachField { name, value in
-        if bytesEqual(name, "x-grpc-test-echo-trailing-bin") || hasPrefix(name, "x-trailers") { list.add(name, value) }
+        if bytesEqual(name, "x-grpc-test-echo-trailing-bin") || hasPrefix(name, "x-trailers") {
+          list.add(name, value)
+        }
       }
     }
     guard knobs.echoesMetadata else { return }

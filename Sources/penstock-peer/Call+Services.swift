@@ -5,7 +5,9 @@ extension Call {
   func take(_ message: ByteBuffer, _ isCompressed: Bool) {
     var message = message
     if isCompressed {
-      guard requestCoding == .gzip else { return end(.internal, "a compressed message without grpc-encoding") }
+      guard requestCoding == .gzip else {
+        return end(.internal, "a compressed message without grpc-encoding")
+      }
       let plain = ByteBuffer()
       switch Gzip.decompress(message.view, into: plain, limit: session?.options.maxMessageBytes ?? 0) {
       case .done: message = plain
@@ -83,7 +85,8 @@ extension Call {
     case .sayHello: greet(request.view, times: 1)
     case .sayHelloStream: greet(request.view, times: knobs.count ?? 3)
     case .healthCheck, .healthWatch: answerHealth(request.view)
-    case .streamingInput, .halfDuplex, .echoClientStream, .echoBidi, .sayHelloBidi, .unknownMethod, .unknownService:
+    case .streamingInput, .halfDuplex, .echoClientStream, .echoBidi, .sayHelloBidi, .unknownMethod,
+      .unknownService:
       end(.unimplemented, "no such method")
     }
   }

@@ -253,7 +253,11 @@ final class Call: Source {
         case .needsMore:
           guard inputHasEnded && !endWasHandled else { break loop }
           endWasHandled = true
-          if decoder.isMidMessage { end(.internal, "the request ends in the middle of a message") } else { takeEnd() }
+          if decoder.isMidMessage {
+            end(.internal, "the request ends in the middle of a message")
+          } else {
+            takeEnd()
+          }
         }
       }
     }
@@ -315,7 +319,9 @@ final class Call: Source {
       body = bytes.view
     } else {
       session.scratch.removeAll(keepingCapacity: true)
-      guard writeTestPayload(reply.size, into: session.scratch) else { return end(.resourceExhausted, "no memory") }
+      guard writeTestPayload(reply.size, into: session.scratch) else {
+        return end(.resourceExhausted, "no memory")
+      }
       body = session.scratch.view
     }
     if compresses {
@@ -323,7 +329,8 @@ final class Call: Source {
       guard Gzip.compress(body, into: session.compressed) else { return end(.internal, "gzip failed") }
       body = session.compressed.view
     }
-    guard let length = UInt32(exactly: body.count), let place = output.spare(atLeast: 5), let base = place.baseAddress
+    guard let length = UInt32(exactly: body.count), let place = output.spare(atLeast: 5),
+      let base = place.baseAddress
     else { return end(.resourceExhausted, "no memory") }
     MessagePrefix.write(compressed: compresses, length: length, to: base)
     output.commit(5)

@@ -40,7 +40,9 @@ final class FieldList {
     if bytes.append(value) { entries.append(entry) }
   }
 
-  func add(_ name: StaticString, _ value: ByteBuffer) { withExtendedLifetime(value) { add(name, value.view) } }
+  func add(_ name: StaticString, _ value: ByteBuffer) {
+    withExtendedLifetime(value) { add(name, value.view) }
+  }
 
   /// `prefix` goes before the name.
   func add(prefix: StaticString, _ name: ByteView, _ value: ByteView) {

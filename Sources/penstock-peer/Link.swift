@@ -17,7 +17,7 @@ final class Link {
     case handshaking
   }
 
-  let fd: Int32
+  private(set) var fd: Int32
   /// Plain bytes that are to be sent.
   let output = ByteBuffer()
   private let tls: TLSEngine?
@@ -31,7 +31,12 @@ final class Link {
     isOpen = tls == nil
   }
 
-  deinit { cs_close(fd) }
+  deinit { close() }
+
+  func close() {
+    cs_close(fd)
+    fd = -1
+  }
 
   /// Plain bytes in `place`, valid until it is used again. Ask until it would block.
   func receive(_ place: UnsafeMutableRawBufferPointer) -> Received {

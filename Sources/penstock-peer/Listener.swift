@@ -31,7 +31,8 @@ final class Listener: Source {
     var context: TLSContext?
     if options.usesTLS {
       switch makeTLS(options) {
-      case .failed(let failure): return .failed(Text("TLS: ").put(failure.field).put(": ").put(failure.text.view))
+      case .failed(let failure):
+        return .failed(Text("TLS: ").put(failure.field).put(": ").put(failure.text.view))
       case .made(let made): context = made
       }
     }
@@ -103,11 +104,14 @@ final class Listener: Source {
     Text("not an address to listen on (host:port with a numeric host, or unix:/path): ").put(text)
   }
 
-  private func refused(_ what: StaticString, _ code: Int32) -> ByteBuffer { Text(what).put(": ").put(errno: code) }
+  private func refused(_ what: StaticString, _ code: Int32) -> ByteBuffer {
+    Text(what).put(": ").put(errno: code)
+  }
 
   /// The host is NUL-terminated.
   private static func hostAndPort(_ text: ByteView) -> (ByteBuffer, UInt16)? {
-    guard let colon = text.lastIndex(of: 0x3A), let port = decimal(part(text, colon + 1, text.count), limit: 65535)
+    guard let colon = text.lastIndex(of: 0x3A),
+      let port = decimal(part(text, colon + 1, text.count), limit: 65535)
     else { return nil }
     var host = part(text, 0, colon)
     if host.first == 0x5B, host.last == 0x5D { host = part(host, 1, host.count - 1) }

@@ -38,7 +38,8 @@ final class Loop {
 
   init?() {
     epoll = cs_epoll_create()
-    guard epoll >= 0, let events = malloc(Int(Loop.capacity) * cs_epoll_event_size()), let space = malloc(256 << 10)
+    guard epoll >= 0, let events = malloc(Int(Loop.capacity) * cs_epoll_event_size()),
+      let space = malloc(256 << 10)
     else { return nil }
     self.events = events
     receiveBuffer = UnsafeMutableRawBufferPointer(start: space, count: 256 << 10)

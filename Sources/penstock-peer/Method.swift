@@ -47,7 +47,8 @@ enum Method: Equatable {
     case .emptyCall, .unaryCall, .cacheableUnary, .streamingOutput, .echoUnary, .echoServerStream, .sayHello,
       .sayHelloStream, .healthCheck, .healthWatch:
       return true
-    case .streamingInput, .fullDuplex, .halfDuplex, .echoClientStream, .echoBidi, .sayHelloBidi, .unknownMethod,
+    case .streamingInput, .fullDuplex, .halfDuplex, .echoClientStream, .echoBidi, .sayHelloBidi,
+      .unknownMethod,
       .unknownService:
       return false
     }
@@ -58,7 +59,8 @@ enum Method: Equatable {
     switch self {
     case .fullDuplex, .echoBidi, .sayHelloBidi, .healthWatch: return true
     case .emptyCall, .unaryCall, .cacheableUnary, .streamingOutput, .streamingInput, .halfDuplex, .echoUnary,
-      .echoServerStream, .echoClientStream, .sayHello, .sayHelloStream, .healthCheck, .unknownMethod, .unknownService:
+      .echoServerStream, .echoClientStream, .sayHello, .sayHelloStream, .healthCheck, .unknownMethod,
+      .unknownService:
       return false
     }
   }
@@ -94,9 +96,13 @@ struct Knobs {
       echoesMetadata = bytesEqual(value, "1")
     } else if bytesEqual(name, "x-compress") {
       compresses = bytesEqual(value, "gzip")
-    } else if bytesEqual(name, "x-message") || bytesEqual(name, "x-message-bin") || bytesEqual(name, "x-details-bin") {
+    } else if bytesEqual(name, "x-message") || bytesEqual(name, "x-message-bin")
+      || bytesEqual(name, "x-details-bin")
+    {
       hasMessage = true
-    } else if hasPrefix(name, "x-headers") || hasPrefix(name, "x-trailers") || hasPrefix(name, "x-grpc-test-echo-") {
+    } else if hasPrefix(name, "x-headers") || hasPrefix(name, "x-trailers")
+      || hasPrefix(name, "x-grpc-test-echo-")
+    {
       echoesFields = true
     }
   }

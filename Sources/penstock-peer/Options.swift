@@ -72,7 +72,8 @@ struct Options {
 
   private func isKnown(_ name: ByteView) -> Bool {
     let known: [StaticString] = [
-      "--listen", "--cert", "--key", "--client-ca", "--script", "--max-concurrent-streams", "--max-message-bytes",
+      "--listen", "--cert", "--key", "--client-ca", "--script", "--max-concurrent-streams",
+      "--max-message-bytes",
       "--stream-window", "--max-frame-bytes",
     ]
     for option in known where bytesEqual(name, option) { return true }

@@ -1,12 +1,135 @@
+import CZlib
 import PenstockWire
-import PenstockTransport
-struct Script {
-  enum Loaded { case loaded(Script), failed(ByteBuffer) }
-  struct Section { var serves = false }
-  static func load(_ path: ByteView) -> Loaded { .failed(Text("no")) }
-  func section(for n: Int) -> Section? { nil }
+
+/// A story for connections: what is sent, what is waited for, where it stops. docs/peer.md has the language.
+final class Script {
+  enum Loaded {
+    case loaded(Script)
+    case failed(ByteBuffer)
+  }
+
+  /// What can be waited for.
+  enum Event: Int {
+    case preface, settings, settingsAck, headers, data, message, end, rst, ping, pingAck, goaway,
+      windowUpdate, close
+
+    static let count = 13
+
+    init?(_ word: ByteView) {
+      let words: [StaticString] = [
+        "preface", "settings", "settings-ack", "headers", "data", "message", "end", "rst", "ping", "ping-ack",
+        "goaway", "window-update", "close",
+      ]
+      for i in 0..<words.count where bytesEqual(word, words[i]) {
+        self.init(rawValue: i)
+        return
+      }
+      return nil
+    }
+
+    var name: StaticString {
+      switch self {
+      case .preface: return "preface"
+      case .settings: return "settings"
+      case .settingsAck: return "settings-ack"
+      case .headers: return "headers"
+      case .data: return "data"
+      case .message: return "message"
+      case .end: return "end"
+      case .rst: return "rst"
+      case .ping: return "ping"
+      case .pingAck: return "ping-ack"
+      case .goaway: return "goaway"
+      case .windowUpdate: return "window-update"
+      case .close: return "close"
+      }
+    }
+  }
+
+  enum Step {
+    case expect(Event, times: Int)
+    case send(FrameStep)
+    case delay(UInt64)
+    case repeated(Int)
+    case again
+    case close, reset, halfClose, silence, deaf
+  }
+
+  final class Section {
+    /// nil: all connections that no other section is for.
+    let connection: Int?
+    var steps: [Step] = []
+    /// The server takes the connection.
+    var serves = false
+
+    init(_ connection: Int?) { self.connection = connection }
+  }
+
+  var sections: [Section] = []
+
+  /// The one with that number; else the one for all others; else the last.
+  func section(for connection: Int) -> Section? {
+    for section in sections where section.connection == connection { return section }
+    for section in sections where section.connection == nil { return section }
+    return sections.last
+  }
+
+  /// zlib reads files that are not compressed as they are, and is here anyway.
+  static func load(_ path: ByteView) -> Loaded {
+    let name = Text().put(path)
+    let text = Text()
+    guard name.append(byte: 0), let start = name.view.baseAddress,
+      let file = gzopen(start.assumingMemoryBound(to: CChar.self), "rb")
+    else { return .failed(Text("cannot read ").put(path)) }
+    defer { gzclose(file) }
+    while text.count < 1 << 20 {
+      guard let place = text.spare(atLeast: 4096) else { return .failed(Text("no memory")) }
+      let n = gzread(file, place.baseAddress, 4096)
+      if n < 0 { return .failed(Text("cannot read ").put(path)) }
+      if n == 0 { break }
+      text.commit(Int(n))
+    }
+    var parser = ScriptParser(text)
+    if let wrong = parser.parse() { return .failed(Text().put(path).put(": ").put(wrong.view)) }
+    return .loaded(parser.script)
+  }
 }
-final class Player: Source {
-  init(_ loop: Loop, _ link: Link, _ section: Script.Section, number: Int, prints: Bool) {}
-  func start() {}
+
+/// A frame to send, or bytes that are none: everything may contradict everything.
+final class FrameStep {
+  enum Stream {
+    /// That of the last HEADERS that were waited for.
+    case current
+    case number(Int)
+  }
+
+  enum Kind { case frame, headers, pushPromise, goaway, raw }
+
+  struct Field {
+    var name: ByteBuffer
+    var value: ByteBuffer
+  }
+
+  var kind = Kind.frame
+  var type = 0
+  var flags = 0
+  var stream = Stream.current
+  let payload = ByteBuffer()
+  /// For HEADERS and PUSH_PROMISE: encoded when they are sent, for the encoder has a state.
+  var fields: [Field] = []
+  /// What the frame's header says instead of the truth.
+  var length: Int?
+  /// Only so many bytes of it all are sent.
+  var cut: Int?
+  var pad: Int?
+  /// CONTINUATION frames with so many bytes each.
+  var split: Int?
+  /// END_HEADERS is left out.
+  var isOpen = false
+  /// GOAWAY's last stream is the current one.
+  var lastIsCurrent = false
+  var last = 0
+  var code = 0
+  var promised = 2
+  var times = 1
 }

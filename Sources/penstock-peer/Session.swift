@@ -40,7 +40,9 @@ final class Session: Source {
     let session = Session(loop, link, options, pool, number)
     // The session outlives its handle, and takes itself out of the loop when it ends.
     session.handle = SessionCallbacks.makeHandle(Unmanaged.passUnretained(session).toOpaque())
-    guard session.handle != nil, session.greet(), loop.watch(session, CS_EPOLLIN) else { return session.close() }
+    guard session.handle != nil, session.greet(), loop.watch(session, CS_EPOLLIN) else {
+      return session.close()
+    }
     loop.mark(session)
   }
 

@@ -41,7 +41,9 @@ enum SessionCallbacks {
   private static func install(_ callbacks: OpaquePointer?) {
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { handle, frame, data in
       guard let frame, let session = SessionCallbacks.session(data) else { return 0 }
-      guard frame.pointee.hd.type == Is.headers, frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }
+      guard frame.pointee.hd.type == Is.headers, frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else {
+        return 0
+      }
       let stream = frame.pointee.hd.stream_id
       let call = session.open(stream)
       nghttp2_session_set_stream_user_data(handle, stream, Unmanaged.passUnretained(call).toOpaque())
@@ -65,7 +67,8 @@ enum SessionCallbacks {
       if header.flags & Is.endStream != 0 { call.inputEnds() }
       return 0
     }
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { handle, _, stream, bytes, count, data in
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) {
+      handle, _, stream, bytes, count, data in
       nghttp2_session_consume_connection(handle, count)
       if let call = SessionCallbacks.call(handle, stream) {
         call.receive(ByteView(start: bytes, count: count))

@@ -1,0 +1,98 @@
+import CNghttp2
+import PenstockWire
+
+/// Turns steps into bytes. Only the HPACK encoder is nghttp2's: it takes any name and any value.
+final class FrameMaker {
+  private var deflater: OpaquePointer?
+
+  init() { nghttp2_hd_deflate_new(&deflater, 4096) }
+  deinit { nghttp2_hd_deflate_del(deflater) }
+
+  /// Appends what `step` sends. False: no memory.
+  func make(_ step: FrameStep, current: Int, into out: ByteBuffer) -> Bool {
+    for _ in 0..<step.times {
+      let bytes = ByteBuffer()
+      guard frames(step, current, into: bytes) else { return false }
+      if let cut = step.cut { bytes.truncate(to: cut) }
+      guard out.append(bytes.view) else { return false }
+    }
+    return true
+  }
+
+  private func frames(_ step: FrameStep, _ current: Int, into out: ByteBuffer) -> Bool {
+    let stream: Int
+    switch step.stream {
+    case .current: stream = current
+    case .number(let number): stream = number
+    }
+    switch step.kind {
+    case .raw: return out.append(step.payload.view)
+    case .frame: return frame(step, stream, step.payload.view, into: out)
+    case .goaway:
+      let payload = ByteBuffer()
+      guard FrameParser.bigEndian(step.lastIsCurrent ? current : step.last, into: payload),
+        FrameParser.bigEndian(step.code, into: payload), payload.append(step.payload.view)
+      else { return false }
+      return frame(step, stream, payload.view, into: out)
+    case .headers, .pushPromise:
+      let block = ByteBuffer()
+      if step.kind == .pushPromise && !FrameParser.bigEndian(step.promised, into: block) { return false }
+      return encode(step, into: block) && headerFrames(step, stream, block.view, into: out)
+    }
+  }
+
+  private func encode(_ step: FrameStep, into block: ByteBuffer) -> Bool {
+    let list = FieldList()
+    for field in step.fields { list.add(field.name.view, field.value.view) }
+    return list.withVectors { vectors, count in
+      let vectors = UnsafeMutablePointer(mutating: vectors)
+      let bound = nghttp2_hd_deflate_bound(deflater, vectors, count)
+      guard let place = block.spare(atLeast: bound) else { return false }
+      let start = place.baseAddress?.assumingMemoryBound(to: UInt8.self)
+      let n = nghttp2_hd_deflate_hd(deflater, start, place.count, vectors, count)
+      if n > 0 { block.commit(n) }
+      return n >= 0
+    }
+  }
+
+  private func headerFrames(_ step: FrameStep, _ stream: Int, _ block: ByteView, into out: ByteBuffer) -> Bool
+  {
+    let size = step.split ?? 16384 - 256
+    var at = min(size, block.count)
+    let isWhole = at == block.count && !step.isOpen
+    guard frame(step, stream, part(block, 0, at), more: isWhole ? 4 : 0, into: out) else { return false }
+    while at < block.count {
+      let next = min(at + size, block.count)
+      let isLast = next == block.count && !step.isOpen
+      guard header(next - at, type: 9, flags: isLast ? 4 : 0, stream, into: out),
+        out.append(part(block, at, next))
+      else { return false }
+      at = next
+    }
+    return true
+  }
+
+  private func frame(
+    _ step: FrameStep, _ stream: Int, _ payload: ByteView, more flags: Int = 0, into out: ByteBuffer
+  ) -> Bool {
+    guard let pad = step.pad else {
+      return header(
+        step.length ?? payload.count, type: step.type, flags: step.flags | flags, stream, into: out)
+        && out.append(payload)
+    }
+    let length = step.length ?? payload.count + pad + 1
+    guard header(length, type: step.type, flags: step.flags | flags | 8, stream, into: out),
+      out.append(byte: UInt8(truncatingIfNeeded: pad)), out.append(payload)
+    else { return false }
+    for _ in 0..<pad where !out.append(byte: 0) { return false }
+    return true
+  }
+
+  /// RFC 9113 section 4.1.
+  private func header(_ length: Int, type: Int, flags: Int, _ stream: Int, into out: ByteBuffer) -> Bool {
+    for byte in [length >> 16, length >> 8, length, type, flags] {
+      if !out.append(byte: UInt8(truncatingIfNeeded: byte)) { return false }
+    }
+    return FrameParser.bigEndian(stream, into: out)
+  }
+}

@@ -1,0 +1,109 @@
+import PenstockWire
+
+/// What the client has sent so far, counted by kind. Header blocks are not decoded: a script never asks.
+final class PlayerInput {
+  private struct Stream {
+    var id: Int
+    var hasEnded = false
+    var decoder = MessageDecoder(limit: 1 << 30)
+  }
+
+  private let bytes = ByteBuffer()
+  private let number: Int
+  private let prints: Bool
+  private var hasPreface = false
+  private var isGarbage = false
+  private var seen: [Int] = Array(repeating: 0, count: Script.Event.count)
+  private var streams: [Stream] = []
+  /// Index into `streams`, or -1.
+  private var place = -1
+
+  private static let preface: StaticString = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+  init(number: Int, prints: Bool) {
+    self.number = number
+    self.prints = prints
+  }
+
+  /// The stream that the script is about; 1 before the first HEADERS.
+  var current: Int { place >= 0 && place < streams.count ? streams[place].id : 1 }
+
+  /// The `count`th stream becomes the current one.
+  func follow(_ count: Int) { place = min(count, streams.count) - 1 }
+
+  func has(_ event: Script.Event, _ count: Int) -> Bool {
+    if event == .end { return place >= 0 && place < streams.count && streams[place].hasEnded }
+    return seen[event.rawValue] >= count
+  }
+
+  func note(_ event: Script.Event, stream: Int = 0) {
+    seen[event.rawValue] += 1
+    if prints {
+      let line = Console.out.line
+      line.put("{\"connection\":").put(number).put(",\"event\":\"").put(event.name).put("\"")
+      if stream != 0 { line.put(",\"stream\":").put(stream) }
+      line.put("}\n")
+    }
+  }
+
+  func take(_ more: ByteView) {
+    if isGarbage || !bytes.append(more) { return }
+    if !hasPreface {
+      let count = PlayerInput.preface.utf8CodeUnitCount
+      if bytes.count < count { return }
+      if !bytesEqual(part(bytes.view, 0, count), PlayerInput.preface) {
+        isGarbage = true
+        return bytes.removeAll(keepingCapacity: false)
+      }
+      hasPreface = true
+      bytes.consume(count)
+      note(.preface)
+    }
+    while bytes.count >= 9 {
+      let header = bytes.view
+      let length = Int(header[0]) << 16 | Int(header[1]) << 8 | Int(header[2])
+      if bytes.count < 9 + length { return }
+      let stream = Int(header[5] & 0x7F) << 24 | Int(header[6]) << 16 | Int(header[7]) << 8 | Int(header[8])
+      frame(header[3], header[4], stream, part(header, 9, 9 + length))
+      bytes.consume(9 + length)
+    }
+  }
+
+  private func frame(_ type: UInt8, _ flags: UInt8, _ stream: Int, _ payload: ByteView) {
+    switch type {
+    case 0:
+      note(.data, stream: stream)
+      messages(stream, flags & 8 == 0 ? payload : part(payload, 1, payload.count - Int(payload.first ?? 0)))
+      if flags & 1 != 0 { end(stream) }
+    case 1:
+      if index(stream) == nil { streams.append(Stream(id: stream)) }
+      note(.headers, stream: stream)
+      if flags & 1 != 0 { end(stream) }
+    case 3: note(.rst, stream: stream)
+    case 4: note(flags & 1 != 0 ? .settingsAck : .settings)
+    case 6: note(flags & 1 != 0 ? .pingAck : .ping)
+    case 7: note(.goaway)
+    case 8: note(.windowUpdate, stream: stream)
+    default: return
+    }
+  }
+
+  private func index(_ stream: Int) -> Int? { streams.firstIndex { $0.id == stream } }
+
+  private func end(_ stream: Int) {
+    guard let i = index(stream) else { return }
+    streams[i].hasEnded = true
+    note(.end, stream: stream)
+  }
+
+  private func messages(_ stream: Int, _ data: ByteView) {
+    guard let i = index(stream) else { return }
+    var rest = data
+    while true {
+      let (used, event) = streams[i].decoder.push(rest)
+      rest = part(rest, used, rest.count)
+      guard case .message = event else { return }
+      note(.message, stream: stream)
+    }
+  }
+}
