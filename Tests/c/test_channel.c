@@ -122,7 +122,8 @@ TEST(channel_unary_large) {
   }
   /* The default limit inbound is 4 MiB. */
   size = (4 << 20) + 1;
-  data = realloc(data, size);
+  free(data);
+  data = calloc(1, size);
   if (OK(penstock_channel_unary(channel, UNARY, data, size, NULL, &reply, NULL))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
     penstock_reply_release(reply);
