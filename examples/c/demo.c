@@ -1,0 +1,623 @@
+/* The demo: four kinds of call through three interceptors, and what interceptors can do while calls run.
+ *
+ *     demo [TARGET]
+ *
+ * TARGET is a penstock-peer (scripts/demo starts one); without it, localhost:50051. Each "ok" is an expectation that
+ * held. The program ends with 0 only if all of them did.
+ */
+#include <penstock/penstock.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- Printing ---- */
+
+static int in_color;
+static int held, failed;
+
+static const char *color(const char *code) {
+  return in_color ? code : "";
+}
+#define BOLD color("\033[1m")
+#define DIM color("\033[2m")
+#define RED color("\033[31m")
+#define GREEN color("\033[32m")
+#define CYAN color("\033[36m")
+#define MAGENTA color("\033[35m")
+#define PLAIN color("\033[0m")
+
+static void title(const char *text) {
+  printf("\n%s%s%s\n", BOLD, text, PLAIN);
+}
+
+static void expect(int holds, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  printf("    %s%s%s ", holds ? GREEN : RED, holds ? "ok    " : "FAILED", PLAIN);
+  vprintf(format, arguments);
+  putchar('\n');
+  va_end(arguments);
+  if (holds)
+    held++;
+  else
+    failed++;
+}
+
+/* Why the last function failed. */
+static penstock_error *error;
+
+static void must(penstock_result result) {
+  if (result == PENSTOCK_OK)
+    return;
+  fflush(stdout);
+  fprintf(stderr, "%s: %s\n", penstock_result_name(result), penstock_error_message(error));
+  exit(1);
+}
+
+/* ---- What the interceptors of one call have seen, in the order in which they did ---- */
+
+enum { SEEN_LIMIT = 96, LINE = 128 };
+
+typedef struct {
+  const char *who;
+  int32_t event;
+  char what[40];
+} sight;
+
+typedef struct {
+  size_t count;
+  sight seen[SEEN_LIMIT];
+} trace;
+
+/* Each call has its own, shared by its hops and its caller as a value of the call. */
+static trace *trace_of(penstock_hop *hop) {
+  trace *found = penstock_hop_get_value(hop, "demo.trace");
+  if (found == NULL) {
+    found = calloc(1, sizeof *found);
+    if (penstock_hop_set_value(hop, "demo.trace", found, free) != PENSTOCK_OK)
+      return NULL;
+  }
+  return found;
+}
+
+static void note(penstock_hop *hop, const char *who) {
+  trace *all = trace_of(hop);
+  if (all == NULL || all->count == SEEN_LIMIT)
+    return;
+  sight *one = &all->seen[all->count++];
+  const void *data;
+  size_t length;
+  one->who = who;
+  one->event = penstock_hop_event(hop);
+  if (one->event == PENSTOCK_EVENT_START)
+    snprintf(one->what, sizeof one->what, "%s", penstock_hop_method(hop));
+  else if (penstock_hop_message(hop, &data, &length) == PENSTOCK_OK)
+    snprintf(one->what, sizeof one->what, "\"%.*s\"", (int)length, (const char *)data);
+  else if (penstock_hop_status(hop) != NULL)
+    snprintf(one->what, sizeof one->what, "%s",
+             penstock_status_code_name(penstock_status_code(penstock_hop_status(hop))));
+}
+
+static int is_outbound(int32_t event) {
+  return event <= PENSTOCK_EVENT_HALF_CLOSE;
+}
+
+static const char *event_name(int32_t event) {
+  static const char *const names[] = {"none",    "start",   "message", "half-close",
+                                      "headers", "message", "status"};
+  return event <= PENSTOCK_EVENT_STATUS ? names[event] : "signal";
+}
+
+/* How many sights from `first` on are of one event on its way: the same event, each hop once. */
+static size_t passage(const trace *all, size_t first) {
+  size_t end = first + 1;
+  for (; end < all->count && all->seen[end].event == all->seen[first].event; end++)
+    for (size_t i = first; i < end; i++)
+      if (strcmp(all->seen[i].who, all->seen[end].who) == 0)
+        return end - first;
+  return end - first;
+}
+
+static const char *hops(const trace *all, size_t first, size_t count, char line[LINE]) {
+  size_t used = 0;
+  line[0] = 0;
+  for (size_t i = first; i < first + count && used < LINE; i++)
+    used += (size_t)snprintf(line + used, LINE - used, "%s%s", i > first ? " > " : "", all->seen[i].who);
+  return line;
+}
+
+/* A line for each event: who saw it, in order, and what it looked like to the first and to the last of them. */
+static void show(const trace *all) {
+  char line[LINE];
+  for (size_t i = 0, count; all != NULL && i < all->count; i += count) {
+    const sight *first = &all->seen[i];
+    count = passage(all, i);
+    const sight *last = &all->seen[i + count - 1];
+    int out = is_outbound(first->event);
+    printf("    %s%s %-11s%s ", out ? CYAN : MAGENTA, out ? "->" : "<-", event_name(first->event), PLAIN);
+    printf(first->what[0] ? "%-28s " : "%s", hops(all, i, count, line));
+    printf("%s%s", DIM, first->what);
+    if (strcmp(first->what, last->what) != 0)
+      printf(" => %s", last->what);
+    printf("%s\n", PLAIN);
+  }
+}
+
+/* Whether every passage of `event` went by exactly these hops, in this order. */
+static int went(const trace *all, int32_t event, const char *expected) {
+  char line[LINE];
+  int times = 0;
+  for (size_t i = 0, count; all != NULL && i < all->count; i += count) {
+    count = passage(all, i);
+    if (all->seen[i].event != event)
+      continue;
+    if (strcmp(hops(all, i, count, line), expected) != 0)
+      return 0;
+    times++;
+  }
+  return times > 0;
+}
+
+/* ---- Interceptors ---- */
+
+/* The user data of each: its state begins with its name. */
+typedef struct {
+  const char *name;
+} watcher;
+
+static int32_t see(penstock_hop *hop, void *state) {
+  note(hop, ((watcher *)state)->name);
+  return PENSTOCK_NEXT;
+}
+
+static penstock_interceptor watching(watcher *self) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.name = self->name;
+  table.user_data = self;
+  table.on_start = table.on_send = table.on_half_close = see;
+  table.on_headers = table.on_receive = table.on_status = see;
+  return table;
+}
+
+/* auth: a header for every call. */
+static int32_t add_token(penstock_hop *hop, void *state) {
+  penstock_metadata_set(penstock_hop_metadata(hop), "authorization", "Bearer s3cret");
+  return see(hop, state);
+}
+
+/* edit: other words for those that are sent. */
+static int32_t shout(penstock_hop *hop, void *state) {
+  const void *data;
+  size_t length;
+  char text[40];
+  see(hop, state);
+  if (penstock_hop_message(hop, &data, &length) != PENSTOCK_OK || length > sizeof text)
+    return PENSTOCK_NEXT;
+  for (size_t i = 0; i < length; i++) {
+    char c = ((const char *)data)[i];
+    text[i] = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+  }
+  penstock_hop_set_message(hop, text, length);
+  return PENSTOCK_NEXT;
+}
+
+static sem_t edit_is_gone;
+static void edit_gone(void *user_data) {
+  (void)user_data;
+  sem_post(&edit_is_gone);
+}
+
+/* meter: a state of its own for each call, and its sum among the trailers. */
+typedef struct {
+  watcher base;
+  unsigned sent, received;
+} meter;
+
+static int32_t meter_create(penstock_hop *hop, void *user_data, void **state) {
+  meter *self = calloc(1, sizeof *self);
+  (void)hop;
+  if (self == NULL)
+    return PENSTOCK_SKIP;
+  self->base = *(watcher *)user_data;
+  *state = self;
+  return PENSTOCK_NEXT;
+}
+
+static void meter_destroy(penstock_hop *hop, void *state) {
+  (void)hop;
+  free(state);
+}
+
+static int32_t meter_send(penstock_hop *hop, void *state) {
+  ((meter *)state)->sent++;
+  return see(hop, state);
+}
+
+static int32_t meter_receive(penstock_hop *hop, void *state) {
+  ((meter *)state)->received++;
+  return see(hop, state);
+}
+
+static int32_t meter_status(penstock_hop *hop, void *state) {
+  meter *self = state;
+  char sum[48];
+  snprintf(sum, sizeof sum, "%u out, %u in", self->sent, self->received);
+  penstock_metadata_set(penstock_hop_metadata(hop), "x-meter", sum);
+  return see(hop, state);
+}
+
+static penstock_interceptor_id add(penstock_channel *channel, penstock_interceptor table, int32_t priority) {
+  penstock_interceptor_id id;
+  must(penstock_channel_add_interceptor(channel, &table, priority, &id, &error));
+  return id;
+}
+
+/* ---- Calls ---- */
+
+static penstock_call_options *options(const char *json) {
+  penstock_call_options *parsed;
+  must(penstock_call_options_new(json, &parsed, &error));
+  return parsed;
+}
+
+static penstock_reply *unary(penstock_channel *channel, const char *text, const char *json) {
+  penstock_call_options *parsed = options(json);
+  penstock_reply *reply;
+  must(penstock_channel_unary(channel, "/penstock.Echo/Unary", text, strlen(text), parsed, &reply, &error));
+  penstock_call_options_release(parsed);
+  return reply;
+}
+
+static penstock_call *start(penstock_channel *channel, const char *method, int32_t kind, const char *json) {
+  penstock_call_options *parsed = options(json);
+  penstock_call *call;
+  must(penstock_channel_call(channel, method, kind, parsed, /* blocking style */ NULL, &call, &error));
+  penstock_call_options_release(parsed);
+  return call;
+}
+
+static void send(penstock_call *call, const char *text) {
+  must(penstock_call_send(call, text, strlen(text)));
+}
+
+/* Whether the next message is `text`. */
+static int receives(penstock_call *call, const char *text) {
+  penstock_message *message;
+  if (penstock_call_receive(call, &message) != PENSTOCK_OK)
+    return 0;
+  int same = penstock_message_length(message) == strlen(text) &&
+             memcmp(penstock_message_data(message), text, strlen(text)) == 0;
+  penstock_message_release(message);
+  return same;
+}
+
+static penstock_reply *finish(penstock_call *call) {
+  penstock_reply *reply;
+  must(penstock_call_finish(call, &reply));
+  penstock_call_release(call);
+  return reply;
+}
+
+static trace *trace_in(const penstock_reply *reply) {
+  return penstock_reply_value(reply, "demo.trace");
+}
+
+static int says(const penstock_reply *reply, const char *text) {
+  size_t length;
+  const void *data = penstock_reply_message(reply, &length);
+  return data != NULL && length == strlen(text) && memcmp(data, text, length) == 0;
+}
+
+/* The peer, asked to, sends back every header that it got, as a trailer "seen-...". */
+static int trailer_is(const penstock_reply *reply, const char *name, const char *value) {
+  const void *found;
+  return penstock_metadata_get(penstock_reply_trailers(reply), name, 0, &found, NULL) == PENSTOCK_OK &&
+         strcmp(found, value) == 0;
+}
+
+/* ---- The parts ---- */
+
+static watcher auth_watcher = {"auth"}, edit_watcher = {"edit"}, meter_watcher = {"meter"},
+               late_watcher = {"late"};
+static penstock_interceptor_id auth_id, edit_id, meter_id, late_id;
+
+static void register_three(penstock_channel *channel) {
+  penstock_interceptor auth = watching(&auth_watcher), edit = watching(&edit_watcher);
+  penstock_interceptor count = watching(&meter_watcher);
+  auth.on_start = add_token;
+  edit.on_send = shout;
+  edit.finalizer = edit_gone;
+  count.create = meter_create;
+  count.destroy = meter_destroy;
+  count.on_send = meter_send;
+  count.on_receive = meter_receive;
+  count.on_status = meter_status;
+  /* In any order: the priority counts. */
+  meter_id = add(channel, count, 100);
+  auth_id = add(channel, auth, 300);
+  edit_id = add(channel, edit, 200);
+}
+
+static void four_kinds(penstock_channel *channel) {
+  title("1. A unary call, through auth (300), edit (200) and meter (100)");
+  penstock_reply *reply =
+      unary(channel, "hello", "{\"deadline_ms\": 10000, \"metadata\": {\"x-echo-metadata\": \"1\"}}");
+  show(trace_in(reply));
+  expect(penstock_reply_code(reply) == PENSTOCK_STATUS_OK && says(reply, "HELLO"), "the answer is \"HELLO\"");
+  expect(trailer_is(reply, "seen-authorization", "Bearer s3cret"),
+         "the server saw the token that auth added");
+  expect(trailer_is(reply, "x-meter", "1 out, 1 in"), "meter counted: 1 out, 1 in");
+  expect(went(trace_in(reply), PENSTOCK_EVENT_START, "auth > edit > meter") &&
+             went(trace_in(reply), PENSTOCK_EVENT_STATUS, "meter > edit > auth"),
+         "higher priority is earlier on the way out, later on the way in");
+  penstock_reply_release(reply);
+
+  title("2. A server stream");
+  penstock_call *call = start(channel, "/penstock.Echo/ServerStream", PENSTOCK_KIND_SERVER_STREAM,
+                              "{\"deadline_ms\": 10000, \"metadata\": {\"x-count\": \"3\"}}");
+  penstock_message *none;
+  send(call, "tick");
+  must(penstock_call_half_close(call));
+  int same = receives(call, "TICK") && receives(call, "TICK") && receives(call, "TICK");
+  int ended = penstock_call_receive(call, &none) == PENSTOCK_E_END;
+  reply = finish(call);
+  show(trace_in(reply));
+  expect(same && ended, "three messages came, then the end");
+  expect(trailer_is(reply, "x-meter", "1 out, 3 in"), "meter counted: 1 out, 3 in");
+  penstock_reply_release(reply);
+
+  title("3. A client stream");
+  call =
+      start(channel, "/penstock.Echo/ClientStream", PENSTOCK_KIND_CLIENT_STREAM, "{\"deadline_ms\": 10000}");
+  send(call, "one ");
+  send(call, "two ");
+  send(call, "three");
+  reply = finish(call);
+  show(trace_in(reply));
+  expect(says(reply, "ONE TWO THREE"), "the answer is \"ONE TWO THREE\"");
+  penstock_reply_release(reply);
+
+  title("4. A bidirectional stream");
+  call = start(channel, "/penstock.Echo/Bidi", PENSTOCK_KIND_BIDI, "{\"deadline_ms\": 10000}");
+  send(call, "ping");
+  same = receives(call, "PING");
+  send(call, "pong");
+  same = receives(call, "PONG") && same;
+  reply = finish(call);
+  show(trace_in(reply));
+  expect(same, "each message was answered before the next was sent");
+  penstock_reply_release(reply);
+}
+
+/* Whether the finalizer of edit runs, if need be soon: the last reference to it may be another thread's. */
+static int edit_goes(void) {
+  struct timespec limit;
+  clock_gettime(CLOCK_REALTIME, &limit);
+  limit.tv_sec += 5;
+  return sem_timedwait(&edit_is_gone, &limit) == 0;
+}
+
+static void change_the_chain(penstock_channel *channel) {
+  title("5. The chain is changed while a call is in flight");
+  penstock_call *old = start(channel, "/penstock.Echo/Bidi", PENSTOCK_KIND_BIDI, "{\"deadline_ms\": 10000}");
+  send(old, "before");
+  int same = receives(old, "BEFORE");
+
+  late_id = add(channel, watching(&late_watcher), 250);
+  must(penstock_channel_remove_interceptor(channel, edit_id, &error));
+  must(penstock_channel_set_interceptor_priority(channel, meter_id, 400, &error));
+  printf("    late (250) was added, edit removed, meter moved from 100 to 400\n");
+
+  penstock_reply *fresh = unary(channel, "new", "{\"deadline_ms\": 10000}");
+  send(old, "after");
+  same = receives(old, "AFTER") && same;
+  int kept = sem_trywait(&edit_is_gone) != 0;
+  penstock_reply *reply = finish(old);
+
+  printf("  the call that was in flight:\n");
+  show(trace_in(reply));
+  printf("  a call that was made after the change:\n");
+  show(trace_in(fresh));
+  expect(same && went(trace_in(reply), PENSTOCK_EVENT_SEND, "auth > edit > meter"),
+         "the call in flight kept its chain");
+  expect(says(fresh, "new") && went(trace_in(fresh), PENSTOCK_EVENT_SEND, "meter > auth > late"),
+         "the new call has the new one");
+  penstock_reply_release(fresh);
+  penstock_reply_release(reply);
+  expect(kept && edit_goes(), "edit was let go after its last call, not before");
+}
+
+typedef struct {
+  penstock_ticket ticket;
+  pthread_t thread;
+  penstock_result resumed;
+} gate;
+
+/* Another thread: fetches a token, puts it into the event that waits, lets it go on. */
+static void *fetch_token(void *argument) {
+  gate *self = argument;
+  penstock_event *event;
+  nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+  self->resumed = penstock_ticket_event(self->ticket, &event);
+  if (self->resumed != PENSTOCK_OK)
+    return NULL;
+  penstock_metadata_set(penstock_event_metadata(event), "x-token", "fresh");
+  penstock_event_release(event);
+  self->resumed = penstock_ticket_resume(self->ticket);
+  return NULL;
+}
+
+static int32_t gate_start(penstock_hop *hop, void *state) {
+  gate *self = state;
+  note(hop, "gate");
+  self->ticket = penstock_hop_ticket(hop);
+  if (pthread_create(&self->thread, NULL, fetch_token, self) != 0)
+    return PENSTOCK_NEXT;
+  return PENSTOCK_PAUSE;
+}
+
+static void defer(penstock_channel *channel) {
+  title("6. A call is deferred, and goes on from another thread");
+  gate self = {.resumed = PENSTOCK_E_GONE};
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.name = "gate";
+  table.user_data = &self;
+  table.on_start = gate_start;
+  penstock_interceptor_id id = add(channel, table, 500);
+  struct timespec before, after;
+  clock_gettime(CLOCK_MONOTONIC, &before);
+  penstock_reply *reply =
+      unary(channel, "patience", "{\"deadline_ms\": 10000, \"metadata\": {\"x-echo-metadata\": \"1\"}}");
+  clock_gettime(CLOCK_MONOTONIC, &after);
+  must(penstock_channel_remove_interceptor(channel, id, &error));
+  pthread_join(self.thread, NULL);
+  long waited = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
+  show(trace_in(reply));
+  expect(self.resumed == PENSTOCK_OK && says(reply, "patience") && waited >= 49,
+         "the call waited for the thread (%ld ms)", waited);
+  expect(trailer_is(reply, "seen-x-token", "fresh"), "the server saw what the thread put in");
+  penstock_reply_release(reply);
+}
+
+static int32_t guard_start(penstock_hop *hop, void *state) {
+  (void)state;
+  note(hop, "guard");
+  penstock_hop_finish(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "guard says no");
+  return PENSTOCK_NEXT; /* ignored: the call has ended here */
+}
+
+static void reject(penstock_channel *channel) {
+  title("7. A call is rejected: guard (275) stands above late (250)");
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.name = "guard";
+  table.methods = "/penstock.Echo/Un*";
+  table.on_start = guard_start;
+  penstock_interceptor_id id = add(channel, table, 275);
+  penstock_reply *reply = unary(channel, "let me in", "{\"deadline_ms\": 10000}");
+  show(trace_in(reply));
+  expect(penstock_reply_code(reply) == PENSTOCK_STATUS_PERMISSION_DENIED &&
+             strcmp(penstock_status_message(penstock_reply_status(reply)), "guard says no") == 0,
+         "the caller gets PERMISSION_DENIED, \"guard says no\"");
+  expect(went(trace_in(reply), PENSTOCK_EVENT_START, "meter > auth > guard") &&
+             went(trace_in(reply), PENSTOCK_EVENT_STATUS, "auth > meter"),
+         "those above guard saw the status, late saw nothing");
+  must(penstock_channel_remove_interceptor(channel, id, &error));
+  penstock_reply_release(reply);
+}
+
+/* The application's own error detail, as protobuf encodes it:
+ *     message Complaint { string subject = 1; int32 count = 2; } */
+typedef struct {
+  char subject[32];
+  unsigned count;
+} complaint;
+
+typedef struct {
+  unsigned char data[200];
+  size_t length;
+} encoded;
+
+/* All sizes and numbers here are below 128: one byte each. */
+static void put_bytes(encoded *out, int field, const void *data, size_t length) {
+  out->data[out->length++] = (unsigned char)(field << 3 | 2);
+  out->data[out->length++] = (unsigned char)length;
+  memcpy(out->data + out->length, data, length);
+  out->length += length;
+}
+
+static void put_number(encoded *out, int field, unsigned number) {
+  out->data[out->length++] = (unsigned char)(field << 3);
+  out->data[out->length++] = (unsigned char)number;
+}
+
+static int decode(const unsigned char *data, size_t length, complaint *out) {
+  for (size_t at = 0; at + 1 < length;) {
+    unsigned char key = data[at], value = data[at + 1];
+    at += 2;
+    if (key == (1 << 3 | 2)) {
+      if (value >= sizeof out->subject || value > length - at)
+        return 0;
+      memcpy(out->subject, data + at, value);
+      out->subject[value] = 0;
+      at += value;
+    } else if (key == 2 << 3) {
+      out->count = value;
+    } else {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+static void error_detail(penstock_channel *channel) {
+  title("8. An error with a detail of the application's own");
+  /* The peer fails the call as the metadata says. x-details-bin is a google.rpc.Status with an Any in it. */
+  encoded body = {.length = 0}, any = {.length = 0}, status = {.length = 0};
+  const char *url = "type.googleapis.com/penstock.Complaint";
+  put_bytes(&body, 1, "the pipes", 9);
+  put_number(&body, 2, 3);
+  put_bytes(&any, 1, url, strlen(url));
+  put_bytes(&any, 2, body.data, body.length);
+  put_number(&status, 1, PENSTOCK_STATUS_FAILED_PRECONDITION);
+  put_bytes(&status, 3, any.data, any.length);
+
+  penstock_metadata *metadata;
+  char *json, text[512];
+  must(penstock_metadata_new(&metadata));
+  must(penstock_metadata_set(metadata, "x-status", "9"));
+  must(penstock_metadata_set(metadata, "x-message", "no pressure"));
+  must(penstock_metadata_set_bytes(metadata, "x-details-bin", status.data, status.length));
+  must(penstock_metadata_json(metadata, &json));
+  snprintf(text, sizeof text, "{\"deadline_ms\": 10000, \"metadata\": %s}", json);
+  penstock_free(json);
+  penstock_metadata_release(metadata);
+
+  penstock_reply *reply = unary(channel, "anything", text);
+  show(trace_in(reply));
+  printf("    %s%s%s\n", DIM, penstock_reply_status_json(reply), PLAIN);
+  const void *value;
+  size_t length;
+  complaint own = {.count = 0};
+  int found = penstock_status_detail_find(penstock_reply_status(reply), "penstock.Complaint", &value,
+                                          &length) == PENSTOCK_OK &&
+              decode(value, length, &own);
+  expect(penstock_reply_code(reply) == PENSTOCK_STATUS_FAILED_PRECONDITION,
+         "the status is FAILED_PRECONDITION");
+  expect(found && strcmp(own.subject, "the pipes") == 0 && own.count == 3,
+         "its Complaint was found by type and decoded: about %s, %u times", own.subject, own.count);
+  penstock_reply_release(reply);
+}
+
+int main(int argc, char **argv) {
+  const char *target = argc > 1 ? argv[1] : "localhost:50051";
+  penstock_channel *channel;
+  char *list;
+  in_color = isatty(STDOUT_FILENO);
+  sem_init(&edit_is_gone, 0, 0);
+  printf("%spenstock %s, in C, with %s%s\n", BOLD, penstock_version(), target, PLAIN);
+
+  must(penstock_channel_new(target, "{\"tls\": false}", &channel, &error));
+  register_three(channel);
+  four_kinds(channel);
+  change_the_chain(channel);
+  defer(channel);
+  reject(channel);
+  error_detail(channel);
+
+  title("What is registered now");
+  must(penstock_channel_interceptors_json(channel, &list));
+  printf("    %s\n", list);
+  penstock_free(list);
+  must(penstock_channel_remove_interceptor(channel, auth_id, &error));
+  must(penstock_channel_remove_interceptor(channel, late_id, &error));
+  must(penstock_channel_remove_interceptor(channel, meter_id, &error));
+  penstock_channel_release(channel);
+
+  printf("\n%s%d expectations held, %d failed%s\n", failed ? RED : GREEN, held, failed, PLAIN);
+  return failed ? 1 : 0;
+}

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""An interceptor that stops a call before anything is sent, and lets it go on from another thread. Its callback does
+not wait: meanwhile other calls go on.
+
+    defer.py [TARGET]
+"""
+
+import sys
+import threading
+import time
+
+import penstock
+
+
+class FetchFirst(penstock.Interceptor):
+    def on_start(self, hop):
+        threading.Thread(target=self.fetch, args=[hop.ticket()]).start()
+        print("the call is paused")
+        return penstock.Verdict.PAUSE
+
+    def fetch(self, ticket):
+        """On a thread of its own: it may wait, read files, ask another server."""
+        time.sleep(0.1)
+        try:
+            # What the ticket is for: here the start, with its metadata. It may be changed until the ticket is spent.
+            ticket.event().metadata["authorization"] = "Bearer fetched"
+            print("a thread lets the call go on")
+            ticket.resume()  # or ticket.finish(...): ends the call there
+        except penstock.GoneError:
+            pass  # the call has ended: its deadline, a cancel
+
+
+with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051") as channel:
+    channel.add_interceptor(FetchFirst(), priority=100)
+    echo = channel.unary_unary("/penstock.Echo/Unary")
+    # The deadline counts from the call's creation: it covers the pause.
+    _, call = echo.with_call(b"hi", timeout=5, metadata={"x-echo-metadata": "1"})
+    seen = call.trailing_metadata().get("seen-authorization")
+    print(f"{call.code().name}; the server saw: authorization: {seen}")
+
+if seen != "Bearer fetched":
+    sys.exit("the server did not see the header")

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""A program with an event loop of its own drives the runtime: no other thread, every callback on this one.
+
+    poll_loop.py [TARGET]
+"""
+
+import select
+import sys
+
+import penstock
+
+
+class Arrivals(penstock.Interceptor):
+    """Tells the loop, from within `Runtime.poll`, that an answer has begun."""
+
+    def __init__(self):
+        self.count = 0
+
+    def on_headers(self, hop):
+        self.count += 1
+
+
+arrivals = Arrivals()
+runtime = penstock.Runtime(drive=False)
+target = sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"
+with penstock.Channel(target, runtime=runtime, interceptors=[arrivals]) as channel:
+    echo = channel.unary_stream("/penstock.Echo/ServerStream")
+    # Returns at once; the calls go on while the loop below turns.
+    calls = [echo(word, timeout=5, metadata={"x-count": "2"}) for word in (b"tick", b"tock")]
+
+    # The program's loop: the runtime is readable whenever it has work, timers included.
+    while arrivals.count < len(calls) and any(call.is_active() for call in calls):
+        ready, _, _ = select.select([runtime], [], [], 1.0)  # beside the program's own descriptors and timers
+        if ready:
+            runtime.poll(0)
+
+    # Reading waits for what is still on its way, and turns the loop meanwhile.
+    answers = [list(call) for call in calls]
+    print(answers)
+runtime.shutdown()
+
+if answers != [[b"tick"] * 2, [b"tock"] * 2]:
+    sys.exit("the answers are not what was sent")

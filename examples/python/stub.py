@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""An interceptor that answers calls itself: a stub for tests. Nothing is sent; no server has to run.
+
+    stub.py
+"""
+
+import sys
+
+import penstock
+from penstock import StatusCode, Verdict
+
+
+class Stub(penstock.Interceptor):
+    """TAKE: this hop is the far end. It gets the messages that are sent, and half-close; None takes them."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def create(self, hop):
+        return []  # hop.state: what this call has sent
+
+    def on_start(self, hop):
+        return Verdict.TAKE
+
+    def on_send(self, hop):
+        hop.state.append(hop.message)
+
+    def on_half_close(self, hop):
+        # A message that is delivered spends demand, and a unary caller has asked for one.
+        hop.deliver_headers({"x-stub": "yes"})
+        hop.deliver_message(self.answers[hop.state[0]])
+        hop.deliver_status(StatusCode.OK)
+
+
+with penstock.Channel("unix:/nobody/listens/here") as channel:
+    # A low priority: the other interceptors of the channel stand above the stub, and work as with a server.
+    channel.add_interceptor(Stub({b"hi": b"canned"}), priority=-1000, methods="/penstock.Echo/*")
+    answer, call = channel.unary_unary("/penstock.Echo/Unary").with_call(b"hi")
+    print(answer, call.initial_metadata().get("x-stub"), call.code().name)
+
+if answer != b"canned":
+    sys.exit("the stub did not answer")
