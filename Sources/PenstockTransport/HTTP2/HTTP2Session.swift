@@ -43,6 +43,9 @@ final class HTTP2Session {
   private var dispatching: [HTTP2Stream] = []
   /// The last thing nghttp2 complained about.
   private let complaint = ByteBuffer()
+  /// The stream of the frame that nghttp2 looked at last, and whether that frame was the end of the connection.
+  private var lastStream: Int32 = 0
+  private var isViolated = false
   /// Where `collect` puts DATA frames.
   private var output: ByteBuffer?
   private var isInside = false
@@ -316,7 +319,14 @@ final class HTTP2Session {
     open = []
     for stream in all {
       stream.slot = -1
-      close(stream, stream.headersAreSent ? .connectionLost(words: words) : .unprocessed(words: words))
+      if !stream.headersAreSent {
+        close(stream, .unprocessed(words: words))
+      } else if isViolated && stream.id == lastStream {
+        // The one whose frame it was learns why; to the others it is a lost connection.
+        close(stream, .violation(words: words))
+      } else {
+        close(stream, .connectionLost(words: words))
+      }
     }
     endQueued(words)
   }
@@ -360,6 +370,11 @@ extension HTTP2Session {
   }
 
   private static func setCallbacks(_ callbacks: OpaquePointer) {
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks) { _, header, me in
+      guard let session = HTTP2Session.of(me), let header else { return 0 }
+      session.lastStream = header.pointee.stream_id
+      return 0
+    }
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, frame, me in
       guard let session = HTTP2Session.of(me), let frame else { return 0 }
       session.stream(frame.pointee.hd.stream_id)?.beginBlock()
@@ -541,6 +556,7 @@ extension HTTP2Session {
         text.say(" (").say(printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 200)
           .say(")")
       }
+      isViolated = true
       fail(text)
     default: break
     }

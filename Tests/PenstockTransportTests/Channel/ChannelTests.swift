@@ -1,0 +1,453 @@
+import Glibc
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// Channels against scripted peers: connections, limits, retries, flow control.
+@Suite(.timeLimit(.minutes(1))) struct ChannelTests {
+  let certificates = Certificates.shared
+
+  /// Answers every request with its first message.
+  static func echo(_ peer: Peer) {
+    peer.begin()
+    answer(peer)
+  }
+
+  static func answer(_ peer: Peer) {
+    while let frame = peer.readFrame() {
+      if frame.type == 4, frame.flags == 0 { peer.send(.settingsAck) }
+      if frame.type == 0 {
+        peer.send(.windowUpdate(0, UInt32(frame.payload.count)))
+        peer.send(.head(frame.stream), .data(frame.stream, frame.payload), .trailers(frame.stream))
+      }
+    }
+  }
+
+  @Test func echoes() throws {
+    let server = RawServer(ChannelTests.echo)
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    for n in 0..<50 {
+      let message = [UInt8](repeating: UInt8(n), count: n)
+      let answer = client.unary("/a.B/C", message)
+      #expect(answer.code == .ok && answer.message == message)
+    }
+    #expect(server.connections == 1)
+  }
+
+  @Test func statistics() throws {
+    let server = RawServer(ChannelTests.echo)
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let stats = client.unary("/a.B/C", [1, 2, 3]).reply.stats
+    #expect(stats.receivedMessages == 1 && stats.receivedBytes == 3 && stats.receivedWireBytes == 8)
+    #expect(stats.sentMessages == 1 && stats.sentBytes == 3 && stats.sentWireBytes == 8)
+    #expect(stats.createdAt <= stats.firstByteSentAt && stats.firstByteSentAt <= stats.headersAt)
+    #expect(stats.headersAt <= stats.firstMessageAt && stats.firstMessageAt > 0)
+    #expect(text(stats.peer) == server.target)
+  }
+
+  // MARK: Retries and GOAWAY
+
+  @Test func refusedStreamIsTriedAgain() throws {
+    let server = RawServer { peer in
+      peer.begin()
+      peer.send(.reset(peer.request(), 7))
+      ChannelTests.answer(peer)
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let answer = client.unary("/a.B/C", [1, 2, 3])
+    #expect(answer.code == .ok && answer.message == [1, 2, 3])
+    #expect(answer.reply.stats.sentMessages == 1)
+    #expect(server.connections == 1)
+  }
+
+  @Test func streamAboveGoAwayGoesToANewConnection() throws {
+    let server = RawServer(
+      { peer in
+        peer.begin()
+        _ = peer.request()
+        peer.send(.goAway(0))
+        peer.waitForEnd()
+      }, ChannelTests.echo)
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let answer = client.unary("/a.B/C", [1, 2, 3])
+    #expect(answer.code == .ok && answer.message == [1, 2, 3])
+    #expect(server.connections == 2)
+  }
+
+  @Test func streamAboveGoAwayTwice() throws {
+    let server = RawServer { peer in
+      peer.begin()
+      _ = peer.request()
+      peer.send(.goAway(0, 0, "bye"))
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let answer = client.unary("/a.B/C", [1, 2, 3])
+    #expect(answer.code == .unavailable)
+    #expect(answer.words == "the server sent GOAWAY (NO_ERROR: bye)")
+    #expect(server.connections == 2)
+  }
+
+  @Test func goAwayLetsStreamsFinish() throws {
+    let server = RawServer(
+      { peer in
+        peer.begin()
+        let id = peer.request()
+        peer.send(.goAway(id))
+        _ = peer.frame(0)
+        peer.send(.head(id), .message(id, [9]), .trailers(id))
+        // The client closes what is no longer used.
+        peer.waitForEnd()
+      }, ChannelTests.echo)
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    #expect(client.unary("/a.B/C", [1]).message == [9])
+    #expect(client.unary("/a.B/C", [2]).message == [2])
+    #expect(server.connections == 2)
+  }
+
+  @Test func aDeadConnectionIsMadeAgain() throws {
+    let server = RawServer(
+      { peer in
+        peer.begin()
+        _ = peer.request()
+      }, ChannelTests.echo)
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    #expect(client.unary("/a.B/C", [1]).code == .unavailable)
+    #expect(client.unary("/a.B/C", [2]).message == [2])
+  }
+
+  // MARK: Limits
+
+  @Test func streamsBeyondTheLimitQueue() throws {
+    let server = RawServer { peer in
+      peer.begin([(3, 1)])
+      var open: Int32 = 0
+      while let frame = peer.readFrame() {
+        if frame.type == 4, frame.flags == 0 { peer.send(.settingsAck) }
+        if frame.type == 1 {
+          peer.expect(open == 0, "two streams at once")
+          open = frame.stream
+        }
+        if frame.type == 0 {
+          usleep(1000)
+          peer.send(.head(open), .data(open, frame.payload), .trailers(open))
+          open = 0
+        }
+      }
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let calls = (0..<20).map { _ in client.make("/a.B/C", .unary) }
+    for (n, call) in calls.enumerated() { call.open(buffer([UInt8(n)])) }
+    for (n, call) in calls.enumerated() {
+      let answer = Answer(try #require(call.finish().1))
+      #expect(answer.code == .ok && answer.message == [UInt8(n)])
+    }
+    #expect(server.complaints == [])
+  }
+
+  @Test func aQueuedCallMeetsItsDeadline() throws {
+    let server = RawServer { peer in
+      peer.begin([(3, 1)])
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let first = client.make("/a.B/C", .unary) { $0.deadline = 300_000_000 }
+    first.open(buffer([1]))
+    let second = client.unary("/a.B/C", [2]) { $0.deadline = 100_000_000 }
+    #expect(second.code == .deadlineExceeded)
+    #expect(Answer(try #require(first.finish().1)).code == .deadlineExceeded)
+  }
+
+  @Test func headersOverThePeersLimit() throws {
+    let server = RawServer { peer in
+      peer.begin([(6, 1000)])
+      ChannelTests.answer(peer)
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let answer = client.unary("/a.B/C", [1]) { options in
+      let metadata = Metadata()
+      let name = bytes("x-a")
+      let value = bytes(String(repeating: "v", count: 1000))
+      _ = metadata.add(name.view, value.view)
+      options.metadata = metadata
+    }
+    #expect(answer.code == .resourceExhausted)
+    #expect(answer.words.hasSuffix("over the limit of 1000 that the server has set"))
+    #expect(client.unary("/a.B/C", [1]).code == .ok)
+  }
+
+  // MARK: What the peer sees
+
+  @Test func deadlineResetsWithCancel() throws {
+    let server = RawServer { peer in
+      peer.begin()
+      let id = peer.request()
+      let reset = peer.frame(3)
+      peer.expect(reset == .reset(id, 8), "\(String(describing: reset))")
+      peer.send(.head(id), .trailers(id))
+      ChannelTests.answer(peer)
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    #expect(client.unary("/a.B/C", [1]) { $0.deadline = 50_000_000 }.code == .deadlineExceeded)
+    // What comes late for the old stream does no harm.
+    #expect(client.unary("/a.B/C", [2]).message == [2])
+    #expect(server.complaints == [])
+  }
+
+  /// "Early Server Closure".
+  @Test func trailersBeforeHalfCloseResetWithNoError() throws {
+    let server = RawServer { peer in
+      peer.begin()
+      let id = peer.request()
+      peer.send(.head(id), .trailers(id, "10"))
+      let reset = peer.frame(3)
+      peer.expect(reset == .reset(id, 0), "\(String(describing: reset))")
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let call = client.make("/a.B/C", .bidi)
+    call.open(nil)
+    while call.receive().1 != nil {}
+    #expect(Answer(try #require(call.finish().1)).code == .aborted)
+    // One call more, so that the reset has left.
+    _ = client.unary("/a.B/C", []) { $0.deadline = 50_000_000 }
+    #expect(server.complaints == [])
+  }
+
+  @Test func pingsAreAnswered() throws {
+    let server = RawServer { peer in
+      peer.begin()
+      let id = peer.request()
+      peer.send(Frame(type: 6, stream: 0, payload: [1, 2, 3, 4, 5, 6, 7, 8]))
+      let answer = peer.frame(6)
+      peer.expect(answer?.flags == 1 && answer?.payload == [1, 2, 3, 4, 5, 6, 7, 8], "no answer")
+      peer.send(.head(id), .message(id, [1]), .trailers(id))
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    #expect(client.unary("/a.B/C", [1]).code == .ok)
+    #expect(server.complaints == [])
+  }
+
+  @Test func aChannelThatClosesSaysGoodbye() throws {
+    let server = RawServer { peer in
+      peer.begin()
+      ChannelTests.answer(peer)
+    }
+    let watching = RawServer { peer in
+      peer.begin()
+      let id = peer.request()
+      peer.send(.head(id), .message(id, [1]), .trailers(id))
+      peer.expect(peer.frame(7) == .goAway(0), "no GOAWAY")
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    defer { watching.stop() }
+    do {
+      let client = try #require(TestClient(watching.target))
+      #expect(client.unary("/a.B/C", [1]).code == .ok)
+      #expect(client.channel.close() == .ok)
+      // Another channel's call on another runtime gives the loop time: shutdown joins.
+    }
+    #expect(watching.complaints == [])
+  }
+
+  @Test func closingEndsCalls() throws {
+    let server = RawServer { peer in
+      peer.begin()
+      _ = peer.request()
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let call = client.make("/a.B/C", .bidi)
+    call.open(nil)
+    _ = client.channel.close()
+    let answer = Answer(try #require(call.finish().1))
+    #expect(answer.code == .cancelled && answer.words == "channel closed")
+  }
+
+  // MARK: Flow control
+
+  @Test func sendingKeepsToThePeersWindow() throws {
+    let size = 200_000
+    let server = RawServer { peer in
+      peer.begin([(4, 1000)])
+      let id = peer.request()
+      var got = 0
+      while got < size + 5, let frame = peer.readFrame() {
+        guard frame.type == 0 else { continue }
+        got += frame.payload.count
+        peer.expect(frame.payload.count <= 1000, "over the window")
+        peer.send(.windowUpdate(id, UInt32(frame.payload.count)), .windowUpdate(0, UInt32(frame.payload.count)))
+      }
+      peer.send(.head(id), .message(id, big(UInt32(got))), .trailers(id))
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: size))
+    #expect(answer.message == big(UInt32(size + 5)))
+    #expect(server.complaints == [])
+  }
+
+  /// A stream that nobody reads holds back its own window only; a message larger than the window gets through.
+  @Test func oneSlowStreamDoesNotStarveOthers() throws {
+    let window = 65535
+    let server = RawServer { peer in
+      peer.begin()
+      let slow = peer.request()
+      // All that the slow stream may have.
+      peer.send(.head(slow))
+      var rest = [0] + big(60_000) + [UInt8](repeating: 1, count: 60_000) + [0] + big(5_525)
+      while rest.count < window { rest.append(2) }
+      for at in stride(from: 0, to: rest.count, by: 16000) {
+        peer.send(.data(slow, Array(rest[at..<min(at + 16000, rest.count)])))
+      }
+      let fast = peer.request()
+      let size = 300_000
+      let body = [0] + big(UInt32(size)) + [UInt8](repeating: 3, count: size)
+      peer.send(.head(fast))
+      var at = 0
+      var credit = window
+      var connection = 0
+      while at < body.count {
+        let part = min(16000, body.count - at, credit)
+        if part > 0 {
+          peer.send(.data(fast, Array(body[at..<(at + part)])))
+          at += part
+          credit -= part
+        } else if let frame = peer.readFrame() {
+          let n = Int(frame.payload.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) })
+          if frame.type == 8, frame.stream == fast { credit += n }
+          if frame.type == 8, frame.stream == slow { peer.expect(false, "credit for what nobody has read") }
+          if frame.type == 8, frame.stream == 0 { connection += n }
+        } else {
+          return
+        }
+      }
+      peer.send(.trailers(fast))
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(
+      TestClient(server.target) {
+        $0.initialStreamWindow = window
+        $0.initialConnectionWindow = window
+      })
+    let slow = client.make("/a.B/C", .bidi)
+    slow.open(nil)
+    _ = slow.waitHeaders()
+    #expect(client.unary("/a.B/C", [1]).message?.count == 300_000)
+    #expect(server.complaints == [])
+    // Now it is read: one message is whole.
+    #expect(slow.receive().1?.count == 60_000)
+  }
+
+  // MARK: Connecting
+
+  @Test func addressesInTurn() throws {
+    let server = RawServer(ChannelTests.echo)
+    defer { server.stop() }
+    let client = try #require(TestClient("ipv4:127.0.0.1:1,127.0.0.1:\(server.port)"))
+    #expect(client.unary("/a.B/C", [1]).message == [1])
+    let none = try #require(TestClient("ipv4:127.0.0.1:1,127.0.0.1:2"))
+    #expect(
+      none.unary("/a.B/C", [1]).words
+        == "could not connect to ipv4:127.0.0.1:1,127.0.0.1:2: 127.0.0.1:1: Connection refused; 127.0.0.1:2: Connection refused")
+  }
+
+  @Test func unixSocketThatIsNotThere() throws {
+    let client = try #require(TestClient("unix:/tmp/penstock-no-such-socket"))
+    let answer = client.unary("/a.B/C", [1])
+    #expect(answer.code == .unavailable)
+    #expect(
+      answer.words
+        == "could not connect to unix:/tmp/penstock-no-such-socket: unix:/tmp/penstock-no-such-socket: No such file or directory")
+  }
+
+  @Test func aPeerThatSaysNothing() throws {
+    let server = RawServer { $0.waitForEnd() }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target) { $0.connectTimeout = 200_000_000 })
+    let early = client.unary("/a.B/C", [1]) { $0.deadline = 50_000_000 }
+    #expect(early.code == .deadlineExceeded)
+    let late = client.unary("/a.B/C", [1])
+    #expect(late.code == .unavailable)
+    #expect(
+      late.words
+        == "could not connect to \(server.target): \(server.target): connect timeout: the peer does not answer with HTTP/2")
+  }
+
+  // MARK: TLS
+
+  func tls(_ change: (inout TLSOptions) -> Void = { _ in }) -> TLSContext? {
+    guard case .made(let context) = TLSContext.make(role: .server, options: certificates.server(change: change)) else {
+      return nil
+    }
+    return context
+  }
+
+  @Test func overTLS() throws {
+    let server = RawServer(tls: tls(), ChannelTests.echo)
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target) { $0.tls = certificates.client() })
+    let message = [UInt8](repeating: 5, count: 16000)
+    for _ in 0..<5 { #expect((client.unary("/a.B/C", message).message == message) == true) }
+    #expect(server.connections == 1)
+  }
+
+  @Test func refusedByTLS() throws {
+    let server = RawServer(tls: tls(), ChannelTests.echo)
+    defer { server.stop() }
+    let client = try #require(
+      TestClient(server.target) { $0.tls = certificates.client { $0.serverName = bytes("other") } })
+    #expect(
+      client.unary("/a.B/C", [1]).words
+        == "could not connect to \(server.target): \(server.target): certificate verify failed: hostname mismatch, expected host other")
+    let strict = RawServer(
+      tls: tls {
+          $0.requiresClientCertificate = true
+          $0.roots = certificates.file("root.pem")
+        }, ChannelTests.echo)
+    defer { strict.stop() }
+    let bare = try #require(TestClient(strict.target) { $0.tls = certificates.client() })
+    #expect(
+      bare.unary("/a.B/C", [1]).words
+        == "could not connect to \(strict.target): \(strict.target): the peer refused with a TLS alert: certificate required")
+    let good = try #require(
+      TestClient(strict.target) {
+        $0.tls = certificates.client {
+          $0.certificateChain = certificates.file("client.pem")
+          $0.privateKey = certificates.file("client.key")
+        }
+      })
+    #expect(good.unary("/a.B/C", [1]).code == .ok)
+  }
+
+  @Test func tlsToCleartext() throws {
+    let server = RawServer(ChannelTests.echo)
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target) { $0.tls = certificates.client() })
+    let answer = client.unary("/a.B/C", [1])
+    #expect(answer.code == .unavailable)
+    #expect(
+      answer.words
+        == "could not connect to \(server.target): \(server.target): connection closed by peer during the TLS handshake")
+  }
+}

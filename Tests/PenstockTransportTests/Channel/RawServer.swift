@@ -1,0 +1,275 @@
+import Glibc
+import PenstockWire
+
+@testable import PenstockTransport
+
+/// A peer that does exactly what a script says: one script per connection, in order; the last one again and again.
+/// It speaks in bytes and frames, on a thread of its own.
+final class RawServer: @unchecked Sendable {
+  typealias Script = @Sendable (Peer) -> Void
+
+  let port: UInt16
+  private let listener: Int32
+  private let scripts: [Script]
+  private let tls: TLSContext?
+  private var thread = pthread_t()
+  private let lock = Lock()
+  private var accepted = 0
+  private var problems: [String] = []
+
+  var target: String { "127.0.0.1:\(port)" }
+  /// How many connections there have been.
+  var connections: Int { lock.withLock { accepted } }
+  /// What scripts missed.
+  var complaints: [String] { lock.withLock { problems } }
+
+  init(tls: TLSContext? = nil, _ scripts: Script...) {
+    self.tls = tls
+    self.scripts = scripts
+    listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let listener = self.listener
+    withUnsafeMutablePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { raw in
+        precondition(bind(listener, raw, size) == 0 && listen(listener, 16) == 0)
+        precondition(getsockname(listener, raw, &size) == 0)
+      }
+    }
+    port = UInt16(bigEndian: address.sin_port)
+    let me = Unmanaged.passRetained(self).toOpaque()
+    pthread_create(&thread, nil, { argument in
+      Unmanaged<RawServer>.fromOpaque(argument!).takeRetainedValue().run()
+      return nil
+    }, me)
+  }
+
+  /// Scripts under way go on until their connection ends.
+  func stop() {
+    shutdown(listener, Int32(SHUT_RDWR))
+    pthread_join(thread, nil)
+    close(listener)
+  }
+
+  private func run() {
+    while true {
+      let descriptor = accept(listener, nil, nil)
+      if descriptor < 0 { return }
+      let index = lock.withLock { () -> Int in
+        accepted += 1
+        return accepted - 1
+      }
+      let job = Job(Peer(descriptor, tls, self), scripts[min(index, scripts.count - 1)])
+      var thread = pthread_t()
+      pthread_create(&thread, nil, { argument in
+        let job = Unmanaged<Job>.fromOpaque(argument!).takeRetainedValue()
+        job.script(job.peer)
+        job.peer.close()
+        return nil
+      }, Unmanaged.passRetained(job).toOpaque())
+      pthread_detach(thread)
+    }
+  }
+
+  private final class Job {
+    let peer: Peer
+    let script: Script
+    init(_ peer: Peer, _ script: @escaping Script) {
+      self.peer = peer
+      self.script = script
+    }
+  }
+
+  func complain(_ words: String) { lock.withLock { problems.append(words) } }
+}
+
+struct Frame: Equatable {
+  var type: UInt8
+  var flags: UInt8 = 0
+  var stream: Int32
+  var payload: [UInt8] = []
+
+  var encoded: [UInt8] {
+    let n = payload.count
+    let id = UInt32(bitPattern: stream)
+    return [UInt8(n >> 16 & 255), UInt8(n >> 8 & 255), UInt8(n & 255), type, flags] + big(id) + payload
+  }
+
+  static func settings(_ pairs: [(UInt16, UInt32)] = []) -> Frame {
+    Frame(type: 4, stream: 0, payload: pairs.flatMap { [UInt8($0.0 >> 8), UInt8($0.0 & 255)] + big($0.1) })
+  }
+  static let settingsAck = Frame(type: 4, flags: 1, stream: 0)
+  static func headers(_ stream: Int32, _ fields: [(String, String)], end: Bool = false) -> Frame {
+    Frame(type: 1, flags: end ? 5 : 4, stream: stream, payload: fields.flatMap { [0] + literal($0.0) + literal($0.1) })
+  }
+  static func data(_ stream: Int32, _ bytes: [UInt8], end: Bool = false) -> Frame {
+    Frame(type: 0, flags: end ? 1 : 0, stream: stream, payload: bytes)
+  }
+  static func reset(_ stream: Int32, _ code: UInt32) -> Frame { Frame(type: 3, stream: stream, payload: big(code)) }
+  static func goAway(_ last: Int32, _ code: UInt32 = 0, _ debug: String = "") -> Frame {
+    Frame(type: 7, stream: 0, payload: big(UInt32(bitPattern: last)) + big(code) + Array(debug.utf8))
+  }
+  static func windowUpdate(_ stream: Int32, _ n: UInt32) -> Frame { Frame(type: 8, stream: stream, payload: big(n)) }
+
+  /// An answer's usual head, trailers and body.
+  static func head(_ stream: Int32, _ more: [(String, String)] = []) -> Frame {
+    .headers(stream, [(":status", "200"), ("content-type", "application/grpc")] + more)
+  }
+  static func trailers(_ stream: Int32, _ status: String = "0", _ more: [(String, String)] = []) -> Frame {
+    .headers(stream, [("grpc-status", status)] + more, end: true)
+  }
+  static func message(_ stream: Int32, _ bytes: [UInt8], compressed: UInt8 = 0) -> Frame {
+    .data(stream, [compressed] + big(UInt32(bytes.count)) + bytes)
+  }
+
+  private static func literal(_ text: String) -> [UInt8] {
+    let utf8 = Array(text.utf8)
+    if utf8.count < 127 { return [UInt8(utf8.count)] + utf8 }
+    var rest = utf8.count - 127
+    var prefix: [UInt8] = [127]
+    while rest >= 128 {
+      prefix.append(UInt8(rest & 127) | 128)
+      rest >>= 7
+    }
+    return prefix + [UInt8(rest)] + utf8
+  }
+}
+
+func big(_ n: UInt32) -> [UInt8] {
+  [UInt8(n >> 24), UInt8(n >> 16 & 255), UInt8(n >> 8 & 255), UInt8(n & 255)]
+}
+
+/// One connection of a RawServer, blocking.
+final class Peer: @unchecked Sendable {
+  private var descriptor: Int32
+  private let engine: TLSEngine?
+  private let server: RawServer
+  private var input: [UInt8] = []
+  private var isShaken = false
+
+  init(_ descriptor: Int32, _ tls: TLSContext?, _ server: RawServer) {
+    self.descriptor = descriptor
+    self.server = server
+    engine = tls.flatMap { TLSEngine.make($0, host: nil) }
+  }
+
+  func close() {
+    if descriptor >= 0 { Glibc.close(descriptor) }
+    descriptor = -1
+  }
+
+  /// The connection ends now; what the script still does goes nowhere.
+  func shutdown() { Glibc.shutdown(descriptor, Int32(SHUT_RDWR)) }
+
+  func send(_ bytes: [UInt8]) {
+    if let engine {
+      if !shake() { return }
+      _ = bytes.withUnsafeBytes { engine.write($0) }
+      flush(engine)
+    } else {
+      raw(bytes)
+    }
+  }
+
+  func send(_ text: String) { send(Array(text.utf8)) }
+  func send(_ frames: Frame...) { send(frames.flatMap { $0.encoded }) }
+
+  private func raw(_ bytes: [UInt8]) {
+    var rest = bytes[...]
+    while !rest.isEmpty {
+      let n = rest.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+      if n <= 0 { return }
+      rest = rest.dropFirst(n)
+    }
+  }
+
+  private func flush(_ engine: TLSEngine) {
+    raw([UInt8](engine.output.view))
+    engine.output.consume(engine.output.count)
+  }
+
+  private func shake() -> Bool {
+    guard let engine else { return true }
+    while !isShaken {
+      let progress = engine.handshake()
+      flush(engine)
+      if progress == .done { isShaken = true }
+      if progress == .failed { return false }
+      if progress == .needsMore, !receive() { return false }
+    }
+    return true
+  }
+
+  /// False: the end.
+  private func receive() -> Bool {
+    var place = [UInt8](repeating: 0, count: 65536)
+    let n = place.withUnsafeMutableBytes { recv(descriptor, $0.baseAddress, $0.count, 0) }
+    if n <= 0 { return false }
+    if let engine {
+      _ = place.withUnsafeBytes { engine.input.append(ByteView(rebasing: $0[..<n])) }
+      if !isShaken { return true }
+      drain(engine)
+    } else {
+      input += place[..<n]
+    }
+    return true
+  }
+
+  private func drain(_ engine: TLSEngine) {
+    var place = [UInt8](repeating: 0, count: 65536)
+    while case .bytes(let n) = place.withUnsafeMutableBytes({ engine.read(into: $0) }) { input += place[..<n] }
+  }
+
+  /// nil: the end came first.
+  func read(_ count: Int) -> [UInt8]? {
+    if !shake() { return nil }
+    if let engine { drain(engine) }
+    while input.count < count {
+      if !receive() { return nil }
+    }
+    let bytes = Array(input[..<count])
+    input.removeFirst(count)
+    return bytes
+  }
+
+  func readFrame() -> Frame? {
+    guard let head = read(9) else { return nil }
+    let size = Int(head[0]) << 16 | Int(head[1]) << 8 | Int(head[2])
+    guard let payload = read(size) else { return nil }
+    let id = head[5...].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+    return Frame(type: head[3], flags: head[4], stream: Int32(bitPattern: id), payload: payload)
+  }
+
+  /// The next frame of `type`; what comes before is skipped, SETTINGS are acknowledged.
+  func frame(_ type: UInt8) -> Frame? {
+    while let frame = readFrame() {
+      if frame.type == 4, frame.flags == 0 { send(.settingsAck) }
+      if frame.type == type { return frame }
+    }
+    server.complain("no frame of type \(type) came")
+    return nil
+  }
+
+  /// The client's preface, and ours.
+  func begin(_ settings: [(UInt16, UInt32)] = []) {
+    guard read(24) == Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) else {
+      server.complain("no preface")
+      return shutdown()
+    }
+    send(.settings(settings))
+  }
+
+  /// The stream of the next request.
+  func request() -> Int32 { frame(1)?.stream ?? -1 }
+
+  /// Until the client goes.
+  func waitForEnd() {
+    while readFrame() != nil {}
+  }
+
+  func expect(_ condition: Bool, _ words: String) {
+    if !condition { server.complain(words) }
+  }
+}

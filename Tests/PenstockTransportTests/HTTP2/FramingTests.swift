@@ -1,0 +1,241 @@
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// Header lists in, statuses out: by section of "gRPC over HTTP2", the mapping document and RFC 9113.
+@Suite struct FramingTests {
+  func framing(secure: Bool = false, compression: Compression = .identity, limit: Int = 1000) -> GRPCFraming {
+    GRPCFraming(
+      RequestDefaults(isSecure: secure, authority: bytes("host:1"), userAgent: bytes("penstock/1")),
+      compression: compression, maxReceiveBytes: limit)
+  }
+
+  func fields(_ pairs: [(String, String)]) -> Metadata {
+    let metadata = Metadata()
+    for (name, value) in pairs {
+      let name = bytes(name)
+      let value = bytes(value)
+      _ = metadata.add(name.view, value.view)
+    }
+    return metadata
+  }
+
+  func pairs(_ metadata: Metadata) -> [String] {
+    (0..<metadata.count).map { "\(text(metadata.name(at: $0))!): \(text(metadata.value(at: $0))!)" }
+  }
+
+  func request(_ metadata: Metadata = Metadata(), deadline: UInt64? = nil) throws -> Request {
+    let path = bytes("/a.B/C")
+    return try #require(Request(kind: .unary, path: path.view, metadata: metadata, deadline: deadline))
+  }
+
+  // MARK: Requests
+
+  @Test func requestHeaders() throws {
+    let metadata = fields([("x-a", "1"), ("x-bin", "\u{1}\u{2}"), ("x-a", "2"), ("user-agent", "mine"), ("grpc-x", "no")])
+    let made = try #require(framing().requestHeaders(request(metadata, deadline: 1_500_000_000), now: 500_000_000))
+    #expect(
+      pairs(made) == [
+        ":method: POST", ":scheme: http", ":path: /a.B/C", ":authority: host:1", "grpc-timeout: 1S", "te: trailers",
+        "content-type: application/grpc", "grpc-accept-encoding: identity,gzip", "user-agent: penstock/1", "x-a: 1",
+        "x-bin: AQI", "x-a: 2",
+      ])
+    let request = try request(deadline: 1)
+    let authority = bytes("other")
+    _ = request.setAuthority(authority.view)
+    let late = try #require(framing(secure: true, compression: .gzip).requestHeaders(request, now: 2))
+    #expect(
+      pairs(late) == [
+        ":method: POST", ":scheme: https", ":path: /a.B/C", ":authority: other", "grpc-timeout: 1n", "te: trailers",
+        "content-type: application/grpc", "grpc-encoding: gzip", "grpc-accept-encoding: identity,gzip",
+        "user-agent: penstock/1",
+      ])
+  }
+
+  func flat(_ piece: BodyPiece) -> [UInt8] {
+    let out = ByteBuffer()
+    #expect(piece.copy(from: 0, count: piece.count, into: out))
+    return [UInt8](out.view)
+  }
+
+  @Test func messages() throws {
+    guard case .piece(let plain) = framing().encode(buffer([1, 2, 3])) else { throw Unexpected() }
+    #expect(flat(plain) == [0, 0, 0, 0, 3, 1, 2, 3])
+    // "DATA frame boundaries have no relation to message boundaries": any cut gives the same bytes.
+    for cut in 0...8 {
+      let out = ByteBuffer()
+      #expect(plain.copy(from: 0, count: cut, into: out) && plain.copy(from: cut, count: 8 - cut, into: out))
+      #expect([UInt8](out.view) == [0, 0, 0, 0, 3, 1, 2, 3])
+    }
+    guard case .piece(let packed) = framing(compression: .gzip).encode(buffer([UInt8](repeating: 1, count: 500)))
+    else { throw Unexpected() }
+    #expect(flat(packed)[0] == 1)
+    #expect(packed.count < 100)
+    // What does not shrink goes as it is.
+    guard case .piece(let small) = framing(compression: .gzip).encode(buffer([1])) else { throw Unexpected() }
+    #expect(flat(small) == [0, 0, 0, 0, 1, 1])
+  }
+
+  struct Unexpected: Error {}
+
+  // MARK: Responses
+
+  struct Row: CustomTestStringConvertible, Sendable {
+    let fields: [(String, String)]
+    let ends: Bool
+    let code: StatusCode
+    let words: String
+    var testDescription: String { "\(fields)" }
+
+    init(_ fields: [(String, String)], ends: Bool = true, _ code: StatusCode, _ words: String) {
+      self.fields = fields
+      self.ends = ends
+      self.code = code
+      self.words = words
+    }
+  }
+
+  static let grpc = [(":status", "200"), ("content-type", "application/grpc")]
+
+  @Test(arguments: [
+    // "Responses": Trailers-Only.
+    Row(grpc + [("grpc-status", "0")], .ok, ""),
+    Row(grpc + [("grpc-status", "16"), ("grpc-message", "who%3F")], .unauthenticated, "who?"),
+    Row(grpc + [("grpc-status", "5"), ("grpc-message", "bad %zz %E4 end%")], .notFound, "bad %zz \u{FFFD} end%"),
+    Row(grpc + [("grpc-status", "17")], .unknown, "malformed or undefined grpc-status \"17\""),
+    Row(grpc + [("grpc-status", "x")], .unknown, "malformed or undefined grpc-status \"x\""),
+    Row(grpc + [("grpc-status", "")], .unknown, "malformed or undefined grpc-status \"\""),
+    Row(grpc + [("grpc-status", "-1")], .unknown, "malformed or undefined grpc-status \"-1\""),
+    Row(grpc + [("grpc-status", "2")], .unknown, ""),
+    Row(grpc + [("grpc-status", "99999999999999999999"), ("grpc-message", "m")], .unknown, "m"),
+    Row(grpc, .unknown, "the trailers have no grpc-status: HTTP status 200"),
+    // The mapping document: "If grpc-status was provided, it must be used".
+    Row([(":status", "503"), ("grpc-status", "7")], .permissionDenied, ""),
+    Row([(":status", "503"), ("grpc-status", "7")], ends: false, .permissionDenied, ""),
+    Row([(":status", "400")], .internal, "the answer is not gRPC: HTTP status 400, no content-type"),
+    Row([(":status", "401"), ("content-type", "text/plain")], ends: false, .unauthenticated, "the answer is not gRPC: HTTP status 401, content-type \"text/plain\""),
+    Row([(":status", "403")], .permissionDenied, "the answer is not gRPC: HTTP status 403, no content-type"),
+    Row([(":status", "404")], .unimplemented, "the answer is not gRPC: HTTP status 404, no content-type"),
+    Row([(":status", "429")], .unavailable, "the answer is not gRPC: HTTP status 429, no content-type"),
+    Row([(":status", "431")], .internal, "the answer is not gRPC: HTTP status 431, no content-type"),
+    Row([(":status", "502")], .unavailable, "the answer is not gRPC: HTTP status 502, no content-type"),
+    Row([(":status", "504")], .unavailable, "the answer is not gRPC: HTTP status 504, no content-type"),
+    Row([(":status", "500")], .unknown, "the answer is not gRPC: HTTP status 500, no content-type"),
+    Row([(":status", "301")], .unknown, "the answer is not gRPC: HTTP status 301, no content-type"),
+    Row([(":status", "2x0")], .unknown, "the answer is not gRPC: HTTP status 0, no content-type"),
+    // "a variety of non-GRPC content-types".
+    Row([(":status", "200")], ends: false, .unknown, "the answer is not gRPC: HTTP status 200, no content-type"),
+    Row([(":status", "200"), ("content-type", "text/html\u{1}")], ends: false, .unknown, "the answer is not gRPC: HTTP status 200, content-type \"text/html.\""),
+    Row([(":status", "200"), ("content-type", "application/grpc-web")], ends: false, .unknown, "the answer is not gRPC: HTTP status 200, content-type \"application/grpc-web\""),
+    Row(grpc + [("x-bin", "%")], ends: false, .internal, "the response header \"x-bin\" is not base64"),
+  ])
+  func ends(_ row: Row) throws {
+    guard case .ended(let status) = framing().responseHeaders(fields(row.fields), endsStream: row.ends) else {
+      throw Unexpected()
+    }
+    #expect(status.code == row.code)
+    #expect(text(status.message) == row.words)
+  }
+
+  @Test func goodHeaders() throws {
+    let framing = framing()
+    guard case .informational = framing.responseHeaders(fields([(":status", "100")]), endsStream: false) else {
+      throw Unexpected()
+    }
+    // "Binary-Header": padded or not, comma-joined; undefined characters of names are left out; blanks may be stripped.
+    let list = fields(
+      [(":status", "200"), ("content-type", "application/grpc+proto;charset=x"), ("grpc-encoding", "identity"),
+        ("x-a", " 1 "), ("x-bin", "AQI,Aw==, BA"), ("x-a", "2"), ("odd!name", "x"), ("x-high", "\u{e9}"), ("grpc-later", "x")])
+    guard case .headers(let metadata) = framing.responseHeaders(list, endsStream: false) else { throw Unexpected() }
+    #expect(pairs(metadata) == ["x-a: 1", "x-bin: \u{1}\u{2}", "x-bin: \u{3}", "x-bin: \u{4}", "x-a: 2", "x-high: \u{e9}"])
+  }
+
+  func ended(_ framing: GRPCFraming, _ trailers: [(String, String)]) -> Status {
+    _ = framing.responseHeaders(fields(FramingTests.grpc), endsStream: false)
+    return framing.status(.trailers(fields(trailers)), deadlineHasPassed: false)
+  }
+
+  @Test func trailers() {
+    let status = ended(framing(), [("grpc-status", "0"), ("x-t", "1"), ("x-bin", "AQ"), ("bad-bin", "!")])
+    #expect(status.code == .ok)
+    #expect(pairs(status.trailers) == ["x-t: 1", "x-bin: \u{1}"])
+    let none = ended(framing(), [("x-t", "1")])
+    #expect(none.code == .unknown)
+    #expect(text(none.message) == "the trailers have no grpc-status: HTTP status 200")
+  }
+
+  @Test func details() throws {
+    // google.rpc.Status {code: 5, message: "m", details: [{type_url: "t/a.B", value: 01 02}]}
+    let encoded: [UInt8] = [0x08, 5, 0x12, 1, 0x6d, 0x1a, 11, 0x0a, 5] + Array("t/a.B".utf8) + [0x12, 2, 1, 2]
+    let base64 = ByteBuffer()
+    let raw = buffer(encoded)
+    _ = Base64.encode(raw.view, padded: false, into: base64)
+    let good = ended(framing(), [("grpc-status", "5"), ("grpc-status-details-bin", text(base64)!)])
+    #expect(good.code == .notFound && !good.detailsAreMalformed)
+    let detail = try #require(good.detail(at: 0))
+    #expect(good.detailCount == 1 && text(detail.typeURL) == "t/a.B" && [UInt8](detail.value) == [1, 2])
+    #expect(value(good.trailers, "grpc-status-details-bin") == encoded)
+    // Decodes from base64, but is no Status: the raw bytes stay.
+    let bad = ended(framing(), [("grpc-status", "5"), ("grpc-status-details-bin", "/////w")])
+    #expect(bad.code == .notFound && bad.detailsAreMalformed && bad.detailCount == 0)
+    #expect(value(bad.trailers, "grpc-status-details-bin") == [255, 255, 255, 255])
+    let worse = ended(framing(), [("grpc-status", "5"), ("grpc-status-details-bin", "!!")])
+    #expect(worse.code == .notFound && worse.detailsAreMalformed)
+    #expect(value(worse.trailers, "grpc-status-details-bin") == Array("!!".utf8))
+  }
+
+  /// "Errors": the RST_STREAM table.
+  @Test(arguments: [
+    (UInt32(0), StatusCode.internal), (1, .internal), (2, .internal), (3, .internal), (4, .internal), (5, .internal),
+    (6, .internal), (7, .unavailable), (8, .cancelled), (9, .internal), (10, .internal), (11, .resourceExhausted),
+    (12, .permissionDenied), (13, .internal), (0xFFFF_FFFF, .internal),
+  ])
+  func resets(_ code: UInt32, _ expected: StatusCode) {
+    #expect(framing().status(.reset(code), deadlineHasPassed: false).code == expected)
+  }
+
+  @Test func cancelAfterTheDeadlineIsTheDeadline() {
+    #expect(framing().status(.reset(8), deadlineHasPassed: true).code == .deadlineExceeded)
+    #expect(framing().status(.reset(2), deadlineHasPassed: true).code == .internal)
+  }
+
+  // MARK: Bodies
+
+  /// Whole, byte by byte, and coalesced.
+  @Test(arguments: [1, 2, 7, 1000])
+  func decodes(_ step: Int) throws {
+    let framing = framing()
+    let head = fields(FramingTests.grpc + [("grpc-encoding", "gzip")])
+    guard case .headers = framing.responseHeaders(head, endsStream: false) else { throw Unexpected() }
+    let long = buffer([UInt8](repeating: 9, count: 900))
+    let packed = try #require(Gzip.compress(long.view))
+    let stream: [UInt8] = [0, 0, 0, 0, 2, 1, 2] + [0, 0, 0, 0, 0] + [1] + big(UInt32(packed.count)) + [UInt8](packed.view)
+    var messages: [[UInt8]] = []
+    var at = 0
+    while at < stream.count {
+      var part = ArraySlice(stream[at..<min(at + step, stream.count)])
+      at += part.count
+      while !part.isEmpty {
+        let (consumed, event) = part.withUnsafeBytes { framing.decode($0) }
+        part = part.dropFirst(consumed)
+        if case .message(let message) = event { messages.append([UInt8](message.view)) }
+        if case .failed = event { throw Unexpected() }
+      }
+    }
+    #expect(messages == [[1, 2], [], [UInt8](long.view)])
+    #expect(framing.status(.endOfBody, deadlineHasPassed: false).code == .internal)
+  }
+
+  @Test func decompressedOverTheLimit() throws {
+    let framing = framing(limit: 899)
+    _ = framing.responseHeaders(fields(FramingTests.grpc + [("grpc-encoding", "gzip")]), endsStream: false)
+    let long = buffer([UInt8](repeating: 9, count: 900))
+    let packed = try #require(Gzip.compress(long.view))
+    let body = [1] + big(UInt32(packed.count)) + [UInt8](packed.view)
+    guard case .failed(let status) = body.withUnsafeBytes({ framing.decode($0) }).step else { throw Unexpected() }
+    #expect(status.code == .resourceExhausted)
+    #expect(text(status.message) == "a received message is, decompressed, over the limit of 899 bytes (max_receive_message_bytes)")
+  }
+}
