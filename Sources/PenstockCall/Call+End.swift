@@ -18,6 +18,12 @@ extension Call {
   /// on their inbound way, behind what is on its way there already; hops below see on_cancel, then destroy.
   func finish(at index: Int, _ status: Status) {
     guard phase == .live else { return }
+    if index >= 0, index < hops.count {
+      let hop = hops[index]
+      // What may leave the hop leaves before its status: a message that it has just injected.
+      drainInbound(hop)
+      guard phase == .live, hop.isActive || !hop.entered else { return }
+    }
     endStatus = status
     outboundEnd = min(outboundEnd, max(index, 0))
     stopBelow()
@@ -92,6 +98,7 @@ extension Call {
     loop.closeTickets(of: self)
     status.isReadOnly = true
     hops = []
+    event = .start
     chain = nil
     pending.removeAll()
     let caller = above
@@ -104,7 +111,7 @@ extension Call {
   func releaseTransport() {
     let n = inTransport
     inTransport = 0
-    if n > 0, phase == .live { pending.append(.sentFrom(hops.count - 1, n)) }
+    tellSent(n, from: hops.count - 1)
   }
 
   private func stopBelow() {
@@ -135,28 +142,24 @@ extension Call {
 
   /// What stands at the hop goes; the tickets on it are gone.
   private func discardStations(_ hop: Hop) {
-    if let station = hop.outbound {
-      var abandoned = 0
-      for index in 0..<station.parked.count {
-        if case .send = station.parked[index].event, !station.parked[index].isOwn { abandoned += 1 }
-      }
-      for index in 0..<station.waiting.count { if case .send = station.waiting[index] { abandoned += 1 } }
-      loseTickets(station)
-      station.parked.removeAll()
-      station.waiting.removeAll()
-      station.isPaused = false
-      hop.outbound = nil
-      // Whoever waits for room is not to wait for these.
-      if abandoned > 0, phase == .live { pending.append(.sentFrom(hop.index - 1, abandoned)) }
+    discardOutbound(hop)
+    guard let station = hop.inbound else { return }
+    if station.isPaused { pausesInbound -= 1 }
+    loseTickets(station)
+    hop.inbound = nil
+  }
+
+  /// What stands at the hop on its way out goes; whoever waits for room is not to wait for it.
+  func discardOutbound(_ hop: Hop) {
+    guard let station = hop.outbound else { return }
+    var abandoned = 0
+    for index in 0..<station.parked.count {
+      if case .send = station.parked[index].event, !station.parked[index].isOwn { abandoned += 1 }
     }
-    if let station = hop.inbound {
-      if station.isPaused { pausesInbound -= 1 }
-      loseTickets(station)
-      station.parked.removeAll()
-      station.waiting.removeAll()
-      station.isPaused = false
-      hop.inbound = nil
-    }
+    for index in 0..<station.waiting.count { if case .send = station.waiting[index] { abandoned += 1 } }
+    loseTickets(station)
+    hop.outbound = nil
+    tellSent(abandoned, from: hop.index - 1)
   }
 
   private func loseTickets(_ station: Station) {

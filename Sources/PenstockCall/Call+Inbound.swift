@@ -12,11 +12,14 @@ extension Call {
         index -= 1
         continue
       }
-      if let station = hop.inbound, station.isPaused {
+      if let station = hop.inbound, station.isPaused || !station.waiting.isEmpty {
         station.waiting.append(event)
         return
       }
-      guard showInbound(event, to: hop), leaveInbound(event, hop) else { return }
+      guard showInbound(event, to: hop), leaveInbound(event, hop) else {
+        flushInbound(index)
+        return
+      }
       index -= 1
     }
     arrive(event)
@@ -37,11 +40,7 @@ extension Call {
     }
     self.event = event
     let answer = hop.run(callback, event.kind)
-    if let status = hop.finishRequest {
-      hop.finishRequest = nil
-      finish(at: hop.index, status)
-      return false
-    }
+    if finishIfAsked(hop) { return false }
     guard let verdict = checked(answer, for: event, at: hop) else { return false }
     switch verdict {
     case .next:
@@ -51,11 +50,9 @@ extension Call {
     case .drop:
       spendTicket(hop)
       pending.append(.demandBelow(hop, 1))
-    case .pause, .hold:
-      park(event, at: hop, verdict)
+    case .pause, .hold: _ = park(event, at: hop, verdict)
     case .take, .restart, .skip: break
     }
-    flushInbound(hop.index)
     return false
   }
 
@@ -66,7 +63,6 @@ extension Call {
     if stands || needsDemand {
       hop.station(.inbound).parked.append(
         Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0))
-      flushInbound(hop.index)
       return false
     }
     goAbove(event, hop, prepaid: false)
@@ -79,23 +75,30 @@ extension Call {
     case .status:
       hop.statusPassed = true
       outboundEnd = min(outboundEnd, hop.index)
+      discardOutbound(hop)
     case .headers, .start, .send, .halfClose: break
     }
   }
 
+  /// Lets go what may leave the hop, in order.
+  func drainInbound(_ hop: Hop) {
+    while let station = hop.inbound, let first = station.parked.first, first.state == .ready,
+      first.event.kind != .receive || hop.owed > 0
+    {
+      _ = station.parked.popFirst()
+      station.heldBytes -= first.heldBytes
+      goAbove(first.event, hop, prepaid: first.isOwn)
+      runInbound(first.event, at: hop.index - 1)
+    }
+  }
+
+  /// The same; then shows what waited in front of it.
   func flushInbound(_ index: Int) {
     guard index < hops.count else { return }
     let hop = hops[index]
-    while let station = hop.inbound {
-      if let first = station.parked.first {
-        guard first.state == .ready, first.event.kind != .receive || hop.owed > 0 else { break }
-        _ = station.parked.popFirst()
-        station.heldBytes -= first.heldBytes
-        goAbove(first.event, hop, prepaid: first.isOwn)
-        runInbound(first.event, at: index - 1)
-        continue
-      }
-      guard !station.isPaused, let next = station.waiting.popFirst() else { break }
+    while true {
+      drainInbound(hop)
+      guard let station = hop.inbound, !station.isPaused, let next = station.waiting.popFirst() else { break }
       guard hop.isActive else { continue }
       if showInbound(next, to: hop), leaveInbound(next, hop) { runInbound(next, at: index - 1) }
     }
@@ -103,15 +106,15 @@ extension Call {
   }
 
   /// What a hop that has taken the call, or injects from another thread, delivers.
-  func deliver(_ event: Event, from hop: Hop, prepaid: Bool) {
+  func deliver(_ event: Event, from hop: Hop) {
     guard hop.isActive, phase == .live else { return }
     if case .status(let status) = event {
       finish(at: hop.index, status)
       return
     }
     if case .receive = event {
-      hop.station(.inbound).parked.append(
-        Station.Parked(event: event, state: .ready, isOwn: prepaid, heldBytes: 0))
+      hop.reserved += 1
+      hop.station(.inbound).inject(event)
       flushInbound(hop.index)
       return
     }

@@ -29,11 +29,14 @@ extension Call {
         index += 1
         continue
       }
-      if let station = hop.outbound, station.isPaused {
+      if let station = hop.outbound, station.isPaused || !station.waiting.isEmpty {
         station.waiting.append(event)
         return
       }
-      guard showOutbound(event, to: hop), leave(event, hop, isOwn: false) else { return }
+      guard showOutbound(event, to: hop), leave(event, hop) else {
+        flush(index, .outbound)
+        return
+      }
       index += 1
     }
   }
@@ -52,6 +55,7 @@ extension Call {
         hop.isOver.store(true, ordering: .releasing)
         return false
       default:
+        hop.isOver.store(true, ordering: .releasing)
         fail(hop, "returned a value from create that is neither NEXT nor SKIP")
         return false
       }
@@ -75,40 +79,33 @@ extension Call {
     }
     self.event = event
     let answer = hop.run(callback, event.kind)
-    if let status = hop.finishRequest {
-      hop.finishRequest = nil
-      finish(at: hop.index, status)
-      return false
+    if !finishIfAsked(hop), let verdict = checked(answer, for: event, at: hop) {
+      switch verdict {
+      case .next:
+        spendTicket(hop)
+        hop.outbound?.releaseTicketless()
+        return true
+      case .take:
+        spendTicket(hop)
+        take(hop)
+        return false
+      case .pause, .hold: if park(event, at: hop, verdict) { return false }
+      case .drop: spendTicket(hop)
+      case .restart, .skip: break
+      }
     }
-    guard let verdict = checked(answer, for: event, at: hop) else { return false }
-    switch verdict {
-    case .next:
-      spendTicket(hop)
-      hop.outbound?.releaseTicketless()
-      return true
-    case .take:
-      spendTicket(hop)
-      take(hop)
-      return false
-    case .drop:
-      spendTicket(hop)
-      runSent(1, at: hop.index - 1)
-    case .pause, .hold:
-      park(event, at: hop, verdict)
-    case .restart, .skip: break
-    }
-    flush(hop.index, .outbound)
+    // It goes no further: nobody is to wait for it.
+    if case .send = event { tellSent(1, from: hop.index - 1) }
     return false
   }
 
   /// The event has the hop's NEXT. True: it goes on at once; else it stands behind others, or the hop has taken it.
-  private func leave(_ event: Event, _ hop: Hop, isOwn: Bool) -> Bool {
+  private func leave(_ event: Event, _ hop: Hop) -> Bool {
     if let station = hop.outbound, !station.parked.isEmpty {
-      station.parked.append(Station.Parked(event: event, state: .ready, isOwn: isOwn, heldBytes: 0))
-      flush(hop.index, .outbound)
+      station.parked.append(Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0))
       return false
     }
-    return goBelow(event, hop, isOwn: isOwn)
+    return goBelow(event, hop, isOwn: false)
   }
 
   /// The event leaves the hop downward. False: nothing is below.
@@ -117,11 +114,16 @@ extension Call {
     case .start:
       startAt = hop.index + 1
       let demand = frontierDemand
-      frontierDemand = 0
-      if demand > 0 { frontierDemand = showDemand(demand, to: hop) }
+      frontierDemand = hop.earlyDemand
+      hop.earlyDemand = 0
+      if demand > 0 {
+        let passed = showDemand(demand, to: hop)
+        if finishIfAsked(hop) { return false }
+        addFrontierDemand(passed)
+      }
     case .send:
       if hop.taken {
-        if !isOwn { runSent(1, at: hop.index - 1) }
+        if !isOwn { tellSent(1, from: hop.index - 1) }
         return false
       }
       hop.countInFlight(isOwn: isOwn)
@@ -138,8 +140,10 @@ extension Call {
     startAt = hop.index + 1
     let demand = frontierDemand
     frontierDemand = 0
-    if demand > 0 { _ = showDemand(demand, to: hop) }
-    flush(hop.index, .outbound)
+    if demand > 0 {
+      _ = showDemand(demand, to: hop)
+      _ = finishIfAsked(hop)
+    }
   }
 
   /// Lets go what may leave the hop, in order; then shows what waited in front of it.
@@ -151,8 +155,7 @@ extension Call {
     guard index < hops.count else { return }
     let hop = hops[index]
     while let station = hop.outbound {
-      if let first = station.parked.first {
-        guard first.state == .ready else { break }
+      if let first = station.parked.first, first.state == .ready {
         _ = station.parked.popFirst()
         station.heldBytes -= first.heldBytes
         if goBelow(first.event, hop, isOwn: first.isOwn) { runOutbound(first.event, at: index + 1) }
@@ -161,7 +164,7 @@ extension Call {
       guard !station.isPaused, let next = station.waiting.popFirst() else { break }
       if index >= outboundEnd {
         discardOutbound(next, at: index)
-      } else if showOutbound(next, to: hop), leave(next, hop, isOwn: false) {
+      } else if showOutbound(next, to: hop), leave(next, hop) {
         runOutbound(next, at: index + 1)
       }
     }
@@ -171,7 +174,7 @@ extension Call {
   /// Nothing listens there any more; the sender is not to wait for it.
   func discardOutbound(_ event: Event, at index: Int) {
     guard case .send = event else { return }
-    runSent(1, at: index - 1)
+    tellSent(1, from: index - 1)
   }
 
   private func leaveForTransport(_ event: Event) {
@@ -186,8 +189,10 @@ extension Call {
       addDemandBelow(demand)
     case .send(let message):
       if outboundCount == 1, request.kind.sendsOne {
+        tellSent(1, from: hops.count - 1)
         finish(at: hops.count, Status(.internal, "more than one request message in a call that has one"))
       } else if message.count > request.maxSendBytes {
+        tellSent(1, from: hops.count - 1)
         finish(at: hops.count, Status(.resourceExhausted, "a message to send is over max_send_message_bytes"))
       } else {
         outboundCount += 1

@@ -11,8 +11,7 @@ extension Call {
     while n > 0 {
       // Where start has not come to, nothing can be asked: it waits, and moves on with start.
       if index >= startAt, startAt <= hops.count {
-        let (sum, overflow) = frontierDemand.addingReportingOverflow(n)
-        frontierDemand = overflow ? Int.max : sum
+        addFrontierDemand(n)
         return
       }
       if index == hops.count {
@@ -22,28 +21,43 @@ extension Call {
       let hop = hops[index]
       if hop.isActive {
         n = showDemand(n, to: hop)
-        if hop.taken { return }
+        if finishIfAsked(hop) || hop.taken { return }
       }
       index += 1
     }
   }
 
-  /// What the hop passes on.
+  func addFrontierDemand(_ n: Int) { frontierDemand = saturatingSum(frontierDemand, n) }
+
+  /// A hop asks for more from below. Before start has left it, that waits with it.
+  func runDemand(_ n: Int, below hop: Hop) {
+    guard hop.isActive, n > 0 else { return }
+    if startAt <= hop.index {
+      hop.earlyDemand = saturatingSum(hop.earlyDemand, n)
+    } else {
+      runDemand(n, at: hop.index + 1)
+    }
+  }
+
+  /// What the hop passes on. Whoever calls looks whether it wants to finish.
   func showDemand(_ n: Int, to hop: Hop) -> Int {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
-    guard let callback = hop.callbacks.onDemand else { return hop.taken ? 0 : n }
+    guard let callback = hop.callbacks.onDemand else { return n }
     hop.count = n
     _ = hop.run(callback, .demand)
-    takeFinishRequest(hop)
     return hop.count
   }
 
   func addDemandBelow(_ n: Int) {
     guard n > 0, !belowEnded else { return }
-    let (sum, overflow) = demandBelow.addingReportingOverflow(n)
-    demandBelow = overflow ? Int.max : sum
+    demandBelow = saturatingSum(demandBelow, n)
     if wantsMessage { below?.pull() }
+  }
+
+  /// Done after what runs: `sent` is never shown between an event's callback and what becomes of the event.
+  func tellSent(_ n: Int, from index: Int) {
+    if n > 0, phase == .live { pending.append(.sentFrom(index, n)) }
   }
 
   /// `n` messages were taken below, told to the hops from `index` up.
@@ -51,25 +65,27 @@ extension Call {
     var n = n
     var index = index
     while index >= 0, n > 0 {
+      guard phase == .live else { return }
       let hop = hops[index]
       if hop.entered {
         n = hop.countSent(n)
         if n > 0, hop.isActive, let callback = hop.callbacks.onSent {
           hop.count = n
           _ = hop.run(callback, .sent)
-          takeFinishRequest(hop)
+          _ = finishIfAsked(hop)
         }
       }
       index -= 1
     }
-    if n > 0 { above?.callSent(n) }
+    if n > 0, phase == .live { above?.callSent(n) }
   }
 
-  /// A signal may finish the call too: done after what runs.
-  private func takeFinishRequest(_ hop: Hop) {
-    guard let status = hop.finishRequest else { return }
+  /// The callback that has just returned has asked to end the call; its verdict is ignored.
+  func finishIfAsked(_ hop: Hop) -> Bool {
+    guard let status = hop.finishRequest else { return false }
     hop.finishRequest = nil
-    pending.append(.deliver(hop, .status(status), prepaid: false))
+    finish(at: hop.index, status)
+    return true
   }
 
   // MARK: - Parking
@@ -92,8 +108,8 @@ extension Call {
     return verdict
   }
 
-  /// The event waits behind the hop's callback.
-  func park(_ event: Event, at hop: Hop, _ verdict: Verdict) {
+  /// The event waits behind the hop's callback. False: there is no room, and the call has been ended.
+  func park(_ event: Event, at hop: Hop, _ verdict: Verdict) -> Bool {
     let lane: Lane = event.kind.rawValue <= EventKind.halfClose.rawValue ? .outbound : .inbound
     let station = hop.station(lane)
     let ticket = hop.ticket
@@ -102,13 +118,13 @@ extension Call {
       station.parked.append(Station.Parked(event: event, state: .paused(ticket), isOwn: false, heldBytes: 0))
       station.isPaused = true
       if lane == .inbound { pausesInbound += 1 }
-      return
+      return true
     }
     let bytes = event.message?.count ?? 0
     if station.heldBytes + bytes > hop.registration.holdBytes {
       if ticket != 0 { loop.spendTicket(ticket, of: self) }
       fail(hop, "held more than its hold_bytes", code: .resourceExhausted)
-      return
+      return false
     }
     station.heldBytes += bytes
     var isOwn = false
@@ -116,12 +132,14 @@ extension Call {
       if lane == .outbound {
         // Its `sent` is told now, so that the sender goes on, and stops here when it comes.
         isOwn = true
-        runSent(1, at: hop.index - 1)
+        tellSent(1, from: hop.index - 1)
       } else {
         pending.append(.demandBelow(hop, 1))
       }
     }
     station.parked.append(Station.Parked(event: event, state: .held(ticket), isOwn: isOwn, heldBytes: bytes))
+    if ticket == 0 { station.ticketless += 1 }
+    return true
   }
 
   func spendTicket(_ hop: Hop) {
@@ -159,7 +177,7 @@ extension Call {
       let dropped = station.parked.remove(at: index)
       station.heldBytes -= dropped.heldBytes
       if lane == .outbound {
-        if !dropped.isOwn { runSent(1, at: hop.index - 1) }
+        if !dropped.isOwn { tellSent(1, from: hop.index - 1) }
       } else if !wasHeld, case .receive = dropped.event {
         // A held one has renewed its demand already.
         pending.append(.demandBelow(hop, 1))

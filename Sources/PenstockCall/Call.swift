@@ -177,7 +177,7 @@ public final class Call {
     case sentFrom(Int, Int)
     case resolve(UInt64, Resolution)
     case resumeAfter(UInt64, nanoseconds: UInt64)
-    case deliver(Hop, Event, prepaid: Bool)
+    case deliver(Hop, Event)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
   }
@@ -239,8 +239,8 @@ public final class Call {
     case .resumeAfter(let ticket, let nanoseconds):
       let (time, overflow) = loop.now.addingReportingOverflow(nanoseconds)
       loop.resume(ticket, of: self, at: overflow ? UInt64.max : time)
-    case .deliver(let hop, let event, let prepaid): deliver(event, from: hop, prepaid: prepaid)
-    case .demandBelow(let hop, let n): if hop.isActive { runDemand(n, at: hop.index + 1) }
+    case .deliver(let hop, let event): deliver(event, from: hop)
+    case .demandBelow(let hop, let n): runDemand(n, below: hop)
     case .flush(let index, let lane): flush(index, lane)
     }
   }

@@ -28,6 +28,7 @@ public final class Hop {
   var isTaken: Bool { takenFlag.load(ordering: .acquiring) }
   /// What a hop that has taken the call delivers once.
   let headersDelivered = Atomic<Bool>(false)
+  let messageDelivered = Atomic<Bool>(false)
   let statusDelivered = Atomic<Bool>(false)
 
   // The callback that runs.
@@ -37,12 +38,16 @@ public final class Hop {
   var ticket: UInt64 = 0
   var finishRequest: Status?
 
-  // Demand from above that no message has answered yet, and messages below that are not yet `sent`.
+  // Demand from above that no message has answered yet; how much of it is spoken for by messages that the hop has
+  // injected and that have not left; what the hop has asked for before start has left it; and messages below that are
+  // not yet `sent`.
   var owed = 0
+  var reserved = 0
+  var earlyDemand = 0
   var inFlight = 0
   /// For each message in flight, in order: does its `sent` stop here. nil: for none.
   var ledger: Fifo<Bool>?
-  /// A copy of `owed` that other threads spend from, kept once the hop is shared with them.
+  /// `owed` less `reserved`, which other threads spend from, kept once the hop is shared with them.
   let sharedOwed = Atomic<Int>(0)
   var isShared = false
 
@@ -88,22 +93,32 @@ public final class Hop {
   }
 
   func addOwed(_ n: Int) {
-    let (sum, overflow) = owed.addingReportingOverflow(n)
-    owed = overflow ? Int.max : sum
-    if isShared { sharedOwed.wrappingAdd(n, ordering: .acquiringAndReleasing) }
+    owed = saturatingSum(owed, n)
+    guard isShared else { return }
+    var seen = sharedOwed.load(ordering: .acquiring)
+    while true {
+      let (done, now) = sharedOwed.weakCompareExchange(
+        expected: seen, desired: saturatingSum(seen, n), ordering: .acquiringAndReleasing)
+      if done { return }
+      seen = now
+    }
   }
 
-  /// A message leaves upward. One that another thread injected has paid already.
+  /// A message leaves upward. An injected one has paid already.
   func spendOwed(prepaid: Bool) {
     owed = owed > 0 ? owed - 1 : 0
-    if isShared, !prepaid { sharedOwed.wrappingSubtract(1, ordering: .acquiringAndReleasing) }
+    if prepaid {
+      reserved -= 1
+    } else if isShared {
+      sharedOwed.wrappingSubtract(1, ordering: .acquiringAndReleasing)
+    }
   }
 
   /// From now on other threads may deliver.
   func share() {
     guard !isShared else { return }
     isShared = true
-    sharedOwed.store(owed, ordering: .releasing)
+    sharedOwed.store(owed - reserved, ordering: .releasing)
   }
 
   /// A message leaves downward.
@@ -126,4 +141,10 @@ public final class Hop {
     if ledger?.isEmpty == true { ledger = nil }
     return passed
   }
+}
+
+/// What a user counts may be any number.
+func saturatingSum(_ a: Int, _ b: Int) -> Int {
+  let (sum, overflow) = a.addingReportingOverflow(b)
+  return overflow ? (b < 0 ? Int.min : Int.max) : sum
 }

@@ -128,32 +128,30 @@ extension Hop {
     guard call.loop.isDriving, isActive, call.phase == .live, call.startAt > index, !taken, !halfClosePassed else {
       return .state
     }
-    station(.outbound).parked.append(Station.Parked(event: .send(message), state: .ready, isOwn: true, heldBytes: 0))
+    station(.outbound).inject(.send(message))
     call.flushSoon(index, .outbound)
     return .ok
   }
 
-  /// On the driving thread, or on any thread after `share`.
+  /// On the driving thread, or on any thread after `share`. What a hop that has taken the call delivers goes one way,
+  /// on any thread, so that it keeps its order.
   public func injectInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     if call.loop.isDriving {
       guard isActive, call.phase == .live, call.startAt > index else { return .state }
-      guard isShared ? spendShared() : owed > parkedMessages else { return .wouldBlock }
-      station(.inbound).parked.append(
-        Station.Parked(event: .receive(message), state: .ready, isOwn: isShared, heldBytes: 0))
-      call.flushSoon(index, .inbound)
-      return .ok
+      if !isTaken {
+        guard isShared ? spendShared() : owed > reserved else { return .wouldBlock }
+        reserved += 1
+        station(.inbound).inject(.receive(message))
+        call.flushSoon(index, .inbound)
+        return .ok
+      }
     }
+    guard !statusDelivered.load(ordering: .acquiring) else { return .state }
     guard spendShared() else { return .wouldBlock }
-    call.submit(.deliver(self, .receive(message), prepaid: true))
+    messageDelivered.store(true, ordering: .releasing)
+    call.submit(.deliver(self, .receive(message)))
     return .ok
-  }
-
-  private var parkedMessages: Int {
-    guard let inbound else { return 0 }
-    var n = 0
-    for index in 0..<inbound.parked.count { if case .receive = inbound.parked[index].event { n += 1 } }
-    return n
   }
 
   private func spendShared() -> Bool {
@@ -171,8 +169,12 @@ extension Hop {
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
     guard isTaken else { return .state }
+    guard !headersDelivered.load(ordering: .acquiring) else { return .already }
+    guard !messageDelivered.load(ordering: .acquiring), !statusDelivered.load(ordering: .acquiring) else {
+      return .state
+    }
     guard !headersDelivered.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
-    call.submit(.deliver(self, .headers(headers), prepaid: false))
+    call.submit(.deliver(self, .headers(headers)))
     return .ok
   }
 
@@ -181,7 +183,7 @@ extension Hop {
     if hasEnded { return .gone }
     guard isTaken else { return .state }
     guard !statusDelivered.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
-    call.submit(.deliver(self, .status(status), prepaid: false))
+    call.submit(.deliver(self, .status(status)))
     return .ok
   }
 

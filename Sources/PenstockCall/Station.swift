@@ -87,10 +87,22 @@ final class Station {
   var waiting = Fifo<Event>()
   var parked = Fifo<Parked>()
   var heldBytes = 0
+  /// How many are held without a ticket.
+  var ticketless = 0
   /// A PAUSE is open: at most one can be, for later events are not shown. Injected ones may stand behind it.
   var isPaused = false
 
   var isEmpty: Bool { parked.isEmpty && waiting.isEmpty }
+
+  /// Behind what is parked here, but before the last event of the lane.
+  func inject(_ event: Event) {
+    let own = Parked(event: event, state: .ready, isOwn: true, heldBytes: 0)
+    if let last = parked.last, last.event.isLast {
+      parked.insert(own, at: parked.count - 1)
+    } else {
+      parked.append(own)
+    }
+  }
 
   func index(of ticket: UInt64) -> Int? {
     for index in 0..<parked.count {
@@ -104,6 +116,8 @@ final class Station {
 
   /// The hop said NEXT: what it holds without a ticket may go.
   func releaseTicketless() {
+    guard ticketless > 0 else { return }
+    ticketless = 0
     for index in 0..<parked.count where parked[index].state == .held(0) { parked[index].state = .ready }
   }
 
@@ -127,6 +141,8 @@ struct Fifo<Element> {
     get { elements[head + index]! }
     set { elements[head + index] = newValue }
   }
+
+  mutating func insert(_ element: Element, at index: Int) { elements.insert(element, at: head + index) }
 
   mutating func append(_ element: Element) { elements.append(element) }
 

@@ -1,0 +1,93 @@
+import PenstockWire
+
+@testable import PenstockCall
+
+/// A loop with virtual time, tickets as the real one keeps them, and threads that the test plays itself.
+final class FakeLoop: CallLoop {
+  struct Entry {
+    let kind: EventKind
+    var isSpent = false
+    var isLost = false
+  }
+
+  var now: UInt64 = 1_000
+  var isDriving = true
+  var isForked: Bool { false }
+  var isPosted = false
+  var isClosed = false
+  private(set) var deadline: UInt64?
+  private(set) var entries: [Entry] = []
+  private(set) var timers: [(ticket: UInt64, time: UInt64)] = []
+  /// Tickets from here on are not tickets: a step with one marks that the call has come to a place in its queue.
+  static let marker: UInt64 = 1 << 40
+  var onMarker: (UInt64) -> Void = { _ in }
+
+  func setDeadline(_ call: Call, _ time: UInt64?) { deadline = time }
+
+  func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
+    if ticket >= FakeLoop.marker {
+      onMarker(ticket)
+    } else {
+      timers.append((ticket, time))
+    }
+  }
+
+  func issueTicket(_ event: Event, of hop: Hop) -> UInt64 {
+    entries.append(Entry(kind: event.kind))
+    return UInt64(entries.count)
+  }
+
+  func spendTicket(_ ticket: UInt64, of call: Call) { entries[Int(ticket) - 1].isSpent = true }
+  func loseTicket(_ ticket: UInt64, of call: Call) { entries[Int(ticket) - 1].isLost = true }
+  func closeTickets(of call: Call) {
+    isClosed = true
+    timers = []
+  }
+  func post(_ call: Call) { isPosted = true }
+
+  /// Any thread: may the ticket be used so; it is spent if `spends`.
+  func claim(_ ticket: UInt64, for verdict: Verdict?, spends: Bool) -> Outcome {
+    guard !isClosed else { return .gone }
+    let entry = entries[Int(ticket) - 1]
+    if entry.isSpent { return .already }
+    if entry.isLost { return .gone }
+    if let verdict, !entry.kind.resolves(with: verdict) { return .invalidArgument }
+    if spends { entries[Int(ticket) - 1].isSpent = true }
+    return .ok
+  }
+
+  /// The tickets whose time has come, oldest first.
+  func takeDue() -> [UInt64] {
+    let due = timers.filter { $0.time <= now }.map { $0.ticket }
+    timers.removeAll { $0.time <= now }
+    return due
+  }
+}
+
+final class FakeBelow: CallBelow {
+  var onStart: (Call) -> Void = { _ in }
+  var onSend: (Message) -> Void = { _ in }
+  var onHalfClose: () -> Void = {}
+  var onPull: () -> Void = {}
+  var onReset: () -> Void = {}
+
+  func start(_ call: Call) { onStart(call) }
+  func send(_ message: Message) { onSend(message) }
+  func halfClose() { onHalfClose() }
+  func pull() { onPull() }
+  func reset() { onReset() }
+}
+
+final class FakeAbove: CallAbove {
+  var onHeaders: (Metadata) -> Void = { _ in }
+  var onMessage: (Message) -> Void = { _ in }
+  var onSent: (Int) -> Void = { _ in }
+  var onStatus: (Status) -> Void = { _ in }
+  var onDiscard: () -> Void = {}
+
+  func callHeaders(_ headers: Metadata) { onHeaders(headers) }
+  func callMessage(_ message: Message) { onMessage(message) }
+  func callSent(_ count: Int) { onSent(count) }
+  func callStatus(_ status: Status) { onStatus(status) }
+  func callDiscardsMessages() { onDiscard() }
+}

@@ -1,0 +1,287 @@
+import PenstockWire
+
+@testable import PenstockCall
+
+/// One random story: a chain with what each hop will do, and what the caller, the server and other threads do.
+struct Scenario: Sendable {
+  var kind: CallKind
+  var hops: [HopPlan]
+  var steps: [Step]
+  var server: ServerPlan
+  /// The message of a call that is opened whole, with its half-close.
+  var firstMessage: Int?
+  var firstDemand: Int
+  var deadline: Int?
+  /// The caller asks for one more in the callback that brings a message.
+  var demandsWhenServed: Bool
+}
+
+struct HopPlan: Sendable {
+  enum Create: Sendable { case none, next, skip, nonsense }
+
+  var create: Create
+  /// 1 << EventKind: the callbacks that are there.
+  var callbacks: UInt32
+  var holdBytes: Int
+  /// Its handle is kept for other threads.
+  var shares: Bool
+  /// By EventKind: what it does the first time, the second... After that it says NEXT.
+  var reactions: [[Reaction]]
+
+  func has(_ kind: EventKind) -> Bool { callbacks & (1 << UInt32(kind.rawValue)) != 0 }
+}
+
+/// What a callback does before it returns, and what it returns.
+struct Reaction: Sendable {
+  var operations: [Operation]
+  var verdict: Int32
+  var takesTicket: Bool
+}
+
+enum Operation: Sendable {
+  case change
+  case injectOutbound(Int)
+  /// Also the answer of a hop that has taken the call.
+  case injectInbound(Int)
+  case demand(Int)
+  case finish(Int32)
+  case setCount(Int)
+  case setDeadline(Int)
+  case resolveEarly(End)
+  case deliverHeaders
+  case deliverStatus(Int32)
+}
+
+/// How a ticket is used.
+enum End: Sendable {
+  case verdict(Verdict)
+  case finish(Int32)
+  case after(Int)
+}
+
+struct ServerPlan: Sendable {
+  enum Item: Sendable { case headers, message(Int), status(Int32) }
+  var items: [Item]
+}
+
+/// What happens next; then, perhaps, the loop runs what was posted.
+struct Step: Sendable {
+  enum Act: Sendable {
+    case nothing
+    case send(Int)
+    case halfClose
+    case demand(Int)
+    case cancel
+    /// So many more things of its plan are there.
+    case server(Int)
+    case sent(Int)
+    /// The connection is lost.
+    case lose
+    case tick(Int)
+    /// A ticket that is open.
+    case resolve(Int, End)
+    /// Any ticket there ever was.
+    case resolveAny(Int, End)
+    /// Another thread.
+    case hop(Int, Operation)
+  }
+
+  var act: Act
+  var runs: Bool
+}
+
+// MARK: - The generator
+
+extension Scenario {
+  static func random(_ seed: UInt64) -> Scenario {
+    var random = Random(seed)
+    let kind = random.pick([CallKind.unary, .clientStream, .serverStream, .bidi, .bidi])
+    let count = random.pick([1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8])
+    // Some stories are calm, so that events get far; some are wild.
+    let wildness = random.pick([10, 30, 45, 70])
+    var hops: [HopPlan] = []
+    for _ in 0..<count { hops.append(.random(&random, wildness)) }
+
+    var items: [ServerPlan.Item] = []
+    if random.chance(85) { items.append(.headers) }
+    let messages = kind.receivesOne ? random.pick([0, 1, 1, 1, 1, 1, 1, 2]) : random.below(6)
+    for _ in 0..<messages { items.append(.message(random.size())) }
+    if random.chance(90) { items.append(.status(random.chance(60) ? 0 : Int32(random.below(17)))) }
+
+    let whole = kind.sendsOne && random.chance(60)
+    var steps: [Step] = []
+    for _ in 0..<(8 + random.below(36)) { steps.append(.random(&random, wildness, count)) }
+    // Towards the end what is paused is let go, so that most stories come to their end by themselves.
+    for _ in 0..<random.below(24) {
+      let verdict: End = random.chance(85) ? .verdict(.next) : .random(&random)
+      steps.append(Step(act: .resolve(random.below(64), verdict), runs: random.chance(70)))
+      if random.chance(40) { steps.append(Step(act: .server(1), runs: true)) }
+      if random.chance(20) { steps.append(Step(act: .demand(1 + random.below(3)), runs: true)) }
+    }
+    return Scenario(
+      kind: kind, hops: hops, steps: steps, server: ServerPlan(items: items),
+      firstMessage: whole ? random.size() : nil,
+      firstDemand: random.pick([0, 0, 1, 2, 2, 5]), deadline: random.chance(15) ? 1 + random.below(30) : nil,
+      demandsWhenServed: random.chance(30))
+  }
+}
+
+extension HopPlan {
+  static let laneKinds: [EventKind] = [.start, .send, .halfClose, .headers, .receive, .status]
+  static let signals: [EventKind] = [.cancel, .demand, .sent, .destroy]
+
+  static func random(_ random: inout Random, _ wildness: Int) -> HopPlan {
+    var callbacks: UInt32 = 0
+    for kind in laneKinds + signals where random.chance(72) { callbacks |= 1 << UInt32(kind.rawValue) }
+    let create: Create =
+      random.chance(50) ? .none : random.chance(80) ? .next : random.chance(85) ? .skip : .nonsense
+    var reactions: [[Reaction]] = Array(repeating: [], count: 12)
+    for kind in laneKinds + [.cancel, .demand, .sent] {
+      for _ in 0..<random.below(4) {
+        reactions[Int(kind.rawValue)].append(.random(&random, kind, wildness))
+      }
+    }
+    return HopPlan(
+      create: create, callbacks: callbacks, holdBytes: random.pick([0, 0, 1, 64, 200]), shares: random.chance(40),
+      reactions: reactions)
+  }
+}
+
+extension Reaction {
+  static func random(_ random: inout Random, _ kind: EventKind, _ wildness: Int) -> Reaction {
+    var operations: [Operation] = []
+    while random.chance(wildness / 2) { operations.append(.random(&random, kind)) }
+    guard random.chance(wildness) else { return Reaction(operations: operations, verdict: 0, takesTicket: false) }
+    let verdict: Int32
+    switch random.below(100) {
+    case 0..<10: verdict = 0
+    case 10..<38: verdict = 1
+    case 38..<66: verdict = 2
+    case 66..<88: verdict = kind == .start ? 4 : kind == .send || kind == .receive ? 3 : 0
+    case 88..<97: verdict = 0
+    default: verdict = random.pick([3, 4, 5, 6, 7, -1, Int32.max, Int32.min])
+    }
+    // Without one, PAUSE is law 7.
+    let takes = verdict == 1 ? random.chance(96) : verdict == 2 ? random.chance(65) : random.chance(10)
+    return Reaction(operations: operations, verdict: verdict, takesTicket: takes)
+  }
+}
+
+extension Operation {
+  static func random(_ random: inout Random, _ kind: EventKind?) -> Operation {
+    switch random.below(22) {
+    case 0..<4: .change
+    case 4..<7: .injectOutbound(random.size())
+    case 7..<11: .injectInbound(random.size())
+    case 11..<13: .demand(random.pick([1, 1, 2, 3, 1 << 40]))
+    case 13: random.chance(40) ? .finish(Int32(random.below(17))) : .change
+    case 14..<17: kind == .demand ? .setCount(random.pick([0, 0, 1, 2, 7])) : .injectInbound(random.size())
+    case 17: kind == .start ? .setDeadline(random.below(20)) : .deliverHeaders
+    case 18: .deliverHeaders
+    case 19: .deliverStatus(Int32(random.below(17)))
+    case 20: .resolveEarly(.random(&random))
+    default: .injectInbound(random.size())
+    }
+  }
+}
+
+extension End {
+  static func random(_ random: inout Random) -> End {
+    switch random.below(20) {
+    case 0..<10: .verdict(.next)
+    case 10..<13: .verdict(.drop)
+    case 13..<15: .verdict(.take)
+    case 15: .verdict(random.pick([.pause, .hold, .restart, .skip]))
+    case 16..<18: .after(random.below(12))
+    default: .finish(Int32(random.below(17)))
+    }
+  }
+}
+
+extension Step {
+  static func random(_ random: inout Random, _ wildness: Int, _ hops: Int) -> Step {
+    let act: Act
+    switch random.below(100) {
+    case 0..<18: act = .send(random.size())
+    case 18..<24: act = .halfClose
+    case 24..<38: act = .demand(random.pick([1, 1, 2, 3]))
+    case 38..<58: act = .server(1 + random.below(2))
+    case 58..<68: act = .sent(1 + random.below(3))
+    case 68..<72: act = .tick(1 + random.below(8))
+    case 72..<84: act = .resolve(random.below(64), .random(&random))
+    case 84..<89: act = .resolveAny(random.below(64), .random(&random))
+    case 89..<97: act = .hop(random.below(hops), .random(&random, nil))
+    case 97: act = random.chance(wildness / 2) ? .cancel : .nothing
+    case 98: act = random.chance(wildness / 2) ? .lose : .nothing
+    default: act = .nothing
+    }
+    return Step(act: act, runs: random.chance(60))
+  }
+}
+
+extension Random {
+  fileprivate mutating func size() -> Int { pick([0, 8, 8, 20, 63, 120]) }
+}
+
+// MARK: - In words
+
+extension EventKind {
+  var word: String {
+    switch self {
+    case .none: "none"
+    case .start: "on_start"
+    case .send: "on_send"
+    case .halfClose: "on_half_close"
+    case .headers: "on_headers"
+    case .receive: "on_receive"
+    case .status: "on_status"
+    case .cancel: "on_cancel"
+    case .demand: "on_demand"
+    case .sent: "on_sent"
+    case .create: "create"
+    case .destroy: "destroy"
+    }
+  }
+}
+
+func verdictWord(_ value: Int32) -> String {
+  switch Verdict(rawValue: value) {
+  case .next: "NEXT"
+  case .pause: "PAUSE"
+  case .hold: "HOLD"
+  case .drop: "DROP"
+  case .take: "TAKE"
+  case .restart: "RESTART"
+  case .skip: "SKIP"
+  case nil: "\(value)"
+  }
+}
+
+extension Scenario: CustomStringConvertible {
+  var description: String {
+    var lines = ["\(kind) call, opened with a demand of \(firstDemand)"]
+    if let firstMessage { lines[0] += ", a message of \(firstMessage) bytes and half-close" }
+    if let deadline { lines[0] += ", deadline \(deadline) ms" }
+    if demandsWhenServed { lines[0] += "; asks for one more with each message" }
+    for (index, hop) in hops.enumerated() {
+      var line = "  hop \(index): create \(hop.create), hold_bytes \(hop.holdBytes)\(hop.shares ? ", shared" : "")"
+      let missing = (HopPlan.laneKinds + HopPlan.signals).filter { !hop.has($0) }.map { $0.word }
+      if !missing.isEmpty { line += ", without \(missing.joined(separator: " "))" }
+      lines.append(line)
+      for (kind, reactions) in hop.reactions.enumerated() where !reactions.isEmpty {
+        let word = EventKind(rawValue: Int32(kind))!.word
+        lines.append("    \(word): " + reactions.map { $0.description }.joined(separator: "; "))
+      }
+    }
+    lines.append("  server: " + server.items.map { "\($0)" }.joined(separator: ", "))
+    for (index, step) in steps.enumerated() { lines.append("  step \(index): \(step.act)\(step.runs ? ", run" : "")") }
+    return lines.joined(separator: "\n")
+  }
+}
+
+extension Reaction: CustomStringConvertible {
+  var description: String {
+    (operations.map { "\($0)" } + [verdictWord(verdict) + (takesTicket ? " with a ticket" : "")])
+      .joined(separator: ", ")
+  }
+}
