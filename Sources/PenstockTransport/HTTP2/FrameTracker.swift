@@ -5,51 +5,48 @@ import PenstockWire
 /// potentially empty SETTINGS frame that MUST be the first frame" (section 3.4).
 struct FrameTracker {
   private var header: UInt64 = 0
+  /// How many of a header's nine bytes are here.
   private var have = 0
+  /// What is missing of the payload.
   private var payload = 0
-  private var type: UInt8 = 0
-  private(set) var frames = 0
   /// The first bytes.
   let opening = ByteBuffer()
   private static let openingSize = 64
 
-  var isMidFrame: Bool { have > 0 || payload > 0 }
+  var isMidFrame: Bool { have > 0 }
 
-  /// False: the first frame is not SETTINGS.
-  mutating func push(_ bytes: ByteView) -> Bool {
-    if opening.count < FrameTracker.openingSize {
-      _ = opening.append(ByteView(rebasing: bytes.prefix(FrameTracker.openingSize - opening.count)))
-      // Three bytes of length come first: no SETTINGS frame is as long as letters would make it.
-      if let first = opening.view.first, first != 0 { return false }
-      if opening.count >= 4, opening.view[3] != 4 { return false }
-    }
+  /// How many of `bytes` belong to the present frame; nil: the first frame is not SETTINGS.
+  mutating func push(_ bytes: ByteView) -> Int? {
+    if opening.count < FrameTracker.openingSize, !notePreface(bytes) { return nil }
     var at = 0
-    while at < bytes.count {
-      if payload > 0 {
-        let part = min(payload, bytes.count - at)
-        payload -= part
-        at += part
-        continue
-      }
-      while have < 9 && at < bytes.count {
-        // Five bytes say all that matters here.
-        if have < 4 { header = header << 8 | UInt64(bytes[at]) }
-        have += 1
-        at += 1
-      }
-      if have < 9 { return true }
-      payload = Int(header >> 8)
-      type = UInt8(truncatingIfNeeded: header)
-      header = 0
-      have = 0
-      frames += 1
+    while have < 9 && at < bytes.count {
+      // Length (24 bits), type (8), flags (8), stream (32): together, the flags dropped, they fill a word.
+      if have != 4 { header = header << 8 | UInt64(bytes[at]) }
+      have += 1
+      at += 1
+      if have == 9 { payload = Int(header >> 40) }
     }
-    return true
+    if have < 9 { return at }
+    let part = min(payload, bytes.count - at)
+    payload -= part
+    if payload == 0 { have = 0 }
+    return at + part
+  }
+
+  /// The stream of the present frame, or of the last one at a boundary.
+  var stream: Int32 { Int32(truncatingIfNeeded: header & 0x7FFF_FFFF) }
+  private var type: UInt8 { UInt8(truncatingIfNeeded: header >> 32) }
+
+  private func notePreface(_ bytes: ByteView) -> Bool {
+    _ = opening.append(ByteView(rebasing: bytes.prefix(FrameTracker.openingSize - opening.count)))
+    // Three bytes of length come first: no SETTINGS frame is as long as letters would make it.
+    if let first = opening.view.first, first != 0 { return false }
+    return opening.count < 4 || opening.view[3] == 4
   }
 
   /// "in the middle of a DATA frame"; nil: at a boundary.
   func place() -> ByteBuffer? {
-    if payload > 0 { return ByteBuffer().say("in the middle of a ").say(FrameTracker.name(type)).say(" frame") }
+    if have == 9 { return ByteBuffer().say("in the middle of a ").say(FrameTracker.name(type)).say(" frame") }
     return have > 0 ? ByteBuffer().say("in the middle of a frame header") : nil
   }
 

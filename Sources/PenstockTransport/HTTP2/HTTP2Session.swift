@@ -43,9 +43,8 @@ final class HTTP2Session {
   private var dispatching: [HTTP2Stream] = []
   /// The last thing nghttp2 complained about.
   private let complaint = ByteBuffer()
-  /// The stream of the frame that nghttp2 looked at last, and whether that frame was the end of the connection.
-  private var lastStream: Int32 = 0
-  private var isViolated = false
+  /// The stream whose frame broke the connection; 0: none, or the connection's own.
+  private var culprit: Int32 = 0
   /// Where `collect` puts DATA frames.
   private var output: ByteBuffer?
   private var isInside = false
@@ -260,15 +259,29 @@ final class HTTP2Session {
   /// False: the connection is to be closed, `failure` says why. What was received before counts.
   func receive(_ bytes: ByteView) -> Bool {
     guard failure == nil, let session else { return false }
-    guard tracker.push(bytes) else {
-      fail(tracker.wrongPreface())
-      return false
-    }
     complaint.truncate(to: 0)
-    isInside = true
-    let n = nghttp2_session_mem_recv(session, bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), bytes.count)
-    isInside = false
-    if n < 0 { fail(broken(Int32(truncatingIfNeeded: n))) }
+    var at = 0
+    while at < bytes.count {
+      guard let count = tracker.push(ByteView(rebasing: bytes[at...])) else {
+        fail(tracker.wrongPreface())
+        return false
+      }
+      let part = ByteView(rebasing: bytes[at..<(at + count)])
+      at += count
+      isInside = true
+      let n = nghttp2_session_mem_recv(session, part.baseAddress?.assumingMemoryBound(to: UInt8.self), part.count)
+      isInside = false
+      if n < 0 {
+        fail(broken(Int32(truncatingIfNeeded: n)))
+        return false
+      }
+      // Frame by frame, because then it is known whose frame broke the connection: nghttp2 has queued its GOAWAY.
+      if !isDraining, nghttp2_session_check_request_allowed(session) == 0 {
+        culprit = tracker.stream
+        isDraining = true
+        break
+      }
+    }
     return failure == nil
   }
 
@@ -321,7 +334,7 @@ final class HTTP2Session {
       stream.slot = -1
       if !stream.headersAreSent {
         close(stream, .unprocessed(words: words))
-      } else if isViolated && stream.id == lastStream {
+      } else if stream.id == culprit {
         // The one whose frame it was learns why; to the others it is a lost connection.
         close(stream, .violation(words: words))
       } else {
@@ -370,11 +383,6 @@ extension HTTP2Session {
   }
 
   private static func setCallbacks(_ callbacks: OpaquePointer) {
-    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks) { _, header, me in
-      guard let session = HTTP2Session.of(me), let header else { return 0 }
-      session.lastStream = header.pointee.stream_id
-      return 0
-    }
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, frame, me in
       guard let session = HTTP2Session.of(me), let frame else { return 0 }
       session.stream(frame.pointee.hd.stream_id)?.beginBlock()
@@ -556,7 +564,6 @@ extension HTTP2Session {
         text.say(" (").say(printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 200)
           .say(")")
       }
-      isViolated = true
       fail(text)
     default: break
     }

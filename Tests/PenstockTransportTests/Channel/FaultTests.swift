@@ -99,8 +99,7 @@ import Testing
     Story("END_STREAM without trailers", .internal, answer: "the server closed the stream without sending trailers") {
       $0.send(.head($1), .message($1, [1]), .data($1, [], end: true))
     },
-    // nghttp2 takes this for an error of the connection.
-    Story("DATA before headers", .unavailable, answer: "the server broke the rules of HTTP/2: PROTOCOL_ERROR (DATA: stream not opened)") {
+    Story("DATA before headers", .internal, answer: "the server broke the rules of HTTP/2: PROTOCOL_ERROR (DATA: stream not opened)") {
       $0.send(.message($1, [1]))
     },
     Story("half a message", .internal, answer: "the stream ended in the middle of a message") {

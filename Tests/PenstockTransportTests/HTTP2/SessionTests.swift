@@ -1,0 +1,217 @@
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// HTTP2Session without I/O: bytes of a server in, events and bytes out.
+@Suite struct SessionTests {
+  /// Takes everything and writes down what it is told.
+  final class Recorder: StreamOwner {
+    let session: HTTP2Session
+    let takes: Bool
+    var log: [String] = []
+    var body: [UInt8] = []
+
+    init(_ session: HTTP2Session, takes: Bool) {
+      self.session = session
+      self.takes = takes
+    }
+
+    func streamOpens(_ stream: HTTP2Stream) -> Metadata? {
+      let fields = Metadata()
+      for (name, value) in [(":method", "POST"), (":scheme", "http"), (":path", "/a.B/C"), (":authority", "x")] {
+        let name = bytes(name)
+        let value = bytes(value)
+        _ = fields.add(name.view, value.view)
+      }
+      return fields
+    }
+
+    func streamReceives(_ bytes: ByteView) -> Int {
+      guard takes else { return 0 }
+      body += bytes
+      return bytes.count
+    }
+
+    func streamChanged(_ stream: HTTP2Stream) {
+      if let head = stream.takeHead() {
+        let status = head.index(of: (":status" as StaticString).bytes).map { text(head.value(at: $0))! }
+        log.append("head \(status ?? "none")\(stream.headEndsStream ? " end" : "")")
+      }
+      if !stream.body.isEmpty {
+        body += stream.body.view
+        let count = stream.body.count
+        stream.body.consume(count)
+        session.consumed(stream, count)
+      }
+      guard let end = stream.end else { return }
+      switch end {
+      case .trailers(let fields): log.append("trailers \(fields.count)")
+      case .endOfBody: log.append("end of body")
+      case .reset(let code): log.append("reset \(code)")
+      case .unprocessed(let words): log.append("unprocessed: \(text(words)!)")
+      case .violation: log.append("violation")
+      case .connectionLost(let words): log.append("lost: \(text(words)!)")
+      case .headersTooLarge(let limit): log.append("too large \(limit)")
+      case .requestTooLarge(let size, let limit): log.append("request too large \(size) \(limit)")
+      case .noMemory: log.append("no memory")
+      }
+      session.letGo(stream, code: 8)
+    }
+  }
+
+  func drain(_ session: HTTP2Session) -> [UInt8] {
+    let out = ByteBuffer()
+    _ = session.collect(into: out)
+    return [UInt8](out.view)
+  }
+
+  /// Opens one stream, then feeds `input` in parts of `step` bytes. The session's log and body.
+  func run(_ input: [UInt8], step: Int, takes: Bool = true, limits: HTTP2Limits = HTTP2Limits()) -> (HTTP2Session, Recorder) {
+    let session = HTTP2Session.make(limits)!
+    _ = drain(session)
+    _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
+    let recorder = Recorder(session, takes: takes)
+    let stream = HTTP2Stream()
+    stream.owner = recorder
+    stream.endsAfterPieces = true
+    session.add(stream)
+    _ = drain(session)
+    var at = 0
+    while at < input.count {
+      let part = input[at..<min(at + step, input.count)]
+      at += part.count
+      let alive = part.withUnsafeBytes { session.receive($0) }
+      session.dispatch()
+      let flows = alive && session.collect(into: ByteBuffer())
+      session.dispatch()
+      if !flows {
+        session.abandon(session.failure!)
+        session.dispatch()
+        break
+      }
+    }
+    return (session, recorder)
+  }
+
+  static let answer: [UInt8] = [
+    Frame.headers(1, [(":status", "103")]), .head(1), .message(1, [1, 2, 3]), .message(1, []),
+    Frame(type: 0xbb, stream: 1, payload: [9, 9, 9]), .data(1, [0, 0, 0, 0, 1]), .data(1, [7]), .trailers(1),
+  ].flatMap { $0.encoded }
+
+  @Test(arguments: [1, 2, 3, 5, 8, 13, 1000])
+  func anyCut(_ step: Int) {
+    for takes in [true, false] {
+      let (session, recorder) = run(SessionTests.answer, step: step, takes: takes)
+      #expect(recorder.log == ["head 200", "trailers 1"])
+      #expect(recorder.body == [0, 0, 0, 0, 3, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 7])
+      #expect(session.isIdle && session.failure == nil && !session.tracker.isMidFrame)
+    }
+  }
+
+  @Test(arguments: [1, 1000])
+  func ends(_ step: Int) {
+    func log(_ frames: Frame...) -> [String] { run(frames.flatMap { $0.encoded }, step: step).1.log }
+    #expect(log(.headers(1, [(":status", "200")], end: true)) == ["head 200 end", "trailers 0"])
+    #expect(log(.head(1), .data(1, [1], end: true)) == ["head 200", "end of body"])
+    #expect(log(.head(1), .reset(1, 2)) == ["head 200", "reset 2"])
+    #expect(log(.reset(1, 7)) == ["unprocessed: the server refused the stream (REFUSED_STREAM)"])
+    #expect(log(.goAway(0, 2, "x")) == ["unprocessed: the server sent GOAWAY (INTERNAL_ERROR: x)"])
+    #expect(log(.goAway(1), .head(1), .trailers(1)) == ["head 200", "trailers 1"])
+    #expect(log(.headers(1, [("x", "no status")])) == ["violation"])
+    #expect(log(.head(1), .headers(1, [("x", "not the end")])) == ["head 200", "trailers 1"].dropLast() + ["violation"])
+    #expect(log(.head(1), .data(3, [1])).last?.hasPrefix("lost: ") == true)
+  }
+
+  @Test func announcesItsSettings() {
+    let session = HTTP2Session.make(HTTP2Limits())!
+    let bytes = drain(session)
+    #expect(Array(bytes[..<24]) == Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8))
+    // ENABLE_PUSH 0, INITIAL_WINDOW_SIZE 1 MiB, MAX_HEADER_LIST_SIZE 16 KiB; then 4 MiB for the connection.
+    #expect(
+      Array(bytes[24...])
+        == Frame.settings([(2, 0), (4, 1 << 20), (6, 16384)]).encoded + Frame.windowUpdate(0, (4 << 20) - 65535).encoded)
+  }
+
+  /// "The first frame MUST be SETTINGS" (RFC 9113 section 3.4).
+  @Test(arguments: [
+    ("HTTP/1.1 200 OK\r\n", "the peer does not speak HTTP/2: it answered \"HTTP/1.1 200 OK\""),
+    ("\u{15}\u{3}\u{1}", "the peer does not speak HTTP/2: it answered in TLS"),
+    ("x", "the peer does not speak HTTP/2: it sent \"x\""),
+  ])
+  func notHTTP2(_ opening: String, _ words: String) {
+    let session = HTTP2Session.make(HTTP2Limits())!
+    #expect(!Array(opening.utf8).withUnsafeBytes { session.receive($0) })
+    #expect(text(session.failure) == words)
+  }
+
+  /// The body that nobody takes is bounded by the window; taking it gives credit back.
+  @Test func unreadBodiesHoldBackCredit() {
+    var limits = HTTP2Limits()
+    limits.streamWindow = 65535
+    limits.connectionWindow = 65535
+    let session = HTTP2Session.make(limits)!
+    _ = drain(session)
+    _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
+    final class Holder: StreamOwner {
+      func streamOpens(_ stream: HTTP2Stream) -> Metadata? {
+        let fields = Metadata()
+        _ = fields.add((":method" as StaticString).bytes, ("POST" as StaticString).bytes)
+        return fields
+      }
+      func streamReceives(_ bytes: ByteView) -> Int { 0 }
+      func streamChanged(_ stream: HTTP2Stream) {}
+    }
+    let stream = HTTP2Stream()
+    stream.owner = Holder()
+    session.add(stream)
+    _ = drain(session)
+    let part = Frame.data(1, [UInt8](repeating: 1, count: 16000)).encoded
+    _ = Frame.head(1).encoded.withUnsafeBytes { session.receive($0) }
+    for _ in 0..<4 { #expect(part.withUnsafeBytes { session.receive($0) }) }
+    let credit = drain(session)
+    // All for the connection, nothing for the stream.
+    #expect(stride(from: 0, to: credit.count, by: 13).allSatisfy { credit[$0 + 3] == 8 && credit[$0 + 8] == 0 })
+    #expect(credit.count >= 13 && stream.body.count == 64000)
+    session.consumed(stream, 40000)
+    #expect(drain(session) == Frame.windowUpdate(1, 40000).encoded)
+    // Over the window, by a frame at most: a violation.
+    for _ in 0..<4 { _ = part.withUnsafeBytes { session.receive($0) } }
+    #expect(stream.body.count <= 64000 + 41535 + 16384)
+    session.letGo(stream, code: 8)
+  }
+
+  /// What a peer sends at random never traps, hangs or grows.
+  @Test(arguments: 0..<200)
+  func random(_ seed: Int) {
+    var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1
+    func next(_ bound: Int) -> Int {
+      state ^= state << 13
+      state ^= state >> 7
+      state ^= state << 17
+      return Int(state % UInt64(bound))
+    }
+    var input: [UInt8] = []
+    for _ in 0..<30 {
+      switch next(10) {
+      case 0: input += Frame.head(1).encoded
+      case 1: input += Frame.trailers(1).encoded
+      case 2: input += Frame.message(1, [UInt8](repeating: 1, count: next(50))).encoded
+      case 3: input += Frame.settings([(UInt16(next(8)), UInt32(next(1 << 31)))]).encoded
+      case 4: input += Frame.windowUpdate(Int32(next(3)), UInt32(next(1 << 31))).encoded
+      case 5: input += Frame.goAway(Int32(next(4)), UInt32(next(16)), "random").encoded
+      case 6: input += Frame.reset(1, UInt32(next(20))).encoded
+      default:
+        input += Frame(
+          type: UInt8(next(12)), flags: UInt8(next(64)), stream: Int32(next(4)),
+          payload: (0..<next(40)).map { _ in UInt8(next(256)) }
+        ).encoded
+      }
+      if next(20) == 0, !input.isEmpty { input[next(input.count)] ^= UInt8(1 << next(8)) }
+    }
+    let (session, recorder) = run(input, step: 1 + next(40), takes: next(2) == 0)
+    #expect(recorder.log.count <= 2)
+    _ = session.wantsWrite
+  }
+}
