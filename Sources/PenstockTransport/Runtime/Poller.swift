@@ -150,7 +150,8 @@ final class Poller {
     }
     let fd = Int32(truncatingIfNeeded: token)
     let at = place(fd)
-    guard at < watches.count, watches[at].fd == fd, watches[at].serial == UInt32(truncatingIfNeeded: token >> 32)
+    guard at < watches.count, watches[at].fd == fd,
+      watches[at].serial == UInt32(truncatingIfNeeded: token >> 32)
     else { return nil }
     return (watches[at].handler, cs_epoll_bits(events, i))
   }

@@ -32,7 +32,11 @@ public enum Resolver {
     } else if host.isEmpty {
       lookup.finish(.failed(words("the host name is empty")))
     } else if let name = withTerminated(host, limit: longestName, { strdup($0) }) {
-      if let name { runtime.lookups.start(lookup, name) } else { lookup.finish(.failed(words("out of memory"))) }
+      if let name {
+        runtime.lookups.start(lookup, name)
+      } else {
+        lookup.finish(.failed(words("out of memory")))
+      }
     } else {
       lookup.finish(.failed(words("the host name is too long or has a NUL in it")))
     }

@@ -170,7 +170,8 @@ extension Runtime {
       lock.unlock()
       return
     }
-    let now = options.lingerMicroseconds == 0 || phase != .running || hasLeftovers
+    let now =
+      options.lingerMicroseconds == 0 || phase != .running || hasLeftovers
       || background.load(ordering: .sequentiallyConsistent) > 0
       || ending.load(ordering: .sequentiallyConsistent)
     if now { ownWanted = true }

@@ -28,7 +28,9 @@ extension RuntimeTests {
       }
       let waiters = [
         TestThread { must(runtime.wait(for: call, deadline: nil, interruptible: false) == .ready, "call") },
-        TestThread { must(runtime.wait(for: orphan, deadline: nil, interruptible: false) == .closed, "orphan") },
+        TestThread {
+          must(runtime.wait(for: orphan, deadline: nil, interruptible: false) == .closed, "orphan")
+        },
       ]
       #expect(runtime.shutdown(timeoutMilliseconds: -1) == .ok)
       for waiter in waiters { waiter.join() }
@@ -181,7 +183,9 @@ extension RuntimeTests {
             var tries = 0
             while openDescriptors() != descriptors || libraryThreads() != 0 || !isGone() {
               tries += 1
-              if tries > 10_000 { return openDescriptors() != descriptors ? 2 : libraryThreads() != 0 ? 3 : 4 }
+              if tries > 10_000 {
+                return openDescriptors() != descriptors ? 2 : libraryThreads() != 0 ? 3 : 4
+              }
               var nap = timespec(tv_sec: 0, tv_nsec: 200_000)
               nanosleep(&nap, nil)
             }
@@ -249,13 +253,15 @@ extension RuntimeTests {
   }
 
   @Suite struct ForkTests {
-    @Test(.disabled(if: underThreadSanitizer, noThreads)) func aChildSeesThatItIsOneAndGetsAFreshRuntime() async {
+    @Test(.disabled(if: underThreadSanitizer, noThreads)) func aChildSeesThatItIsOneAndGetsAFreshRuntime()
+      async
+    {
       await #expect(processExitsWith: .success) {
         guard case .made(let parents) = Runtime.shared() else { return must(false, "no runtime") }
         parents.perform {}
         let id = Process.nextID()
-        let before = openDescriptors()
         let status = inChild {
+          let before = openDescriptors()
           if !Process.isForked(parents.generation) { return 2 }
           if Process.generation == parents.generation { return 3 }
           if Process.slot(0).pointee != 0 { return 4 }

@@ -18,7 +18,9 @@ extension RuntimeTests {
       override func run() { log.value.append((producer, number)) }
     }
 
-    @Test(arguments: [Runtime.Mode.thread, .host]) func itemsOfEachProducerRunInOrderAndNoneIsLost(_ mode: Runtime.Mode) {
+    @Test(arguments: [Runtime.Mode.thread, .host]) func itemsOfEachProducerRunInOrderAndNoneIsLost(
+      _ mode: Runtime.Mode
+    ) {
       let runtime = makeRuntime(mode)
       let log = Box<[(Int, Int)]>([])
       let producers = 8
@@ -32,6 +34,21 @@ extension RuntimeTests {
       for (producer, number) in log.value {
         #expect(number == next[producer])
         next[producer] += 1
+      }
+      runtime.end()
+    }
+
+    /// The next item comes just as the loop goes to sleep: the poster spins instead of parking.
+    @Test func aPostIsNotMissedByALoopThatGoesToSleep() {
+      let runtime = makeRuntime(callerDrives: false)
+      let ran = Counter()
+      let item = Work { ran.up() }
+      for round in 1...100_000 {
+        runtime.post(item)
+        let end = Runtime.monotonicNow() + 20_000_000_000
+        while ran.now < round { must(Runtime.monotonicNow() < end, "missed in round \(round)") }
+        // A little later each time, to and fro over the way to sleep.
+        for _ in 0..<round % 400 { _ = ran.now }
       }
       runtime.end()
     }
@@ -69,7 +86,9 @@ extension RuntimeTests {
       runtime.perform { must(runtime.watch(pair.read, CS_EPOLLIN, handler), "watch") }
       var byte: UInt8 = 1
       #expect(write(pair.write, &byte, 1) == 1)
-      #expect(runtime.wait(for: seen, deadline: runtime.after(milliseconds: 20_000), interruptible: false) == .ready)
+      #expect(
+        runtime.wait(for: seen, deadline: runtime.after(milliseconds: 20_000), interruptible: false) == .ready
+      )
       runtime.perform { runtime.unwatch(pair.read) }
       cs_close(pair.read)
       cs_close(pair.write)
@@ -123,7 +142,9 @@ extension RuntimeTests {
 func pipePair() -> (read: Int32, write: Int32) {
   var ends: (Int32, Int32) = (-1, -1)
   let r = withUnsafeMutablePointer(to: &ends) {
-    $0.withMemoryRebound(to: Int32.self, capacity: 2) { socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, $0) }
+    $0.withMemoryRebound(to: Int32.self, capacity: 2) {
+      socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, $0)
+    }
   }
   must(r == 0, "socketpair")
   return (ends.0, ends.1)

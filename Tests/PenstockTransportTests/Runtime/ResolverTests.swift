@@ -50,7 +50,10 @@ extension RuntimeTests {
 
     @Test func badNamesFailInWords() {
       let runtime = makeRuntime()
-      for host in [[], Array("a\0b".utf8), Array(repeating: 0x61, count: 5_000), Array("no such name".utf8), [0xff, 0xfe]] {
+      for host in [
+        [], Array("a\0b".utf8), Array(repeating: 0x61, count: 5_000), Array("no such name".utf8),
+        [0xff, 0xfe],
+      ] {
         let answer = ask(runtime, host)
         #expect(answer.texts.isEmpty && answer.failure?.isEmpty == false)
       }
@@ -89,7 +92,9 @@ extension RuntimeTests {
           let name = Array("localhost".utf8)
           runtime.perform {
             for _ in 0..<8 {
-              _ = name.withUnsafeBytes { Resolver.resolve(host: $0, port: 1, on: runtime, completion: answer) }
+              _ = name.withUnsafeBytes {
+                Resolver.resolve(host: $0, port: 1, on: runtime, completion: answer)
+              }
             }
           }
           runtime.releaseHandle()

@@ -44,12 +44,13 @@ extension RuntimeTests {
       // A linger that does not pass during the test: each turn must be the caller's once it has the role.
       let runtime = makeRuntime(linger: 60_000_000)
       let me = cs_thread_self()
-      // The own thread may run the first ones itself before it hands the role over.
-      let taken = Counter()
-      eventually("the caller drives") {
-        runtime.perform { if cs_thread_self() == me { taken.up() } }
-        return taken.now == 1
+      let first = WaitCell()
+      let helper = TestThread {
+        eventually("the caller drives") { runtime.driverThread.load(ordering: .relaxed) == me }
+        first.set()
       }
+      #expect(runtime.wait(for: first, deadline: nil, interruptible: false) == .ready)
+      helper.join()
       let woken = runtime.ownWord.load(ordering: .relaxed)
       let drove = Counter()
       for _ in 0..<2_000 { runtime.perform { if cs_thread_self() == me { drove.up() } } }
