@@ -41,6 +41,8 @@ final class Model {
     /// Its `sent` stops here.
     let isAnswered: Bool
     var isHeld = false
+    /// Injected by a callback: it may leave only after what runs.
+    var isFresh = false
   }
 
   final class Lane {
@@ -57,6 +59,8 @@ final class Model {
     func releaseTicketless() {
       for index in slots.indices where slots[index].state == .held(0) { slots[index].state = .ready }
     }
+
+    func refresh() { for index in slots.indices { slots[index].isFresh = false } }
 
     func index(of ticket: UInt64) -> Int? {
       slots.firstIndex { $0.state == .held(ticket) || $0.state == .paused(ticket) }
@@ -190,6 +194,11 @@ final class Model {
 
   func apply(_ input: Input) {
     guard !isOver, local == nil else { return }
+    for hop in hops {
+      hop.outbound.refresh()
+      hop.inbound.refresh()
+    }
+    advance()
     switch input {
     case .open(let demand, let message):
       isOpen = true
@@ -238,9 +247,11 @@ final class Model {
     require(running == nil, "one at a time", "\(name) inside \(runningKind.word)")
     require(!hop.isDestroyed, "law 2", "\(name) after destroy")
     require(hop.plan.has(kind) || kind == .create, "callbacks", "\(name) is NULL")
-    running = hop
-    runningKind = kind
     runningItem = nil
+    defer {
+      running = hop
+      runningKind = kind
+    }
     switch kind {
     case .create:
       require(hop.life == .notEntered && hop.outbound.queue.first?.kind == .start, "law 1", "\(name): no start there")
@@ -269,12 +280,14 @@ final class Model {
     case .demand:
       require(hop.isActive, "law 2", "\(name): not in the call any more")
       require(hop.seesDemand, "demand", "\(name) before start has left the hop")
+      if count > hop.demandCame - hop.demandSeen { hurry() }
       require(count > 0 && count <= hop.demandCame - hop.demandSeen, "demand",
         "\(name) of \(count), asked \(hop.demandCame), seen \(hop.demandSeen)")
       hop.demandSeen = saturating(hop.demandSeen, count)
       hop.owed = saturating(hop.owed, count)
     case .sent:
       require(hop.isActive, "law 2", "\(name): not in the call any more")
+      if count > hop.sentPassed - hop.sentSeen { hurry() }
       require(count > 0 && count <= hop.sentPassed - hop.sentSeen, "sent",
         "\(name) of \(count), told \(hop.sentPassed), seen \(hop.sentSeen)")
       hop.sentSeen += count
@@ -282,6 +295,7 @@ final class Model {
       discoverEnd(hop)
       require(hop.life == .entered, "law 2", "\(name), but never entered")
       require(!hop.owesCancel, "law 2", "\(name) before on_cancel")
+      if local == nil, !hop.mayDestroy, !isOver { hurry() }
       if local != nil {
         require(localOrder.isEmpty, "law 2", "\(name) before every hop has seen the end")
       } else {
@@ -314,6 +328,7 @@ final class Model {
     case .start, .send, .halfClose, .headers, .receive, .status:
       guard let item, local == nil else { return }
       let lane = item.kind.isOutbound ? hop.outbound : hop.inbound
+      lane.refresh()
       let answered = judge(hop, lane, item, verdict, ticket, finishing)
       // A message that is not to go on is still told as sent: nobody waits for it.
       if answered, kind == .send { arriveSent(1, at: index - 1) }
@@ -402,7 +417,7 @@ final class Model {
       return
     }
     require(local == nil, "law 3", "\(name) after a local end")
-    if callerQueue.first?.kind != kind { hurry() }
+    if callerQueue.first?.kind != kind { hurry { self.callerQueue.first?.kind == kind } }
     guard let expected = callerQueue.first, expected.kind == kind else {
       fail("law 1", "\(name), next to come is \(callerQueue.first?.kind.word ?? "nothing")")
       return
@@ -416,13 +431,14 @@ final class Model {
   func callerSent(_ n: Int) {
     require(callerStatus == nil, "law 2", "the caller: sent after the status")
     callerSent += n
+    if callerSent > callerSentCame { hurry() }
     require(n > 0 && callerSent <= callerSentCame, "sent", "the caller: \(callerSent) sent, \(callerSentCame) were")
   }
 
   func serverSees(_ kind: EventKind, _ seen: Item) {
     let name = "the server: \(kind.word)"
     require(!serverHasEnded, "law 3", "\(name) after the end")
-    if serverQueue.first?.kind != kind { hurry() }
+    if serverQueue.first?.kind != kind { hurry { self.serverQueue.first?.kind == kind } }
     guard let expected = serverQueue.first, expected.kind == kind else {
       fail("law 1", "\(name), next to come is \(serverQueue.first?.kind.word ?? "nothing")")
       return
@@ -574,7 +590,7 @@ final class Model {
 
   /// Behind what is parked there, but before the lane's last event.
   private func inject(_ item: Item, _ hop: Hop, _ lane: Lane) {
-    let slot = Slot(item: item, state: .ready, isInjected: true, isAnswered: true)
+    let slot = Slot(item: item, state: .ready, isInjected: true, isAnswered: true, isFresh: running != nil)
     if let last = lane.slots.last, last.item.kind == .halfClose || last.item.kind == .status {
       lane.slots.insert(slot, at: lane.slots.count - 1)
     } else {
@@ -584,7 +600,7 @@ final class Model {
 
   private func take(_ lane: Lane, _ kind: EventKind, _ seen: Item?, _ name: String) -> Item? {
     require(!lane.isPaused, "law 1", "\(name) behind a paused event")
-    if lane.queue.first?.kind != kind { hurry() }
+    if lane.queue.first?.kind != kind { hurry { lane.queue.first?.kind == kind } }
     guard let item = lane.queue.first, item.kind == kind else {
       fail("law 1", "\(name), next to come is \(lane.queue.first?.kind.word ?? "nothing")")
       return nil
@@ -686,23 +702,24 @@ final class Model {
         serverDemandCame = 0
       }
       if callerQueue.first?.kind == .status { isOver = true }
-      if let (index, status) = finishing, !isMoving(above: index) {
+      if let (index, status) = finishing, !mayLeaveUp(hops[index]), !isMoving(above: index) {
         finishing = nil
         moved = true
-        if index >= hops.count || index < 0 || hops[index].isActive || hops[index].life == .refused {
-          finishNow(index, status)
-        }
+        if hops[index].isActive { finishNow(index, status) }
       }
     }
   }
 
   private func leaveDown(_ hop: Hop) -> Bool {
-    guard let slot = hop.outbound.slots.first, slot.state == .ready, mayHurry || !isMoving(below: hop.index) else {
-      return false
+    guard finishing == nil, let slot = hop.outbound.slots.first, slot.state == .ready else { return false }
+    if slot.item.kind == .start, !hop.startHasLeft {
+      // The demand that waits with it goes first.
+      hop.startHasLeft = true
+      return true
     }
+    guard mayHurry || (!isMoving(below: hop.index) && !slot.isFresh) else { return false }
     hop.outbound.slots.removeFirst()
     switch slot.item.kind {
-    case .start: hop.startHasLeft = true
     case .halfClose: hop.halfCloseHasLeft = true
     default: break
     }
@@ -715,15 +732,20 @@ final class Model {
     return true
   }
 
+  private func mayLeaveUp(_ hop: Hop) -> Bool {
+    guard let first = hop.inbound.slots.first, first.state == .ready, !first.isFresh else { return false }
+    return first.item.kind != .receive || hop.owed > 0
+  }
+
   private func leaveUp(_ hop: Hop) -> Bool {
-    guard let slot = hop.inbound.slots.first, slot.state == .ready else { return false }
+    guard let slot = hop.inbound.slots.first, slot.state == .ready, mayHurry || !slot.isFresh && !isMoving(above: hop.index)
+    else { return false }
     switch slot.item.kind {
     case .receive:
       guard hop.owed > 0 else { return false }
       hop.owed -= 1
       if slot.isInjected { hop.reserved -= 1 }
     case .status:
-      guard mayHurry || !isMoving(above: hop.index) else { return false }
       hop.hasPassed = true
       endOutbound(hop.index)
       discardOutbound(hop)
@@ -735,33 +757,44 @@ final class Model {
   }
 
   /// What was not to leave yet has left all the same: fine, if unrelated things are only done in another order.
-  private func hurry() {
+  private func hurry(until done: () -> Bool = { false }) {
+    for hop in hops {
+      hop.outbound.refresh()
+      hop.inbound.refresh()
+    }
+    advance()
+    if done() { return }
     mayHurry = true
     advance()
     mayHurry = false
   }
 
-  /// An event goes as far as it can, with the demand that start takes along, before the next one leaves.
+  /// An event goes as far as it can, with the demand that start takes along and with all that follows from it, before
+  /// the next one leaves.
   private func isMoving(below index: Int) -> Bool {
-    if serverQueue.contains(where: { $0.kind != .start || !serverHasEnded }) { return true }
+    if serverQueue.contains(where: { $0.kind != .start || !serverHasEnded }) || isMoving(above: hops.count) { return true }
     return hops[index...].contains { hop in
-      if hop === running { return runningKind.isOutbound || runningKind == .demand || runningKind == .create }
       if hop.isActive, hop.seesDemand, hop.demandCame > hop.demandSeen { return true }
-      return hop.index > index && hop.life != .skipped && !hop.outbound.isPaused && !hop.outbound.queue.isEmpty
+      guard hop.index > index, hop.life != .skipped else { return false }
+      if let first = hop.outbound.slots.first, first.state == .ready, !first.isFresh { return true }
+      return !hop.outbound.isPaused && !hop.outbound.queue.isEmpty
     }
   }
 
-  /// The same upward. It matters for a status: what goes ahead of it may end the call before it has passed.
   private func isMoving(above index: Int) -> Bool {
-    if !callerQueue.isEmpty { return true }
-    return hops[..<max(index, 0)].contains {
-      ($0 === running && !runningKind.isOutbound) || ($0.isActive && !$0.inbound.isPaused && !$0.inbound.queue.isEmpty)
+    if running != nil || !callerQueue.isEmpty { return true }
+    return hops[..<max(index, 0)].contains { hop in
+      if mayLeaveUp(hop) { return true }
+      return hop.isActive && !hop.inbound.isPaused && !hop.inbound.queue.isEmpty
     }
   }
 
   private func passDown(_ hop: Hop) -> Bool {
     if hop.index >= outboundEnd { return discard(&hop.outbound.queue, hop.index) }
-    guard let item = hop.outbound.queue.first, !hop.outbound.isPaused else { return false }
+    guard finishing == nil, let item = hop.outbound.queue.first, !hop.outbound.isPaused else { return false }
+    guard mayHurry || !isMoving(below: hop.index), mayHurry || hop.outbound.slots.first?.item.kind != .start
+      || hop.outbound.slots.first?.state != .ready
+    else { return false }
     if hop.life == .skipped {
       hop.outbound.queue.removeFirst()
       pushOutbound(item, hop.index + 1)
@@ -778,7 +811,10 @@ final class Model {
   }
 
   private func passUp(_ hop: Hop) -> Bool {
-    guard let item = hop.inbound.queue.first, !hop.inbound.isPaused else { return false }
+    guard finishing?.index != hop.index else { return false }
+    guard let item = hop.inbound.queue.first, !hop.inbound.isPaused, mayHurry || !isMoving(above: hop.index) else {
+      return false
+    }
     if !hop.isActive {
       hop.inbound.queue.removeFirst()
       pushInbound(item, hop.index - 1)
@@ -855,13 +891,8 @@ final class Model {
   private func finish(_ index: Int, _ status: Item) {
     guard index >= 0, index < hops.count else { return finishNow(index, status) }
     // What may leave the hop leaves it before the status, and has its own consequences first.
-    let wasTooMuch = isTooMuch
-    var hasLeft = false
-    while leaveUp(hops[index]) { hasLeft = true }
-    guard hops[index].isActive || hops[index].life == .refused else { return }
-    if !hasLeft { return finishNow(index, status) }
-    advance()
-    if isTooMuch, !wasTooMuch { return endByItself(-1) }
+    hops[index].inbound.refresh()
+    guard mayLeaveUp(hops[index]) else { return finishNow(index, status) }
     finishing = (index, status)
     advance()
   }
@@ -925,15 +956,32 @@ final class Model {
   /// what is seen next.
   private func discoverEnd(_ hop: Hop?) {
     guard local == nil, !isOver, hop?.owesCancel != true, hop?.mayDestroy != true else { return }
+    if discover(hop) { return }
+    var found = false
+    hurry {
+      found = self.isOver || self.discover(hop)
+      return found
+    }
+    if !found, !isOver { _ = discover(hop) }
+  }
+
+  private func discover(_ hop: Hop?) -> Bool {
     if let first = serverQueue.first, !serverHasEnded, kind.sendsOne {
-      if first.kind == .send, serverMessages == 1 { return endByItself(hops.count) }
-      if first.kind == .halfClose, serverMessages == 0 { return endByItself(hops.count) }
+      let isWrong = first.kind == .send ? serverMessages == 1 : first.kind == .halfClose && serverMessages == 0
+      if isWrong {
+        endByItself(hops.count)
+        return true
+      }
     }
-    if let (index, status) = finishing, hop.map({ $0.index >= index }) ?? true {
-      finishing = nil
-      if hops[index].isActive { return finishNow(index, status) }
+    if isTooMuch {
+      endByItself(-1)
+      return true
     }
-    if isTooMuch { endByItself(-1) }
+    guard let (index, status) = finishing, hop.map({ $0.index >= index }) ?? true else { return false }
+    finishing = nil
+    guard hops[index].isActive else { return false }
+    finishNow(index, status)
+    return true
   }
 
   private func endByItself(_ index: Int) {
