@@ -1,4 +1,4 @@
-public import CPenstock
+import CPenstock
 import CMemory
 import PenstockCall
 import PenstockTransport
