@@ -39,6 +39,7 @@ final class HTTP2Session {
   /// Beyond the peer's MAX_CONCURRENT_STREAMS, oldest first; those that were let go are skipped.
   private var queued: [HTTP2Stream] = []
   private var firstQueued = 0
+  private var goneQueued = 0
   private var changed: [HTTP2Stream] = []
   private var dispatching: [HTTP2Stream] = []
   /// The last thing nghttp2 complained about.
@@ -126,7 +127,7 @@ final class HTTP2Session {
     while firstQueued < queued.count, open.count < limit, !isDraining {
       let stream = queued[firstQueued]
       firstQueued += 1
-      if stream.state == .queued { start(stream) }
+      if stream.state == .queued { start(stream) } else { goneQueued = max(goneQueued - 1, 0) }
     }
     if firstQueued == queued.count {
       queued.removeAll(keepingCapacity: true)
@@ -225,9 +226,22 @@ final class HTTP2Session {
     stream.letGo()
     switch stream.state {
     case .open: _ = nghttp2_submit_rst_stream(session, 0, stream.id, code)
-    case .created, .queued: stream.state = .closed
+    case .queued:
+      stream.state = .closed
+      forgetQueued()
+    case .created: stream.state = .closed
     case .closed: break
     }
+  }
+
+  /// A queue that does not move may still have comers and goers: those that have gone are swept out in time.
+  private func forgetQueued() {
+    goneQueued += 1
+    guard goneQueued >= 64, goneQueued * 2 > queuedCount else { return }
+    let waiting = queued[firstQueued...]
+    queued = waiting.filter { $0.state == .queued }
+    firstQueued = 0
+    goneQueued = 0
   }
 
   func mark(_ stream: HTTP2Stream) {

@@ -169,6 +169,32 @@ import Testing
     #expect(Answer(try #require(first.finish().1)).code == .deadlineExceeded)
   }
 
+  /// A queue that does not move does not grow by calls that have ended.
+  @Test func queuedCallsThatEndAreForgotten() throws {
+    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    _ = session.collect(into: ByteBuffer())
+    _ = Frame.settings([(3, 0)]).encoded.withUnsafeBytes { session.receive($0) }
+    for _ in 0..<10_000 {
+      let stream = HTTP2Stream()
+      session.add(stream)
+      _ = session.collect(into: ByteBuffer())
+      session.letGo(stream, code: 8)
+    }
+    #expect(session.queuedCount < 200)
+  }
+
+  @Test func manyCallsAtOnce() throws {
+    let server = RawServer(ChannelTests.echo)
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let calls = (0..<1000).map { _ in client.make("/a.B/C", .unary) }
+    for (n, call) in calls.enumerated() { call.open(buffer(big(UInt32(n)))) }
+    for (n, call) in calls.enumerated() {
+      let answer = Answer(try #require(call.finish().1))
+      #expect(answer.code == .ok && answer.message == big(UInt32(n)))
+    }
+  }
+
   @Test func headersOverThePeersLimit() throws {
     let server = RawServer { peer in
       peer.begin([(6, 1000)])
