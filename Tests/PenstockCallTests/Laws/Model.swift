@@ -254,6 +254,7 @@ final class Model {
     }
     switch kind {
     case .create:
+      if hop.outbound.queue.isEmpty { hurry { !hop.outbound.queue.isEmpty } }
       require(hop.life == .notEntered && hop.outbound.queue.first?.kind == .start, "law 1", "\(name): no start there")
     case .start, .send, .halfClose:
       if kind == .start, hop.life == .notEntered, hop.plan.create == .none { hop.life = .entered }
@@ -278,9 +279,9 @@ final class Model {
       hop.owesCancel = false
       hop.isCancelled = true
     case .demand:
+      if !hop.seesDemand || count > hop.demandCame - hop.demandSeen { hurry() }
       require(hop.isActive, "law 2", "\(name): not in the call any more")
       require(hop.seesDemand, "demand", "\(name) before start has left the hop")
-      if count > hop.demandCame - hop.demandSeen { hurry() }
       require(count > 0 && count <= hop.demandCame - hop.demandSeen, "demand",
         "\(name) of \(count), asked \(hop.demandCame), seen \(hop.demandSeen)")
       hop.demandSeen = saturating(hop.demandSeen, count)
@@ -322,7 +323,7 @@ final class Model {
       case .skip: hop.life = .skipped
       case .nonsense:
         hop.life = .refused
-        _ = hop.outbound.queue.removeFirst()
+        if !hop.outbound.queue.isEmpty { hop.outbound.queue.removeFirst() }
         finish(index, Item(.status, code: 13))
       }
     case .start, .send, .halfClose, .headers, .receive, .status:
@@ -585,6 +586,7 @@ final class Model {
 
   private func next(_ hop: Hop, _ lane: Lane, _ item: Item) {
     lane.releaseTicketless()
+    lane.refresh()
     lane.slots.append(Slot(item: item, state: .ready, isInjected: false, isAnswered: false))
   }
 
@@ -775,7 +777,7 @@ final class Model {
     if serverQueue.contains(where: { $0.kind != .start || !serverHasEnded }) || isMoving(above: hops.count) { return true }
     return hops[index...].contains { hop in
       if hop.isActive, hop.seesDemand, hop.demandCame > hop.demandSeen { return true }
-      guard hop.index > index, hop.life != .skipped else { return false }
+      guard hop.index > index else { return false }
       if let first = hop.outbound.slots.first, first.state == .ready, !first.isFresh { return true }
       return !hop.outbound.isPaused && !hop.outbound.queue.isEmpty
     }
@@ -785,7 +787,7 @@ final class Model {
     if running != nil || !callerQueue.isEmpty { return true }
     return hops[..<max(index, 0)].contains { hop in
       if mayLeaveUp(hop) { return true }
-      return hop.isActive && !hop.inbound.isPaused && !hop.inbound.queue.isEmpty
+      return !hop.inbound.isPaused && !hop.inbound.queue.isEmpty
     }
   }
 
