@@ -366,11 +366,13 @@ def error_detail(channel: penstock.Channel) -> None:
 def main() -> int:
     print(colored("bold", f"penstock {penstock.library_version()}, in Python, with {TARGET}"))
     with penstock.Channel(TARGET) as channel:
-        three = four_kinds(channel)
-        change_the_chain(channel, three)
-        defer(channel)
-        reject(channel)
-        error_detail(channel)
+        try:
+            change_the_chain(channel, four_kinds(channel))
+            defer(channel)
+            reject(channel)
+            error_detail(channel)
+        except penstock.RpcError as error:
+            expect(False, f"a call failed that should not: {error}")
         title("What is registered now")
         for one in channel.interceptors:
             print(f"    {one['priority']:5} {one['name']:6} {one['methods']} {', '.join(one['kinds'])}")
