@@ -345,25 +345,35 @@ import Testing
       for at in stride(from: 0, to: rest.count, by: 16000) {
         peer.send(.data(slow, Array(rest[at..<min(at + 16000, rest.count)])))
       }
-      let fast = peer.request()
+      var fast: Int32 = 0
+      var credit = window
+      var connection = 0
+      /// False: the client has gone.
+      func next() -> Bool {
+        guard let frame = peer.readFrame() else { return false }
+        let n = Int(frame.payload.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) })
+        if frame.type == 1 { fast = frame.stream }
+        if frame.type == 8 {
+          peer.expect(frame.stream != slow, "credit for what nobody has read")
+          if frame.stream == 0 { connection += n } else { credit += n }
+        }
+        return true
+      }
+      while fast == 0 {
+        if !next() { return }
+      }
       let size = 300_000
       let body = [0] + big(UInt32(size)) + [UInt8](repeating: 3, count: size)
       peer.send(.head(fast))
       var at = 0
-      var credit = window
-      var connection = 0
       while at < body.count {
-        let part = min(16000, body.count - at, credit)
+        let part = min(16000, body.count - at, credit, connection)
         if part > 0 {
           peer.send(.data(fast, Array(body[at..<(at + part)])))
           at += part
           credit -= part
-        } else if let frame = peer.readFrame() {
-          let n = Int(frame.payload.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) })
-          if frame.type == 8, frame.stream == fast { credit += n }
-          if frame.type == 8, frame.stream == slow { peer.expect(false, "credit for what nobody has read") }
-          if frame.type == 8, frame.stream == 0 { connection += n }
-        } else {
+          connection -= part
+        } else if !next() {
           return
         }
       }
