@@ -6,6 +6,10 @@ import PenstockWire
 ///
 /// Everything lives in a private OSSL_LIB_CTX, so that neither the host's OpenSSL configuration of providers nor its
 /// use of the default context matters here. Immutable once made: any number of engines, on any thread.
+///
+/// There is one such library context in a process, and it stays: each thread that has used it keeps state with it,
+/// which only that thread can give back (OPENSSL_thread_stop_ex), and any thread of the host may have driven us. A
+/// context that is freed before leaves those threads a pointer into nothing, for when they exit.
 public final class TLSContext {
   public enum Role { case client, server }
 
@@ -16,17 +20,16 @@ public final class TLSContext {
   let serverName: ByteBuffer?
   let handle: OpaquePointer
   let bioMethod: OpaquePointer
-  private let library: OpaquePointer
+
+  private static let librarySlot = 3
 
   private init(
-    role: Role, options: TLSOptions, serverName: ByteBuffer?, library: OpaquePointer, handle: OpaquePointer,
-    bioMethod: OpaquePointer
+    role: Role, options: TLSOptions, serverName: ByteBuffer?, handle: OpaquePointer, bioMethod: OpaquePointer
   ) {
     self.role = role
     self.usesALPN = options.usesALPN
     self.verifiesPeer = role == .server ? options.requiresClientCertificate : options.verifiesPeer
     self.serverName = serverName
-    self.library = library
     self.handle = handle
     self.bioMethod = bioMethod
   }
@@ -34,31 +37,42 @@ public final class TLSContext {
   deinit {
     SSL_CTX_free(handle)
     BIO_meth_free(bioMethod)
-    OSSL_LIB_CTX_free(library)
+  }
+
+  /// This process's library context, made when it is first needed; a forked child makes its own. nil: no memory.
+  private static func library() -> OpaquePointer? {
+    Process.withLock { () -> OpaquePointer? in
+      let slot = Process.slot(librarySlot)
+      if let known = OpaquePointer(bitPattern: slot.pointee) { return known }
+      let fresh = OSSL_LIB_CTX_new()
+      slot.pointee = UInt(bitPattern: fresh)
+      return fresh
+    }
   }
 
   public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
     ERR_clear_error()
     var name: ByteBuffer?
     if let given = options.serverName {
-      guard let copied = ByteBuffer(copying: given.view), copied.append(byte: 0) else { return .failed(noMemory) }
-      if given.isEmpty || given.view.contains(0) { return .failed(SetupFailure("server_name", "not a host name")) }
+      guard let copied = ByteBuffer(copying: given.view), copied.append(byte: 0) else {
+        return .failed(noMemory)
+      }
+      if given.isEmpty || given.view.contains(0) {
+        return .failed(SetupFailure("server_name", "not a host name"))
+      }
       name = copied
     }
-    guard let library = OSSL_LIB_CTX_new() else { return .failed(noMemory) }
-    guard let handle = SSL_CTX_new_ex(library, nil, role == .client ? TLS_client_method() : TLS_server_method())
-    else {
-      OSSL_LIB_CTX_free(library)
-      return .failed(SetupFailure("", reason("OpenSSL does not start")))
-    }
+    guard let library = library() else { return .failed(noMemory) }
+    guard
+      let handle = SSL_CTX_new_ex(library, nil, role == .client ? TLS_client_method() : TLS_server_method())
+    else { return .failed(SetupFailure("", reason("OpenSSL does not start"))) }
     guard let method = TLSEngine.makeBIOMethod() else {
       SSL_CTX_free(handle)
-      OSSL_LIB_CTX_free(library)
       return .failed(noMemory)
     }
-    // From here on the owner frees all three.
+    // From here on the owner frees both.
     let context = TLSContext(
-      role: role, options: options, serverName: name, library: library, handle: handle, bioMethod: method)
+      role: role, options: options, serverName: name, handle: handle, bioMethod: method)
     if let failure = context.configure(options) { return .failed(failure) }
     return .made(context)
   }
@@ -140,7 +154,8 @@ public final class TLSContext {
 
   private func addRoots(_ pem: ByteView, field: StaticString) -> SetupFailure? {
     guard let store = SSL_CTX_get_cert_store(handle) else { return TLSContext.noMemory }
-    return eachCertificate(pem, field: field) { certificate, _ in X509_STORE_add_cert(store, certificate) == 1 }
+    return eachCertificate(pem, field: field) { certificate, _ in X509_STORE_add_cert(store, certificate) == 1
+    }
   }
 
   // MARK: Our own certificate
@@ -156,7 +171,8 @@ public final class TLSContext {
     let context = handle
     let use: (OpaquePointer, Int) -> Bool = { certificate, index in
       index == 0
-        ? SSL_CTX_use_certificate(context, certificate) == 1 : penstock_ssl_ctx_add_chain(context, certificate) == 1
+        ? SSL_CTX_use_certificate(context, certificate) == 1
+        : penstock_ssl_ctx_add_chain(context, certificate) == 1
     }
     switch chain {
     case .pem(let pem):
@@ -184,8 +200,10 @@ public final class TLSContext {
     }
     defer { BIO_free(bio) }
     // Without a password callback OpenSSL would ask on the terminal.
-    guard let key = PEM_read_bio_PrivateKey_ex(bio, nil, { _, _, _, _ in 0 }, nil, library, nil) else {
-      return SetupFailure(field, TLSContext.reason("no private key in PEM form that could be read without a password"))
+    guard let key = PEM_read_bio_PrivateKey_ex(bio, nil, { _, _, _, _ in 0 }, nil, TLSContext.library(), nil)
+    else {
+      return SetupFailure(
+        field, TLSContext.reason("no private key in PEM form that could be read without a password"))
     }
     defer { EVP_PKEY_free(key) }
     guard SSL_CTX_use_PrivateKey(handle, key) == 1, SSL_CTX_check_private_key(handle) == 1 else {
@@ -200,17 +218,19 @@ public final class TLSContext {
   private func eachCertificate(
     _ pem: ByteView, field: StaticString, _ use: (OpaquePointer, Int) -> Bool
   ) -> SetupFailure? {
-    guard let count = Int32(exactly: pem.count), count > 0, let bio = BIO_new_mem_buf(pem.baseAddress, count) else {
+    guard let count = Int32(exactly: pem.count), count > 0, let bio = BIO_new_mem_buf(pem.baseAddress, count)
+    else {
       return SetupFailure(field, "no certificate in PEM form")
     }
     defer { BIO_free(bio) }
     var index = 0
     while true {
-      var certificate = X509_new_ex(library, nil)
+      var certificate = X509_new_ex(TLSContext.library(), nil)
       guard certificate != nil else { return TLSContext.noMemory }
       defer { X509_free(certificate) }
       ERR_clear_error()
-      guard PEM_read_bio_X509(bio, &certificate, { _, _, _, _ in 0 }, nil) != nil, let read = certificate else {
+      guard PEM_read_bio_X509(bio, &certificate, { _, _, _, _ in 0 }, nil) != nil, let read = certificate
+      else {
         let isEnd = penstock_error_is_pem_end(ERR_peek_last_error()) == 1
         if isEnd && index > 0 {
           ERR_clear_error()

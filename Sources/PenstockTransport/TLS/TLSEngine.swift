@@ -90,7 +90,8 @@ public final class TLSEngine {
       fail(
         ByteBuffer().say(
           context.role == .client
-            ? "the server did not choose HTTP/2 (no ALPN \"h2\")" : "the client did not offer HTTP/2 (no ALPN \"h2\")"))
+            ? "the server did not choose HTTP/2 (no ALPN \"h2\")"
+            : "the client did not offer HTTP/2 (no ALPN \"h2\")"))
       return .failed
     }
     handshakeIsDone = true
@@ -164,11 +165,14 @@ public final class TLSEngine {
     if reason == SSL_R_CERTIFICATE_VERIFY_FAILED {
       text.say("certificate verify failed: ")
       text.say(cString: X509_verify_cert_error_string(SSL_get_verify_result(ssl)))
-      if let expectedName { text.say(", expected host ").say(ByteView(rebasing: expectedName.view.dropLast())) }
+      if let expectedName {
+        text.say(", expected host ").say(ByteView(rebasing: expectedName.view.dropLast()))
+      }
       return fail(text)
     }
     // The numbers of alerts stand behind SSL_AD_REASON_OFFSET.
-    if penstock_error_is_ssl(error) == 1, reason >= SSL_AD_REASON_OFFSET, reason < SSL_AD_REASON_OFFSET + 256 {
+    if penstock_error_is_ssl(error) == 1, reason >= SSL_AD_REASON_OFFSET, reason < SSL_AD_REASON_OFFSET + 256
+    {
       let alert = reason - SSL_AD_REASON_OFFSET
       text.say("the peer refused with a TLS alert: ")
       switch alert {
@@ -180,7 +184,11 @@ public final class TLSEngine {
       return fail(text)
     }
     if !handshakeIsDone { text.say("TLS handshake failed: ") } else { text.say("TLS failed: ") }
-    if let words = ERR_reason_error_string(error) { text.say(cString: words) } else { text.say("protocol error") }
+    if let words = ERR_reason_error_string(error) {
+      text.say(cString: words)
+    } else {
+      text.say("protocol error")
+    }
     fail(text)
   }
 
@@ -207,7 +215,9 @@ public final class TLSEngine {
 
   /// nil: no memory.
   static func makeBIOMethod() -> OpaquePointer? {
-    guard let method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "penstock") else { return nil }
+    guard let method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "penstock") else {
+      return nil
+    }
     BIO_meth_set_read_ex(
       method,
       { bio, place, count, taken in
