@@ -41,7 +41,7 @@ final class Model {
     /// Its `sent` stops here.
     let isAnswered: Bool
     var isHeld = false
-    /// Injected by a callback: it may leave only after what runs.
+    /// It may leave only after what runs: a callback has injected it, or demand for it has just come.
     var isFresh = false
   }
 
@@ -192,13 +192,13 @@ final class Model {
     case hopDemand(Int, Int)
   }
 
-  func apply(_ input: Input) {
+  /// `isNested`: asked for while something ran; what hops have asked for earlier may be done later.
+  func apply(_ input: Input, isNested: Bool = false) {
     guard !isOver, local == nil else { return }
-    for hop in hops {
-      hop.outbound.refresh()
-      hop.inbound.refresh()
+    if !isNested {
+      refresh(.everywhere)
+      advance()
     }
-    advance()
     switch input {
     case .open(let demand, let message):
       isOpen = true
@@ -254,12 +254,12 @@ final class Model {
     }
     switch kind {
     case .create:
-      if hop.outbound.queue.isEmpty { hurry { !hop.outbound.queue.isEmpty } }
+      if hop.outbound.queue.isEmpty { hurry(.above(index)) { !hop.outbound.queue.isEmpty } }
       require(hop.life == .notEntered && hop.outbound.queue.first?.kind == .start, "law 1", "\(name): no start there")
     case .start, .send, .halfClose:
       if kind == .start, hop.life == .notEntered, hop.plan.create == .none { hop.life = .entered }
       require(hop.isActive, "law 2", "\(name): not in the call any more")
-      runningItem = take(hop.outbound, kind, seen, name)
+      runningItem = take(hop.outbound, kind, seen, name, .above(index))
     case .headers, .receive: runningItem = seeInbound(hop, kind, seen, name)
     case .status:
       if local != nil {
@@ -285,7 +285,7 @@ final class Model {
       require(count > 0 && count <= hop.demandCame - hop.demandSeen, "demand",
         "\(name) of \(count), asked \(hop.demandCame), seen \(hop.demandSeen)")
       hop.demandSeen = saturating(hop.demandSeen, count)
-      hop.owed = saturating(hop.owed, count)
+      addOwed(count, hop)
     case .sent:
       require(hop.isActive, "law 2", "\(name): not in the call any more")
       if count > hop.sentPassed - hop.sentSeen { hurry() }
@@ -418,7 +418,7 @@ final class Model {
       return
     }
     require(local == nil, "law 3", "\(name) after a local end")
-    if callerQueue.first?.kind != kind { hurry { self.callerQueue.first?.kind == kind } }
+    if callerQueue.first?.kind != kind { hurry(.below(-1)) { self.callerQueue.first?.kind == kind } }
     guard let expected = callerQueue.first, expected.kind == kind else {
       fail("law 1", "\(name), next to come is \(callerQueue.first?.kind.word ?? "nothing")")
       return
@@ -439,7 +439,7 @@ final class Model {
   func serverSees(_ kind: EventKind, _ seen: Item) {
     let name = "the server: \(kind.word)"
     require(!serverHasEnded, "law 3", "\(name) after the end")
-    if serverQueue.first?.kind != kind { hurry { self.serverQueue.first?.kind == kind } }
+    if serverQueue.first?.kind != kind { hurry(.above(hops.count)) { self.serverQueue.first?.kind == kind } }
     guard let expected = serverQueue.first, expected.kind == kind else {
       fail("law 1", "\(name), next to come is \(serverQueue.first?.kind.word ?? "nothing")")
       return
@@ -600,9 +600,9 @@ final class Model {
     }
   }
 
-  private func take(_ lane: Lane, _ kind: EventKind, _ seen: Item?, _ name: String) -> Item? {
+  private func take(_ lane: Lane, _ kind: EventKind, _ seen: Item?, _ name: String, _ part: Part) -> Item? {
     require(!lane.isPaused, "law 1", "\(name) behind a paused event")
-    if lane.queue.first?.kind != kind { hurry { lane.queue.first?.kind == kind } }
+    if lane.queue.first?.kind != kind { hurry(part) { lane.queue.first?.kind == kind } }
     guard let item = lane.queue.first, item.kind == kind else {
       fail("law 1", "\(name), next to come is \(lane.queue.first?.kind.word ?? "nothing")")
       return nil
@@ -614,7 +614,7 @@ final class Model {
 
   private func seeInbound(_ hop: Hop, _ kind: EventKind, _ seen: Item?, _ name: String) -> Item? {
     require(hop.isActive, "law 2", "\(name): not in the call any more")
-    return take(hop.inbound, kind, seen, name)
+    return take(hop.inbound, kind, seen, name, .below(hop.index))
   }
 
   private func compare(_ seen: Item, _ expected: Item, _ name: String) {
@@ -758,17 +758,33 @@ final class Model {
     return true
   }
 
-  /// What was not to leave yet has left all the same: fine, if unrelated things are only done in another order.
-  private func hurry(until done: () -> Bool = { false }) {
-    for hop in hops {
-      hop.outbound.refresh()
-      hop.inbound.refresh()
-    }
+  /// Where what was not to leave yet may have left: it is fine if unrelated things are done in another order.
+  private enum Part {
+    case everywhere
+    /// In front of this hop on the way out, on the way in.
+    case above(Int)
+    case below(Int)
+  }
+
+  private func hurry(_ part: Part = .everywhere, until done: () -> Bool = { false }) {
+    refresh(part)
     advance()
     if done() { return }
     mayHurry = true
     advance()
     mayHurry = false
+  }
+
+  private func refresh(_ part: Part) {
+    for hop in hops {
+      switch part {
+      case .everywhere:
+        hop.outbound.refresh()
+        hop.inbound.refresh()
+      case .above(let index): if hop.index < index { hop.outbound.refresh() }
+      case .below(let index): if hop.index > index { hop.inbound.refresh() }
+      }
+    }
   }
 
   /// An event goes as far as it can, with the demand that start takes along and with all that follows from it, before
@@ -838,9 +854,15 @@ final class Model {
     }
     guard hop.seesDemand, !hop.has(.demand) else { return false }
     hop.demandSeen = hop.demandCame
-    hop.owed = saturating(hop.owed, pending)
+    addOwed(pending, hop)
     if !hop.isTaken { arriveDemand(pending, at: hop.index + 1) }
     return true
+  }
+
+  /// What has waited for demand leaves after what runs.
+  private func addOwed(_ n: Int, _ hop: Hop) {
+    hop.owed = saturating(hop.owed, n)
+    if !hop.inbound.slots.isEmpty { hop.inbound.slots[0].isFresh = true }
   }
 
   private func discard(_ queue: inout [Item], _ index: Int) -> Bool {

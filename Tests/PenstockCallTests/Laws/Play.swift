@@ -14,6 +14,7 @@ final class Play {
   private var call: Call?
   private var players: [HopPlayer] = []
   private var inputs: [UInt64: Model.Input] = [:]
+  private var nested: Set<UInt64> = []
   private var nextMarker = FakeLoop.marker
   private var nextID = 1
   private let isVerbose: Bool
@@ -300,7 +301,7 @@ final class Play {
     call.attach(below: below)
     call.attach(above: above)
     loop.onMarker = { [unowned self] marker in
-      if let input = inputs.removeValue(forKey: marker) { model.apply(input) }
+      if let input = inputs.removeValue(forKey: marker) { model.apply(input, isNested: nested.remove(marker) != nil) }
     }
     below.onStart = { [unowned self] call in
       let item = Model.Item(.start)
@@ -337,7 +338,9 @@ final class Play {
       log("  caller sees message \(item.id)")
       model.callerSees(.receive, item)
       if scenario.demandsWhenServed, let call = self.call {
-        call.perform(.resumeAfter(mark(.demand(1)), nanoseconds: 0))
+        let marker = mark(.demand(1))
+        nested.insert(marker)
+        call.perform(.resumeAfter(marker, nanoseconds: 0))
         call.perform(.demand(1))
       }
     }
