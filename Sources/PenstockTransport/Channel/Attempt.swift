@@ -136,7 +136,9 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   // MARK: From the stream
 
   func streamReceives(_ bytes: ByteView) -> Int {
-    guard headersCame, message == nil, failure == nil, let call, let framing, call.wantsMessage else { return 0 }
+    guard headersCame, message == nil, failure == nil, let call, let framing, call.wantsMessage else {
+      return 0
+    }
     return note(framing.decode(bytes))
   }
 
@@ -194,7 +196,9 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   }
 
   private func noteSending(_ stream: HTTP2Stream, _ call: Call) {
-    if stream.headersAreSent, call.stats.firstByteSentAt == 0 { call.stats.firstByteSentAt = core.runtime.now }
+    if stream.headersAreSent, call.stats.firstByteSentAt == 0 {
+      call.stats.firstByteSentAt = core.runtime.now
+    }
     let sent = stream.piecesSent - told
     if sent > 0 {
       told += sent

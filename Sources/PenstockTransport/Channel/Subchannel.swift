@@ -10,7 +10,9 @@ final class Destination {
   let limits: HTTP2Limits
   let connectTimeout: UInt64
 
-  init(_ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits, _ connectTimeout: UInt64) {
+  init(
+    _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits, _ connectTimeout: UInt64
+  ) {
     self.target = target
     self.name = name
     self.tls = tls
@@ -108,7 +110,8 @@ final class Subchannel: ConnectionOwner, ResolverCompletion, TurnTask {
       }
       let address = addresses[index]
       switch HTTP2Connection.start(
-        address, tls: destination.tls, host: destination.target.host, limits: destination.limits, runtime: runtime,
+        address, tls: destination.tls, host: destination.target.host, limits: destination.limits,
+        runtime: runtime,
         work: work, owner: self)
       {
       case .started(let connection):

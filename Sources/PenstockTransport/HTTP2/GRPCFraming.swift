@@ -253,7 +253,8 @@ final class GRPCFraming: CallFraming {
     if given == nil && status.message.isEmpty {
       say(ByteBuffer().say("the trailers have no grpc-status: HTTP status ").say(httpStatus), status)
     } else if let given, status.message.isEmpty, status.code == .unknown, !bytesEqual(given, "2") {
-      let text = ByteBuffer().say("malformed or undefined grpc-status \"").say(printable: given, limit: 20).say("\"")
+      let text = ByteBuffer().say("malformed or undefined grpc-status \"").say(printable: given, limit: 20)
+        .say("\"")
       say(text, status)
     }
     addAll(fields, to: status)
@@ -315,7 +316,8 @@ final class GRPCFraming: CallFraming {
         scratch.removeAll(keepingCapacity: true)
         switch Base64.decode(part, into: scratch) {
         case .ok: if metadata.add(name, scratch.view) != .done { outcome = .noMemory }
-        case .malformed: if case .done = outcome { outcome = .malformed(ByteBuffer(copying: name) ?? ByteBuffer()) }
+        case .malformed:
+          if case .done = outcome { outcome = .malformed(ByteBuffer(copying: name) ?? ByteBuffer()) }
         case .noMemory: outcome = .noMemory
         }
       }

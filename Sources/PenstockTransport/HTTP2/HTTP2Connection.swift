@@ -83,7 +83,8 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
 
   private init(
     _ socket: Socket, _ engine: TLSEngine?, _ session: HTTP2Session, _ address: SocketAddress,
-    _ scratch: UnsafeMutableRawBufferPointer, _ runtime: Runtime, _ work: TurnWork, _ owner: any ConnectionOwner
+    _ scratch: UnsafeMutableRawBufferPointer, _ runtime: Runtime, _ work: TurnWork,
+    _ owner: any ConnectionOwner
   ) {
     self.socket = socket
     self.engine = engine
@@ -116,7 +117,9 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     if phase == .connecting {
       let code = socket.connectError
       if code != 0 { return close(ByteBuffer().say(errno: code)) }
-      if events & (CS_EPOLLERR | CS_EPOLLHUP) != 0 { return close(ByteBuffer().say("the connection broke off")) }
+      if events & (CS_EPOLLERR | CS_EPOLLHUP) != 0 {
+        return close(ByteBuffer().say("the connection broke off"))
+      }
       runtime.rewatch(socket.descriptor, CS_EPOLLIN)
       return connected()
     }

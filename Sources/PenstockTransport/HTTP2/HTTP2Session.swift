@@ -16,26 +16,26 @@ struct HTTP2Limits {
 
 /// The client side of an HTTP/2 connection without its I/O: bytes go in by `receive` and come out by `collect`.
 ///
-/// nghttp2 does the protocol. Its callbacks only record, in `HTTP2Stream` and here; owners are told by `dispatch`,
+/// nghttp2 does the protocol. Its callbacks (HTTP2SessionEvents.swift) only record; owners are told by `dispatch`,
 /// which is called when no nghttp2 function is on the stack. Owners may call anything here from there.
 ///
 /// Flow control: the connection's credit goes back as soon as bytes arrive, so that one stream that is not read cannot
 /// starve the others; a stream's goes back when its owner takes the bytes. So what is buffered is bounded by the
 /// streams' windows.
 final class HTTP2Session {
-  private var session: OpaquePointer?
+  var session: OpaquePointer?
   let limits: HTTP2Limits
   /// The peer's SETTINGS have come.
-  private(set) var isReady = false
+  var isReady = false
   /// No new streams: a GOAWAY came, or ids are used up.
-  private(set) var isDraining = false
+  var isDraining = false
   /// What the peer's GOAWAY said.
-  private(set) var goAway: ByteBuffer?
+  var goAway: ByteBuffer?
   /// The connection cannot go on: why, in words.
   private(set) var failure: ByteBuffer?
   private(set) var tracker = FrameTracker()
 
-  private var open: [HTTP2Stream] = []
+  var open: [HTTP2Stream] = []
   /// Beyond the peer's MAX_CONCURRENT_STREAMS, oldest first; those that were let go are skipped.
   private var queued: [HTTP2Stream] = []
   private var firstQueued = 0
@@ -43,11 +43,11 @@ final class HTTP2Session {
   private var changed: [HTTP2Stream] = []
   private var dispatching: [HTTP2Stream] = []
   /// The last thing nghttp2 complained about.
-  private let complaint = ByteBuffer()
+  let complaint = ByteBuffer()
   /// The stream whose frame broke the connection; 0: none, or the connection's own.
   private var culprit: Int32 = 0
   /// Where `collect` puts DATA frames.
-  private var output: ByteBuffer?
+  var output: ByteBuffer?
   private var isInside = false
   private var isDispatching = false
   /// nghttp2 is not to be asked again: what it points to is gone.
@@ -96,7 +96,8 @@ final class HTTP2Session {
       entries[1] = nghttp2_settings_entry(
         settings_id: Int32(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE.rawValue), value: window)
       entries[2] = nghttp2_settings_entry(
-        settings_id: Int32(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE.rawValue), value: UInt32(clamping: limits.maxHeaderList))
+        settings_id: Int32(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE.rawValue),
+        value: UInt32(clamping: limits.maxHeaderList))
       guard nghttp2_submit_settings(session, 0, entries.baseAddress, 3) == 0 else { return false }
       let connection = Int32(clamping: max(limits.connectionWindow, 65535))
       return nghttp2_session_set_local_window_size(session, 0, 0, connection) == 0
@@ -146,7 +147,9 @@ final class HTTP2Session {
     guard let fields = owner.streamOpens(stream) else { return refuse(stream, .noMemory) }
     // RFC 9113 section 10.5.1: a list over the peer's advisory limit may be answered with an error; ours is clearer.
     let limit = Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE))
-    if fields.listSize > limit { return refuse(stream, .requestTooLarge(size: fields.listSize, limit: limit)) }
+    if fields.listSize > limit {
+      return refuse(stream, .requestTooLarge(size: fields.listSize, limit: limit))
+    }
     guard submit(stream, fields) else { return }
     stream.state = .open
     stream.slot = open.count
@@ -283,7 +286,8 @@ final class HTTP2Session {
       let part = ByteView(rebasing: bytes[at..<(at + count)])
       at += count
       isInside = true
-      let n = nghttp2_session_mem_recv(session, part.baseAddress?.assumingMemoryBound(to: UInt8.self), part.count)
+      let n = nghttp2_session_mem_recv(
+        session, part.baseAddress?.assumingMemoryBound(to: UInt8.self), part.count)
       isInside = false
       if n < 0 {
         fail(broken(Int32(truncatingIfNeeded: n)))
@@ -328,7 +332,8 @@ final class HTTP2Session {
     guard let session, !isAbandoned else { return false }
     if nghttp2_session_want_write(session) != 0 { return true }
     guard canOpen, firstQueued < queued.count else { return false }
-    return open.count < Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
+    return open.count
+      < Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
   }
 
   /// Tells the peer that we leave.
@@ -359,14 +364,14 @@ final class HTTP2Session {
   }
 
   /// Those that wait for their turn have to look for another connection.
-  private func endQueued(_ words: ByteBuffer) {
+  func endQueued(_ words: ByteBuffer) {
     let waiting = queued[firstQueued...]
     queued = []
     firstQueued = 0
     for stream in waiting where stream.state == .queued { close(stream, .unprocessed(words: words)) }
   }
 
-  private func fail(_ words: ByteBuffer) {
+  func fail(_ words: ByteBuffer) {
     if failure == nil { failure = words }
     isDraining = true
   }
@@ -377,221 +382,9 @@ final class HTTP2Session {
     return text
   }
 
-  private func close(_ stream: HTTP2Stream, _ end: StreamEnd) {
+  func close(_ stream: HTTP2Stream, _ end: StreamEnd) {
     stream.state = .closed
     stream.finish(end)
     mark(stream)
-  }
-}
-
-// MARK: - What nghttp2 tells
-
-extension HTTP2Session {
-  private static func of(_ pointer: UnsafeMutableRawPointer?) -> HTTP2Session? {
-    pointer.map { Unmanaged<HTTP2Session>.fromOpaque($0).takeUnretainedValue() }
-  }
-
-  private func stream(_ id: Int32) -> HTTP2Stream? {
-    guard id > 0, let pointer = nghttp2_session_get_stream_user_data(session, id) else { return nil }
-    return Unmanaged<HTTP2Stream>.fromOpaque(pointer).takeUnretainedValue()
-  }
-
-  private static func setCallbacks(_ callbacks: OpaquePointer) {
-    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, frame, me in
-      guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.stream(frame.pointee.hd.stream_id)?.beginBlock()
-      return 0
-    }
-    nghttp2_session_callbacks_set_on_header_callback(callbacks) { _, frame, name, nameCount, value, valueCount, _, me in
-      guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.stream(frame.pointee.hd.stream_id)?.addField(
-        ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount),
-        limit: session.limits.maxHeaderList)
-      return 0
-    }
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { _, _, id, data, count, me in
-      guard let session = HTTP2Session.of(me) else { return 0 }
-      session.received(ByteView(start: data, count: count), on: id)
-      return 0
-    }
-    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { _, frame, me in
-      guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.received(frame)
-      return 0
-    }
-    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { _, id, code, me in
-      guard let session = HTTP2Session.of(me) else { return 0 }
-      session.closed(id, code)
-      return 0
-    }
-    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, me in
-      guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.sent(frame)
-      return 0
-    }
-    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks) { _, frame, _, me in
-      guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.notSent(frame)
-      return 0
-    }
-    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks) { _, _, code, me in
-      HTTP2Session.of(me)?.complain(nghttp2_strerror(code))
-      return 0
-    }
-    nghttp2_session_callbacks_set_error_callback2(callbacks) { _, _, text, count, me in
-      guard let session = HTTP2Session.of(me) else { return 0 }
-      session.complaint.truncate(to: 0)
-      session.complaint.say(printable: ByteView(start: text, count: count), limit: 200)
-      return 0
-    }
-    nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, header, count, source, me in
-      guard let session = HTTP2Session.of(me), let out = session.output, let header, let source else {
-        return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
-      }
-      if out.count >= session.limits.outputSize { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
-      let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr).takeUnretainedValue()
-      // Its owner has let go since the length was settled: nghttp2 drops the frame and resets the stream.
-      if stream.bytesToSend < count { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
-      guard out.append(ByteView(start: header, count: 9)), stream.copyBody(count, into: out) else {
-        return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
-      }
-      session.mark(stream)
-      return 0
-    }
-  }
-
-  /// How much of a body the next DATA frame may carry; `send_data` copies it.
-  private static let readBody: nghttp2_data_source_read_callback = { _, _, _, length, flags, source, _ in
-    guard let flags, let source else { return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
-    let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr).takeUnretainedValue()
-    let count = min(length, stream.bytesToSend)
-    let isLast = stream.endsAfterPieces && count == stream.bytesToSend
-    if count == 0 && !isLast {
-      stream.isDeferred = true
-      return Int(NGHTTP2_ERR_DEFERRED.rawValue)
-    }
-    if count > 0 { flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue }
-    if isLast {
-      flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue
-      stream.isFinished = true
-    }
-    return count
-  }
-
-  private func complain(_ text: UnsafePointer<CChar>?) {
-    complaint.truncate(to: 0)
-    complaint.say(cString: text)
-  }
-
-  private func received(_ bytes: ByteView, on id: Int32) {
-    _ = nghttp2_session_consume_connection(session, bytes.count)
-    guard let stream = stream(id), let owner = stream.owner, stream.end == nil else { return }
-    stream.bytesReceived += bytes.count
-    var taken = 0
-    if stream.body.isEmpty {
-      taken = min(max(owner.streamReceives(bytes), 0), bytes.count)
-      if taken > 0 { _ = nghttp2_session_consume_stream(session, id, taken) }
-    }
-    if taken < bytes.count, !stream.body.append(ByteView(rebasing: bytes[taken...])) { stream.finish(.noMemory) }
-    mark(stream)
-  }
-
-  private func received(_ frame: UnsafePointer<nghttp2_frame>) {
-    let header = frame.pointee.hd
-    let endsStream = header.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0
-    switch UInt32(header.type) {
-    case NGHTTP2_HEADERS.rawValue:
-      guard let stream = stream(header.stream_id) else { return }
-      stream.endBlock(endsStream: endsStream, limit: limits.maxHeaderList)
-      mark(stream)
-    case NGHTTP2_DATA.rawValue:
-      guard endsStream, let stream = stream(header.stream_id) else { return }
-      stream.finish(.endOfBody)
-      mark(stream)
-    case NGHTTP2_RST_STREAM.rawValue:
-      stream(header.stream_id)?.peerReset = frame.pointee.rst_stream.error_code
-    case NGHTTP2_SETTINGS.rawValue:
-      if header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 { isReady = true }
-    case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
-    default: break
-    }
-  }
-
-  private func left(_ frame: nghttp2_goaway) {
-    isDraining = true
-    let text = ByteBuffer().say("the server sent GOAWAY (").say(StatusMapping.http2ErrorName(frame.error_code))
-    if frame.opaque_data_len > 0 {
-      text.say(": ").say(printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 100)
-    }
-    text.say(")")
-    goAway = text
-    endQueued(text)
-  }
-
-  private func closed(_ id: Int32, _ code: UInt32) {
-    guard let stream = stream(id) else { return }
-    _ = nghttp2_session_set_stream_user_data(session, id, nil)
-    remove(stream)
-    if stream.end == nil {
-      if code == NGHTTP2_REFUSED_STREAM.rawValue {
-        // Also how nghttp2 closes what is above a GOAWAY's last stream.
-        let reset = ByteBuffer().say("the server refused the stream (REFUSED_STREAM)")
-        stream.finish(.unprocessed(words: stream.peerReset == nil ? goAway ?? reset : reset))
-      } else if let reset = stream.peerReset {
-        stream.finish(.reset(reset))
-      } else {
-        let text = ByteBuffer().say("the server broke the rules of HTTP/2: ")
-        if complaint.isEmpty { text.say(StatusMapping.http2ErrorName(code)) } else { text.say(complaint.view) }
-        stream.finish(.violation(words: text))
-      }
-    }
-    mark(stream)
-  }
-
-  private func remove(_ stream: HTTP2Stream) {
-    stream.state = .closed
-    guard stream.slot >= 0, stream.slot < open.count else { return }
-    let last = open.removeLast()
-    if stream.slot < open.count {
-      open[stream.slot] = last
-      last.slot = stream.slot
-    }
-    stream.slot = -1
-  }
-
-  private func sent(_ frame: UnsafePointer<nghttp2_frame>) {
-    let header = frame.pointee.hd
-    switch UInt32(header.type) {
-    case NGHTTP2_HEADERS.rawValue:
-      guard let stream = stream(header.stream_id) else { return }
-      stream.headersAreSent = true
-      mark(stream)
-    case NGHTTP2_GOAWAY.rawValue:
-      // Our own farewell has NO_ERROR; anything else is nghttp2 giving up on the peer.
-      let frame = frame.pointee.goaway
-      guard frame.error_code != NGHTTP2_NO_ERROR.rawValue else { return }
-      let text = ByteBuffer().say("the server broke the rules of HTTP/2: ")
-        .say(StatusMapping.http2ErrorName(frame.error_code))
-      if !complaint.isEmpty {
-        text.say(" (").say(complaint.view).say(")")
-      } else if frame.opaque_data_len > 0 {
-        text.say(" (").say(printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 200)
-          .say(")")
-      }
-      fail(text)
-    default: break
-    }
-  }
-
-  /// A request that was reset before it left, or could not leave.
-  private func notSent(_ frame: UnsafePointer<nghttp2_frame>) {
-    let header = frame.pointee.hd
-    guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }
-    for stream in open where stream.id == header.stream_id {
-      remove(stream)
-      stream.finish(.unprocessed(words: goAway ?? ByteBuffer().say("the request could not be sent")))
-      mark(stream)
-      return
-    }
   }
 }

@@ -65,8 +65,11 @@ struct Target {
       for byte in host where byte == 0x2F || byte == 0x40 || byte == 0x5B || byte == 0x5D {
         return wrong(text, "its host has a character that no host name has")
       }
-      guard let name = ByteBuffer(copying: host), let authority = authority(part, port) else { return noMemory }
-      return .target(Target(place: .name(host: name, port: port ?? defaultPort), authority: authority, host: name))
+      guard let name = ByteBuffer(copying: host), let authority = authority(part, port) else {
+        return noMemory
+      }
+      return .target(
+        Target(place: .name(host: name, port: port ?? defaultPort), authority: authority, host: name))
     }
   }
 
@@ -91,12 +94,15 @@ struct Target {
         guard let address = SocketAddress(literal: host, port: port ?? defaultPort),
           host.contains(0x3A) == isSix
         else {
-          let words = ByteBuffer().say("\"").say(part).say(isSix ? "\" is not an IPv6 address" : "\" is not an IPv4 address")
+          let words = ByteBuffer().say("\"").say(part).say(
+            isSix ? "\" is not an IPv6 address" : "\" is not an IPv4 address")
           return wrong(text, words)
         }
         addresses.append(address)
         if firstHost == nil {
-          guard let name = ByteBuffer(copying: host), let whole = authority(part, port) else { return noMemory }
+          guard let name = ByteBuffer(copying: host), let whole = authority(part, port) else {
+            return noMemory
+          }
           firstHost = name
           firstAuthority = whole
         }
@@ -113,7 +119,8 @@ struct Target {
       path = absolute
     }
     if path.isEmpty { return wrong(text, "it has no path") }
-    guard let name = ByteBuffer(capacity: path.count + 1), !isAbstract || name.append(byte: 0), name.append(path),
+    guard let name = ByteBuffer(capacity: path.count + 1), !isAbstract || name.append(byte: 0),
+      name.append(path),
       let host = ByteBuffer(copying: ("localhost" as StaticString).bytes)
     else { return noMemory }
     guard let address = SocketAddress(unixPath: name.view) else { return wrong(text, "its path is too long") }
@@ -139,7 +146,9 @@ struct Target {
       }
       return .parts(host: host, port: port, isBracketed: true)
     }
-    guard let colon = text.firstIndex(of: 0x3A) else { return .parts(host: text, port: nil, isBracketed: false) }
+    guard let colon = text.firstIndex(of: 0x3A) else {
+      return .parts(host: text, port: nil, isBracketed: false)
+    }
     let after = ByteView(rebasing: text[(colon + 1)...])
     // Two colons and no brackets: an IPv6 address alone.
     if after.contains(0x3A) { return .parts(host: text, port: nil, isBracketed: false) }
@@ -166,7 +175,9 @@ struct Target {
 
   private static func after(_ prefix: StaticString, _ text: ByteView) -> ByteView? {
     let bytes = prefix.bytes
-    guard text.count >= bytes.count, bytesEqual(ByteView(rebasing: text.prefix(bytes.count)), bytes) else { return nil }
+    guard text.count >= bytes.count, bytesEqual(ByteView(rebasing: text.prefix(bytes.count)), bytes) else {
+      return nil
+    }
     return ByteView(rebasing: text[bytes.count...])
   }
 

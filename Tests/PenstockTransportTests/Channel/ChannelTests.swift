@@ -320,7 +320,8 @@ import Testing
         guard frame.type == 0 else { continue }
         got += frame.payload.count
         peer.expect(frame.payload.count <= 1000, "over the window")
-        peer.send(.windowUpdate(id, UInt32(frame.payload.count)), .windowUpdate(0, UInt32(frame.payload.count)))
+        peer.send(
+          .windowUpdate(id, UInt32(frame.payload.count)), .windowUpdate(0, UInt32(frame.payload.count)))
       }
       peer.send(.head(id), .message(id, big(UInt32(got))), .trailers(id))
       peer.waitForEnd()
@@ -405,7 +406,8 @@ import Testing
     let none = try #require(TestClient("ipv4:127.0.0.1:1,127.0.0.1:2"))
     #expect(
       none.unary("/a.B/C", [1]).words
-        == "could not connect to ipv4:127.0.0.1:1,127.0.0.1:2: 127.0.0.1:1: Connection refused; 127.0.0.1:2: Connection refused")
+        == "could not connect to ipv4:127.0.0.1:1,127.0.0.1:2: 127.0.0.1:1: Connection refused; 127.0.0.1:2: Connection refused"
+    )
   }
 
   @Test func unixSocketThatIsNotThere() throws {
@@ -414,7 +416,8 @@ import Testing
     #expect(answer.code == .unavailable)
     #expect(
       answer.words
-        == "could not connect to unix:/tmp/penstock-no-such-socket: unix:/tmp/penstock-no-such-socket: No such file or directory")
+        == "could not connect to unix:/tmp/penstock-no-such-socket: unix:/tmp/penstock-no-such-socket: No such file or directory"
+    )
   }
 
   @Test func aPeerThatSaysNothing() throws {
@@ -427,13 +430,16 @@ import Testing
     #expect(late.code == .unavailable)
     #expect(
       late.words
-        == "could not connect to \(server.target): \(server.target): connect timeout: the peer does not answer with HTTP/2")
+        == "could not connect to \(server.target): \(server.target): connect timeout: the peer does not answer with HTTP/2"
+    )
   }
 
   // MARK: TLS
 
   func tls(_ change: (inout TLSOptions) -> Void = { _ in }) -> TLSContext? {
-    guard case .made(let context) = TLSContext.make(role: .server, options: certificates.server(change: change)) else {
+    guard
+      case .made(let context) = TLSContext.make(role: .server, options: certificates.server(change: change))
+    else {
       return nil
     }
     return context
@@ -455,17 +461,19 @@ import Testing
       TestClient(server.target) { $0.tls = certificates.client { $0.serverName = bytes("other") } })
     #expect(
       client.unary("/a.B/C", [1]).words
-        == "could not connect to \(server.target): \(server.target): certificate verify failed: hostname mismatch, expected host other")
+        == "could not connect to \(server.target): \(server.target): certificate verify failed: hostname mismatch, expected host other"
+    )
     let strict = RawServer(
       tls: tls {
-          $0.requiresClientCertificate = true
-          $0.roots = certificates.file("root.pem")
-        }, ChannelTests.echo)
+        $0.requiresClientCertificate = true
+        $0.roots = certificates.file("root.pem")
+      }, ChannelTests.echo)
     defer { strict.stop() }
     let bare = try #require(TestClient(strict.target) { $0.tls = certificates.client() })
     #expect(
       bare.unary("/a.B/C", [1]).words
-        == "could not connect to \(strict.target): \(strict.target): the peer refused with a TLS alert: certificate required")
+        == "could not connect to \(strict.target): \(strict.target): the peer refused with a TLS alert: certificate required"
+    )
     let good = try #require(
       TestClient(strict.target) {
         $0.tls = certificates.client {
@@ -484,6 +492,7 @@ import Testing
     #expect(answer.code == .unavailable)
     #expect(
       answer.words
-        == "could not connect to \(server.target): \(server.target): connection closed by peer during the TLS handshake")
+        == "could not connect to \(server.target): \(server.target): connection closed by peer during the TLS handshake"
+    )
   }
 }

@@ -19,7 +19,9 @@ import Testing
     var plan = ConnectPlan(now: 5, timeout: 10)
     #expect(plan.resolved(2, now: 6) == .connect(index: 0, until: 10))
     #expect(plan.failed(bytes("a"), bytes("x"), now: 15) == .exhausted)
-    #expect(text(plan.words(bytes("n"))) == "could not connect to n: a: x; the connect timeout left no time for the rest")
+    #expect(
+      text(plan.words(bytes("n")))
+        == "could not connect to n: a: x; the connect timeout left no time for the rest")
   }
 
   @Test func manyAddressesMakeAShortText() {

@@ -22,7 +22,10 @@ import Testing
     }
 
     /// After the request has come.
-    init(_ name: String, _ code: StatusCode, answer words: String, _ script: @escaping @Sendable (Peer, Int32) -> Void) {
+    init(
+      _ name: String, _ code: StatusCode, answer words: String,
+      _ script: @escaping @Sendable (Peer, Int32) -> Void
+    ) {
       self.init(name, code, words) { peer in
         peer.begin()
         script(peer, peer.request())
@@ -32,26 +35,44 @@ import Testing
   }
 
   static let beforeHTTP2: [Story] = [
-    Story("closes at once", .unavailable, "could not connect to %: %: connection closed by peer before HTTP/2 began") {
+    Story(
+      "closes at once", .unavailable,
+      "could not connect to %: %: connection closed by peer before HTTP/2 began"
+    ) {
       _ = $0.read(24)
     },
-    Story("HTTP/1.1", .unavailable, "could not connect to %: %: the peer does not speak HTTP/2: it answered \"HTTP/1.1 400 Bad Request\"") {
+    Story(
+      "HTTP/1.1", .unavailable,
+      "could not connect to %: %: the peer does not speak HTTP/2: it answered \"HTTP/1.1 400 Bad Request\""
+    ) {
       $0.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
       $0.waitForEnd()
     },
-    Story("another protocol", .unavailable, "could not connect to %: %: the peer does not speak HTTP/2: it sent \"SSH-2.0-OpenSSH_9.9..\"") {
+    Story(
+      "another protocol", .unavailable,
+      "could not connect to %: %: the peer does not speak HTTP/2: it sent \"SSH-2.0-OpenSSH_9.9..\""
+    ) {
       $0.send("SSH-2.0-OpenSSH_9.9\r\n")
       $0.waitForEnd()
     },
-    Story("TLS where cleartext is expected", .unavailable, "could not connect to %: %: the peer does not speak HTTP/2: it answered in TLS") {
+    Story(
+      "TLS where cleartext is expected", .unavailable,
+      "could not connect to %: %: the peer does not speak HTTP/2: it answered in TLS"
+    ) {
       $0.send([0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46])
       $0.waitForEnd()
     },
-    Story("half a SETTINGS frame", .unavailable, "could not connect to %: %: connection closed by peer before HTTP/2 began in the middle of a SETTINGS frame") {
+    Story(
+      "half a SETTINGS frame", .unavailable,
+      "could not connect to %: %: connection closed by peer before HTTP/2 began in the middle of a SETTINGS frame"
+    ) {
       _ = $0.read(24)
       $0.send([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3])
     },
-    Story("a first frame that is not SETTINGS", .unavailable, "could not connect to %: %: the peer does not speak HTTP/2: it sent \".................\"") {
+    Story(
+      "a first frame that is not SETTINGS", .unavailable,
+      "could not connect to %: %: the peer does not speak HTTP/2: it sent \".................\""
+    ) {
       $0.send([0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8])
       $0.waitForEnd()
     },
@@ -62,44 +83,79 @@ import Testing
       $0.begin()
       _ = $0.request()
     },
-    Story("closes in the middle of a DATA frame", .unavailable, "connection closed by peer in the middle of a DATA frame") {
+    Story(
+      "closes in the middle of a DATA frame", .unavailable,
+      "connection closed by peer in the middle of a DATA frame"
+    ) {
       $0.begin()
       let id = $0.request()
       $0.send(.head(id))
       $0.send(Array(Frame.message(id, [1, 2, 3]).encoded.dropLast(2)))
     },
-    Story("closes in the middle of a frame header", .unavailable, "connection closed by peer in the middle of a frame header") {
+    Story(
+      "closes in the middle of a frame header", .unavailable,
+      "connection closed by peer in the middle of a frame header"
+    ) {
       $0.begin()
       let id = $0.request()
       $0.send(Frame.head(id).encoded + [0, 0])
     },
-    Story("GOAWAY, then closes", .unavailable, "connection closed by peer, after the server sent GOAWAY (ENHANCE_YOUR_CALM: too_many_pings)") {
+    Story(
+      "GOAWAY, then closes", .unavailable,
+      "connection closed by peer, after the server sent GOAWAY (ENHANCE_YOUR_CALM: too_many_pings)"
+    ) {
       $0.begin()
       let id = $0.request()
       $0.send(.goAway(id, 11, "too_many_pings"))
     },
-    Story("refuses twice", .unavailable, answer: "the server refused the stream (REFUSED_STREAM)") { peer, id in
+    Story("refuses twice", .unavailable, answer: "the server refused the stream (REFUSED_STREAM)") {
+      peer, id in
       peer.send(.reset(id, 7))
       peer.send(.reset(peer.request(), 7))
     },
-    Story("nothing but a reset with NO_ERROR", .internal, answer: "the server reset the stream: NO_ERROR (0)") { $0.send(.reset($1, 0)) },
-    Story("PROTOCOL_ERROR", .internal, answer: "the server reset the stream: PROTOCOL_ERROR (1)") { $0.send(.reset($1, 1)) },
+    Story("nothing but a reset with NO_ERROR", .internal, answer: "the server reset the stream: NO_ERROR (0)")
+    { $0.send(.reset($1, 0)) },
+    Story("PROTOCOL_ERROR", .internal, answer: "the server reset the stream: PROTOCOL_ERROR (1)") {
+      $0.send(.reset($1, 1))
+    },
     Story("CANCEL", .cancelled, answer: "the server reset the stream: CANCEL (8)") { $0.send(.reset($1, 8)) },
-    Story("ENHANCE_YOUR_CALM", .resourceExhausted, answer: "the server reset the stream: ENHANCE_YOUR_CALM (11): too much traffic") { $0.send(.reset($1, 11)) },
-    Story("INADEQUATE_SECURITY", .permissionDenied, answer: "the server reset the stream: INADEQUATE_SECURITY (12): the protocol is not secure enough for the call") { $0.send(.reset($1, 12)) },
-    Story("reset after headers and a message", .internal, answer: "the server reset the stream: INTERNAL_ERROR (2)") {
+    Story(
+      "ENHANCE_YOUR_CALM", .resourceExhausted,
+      answer: "the server reset the stream: ENHANCE_YOUR_CALM (11): too much traffic"
+    ) { $0.send(.reset($1, 11)) },
+    Story(
+      "INADEQUATE_SECURITY", .permissionDenied,
+      answer:
+        "the server reset the stream: INADEQUATE_SECURITY (12): the protocol is not secure enough for the call"
+    ) { $0.send(.reset($1, 12)) },
+    Story(
+      "reset after headers and a message", .internal,
+      answer: "the server reset the stream: INTERNAL_ERROR (2)"
+    ) {
       $0.send(.head($1), .message($1, [1]), .reset($1, 2))
     },
     Story("trailers-only", .notFound, answer: "no such thing") {
-      $0.send(.headers($1, [(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "5"), ("grpc-message", "no such%20thing")], end: true))
+      $0.send(
+        .headers(
+          $1,
+          [
+            (":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "5"),
+            ("grpc-message", "no such%20thing"),
+          ], end: true))
     },
     Story("an informational answer first", .aborted, answer: "") {
       $0.send(.headers($1, [(":status", "103")]), .head($1), .trailers($1, "10"))
     },
-    Story("END_STREAM without trailers", .internal, answer: "the server closed the stream without sending trailers") {
+    Story(
+      "END_STREAM without trailers", .internal,
+      answer: "the server closed the stream without sending trailers"
+    ) {
       $0.send(.head($1), .message($1, [1]), .data($1, [], end: true))
     },
-    Story("DATA before headers", .internal, answer: "the server broke the rules of HTTP/2: PROTOCOL_ERROR (DATA: stream not opened)") {
+    Story(
+      "DATA before headers", .internal,
+      answer: "the server broke the rules of HTTP/2: PROTOCOL_ERROR (DATA: stream not opened)"
+    ) {
       $0.send(.message($1, [1]))
     },
     Story("half a message", .internal, answer: "the stream ended in the middle of a message") {
@@ -108,50 +164,83 @@ import Testing
     Story("half a message, and a status that explains it", .dataLoss, answer: "disk") {
       $0.send(.head($1), .data($1, [0, 0, 0, 0, 9, 1, 2]), .trailers($1, "15", [("grpc-message", "disk")]))
     },
-    Story("a message over the limit", .resourceExhausted, answer: "a received message of 5000000 bytes is over the limit of 4194304 (max_receive_message_bytes)") {
+    Story(
+      "a message over the limit", .resourceExhausted,
+      answer: "a received message of 5000000 bytes is over the limit of 4194304 (max_receive_message_bytes)"
+    ) {
       $0.send(.head($1), .data($1, [0] + big(5_000_000)))
     },
-    Story("compressed flag without an encoding", .internal, answer: "the compressed flag of a received message is set, but there is no grpc-encoding") {
+    Story(
+      "compressed flag without an encoding", .internal,
+      answer: "the compressed flag of a received message is set, but there is no grpc-encoding"
+    ) {
       $0.send(.head($1), .message($1, [1], compressed: 1), .trailers($1))
     },
-    Story("an unknown encoding", .internal, answer: "a received message has the unsupported grpc-encoding \"snappy\" (supported: identity, gzip)") {
+    Story(
+      "an unknown encoding", .internal,
+      answer: "a received message has the unsupported grpc-encoding \"snappy\" (supported: identity, gzip)"
+    ) {
       $0.send(.head($1, [("grpc-encoding", "snappy")]), .message($1, [1], compressed: 1), .trailers($1))
     },
     Story("broken gzip", .internal, answer: "a received message is not valid gzip") {
       $0.send(.head($1, [("grpc-encoding", "gzip")]), .message($1, [1], compressed: 1), .trailers($1))
     },
-    Story("a flag that is neither 0 nor 1", .internal, answer: "the compressed flag of a received message is 2, neither 0 nor 1") {
+    Story(
+      "a flag that is neither 0 nor 1", .internal,
+      answer: "the compressed flag of a received message is 2, neither 0 nor 1"
+    ) {
       $0.send(.head($1), .message($1, [1], compressed: 2), .trailers($1))
     },
     Story("no message in a unary answer", .unimplemented, answer: "") { $0.send(.head($1), .trailers($1)) },
     Story("two messages in a unary answer", .unimplemented, answer: "") {
       $0.send(.head($1), .message($1, [1]), .message($1, [2]), .trailers($1))
     },
-    Story("headers over the limit", .resourceExhausted, answer: "the received headers are over the limit of 16384 bytes (max_header_list_bytes)") {
+    Story(
+      "headers over the limit", .resourceExhausted,
+      answer: "the received headers are over the limit of 16384 bytes (max_header_list_bytes)"
+    ) {
       $0.send(.head($1, (0..<38).map { ("x-\($0)", String(repeating: "v", count: 400)) }))
     },
-    Story("trailers over the limit", .resourceExhausted, answer: "the received headers are over the limit of 16384 bytes (max_header_list_bytes)") {
+    Story(
+      "trailers over the limit", .resourceExhausted,
+      answer: "the received headers are over the limit of 16384 bytes (max_header_list_bytes)"
+    ) {
       $0.send(.head($1), .trailers($1, "0", (0..<38).map { ("x-\($0)", String(repeating: "v", count: 400)) }))
     },
     Story("a header that is not base64", .internal, answer: "the response header \"x-bin\" is not base64") {
       $0.send(.head($1, [("x-bin", "!")]), .message($1, [1]), .trailers($1))
     },
-    Story("a proxy's page", .unavailable, answer: "the answer is not gRPC: HTTP status 503, content-type \"text/html\"") {
-      $0.send(.headers($1, [(":status", "503"), ("content-type", "text/html")]), .data($1, Array("<html>".utf8), end: true))
+    Story(
+      "a proxy's page", .unavailable,
+      answer: "the answer is not gRPC: HTTP status 503, content-type \"text/html\""
+    ) {
+      $0.send(
+        .headers($1, [(":status", "503"), ("content-type", "text/html")]),
+        .data($1, Array("<html>".utf8), end: true))
     },
     Story("PUSH_PROMISE", .internal, answer: "the server broke the rules of HTTP/2: PROTOCOL_ERROR") {
       $0.send(Frame(type: 5, flags: 4, stream: $1, payload: big(2) + [0x88]))
     },
-    Story("WINDOW_UPDATE of 0 on the connection", .unavailable, answer: "the server broke the rules of HTTP/2: PROTOCOL_ERROR") { peer, _ in
+    Story(
+      "WINDOW_UPDATE of 0 on the connection", .unavailable,
+      answer: "the server broke the rules of HTTP/2: PROTOCOL_ERROR"
+    ) { peer, _ in
       peer.send(.windowUpdate(0, 0))
     },
-    Story("a frame on stream 0 that may not be there", .unavailable, answer: "the server broke the rules of HTTP/2: PROTOCOL_ERROR") { peer, _ in
+    Story(
+      "a frame on stream 0 that may not be there", .unavailable,
+      answer: "the server broke the rules of HTTP/2: PROTOCOL_ERROR"
+    ) { peer, _ in
       peer.send(.data(0, [1]))
     },
-    Story("a frame over the size limit", .internal, answer: "the server broke the rules of HTTP/2: FRAME_SIZE_ERROR") { peer, id in
+    Story(
+      "a frame over the size limit", .internal,
+      answer: "the server broke the rules of HTTP/2: FRAME_SIZE_ERROR"
+    ) { peer, id in
       peer.send(.head(id), Frame(type: 0, stream: id, payload: [UInt8](repeating: 0, count: 20000)))
     },
-    Story("broken HPACK", .internal, answer: "the server broke the rules of HTTP/2: COMPRESSION_ERROR") { peer, id in
+    Story("broken HPACK", .internal, answer: "the server broke the rules of HTTP/2: COMPRESSION_ERROR") {
+      peer, id in
       peer.send(Frame(type: 1, flags: 4, stream: id, payload: [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]))
     },
   ]

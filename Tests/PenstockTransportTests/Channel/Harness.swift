@@ -15,13 +15,15 @@ final class TestClient {
     options.tls = nil
     change(&options)
     let name = bytes(target)
-    guard case .made(let transport) = Channel.make(runtime: runtime.runtime, target: name.view, options: options)
+    guard
+      case .made(let transport) = Channel.make(runtime: runtime.runtime, target: name.view, options: options)
     else { return nil }
     let authority = ByteBuffer(copying: transport.defaultAuthority)!
     self.runtime = runtime
     runtime.addUser()
     channel = ClientChannel(
-      runtime, transport, target: terminated(name), authority: terminated(authority), defaults: CallDefaults(),
+      runtime, transport, target: terminated(name), authority: terminated(authority),
+      defaults: CallDefaults(),
       newestFirst: false)
   }
 

@@ -40,10 +40,12 @@ final class RawServer: @unchecked Sendable {
     }
     port = UInt16(bigEndian: address.sin_port)
     let me = Unmanaged.passRetained(self).toOpaque()
-    pthread_create(&thread, nil, { argument in
-      Unmanaged<RawServer>.fromOpaque(argument!).takeRetainedValue().run()
-      return nil
-    }, me)
+    pthread_create(
+      &thread, nil,
+      { argument in
+        Unmanaged<RawServer>.fromOpaque(argument!).takeRetainedValue().run()
+        return nil
+      }, me)
   }
 
   /// Scripts under way go on until their connection ends.
@@ -63,12 +65,14 @@ final class RawServer: @unchecked Sendable {
       }
       let job = Job(Peer(descriptor, tls, self), scripts[min(index, scripts.count - 1)])
       var thread = pthread_t()
-      pthread_create(&thread, nil, { argument in
-        let job = Unmanaged<Job>.fromOpaque(argument!).takeRetainedValue()
-        job.script(job.peer)
-        job.peer.close()
-        return nil
-      }, Unmanaged.passRetained(job).toOpaque())
+      pthread_create(
+        &thread, nil,
+        { argument in
+          let job = Unmanaged<Job>.fromOpaque(argument!).takeRetainedValue()
+          job.script(job.peer)
+          job.peer.close()
+          return nil
+        }, Unmanaged.passRetained(job).toOpaque())
       pthread_detach(thread)
     }
   }
@@ -102,16 +106,22 @@ struct Frame: Equatable {
   }
   static let settingsAck = Frame(type: 4, flags: 1, stream: 0)
   static func headers(_ stream: Int32, _ fields: [(String, String)], end: Bool = false) -> Frame {
-    Frame(type: 1, flags: end ? 5 : 4, stream: stream, payload: fields.flatMap { [0] + literal($0.0) + literal($0.1) })
+    Frame(
+      type: 1, flags: end ? 5 : 4, stream: stream,
+      payload: fields.flatMap { [0] + literal($0.0) + literal($0.1) })
   }
   static func data(_ stream: Int32, _ bytes: [UInt8], end: Bool = false) -> Frame {
     Frame(type: 0, flags: end ? 1 : 0, stream: stream, payload: bytes)
   }
-  static func reset(_ stream: Int32, _ code: UInt32) -> Frame { Frame(type: 3, stream: stream, payload: big(code)) }
+  static func reset(_ stream: Int32, _ code: UInt32) -> Frame {
+    Frame(type: 3, stream: stream, payload: big(code))
+  }
   static func goAway(_ last: Int32, _ code: UInt32 = 0, _ debug: String = "") -> Frame {
     Frame(type: 7, stream: 0, payload: big(UInt32(bitPattern: last)) + big(code) + Array(debug.utf8))
   }
-  static func windowUpdate(_ stream: Int32, _ n: UInt32) -> Frame { Frame(type: 8, stream: stream, payload: big(n)) }
+  static func windowUpdate(_ stream: Int32, _ n: UInt32) -> Frame {
+    Frame(type: 8, stream: stream, payload: big(n))
+  }
 
   /// An answer's usual head, trailers and body.
   static func head(_ stream: Int32, _ more: [(String, String)] = []) -> Frame {
@@ -219,7 +229,9 @@ final class Peer: @unchecked Sendable {
 
   private func drain(_ engine: TLSEngine) {
     var place = [UInt8](repeating: 0, count: 65536)
-    while case .bytes(let n) = place.withUnsafeMutableBytes({ engine.read(into: $0) }) { input += place[..<n] }
+    while case .bytes(let n) = place.withUnsafeMutableBytes({ engine.read(into: $0) }) {
+      input += place[..<n]
+    }
   }
 
   /// nil: the end came first.

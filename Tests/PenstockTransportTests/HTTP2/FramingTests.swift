@@ -34,12 +34,17 @@ import Testing
   // MARK: Requests
 
   @Test func requestHeaders() throws {
-    let metadata = fields([("x-a", "1"), ("x-bin", "\u{1}\u{2}"), ("x-a", "2"), ("user-agent", "mine"), ("grpc-x", "no")])
-    let made = try #require(framing().requestHeaders(request(metadata, deadline: 1_500_000_000), now: 500_000_000))
+    let metadata = fields([
+      ("x-a", "1"), ("x-bin", "\u{1}\u{2}"), ("x-a", "2"), ("user-agent", "mine"), ("grpc-x", "no"),
+    ])
+    let made = try #require(
+      framing().requestHeaders(request(metadata, deadline: 1_500_000_000), now: 500_000_000))
     #expect(
       pairs(made) == [
-        ":method: POST", ":scheme: http", ":path: /a.B/C", ":authority: host:1", "grpc-timeout: 1S", "te: trailers",
-        "content-type: application/grpc", "grpc-accept-encoding: identity,gzip", "user-agent: penstock/1", "x-a: 1",
+        ":method: POST", ":scheme: http", ":path: /a.B/C", ":authority: host:1", "grpc-timeout: 1S",
+        "te: trailers",
+        "content-type: application/grpc", "grpc-accept-encoding: identity,gzip", "user-agent: penstock/1",
+        "x-a: 1",
         "x-bin: AQI", "x-a: 2",
       ])
     let request = try request(deadline: 1)
@@ -48,7 +53,8 @@ import Testing
     let late = try #require(framing(secure: true, compression: .gzip).requestHeaders(request, now: 2))
     #expect(
       pairs(late) == [
-        ":method: POST", ":scheme: https", ":path: /a.B/C", ":authority: other", "grpc-timeout: 1n", "te: trailers",
+        ":method: POST", ":scheme: https", ":path: /a.B/C", ":authority: other", "grpc-timeout: 1n",
+        "te: trailers",
         "content-type: application/grpc", "grpc-encoding: gzip", "grpc-accept-encoding: identity,gzip",
         "user-agent: penstock/1",
       ])
@@ -69,7 +75,8 @@ import Testing
       #expect(plain.copy(from: 0, count: cut, into: out) && plain.copy(from: cut, count: 8 - cut, into: out))
       #expect([UInt8](out.view) == [0, 0, 0, 0, 3, 1, 2, 3])
     }
-    guard case .piece(let packed) = framing(compression: .gzip).encode(buffer([UInt8](repeating: 1, count: 500)))
+    guard
+      case .piece(let packed) = framing(compression: .gzip).encode(buffer([UInt8](repeating: 1, count: 500)))
     else { throw Unexpected() }
     #expect(flat(packed)[0] == 1)
     #expect(packed.count < 100)
@@ -103,7 +110,8 @@ import Testing
     // "Responses": Trailers-Only.
     Row(grpc + [("grpc-status", "0")], .ok, ""),
     Row(grpc + [("grpc-status", "16"), ("grpc-message", "who%3F")], .unauthenticated, "who?"),
-    Row(grpc + [("grpc-status", "5"), ("grpc-message", "bad %zz %E4 end%")], .notFound, "bad %zz \u{FFFD} end%"),
+    Row(
+      grpc + [("grpc-status", "5"), ("grpc-message", "bad %zz %E4 end%")], .notFound, "bad %zz \u{FFFD} end%"),
     Row(grpc + [("grpc-status", "17")], .unknown, "malformed or undefined grpc-status \"17\""),
     Row(grpc + [("grpc-status", "x")], .unknown, "malformed or undefined grpc-status \"x\""),
     Row(grpc + [("grpc-status", "")], .unknown, "malformed or undefined grpc-status \"\""),
@@ -115,7 +123,9 @@ import Testing
     Row([(":status", "503"), ("grpc-status", "7")], .permissionDenied, ""),
     Row([(":status", "503"), ("grpc-status", "7")], ends: false, .permissionDenied, ""),
     Row([(":status", "400")], .internal, "the answer is not gRPC: HTTP status 400, no content-type"),
-    Row([(":status", "401"), ("content-type", "text/plain")], ends: false, .unauthenticated, "the answer is not gRPC: HTTP status 401, content-type \"text/plain\""),
+    Row(
+      [(":status", "401"), ("content-type", "text/plain")], ends: false, .unauthenticated,
+      "the answer is not gRPC: HTTP status 401, content-type \"text/plain\""),
     Row([(":status", "403")], .permissionDenied, "the answer is not gRPC: HTTP status 403, no content-type"),
     Row([(":status", "404")], .unimplemented, "the answer is not gRPC: HTTP status 404, no content-type"),
     Row([(":status", "429")], .unavailable, "the answer is not gRPC: HTTP status 429, no content-type"),
@@ -126,9 +136,14 @@ import Testing
     Row([(":status", "301")], .unknown, "the answer is not gRPC: HTTP status 301, no content-type"),
     Row([(":status", "2x0")], .unknown, "the answer is not gRPC: HTTP status 0, no content-type"),
     // "a variety of non-GRPC content-types".
-    Row([(":status", "200")], ends: false, .unknown, "the answer is not gRPC: HTTP status 200, no content-type"),
-    Row([(":status", "200"), ("content-type", "text/html\u{1}")], ends: false, .unknown, "the answer is not gRPC: HTTP status 200, content-type \"text/html.\""),
-    Row([(":status", "200"), ("content-type", "application/grpc-web")], ends: false, .unknown, "the answer is not gRPC: HTTP status 200, content-type \"application/grpc-web\""),
+    Row(
+      [(":status", "200")], ends: false, .unknown, "the answer is not gRPC: HTTP status 200, no content-type"),
+    Row(
+      [(":status", "200"), ("content-type", "text/html\u{1}")], ends: false, .unknown,
+      "the answer is not gRPC: HTTP status 200, content-type \"text/html.\""),
+    Row(
+      [(":status", "200"), ("content-type", "application/grpc-web")], ends: false, .unknown,
+      "the answer is not gRPC: HTTP status 200, content-type \"application/grpc-web\""),
     Row(grpc + [("x-bin", "%")], ends: false, .internal, "the response header \"x-bin\" is not base64"),
   ])
   func ends(_ row: Row) throws {
@@ -141,15 +156,25 @@ import Testing
 
   @Test func goodHeaders() throws {
     let framing = framing()
-    guard case .informational = framing.responseHeaders(fields([(":status", "100")]), endsStream: false) else {
+    guard case .informational = framing.responseHeaders(fields([(":status", "100")]), endsStream: false)
+    else {
       throw Unexpected()
     }
     // "Binary-Header": padded or not, comma-joined; undefined characters of names are left out; blanks may be stripped.
     let list = fields(
-      [(":status", "200"), ("content-type", "application/grpc+proto;charset=x"), ("grpc-encoding", "identity"),
-        ("x-a", " 1 "), ("x-bin", "AQI,Aw==, BA"), ("x-a", "2"), ("odd!name", "x"), ("x-high", "\u{e9}"), ("grpc-later", "x")])
-    guard case .headers(let metadata) = framing.responseHeaders(list, endsStream: false) else { throw Unexpected() }
-    #expect(pairs(metadata) == ["x-a: 1", "x-bin: \u{1}\u{2}", "x-bin: \u{3}", "x-bin: \u{4}", "x-a: 2", "x-high: \u{e9}"])
+      [
+        (":status", "200"), ("content-type", "application/grpc+proto;charset=x"),
+        ("grpc-encoding", "identity"),
+        ("x-a", " 1 "), ("x-bin", "AQI,Aw==, BA"), ("x-a", "2"), ("odd!name", "x"), ("x-high", "\u{e9}"),
+        ("grpc-later", "x"),
+      ])
+    guard case .headers(let metadata) = framing.responseHeaders(list, endsStream: false) else {
+      throw Unexpected()
+    }
+    #expect(
+      pairs(metadata) == [
+        "x-a: 1", "x-bin: \u{1}\u{2}", "x-bin: \u{3}", "x-bin: \u{4}", "x-a: 2", "x-high: \u{e9}",
+      ])
   }
 
   func ended(_ framing: GRPCFraming, _ trailers: [(String, String)]) -> Status {
@@ -168,7 +193,8 @@ import Testing
 
   @Test func details() throws {
     // google.rpc.Status {code: 5, message: "m", details: [{type_url: "t/a.B", value: 01 02}]}
-    let encoded: [UInt8] = [0x08, 5, 0x12, 1, 0x6d, 0x1a, 11, 0x0a, 5] + Array("t/a.B".utf8) + [0x12, 2, 1, 2]
+    let encoded: [UInt8] =
+      [0x08, 5, 0x12, 1, 0x6d, 0x1a, 11, 0x0a, 5] + Array("t/a.B".utf8) + [0x12, 2, 1, 2]
     let base64 = ByteBuffer()
     let raw = buffer(encoded)
     _ = Base64.encode(raw.view, padded: false, into: base64)
@@ -188,8 +214,10 @@ import Testing
 
   /// "Errors": the RST_STREAM table.
   @Test(arguments: [
-    (UInt32(0), StatusCode.internal), (1, .internal), (2, .internal), (3, .internal), (4, .internal), (5, .internal),
-    (6, .internal), (7, .unavailable), (8, .cancelled), (9, .internal), (10, .internal), (11, .resourceExhausted),
+    (UInt32(0), StatusCode.internal), (1, .internal), (2, .internal), (3, .internal), (4, .internal),
+    (5, .internal),
+    (6, .internal), (7, .unavailable), (8, .cancelled), (9, .internal), (10, .internal),
+    (11, .resourceExhausted),
     (12, .permissionDenied), (13, .internal), (0xFFFF_FFFF, .internal),
   ])
   func resets(_ code: UInt32, _ expected: StatusCode) {
@@ -211,7 +239,8 @@ import Testing
     guard case .headers = framing.responseHeaders(head, endsStream: false) else { throw Unexpected() }
     let long = buffer([UInt8](repeating: 9, count: 900))
     let packed = try #require(Gzip.compress(long.view))
-    let stream: [UInt8] = [0, 0, 0, 0, 2, 1, 2] + [0, 0, 0, 0, 0] + [1] + big(UInt32(packed.count)) + [UInt8](packed.view)
+    let stream: [UInt8] =
+      [0, 0, 0, 0, 2, 1, 2] + [0, 0, 0, 0, 0] + [1] + big(UInt32(packed.count)) + [UInt8](packed.view)
     var messages: [[UInt8]] = []
     var at = 0
     while at < stream.count {
@@ -234,8 +263,12 @@ import Testing
     let long = buffer([UInt8](repeating: 9, count: 900))
     let packed = try #require(Gzip.compress(long.view))
     let body = [1] + big(UInt32(packed.count)) + [UInt8](packed.view)
-    guard case .failed(let status) = body.withUnsafeBytes({ framing.decode($0) }).step else { throw Unexpected() }
+    guard case .failed(let status) = body.withUnsafeBytes({ framing.decode($0) }).step else {
+      throw Unexpected()
+    }
     #expect(status.code == .resourceExhausted)
-    #expect(text(status.message) == "a received message is, decompressed, over the limit of 899 bytes (max_receive_message_bytes)")
+    #expect(
+      text(status.message)
+        == "a received message is, decompressed, over the limit of 899 bytes (max_receive_message_bytes)")
   }
 }

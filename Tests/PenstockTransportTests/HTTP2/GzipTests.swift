@@ -52,7 +52,9 @@ import Testing
     let sample = buffer(Array("penstock penstock penstock".utf8))
     let packed = try #require(Gzip.compress(sample.view))
     let whole = [UInt8](packed.view)
-    for count in 0..<whole.count { #expect(expand(buffer(Array(whole[..<count])), 1000) == "malformed", "\(count)") }
+    for count in 0..<whole.count {
+      #expect(expand(buffer(Array(whole[..<count])), 1000) == "malformed", "\(count)")
+    }
     #expect(expand(buffer(whole + [1, 2, 3]), 1000) == "malformed")
     // Any damaged byte but those of the header that carry nothing (time, flags of the compressor, system).
     for index in 0..<whole.count where !(4...9).contains(index) {

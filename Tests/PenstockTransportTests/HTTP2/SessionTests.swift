@@ -20,7 +20,9 @@ import Testing
 
     func streamOpens(_ stream: HTTP2Stream) -> Metadata? {
       let fields = Metadata()
-      for (name, value) in [(":method", "POST"), (":scheme", "http"), (":path", "/a.B/C"), (":authority", "x")] {
+      for (name, value) in [
+        (":method", "POST"), (":scheme", "http"), (":path", "/a.B/C"), (":authority", "x"),
+      ] {
         let name = bytes(name)
         let value = bytes(value)
         _ = fields.add(name.view, value.view)
@@ -68,7 +70,9 @@ import Testing
   }
 
   /// Opens one stream, then feeds `input` in parts of `step` bytes. The session's log and body.
-  func run(_ input: [UInt8], step: Int, takes: Bool = true, limits: HTTP2Limits = HTTP2Limits()) -> (HTTP2Session, Recorder) {
+  func run(_ input: [UInt8], step: Int, takes: Bool = true, limits: HTTP2Limits = HTTP2Limits()) -> (
+    HTTP2Session, Recorder
+  ) {
     let session = HTTP2Session.make(limits)!
     _ = drain(session)
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
@@ -120,7 +124,10 @@ import Testing
     #expect(log(.goAway(0, 2, "x")) == ["unprocessed: the server sent GOAWAY (INTERNAL_ERROR: x)"])
     #expect(log(.goAway(1), .head(1), .trailers(1)) == ["head 200", "trailers 1"])
     #expect(log(.headers(1, [("x", "no status")])) == ["violation"])
-    #expect(log(.head(1), .headers(1, [("x", "not the end")])) == ["head 200", "trailers 1"].dropLast() + ["violation"])
+    #expect(
+      log(.head(1), .headers(1, [("x", "not the end")])) == ["head 200", "trailers 1"].dropLast() + [
+        "violation"
+      ])
     #expect(log(.head(1), .data(3, [1])).last?.hasPrefix("lost: ") == true)
   }
 
@@ -131,7 +138,8 @@ import Testing
     // ENABLE_PUSH 0, INITIAL_WINDOW_SIZE 1 MiB, MAX_HEADER_LIST_SIZE 16 KiB; then 4 MiB for the connection.
     #expect(
       Array(bytes[24...])
-        == Frame.settings([(2, 0), (4, 1 << 20), (6, 16384)]).encoded + Frame.windowUpdate(0, (4 << 20) - 65535).encoded)
+        == Frame.settings([(2, 0), (4, 1 << 20), (6, 16384)]).encoded
+        + Frame.windowUpdate(0, (4 << 20) - 65535).encoded)
   }
 
   /// "The first frame MUST be SETTINGS" (RFC 9113 section 3.4).
@@ -172,7 +180,8 @@ import Testing
     for _ in 0..<4 { #expect(part.withUnsafeBytes { session.receive($0) }) }
     let credit = drain(session)
     // All for the connection, nothing for the stream.
-    #expect(stride(from: 0, to: credit.count, by: 13).allSatisfy { credit[$0 + 3] == 8 && credit[$0 + 8] == 0 })
+    #expect(
+      stride(from: 0, to: credit.count, by: 13).allSatisfy { credit[$0 + 3] == 8 && credit[$0 + 8] == 0 })
     #expect(credit.count >= 13 && stream.body.count == 64000)
     session.consumed(stream, 40000)
     #expect(drain(session) == Frame.windowUpdate(1, 40000).encoded)
@@ -203,10 +212,11 @@ import Testing
       case 5: input += Frame.goAway(Int32(next(4)), UInt32(next(16)), "random").encoded
       case 6: input += Frame.reset(1, UInt32(next(20))).encoded
       default:
-        input += Frame(
-          type: UInt8(next(12)), flags: UInt8(next(64)), stream: Int32(next(4)),
-          payload: (0..<next(40)).map { _ in UInt8(next(256)) }
-        ).encoded
+        input +=
+          Frame(
+            type: UInt8(next(12)), flags: UInt8(next(64)), stream: Int32(next(4)),
+            payload: (0..<next(40)).map { _ in UInt8(next(256)) }
+          ).encoded
       }
       if next(20) == 0, !input.isEmpty { input[next(input.count)] ^= UInt8(1 << next(8)) }
     }

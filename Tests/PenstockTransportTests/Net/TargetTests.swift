@@ -58,12 +58,21 @@ import Testing
     ("a:", "the target \"a:\": its port is not a number from 1 to 65535"),
     ("a:0", "the target \"a:0\": its port is not a number from 1 to 65535"),
     ("a:65536", "the target \"a:65536\": its port is not a number from 1 to 65535"),
-    ("a:99999999999999999999", "the target \"a:99999999999999999999\": its port is not a number from 1 to 65535"),
+    (
+      "a:99999999999999999999",
+      "the target \"a:99999999999999999999\": its port is not a number from 1 to 65535"
+    ),
     ("a:+1", "the target \"a:+1\": its port is not a number from 1 to 65535"),
     ("[::1", "the target \"[::1\": a bracket is not closed"),
     ("[::1]x", "the target \"[::1]x\": what follows the bracket is not a port (1 to 65535)"),
-    ("http://a", "the target \"http://a\": the scheme \"http\" is not known (dns, ipv4, ipv6, unix, unix-abstract)"),
-    ("dns://8.8.8.8/a", "the target \"dns://8.8.8.8/a\": an authority (a DNS server) is not supported: write \"dns:///\""),
+    (
+      "http://a",
+      "the target \"http://a\": the scheme \"http\" is not known (dns, ipv4, ipv6, unix, unix-abstract)"
+    ),
+    (
+      "dns://8.8.8.8/a",
+      "the target \"dns://8.8.8.8/a\": an authority (a DNS server) is not supported: write \"dns:///\""
+    ),
     ("dns://a", "the target \"dns://a\": \"dns://\" needs a third slash"),
     ("dns:///", "the target \"dns:///\": it has no host"),
     ("ipv4:", "the target \"ipv4:\": \"\" is not an IPv4 address"),

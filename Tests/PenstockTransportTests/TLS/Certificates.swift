@@ -11,7 +11,9 @@ struct Certificates {
 
   private init() {
     var template = Array("/tmp/penstock-certificates-XXXXXX".utf8CString)
-    let made = template.withUnsafeMutableBufferPointer { mkdtemp($0.baseAddress!).map { String(cString: $0) } }
+    let made = template.withUnsafeMutableBufferPointer {
+      mkdtemp($0.baseAddress!).map { String(cString: $0) }
+    }
     guard let made else { fatalError("mkdtemp") }
     directory = made
     let script = """

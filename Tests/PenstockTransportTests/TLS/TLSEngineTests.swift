@@ -131,11 +131,21 @@ import Testing
   }
 
   @Test(arguments: [
-    Bad(server: "server", host: "elsewhere", words: "certificate verify failed: hostname mismatch, expected host elsewhere"),
-    Bad(server: "server", host: "10.1.2.3", words: "certificate verify failed: IP address mismatch, expected host 10.1.2.3"),
-    Bad(server: "selfsigned", host: "localhost", words: "certificate verify failed: self-signed certificate, expected host localhost"),
-    Bad(server: "expired", host: "localhost", words: "certificate verify failed: certificate has expired, expected host localhost"),
-    Bad(server: "stranger", host: "stranger", words: "certificate verify failed: unable to get local issuer certificate, expected host stranger"),
+    Bad(
+      server: "server", host: "elsewhere",
+      words: "certificate verify failed: hostname mismatch, expected host elsewhere"),
+    Bad(
+      server: "server", host: "10.1.2.3",
+      words: "certificate verify failed: IP address mismatch, expected host 10.1.2.3"),
+    Bad(
+      server: "selfsigned", host: "localhost",
+      words: "certificate verify failed: self-signed certificate, expected host localhost"),
+    Bad(
+      server: "expired", host: "localhost",
+      words: "certificate verify failed: certificate has expired, expected host localhost"),
+    Bad(
+      server: "stranger", host: "stranger",
+      words: "certificate verify failed: unable to get local issuer certificate, expected host stranger"),
   ])
   func refused(_ bad: Bad) throws {
     let pair = try pair(certificates.client(), certificates.server(bad.server), host: bad.host)
@@ -161,8 +171,14 @@ import Testing
   }
 
   @Test(arguments: [
-    ("HTTP/1.1 400 Bad Request\r\nx: y\r\n", "the peer does not speak TLS: it answered \"HTTP/1.1 400 Bad Request\""),
-    ("\u{0}\u{0}\u{0}\u{4}\u{0}\u{0}\u{0}\u{0}\u{0}", "the peer does not speak TLS: it answered in cleartext HTTP/2"),
+    (
+      "HTTP/1.1 400 Bad Request\r\nx: y\r\n",
+      "the peer does not speak TLS: it answered \"HTTP/1.1 400 Bad Request\""
+    ),
+    (
+      "\u{0}\u{0}\u{0}\u{4}\u{0}\u{0}\u{0}\u{0}\u{0}",
+      "the peer does not speak TLS: it answered in cleartext HTTP/2"
+    ),
     ("SSH-2.0-x\n", "the peer does not speak TLS: it sent \"SSH-2.0-x.\""),
   ])
   func notTLS(_ answer: String, _ words: String) throws {
@@ -179,19 +195,28 @@ import Testing
       guard case .failed(let failure) = TLSContext.make(role: role, options: options) else { return "made" }
       return "\(failure.field): \(text(failure.text) ?? "")"
     }
-    #expect(failure(certificates.client { $0.roots = .pem(bytes("nothing")) }) == "roots_pem: no certificate in PEM form")
+    #expect(
+      failure(certificates.client { $0.roots = .pem(bytes("nothing")) })
+        == "roots_pem: no certificate in PEM form")
     #expect(
       failure(certificates.client { $0.roots = .file(bytes("/does/not/exist")) })
         == "roots_file: cannot read /does/not/exist: No such file or directory")
     #expect(
-      failure(certificates.client { $0.roots = .pem(bytes("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")) })
-        .hasPrefix("roots_pem: certificate 1 does not parse"))
-    #expect(failure(certificates.client { $0.privateKey = .pem(bytes("x")) }) == "private_key: a key without a certificate chain")
+      failure(
+        certificates.client {
+          $0.roots = .pem(bytes("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
+        }
+      )
+      .hasPrefix("roots_pem: certificate 1 does not parse"))
+    #expect(
+      failure(certificates.client { $0.privateKey = .pem(bytes("x")) })
+        == "private_key: a key without a certificate chain")
     let mismatch = certificates.client {
       $0.certificateChain = certificates.file("client.pem")
       $0.privateKey = certificates.file("server.key")
     }
-    #expect(failure(mismatch).hasPrefix("private_key_file: the private key does not belong to the certificate"))
+    #expect(
+      failure(mismatch).hasPrefix("private_key_file: the private key does not belong to the certificate"))
     #expect(failure(TLSOptions(), .server) == "certificate_chain: a server needs one")
   }
 

@@ -1,0 +1,226 @@
+import CNghttp2
+import PenstockCall
+import PenstockWire
+
+/// What nghttp2 tells a session. Callbacks record here and in `HTTP2Stream`; they never call an owner, but for
+/// `streamReceives`, which only records too.
+extension HTTP2Session {
+  private static func of(_ pointer: UnsafeMutableRawPointer?) -> HTTP2Session? {
+    pointer.map { Unmanaged<HTTP2Session>.fromOpaque($0).takeUnretainedValue() }
+  }
+
+  private func stream(_ id: Int32) -> HTTP2Stream? {
+    guard id > 0, let pointer = nghttp2_session_get_stream_user_data(session, id) else { return nil }
+    return Unmanaged<HTTP2Stream>.fromOpaque(pointer).takeUnretainedValue()
+  }
+
+  static func setCallbacks(_ callbacks: OpaquePointer) {
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, frame, me in
+      guard let session = HTTP2Session.of(me), let frame else { return 0 }
+      session.stream(frame.pointee.hd.stream_id)?.beginBlock()
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_header_callback(callbacks) {
+      _, frame, name, nameCount, value, valueCount, _, me in
+      guard let session = HTTP2Session.of(me), let frame else { return 0 }
+      session.stream(frame.pointee.hd.stream_id)?.addField(
+        ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount),
+        limit: session.limits.maxHeaderList)
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { _, _, id, data, count, me in
+      guard let session = HTTP2Session.of(me) else { return 0 }
+      session.received(ByteView(start: data, count: count), on: id)
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { _, frame, me in
+      guard let session = HTTP2Session.of(me), let frame else { return 0 }
+      session.received(frame)
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { _, id, code, me in
+      guard let session = HTTP2Session.of(me) else { return 0 }
+      session.closed(id, code)
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, me in
+      guard let session = HTTP2Session.of(me), let frame else { return 0 }
+      session.sent(frame)
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks) { _, frame, _, me in
+      guard let session = HTTP2Session.of(me), let frame else { return 0 }
+      session.notSent(frame)
+      return 0
+    }
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks) { _, _, code, me in
+      HTTP2Session.of(me)?.complain(nghttp2_strerror(code))
+      return 0
+    }
+    nghttp2_session_callbacks_set_error_callback2(callbacks) { _, _, text, count, me in
+      guard let session = HTTP2Session.of(me) else { return 0 }
+      session.complaint.truncate(to: 0)
+      session.complaint.say(printable: ByteView(start: text, count: count), limit: 200)
+      return 0
+    }
+    nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, header, count, source, me in
+      guard let session = HTTP2Session.of(me), let out = session.output, let header, let source else {
+        return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
+      }
+      if out.count >= session.limits.outputSize { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
+      let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr).takeUnretainedValue()
+      // Its owner has let go since the length was settled: nghttp2 drops the frame and resets the stream.
+      if stream.bytesToSend < count { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
+      guard out.append(ByteView(start: header, count: 9)), stream.copyBody(count, into: out) else {
+        return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
+      }
+      session.mark(stream)
+      return 0
+    }
+  }
+
+  /// How much of a body the next DATA frame may carry; `send_data` copies it.
+  static let readBody: nghttp2_data_source_read_callback = { _, _, _, length, flags, source, _ in
+    guard let flags, let source else { return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
+    let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr).takeUnretainedValue()
+    let count = min(length, stream.bytesToSend)
+    let isLast = stream.endsAfterPieces && count == stream.bytesToSend
+    if count == 0 && !isLast {
+      stream.isDeferred = true
+      return Int(NGHTTP2_ERR_DEFERRED.rawValue)
+    }
+    if count > 0 { flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue }
+    if isLast {
+      flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue
+      stream.isFinished = true
+    }
+    return count
+  }
+
+  private func complain(_ text: UnsafePointer<CChar>?) {
+    complaint.truncate(to: 0)
+    complaint.say(cString: text)
+  }
+
+  private func received(_ bytes: ByteView, on id: Int32) {
+    _ = nghttp2_session_consume_connection(session, bytes.count)
+    guard let stream = stream(id), let owner = stream.owner, stream.end == nil else { return }
+    stream.bytesReceived += bytes.count
+    var taken = 0
+    if stream.body.isEmpty {
+      taken = min(max(owner.streamReceives(bytes), 0), bytes.count)
+      if taken > 0 { _ = nghttp2_session_consume_stream(session, id, taken) }
+    }
+    if taken < bytes.count, !stream.body.append(ByteView(rebasing: bytes[taken...])) {
+      stream.finish(.noMemory)
+    }
+    mark(stream)
+  }
+
+  private func received(_ frame: UnsafePointer<nghttp2_frame>) {
+    let header = frame.pointee.hd
+    let endsStream = header.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0
+    switch UInt32(header.type) {
+    case NGHTTP2_HEADERS.rawValue:
+      guard let stream = stream(header.stream_id) else { return }
+      stream.endBlock(endsStream: endsStream, limit: limits.maxHeaderList)
+      mark(stream)
+    case NGHTTP2_DATA.rawValue:
+      guard endsStream, let stream = stream(header.stream_id) else { return }
+      stream.finish(.endOfBody)
+      mark(stream)
+    case NGHTTP2_RST_STREAM.rawValue:
+      stream(header.stream_id)?.peerReset = frame.pointee.rst_stream.error_code
+    case NGHTTP2_SETTINGS.rawValue:
+      if header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 { isReady = true }
+    case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
+    default: break
+    }
+  }
+
+  private func left(_ frame: nghttp2_goaway) {
+    isDraining = true
+    let text = ByteBuffer().say("the server sent GOAWAY (").say(
+      StatusMapping.http2ErrorName(frame.error_code))
+    if frame.opaque_data_len > 0 {
+      text.say(": ").say(
+        printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 100)
+    }
+    text.say(")")
+    goAway = text
+    endQueued(text)
+  }
+
+  private func closed(_ id: Int32, _ code: UInt32) {
+    guard let stream = stream(id) else { return }
+    _ = nghttp2_session_set_stream_user_data(session, id, nil)
+    remove(stream)
+    if stream.end == nil {
+      if code == NGHTTP2_REFUSED_STREAM.rawValue {
+        // Also how nghttp2 closes what is above a GOAWAY's last stream.
+        let reset = ByteBuffer().say("the server refused the stream (REFUSED_STREAM)")
+        stream.finish(.unprocessed(words: stream.peerReset == nil ? goAway ?? reset : reset))
+      } else if let reset = stream.peerReset {
+        stream.finish(.reset(reset))
+      } else {
+        let text = ByteBuffer().say("the server broke the rules of HTTP/2: ")
+        if complaint.isEmpty {
+          text.say(StatusMapping.http2ErrorName(code))
+        } else {
+          text.say(complaint.view)
+        }
+        stream.finish(.violation(words: text))
+      }
+    }
+    mark(stream)
+  }
+
+  private func remove(_ stream: HTTP2Stream) {
+    stream.state = .closed
+    guard stream.slot >= 0, stream.slot < open.count else { return }
+    let last = open.removeLast()
+    if stream.slot < open.count {
+      open[stream.slot] = last
+      last.slot = stream.slot
+    }
+    stream.slot = -1
+  }
+
+  private func sent(_ frame: UnsafePointer<nghttp2_frame>) {
+    let header = frame.pointee.hd
+    switch UInt32(header.type) {
+    case NGHTTP2_HEADERS.rawValue:
+      guard let stream = stream(header.stream_id) else { return }
+      stream.headersAreSent = true
+      mark(stream)
+    case NGHTTP2_GOAWAY.rawValue:
+      // Our own farewell has NO_ERROR; anything else is nghttp2 giving up on the peer.
+      let frame = frame.pointee.goaway
+      guard frame.error_code != NGHTTP2_NO_ERROR.rawValue else { return }
+      let text = ByteBuffer().say("the server broke the rules of HTTP/2: ")
+        .say(StatusMapping.http2ErrorName(frame.error_code))
+      if !complaint.isEmpty {
+        text.say(" (").say(complaint.view).say(")")
+      } else if frame.opaque_data_len > 0 {
+        text.say(" (").say(
+          printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 200
+        )
+        .say(")")
+      }
+      fail(text)
+    default: break
+    }
+  }
+
+  /// A request that was reset before it left, or could not leave.
+  private func notSent(_ frame: UnsafePointer<nghttp2_frame>) {
+    let header = frame.pointee.hd
+    guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }
+    for stream in open where stream.id == header.stream_id {
+      remove(stream)
+      stream.finish(.unprocessed(words: goAway ?? ByteBuffer().say("the request could not be sent")))
+      mark(stream)
+      return
+    }
+  }
+}
