@@ -122,6 +122,10 @@ final class Model {
   let kind: CallKind
   let hops: [Hop]
   private(set) var broken: Broken?
+  /// Two orders of unrelated things are fine and lead to different ends, and the model took the other one: rare, and
+  /// from here on nothing is said.
+  private(set) var isUndecided = false
+  private var hasHurried = false
 
   var isOpen = false
   /// The caller.
@@ -169,7 +173,7 @@ final class Model {
   }
 
   func require(_ condition: Bool, _ law: String, _ what: @autoclosure () -> String) {
-    if !condition, broken == nil { broken = Broken(law: law, what: what()) }
+    if !condition, broken == nil, !isUndecided { broken = Broken(law: law, what: what()) }
   }
 
   func fail(_ law: String, _ what: @autoclosure () -> String) { require(false, law, what()) }
@@ -511,6 +515,12 @@ final class Model {
     advance()
   }
 
+  /// A hop's message was taken, and there was no demand for it here. False: that cannot be.
+  func mayDiffer() -> Bool {
+    isUndecided = hasHurried
+    return hasHurried
+  }
+
   /// The running callback changes its event.
   func change(_ body: (Item) -> Void) { if let runningItem { body(runningItem) } }
 
@@ -546,6 +556,7 @@ final class Model {
     guard isOpen, !isOver, local == nil else { return }
     renewed = false
     hurry()
+    hasHurried = false
     for hop in hops {
       let name = "hop \(hop.index)"
       require(!hop.owesCancel || !hop.has(.cancel), "law 2", "\(name): on_cancel did not come")
@@ -767,6 +778,7 @@ final class Model {
   }
 
   private func hurry(_ part: Part = .everywhere, until done: () -> Bool = { false }) {
+    hasHurried = true
     refresh(part)
     advance()
     if done() { return }
