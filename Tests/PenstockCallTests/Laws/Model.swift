@@ -751,7 +751,8 @@ final class Model {
   }
 
   private func leaveUp(_ hop: Hop) -> Bool {
-    guard let slot = hop.inbound.slots.first, slot.state == .ready, mayHurry || !slot.isFresh && !isMoving(above: hop.index)
+    guard hop.index <= finishing?.index ?? Int.max, let slot = hop.inbound.slots.first, slot.state == .ready,
+      mayHurry || !slot.isFresh && !isMoving(above: hop.index)
     else { return false }
     switch slot.item.kind {
     case .receive:
@@ -841,7 +842,7 @@ final class Model {
   }
 
   private func passUp(_ hop: Hop) -> Bool {
-    guard finishing?.index != hop.index else { return false }
+    guard hop.index < finishing?.index ?? Int.max else { return false }
     guard let item = hop.inbound.queue.first, !hop.inbound.isPaused, mayHurry || !isMoving(above: hop.index) else {
       return false
     }
