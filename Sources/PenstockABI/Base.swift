@@ -1,5 +1,5 @@
-public import CPenstock
 import CMemory
+public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -111,7 +111,9 @@ final class Failure {
 }
 
 /// For functions whose outcome says all.
-func report(_ outcome: Outcome, _ what: StaticString, _ place: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
+func report(_ outcome: Outcome, _ what: StaticString, _ place: UnsafeMutablePointer<OpaquePointer?>?)
+  -> penstock_result
+{
   outcome == .ok ? 0 : Failure(outcome, what).report(place)
 }
 

@@ -1,5 +1,5 @@
-public import CPenstock
 import CMemory
+public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -13,7 +13,9 @@ public func penstock_call_options_new(
 ) -> penstock_result {
   guard let place else { return report(.invalidArgument, "options must not be NULL", error) }
   let options = CallOptions()
-  if let json, let failure = JSONReader.parse(bytes(json), { read($0, into: options) }) { return failure.report(error) }
+  if let json, let failure = JSONReader.parse(bytes(json), { read($0, into: options) }) {
+    return failure.report(error)
+  }
   place.pointee = retained(options)
   return PENSTOCK_OK
 }
@@ -29,11 +31,14 @@ private func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     if bytesEqual(key, "wait_for_ready") {
       var wanted = false
       if let failure = member.bool({ wanted = $0 }) { return failure }
-      return wanted ? member.fail(because: ("true is not supported by this version" as StaticString).bytes) : nil
+      return wanted
+        ? member.fail(because: ("true is not supported by this version" as StaticString).bytes) : nil
     }
     if bytesEqual(key, "authority") { return readAuthority(member) { options.authority = $0 } }
     if bytesEqual(key, "compression") { return readCompression(member) { options.compression = $0 } }
-    if bytesEqual(key, "max_receive_message_bytes") { return readLimit(member) { options.maxReceiveBytes = $0 } }
+    if bytesEqual(key, "max_receive_message_bytes") {
+      return readLimit(member) { options.maxReceiveBytes = $0 }
+    }
     if bytesEqual(key, "max_send_message_bytes") { return readLimit(member) { options.maxSendBytes = $0 } }
     if bytesEqual(key, "send_buffer_bytes") { return readLimit(member) { options.sendBufferBytes = $0 } }
     if bytesEqual(key, "interruptible") { return member.bool { options.isInterruptible = $0 } }
@@ -81,7 +86,9 @@ func readAuthority(_ member: JSONReader, _ into: (ByteBuffer) -> Void) -> Failur
 }
 
 @_cdecl("penstock_call_options_retain") @implementation
-public func penstock_call_options_retain(_ options: OpaquePointer!) -> OpaquePointer! { retain(options, CallOptions.self) }
+public func penstock_call_options_retain(_ options: OpaquePointer!) -> OpaquePointer! {
+  retain(options, CallOptions.self)
+}
 
 @_cdecl("penstock_call_options_release") @implementation
 public func penstock_call_options_release(_ options: OpaquePointer!) { release(options, CallOptions.self) }
@@ -105,10 +112,14 @@ public func penstock_message_data(_ message: OpaquePointer!) -> UnsafeRawPointer
 }
 
 @_cdecl("penstock_message_length") @implementation
-public func penstock_message_length(_ message: OpaquePointer!) -> Int { message.map { object($0, Message.self).count } ?? 0 }
+public func penstock_message_length(_ message: OpaquePointer!) -> Int {
+  message.map { object($0, Message.self).count } ?? 0
+}
 
 @_cdecl("penstock_message_retain") @implementation
-public func penstock_message_retain(_ message: OpaquePointer!) -> OpaquePointer! { retain(message, Message.self) }
+public func penstock_message_retain(_ message: OpaquePointer!) -> OpaquePointer! {
+  retain(message, Message.self)
+}
 
 @_cdecl("penstock_message_release") @implementation
 public func penstock_message_release(_ message: OpaquePointer!) { release(message, Message.self) }
@@ -141,19 +152,25 @@ public func penstock_call_id(_ handle: OpaquePointer!) -> UInt64 {
 }
 
 @_cdecl("penstock_call_send") @implementation
-public func penstock_call_send(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int) -> penstock_result {
+public func penstock_call_send(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
+  -> penstock_result
+{
   guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { $0.send(bytes) }
 }
 
 @_cdecl("penstock_call_try_send") @implementation
-public func penstock_call_try_send(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int) -> penstock_result {
+public func penstock_call_try_send(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
+  -> penstock_result
+{
   guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { $0.trySend(bytes) }
 }
 
 @_cdecl("penstock_call_half_close") @implementation
-public func penstock_call_half_close(_ handle: OpaquePointer!) -> penstock_result { with(handle) { $0.halfClose() } }
+public func penstock_call_half_close(_ handle: OpaquePointer!) -> penstock_result {
+  with(handle) { $0.halfClose() }
+}
 
 @_cdecl("penstock_call_receive") @implementation
 public func penstock_call_receive(
@@ -197,7 +214,8 @@ public func penstock_call_demand(_ handle: OpaquePointer!, _ count: UInt64) -> p
 }
 
 @_cdecl("penstock_call_cancel") @implementation
-public func penstock_call_cancel(_ handle: OpaquePointer!, _ reason: UnsafePointer<CChar>!) -> penstock_result {
+public func penstock_call_cancel(_ handle: OpaquePointer!, _ reason: UnsafePointer<CChar>!) -> penstock_result
+{
   with(handle) {
     $0.cancel(reason.map { bytes($0) } ?? ByteView(start: nil, count: 0))
     return .ok
@@ -217,7 +235,9 @@ public func penstock_call_reply(
 }
 
 @_cdecl("penstock_call_value") @implementation
-public func penstock_call_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!) -> UnsafeMutableRawPointer! {
+public func penstock_call_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!)
+  -> UnsafeMutableRawPointer!
+{
   guard let handle, let key else { return nil }
   let call = object(handle, ClientCall.self)
   return Process.isForked(call.generation) ? nil : call.value(bytes(key))

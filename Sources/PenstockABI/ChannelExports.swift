@@ -1,5 +1,5 @@
-public import CPenstock
 import CMemory
+public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -18,7 +18,9 @@ public func penstock_channel_new(
   _ target: UnsafePointer<CChar>!, _ options: UnsafePointer<CChar>!,
   _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  guard let target, let place else { return report(.invalidArgument, "target and channel must not be NULL", error) }
+  guard let target, let place else {
+    return report(.invalidArgument, "target and channel must not be NULL", error)
+  }
   switch ClientRuntime.shared() {
   case .failed(let errno, let what): return systemFailure(errno, what).report(error)
   case .made(let runtime): return make(runtime, target, options, place, error)
@@ -63,13 +65,17 @@ private func make(
 }
 
 @_cdecl("penstock_channel_retain") @implementation
-public func penstock_channel_retain(_ handle: OpaquePointer!) -> OpaquePointer! { retain(handle, ClientChannel.self) }
+public func penstock_channel_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
+  retain(handle, ClientChannel.self)
+}
 
 @_cdecl("penstock_channel_release") @implementation
 public func penstock_channel_release(_ handle: OpaquePointer!) { release(handle, ClientChannel.self) }
 
 @_cdecl("penstock_channel_close") @implementation
-public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result { with(handle) { $0.close() } }
+public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result {
+  with(handle) { $0.close() }
+}
 
 // MARK: - Calls
 
@@ -104,7 +110,8 @@ public func penstock_channel_unary(
     return report(.forked, "the channel belongs to the parent of this process", error)
   }
   if channel.runtime.runtime.isDriving {
-    return report(.wouldDeadlock, "a blocking call in a callback, on the thread that drives the runtime", error)
+    return report(
+      .wouldDeadlock, "a blocking call in a callback, on the thread that drives the runtime", error)
   }
   let options = options(callOptions)
   let (outcome, call) = ClientCall.make(channel, bytes(method), .unary, options, nil)
@@ -158,7 +165,10 @@ private func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCall
   let table = given.pointee
   var callbacks = CallCallbacks(UserData(table.user_data, table.finalizer))
   if ByteView(start: UnsafeRawPointer(given) + known, count: size - known).contains(where: { $0 != 0 }) {
-    return (nil, Failure(.unsupported, "callbacks.struct_size: the table has fields that this version does not know"))
+    return (
+      nil,
+      Failure(.unsupported, "callbacks.struct_size: the table has fields that this version does not know")
+    )
   }
   callbacks.onHeaders = table.on_headers
   callbacks.onMessage = table.on_message

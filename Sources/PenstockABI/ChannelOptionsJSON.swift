@@ -19,18 +19,24 @@ struct ParsedChannelOptions {
       if bytesEqual(key, "authority") { return readAuthority(member) { transport.authority = $0 } }
       if bytesEqual(key, "user_agent") { return readUserAgent(member) }
       if bytesEqual(key, "default_deadline_ms") { return readDeadline(member) { defaults.deadline = $0 } }
-      if bytesEqual(key, "max_receive_message_bytes") { return readLimit(member) { defaults.maxReceiveBytes = $0 } }
+      if bytesEqual(key, "max_receive_message_bytes") {
+        return readLimit(member) { defaults.maxReceiveBytes = $0 }
+      }
       if bytesEqual(key, "max_send_message_bytes") { return readLimit(member) { defaults.maxSendBytes = $0 } }
       if bytesEqual(key, "compression") { return readCompression(member) { defaults.compression = $0 } }
       if bytesEqual(key, "max_header_list_bytes") {
-        return member.int(1024...16 << 20, "an integer from 1024 to 16777216") { transport.maxHeaderListBytes = $0 }
+        return member.int(1024...16 << 20, "an integer from 1024 to 16777216") {
+          transport.maxHeaderListBytes = $0
+        }
       }
       if bytesEqual(key, "connect_timeout_ms") {
         return member.int(1...86_400_000, "an integer from 1 to 86400000") {
           transport.connectTimeout = UInt64($0) * 1_000_000
         }
       }
-      if bytesEqual(key, "initial_stream_window_bytes") { return readWindow(member) { transport.initialStreamWindow = $0 } }
+      if bytesEqual(key, "initial_stream_window_bytes") {
+        return readWindow(member) { transport.initialStreamWindow = $0 }
+      }
       if bytesEqual(key, "initial_connection_window_bytes") {
         return readWindow(member) { transport.initialConnectionWindow = $0 }
       }
@@ -51,7 +57,9 @@ struct ParsedChannelOptions {
   }
 
   private mutating func readUserAgent(_ member: JSONReader) -> Failure? {
-    guard let text = member.string, HeaderRules.isValidASCIIValue(text) else { return member.fail("visible ASCII") }
+    guard let text = member.string, HeaderRules.isValidASCIIValue(text) else {
+      return member.fail("visible ASCII")
+    }
     return member.string { transport.userAgent = $0 }
   }
 
@@ -64,7 +72,9 @@ struct ParsedChannelOptions {
       if bytesEqual(key, "roots_pem") { return member.string { tls.roots = .pem($0) } }
       if bytesEqual(key, "roots_file") { return member.string { tls.roots = .file($0) } }
       if bytesEqual(key, "certificate_chain_pem") { return member.string { tls.certificateChain = .pem($0) } }
-      if bytesEqual(key, "certificate_chain_file") { return member.string { tls.certificateChain = .file($0) } }
+      if bytesEqual(key, "certificate_chain_file") {
+        return member.string { tls.certificateChain = .file($0) }
+      }
       if bytesEqual(key, "private_key_pem") { return member.string { tls.privateKey = .pem($0) } }
       if bytesEqual(key, "private_key_file") { return member.string { tls.privateKey = .file($0) } }
       if bytesEqual(key, "server_name") { return member.string { tls.serverName = $0 } }
@@ -94,9 +104,7 @@ struct ParsedChannelOptions {
   /// A target that does not parse is an argument; what TLS refuses stands in the options.
   private func explain(_ failure: SetupFailure) -> Failure {
     let field = failure.field
-    if bytesEqual(field.bytes, "target") {
-      return Failure(.invalidArgument, ("target: " as StaticString).bytes, failure.text.view)
-    }
+    if bytesEqual(field.bytes, "target") { return Failure(.invalidArgument, failure.text.view) }
     let path = ByteBuffer()
     _ = path.append("$.tls")
     if field.utf8CodeUnitCount > 0 {

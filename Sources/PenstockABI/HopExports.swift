@@ -1,5 +1,5 @@
-public import CPenstock
 import CMemory
+public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -36,7 +36,9 @@ public func penstock_hop_event(_ handle: OpaquePointer!) -> Int32 {
 public func penstock_hop_call_id(_ handle: OpaquePointer!) -> UInt64 { hop(handle)?.call.id ?? 0 }
 
 @_cdecl("penstock_hop_kind") @implementation
-public func penstock_hop_kind(_ handle: OpaquePointer!) -> Int32 { hop(handle)?.call.request.kind.rawValue ?? -1 }
+public func penstock_hop_kind(_ handle: OpaquePointer!) -> Int32 {
+  hop(handle)?.call.request.kind.rawValue ?? -1
+}
 
 @_cdecl("penstock_hop_target") @implementation
 public func penstock_hop_target(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
@@ -58,7 +60,8 @@ func give(
 
 @_cdecl("penstock_hop_message") @implementation
 public func penstock_hop_message(
-  _ handle: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeRawPointer?>!, _ length: UnsafeMutablePointer<Int>!
+  _ handle: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeRawPointer?>!,
+  _ length: UnsafeMutablePointer<Int>!
 ) -> penstock_result {
   guard let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { hop in
@@ -69,7 +72,9 @@ public func penstock_hop_message(
 }
 
 @_cdecl("penstock_hop_set_message") @implementation
-public func penstock_hop_set_message(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int) -> penstock_result {
+public func penstock_hop_set_message(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
+  -> penstock_result
+{
   guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { $0.setMessage(bytes) }
 }
@@ -100,7 +105,9 @@ public func penstock_hop_method(_ handle: OpaquePointer!) -> UnsafePointer<CChar
 }
 
 @_cdecl("penstock_hop_set_method") @implementation
-public func penstock_hop_set_method(_ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!) -> penstock_result {
+public func penstock_hop_set_method(_ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!)
+  -> penstock_result
+{
   guard let method else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { $0.setPath(bytes(method)) }
 }
@@ -111,7 +118,9 @@ public func penstock_hop_authority(_ handle: OpaquePointer!) -> UnsafePointer<CC
 }
 
 @_cdecl("penstock_hop_set_authority") @implementation
-public func penstock_hop_set_authority(_ handle: OpaquePointer!, _ authority: UnsafePointer<CChar>!) -> penstock_result {
+public func penstock_hop_set_authority(_ handle: OpaquePointer!, _ authority: UnsafePointer<CChar>!)
+  -> penstock_result
+{
   guard let authority else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { $0.setAuthority(bytes(authority)) }
 }
@@ -145,7 +154,9 @@ private func status(_ code: Int32, _ message: UnsafePointer<CChar>?) -> (Status?
 }
 
 @_cdecl("penstock_hop_finish") @implementation
-public func penstock_hop_finish(_ handle: OpaquePointer!, _ code: Int32, _ message: UnsafePointer<CChar>!) -> penstock_result {
+public func penstock_hop_finish(_ handle: OpaquePointer!, _ code: Int32, _ message: UnsafePointer<CChar>!)
+  -> penstock_result
+{
   let (made, outcome) = status(code, message)
   guard let made else { return outcome.rawValue }
   return with(handle) { $0.finish(made) }
@@ -168,7 +179,9 @@ private func inject(
 }
 
 @_cdecl("penstock_hop_send_message") @implementation
-public func penstock_hop_send_message(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int) -> penstock_result {
+public func penstock_hop_send_message(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
+  -> penstock_result
+{
   inject(handle, data, length) { $0.injectOutbound($1) }
 }
 
@@ -180,7 +193,9 @@ public func penstock_hop_deliver_message(
 }
 
 @_cdecl("penstock_hop_deliver_headers") @implementation
-public func penstock_hop_deliver_headers(_ handle: OpaquePointer!, _ headers: OpaquePointer!) -> penstock_result {
+public func penstock_hop_deliver_headers(_ handle: OpaquePointer!, _ headers: OpaquePointer!)
+  -> penstock_result
+{
   with(handle) { hop in
     guard let headers else { return hop.deliverHeaders(Metadata()) }
     guard let copied = object(headers, Metadata.self).copy() else { return .noMemory }
@@ -189,7 +204,8 @@ public func penstock_hop_deliver_headers(_ handle: OpaquePointer!, _ headers: Op
 }
 
 @_cdecl("penstock_hop_deliver_status") @implementation
-public func penstock_hop_deliver_status(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result {
+public func penstock_hop_deliver_status(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result
+{
   guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { $0.deliverStatus(object(status, Status.self).copy()) }
 }
@@ -212,7 +228,9 @@ public func penstock_hop_set_value(
 }
 
 @_cdecl("penstock_hop_get_value") @implementation
-public func penstock_hop_get_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!) -> UnsafeMutableRawPointer! {
+public func penstock_hop_get_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!)
+  -> UnsafeMutableRawPointer!
+{
   guard let key, let hop = hop(handle), !hop.isForked else { return nil }
   return hop.value(bytes(key))
 }
@@ -253,7 +271,9 @@ public func penstock_ticket_finish(
 }
 
 @_cdecl("penstock_ticket_finish_with") @implementation
-public func penstock_ticket_finish_with(_ ticket: penstock_ticket, _ status: OpaquePointer!) -> penstock_result {
+public func penstock_ticket_finish_with(_ ticket: penstock_ticket, _ status: OpaquePointer!)
+  -> penstock_result
+{
   guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
   return Tickets.resolve(ticket, .finish(object(status, Status.self).copy())).rawValue
 }
@@ -274,7 +294,9 @@ public func penstock_ticket_event(
 }
 
 @_cdecl("penstock_event_retain") @implementation
-public func penstock_event_retain(_ event: OpaquePointer!) -> OpaquePointer! { retain(event, TicketEvent.self) }
+public func penstock_event_retain(_ event: OpaquePointer!) -> OpaquePointer! {
+  retain(event, TicketEvent.self)
+}
 
 @_cdecl("penstock_event_release") @implementation
 public func penstock_event_release(_ event: OpaquePointer!) { release(event, TicketEvent.self) }
@@ -292,7 +314,8 @@ public func penstock_event_metadata(_ event: OpaquePointer!) -> OpaquePointer! {
 
 @_cdecl("penstock_event_message") @implementation
 public func penstock_event_message(
-  _ event: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeRawPointer?>!, _ length: UnsafeMutablePointer<Int>!
+  _ event: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeRawPointer?>!,
+  _ length: UnsafeMutablePointer<Int>!
 ) -> penstock_result {
   guard let event, let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
   guard let message = object(event, TicketEvent.self).message else { return PENSTOCK_E_STATE }
@@ -301,7 +324,9 @@ public func penstock_event_message(
 }
 
 @_cdecl("penstock_event_set_message") @implementation
-public func penstock_event_set_message(_ event: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int) -> penstock_result {
+public func penstock_event_set_message(_ event: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
+  -> penstock_result
+{
   guard let event, let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
   return object(event, TicketEvent.self).setMessage(bytes).rawValue
 }

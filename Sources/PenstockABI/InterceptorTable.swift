@@ -6,8 +6,8 @@ import PenstockWire
 
 // What runtime.h and channel.h share: reading a penstock_interceptor, registering it, listing them.
 
-/// The table as this version knows it; what an older, smaller one lacks is zero. The user data is taken over by
-/// `userData`, whatever becomes of the rest.
+/// The table as this version knows it; what an older, smaller one lacks is zero. The user data is taken over
+/// by `userData`, whatever becomes of the rest.
 private struct InterceptorTable {
   var table = penstock_interceptor()
   let userData: UserData?
@@ -24,14 +24,16 @@ private struct InterceptorTable {
     // The first version's size is the smallest there can be.
     guard size >= known else {
       userData = nil
-      failure = Failure(.invalidArgument, "interceptor.struct_size is too small: use PENSTOCK_INTERCEPTOR_INIT")
+      failure = Failure(
+        .invalidArgument, "interceptor.struct_size is too small: use PENSTOCK_INTERCEPTOR_INIT")
       return
     }
     memcpy(&table, given, known)
     userData = UserData(table.user_data, table.finalizer)
     let tail = ByteView(start: UnsafeRawPointer(given) + known, count: size - known)
     if tail.contains(where: { $0 != 0 }) {
-      failure = Failure(.unsupported, "interceptor.struct_size: the table has fields that this version does not know")
+      failure = Failure(
+        .unsupported, "interceptor.struct_size: the table has fields that this version does not know")
     } else if table.reserved != 0 {
       failure = Failure(.unsupported, "interceptor.reserved must be 0")
     } else if table.kinds & ~0xf != 0 {
@@ -45,7 +47,9 @@ private struct InterceptorTable {
     if let failure { return (nil, failure) }
     guard let userData else { return (nil, Failure(.invalidArgument, "interceptor must not be NULL")) }
     let name = ByteBuffer()
-    if let given = table.name, !UTF8Repair.repair(bytes(given), into: name) { return (nil, Failure(.noMemory, "no memory")) }
+    if let given = table.name, !UTF8Repair.repair(bytes(given), into: name) {
+      return (nil, Failure(.noMemory, "no memory"))
+    }
     guard name.append(byte: 0) else { return (nil, Failure(.noMemory, "no memory")) }
     var filter = MethodFilter()
     if let methods = table.methods {
@@ -87,7 +91,9 @@ func register<Owner>(
   _ add: (Owner, Registration) -> Outcome
 ) -> penstock_result {
   let table = InterceptorTable(interceptor)
-  guard let owner, let generation, let id else { return report(.invalidArgument, "the handle and id must not be NULL", error) }
+  guard let owner, let generation, let id else {
+    return report(.invalidArgument, "the handle and id must not be NULL", error)
+  }
   if Process.isForked(generation) {
     return report(.forked, "the handle belongs to the parent of this process", error)
   }
@@ -124,9 +130,13 @@ func give(
           object.set("name", JSON.string(ByteView(rebasing: registration.name.view.dropLast())))
           object.set("priority", JSON.int(Int(entry.priority)))
           object.set("methods", JSON.string(registration.filter.text?.view ?? ("*" as StaticString).bytes))
-          object.set("kinds", JSON.array { kinds in
-            for (kind, name) in kindNames where registration.kinds & (1 << kind) != 0 { kinds.append(JSON.string(name)) }
-          })
+          object.set(
+            "kinds",
+            JSON.array { kinds in
+              for (kind, name) in kindNames where registration.kinds & (1 << kind) != 0 {
+                kinds.append(JSON.string(name))
+              }
+            })
           object.set("place", JSON.string(place(registration)))
         }.value)
     }

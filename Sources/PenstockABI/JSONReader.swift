@@ -2,8 +2,8 @@ import CJansson
 import PenstockCall
 import PenstockWire
 
-/// Reading option objects strictly: an unknown or repeated key, a wrong type or a value out of range is a failure that
-/// names its JSON path ("$.tls.verify").
+/// Reading option objects strictly: an unknown or repeated key, a wrong type or a value out of range is a
+/// failure that names its JSON path ("$.tls.verify").
 struct JSONReader {
   typealias Value = UnsafeMutablePointer<json_t>
 
@@ -14,7 +14,8 @@ struct JSONReader {
   static func parse(_ text: ByteView, _ body: (JSONReader) -> Failure?) -> Failure? {
     var error = json_error_t()
     // JSON_REJECT_DUPLICATES | JSON_DECODE_ANY
-    let root = json_loadb(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, 0x1 | 0x4, &error)
+    let root = json_loadb(
+      text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, 0x1 | 0x4, &error)
     guard let root else {
       let path = JSONPlace.path(in: text, at: Int(error.position))
       let what = withUnsafeBytes(of: &error.text) { raw in
@@ -25,14 +26,24 @@ struct JSONReader {
         what?.view ?? ("malformed" as StaticString).bytes, path: path)
     }
     defer { json_decref(root) }
-    guard let path = ByteBuffer(copying: ("$" as StaticString).bytes) else { return Failure(.noMemory, "no memory") }
+    guard let path = ByteBuffer(copying: ("$" as StaticString).bytes) else {
+      return Failure(.noMemory, "no memory")
+    }
     return body(JSONReader(value: root, path: path))
   }
 
   func fail(_ expected: StaticString) -> Failure {
-    Failure(
+    let got = ByteBuffer()
+    if value.pointee.type == JSON_INTEGER {
+      let number = json_integer_value(value)
+      if number < 0 { _ = got.append("-") }
+      _ = appendDecimal(UInt64(number.magnitude), to: got)
+    } else {
+      _ = got.append(typeName)
+    }
+    return Failure(
       .invalidJSON, path.view, (": expected " as StaticString).bytes, expected.bytes,
-      (", got " as StaticString).bytes, typeName.bytes, path: path)
+      (", got " as StaticString).bytes, got.view, path: path)
   }
 
   func fail(because parts: ByteView...) -> Failure {
@@ -46,7 +57,7 @@ struct JSONReader {
     case JSON_OBJECT: "an object"
     case JSON_ARRAY: "an array"
     case JSON_STRING: "a string"
-    case JSON_INTEGER: "an integer out of range"
+    case JSON_INTEGER: "an integer"
     case JSON_REAL: "a real number"
     case JSON_TRUE, JSON_FALSE: "a boolean"
     default: "null"
@@ -92,7 +103,9 @@ struct JSONReader {
   }
 
   func bool(_ into: (Bool) -> Void) -> Failure? {
-    guard value.pointee.type == JSON_TRUE || value.pointee.type == JSON_FALSE else { return fail("true or false") }
+    guard value.pointee.type == JSON_TRUE || value.pointee.type == JSON_FALSE else {
+      return fail("true or false")
+    }
     into(value.pointee.type == JSON_TRUE)
     return nil
   }

@@ -1,5 +1,5 @@
-public import CPenstock
 import CMemory
+public import CPenstock
 import PenstockCall
 import PenstockWire
 
@@ -13,7 +13,9 @@ public func penstock_metadata_new(_ metadata: UnsafeMutablePointer<OpaquePointer
 }
 
 @_cdecl("penstock_metadata_retain") @implementation
-public func penstock_metadata_retain(_ metadata: OpaquePointer!) -> OpaquePointer! { retain(metadata, Metadata.self) }
+public func penstock_metadata_retain(_ metadata: OpaquePointer!) -> OpaquePointer! {
+  retain(metadata, Metadata.self)
+}
 
 @_cdecl("penstock_metadata_release") @implementation
 public func penstock_metadata_release(_ metadata: OpaquePointer!) { release(metadata, Metadata.self) }
@@ -33,8 +35,12 @@ func change(_ metadata: Metadata, _ name: ByteView, _ value: ByteView, replacing
   if metadata.isReadOnly { return .state }
   let lowered = ByteBuffer()
   guard HeaderRules.lowercased(name, into: lowered) else { return .noMemory }
-  guard HeaderRules.isValidName(lowered.view), !HeaderRules.isReserved(lowered.view) else { return .invalidArgument }
-  guard HeaderRules.isBinary(lowered.view) || HeaderRules.isValidASCIIValue(value) else { return .invalidArgument }
+  guard HeaderRules.isValidName(lowered.view), !HeaderRules.isReserved(lowered.view) else {
+    return .invalidArgument
+  }
+  guard HeaderRules.isBinary(lowered.view) || HeaderRules.isValidASCIIValue(value) else {
+    return .invalidArgument
+  }
   return (replacing ? metadata.set(lowered.view, value) : metadata.add(lowered.view, value)).outcome
 }
 
@@ -74,7 +80,9 @@ public func penstock_metadata_add_bytes(
 }
 
 @_cdecl("penstock_metadata_remove") @implementation
-public func penstock_metadata_remove(_ metadata: OpaquePointer!, _ name: UnsafePointer<CChar>!) -> penstock_result {
+public func penstock_metadata_remove(_ metadata: OpaquePointer!, _ name: UnsafePointer<CChar>!)
+  -> penstock_result
+{
   guard let metadata, let name else { return PENSTOCK_E_INVALID_ARGUMENT }
   let all = object(metadata, Metadata.self)
   if all.isReadOnly { return PENSTOCK_E_STATE }
@@ -198,7 +206,9 @@ private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Me
 public func penstock_metadata_set_json(
   _ metadata: OpaquePointer!, _ text: UnsafePointer<CChar>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  guard let metadata, let text else { return report(.invalidArgument, "metadata and json must not be NULL", error) }
+  guard let metadata, let text else {
+    return report(.invalidArgument, "metadata and json must not be NULL", error)
+  }
   let all = object(metadata, Metadata.self)
   if all.isReadOnly { return report(.state, "this metadata is read-only", error) }
   let fresh = Metadata()

@@ -1,5 +1,5 @@
-import CPenstock
 import CMemory
+import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -43,7 +43,9 @@ private func text(
 }
 
 @_cdecl("penstock_reply_message") @implementation
-public func penstock_reply_message(_ handle: OpaquePointer!, _ length: UnsafeMutablePointer<Int>!) -> UnsafeRawPointer! {
+public func penstock_reply_message(_ handle: OpaquePointer!, _ length: UnsafeMutablePointer<Int>!)
+  -> UnsafeRawPointer!
+{
   guard let message = reply(handle)?.message else {
     length?.pointee = 0
     return nil
@@ -90,7 +92,9 @@ private func json(_ stats: CallStatistics) -> JSON.Value? {
 }
 
 @_cdecl("penstock_reply_value") @implementation
-public func penstock_reply_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!) -> UnsafeMutableRawPointer! {
+public func penstock_reply_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!)
+  -> UnsafeMutableRawPointer!
+{
   guard let key else { return nil }
   return reply(handle)?.values.get(bytes(key))
 }

@@ -1,5 +1,5 @@
-public import CPenstock
 import CMemory
+public import CPenstock
 import CSystem
 import PenstockCall
 import PenstockTransport
@@ -27,7 +27,8 @@ func systemFailure(_ errno: Int32, _ what: StaticString) -> Failure {
   let number = ByteBuffer()
   _ = appendDecimal(UInt64(errno.magnitude), to: number)
   return Failure(
-    .system, what.bytes, (": " as StaticString).bytes, errnoText(errno).view, (" (errno " as StaticString).bytes,
+    .system, what.bytes, (": " as StaticString).bytes, errnoText(errno).view,
+    (" (errno " as StaticString).bytes,
     number.view, (")" as StaticString).bytes)
 }
 
@@ -104,7 +105,9 @@ private func with(_ handle: OpaquePointer?, _ body: (ClientRuntime) -> penstock_
 }
 
 @_cdecl("penstock_runtime_fd") @implementation
-public func penstock_runtime_fd(_ handle: OpaquePointer!, _ fd: UnsafeMutablePointer<Int32>!) -> penstock_result {
+public func penstock_runtime_fd(_ handle: OpaquePointer!, _ fd: UnsafeMutablePointer<Int32>!)
+  -> penstock_result
+{
   guard let fd else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { runtime in
     guard runtime.runtime.options.mode == .host else { return PENSTOCK_E_STATE }

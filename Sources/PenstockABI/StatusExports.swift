@@ -1,5 +1,5 @@
-public import CPenstock
 import CMemory
+public import CPenstock
 import PenstockCall
 import PenstockWire
 
@@ -54,7 +54,9 @@ public func penstock_status_set_code(_ status: OpaquePointer!, _ code: Int32) ->
 }
 
 @_cdecl("penstock_status_set_message") @implementation
-public func penstock_status_set_message(_ status: OpaquePointer!, _ message: UnsafePointer<CChar>!) -> penstock_result {
+public func penstock_status_set_message(_ status: OpaquePointer!, _ message: UnsafePointer<CChar>!)
+  -> penstock_result
+{
   guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
   return changing(status) { $0.setMessage(bytes(message)) ? .ok : .noMemory }
 }
@@ -84,7 +86,8 @@ public func penstock_status_detail_at(
 
 @_cdecl("penstock_status_detail_find") @implementation
 public func penstock_status_detail_find(
-  _ status: OpaquePointer!, _ typeURL: UnsafePointer<CChar>!, _ value: UnsafeMutablePointer<UnsafeRawPointer?>!,
+  _ status: OpaquePointer!, _ typeURL: UnsafePointer<CChar>!,
+  _ value: UnsafeMutablePointer<UnsafeRawPointer?>!,
   _ length: UnsafeMutablePointer<Int>!
 ) -> penstock_result {
   guard let status, let typeURL, let value, let length else { return PENSTOCK_E_INVALID_ARGUMENT }

@@ -78,7 +78,8 @@ private struct DetailWriter: ErrorDetailVisitor {
       _ = json_array_append_new(level.value, value)
     } else if let key = level.key {
       _ = json_object_setn_new(
-        level.value, key.view.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString(""), key.count, value)
+        level.value, key.view.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString(""), key.count,
+        value)
     } else {
       json_decref(value)
     }

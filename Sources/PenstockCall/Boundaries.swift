@@ -1,7 +1,8 @@
 import PenstockWire
 
-/// What stands below the chain: an attempt on a transport stream. Everything runs on the driving thread; nothing
-/// here calls back into the call before it has returned (what happens at once is told in the same loop turn, later).
+/// What stands below the chain: an attempt on a transport stream. Everything runs on the driving thread;
+/// nothing here calls back into the call before it has returned (what happens at once is told in the same
+/// loop turn, later).
 public protocol CallBelow: AnyObject {
   /// Opens the stream with `call.request`.
   func start(_ call: Call)

@@ -14,8 +14,9 @@ extension Call {
     finish(at: hop.index, status)
   }
 
-  /// The hop at `index` ends the call (-1: above the top one; hops.count: below the last). Hops above it see `status`
-  /// on their inbound way, behind what is on its way there already; hops below see on_cancel, then destroy.
+  /// The hop at `index` ends the call (-1: above the top one; hops.count: below the last). Hops above it see
+  /// `status` on their inbound way, behind what is on its way there already; hops below see on_cancel, then
+  /// destroy.
   func finish(at index: Int, _ status: Status) {
     guard phase == .live else { return }
     if index >= 0, index < hops.count {
@@ -49,8 +50,8 @@ extension Call {
     }
   }
 
-  /// A cancel or deadline: it cannot be paused, its code is fixed, and it overtakes everything (law 4). It comes up
-  /// from the bottom; a hop that held another status, or has taken the call, sees on_cancel instead.
+  /// A cancel or deadline: it cannot be paused, its code is fixed, and it overtakes everything (law 4). It
+  /// comes up from the bottom; a hop that held another status, or has taken the call, sees on_cancel instead.
   func endLocally(_ status: Status) {
     guard phase == .live || phase == .created else { return }
     phase = .endingLocally
@@ -81,8 +82,8 @@ extension Call {
     complete(status)
   }
 
-  /// The status has come to the caller's side. Hops are destroyed before the caller learns of it, so that whoever has
-  /// the reply knows that no interceptor runs for this call any more.
+  /// The status has come to the caller's side. Hops are destroyed before the caller learns of it, so that
+  /// whoever has the reply knows that no interceptor runs for this call any more.
   func complete(_ status: Status) {
     guard phase != .ended else { return }
     phase = .ended

@@ -99,7 +99,8 @@ extension Call {
     return false
   }
 
-  /// The event has the hop's NEXT. True: it goes on at once; else it stands behind others, or the hop has taken it.
+  /// The event has the hop's NEXT. True: it goes on at once; else it stands behind others, or the hop has
+  /// taken it.
   private func leave(_ event: Event, _ hop: Hop) -> Bool {
     if let station = hop.outbound, !station.parked.isEmpty {
       station.parked.append(Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0))

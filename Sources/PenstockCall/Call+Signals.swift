@@ -1,6 +1,7 @@
 import PenstockWire
 
-// Signals, which do not queue: demand on its way down, `sent` on its way up. And what parks an event, or lets it go.
+// Signals, which do not queue: demand on its way down, `sent` on its way up. And what parks an event, or lets
+// it go.
 
 extension Call {
   /// `n` more messages are asked for, seen by the hops from `index` on.

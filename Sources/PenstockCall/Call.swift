@@ -22,13 +22,13 @@ public struct CallStatistics {
 
 /// One call: the machine that moves events between the caller, the hops of its chain and what stands below.
 ///
-/// It does no I/O and keeps no time: the loop passes in what arrived, and it tells the layers below and above what to
-/// do. Everything runs on the driving thread, except `submit`, which any thread may call. What hops or layers ask for
-/// while an event is on its way is queued in `pending` and done after it, so callbacks are never nested and no step
-/// ever runs inside another.
+/// It does no I/O and keeps no time: the loop passes in what arrived, and it tells the layers below and above
+/// what to do. Everything runs on the driving thread, except `submit`, which any thread may call. What hops
+/// or layers ask for while an event is on its way is queued in `pending` and done after it, so callbacks are
+/// never nested and no step ever runs inside another.
 ///
-/// The steps are in `Call+Outbound`, `Call+Inbound`, `Call+Signals` and `Call+End`; the order they keep is described
-/// in docs/interceptors.md.
+/// The steps are in `Call+Outbound`, `Call+Inbound`, `Call+Signals` and `Call+End`; the order they keep is
+/// described in docs/interceptors.md.
 public final class Call {
   enum Phase: Equatable {
     /// `open` has not run yet.
@@ -121,7 +121,8 @@ public final class Call {
     var head = posted.load(ordering: .relaxed)
     while true {
       operation.next = head
-      let (done, seen) = posted.weakCompareExchange(expected: head, desired: pointer, ordering: .acquiringAndReleasing)
+      let (done, seen) = posted.weakCompareExchange(
+        expected: head, desired: pointer, ordering: .acquiringAndReleasing)
       if done { break }
       head = seen
     }
@@ -187,7 +188,6 @@ public final class Call {
     case verdict(Verdict)
     case finish(Status)
   }
-
 
   private final class Operation {
     let step: Step

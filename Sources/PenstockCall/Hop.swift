@@ -1,8 +1,9 @@
 import PenstockWire
 import Synchronization
 
-/// One interceptor's place in one call. Everything here belongs to the driving thread, except what says otherwise.
-/// The handle that callbacks get is this object; it may be retained past the call, whose memory it then keeps.
+/// One interceptor's place in one call. Everything here belongs to the driving thread, except what says
+/// otherwise. The handle that callbacks get is this object; it may be retained past the call, whose memory it
+/// then keeps.
 public final class Hop {
   public let call: Call
   public let index: Int
@@ -38,9 +39,9 @@ public final class Hop {
   var ticket: UInt64 = 0
   var finishRequest: Status?
 
-  // Demand from above that no message has answered yet; how much of it is spoken for by messages that the hop has
-  // injected and that have not left; what the hop has asked for before start has left it; and messages below that are
-  // not yet `sent`.
+  // Demand from above that no message has answered yet; how much of it is spoken for by messages that the hop
+  // has injected and that have not left; what the hop has asked for before start has left it; and messages
+  // below that are not yet `sent`.
   var owed = 0
   var reserved = 0
   var earlyDemand = 0

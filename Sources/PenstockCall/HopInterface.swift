@@ -1,8 +1,8 @@
 import PenstockWire
 import Synchronization
 
-// What a callback may ask of its hop. Unless it says otherwise: in a callback of the hop, on the driving thread; the
-// ABI has checked neither.
+// What a callback may ask of its hop. Unless it says otherwise: in a callback of the hop, on the driving
+// thread; the ABI has checked neither.
 
 extension Hop {
   /// The handle's object; pairs with `handle`.
@@ -52,7 +52,9 @@ extension Hop {
   }
 
   public var status: Status? {
-    guard currentEvent == .status || currentEvent == .cancel, case .status(let status) = call.event else { return nil }
+    guard currentEvent == .status || currentEvent == .cancel, case .status(let status) = call.event else {
+      return nil
+    }
     return status
   }
 
@@ -82,7 +84,9 @@ extension Hop {
   public func setAuthority(_ authority: ByteView) -> Outcome {
     let outcome = checkStart()
     guard outcome == .ok else { return outcome }
-    guard !authority.isEmpty, authority.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return .invalidArgument }
+    guard !authority.isEmpty, authority.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
+      return .invalidArgument
+    }
     return call.request.setAuthority(authority) ? .ok : .noMemory
   }
 
@@ -125,7 +129,8 @@ extension Hop {
 
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
-    guard call.loop.isDriving, isActive, call.phase == .live, call.startAt > index, !taken, !halfClosePassed else {
+    guard call.loop.isDriving, isActive, call.phase == .live, call.startAt > index, !taken, !halfClosePassed
+    else {
       return .state
     }
     station(.outbound).inject(.send(message))
@@ -133,8 +138,8 @@ extension Hop {
     return .ok
   }
 
-  /// On the driving thread, or on any thread after `share`. What a hop that has taken the call delivers goes one way,
-  /// on any thread, so that it keeps its order.
+  /// On the driving thread, or on any thread after `share`. What a hop that has taken the call delivers goes
+  /// one way, on any thread, so that it keeps its order.
   public func injectInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     if call.loop.isDriving {

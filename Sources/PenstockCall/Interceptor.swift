@@ -32,8 +32,8 @@ public final class UserData {
   deinit { finalizer?(pointer) }
 }
 
-/// One registered interceptor: its callbacks, what it applies to, and its user data. Immutable, shared by every
-/// snapshot and call that has it; its end is the end of its user data.
+/// One registered interceptor: its callbacks, what it applies to, and its user data. Immutable, shared by
+/// every snapshot and call that has it; its end is the end of its user data.
 public final class Registration {
   public struct Callbacks {
     public var create: HopCreate?
@@ -97,7 +97,9 @@ public struct MethodFilter {
     var valid = true
     forEachPattern { one in
       let star = one.firstIndex(of: 0x2a)
-      if one.isEmpty || (one[0] != 0x2f && one[0] != 0x2a) || (star != nil && star != one.count - 1) { valid = false }
+      if one.isEmpty || (one[0] != 0x2f && one[0] != 0x2a) || (star != nil && star != one.count - 1) {
+        valid = false
+      }
       return true
     }
     guard valid else { return nil }
@@ -113,8 +115,10 @@ public struct MethodFilter {
     var found = false
     forEachPattern { one in
       if one[one.count - 1] == 0x2a {
-        found = path.count >= one.count - 1
-          && bytesEqual(ByteView(rebasing: path[0..<one.count - 1]), ByteView(rebasing: one[0..<one.count - 1]))
+        found =
+          path.count >= one.count - 1
+          && bytesEqual(
+            ByteView(rebasing: path[0..<one.count - 1]), ByteView(rebasing: one[0..<one.count - 1]))
       } else {
         found = bytesEqual(path, one)
       }

@@ -3,8 +3,8 @@ import PenstockWire
 
 /// An ordered multimap of header names to values, both bytes ("Custom-Metadata", gRPC over HTTP/2).
 ///
-/// All names and values stand in one arena, each followed by a NUL; an entry is four offsets into it. Values of
-/// "-bin" names are kept decoded. Nothing here judges names: `HeaderRules` does, at the boundary.
+/// All names and values stand in one arena, each followed by a NUL; an entry is four offsets into it. Values
+/// of "-bin" names are kept decoded. Nothing here judges names: `HeaderRules` does, at the boundary.
 public final class Metadata {
   public enum Change: Equatable { case done, noMemory, notFound }
 
@@ -60,7 +60,9 @@ public final class Metadata {
     let needed = name.count + value.count + 2
     // A view of our own arena would dangle when it grows: copy it out first.
     if owns(name) || owns(value) {
-      guard let names = ByteBuffer(copying: name), let values = ByteBuffer(copying: value) else { return .noMemory }
+      guard let names = ByteBuffer(copying: name), let values = ByteBuffer(copying: value) else {
+        return .noMemory
+      }
       guard arena.reserve(needed) else { return .noMemory }
       return append(names.view, values.view)
     }
@@ -99,7 +101,9 @@ public final class Metadata {
 
   /// False: no memory; some of `other` may have been added.
   public func append(contentsOf other: Metadata) -> Bool {
-    for index in 0..<other.count where add(other.name(at: index), other.value(at: index)) != .done { return false }
+    for index in 0..<other.count where add(other.name(at: index), other.value(at: index)) != .done {
+      return false
+    }
     return true
   }
 

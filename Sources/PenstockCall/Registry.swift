@@ -1,7 +1,8 @@
 import PenstockWire
 
-/// The interceptors registered in one place (a runtime, a channel): an immutable list in registration order, replaced
-/// by a new one with each change (copy on write). Whoever owns a registry guards it with a lock; calls read snapshots.
+/// The interceptors registered in one place (a runtime, a channel): an immutable list in registration order,
+/// replaced by a new one with each change (copy on write). Whoever owns a registry guards it with a lock;
+/// calls read snapshots.
 public struct Registry {
   public struct Entry {
     public let registration: Registration
@@ -65,14 +66,16 @@ public struct Registry {
   }
 }
 
-/// The chain of a call as the registries make it: fixed when the call is created, shared by all calls of a method.
+/// The chain of a call as the registries make it: fixed when the call is created, shared by all calls of a
+/// method.
 public final class Chain {
   public let registrations: [Registration]
 
   public init(_ registrations: [Registration]) { self.registrations = registrations }
 }
 
-/// Chains by method, resolved once each: bounded, and emptied with every change of the registries it was made from.
+/// Chains by method, resolved once each: bounded, and emptied with every change of the registries it was made
+/// from.
 public struct ChainCache {
   private struct Slot {
     let path: ByteBuffer

@@ -63,7 +63,8 @@ public final class Request {
   }
 
   private static func terminated(_ bytes: ByteView) -> ByteBuffer? {
-    guard let copied = ByteBuffer(capacity: bytes.count + 1), copied.append(bytes), copied.append(byte: 0) else {
+    guard let copied = ByteBuffer(capacity: bytes.count + 1), copied.append(bytes), copied.append(byte: 0)
+    else {
       return nil
     }
     return copied

@@ -59,13 +59,15 @@ public enum EventKind: Int32, Sendable {
   }
 
   /// May a ticket for this event be resolved with `verdict`.
-  public func resolves(with verdict: Verdict) -> Bool { verdict != .pause && verdict != .hold && allows(verdict) }
+  public func resolves(with verdict: Verdict) -> Bool {
+    verdict != .pause && verdict != .hold && allows(verdict)
+  }
 }
 
 public enum Lane { case outbound, inbound }
 
-/// The events of one lane that stand at one hop: in front of it, unseen (`waiting`), and behind its callback, to
-/// leave in order (`parked`). Made when the first one has to wait.
+/// The events of one lane that stand at one hop: in front of it, unseen (`waiting`), and behind its callback,
+/// to leave in order (`parked`). Made when the first one has to wait.
 final class Station {
   enum State: Equatable {
     case ready

@@ -63,7 +63,8 @@ public final class Status {
   }
 
   public func addDetail(typeURL: ByteView, value: ByteView) -> Bool {
-    guard let url = ByteBuffer(copying: typeURL), url.append(byte: 0), let bytes = ByteBuffer(copying: value) else {
+    guard let url = ByteBuffer(copying: typeURL), url.append(byte: 0), let bytes = ByteBuffer(copying: value)
+    else {
       return false
     }
     details.append(url)

@@ -40,7 +40,8 @@ PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
  * before the options are shared. */
 PENSTOCK_API penstock_result penstock_call_options_on_interrupted(penstock_call_options *options,
                                                                   int32_t (*interrupted)(void *user_data),
-                                                                  void *user_data, penstock_finalizer finalizer);
+                                                                  void *user_data,
+                                                                  penstock_finalizer finalizer);
 
 /* ---- Messages ---- */
 
@@ -103,7 +104,8 @@ static inline penstock_call_callbacks penstock_call_callbacks_init(void) {
 }
 #define PENSTOCK_CALL_CALLBACKS_INIT penstock_call_callbacks_init()
 #else
-#define PENSTOCK_CALL_CALLBACKS_INIT {.struct_size = sizeof(penstock_call_callbacks)}
+#define PENSTOCK_CALL_CALLBACKS_INIT                                                                         \
+  { .struct_size = sizeof(penstock_call_callbacks) }
 #endif
 
 PENSTOCK_API penstock_call *penstock_call_retain(penstock_call *call);
@@ -122,12 +124,14 @@ PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const v
 /* No more messages come. E_ALREADY: a second time. E_GONE: the call has ended. */
 PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
 
-/* Blocking style: the next message. E_END: there is none, the status has come: call penstock_call_finish. E_STATE: a
+/* Blocking style: the next message. A call of a kind with one request message is half-closed here, if that message has
+ * been sent. E_END: there is none, the status has come: call penstock_call_finish. E_STATE: a
  * call in callback style. Memory: owned by the caller; free with penstock_message_release. */
 PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
-/* Blocking style: waits until there are response headers. *headers is borrowed from the call, read-only, and as
+/* Blocking style: waits until there are response headers; half-closes as penstock_call_receive does. *headers is borrowed from the call, read-only, and as
  * long-lived. E_END: the call ended without. */
-PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
+PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call,
+                                                        const penstock_metadata **headers);
 /* Blocking style: half-closes if that is not done, discards what is unread, waits for the status. May be called
  * again. Memory: owned by the caller; free with penstock_reply_release. */
 PENSTOCK_API penstock_result penstock_call_finish(penstock_call *call, penstock_reply **reply);

@@ -13,7 +13,8 @@ extern "C" {
 typedef struct penstock_channel penstock_channel;
 
 /* A channel on the default runtime. Nothing is connected before the first call.
- * `target`: "host:port", "dns:///host:port", "ipv4:1.2.3.4:5,...", "ipv6:[::1]:5,...", "unix:/path".
+ * `target`: "host:port", "dns:///host:port", "ipv4:1.2.3.4:5,...", "ipv6:[::1]:5,...", "unix:/path",
+ * "unix-abstract:name"; port 443 where none is given.
  * `options` is a JSON object (NUL-terminated, borrowed during the call) or NULL:
  *   "tls": true (default: on, roots of the system), false (cleartext), or an object:
  *     "roots_pem", "roots_file", "certificate_chain_pem", "certificate_chain_file", "private_key_pem",
@@ -47,16 +48,16 @@ PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
  * Memory: *reply is owned by the caller; free with penstock_reply_release. */
 PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, const char *method,
                                                     const void *request, size_t length,
-                                                    const penstock_call_options *options, penstock_reply **reply,
-                                                    penstock_error **error);
+                                                    const penstock_call_options *options,
+                                                    penstock_reply **reply, penstock_error **error);
 /* Starts a call of `kind` (PENSTOCK_KIND_...): in callback style with `callbacks` (the table is copied), in blocking
  * style with NULL. Callbacks may run on another thread before this function has returned: use the handle that they are
  * given.
  * Memory: *call is owned by the caller; free with penstock_call_release. */
-PENSTOCK_API penstock_result penstock_channel_call(penstock_channel *channel, const char *method, int32_t kind,
-                                                   const penstock_call_options *options,
-                                                   const penstock_call_callbacks *callbacks, penstock_call **call,
-                                                   penstock_error **error);
+PENSTOCK_API penstock_result penstock_channel_call(penstock_channel *channel, const char *method,
+                                                   int32_t kind, const penstock_call_options *options,
+                                                   const penstock_call_callbacks *callbacks,
+                                                   penstock_call **call, penstock_error **error);
 
 /* As the functions of runtime.h, for calls on this channel. */
 PENSTOCK_API penstock_result penstock_channel_add_interceptor(penstock_channel *channel,
@@ -64,9 +65,11 @@ PENSTOCK_API penstock_result penstock_channel_add_interceptor(penstock_channel *
                                                               int32_t priority, penstock_interceptor_id *id,
                                                               penstock_error **error);
 PENSTOCK_API penstock_result penstock_channel_remove_interceptor(penstock_channel *channel,
-                                                                 penstock_interceptor_id id, penstock_error **error);
+                                                                 penstock_interceptor_id id,
+                                                                 penstock_error **error);
 PENSTOCK_API penstock_result penstock_channel_set_interceptor_priority(penstock_channel *channel,
-                                                                       penstock_interceptor_id id, int32_t priority,
+                                                                       penstock_interceptor_id id,
+                                                                       int32_t priority,
                                                                        penstock_error **error);
 /* Those of the channel and of its runtime, in the order that calls meet them. */
 PENSTOCK_API penstock_result penstock_channel_interceptors_json(penstock_channel *channel, char **json);

@@ -81,14 +81,15 @@ PENSTOCK_API penstock_result penstock_hop_finish_with(penstock_hop *hop, const p
 
 /* Puts a message of this hop's own, copied, on its way to the server, behind what is parked here and before the event
  * that the running callback is about. Its `sent` stops here. E_STATE: not in a callback of this call on its driving
- * thread, before on_start, or after half-close has left this hop. */
+ * thread, before start has left this hop (in on_start too), or after half-close has. */
 PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
 /* Puts a message, copied, on its way to the caller: an injected one, or the answer of a hop that has taken the call;
  * any thread for the latter (retain the hop). It spends demand from above: E_WOULD_BLOCK if there is none, and
  * on_demand tells when there is. E_STATE: after the status. */
 PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, const void *data, size_t length);
 /* After TAKE only, once, before any message; any thread. The metadata is copied; NULL is empty. */
-PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
+PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop,
+                                                          const penstock_metadata *headers);
 /* After TAKE only: ends the call with a copy of `status`; any thread. It counts as this hop's finish. */
 PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
 /* Asks for n more messages from below; any thread. */
@@ -118,8 +119,10 @@ PENSTOCK_API penstock_result penstock_ticket_resolve(penstock_ticket ticket, int
 PENSTOCK_API penstock_result penstock_ticket_resume(penstock_ticket ticket);
 PENSTOCK_API penstock_result penstock_ticket_drop(penstock_ticket ticket);
 /* Ends the call there, as penstock_hop_finish_with. */
-PENSTOCK_API penstock_result penstock_ticket_finish(penstock_ticket ticket, int32_t code, const char *message);
-PENSTOCK_API penstock_result penstock_ticket_finish_with(penstock_ticket ticket, const penstock_status *status);
+PENSTOCK_API penstock_result penstock_ticket_finish(penstock_ticket ticket, int32_t code,
+                                                    const char *message);
+PENSTOCK_API penstock_result penstock_ticket_finish_with(penstock_ticket ticket,
+                                                         const penstock_status *status);
 /* Resumes after `ms` milliseconds, unless the ticket is resolved before. */
 PENSTOCK_API penstock_result penstock_ticket_resume_after(penstock_ticket ticket, uint64_t ms);
 
@@ -135,8 +138,10 @@ PENSTOCK_API int32_t penstock_event_kind(const penstock_event *event);
 /* As penstock_hop_metadata, _message, _set_message, _status; what they give lives as long as the event does and is
  * not replaced. E_GONE from a change after the ticket was spent. */
 PENSTOCK_API penstock_metadata *penstock_event_metadata(penstock_event *event);
-PENSTOCK_API penstock_result penstock_event_message(const penstock_event *event, const void **data, size_t *length);
-PENSTOCK_API penstock_result penstock_event_set_message(penstock_event *event, const void *data, size_t length);
+PENSTOCK_API penstock_result penstock_event_message(const penstock_event *event, const void **data,
+                                                    size_t *length);
+PENSTOCK_API penstock_result penstock_event_set_message(penstock_event *event, const void *data,
+                                                        size_t length);
 PENSTOCK_API penstock_status *penstock_event_status(penstock_event *event);
 
 #ifdef __cplusplus

@@ -51,9 +51,11 @@ PENSTOCK_API penstock_result penstock_runtime_add_interceptor(penstock_runtime *
                                                               penstock_error **error);
 /* After it has returned no call that is created later has the interceptor. E_NOT_FOUND: not registered here. */
 PENSTOCK_API penstock_result penstock_runtime_remove_interceptor(penstock_runtime *runtime,
-                                                                 penstock_interceptor_id id, penstock_error **error);
+                                                                 penstock_interceptor_id id,
+                                                                 penstock_error **error);
 PENSTOCK_API penstock_result penstock_runtime_set_interceptor_priority(penstock_runtime *runtime,
-                                                                       penstock_interceptor_id id, int32_t priority,
+                                                                       penstock_interceptor_id id,
+                                                                       int32_t priority,
                                                                        penstock_error **error);
 /* [{"id", "name", "priority", "methods", "kinds", "place"}, ...] in the order that calls meet them.
  * Memory: owned by the caller; free with penstock_free. */

@@ -58,7 +58,8 @@ PENSTOCK_API size_t penstock_status_detail_count(const penstock_status *status);
 /* The detail at `index`: its type URL (NUL-terminated) and its bytes; both live until the status is changed or
  * released. E_NOT_FOUND: no such index. */
 PENSTOCK_API penstock_result penstock_status_detail_at(const penstock_status *status, size_t index,
-                                                       const char **type_url, const void **value, size_t *length);
+                                                       const char **type_url, const void **value,
+                                                       size_t *length);
 /* The first detail with this type URL; one without a '/' is compared with what stands after the last '/' alone. */
 PENSTOCK_API penstock_result penstock_status_detail_find(const penstock_status *status, const char *type_url,
                                                          const void **value, size_t *length);

@@ -2,8 +2,8 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A call as its user sees it: in blocking style what arrives is queued here for the threads that wait; in callback
-/// style it is handed on at once.
+/// A call as its user sees it: in blocking style what arrives is queued here for the threads that wait; in
+/// callback style it is handed on at once.
 public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   public let call: Call
   public let channel: ClientChannel
@@ -66,7 +66,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     if let authority = options?.authority, !request.setAuthority(authority.view) { return (.noMemory, nil) }
     let call = Call(
       id: Process.nextID(), request: request, chain: channel.chains.chain(path, kind, of: channel.runtime),
-      target: channel.target, defaultAuthority: channel.authority, loop: channel.runtime.loop, attachment: CallItem())
+      target: channel.target, defaultAuthority: channel.authority, loop: channel.runtime.loop,
+      attachment: CallItem())
     call.stats.createdAt = now
     return (.ok, ClientCall(call, channel, options, callbacks))
   }
@@ -84,7 +85,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
 
   /// Any thread, once. The message of a unary call goes with it.
   public func open(_ message: Message?) {
-    // Counted until the end, on the driving thread: a runtime does not end over it, and a shutdown waits for it.
+    // Counted until the end, on the driving thread: a runtime does not end over it, and a shutdown waits for
+    // it.
     channel.runtime.runtime.holdOpen()
     channel.runtime.runtime.beginPending()
     if isCallbackStyle { channel.runtime.runtime.beginBackground() }
@@ -99,7 +101,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     channel.runtime.live.add(self)
     call.attach(below: channel.transport.newAttempt())
     if channel.isClosed {
-      call.perform(.endLocally(Status(.cancelled, channel.runtime.isClosed ? "runtime shut down" : "channel closed")))
+      call.perform(
+        .endLocally(Status(.cancelled, channel.runtime.isClosed ? "runtime shut down" : "channel closed")))
     }
   }
 
@@ -108,7 +111,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   /// The borrowed handle that callbacks get.
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
 
-  /// True: there was none (a callback may retain a handle that has gone), and the reference has to be taken again.
+  /// True: there was none (a callback may retain a handle that has gone), and the reference has to be taken
+  /// again.
   public func retainHandle() -> Bool { handles.wrappingAdd(1, ordering: .relaxed).oldValue == 0 }
 
   /// True: that was the last, and the reference that handles stand for is to be released.
@@ -240,7 +244,9 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     if reply != nil { return .gone }
     if isHalfClosed || (kind.sendsOne && sentMessages == 1) { return .state }
     if count > maxSendBytes { return .tooLarge }
-    if bytesInFlight > 0, bytesInFlight + count + ClientCall.messageOverhead > sendBufferBytes { return .wouldBlock }
+    if bytesInFlight > 0, bytesInFlight + count + ClientCall.messageOverhead > sendBufferBytes {
+      return .wouldBlock
+    }
     return .ok
   }
 
@@ -251,9 +257,20 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     }
   }
 
+  /// A kind with one request message has said all once that is sent: whoever waits for the answer need not
+  /// say so.
+  private func closeWhenSaid() {
+    lock.lock()
+    let closes = kind.sendsOne && sentMessages == 1 && !isHalfClosed && reply == nil
+    if closes { isHalfClosed = true }
+    lock.unlock()
+    if closes { call.submit(.halfClose) }
+  }
+
   /// Blocking style: the next message, or `.end`.
   public func receive() -> (Outcome, Message?) {
     guard !isCallbackStyle else { return (.state, nil) }
+    closeWhenSaid()
     var message: Message?
     let outcome = wait { () -> Outcome? in
       lock.lock()
@@ -280,6 +297,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
 
   public func waitHeaders() -> (Outcome, Metadata?) {
     guard !isCallbackStyle else { return (.state, nil) }
+    closeWhenSaid()
     var found: Metadata?
     let outcome = wait { () -> Outcome? in
       lock.lock()
@@ -351,7 +369,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     defer { lock.withLock { waiting.removeAll { $0 === cell } } }
     while true {
       if let outcome = look() { return outcome }
-      let result = channel.runtime.runtime.wait(for: cell, deadline: nil, interruptible: interruptible ?? isInterruptible)
+      let result = channel.runtime.runtime.wait(
+        for: cell, deadline: nil, interruptible: interruptible ?? isInterruptible)
       cell.reset()
       switch result {
       case .ready, .timedOut: break

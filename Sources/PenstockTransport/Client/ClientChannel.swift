@@ -16,7 +16,8 @@ public final class ClientChannel: @unchecked Sendable {
 
   /// Takes over one user of `runtime`.
   public init(
-    _ runtime: ClientRuntime, _ transport: Channel, target: ByteBuffer, authority: ByteBuffer, defaults: CallDefaults,
+    _ runtime: ClientRuntime, _ transport: Channel, target: ByteBuffer, authority: ByteBuffer,
+    defaults: CallDefaults,
     newestFirst: Bool
   ) {
     self.runtime = runtime

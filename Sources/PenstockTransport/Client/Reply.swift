@@ -13,7 +13,8 @@ public final class Reply {
   private var texts: (status: ByteBuffer?, stats: ByteBuffer?) = (nil, nil)
 
   init(
-    _ status: Status, _ headers: Metadata?, _ message: Message?, _ stats: CallStatistics, _ values: CallValues,
+    _ status: Status, _ headers: Metadata?, _ message: Message?, _ stats: CallStatistics,
+    _ values: CallValues,
     _ generation: UInt64
   ) {
     self.status = status

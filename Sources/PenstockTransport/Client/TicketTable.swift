@@ -3,9 +3,10 @@ import PenstockWire
 
 /// Tickets by number, for any thread.
 ///
-/// A ticket is (slot + 1) << 40 | slot generation << 24 | sequence: the slot names the book of one call, its generation
-/// tells a book from those that had the slot before, and the sequence is the book's own. So a ticket of an ended call
-/// is told from a spent one, and a made-up number from both, without keeping spent tickets.
+/// A ticket is (slot + 1) << 40 | slot generation << 24 | sequence: the slot names the book of one call, its
+/// generation tells a book from those that had the slot before, and the sequence is the book's own. So a
+/// ticket of an ended call is told from a spent one, and a made-up number from both, without keeping spent
+/// tickets.
 final class TicketTable: @unchecked Sendable {
   private struct Slot {
     var book: TicketBook?
@@ -72,7 +73,9 @@ final class TicketTable: @unchecked Sendable {
     let index = Int(truncatingIfNeeded: ticket >> 40) - 1
     lock.lock()
     defer { lock.unlock() }
-    guard index >= 0, index < slots.count, slots[index].generation == (ticket >> 24) & 0xffff else { return nil }
+    guard index >= 0, index < slots.count, slots[index].generation == (ticket >> 24) & 0xffff else {
+      return nil
+    }
     return slots[index].book
   }
 }
