@@ -25,9 +25,7 @@ static inline int penstock_ssl_ctx_add_chain(SSL_CTX *context, X509 *certificate
   return (int)SSL_CTX_add1_chain_cert(context, certificate);
 }
 
-static inline int penstock_ssl_set_sni(SSL *ssl, const char *name) {
-  return (int)SSL_set_tlsext_host_name(ssl, name);
-}
+static inline int penstock_ssl_set_sni(SSL *ssl, const char *name) { return (int)SSL_set_tlsext_host_name(ssl, name); }
 
 static inline void penstock_bio_wants_read(BIO *bio) { BIO_set_retry_read(bio); }
 static inline void penstock_bio_no_retry(BIO *bio) { BIO_clear_retry_flags(bio); }

@@ -64,8 +64,8 @@ static inline int32_t cs_futex_wait(const void *word, uint32_t expected, uint64_
     t.tv_nsec = (long)(deadline % 1000000000u);
     limit = &t;
   }
-  long r = syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, limit, NULL,
-                   FUTEX_BITSET_MATCH_ANY);
+  long r =
+      syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, limit, NULL, FUTEX_BITSET_MATCH_ANY);
   return r < 0 ? -(int32_t)errno : 0;
 }
 

@@ -302,8 +302,8 @@ penstock_call *start_call(penstock_channel *channel, const char *method, int32_t
 /* ---- The probe ---- */
 
 const char *event_name(int32_t event) {
-  static const char *const names[] = {"none",    "start",  "send",   "half_close", "headers", "receive",
-                                      "status",  "cancel", "demand", "sent",       "create",  "destroy"};
+  static const char *const names[] = {"none",   "start",  "send",   "half_close", "headers", "receive",
+                                      "status", "cancel", "demand", "sent",       "create",  "destroy"};
   return event >= 0 && event < 12 ? names[event] : "?";
 }
 

@@ -49,13 +49,13 @@ uint32_t test_random(uint32_t below);
       return;                                                                                                          \
     }                                                                                                                  \
   } while (0)
-#define CHECK_INT(found, expected) check_int(__FILE__, __LINE__, #found, (int64_t)(found), (int64_t)(expected))
-#define CHECK_STR(found, expected) check_str(__FILE__, __LINE__, #found, (found), (expected))
+#define CHECK_INT(found, expected)    check_int(__FILE__, __LINE__, #found, (int64_t)(found), (int64_t)(expected))
+#define CHECK_STR(found, expected)    check_str(__FILE__, __LINE__, #found, (found), (expected))
 /* JSON without the spaces between its parts. */
-#define CHECK_JSON(found, expected) check_json(__FILE__, __LINE__, #found, (found), (expected))
-#define CHECK_HAS(found, part) check_has(__FILE__, __LINE__, #found, (found), (part))
+#define CHECK_JSON(found, expected)   check_json(__FILE__, __LINE__, #found, (found), (expected))
+#define CHECK_HAS(found, part)        check_has(__FILE__, __LINE__, #found, (found), (part))
 #define CHECK_RESULT(found, expected) check_result(__FILE__, __LINE__, #found, (found), (expected))
-#define OK(call) check_result(__FILE__, __LINE__, #call, (call), PENSTOCK_OK)
+#define OK(call)                      check_result(__FILE__, __LINE__, #call, (call), PENSTOCK_OK)
 #define REQUIRE_OK(call)                                                                                               \
   do {                                                                                                                 \
     if (!OK(call)) return;                                                                                             \
@@ -81,7 +81,8 @@ typedef struct latch {
   int count;
 } latch;
 
-#define LATCH_INIT {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0}
+#define LATCH_INIT                                                                                                     \
+  { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 }
 void latch_signal(latch *latch);
 int latch_count(latch *latch);
 /* Waits until the latch was signalled `count` times in all; a failure after 20 seconds. */
@@ -104,10 +105,10 @@ void signal_latch(void *latch);
 
 /* ---- The server ---- */
 
-#define UNARY "/penstock.Echo/Unary"
+#define UNARY         "/penstock.Echo/Unary"
 #define SERVER_STREAM "/penstock.Echo/ServerStream"
 #define CLIENT_STREAM "/penstock.Echo/ClientStream"
-#define BIDI "/penstock.Echo/Bidi"
+#define BIDI          "/penstock.Echo/Bidi"
 
 /* "127.0.0.1:port" of a penstock-peer that this process has started, once. */
 const char *peer_address(void);
@@ -143,7 +144,7 @@ struct probe {
   pthread_mutex_t mutex;
   /* If set, events are appended there too, as "name:event ". */
   struct probe_trace *trace;
-  latch done;      /* signalled by destroy */
+  latch done; /* signalled by destroy */
   latch finalized_latch;
 };
 

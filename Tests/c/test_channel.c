@@ -5,12 +5,24 @@
 
 TEST(channel_targets) {
   static const char *const right[] = {
-      "localhost:50051",      "dns:///localhost:50051", "ipv4:127.0.0.1:1",     "ipv4:127.0.0.1:1,127.0.0.2:2",
-      "ipv6:[::1]:5",         "unix:/tmp/no-such",      "127.0.0.1:80",         "[::1]:80",
+      "localhost:50051",      "dns:///localhost:50051", "ipv4:127.0.0.1:1", "ipv4:127.0.0.1:1,127.0.0.2:2",
+      "ipv6:[::1]:5",         "unix:/tmp/no-such",      "127.0.0.1:80",     "[::1]:80",
       "ipv6:[::1]:5,[::1]:6", "a-b.example.com:443"};
-  static const char *const wrong[] = {"",          "localhost:",      "localhost:x", "localhost:65536", "localhost:-1",
-                                      "ipv4:",     "ipv4:1.2.3:4",    "unix:",       "xds:///a",        "ipv6:1.2.3.4:5",
-                                      "ipv4:1.2.3.4:5,", "dns:///",   ":1",          "a b:1",           "localhost:1\n"};
+  static const char *const wrong[] = {"",
+                                      "localhost:",
+                                      "localhost:x",
+                                      "localhost:65536",
+                                      "localhost:-1",
+                                      "ipv4:",
+                                      "ipv4:1.2.3:4",
+                                      "unix:",
+                                      "xds:///a",
+                                      "ipv6:1.2.3.4:5",
+                                      "ipv4:1.2.3.4:5,",
+                                      "dns:///",
+                                      ":1",
+                                      "a b:1",
+                                      "localhost:1\n"};
   for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
     penstock_channel *channel = NULL;
     penstock_error *error = NULL;
@@ -35,7 +47,8 @@ TEST(channel_options) {
       "{}",
       "{\"tls\": false}",
       "{\"tls\": false, \"authority\": \"example.com\", \"user_agent\": \"tests/1\", \"default_deadline_ms\": 1000}",
-      "{\"tls\": false, \"max_receive_message_bytes\": 1, \"max_send_message_bytes\": 1, \"max_header_list_bytes\": 1024}",
+      "{\"tls\": false, \"max_receive_message_bytes\": 1, \"max_send_message_bytes\": 1, \"max_header_list_bytes\": "
+      "1024}",
       "{\"tls\": false, \"connect_timeout_ms\": 5, \"compression\": \"gzip\", \"tie_order\": \"lifo\"}",
       "{\"tls\": false, \"compression\": \"identity\", \"tie_order\": \"fifo\"}",
       "{\"tls\": false, \"initial_stream_window_bytes\": 65535, \"initial_connection_window_bytes\": 2147483647}",
@@ -147,7 +160,8 @@ TEST(channel_limits_what_is_sent) {
 
 TEST(channel_malformed_methods) {
   penstock_channel *channel = open_channel();
-  static const char *const wrong[] = {"", "/", "Echo/Unary", "/a", "//", "/a/", "//b", "/a/b c", "/a/b\n", "/a/\xc3\xa9"};
+  static const char *const wrong[] = {"",    "/",   "Echo/Unary", "/a",     "//",
+                                      "/a/", "//b", "/a/b c",     "/a/b\n", "/a/\xc3\xa9"};
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
     penstock_reply *reply = NULL;
     penstock_error *error = NULL;

@@ -1,7 +1,7 @@
 /* hop.h: what each function gives in each callback, on other threads and after the end; re-entrance; tickets. */
 #include "test.h"
 
-#define IN(event) (1u << PENSTOCK_EVENT_##event)
+#define IN(event)       (1u << PENSTOCK_EVENT_##event)
 #define HAS(set, event) (((set) >> (event)) & 1u)
 enum {
   EVERY = IN(START) | IN(SEND) | IN(HALF_CLOSE) | IN(HEADERS) | IN(RECEIVE) | IN(STATUS) | IN(CANCEL) | IN(DEMAND) |
@@ -25,13 +25,15 @@ static void run_bidi(penstock_channel *channel, bool cancel) {
 
 /* ---- What is allowed where ---- */
 
-static penstock_result expect(int32_t event, uint32_t allowed) { return HAS(allowed, event) ? PENSTOCK_OK : PENSTOCK_E_STATE; }
+static penstock_result expect(int32_t event, uint32_t allowed) {
+  return HAS(allowed, event) ? PENSTOCK_OK : PENSTOCK_E_STATE;
+}
 
 #define CHECK_IN(event, call, allowed)                                                                                 \
   do {                                                                                                                 \
     penstock_result result_ = (call);                                                                                  \
     /* In destroy the hop has ended for everything but its own handle. */                                              \
-    if ((event) == PENSTOCK_EVENT_DESTROY && result_ == PENSTOCK_E_GONE) result_ = PENSTOCK_E_STATE;                    \
+    if ((event) == PENSTOCK_EVENT_DESTROY && result_ == PENSTOCK_E_GONE) result_ = PENSTOCK_E_STATE;                   \
     if (!check_result(__FILE__, __LINE__, #call, result_, expect((event), (allowed)))) {                               \
       printf("  in %s\n", event_name(event));                                                                          \
     }                                                                                                                  \
@@ -214,7 +216,8 @@ static int32_t rewrite_start(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   static const char *const wrong[] = {"", "/", "a", "/a", "/a/", "//b", "/a b/c"};
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-    if (!CHECK_RESULT(penstock_hop_set_method(hop, wrong[i]), PENSTOCK_E_INVALID_ARGUMENT)) printf("  \"%s\"\n", wrong[i]);
+    if (!CHECK_RESULT(penstock_hop_set_method(hop, wrong[i]), PENSTOCK_E_INVALID_ARGUMENT))
+      printf("  \"%s\"\n", wrong[i]);
   }
   CHECK_STR(penstock_hop_method(hop), "/no.Such/Thing");
   OK(penstock_hop_set_method(hop, UNARY));
@@ -283,8 +286,9 @@ typedef enum action {
   RELEASE_RUNTIME,
   ACTIONS
 } action;
-static const char *const action_names[] = {"remove self", "release channel", "close channel", "cancel",         "add",
-                                           "set priority", "list",           "start a call",  "release runtime"};
+static const char *const action_names[] = {
+    "remove self", "release channel", "close channel",  "cancel", "add", "set priority",
+    "list",        "start a call",    "release runtime"};
 
 typedef struct reentrance {
   action action;
@@ -479,11 +483,21 @@ static void reenter_from(int32_t event, action action, const char *runtime_optio
   CHECK_INT(latch_count(&call_finalized), 1);
 }
 
-static const int32_t places[] = {PENSTOCK_EVENT_CREATE,  PENSTOCK_EVENT_DESTROY, PENSTOCK_EVENT_START,
-                                 PENSTOCK_EVENT_SEND,    PENSTOCK_EVENT_HALF_CLOSE, PENSTOCK_EVENT_HEADERS,
-                                 PENSTOCK_EVENT_RECEIVE, PENSTOCK_EVENT_STATUS,  PENSTOCK_EVENT_DEMAND,
-                                 PENSTOCK_EVENT_SENT,    100,                    101,
-                                 102,                    103,                    104};
+static const int32_t places[] = {PENSTOCK_EVENT_CREATE,
+                                 PENSTOCK_EVENT_DESTROY,
+                                 PENSTOCK_EVENT_START,
+                                 PENSTOCK_EVENT_SEND,
+                                 PENSTOCK_EVENT_HALF_CLOSE,
+                                 PENSTOCK_EVENT_HEADERS,
+                                 PENSTOCK_EVENT_RECEIVE,
+                                 PENSTOCK_EVENT_STATUS,
+                                 PENSTOCK_EVENT_DEMAND,
+                                 PENSTOCK_EVENT_SENT,
+                                 100,
+                                 101,
+                                 102,
+                                 103,
+                                 104};
 
 static void reenter_everywhere(action action) {
   for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
@@ -608,7 +622,8 @@ static void resume_everywhere(int early) {
       probe_wait_finalized(&probe);
       /* Late: the call has ended. */
       penstock_result result = penstock_ticket_resume(state.ticket);
-      if (!CHECK(result == PENSTOCK_E_ALREADY || result == PENSTOCK_E_GONE)) printf("  in %s\n", event_name(pausable[i]));
+      if (!CHECK(result == PENSTOCK_E_ALREADY || result == PENSTOCK_E_GONE))
+        printf("  in %s\n", event_name(pausable[i]));
     }
   }
 }
@@ -680,7 +695,8 @@ TEST(ticket_of_a_cancelled_call_is_gone) {
     penstock_call_release(call);
     penstock_channel_release(channel);
     probe_wait_finalized(&probe);
-    CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_STATUS]) + atomic_load(&probe.seen[PENSTOCK_EVENT_CANCEL]) >= 1, 1);
+    CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_STATUS]) + atomic_load(&probe.seen[PENSTOCK_EVENT_CANCEL]) >= 1,
+              1);
     CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_DESTROY]), 1);
   }
 }
@@ -691,7 +707,8 @@ TEST(ticket_wrong_verdicts_leave_it) {
   } cases[] = {
       {PENSTOCK_EVENT_START, {PENSTOCK_PAUSE, PENSTOCK_HOLD, PENSTOCK_DROP, PENSTOCK_SKIP, PENSTOCK_RESTART, 77}},
       {PENSTOCK_EVENT_SEND, {PENSTOCK_PAUSE, PENSTOCK_HOLD, PENSTOCK_TAKE, PENSTOCK_SKIP, PENSTOCK_RESTART, -1}},
-      {PENSTOCK_EVENT_HEADERS, {PENSTOCK_PAUSE, PENSTOCK_HOLD, PENSTOCK_DROP, PENSTOCK_TAKE, PENSTOCK_RESTART, INT32_MAX}},
+      {PENSTOCK_EVENT_HEADERS,
+       {PENSTOCK_PAUSE, PENSTOCK_HOLD, PENSTOCK_DROP, PENSTOCK_TAKE, PENSTOCK_RESTART, INT32_MAX}},
       {PENSTOCK_EVENT_STATUS, {PENSTOCK_PAUSE, PENSTOCK_HOLD, PENSTOCK_DROP, PENSTOCK_TAKE, PENSTOCK_SKIP, INT32_MIN}},
   };
   for (size_t i = 0; i < 4; i++) {

@@ -195,16 +195,26 @@ static int32_t return_nonsense(probe *self, penstock_hop *hop, int32_t event) {
 
 TEST(interceptor_nonsense_ends_the_call_with_internal) {
   static const nonsense cases[] = {
-      {PENSTOCK_EVENT_CREATE, PENSTOCK_PAUSE},      {PENSTOCK_EVENT_CREATE, 77},
-      {PENSTOCK_EVENT_START, -1},                   {PENSTOCK_EVENT_START, 77},
-      {PENSTOCK_EVENT_START, PENSTOCK_DROP},        {PENSTOCK_EVENT_START, PENSTOCK_SKIP},
-      {PENSTOCK_EVENT_START, PENSTOCK_RESTART},     {PENSTOCK_EVENT_START, PENSTOCK_PAUSE},
-      {PENSTOCK_EVENT_SEND, PENSTOCK_TAKE},         {PENSTOCK_EVENT_SEND, PENSTOCK_PAUSE},
-      {PENSTOCK_EVENT_SEND, INT32_MAX},             {PENSTOCK_EVENT_HALF_CLOSE, PENSTOCK_DROP},
-      {PENSTOCK_EVENT_HALF_CLOSE, INT32_MIN},       {PENSTOCK_EVENT_HEADERS, PENSTOCK_DROP},
-      {PENSTOCK_EVENT_HEADERS, PENSTOCK_TAKE},      {PENSTOCK_EVENT_RECEIVE, PENSTOCK_SKIP},
-      {PENSTOCK_EVENT_RECEIVE, PENSTOCK_RESTART},   {PENSTOCK_EVENT_STATUS, PENSTOCK_RESTART},
-      {PENSTOCK_EVENT_STATUS, PENSTOCK_DROP},       {PENSTOCK_EVENT_STATUS, PENSTOCK_PAUSE},
+      {PENSTOCK_EVENT_CREATE, PENSTOCK_PAUSE},
+      {PENSTOCK_EVENT_CREATE, 77},
+      {PENSTOCK_EVENT_START, -1},
+      {PENSTOCK_EVENT_START, 77},
+      {PENSTOCK_EVENT_START, PENSTOCK_DROP},
+      {PENSTOCK_EVENT_START, PENSTOCK_SKIP},
+      {PENSTOCK_EVENT_START, PENSTOCK_RESTART},
+      {PENSTOCK_EVENT_START, PENSTOCK_PAUSE},
+      {PENSTOCK_EVENT_SEND, PENSTOCK_TAKE},
+      {PENSTOCK_EVENT_SEND, PENSTOCK_PAUSE},
+      {PENSTOCK_EVENT_SEND, INT32_MAX},
+      {PENSTOCK_EVENT_HALF_CLOSE, PENSTOCK_DROP},
+      {PENSTOCK_EVENT_HALF_CLOSE, INT32_MIN},
+      {PENSTOCK_EVENT_HEADERS, PENSTOCK_DROP},
+      {PENSTOCK_EVENT_HEADERS, PENSTOCK_TAKE},
+      {PENSTOCK_EVENT_RECEIVE, PENSTOCK_SKIP},
+      {PENSTOCK_EVENT_RECEIVE, PENSTOCK_RESTART},
+      {PENSTOCK_EVENT_STATUS, PENSTOCK_RESTART},
+      {PENSTOCK_EVENT_STATUS, PENSTOCK_DROP},
+      {PENSTOCK_EVENT_STATUS, PENSTOCK_PAUSE},
       {PENSTOCK_EVENT_STATUS, 1000},
   };
   penstock_channel *channel = open_channel();
@@ -402,7 +412,7 @@ TEST(interceptor_second_finish_is_refused) {
 }
 
 TEST(interceptor_finish_from_every_callback) {
-  static const int32_t events[] = {PENSTOCK_EVENT_START,   PENSTOCK_EVENT_SEND,   PENSTOCK_EVENT_HALF_CLOSE,
+  static const int32_t events[] = {PENSTOCK_EVENT_START,   PENSTOCK_EVENT_SEND,    PENSTOCK_EVENT_HALF_CLOSE,
                                    PENSTOCK_EVENT_HEADERS, PENSTOCK_EVENT_RECEIVE, PENSTOCK_EVENT_STATUS,
                                    PENSTOCK_EVENT_DEMAND,  PENSTOCK_EVENT_SENT};
   penstock_channel *channel = open_channel();
@@ -417,7 +427,8 @@ TEST(interceptor_finish_from_every_callback) {
     penstock_interceptor_id ids[3] = {probe_add(&above, channel, 3), probe_add(&finisher, channel, 2),
                                       probe_add(&below, channel, 1)};
     penstock_reply *reply = unary(channel, "x");
-    if (!CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_PERMISSION_DENIED)) printf("  in %s\n", event_name(event));
+    if (!CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_PERMISSION_DENIED))
+      printf("  in %s\n", event_name(event));
     CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "not you");
     penstock_reply_release(reply);
     for (int k = 0; k < 3; k++) OK(penstock_channel_remove_interceptor(channel, ids[k], NULL));

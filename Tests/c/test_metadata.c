@@ -33,7 +33,8 @@ static void check_value(int line, const penstock_metadata *metadata, const char 
   if (length != expected || memcmp(value, bytes, expected) != 0) test_failed(__FILE__, line, "wrong bytes");
   if (((const char *)value)[length] != 0) test_failed(__FILE__, line, "no NUL after the value");
 }
-#define CHECK_VALUE(metadata, name, index, text) check_value(__LINE__, (metadata), (name), (index), (text), sizeof(text) - 1)
+#define CHECK_VALUE(metadata, name, index, text)                                                                       \
+  check_value(__LINE__, (metadata), (name), (index), (text), sizeof(text) - 1)
 
 TEST(metadata_starts_empty) {
   penstock_metadata *metadata = NULL;
@@ -98,12 +99,14 @@ TEST(metadata_lowers_names) {
 
 /* gRPC over HTTP/2: Header-Name is 1*( %x30-39 / %x61-7A / "_" / "-" / "."). */
 TEST(metadata_refuses_malformed_names) {
-  static const char *const wrong[] = {"", "a b", "a:", ":a", "\xc3\xa9", "a\x7f", "a\n", "a\r\nb", "a/b", "a@", "\x01", "-bin "};
+  static const char *const wrong[] = {"",    "a b",    "a:",  ":a", "\xc3\xa9", "a\x7f",
+                                      "a\n", "a\r\nb", "a/b", "a@", "\x01",     "-bin "};
   static const char *const right[] = {"a", "0", "a-b", "a_b", "a.b", "-", "_", ".", "x-bin", "1-2-3"};
   penstock_metadata *metadata = NULL;
   REQUIRE_OK(penstock_metadata_new(&metadata));
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-    if (!CHECK_RESULT(penstock_metadata_set(metadata, wrong[i], "v"), PENSTOCK_E_INVALID_ARGUMENT)) printf("  \"%s\"\n", wrong[i]);
+    if (!CHECK_RESULT(penstock_metadata_set(metadata, wrong[i], "v"), PENSTOCK_E_INVALID_ARGUMENT))
+      printf("  \"%s\"\n", wrong[i]);
     CHECK_RESULT(penstock_metadata_add(metadata, wrong[i], "v"), PENSTOCK_E_INVALID_ARGUMENT);
     CHECK_RESULT(penstock_metadata_set_bytes(metadata, wrong[i], "v", 1), PENSTOCK_E_INVALID_ARGUMENT);
     CHECK_RESULT(penstock_metadata_add_bytes(metadata, wrong[i], "v", 1), PENSTOCK_E_INVALID_ARGUMENT);
@@ -117,10 +120,24 @@ TEST(metadata_refuses_malformed_names) {
 
 /* Law 5. */
 TEST(metadata_refuses_reserved_names) {
-  static const char *const reserved[] = {
-      ":path", ":authority", "grpc-timeout", "grpc-encoding", "grpc-status", "grpc-message", "grpc-status-details-bin",
-      "grpc-accept-encoding", "GRPC-Foo", "te", "TE", "content-type", "Content-Type", "connection", "keep-alive",
-      "proxy-connection", "transfer-encoding", "upgrade"};
+  static const char *const reserved[] = {":path",
+                                         ":authority",
+                                         "grpc-timeout",
+                                         "grpc-encoding",
+                                         "grpc-status",
+                                         "grpc-message",
+                                         "grpc-status-details-bin",
+                                         "grpc-accept-encoding",
+                                         "GRPC-Foo",
+                                         "te",
+                                         "TE",
+                                         "content-type",
+                                         "Content-Type",
+                                         "connection",
+                                         "keep-alive",
+                                         "proxy-connection",
+                                         "transfer-encoding",
+                                         "upgrade"};
   penstock_metadata *metadata = NULL;
   REQUIRE_OK(penstock_metadata_new(&metadata));
   for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved); i++) {

@@ -92,7 +92,8 @@ TEST(null_status) {
   REFUSED(penstock_status_add_detail(status, "a/b", NULL, 1));
   REFUSED(penstock_status_detail_at(NULL, 0, &url, &value, &length));
   for (int i = 0; i < 3; i++) {
-    result = penstock_status_detail_at(status, 0, i == 0 ? NULL : &url, i == 1 ? NULL : &value, i == 2 ? NULL : &length);
+    result =
+        penstock_status_detail_at(status, 0, i == 0 ? NULL : &url, i == 1 ? NULL : &value, i == 2 ? NULL : &length);
     CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
   }
   REFUSED(penstock_status_detail_find(NULL, "a/b", &value, &length));

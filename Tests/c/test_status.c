@@ -17,15 +17,16 @@ static void check_whole(const char *file, int line, const penstock_status *statu
 #define CHECK_WHOLE(status, expected) check_whole(__FILE__, __LINE__, (status), (expected))
 
 TEST(status_code_names) {
-  static const char *const names[] = {"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
-                                      "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-                                      "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
-                                      "UNAUTHENTICATED"};
+  static const char *const names[] = {
+      "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+      "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+      "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+      "DATA_LOSS", "UNAUTHENTICATED"};
   for (int32_t code = 0; code < 17; code++) {
     CHECK_STR(penstock_status_code_name(code), names[code]);
     char expected[160];
-    snprintf(expected, sizeof(expected), "{\"code\":%d,\"name\":\"%s\",\"message\":\"\",\"metadata\":{},\"details\":[]}", code,
-             names[code]);
+    snprintf(expected, sizeof(expected),
+             "{\"code\":%d,\"name\":\"%s\",\"message\":\"\",\"metadata\":{},\"details\":[]}", code, names[code]);
     penstock_status *status = new_status(code, NULL);
     CHECK_WHOLE(status, expected);
     penstock_status_release(status);
@@ -46,8 +47,9 @@ TEST(status_values) {
   CHECK_INT(penstock_status_code(status), 16);
   OK(penstock_status_set_message(status, "caf\xc3\xa9 \"q\"\n"));
   CHECK_STR(penstock_status_message(status), "caf\xc3\xa9 \"q\"\n");
-  CHECK_WHOLE(status, "{\"code\":16,\"name\":\"UNAUTHENTICATED\",\"message\":\"caf\xc3\xa9 \\\"q\\\"\\n\",\"metadata\":{},"
-                      "\"details\":[]}");
+  CHECK_WHOLE(status,
+              "{\"code\":16,\"name\":\"UNAUTHENTICATED\",\"message\":\"caf\xc3\xa9 \\\"q\\\"\\n\",\"metadata\":{},"
+              "\"details\":[]}");
   CHECK(penstock_status_retain(status) == status);
   penstock_status_release(status);
   CHECK_INT(penstock_status_code(status), 16);
@@ -87,7 +89,8 @@ TEST(status_trailers) {
   OK(penstock_metadata_add(trailers, "a", "1"));
   OK(penstock_metadata_add(trailers, "a", "2"));
   CHECK_INT(penstock_metadata_count(penstock_status_trailers(status)), 2);
-  CHECK_WHOLE(status, "{\"code\":0,\"name\":\"OK\",\"message\":\"\",\"metadata\":{\"a\":[\"1\",\"2\"]},\"details\":[]}");
+  CHECK_WHOLE(status,
+              "{\"code\":0,\"name\":\"OK\",\"message\":\"\",\"metadata\":{\"a\":[\"1\",\"2\"]},\"details\":[]}");
   penstock_status_release(status);
 }
 
@@ -101,7 +104,8 @@ TEST(status_details) {
   REQUIRE(status != NULL);
   CHECK_INT(penstock_status_detail_count(status), 0);
   OK(penstock_status_add_detail(status, "type.googleapis.com/acme.Shortage", "\0\1\2", 3));
-  OK(penstock_status_add_detail(status, "type.googleapis.com/google.rpc.ErrorInfo", error_info, sizeof(error_info) - 1));
+  OK(penstock_status_add_detail(status, "type.googleapis.com/google.rpc.ErrorInfo", error_info,
+                                sizeof(error_info) - 1));
   OK(penstock_status_add_detail(status, "type.googleapis.com/acme.Shortage", NULL, 0));
   CHECK_INT(penstock_status_detail_count(status), 3);
   const char *url = NULL;
@@ -130,8 +134,10 @@ TEST(status_details_as_json) {
   penstock_status *status = new_status(9, "no");
   REQUIRE(status != NULL);
   OK(penstock_status_add_detail(status, "type.googleapis.com/acme.Shortage", "\0\1\2", 3));
-  OK(penstock_status_add_detail(status, "type.googleapis.com/google.rpc.ErrorInfo", error_info, sizeof(error_info) - 1));
-  OK(penstock_status_add_detail(status, "type.googleapis.com/google.rpc.RetryInfo", retry_info, sizeof(retry_info) - 1));
+  OK(penstock_status_add_detail(status, "type.googleapis.com/google.rpc.ErrorInfo", error_info,
+                                sizeof(error_info) - 1));
+  OK(penstock_status_add_detail(status, "type.googleapis.com/google.rpc.RetryInfo", retry_info,
+                                sizeof(retry_info) - 1));
   char *json = NULL;
   REQUIRE_OK(penstock_status_json(status, &json));
   CHECK_HAS(json, "type.googleapis.com/acme.Shortage");

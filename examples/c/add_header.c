@@ -14,8 +14,7 @@ static int32_t add_token(penstock_hop *hop, void *token) {
 /* In on_status the metadata are the trailers. The peer tells in them what it saw, if "x-echo-metadata" asks for it. */
 static int32_t print_seen(penstock_hop *hop, void *times) {
   const void *value;
-  if (penstock_metadata_get(penstock_hop_metadata(hop), "seen-authorization", 0, &value, NULL) ==
-      PENSTOCK_OK) {
+  if (penstock_metadata_get(penstock_hop_metadata(hop), "seen-authorization", 0, &value, NULL) == PENSTOCK_OK) {
     printf("the server saw: authorization: %s\n", (const char *)value);
     ++*(int *)times;
   }
@@ -44,8 +43,8 @@ int main(int argc, char **argv) {
   if (penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error) ||
       penstock_channel_add_interceptor(channel, &auth, /* priority */ 100, &id, &error) ||
       penstock_channel_add_interceptor(channel, &print, 50, &id, &error) ||
-      penstock_call_options_new("{\"deadline_ms\": 5000, \"metadata\": {\"x-echo-metadata\": \"1\"}}",
-                                &options, &error) ||
+      penstock_call_options_new("{\"deadline_ms\": 5000, \"metadata\": {\"x-echo-metadata\": \"1\"}}", &options,
+                                &error) ||
       penstock_channel_unary(channel, "/penstock.Echo/Unary", "hi", 2, options, &reply, &error)) {
     fprintf(stderr, "%s\n", penstock_error_message(error));
     return 1;

@@ -31,8 +31,7 @@ static int32_t fetch_first(penstock_hop *hop, void *state) {
   pthread_t thread;
   (void)state;
   penstock_ticket *ticket = malloc(sizeof *ticket);
-  if (ticket == NULL)
-    return PENSTOCK_NEXT;
+  if (ticket == NULL) return PENSTOCK_NEXT;
   *ticket = penstock_hop_ticket(hop);
   if (pthread_create(&thread, NULL, fetch_token, ticket) != 0) {
     free(ticket);
@@ -58,8 +57,8 @@ int main(int argc, char **argv) {
   /* The deadline counts from the call's creation: it covers the pause. */
   if (penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error) ||
       penstock_channel_add_interceptor(channel, &auth, 100, &id, &error) ||
-      penstock_call_options_new("{\"deadline_ms\": 5000, \"metadata\": {\"x-echo-metadata\": \"1\"}}",
-                                &options, &error) ||
+      penstock_call_options_new("{\"deadline_ms\": 5000, \"metadata\": {\"x-echo-metadata\": \"1\"}}", &options,
+                                &error) ||
       penstock_channel_unary(channel, "/penstock.Echo/Unary", "hi", 2, options, &reply, &error)) {
     fprintf(stderr, "%s\n", penstock_error_message(error));
     return 1;

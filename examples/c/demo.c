@@ -20,20 +20,16 @@
 static int in_color;
 static int held, failed;
 
-static const char *color(const char *code) {
-  return in_color ? code : "";
-}
-#define BOLD color("\033[1m")
-#define DIM color("\033[2m")
-#define RED color("\033[31m")
-#define GREEN color("\033[32m")
-#define CYAN color("\033[36m")
+static const char *color(const char *code) { return in_color ? code : ""; }
+#define BOLD    color("\033[1m")
+#define DIM     color("\033[2m")
+#define RED     color("\033[31m")
+#define GREEN   color("\033[32m")
+#define CYAN    color("\033[36m")
 #define MAGENTA color("\033[35m")
-#define PLAIN color("\033[0m")
+#define PLAIN   color("\033[0m")
 
-static void title(const char *text) {
-  printf("\n%s%s%s\n", BOLD, text, PLAIN);
-}
+static void title(const char *text) { printf("\n%s%s%s\n", BOLD, text, PLAIN); }
 
 static void expect(int holds, const char *format, ...) {
   va_list arguments;
@@ -52,8 +48,7 @@ static void expect(int holds, const char *format, ...) {
 static penstock_error *error;
 
 static void must(penstock_result result) {
-  if (result == PENSTOCK_OK)
-    return;
+  if (result == PENSTOCK_OK) return;
   fflush(stdout);
   fprintf(stderr, "%s: %s\n", penstock_result_name(result), penstock_error_message(error));
   exit(1);
@@ -79,16 +74,14 @@ static trace *trace_of(penstock_hop *hop) {
   trace *found = penstock_hop_get_value(hop, "demo.trace");
   if (found == NULL) {
     found = calloc(1, sizeof *found);
-    if (penstock_hop_set_value(hop, "demo.trace", found, free) != PENSTOCK_OK)
-      return NULL;
+    if (penstock_hop_set_value(hop, "demo.trace", found, free) != PENSTOCK_OK) return NULL;
   }
   return found;
 }
 
 static void note(penstock_hop *hop, const char *who) {
   trace *all = trace_of(hop);
-  if (all == NULL || all->count == SEEN_LIMIT)
-    return;
+  if (all == NULL || all->count == SEEN_LIMIT) return;
   sight *one = &all->seen[all->count++];
   const void *data;
   size_t length;
@@ -103,13 +96,10 @@ static void note(penstock_hop *hop, const char *who) {
              penstock_status_code_name(penstock_status_code(penstock_hop_status(hop))));
 }
 
-static int is_outbound(int32_t event) {
-  return event <= PENSTOCK_EVENT_HALF_CLOSE;
-}
+static int is_outbound(int32_t event) { return event <= PENSTOCK_EVENT_HALF_CLOSE; }
 
 static const char *event_name(int32_t event) {
-  static const char *const names[] = {"none",    "start",   "message", "half-close",
-                                      "headers", "message", "status"};
+  static const char *const names[] = {"none", "start", "message", "half-close", "headers", "message", "status"};
   return event <= PENSTOCK_EVENT_STATUS ? names[event] : "signal";
 }
 
@@ -118,8 +108,7 @@ static size_t passage(const trace *all, size_t first) {
   size_t end = first + 1;
   for (; end < all->count && all->seen[end].event == all->seen[first].event; end++)
     for (size_t i = first; i < end; i++)
-      if (strcmp(all->seen[i].who, all->seen[end].who) == 0)
-        return end - first;
+      if (strcmp(all->seen[i].who, all->seen[end].who) == 0) return end - first;
   return end - first;
 }
 
@@ -142,8 +131,7 @@ static void show(const trace *all) {
     printf("    %s%s %-11s%s ", out ? CYAN : MAGENTA, out ? "->" : "<-", event_name(first->event), PLAIN);
     printf(first->what[0] ? "%-28s " : "%s", hops(all, i, count, line));
     printf("%s%s", DIM, first->what);
-    if (strcmp(first->what, last->what) != 0)
-      printf(" => %s", last->what);
+    if (strcmp(first->what, last->what) != 0) printf(" => %s", last->what);
     printf("%s\n", PLAIN);
   }
 }
@@ -154,10 +142,8 @@ static int went(const trace *all, int32_t event, const char *expected) {
   int times = 0;
   for (size_t i = 0, count; all != NULL && i < all->count; i += count) {
     count = passage(all, i);
-    if (all->seen[i].event != event)
-      continue;
-    if (strcmp(hops(all, i, count, line), expected) != 0)
-      return 0;
+    if (all->seen[i].event != event) continue;
+    if (strcmp(hops(all, i, count, line), expected) != 0) return 0;
     times++;
   }
   return times > 0;
@@ -196,8 +182,7 @@ static int32_t shout(penstock_hop *hop, void *state) {
   size_t length;
   char text[40];
   see(hop, state);
-  if (penstock_hop_message(hop, &data, &length) != PENSTOCK_OK || length > sizeof text)
-    return PENSTOCK_NEXT;
+  if (penstock_hop_message(hop, &data, &length) != PENSTOCK_OK || length > sizeof text) return PENSTOCK_NEXT;
   for (size_t i = 0; i < length; i++) {
     char c = ((const char *)data)[i];
     text[i] = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
@@ -221,8 +206,7 @@ typedef struct {
 static int32_t meter_create(penstock_hop *hop, void *user_data, void **state) {
   meter *self = calloc(1, sizeof *self);
   (void)hop;
-  if (self == NULL)
-    return PENSTOCK_SKIP;
+  if (self == NULL) return PENSTOCK_SKIP;
   self->base = *(watcher *)user_data;
   *state = self;
   return PENSTOCK_NEXT;
@@ -283,19 +267,15 @@ static penstock_call *start(penstock_channel *channel, const char *method, int32
 
 /* A call that has ended takes no more. How it ended is seen when it is finished. */
 static void unless_ended(penstock_result result) {
-  if (result != PENSTOCK_E_GONE)
-    must(result);
+  if (result != PENSTOCK_E_GONE) must(result);
 }
 
-static void send(penstock_call *call, const char *text) {
-  unless_ended(penstock_call_send(call, text, strlen(text)));
-}
+static void send(penstock_call *call, const char *text) { unless_ended(penstock_call_send(call, text, strlen(text))); }
 
 /* Whether the next message is `text`. */
 static int receives(penstock_call *call, const char *text) {
   penstock_message *message;
-  if (penstock_call_receive(call, &message) != PENSTOCK_OK)
-    return 0;
+  if (penstock_call_receive(call, &message) != PENSTOCK_OK) return 0;
   int same = penstock_message_length(message) == strlen(text) &&
              memcmp(penstock_message_data(message), text, strlen(text)) == 0;
   penstock_message_release(message);
@@ -309,9 +289,7 @@ static penstock_reply *finish(penstock_call *call) {
   return reply;
 }
 
-static trace *trace_in(const penstock_reply *reply) {
-  return penstock_reply_value(reply, "demo.trace");
-}
+static trace *trace_in(const penstock_reply *reply) { return penstock_reply_value(reply, "demo.trace"); }
 
 static int says(const penstock_reply *reply, const char *text) {
   size_t length;
@@ -328,8 +306,7 @@ static int trailer_is(const penstock_reply *reply, const char *name, const char 
 
 /* ---- The parts ---- */
 
-static watcher auth_watcher = {"auth"}, edit_watcher = {"edit"}, meter_watcher = {"meter"},
-               late_watcher = {"late"};
+static watcher auth_watcher = {"auth"}, edit_watcher = {"edit"}, meter_watcher = {"meter"}, late_watcher = {"late"};
 static penstock_interceptor_id auth_id, edit_id, meter_id, late_id;
 
 static void register_three(penstock_channel *channel) {
@@ -355,8 +332,7 @@ static void four_kinds(penstock_channel *channel) {
       unary(channel, "hello", "{\"deadline_ms\": 10000, \"metadata\": {\"x-echo-metadata\": \"1\"}}");
   show(trace_in(reply));
   expect(penstock_reply_code(reply) == PENSTOCK_STATUS_OK && says(reply, "HELLO"), "the answer is \"HELLO\"");
-  expect(trailer_is(reply, "seen-authorization", "Bearer s3cret"),
-         "the server saw the token that auth added");
+  expect(trailer_is(reply, "seen-authorization", "Bearer s3cret"), "the server saw the token that auth added");
   expect(trailer_is(reply, "x-meter", "1 out, 1 in"), "meter counted: 1 out, 1 in");
   expect(went(trace_in(reply), PENSTOCK_EVENT_START, "auth > edit > meter") &&
              went(trace_in(reply), PENSTOCK_EVENT_STATUS, "meter > edit > auth"),
@@ -378,8 +354,7 @@ static void four_kinds(penstock_channel *channel) {
   penstock_reply_release(reply);
 
   title("3. A client stream");
-  call =
-      start(channel, "/penstock.Echo/ClientStream", PENSTOCK_KIND_CLIENT_STREAM, "{\"deadline_ms\": 10000}");
+  call = start(channel, "/penstock.Echo/ClientStream", PENSTOCK_KIND_CLIENT_STREAM, "{\"deadline_ms\": 10000}");
   send(call, "one ");
   send(call, "two ");
   send(call, "three");
@@ -450,8 +425,7 @@ static void *fetch_token(void *argument) {
   penstock_event *event;
   nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
   self->resumed = penstock_ticket_event(self->ticket, &event);
-  if (self->resumed != PENSTOCK_OK)
-    return NULL;
+  if (self->resumed != PENSTOCK_OK) return NULL;
   penstock_metadata_set(penstock_event_metadata(event), "x-token", "fresh");
   penstock_event_release(event);
   self->resumed = penstock_ticket_resume(self->ticket);
@@ -462,8 +436,7 @@ static int32_t gate_start(penstock_hop *hop, void *state) {
   gate *self = state;
   note(hop, "gate");
   self->ticket = penstock_hop_ticket(hop);
-  if (pthread_create(&self->thread, NULL, fetch_token, self) != 0)
-    return PENSTOCK_NEXT;
+  if (pthread_create(&self->thread, NULL, fetch_token, self) != 0) return PENSTOCK_NEXT;
   return PENSTOCK_PAUSE;
 }
 
@@ -546,8 +519,7 @@ static int decode(const unsigned char *data, size_t length, complaint *out) {
     unsigned char key = data[at], value = data[at + 1];
     at += 2;
     if (key == (1 << 3 | 2)) {
-      if (value >= sizeof out->subject || value > length - at)
-        return 0;
+      if (value >= sizeof out->subject || value > length - at) return 0;
       memcpy(out->subject, data + at, value);
       out->subject[value] = 0;
       at += value;
@@ -589,11 +561,10 @@ static void error_detail(penstock_channel *channel) {
   const void *value;
   size_t length;
   complaint own = {.count = 0};
-  int found = penstock_status_detail_find(penstock_reply_status(reply), "penstock.Complaint", &value,
-                                          &length) == PENSTOCK_OK &&
-              decode(value, length, &own);
-  expect(penstock_reply_code(reply) == PENSTOCK_STATUS_FAILED_PRECONDITION,
-         "the status is FAILED_PRECONDITION");
+  int found =
+      penstock_status_detail_find(penstock_reply_status(reply), "penstock.Complaint", &value, &length) == PENSTOCK_OK &&
+      decode(value, length, &own);
+  expect(penstock_reply_code(reply) == PENSTOCK_STATUS_FAILED_PRECONDITION, "the status is FAILED_PRECONDITION");
   expect(found && strcmp(own.subject, "the pipes") == 0 && own.count == 3,
          "its Complaint was found by type and decoded: about %s, %u times", own.subject, own.count);
   penstock_reply_release(reply);

@@ -17,10 +17,8 @@ static const unsigned char retry_info[] = {1 << 3 | 2, 2, 1 << 3, 2};
 static int32_t complain(penstock_hop *hop, void *state) {
   penstock_status *status;
   (void)state;
-  if (penstock_status_new(PENSTOCK_STATUS_FAILED_PRECONDITION, "no pressure", &status))
-    return PENSTOCK_NEXT;
-  penstock_status_add_detail(status, "type.googleapis.com/google.rpc.RetryInfo", retry_info,
-                             sizeof retry_info);
+  if (penstock_status_new(PENSTOCK_STATUS_FAILED_PRECONDITION, "no pressure", &status)) return PENSTOCK_NEXT;
+  penstock_status_add_detail(status, "type.googleapis.com/google.rpc.RetryInfo", retry_info, sizeof retry_info);
   penstock_status_add_detail(status, "type.googleapis.com/penstock.Complaint", complaint, sizeof complaint);
   penstock_hop_finish_with(hop, status);
   penstock_status_release(status);
@@ -56,8 +54,7 @@ int main(void) {
   const void *value;
   size_t length;
   int count = 0;
-  if (penstock_status_detail_find(status, "penstock.Complaint", &value, &length) == PENSTOCK_OK &&
-      length == 2)
+  if (penstock_status_detail_find(status, "penstock.Complaint", &value, &length) == PENSTOCK_OK && length == 2)
     count = ((const unsigned char *)value)[1];
   printf("%d complaints\n", count);
   penstock_reply_release(reply);

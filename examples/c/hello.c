@@ -30,8 +30,8 @@ int main(int argc, char **argv) {
     penstock_error_release(error);
     return 1;
   }
-  if (penstock_channel_unary(channel, "/helloworld.Greeter/SayHello", request, length, NULL, &reply,
-                             &error) != PENSTOCK_OK) {
+  if (penstock_channel_unary(channel, "/helloworld.Greeter/SayHello", request, length, NULL, &reply, &error) !=
+      PENSTOCK_OK) {
     fprintf(stderr, "%s\n", penstock_error_message(error));
     penstock_error_release(error);
     penstock_channel_release(channel);

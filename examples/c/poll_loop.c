@@ -12,8 +12,7 @@ typedef struct {
 
 /* Callback style: nothing waits. What comes is told here, from within penstock_runtime_poll. */
 static void on_message(penstock_call *call, penstock_message *message, void *user_data) {
-  printf("message: %.*s\n", (int)penstock_message_length(message),
-         (const char *)penstock_message_data(message));
+  printf("message: %.*s\n", (int)penstock_message_length(message), (const char *)penstock_message_data(message));
   ((progress *)user_data)->messages++;
   penstock_call_demand(call, 1); /* the next one, please */
 }
@@ -37,12 +36,10 @@ int main(int argc, char **argv) {
   callbacks.on_reply = on_reply;
 
   if (penstock_runtime_new("{\"mode\": \"host\"}", &runtime, &error) ||
-      penstock_channel_new_on(runtime, argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel,
-                              &error) ||
-      penstock_call_options_new("{\"deadline_ms\": 5000, \"metadata\": {\"x-count\": \"3\"}}", &options,
-                                &error) ||
-      penstock_channel_call(channel, "/penstock.Echo/ServerStream", PENSTOCK_KIND_SERVER_STREAM, options,
-                            &callbacks, &call, &error)) {
+      penstock_channel_new_on(runtime, argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error) ||
+      penstock_call_options_new("{\"deadline_ms\": 5000, \"metadata\": {\"x-count\": \"3\"}}", &options, &error) ||
+      penstock_channel_call(channel, "/penstock.Echo/ServerStream", PENSTOCK_KIND_SERVER_STREAM, options, &callbacks,
+                            &call, &error)) {
     fprintf(stderr, "%s\n", penstock_error_message(error));
     return 1;
   }
@@ -56,8 +53,7 @@ int main(int argc, char **argv) {
   struct pollfd watched = {.events = POLLIN};
   penstock_runtime_fd(runtime, &watched.fd);
   while (!state.done) {
-    if (poll(&watched, 1, /* the program's own timers */ 1000) > 0)
-      penstock_runtime_poll(runtime, 0);
+    if (poll(&watched, 1, /* the program's own timers */ 1000) > 0) penstock_runtime_poll(runtime, 0);
   }
   penstock_channel_release(channel);
   penstock_runtime_shutdown(runtime, -1);

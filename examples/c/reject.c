@@ -8,8 +8,7 @@
 static int32_t check_role(penstock_hop *hop, void *state) {
   const void *role;
   (void)state;
-  if (penstock_metadata_get(penstock_hop_metadata(hop), "x-role", 0, &role, NULL) == PENSTOCK_OK)
-    return PENSTOCK_NEXT;
+  if (penstock_metadata_get(penstock_hop_metadata(hop), "x-role", 0, &role, NULL) == PENSTOCK_OK) return PENSTOCK_NEXT;
   penstock_hop_finish(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "no x-role");
   return PENSTOCK_NEXT; /* ignored: the call has ended here */
 }
@@ -44,9 +43,8 @@ int main(int argc, char **argv) {
     fprintf(stderr, "%s\n", penstock_error_message(error));
     return 1;
   }
-  int ok =
-      call(channel, "{\"deadline_ms\": 5000}") == PENSTOCK_STATUS_PERMISSION_DENIED &&
-      call(channel, "{\"deadline_ms\": 5000, \"metadata\": {\"x-role\": \"admin\"}}") == PENSTOCK_STATUS_OK;
+  int ok = call(channel, "{\"deadline_ms\": 5000}") == PENSTOCK_STATUS_PERMISSION_DENIED &&
+           call(channel, "{\"deadline_ms\": 5000, \"metadata\": {\"x-role\": \"admin\"}}") == PENSTOCK_STATUS_OK;
   penstock_channel_release(channel);
   return ok ? 0 : 1;
 }

@@ -18,8 +18,7 @@ static int32_t answer(penstock_hop *hop, void *state) {
   const char *text = state;
   penstock_metadata *headers;
   penstock_status *status;
-  if (penstock_metadata_new(&headers) || penstock_status_new(PENSTOCK_STATUS_OK, NULL, &status))
-    return PENSTOCK_NEXT;
+  if (penstock_metadata_new(&headers) || penstock_status_new(PENSTOCK_STATUS_OK, NULL, &status)) return PENSTOCK_NEXT;
   penstock_metadata_set(headers, "x-stub", "yes");
   penstock_hop_deliver_headers(hop, headers);
   penstock_hop_deliver_message(hop, text, strlen(text));

@@ -29,26 +29,25 @@ extern "C" {
  * PENSTOCK_OK with a reply whose status is NOT_FOUND. */
 typedef int32_t penstock_result;
 
-#define PENSTOCK_OK 0
-#define PENSTOCK_E_INVALID_ARGUMENT 1 /* a NULL, a size or a value that is not allowed */
-#define PENSTOCK_E_INVALID_JSON                                                                              \
-  2 /* options or metadata JSON: malformed, unknown key, wrong type, out of range */
-#define PENSTOCK_E_NO_MEMORY 3      /* an allocation failed */
-#define PENSTOCK_E_UNSUPPORTED 4    /* asks for something that this version does not have */
-#define PENSTOCK_E_ALREADY 5        /* done before: a spent ticket, a second half-close */
-#define PENSTOCK_E_GONE 6           /* what the handle stood for has ended */
-#define PENSTOCK_E_WOULD_BLOCK 7    /* no room or no demand now; try again after the signal */
-#define PENSTOCK_E_WOULD_DEADLOCK 8 /* a function that waits, called in a callback on the driving thread */
-#define PENSTOCK_E_BUSY 9           /* another thread drives the runtime, or this is a poll within a poll */
-#define PENSTOCK_E_TIMEOUT 10       /* the given time ran out */
-#define PENSTOCK_E_INTERRUPTED 11   /* a signal arrived in an interruptible wait */
-#define PENSTOCK_E_FORKED 12        /* the handle belongs to the parent of this process */
-#define PENSTOCK_E_CLOSED 13        /* the channel or its runtime has been closed */
-#define PENSTOCK_E_NOT_FOUND 14     /* no such name, index, key or id */
-#define PENSTOCK_E_STATE 15         /* not allowed at this point of the call, or in this callback */
-#define PENSTOCK_E_TOO_LARGE 16     /* over a limit */
-#define PENSTOCK_E_SYSTEM 17        /* the operating system refused; the message says what */
-#define PENSTOCK_E_END 18           /* no more messages; the call's status is next */
+#define PENSTOCK_OK                 0
+#define PENSTOCK_E_INVALID_ARGUMENT 1  /* a NULL, a size or a value that is not allowed */
+#define PENSTOCK_E_INVALID_JSON     2  /* options or metadata JSON: malformed, unknown key, wrong type, out of range */
+#define PENSTOCK_E_NO_MEMORY        3  /* an allocation failed */
+#define PENSTOCK_E_UNSUPPORTED      4  /* asks for something that this version does not have */
+#define PENSTOCK_E_ALREADY          5  /* done before: a spent ticket, a second half-close */
+#define PENSTOCK_E_GONE             6  /* what the handle stood for has ended */
+#define PENSTOCK_E_WOULD_BLOCK      7  /* no room or no demand now; try again after the signal */
+#define PENSTOCK_E_WOULD_DEADLOCK   8  /* a function that waits, called in a callback on the driving thread */
+#define PENSTOCK_E_BUSY             9  /* another thread drives the runtime, or this is a poll within a poll */
+#define PENSTOCK_E_TIMEOUT          10 /* the given time ran out */
+#define PENSTOCK_E_INTERRUPTED      11 /* a signal arrived in an interruptible wait */
+#define PENSTOCK_E_FORKED           12 /* the handle belongs to the parent of this process */
+#define PENSTOCK_E_CLOSED           13 /* the channel or its runtime has been closed */
+#define PENSTOCK_E_NOT_FOUND        14 /* no such name, index, key or id */
+#define PENSTOCK_E_STATE            15 /* not allowed at this point of the call, or in this callback */
+#define PENSTOCK_E_TOO_LARGE        16 /* over a limit */
+#define PENSTOCK_E_SYSTEM           17 /* the operating system refused; the message says what */
+#define PENSTOCK_E_END              18 /* no more messages; the call's status is next */
 
 /* The name of a result ("PENSTOCK_E_BUSY"), or "unknown". Static; never NULL. */
 PENSTOCK_API const char *penstock_result_name(penstock_result result);

@@ -40,8 +40,7 @@ PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
  * before the options are shared. */
 PENSTOCK_API penstock_result penstock_call_options_on_interrupted(penstock_call_options *options,
                                                                   int32_t (*interrupted)(void *user_data),
-                                                                  void *user_data,
-                                                                  penstock_finalizer finalizer);
+                                                                  void *user_data, penstock_finalizer finalizer);
 
 /* ---- Messages ---- */
 
@@ -104,7 +103,7 @@ static inline penstock_call_callbacks penstock_call_callbacks_init(void) {
 }
 #define PENSTOCK_CALL_CALLBACKS_INIT penstock_call_callbacks_init()
 #else
-#define PENSTOCK_CALL_CALLBACKS_INIT                                                                         \
+#define PENSTOCK_CALL_CALLBACKS_INIT                                                                                   \
   { .struct_size = sizeof(penstock_call_callbacks) }
 #endif
 
@@ -130,8 +129,7 @@ PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
 PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
 /* Blocking style: waits until there are response headers; half-closes as penstock_call_receive does. *headers is borrowed from the call, read-only, and as
  * long-lived. E_END: the call ended without. */
-PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call,
-                                                        const penstock_metadata **headers);
+PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
 /* Blocking style: half-closes if that is not done, discards what is unread, waits for the status. May be called
  * again. Memory: owned by the caller; free with penstock_reply_release. */
 PENSTOCK_API penstock_result penstock_call_finish(penstock_call *call, penstock_reply **reply);

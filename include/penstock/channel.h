@@ -28,12 +28,11 @@ typedef struct penstock_channel penstock_channel;
  * Memory: owned by the caller; free with penstock_channel_release.
  * Errors: E_INVALID_ARGUMENT (the target), E_INVALID_JSON (names the JSON path; a certificate that does not parse
  * too), E_SYSTEM. */
-PENSTOCK_API penstock_result penstock_channel_new(const char *target, const char *options,
-                                                  penstock_channel **channel, penstock_error **error);
+PENSTOCK_API penstock_result penstock_channel_new(const char *target, const char *options, penstock_channel **channel,
+                                                  penstock_error **error);
 /* The same on a runtime of the caller's, which the channel retains. E_CLOSED: it has been shut down. */
-PENSTOCK_API penstock_result penstock_channel_new_on(penstock_runtime *runtime, const char *target,
-                                                     const char *options, penstock_channel **channel,
-                                                     penstock_error **error);
+PENSTOCK_API penstock_result penstock_channel_new_on(penstock_runtime *runtime, const char *target, const char *options,
+                                                     penstock_channel **channel, penstock_error **error);
 PENSTOCK_API penstock_channel *penstock_channel_retain(penstock_channel *channel);
 /* After the last release calls in flight go on; the connection closes with the last of them. */
 PENSTOCK_API void penstock_channel_release(penstock_channel *channel);
@@ -46,30 +45,26 @@ PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
  * `options` may be NULL. E_INVALID_ARGUMENT, E_TOO_LARGE, E_CLOSED, E_WOULD_DEADLOCK, E_NO_MEMORY, E_FORKED: nothing
  * was sent. E_INTERRUPTED: cancelled after a signal; see "interruptible".
  * Memory: *reply is owned by the caller; free with penstock_reply_release. */
-PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, const char *method,
-                                                    const void *request, size_t length,
-                                                    const penstock_call_options *options,
+PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, const char *method, const void *request,
+                                                    size_t length, const penstock_call_options *options,
                                                     penstock_reply **reply, penstock_error **error);
 /* Starts a call of `kind` (PENSTOCK_KIND_...): in callback style with `callbacks` (the table is copied), in blocking
  * style with NULL. Callbacks may run on another thread before this function has returned: use the handle that they are
  * given.
  * Memory: *call is owned by the caller; free with penstock_call_release. */
-PENSTOCK_API penstock_result penstock_channel_call(penstock_channel *channel, const char *method,
-                                                   int32_t kind, const penstock_call_options *options,
-                                                   const penstock_call_callbacks *callbacks,
-                                                   penstock_call **call, penstock_error **error);
+PENSTOCK_API penstock_result penstock_channel_call(penstock_channel *channel, const char *method, int32_t kind,
+                                                   const penstock_call_options *options,
+                                                   const penstock_call_callbacks *callbacks, penstock_call **call,
+                                                   penstock_error **error);
 
 /* As the functions of runtime.h, for calls on this channel. */
 PENSTOCK_API penstock_result penstock_channel_add_interceptor(penstock_channel *channel,
-                                                              const penstock_interceptor *interceptor,
-                                                              int32_t priority, penstock_interceptor_id *id,
-                                                              penstock_error **error);
-PENSTOCK_API penstock_result penstock_channel_remove_interceptor(penstock_channel *channel,
-                                                                 penstock_interceptor_id id,
+                                                              const penstock_interceptor *interceptor, int32_t priority,
+                                                              penstock_interceptor_id *id, penstock_error **error);
+PENSTOCK_API penstock_result penstock_channel_remove_interceptor(penstock_channel *channel, penstock_interceptor_id id,
                                                                  penstock_error **error);
 PENSTOCK_API penstock_result penstock_channel_set_interceptor_priority(penstock_channel *channel,
-                                                                       penstock_interceptor_id id,
-                                                                       int32_t priority,
+                                                                       penstock_interceptor_id id, int32_t priority,
                                                                        penstock_error **error);
 /* Those of the channel and of its runtime, in the order that calls meet them. */
 PENSTOCK_API penstock_result penstock_channel_interceptors_json(penstock_channel *channel, char **json);

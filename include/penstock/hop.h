@@ -12,18 +12,18 @@
 extern "C" {
 #endif
 
-#define PENSTOCK_EVENT_NONE 0
-#define PENSTOCK_EVENT_START 1
-#define PENSTOCK_EVENT_SEND 2
+#define PENSTOCK_EVENT_NONE       0
+#define PENSTOCK_EVENT_START      1
+#define PENSTOCK_EVENT_SEND       2
 #define PENSTOCK_EVENT_HALF_CLOSE 3
-#define PENSTOCK_EVENT_HEADERS 4
-#define PENSTOCK_EVENT_RECEIVE 5
-#define PENSTOCK_EVENT_STATUS 6
-#define PENSTOCK_EVENT_CANCEL 7
-#define PENSTOCK_EVENT_DEMAND 8
-#define PENSTOCK_EVENT_SENT 9
-#define PENSTOCK_EVENT_CREATE 10
-#define PENSTOCK_EVENT_DESTROY 11
+#define PENSTOCK_EVENT_HEADERS    4
+#define PENSTOCK_EVENT_RECEIVE    5
+#define PENSTOCK_EVENT_STATUS     6
+#define PENSTOCK_EVENT_CANCEL     7
+#define PENSTOCK_EVENT_DEMAND     8
+#define PENSTOCK_EVENT_SENT       9
+#define PENSTOCK_EVENT_CREATE     10
+#define PENSTOCK_EVENT_DESTROY    11
 
 /* ---- The hop and its call: any thread that holds the hop, until the call has ended ---- */
 
@@ -88,8 +88,7 @@ PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, const 
  * on_demand tells when there is. E_STATE: after the status. */
 PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, const void *data, size_t length);
 /* After TAKE only, once, before any message; any thread. The metadata is copied; NULL is empty. */
-PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop,
-                                                          const penstock_metadata *headers);
+PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
 /* After TAKE only: ends the call with a copy of `status`; any thread. It counts as this hop's finish. */
 PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
 /* Asks for n more messages from below; any thread. */
@@ -119,10 +118,8 @@ PENSTOCK_API penstock_result penstock_ticket_resolve(penstock_ticket ticket, int
 PENSTOCK_API penstock_result penstock_ticket_resume(penstock_ticket ticket);
 PENSTOCK_API penstock_result penstock_ticket_drop(penstock_ticket ticket);
 /* Ends the call there, as penstock_hop_finish_with. */
-PENSTOCK_API penstock_result penstock_ticket_finish(penstock_ticket ticket, int32_t code,
-                                                    const char *message);
-PENSTOCK_API penstock_result penstock_ticket_finish_with(penstock_ticket ticket,
-                                                         const penstock_status *status);
+PENSTOCK_API penstock_result penstock_ticket_finish(penstock_ticket ticket, int32_t code, const char *message);
+PENSTOCK_API penstock_result penstock_ticket_finish_with(penstock_ticket ticket, const penstock_status *status);
 /* Resumes after `ms` milliseconds, unless the ticket is resolved before. */
 PENSTOCK_API penstock_result penstock_ticket_resume_after(penstock_ticket ticket, uint64_t ms);
 
@@ -138,10 +135,8 @@ PENSTOCK_API int32_t penstock_event_kind(const penstock_event *event);
 /* As penstock_hop_metadata, _message, _set_message, _status; what they give lives as long as the event does and is
  * not replaced. E_GONE from a change after the ticket was spent. */
 PENSTOCK_API penstock_metadata *penstock_event_metadata(penstock_event *event);
-PENSTOCK_API penstock_result penstock_event_message(const penstock_event *event, const void **data,
-                                                    size_t *length);
-PENSTOCK_API penstock_result penstock_event_set_message(penstock_event *event, const void *data,
-                                                        size_t length);
+PENSTOCK_API penstock_result penstock_event_message(const penstock_event *event, const void **data, size_t *length);
+PENSTOCK_API penstock_result penstock_event_set_message(penstock_event *event, const void *data, size_t length);
 PENSTOCK_API penstock_status *penstock_event_status(penstock_event *event);
 
 #ifdef __cplusplus

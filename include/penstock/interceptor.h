@@ -20,20 +20,19 @@ extern "C" {
 typedef struct penstock_hop penstock_hop;
 
 /* What a callback returns: what becomes of the event. */
-#define PENSTOCK_NEXT 0  /* pass it on */
-#define PENSTOCK_PAUSE 1 /* stop this lane here until the ticket is resolved; later events wait unseen */
-#define PENSTOCK_HOLD                                                                                        \
-  2 /* park this event; later ones are still shown; without a ticket the next NEXT releases it */
-#define PENSTOCK_DROP 3    /* swallow this message */
-#define PENSTOCK_TAKE 4    /* from on_start: answer the call here; nothing goes below */
+#define PENSTOCK_NEXT    0 /* pass it on */
+#define PENSTOCK_PAUSE   1 /* stop this lane here until the ticket is resolved; later events wait unseen */
+#define PENSTOCK_HOLD    2 /* park this event; later ones are still shown; without a ticket the next NEXT releases it */
+#define PENSTOCK_DROP    3 /* swallow this message */
+#define PENSTOCK_TAKE    4 /* from on_start: answer the call here; nothing goes below */
 #define PENSTOCK_RESTART 5 /* reserved: not accepted by this version */
-#define PENSTOCK_SKIP 6    /* from create: not this call */
+#define PENSTOCK_SKIP    6 /* from create: not this call */
 
 /* Call kinds; as a mask, (1u << kind). */
-#define PENSTOCK_KIND_UNARY 0
+#define PENSTOCK_KIND_UNARY         0
 #define PENSTOCK_KIND_CLIENT_STREAM 1
 #define PENSTOCK_KIND_SERVER_STREAM 2
-#define PENSTOCK_KIND_BIDI 3
+#define PENSTOCK_KIND_BIDI          3
 
 typedef int32_t (*penstock_hop_callback)(penstock_hop *hop, void *state);
 typedef int32_t (*penstock_hop_create)(penstock_hop *hop, void *user_data, void **state);
@@ -49,25 +48,21 @@ typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
  * ends the call with INTERNAL and a message that names the interceptor. */
 typedef struct penstock_interceptor {
   size_t struct_size;
-  const char *name;    /* for messages and lists; NUL-terminated UTF-8, copied; NULL is "" */
-  const char *methods; /* patterns separated by commas: a whole method ("/pkg.Service/Method"), or a beginning
+  const char *name;             /* for messages and lists; NUL-terminated UTF-8, copied; NULL is "" */
+  const char *methods;          /* patterns separated by commas: a whole method ("/pkg.Service/Method"), or a beginning
                                    followed by one star; copied; NULL is every method */
-  uint32_t kinds;      /* mask of call kinds; 0 is all */
-  uint32_t reserved;   /* 0 */
-  size_t hold_bytes;   /* how many message bytes HOLD may park per call and lane; 0 is 65536 */
-  void *user_data;     /* transferred, even on error */
-  penstock_finalizer
-      finalizer; /* runs once, after removal and the end of the last call that has it, or on error */
+  uint32_t kinds;               /* mask of call kinds; 0 is all */
+  uint32_t reserved;            /* 0 */
+  size_t hold_bytes;            /* how many message bytes HOLD may park per call and lane; 0 is 65536 */
+  void *user_data;              /* transferred, even on error */
+  penstock_finalizer finalizer; /* runs once, after removal and the end of the last call that has it, or on error */
 
-  penstock_hop_create
-      create; /* start has come to this hop: PENSTOCK_NEXT with *state set, or PENSTOCK_SKIP. Without
+  penstock_hop_create create;   /* start has come to this hop: PENSTOCK_NEXT with *state set, or PENSTOCK_SKIP. Without
                                    it `state` is user_data */
-  penstock_hop_destroy
-      destroy; /* exactly once for each hop that start has come to (and create did not decline), last */
+  penstock_hop_destroy destroy; /* exactly once, last, for each hop that start has come to, unless create declined */
 
   /* Outbound, toward the server. */
-  penstock_hop_callback
-      on_start; /* before anything is sent: metadata, method, authority, deadline. NEXT, PAUSE,
+  penstock_hop_callback on_start;      /* before anything is sent: metadata, method, authority, deadline. NEXT, PAUSE,
                                           HOLD, TAKE */
   penstock_hop_callback on_send;       /* a message. NEXT, PAUSE, HOLD, DROP */
   penstock_hop_callback on_half_close; /* the caller is done sending. NEXT, PAUSE, HOLD with a ticket */
@@ -79,9 +74,8 @@ typedef struct penstock_interceptor {
 
   /* Signals; what they return is ignored. */
   penstock_hop_callback on_cancel; /* the call ended by another hand: a hop above, a cancel, a deadline */
-  penstock_hop_callback
-      on_demand; /* n more messages are asked for: penstock_hop_count, penstock_hop_set_count */
-  penstock_hop_callback on_sent; /* n messages were taken by the transport: penstock_hop_count */
+  penstock_hop_callback on_demand; /* n more messages are asked for: penstock_hop_count, penstock_hop_set_count */
+  penstock_hop_callback on_sent;   /* n messages were taken by the transport: penstock_hop_count */
 } penstock_interceptor;
 
 #ifdef __cplusplus
@@ -92,7 +86,7 @@ static inline penstock_interceptor penstock_interceptor_init(void) {
 }
 #define PENSTOCK_INTERCEPTOR_INIT penstock_interceptor_init()
 #else
-#define PENSTOCK_INTERCEPTOR_INIT                                                                            \
+#define PENSTOCK_INTERCEPTOR_INIT                                                                                      \
   { .struct_size = sizeof(penstock_interceptor) }
 #endif
 

@@ -26,11 +26,9 @@ PENSTOCK_API void penstock_metadata_release(penstock_metadata *metadata);
 /* Replaces every value of `name` by one; `name` and `value` are NUL-terminated and copied. Upper-case letters in
  * `name` are lowered. E_INVALID_ARGUMENT: NULL, a reserved or malformed name, a value with characters that its name
  * does not allow. E_STATE: the object is read-only (a reply's, or an event that has passed). */
-PENSTOCK_API penstock_result penstock_metadata_set(penstock_metadata *metadata, const char *name,
-                                                   const char *value);
+PENSTOCK_API penstock_result penstock_metadata_set(penstock_metadata *metadata, const char *name, const char *value);
 /* Adds a value after those that `name` has. Otherwise as penstock_metadata_set. */
-PENSTOCK_API penstock_result penstock_metadata_add(penstock_metadata *metadata, const char *name,
-                                                   const char *value);
+PENSTOCK_API penstock_result penstock_metadata_add(penstock_metadata *metadata, const char *name, const char *value);
 /* The same with a value of `length` bytes, for "-bin" names above all; `value` may be NULL if `length` is 0. */
 PENSTOCK_API penstock_result penstock_metadata_set_bytes(penstock_metadata *metadata, const char *name,
                                                          const void *value, size_t length);
@@ -43,11 +41,11 @@ PENSTOCK_API penstock_result penstock_metadata_remove(penstock_metadata *metadat
 PENSTOCK_API size_t penstock_metadata_count(const penstock_metadata *metadata);
 /* The `index`-th value of `name`. `*value` is followed by a NUL that `*length` (nullable) does not count, and lives
  * until the metadata is changed or released. E_NOT_FOUND: no such name or index. */
-PENSTOCK_API penstock_result penstock_metadata_get(const penstock_metadata *metadata, const char *name,
-                                                   size_t index, const void **value, size_t *length);
+PENSTOCK_API penstock_result penstock_metadata_get(const penstock_metadata *metadata, const char *name, size_t index,
+                                                   const void **value, size_t *length);
 /* The pair at `index`, 0 to count - 1, in order. `*name` is NUL-terminated; both live as in penstock_metadata_get. */
-PENSTOCK_API penstock_result penstock_metadata_at(const penstock_metadata *metadata, size_t index,
-                                                  const char **name, const void **value, size_t *length);
+PENSTOCK_API penstock_result penstock_metadata_at(const penstock_metadata *metadata, size_t index, const char **name,
+                                                  const void **value, size_t *length);
 
 /* The whole as JSON, NUL-terminated. Memory: owned by the caller; free with penstock_free. */
 PENSTOCK_API penstock_result penstock_metadata_json(const penstock_metadata *metadata, char **json);

@@ -46,16 +46,13 @@ PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime
  * borrowed during the call; its user_data is transferred, even on error. Returns E_INVALID_ARGUMENT, E_UNSUPPORTED (a
  * larger struct_size with a tail that is not zero, or a reserved field that is not 0), E_CLOSED, E_NO_MEMORY. */
 PENSTOCK_API penstock_result penstock_runtime_add_interceptor(penstock_runtime *runtime,
-                                                              const penstock_interceptor *interceptor,
-                                                              int32_t priority, penstock_interceptor_id *id,
-                                                              penstock_error **error);
+                                                              const penstock_interceptor *interceptor, int32_t priority,
+                                                              penstock_interceptor_id *id, penstock_error **error);
 /* After it has returned no call that is created later has the interceptor. E_NOT_FOUND: not registered here. */
-PENSTOCK_API penstock_result penstock_runtime_remove_interceptor(penstock_runtime *runtime,
-                                                                 penstock_interceptor_id id,
+PENSTOCK_API penstock_result penstock_runtime_remove_interceptor(penstock_runtime *runtime, penstock_interceptor_id id,
                                                                  penstock_error **error);
 PENSTOCK_API penstock_result penstock_runtime_set_interceptor_priority(penstock_runtime *runtime,
-                                                                       penstock_interceptor_id id,
-                                                                       int32_t priority,
+                                                                       penstock_interceptor_id id, int32_t priority,
                                                                        penstock_error **error);
 /* [{"id", "name", "priority", "methods", "kinds", "place"}, ...] in the order that calls meet them.
  * Memory: owned by the caller; free with penstock_free. */

@@ -12,23 +12,23 @@
 extern "C" {
 #endif
 
-#define PENSTOCK_STATUS_OK 0
-#define PENSTOCK_STATUS_CANCELLED 1
-#define PENSTOCK_STATUS_UNKNOWN 2
-#define PENSTOCK_STATUS_INVALID_ARGUMENT 3
-#define PENSTOCK_STATUS_DEADLINE_EXCEEDED 4
-#define PENSTOCK_STATUS_NOT_FOUND 5
-#define PENSTOCK_STATUS_ALREADY_EXISTS 6
-#define PENSTOCK_STATUS_PERMISSION_DENIED 7
-#define PENSTOCK_STATUS_RESOURCE_EXHAUSTED 8
+#define PENSTOCK_STATUS_OK                  0
+#define PENSTOCK_STATUS_CANCELLED           1
+#define PENSTOCK_STATUS_UNKNOWN             2
+#define PENSTOCK_STATUS_INVALID_ARGUMENT    3
+#define PENSTOCK_STATUS_DEADLINE_EXCEEDED   4
+#define PENSTOCK_STATUS_NOT_FOUND           5
+#define PENSTOCK_STATUS_ALREADY_EXISTS      6
+#define PENSTOCK_STATUS_PERMISSION_DENIED   7
+#define PENSTOCK_STATUS_RESOURCE_EXHAUSTED  8
 #define PENSTOCK_STATUS_FAILED_PRECONDITION 9
-#define PENSTOCK_STATUS_ABORTED 10
-#define PENSTOCK_STATUS_OUT_OF_RANGE 11
-#define PENSTOCK_STATUS_UNIMPLEMENTED 12
-#define PENSTOCK_STATUS_INTERNAL 13
-#define PENSTOCK_STATUS_UNAVAILABLE 14
-#define PENSTOCK_STATUS_DATA_LOSS 15
-#define PENSTOCK_STATUS_UNAUTHENTICATED 16
+#define PENSTOCK_STATUS_ABORTED             10
+#define PENSTOCK_STATUS_OUT_OF_RANGE        11
+#define PENSTOCK_STATUS_UNIMPLEMENTED       12
+#define PENSTOCK_STATUS_INTERNAL            13
+#define PENSTOCK_STATUS_UNAVAILABLE         14
+#define PENSTOCK_STATUS_DATA_LOSS           15
+#define PENSTOCK_STATUS_UNAUTHENTICATED     16
 
 /* "NOT_FOUND" for 5, and so on; "unknown" outside 0-16. Static; never NULL. */
 PENSTOCK_API const char *penstock_status_code_name(int32_t code);
@@ -58,8 +58,7 @@ PENSTOCK_API size_t penstock_status_detail_count(const penstock_status *status);
 /* The detail at `index`: its type URL (NUL-terminated) and its bytes; both live until the status is changed or
  * released. E_NOT_FOUND: no such index. */
 PENSTOCK_API penstock_result penstock_status_detail_at(const penstock_status *status, size_t index,
-                                                       const char **type_url, const void **value,
-                                                       size_t *length);
+                                                       const char **type_url, const void **value, size_t *length);
 /* The first detail with this type URL; one without a '/' is compared with what stands after the last '/' alone. */
 PENSTOCK_API penstock_result penstock_status_detail_find(const penstock_status *status, const char *type_url,
                                                          const void **value, size_t *length);
