@@ -333,6 +333,41 @@ import Testing
     #expect(server.complaints == [])
   }
 
+  /// More than sockets hold, to a peer that is in no hurry: the rest waits until there is room.
+  @Test(arguments: [false, true])
+  func aFullSocketWaits(_ overTLS: Bool) throws {
+    let size = 12 << 20
+    let server = RawServer(tls: overTLS ? tls() : nil) { peer in
+      peer.begin([(4, 0x7FFF_FFFF)])
+      peer.send(.windowUpdate(0, 0x7000_0000))
+      let id = peer.request()
+      usleep(100_000)
+      var got = 0
+      while got < size + 5, let frame = peer.readFrame() {
+        if frame.type == 0 { got += frame.payload.count }
+      }
+      peer.send(.head(id), .message(id, big(UInt32(got))), .trailers(id))
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target) { $0.tls = overTLS ? certificates.client() : nil })
+    #expect(client.unary("/a.B/C", [UInt8](repeating: 1, count: size)).message == big(UInt32(size + 5)))
+  }
+
+  @Test(arguments: [false, true])
+  func anAnswerByteByByte(_ overTLS: Bool) throws {
+    let server = RawServer(tls: overTLS ? tls() : nil) { peer in
+      peer.begin()
+      let id = peer.request()
+      let frames: [Frame] = [.head(id), .message(id, [1, 2, 3]), .trailers(id)]
+      for byte in frames.flatMap({ $0.encoded }) { peer.send([byte]) }
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target) { $0.tls = overTLS ? certificates.client() : nil })
+    #expect(client.unary("/a.B/C", [1]).message == [1, 2, 3])
+  }
+
   /// A stream that nobody reads holds back its own window only; a message larger than the window gets through.
   @Test func oneSlowStreamDoesNotStarveOthers() throws {
     let window = 65535

@@ -191,6 +191,55 @@ import Testing
     session.letGo(stream, code: 8)
   }
 
+  func frames(_ bytes: [UInt8]) -> [Frame]? {
+    var rest = bytes[...]
+    var frames: [Frame] = []
+    while !rest.isEmpty {
+      guard rest.count >= 9 else { return nil }
+      let head = Array(rest.prefix(9))
+      let size = Int(head[0]) << 16 | Int(head[1]) << 8 | Int(head[2])
+      guard rest.count >= 9 + size else { return nil }
+      let id = head[5...].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+      let payload = Array(rest.dropFirst(9).prefix(size))
+      frames.append(Frame(type: head[3], flags: head[4], stream: Int32(bitPattern: id), payload: payload))
+      rest = rest.dropFirst(9 + size)
+    }
+    return frames
+  }
+
+  /// An owner may let go while a DATA frame of its stream waits for room: what is sent stays whole frames.
+  @Test(arguments: [false, true])
+  func lettingGoOfAFrameThatWaits(_ letsGo: Bool) throws {
+    var limits = HTTP2Limits()
+    limits.outputSize = 64
+    let session = try #require(HTTP2Session.make(limits))
+    for _ in 0..<4 { _ = drain(session) }
+    _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
+    var streams: [HTTP2Stream] = []
+    for n in 0..<3 {
+      let stream = HTTP2Stream()
+      stream.owner = Recorder(session, takes: true)
+      stream.append(
+        BodyPiece(compressed: false, buffer([UInt8](repeating: UInt8(n), count: 1000)), length: 1000))
+      stream.endsAfterPieces = true
+      streams.append(stream)
+      session.add(stream)
+    }
+    var sent: [UInt8] = []
+    while streams[0].piecesSent == 0 { sent += drain(session) }
+    #expect(streams[1].piecesSent == 0 && session.wantsWrite)
+    if letsGo { session.letGo(streams[1], code: 8) }
+    while session.wantsWrite { sent += drain(session) }
+    let parsed = try #require(frames(sent))
+    let data = parsed.filter { $0.type == 0 }
+    #expect(data.map { $0.stream } == (letsGo ? [1, 5] : [1, 3, 5]))
+    #expect(data.allSatisfy { $0.payload.count == 1005 && $0.flags == 1 })
+    #expect(parsed.contains { $0.type == 3 && $0.stream == 3 } == letsGo)
+    #expect(session.failure == nil)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
+
   /// What a peer sends at random never traps, hangs or grows.
   @Test(arguments: 0..<200)
   func random(_ seed: Int) {
