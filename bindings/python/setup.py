@@ -1,0 +1,78 @@
+"""The parts of the build that pyproject.toml can't say: the version from the C header, and the library inside."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Optional, Tuple
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+from setuptools.dist import Distribution
+
+SONAME = "libpenstock.so.0"
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+
+
+def in_repository() -> bool:
+    return (REPOSITORY / "Makefile").is_file() and (REPOSITORY / "include/penstock/version.h").is_file()
+
+
+def version() -> str:
+    """From version.h; outside the repository from the sdist's own metadata."""
+    if in_repository():
+        text = (REPOSITORY / "include/penstock/version.h").read_text(encoding="utf-8")
+        pattern = r'^#define PENSTOCK_VERSION "([^"]+)"$'
+    else:
+        text = (HERE / "PKG-INFO").read_text(encoding="utf-8")
+        pattern = r"^Version: (.+)$"
+    found = re.search(pattern, text, re.MULTILINE)
+    if found is None:
+        raise SystemExit("the version was not found")
+    return found.group(1)
+
+
+def library() -> Optional[Path]:
+    """The library, built if need be; None outside the repository: then the system's is used."""
+    if not in_repository():
+        return None
+    subprocess.run([os.environ.get("MAKE", "make"), "-C", str(REPOSITORY), "lib"], check=True)
+    return (REPOSITORY / "build/lib" / SONAME).resolve(strict=True)
+
+
+class BuildWithLibrary(build_py):
+    def run(self) -> None:
+        super().run()
+        # An editable install runs from the sources: it loads what the repository has built.
+        if self.editable_mode:
+            return
+        file = library()
+        if file is not None:
+            target = Path(self.build_lib) / "penstock/_lib" / SONAME
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, target)
+
+
+class PlatformWheel(bdist_wheel):
+    """Any Python 3, one platform: the library inside is the only compiled part."""
+
+    def get_tag(self) -> Tuple[str, str, str]:
+        _, _, platform = super().get_tag()
+        return "py3", "none", platform
+
+
+class WithLibrary(Distribution):
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+setup(
+    version=version(),
+    distclass=WithLibrary,
+    cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel},
+)

@@ -1,0 +1,95 @@
+"""Penstock: a gRPC client with interceptors that see and change everything that passes, in both directions.
+
+    with penstock.Channel("localhost:50051") as channel:
+        class Auth(penstock.Interceptor):
+            def on_start(self, hop):
+                hop.metadata["authorization"] = "Bearer s3cret"
+        token = channel.add_interceptor(Auth(), priority=100, methods="/helloworld.Greeter/*")
+        print(GreeterStub(channel).SayHello(HelloRequest(name="you")))
+        token.remove()
+
+The library is loaded when it is first used; see `load`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._call import Call
+from ._channel import Channel, StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from ._errors import (
+    AlreadyError,
+    BusyError,
+    ClosedError,
+    Error,
+    ForkedError,
+    GoneError,
+    InvalidArgumentError,
+    LibraryError,
+    NotFoundError,
+    StateError,
+    TimedOutError,
+    WouldBlockError,
+    WouldDeadlockError,
+)
+from ._hop import Event, Hop, Ticket
+from ._interceptor import Interceptor, Registration, set_exception_hook
+from ._library import load
+from ._metadata import Metadata, Metadatum, ReceivedMetadata
+from ._reply import CompletedCall, RpcError
+from ._runtime import Runtime, add_interceptor, default_runtime
+from ._status import Detail, Status, StatusCode
+from ._verdict import EventKind, Kind, Verdict
+from ._version import library_version
+
+__all__ = [
+    "AlreadyError",
+    "BusyError",
+    "Call",
+    "Channel",
+    "ClosedError",
+    "CompletedCall",
+    "Detail",
+    "Error",
+    "Event",
+    "EventKind",
+    "ForkedError",
+    "GoneError",
+    "Hop",
+    "Interceptor",
+    "InvalidArgumentError",
+    "Kind",
+    "LibraryError",
+    "Metadata",
+    "Metadatum",
+    "NotFoundError",
+    "ReceivedMetadata",
+    "Registration",
+    "RpcError",
+    "Runtime",
+    "StateError",
+    "Status",
+    "StatusCode",
+    "StreamStream",
+    "StreamUnary",
+    "Ticket",
+    "TimedOutError",
+    "UnaryStream",
+    "UnaryUnary",
+    "Verdict",
+    "WouldBlockError",
+    "WouldDeadlockError",
+    "add_interceptor",
+    "default_runtime",
+    "library_version",
+    "load",
+    "set_exception_hook",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from ._version import package_version
+
+        return package_version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

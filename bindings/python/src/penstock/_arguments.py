@@ -1,0 +1,48 @@
+"""Checks of what goes to C: ctypes would cut a string at a NUL and wrap a number around."""
+
+from __future__ import annotations
+
+import math
+from typing import Union
+
+from . import _constants as c
+from ._errors import InvalidArgumentError
+
+_LONGEST = 2**63 - 1024  # ms, as a float holds it
+
+Payload = Union[bytes, bytearray, memoryview]
+
+
+def c_string(text: str, what: str) -> bytes:
+    """``text`` as C takes it; InvalidArgumentError if a NUL would cut it short."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} must be a str, not {type(text).__name__}")
+    encoded = text.encode("utf-8", "surrogatepass")
+    if b"\0" in encoded:
+        raise InvalidArgumentError(c.E_INVALID_ARGUMENT, f"{what} contains a NUL character")
+    return encoded
+
+
+def whole_number(number: int, what: str, low: int, high: int) -> int:
+    """``number``, checked against what its C type holds: ctypes would wrap it around."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"{what} must be an int, not {type(number).__name__}")
+    if not low <= number <= high:
+        raise InvalidArgumentError(c.E_INVALID_ARGUMENT, f"{what} must be from {low} to {high}, not {number}")
+    return number
+
+
+def payload(data: Payload) -> bytes:
+    """The bytes of a message."""
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"a message must be bytes, not {type(data).__name__}")
+
+
+def milliseconds(seconds: float) -> int:
+    """Seconds as C takes them: rounded up, at least 0, at most what an int64_t holds. ValueError: NaN."""
+    if math.isnan(seconds):
+        raise ValueError("a time must not be NaN")
+    return max(0, math.ceil(min(seconds * 1000, _LONGEST)))

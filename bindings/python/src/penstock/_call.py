@@ -1,0 +1,331 @@
+"""Calls: the machine under the four kinds, and the response iterator of streams."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import logging
+import threading
+import time
+from ctypes import byref, c_size_t, c_void_p
+from typing import Any, Callable, Deque, Iterable, Iterator, Optional, Tuple
+
+from . import _constants as c
+from . import _raw
+from ._arguments import payload
+from ._errors import check, check_with
+from ._metadata import ReceivedMetadata
+from ._objects import own
+from ._options import CallOptions
+from ._reply import Outcome, Reply, RpcError, local_error, reply_error
+from ._status import StatusCode
+from ._wait import Waiters
+
+_logger = logging.getLogger("penstock")
+
+Serializer = Optional[Callable[[Any], bytes]]
+Deserializer = Optional[Callable[[bytes], Any]]
+
+
+def serialize(serializer: Serializer, request: Any) -> bytes:
+    """The request's bytes. RpcError INTERNAL, as grpcio: the serializer raised."""
+    try:
+        return payload(request if serializer is None else serializer(request))
+    except Exception as error:
+        raise local_error(StatusCode.INTERNAL, "Exception serializing request!", error) from error
+
+
+def deserialize(deserializer: Deserializer, data: bytes) -> Any:
+    """The response. RpcError INTERNAL, as grpcio: the deserializer raised."""
+    try:
+        return data if deserializer is None else deserializer(data)
+    except Exception as error:
+        raise local_error(StatusCode.INTERNAL, "Exception deserializing response!", error) from error
+
+
+def start(channel: int, method: bytes, kind: int, options: CallOptions) -> int:
+    """A ``penstock_call *`` in blocking style, to be released."""
+    call, error = c_void_p(), c_void_p()
+    result = _raw.penstock_channel_call(channel, method, kind, options.handle, None, byref(call), byref(error))
+    check_with(result, error)
+    assert call.value is not None
+    return call.value
+
+
+def send(waiters: Waiters, call: int, data: bytes) -> bool:
+    """Sends, waiting for room. False: the call has ended. RpcError: the message is over the limit."""
+    return _sent(waiters.wait(_raw.penstock_call_send, call, data, len(data)), len(data))
+
+
+def _sent(result: int, length: int) -> bool:
+    if result == c.E_GONE:
+        return False
+    if result == c.E_TOO_LARGE:
+        text = f"the message to be sent is larger than the limit ({length} bytes)"
+        raise local_error(StatusCode.RESOURCE_EXHAUSTED, text)
+    check(result, "the message can't be sent")
+    return True
+
+
+def half_close(call: int) -> None:
+    """No more messages come."""
+    result = _raw.penstock_call_half_close(call)
+    if result not in (c.E_GONE, c.E_ALREADY):
+        check(result)
+
+
+def finish(waiters: Waiters, call: int) -> Reply:
+    """Waits for the end."""
+    reply = c_void_p()
+    check(waiters.wait(_raw.penstock_call_finish, call, byref(reply)), "the call can't be waited for")
+    assert reply.value is not None
+    return Reply(reply.value)
+
+
+def abandon(call: int, reason: bytes) -> None:
+    """Cancels a call that nobody waits for any more, and gives it back."""
+    _raw.penstock_call_cancel(call, reason)
+    _raw.penstock_call_release(call)
+
+
+def body(reply: Reply) -> bytes:
+    """The response message of a call that ended OK."""
+    length = c_size_t()
+    data = _raw.penstock_reply_message(reply._handle, byref(length))
+    return ctypes.string_at(data, length.value) if data else b""
+
+
+class Requests:
+    """Where the requests of a client stream come from, and what went wrong there."""
+
+    def __init__(self, iterator: Iterable[Any], serializer: Serializer) -> None:
+        self._iterator = iter(iterator)
+        # What is in memory already can't make anyone wait.
+        self.is_ready = isinstance(iterator, (list, tuple))
+        self._serializer = serializer
+        self.failure: Optional[RpcError] = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The requests' bytes; ends early, with `failure` set, where the iterator or the serializer raises."""
+        while True:
+            try:
+                request = next(self._iterator)
+            except StopIteration:
+                return
+            except Exception as error:
+                _logger.debug("the request iterator raised", exc_info=error)
+                self.failure = local_error(StatusCode.UNKNOWN, "Exception iterating requests!", error)
+                return
+            try:
+                yield serialize(self._serializer, request)
+            except RpcError as error:
+                self.failure = error
+                return
+
+    def send_all(self, waiters: Waiters, call: int, first: Optional[bytes] = None) -> None:
+        """Sends what is left and half-closes, waiting for room; cancels the call if the requests fail."""
+        try:
+            if first is not None and not send(waiters, call, first):
+                return
+            if not all(send(waiters, call, data) for data in self):
+                return
+        except RpcError as error:
+            self.failure = error
+        self._end(call)
+
+    def send_ready(self, call: int) -> Tuple[bool, Optional[bytes]]:
+        """Sends what there is room for. Returns whether that is all, and if not, the request that had none."""
+        try:
+            for data in self:
+                result: int = _raw.penstock_call_try_send(call, data, len(data))
+                if result == c.E_WOULD_BLOCK:
+                    return False, data
+                if not _sent(result, len(data)):
+                    return True, None
+        except RpcError as error:
+            self.failure = error
+        self._end(call)
+        return True, None
+
+    def _end(self, call: int) -> None:
+        if self.failure is None:
+            half_close(call)
+        else:
+            _raw.penstock_call_cancel(call, self.failure.details().encode())
+
+    def send_on_thread(self, waiters: Waiters, call: int, first: Optional[bytes]) -> None:
+        """`send_all` on a daemon thread, which has a reference of its own to the call."""
+        handle: int = _raw.penstock_call_retain(call)
+
+        def run() -> None:
+            try:
+                self.send_all(waiters, handle, first)
+            except Exception:
+                _logger.exception("the requests can't be sent")
+                _raw.penstock_call_cancel(handle, b"the requests can't be sent")
+            finally:
+                _raw.penstock_call_release(handle)
+
+        threading.Thread(target=run, name="penstock requests", daemon=True).start()
+
+
+class Call(Outcome):
+    """A running call with a stream of responses: iterate over it.
+
+    Dropping it cancels it, unless it has ended. An end other than OK is raised as `RpcError` by the iteration, once
+    every message before it has been given.
+    """
+
+    def __init__(
+        self,
+        call: int,
+        requests: Optional[Requests],
+        deserializer: Deserializer,
+        timeout: Optional[float],
+        waiters: Waiters,
+        keeper: object,
+    ) -> None:
+        self._call = call
+        self._waiters = waiters
+        self._requests = requests
+        self._deserializer = deserializer
+        self._until = None if timeout is None else time.monotonic() + timeout
+        self._keeper = keeper
+        self._unread: Deque[bytes] = collections.deque()
+        self._failure: Optional[RpcError] = None
+        own(self, _abandon_dropped, call)
+
+    # ---- Responses ----
+
+    def __iter__(self) -> Call:
+        return self
+
+    def __next__(self) -> Any:
+        data = self._unread.popleft() if self._unread else self._receive()
+        if data is None:
+            error = self._error()
+            raise error if error is not None else StopIteration
+        try:
+            return deserialize(self._deserializer, data)
+        except RpcError as error:
+            self._failure = error
+            _raw.penstock_call_cancel(self._call, b"Exception deserializing response!")
+            raise
+
+    def _receive(self) -> Optional[bytes]:
+        """The next message, waited for; None: there is none, and the reply is here."""
+        if self._reply is not None:
+            return None
+        message = c_void_p()
+        result = self._waiters.wait(_raw.penstock_call_receive, self._call, byref(message))
+        if result == c.E_END:
+            self._finish()
+            return None
+        check(result, "no message can be received")
+        try:
+            length = _raw.penstock_message_length(message)
+            return ctypes.string_at(_raw.penstock_message_data(message), length)
+        finally:
+            _raw.penstock_message_release(message)
+
+    def _finish(self) -> Reply:
+        if self._reply is None:
+            reply = finish(self._waiters, self._call)
+            self._code, self._details = reply.code, reply.details
+            self._reply = reply
+        return self._reply
+
+    def _error(self) -> Optional[RpcError]:
+        """What the call's end is raised as; None for OK. Once the reply is here."""
+        if self._failure is None and self._requests is not None:
+            self._failure = self._requests.failure
+        if self._failure is not None:
+            return self._failure
+        assert self._reply is not None
+        return None if self._code is StatusCode.OK else reply_error(self._reply)
+
+    def _settled(self) -> Optional[Reply]:
+        """Waits for the end. Messages that come before it are kept for the iteration."""
+        while self._reply is None:
+            data = self._receive()
+            if data is not None:
+                self._unread.append(data)
+        return self._reply
+
+    def result(self) -> Any:
+        """For one response: waits for the end and gives it, or raises how the call ended."""
+        try:
+            self._settled()
+        except BaseException:
+            self.cancel()
+            raise
+        error = self._error()
+        if error is not None:
+            raise error
+        return deserialize(self._deserializer, self._unread.popleft() if self._unread else b"")
+
+    # ---- grpc.Call ----
+
+    def cancel(self) -> bool:
+        """Ends the call with CANCELLED; what has not been read is discarded. False: it had ended before."""
+        active = self.is_active()
+        _raw.penstock_call_cancel(self._call, b"Locally cancelled by application!")
+        return active
+
+    def is_active(self) -> bool:
+        """Whether the call has not ended yet. Does not wait."""
+        if self._reply is not None:
+            return False
+        reply = c_void_p()
+        result = _raw.penstock_call_reply(self._call, byref(reply))
+        if result == c.E_WOULD_BLOCK:
+            return True
+        check(result)
+        _raw.penstock_reply_release(reply)
+        return False
+
+    def time_remaining(self) -> Optional[float]:
+        """Seconds until the deadline, at least 0; None without one."""
+        return None if self._until is None else max(0.0, self._until - time.monotonic())
+
+    @property
+    def call_id(self) -> int:
+        """A number that names the call within the process; hops have it too."""
+        return int(_raw.penstock_call_id(self._call))
+
+    def initial_metadata(self) -> ReceivedMetadata:
+        """The response headers, waited for; empty if the call ends without."""
+        if self._reply is not None:
+            return self._reply.headers()
+        headers = c_void_p()
+        result = self._waiters.wait(_raw.penstock_call_wait_headers, self._call, byref(headers))
+        if result == c.E_END:
+            return self._finish().headers()
+        check(result, "no headers can be waited for")
+        return ReceivedMetadata._of(headers.value, self)
+
+    def code(self) -> StatusCode:
+        """The status code. Waits for the end; the messages before it are kept for the iteration."""
+        self._settled()
+        error = self._error()
+        return self._code if error is None else error.code()
+
+    def details(self) -> str:
+        """The status message. Waits for the end; the messages before it are kept for the iteration."""
+        self._settled()
+        error = self._error()
+        return self._details if error is None else error.details()
+
+    def __repr__(self) -> str:
+        return f"<penstock.Call {self.call_id}, {'running' if self.is_active() else self._code.name}>"
+
+
+def _abandon_dropped(call: int) -> None:
+    abandon(call, b"the call object was dropped")
+
+
+def begin_sending(waiters: Waiters, call: int, requests: Requests) -> None:
+    """Sends what is ready now, and starts a thread for the rest."""
+    done, first = requests.send_ready(call) if requests.is_ready else (False, None)
+    if not done:
+        requests.send_on_thread(waiters, call, first)

@@ -1,0 +1,351 @@
+"""Channels, and the four kinds of calls with the signatures that generated stubs use."""
+
+from __future__ import annotations
+
+import json
+from ctypes import byref, c_void_p
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
+
+from . import _call, _raw
+from ._arguments import c_string
+from ._call import Call, Deserializer, Requests, Serializer
+from ._constants import E_ALREADY, OK
+from ._errors import check_with, library_error
+from ._interceptor import Interceptors, Kinds, Methods, Registration, register_all
+from ._metadata import MetadataLike, owned_text
+from ._objects import own
+from ._options import call_options
+from ._reply import CompletedCall, Reply, reply_error
+from ._runtime import Runtime, default_runtime
+from ._status import StatusCode
+from ._verdict import Kind
+
+TLS = Union[bool, Mapping[str, Any]]
+
+
+class _Method(NamedTuple):
+    channel: Channel
+    name: bytes
+    serializer: Serializer
+    deserializer: Deserializer
+
+
+class _MultiCallable:
+    """One method of a channel, to be called any number of times, from any thread.
+
+    Keyword arguments of a call: ``timeout``, seconds until its deadline (None: the channel's, or none);
+    ``metadata``, pairs, a mapping or JSON; ``compression``, ``"identity"``, ``"gzip"`` or a member of
+    ``grpc.Compression``; ``wait_for_ready`` (False only, now); ``credentials`` (None only).
+
+    Raises `RpcError` if the call ends with another status than OK; `LibraryError` if it could not be made at all
+    (ClosedError, InvalidArgumentError, WouldDeadlockError in a callback, ForkedError).
+    """
+
+    _kind: Kind
+
+    def __init__(self, method: _Method) -> None:
+        self._method = method
+
+    def _start(
+        self,
+        timeout: Optional[float],
+        metadata: MetadataLike,
+        credentials: object,
+        wait_for_ready: Optional[bool],
+        compression: Any,
+    ) -> int:
+        options = call_options(timeout, metadata, credentials, wait_for_ready, compression)
+        return _call.start(self._method.channel._handle, self._method.name, self._kind, options)
+
+    def _stream(self, call: int, requests: Optional[Requests], timeout: Optional[float]) -> Call:
+        channel = self._method.channel
+        return Call(call, requests, self._method.deserializer, timeout, channel._runtime._waiters, channel)
+
+    def future(self, *_: Any, **__: Any) -> Any:
+        """Not there yet."""
+        raise NotImplementedError("futures come with asyncio; run the call on a thread instead")
+
+
+class UnaryUnary(_MultiCallable):
+    """One request, one response."""
+
+    _kind = Kind.UNARY
+
+    def __call__(
+        self,
+        request: Any,
+        timeout: Optional[float] = None,
+        metadata: MetadataLike = None,
+        credentials: object = None,
+        wait_for_ready: Optional[bool] = None,
+        compression: Any = None,
+    ) -> Any:
+        """Makes the call and returns the response."""
+        reply = self._reply(request, timeout, metadata, credentials, wait_for_ready, compression)
+        return _call.deserialize(self._method.deserializer, _call.body(reply))
+
+    def with_call(
+        self,
+        request: Any,
+        timeout: Optional[float] = None,
+        metadata: MetadataLike = None,
+        credentials: object = None,
+        wait_for_ready: Optional[bool] = None,
+        compression: Any = None,
+    ) -> Tuple[Any, CompletedCall]:
+        """Makes the call and returns the response with what else came."""
+        reply = self._reply(request, timeout, metadata, credentials, wait_for_ready, compression)
+        return _call.deserialize(self._method.deserializer, _call.body(reply)), CompletedCall(reply)
+
+    def _reply(self, request: Any, *options: Any) -> Reply:
+        data = _call.serialize(self._method.serializer, request)
+        waiters = self._method.channel._runtime._waiters
+        with waiters:
+            call = self._start(*options)
+            try:
+                _call.send(waiters, call, data)
+                reply = _call.finish(waiters, call)
+            finally:
+                # Cancels it, if Ctrl-C or an exception of a callback has come first.
+                _raw.penstock_call_release(call)
+        if reply.code is not StatusCode.OK:
+            raise reply_error(reply)
+        return reply
+
+
+class UnaryStream(_MultiCallable):
+    """One request, any number of responses."""
+
+    _kind = Kind.SERVER_STREAM
+
+    def __call__(
+        self,
+        request: Any,
+        timeout: Optional[float] = None,
+        metadata: MetadataLike = None,
+        credentials: object = None,
+        wait_for_ready: Optional[bool] = None,
+        compression: Any = None,
+    ) -> Call:
+        """Makes the call and returns at once; the responses are iterated over."""
+        data = _call.serialize(self._method.serializer, request)
+        handle = self._start(timeout, metadata, credentials, wait_for_ready, compression)
+        call = self._stream(handle, None, timeout)
+        if _call.send(call._waiters, handle, data):
+            _call.half_close(handle)
+        return call
+
+
+class StreamUnary(_MultiCallable):
+    """Any number of requests, one response. An iterator of requests is read on a thread of its own; a list or a tuple
+    needs none, where there is room to send it."""
+
+    _kind = Kind.CLIENT_STREAM
+
+    def __call__(
+        self,
+        request_iterator: Iterable[Any],
+        timeout: Optional[float] = None,
+        metadata: MetadataLike = None,
+        credentials: object = None,
+        wait_for_ready: Optional[bool] = None,
+        compression: Any = None,
+    ) -> Any:
+        """Makes the call and returns the response."""
+        call = self._begin(request_iterator, timeout, metadata, credentials, wait_for_ready, compression)
+        return call.result()
+
+    def with_call(
+        self,
+        request_iterator: Iterable[Any],
+        timeout: Optional[float] = None,
+        metadata: MetadataLike = None,
+        credentials: object = None,
+        wait_for_ready: Optional[bool] = None,
+        compression: Any = None,
+    ) -> Tuple[Any, Call]:
+        """Makes the call and returns the response with what else came."""
+        call = self._begin(request_iterator, timeout, metadata, credentials, wait_for_ready, compression)
+        return call.result(), call
+
+    def _begin(self, request_iterator: Iterable[Any], timeout: Optional[float], *options: Any) -> Call:
+        requests = Requests(request_iterator, self._method.serializer)
+        handle = self._start(timeout, *options)
+        call = self._stream(handle, requests, timeout)
+        _call.begin_sending(call._waiters, handle, requests)
+        return call
+
+
+class StreamStream(StreamUnary):
+    """Any number of requests, any number of responses. Requests are read as those of `StreamUnary`."""
+
+    _kind = Kind.BIDI
+
+    def __call__(
+        self,
+        request_iterator: Iterable[Any],
+        timeout: Optional[float] = None,
+        metadata: MetadataLike = None,
+        credentials: object = None,
+        wait_for_ready: Optional[bool] = None,
+        compression: Any = None,
+    ) -> Call:
+        """Makes the call and returns at once; the responses are iterated over."""
+        return self._begin(request_iterator, timeout, metadata, credentials, wait_for_ready, compression)
+
+
+class Channel:
+    """A target, its connection and its interceptors. A context manager: leaving it closes it.
+
+    ``target``: ``host:port``, ``dns:///host:port``, ``ipv4:1.2.3.4:5,...``, ``ipv6:[::1]:5,...`` or ``unix:/path``.
+    ``tls``: False (cleartext), True (roots of the system), or a mapping with ``roots_pem``, ``roots_file``,
+    ``certificate_chain_pem``, ``certificate_chain_file``, ``private_key_pem``, ``private_key_file``,
+    ``server_name``, ``verify``. ``options``: ``authority``, ``user_agent``, ``default_deadline_ms``,
+    ``max_receive_message_bytes``, ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``,
+    ``compression``, ``initial_stream_window_bytes``, ``initial_connection_window_bytes``, ``tie_order``; see
+    channel.h. ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of
+    the one that is shared.
+
+    Nothing is connected before the first call. InvalidArgumentError: the target or an option; its ``path`` names it.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        tls: TLS = False,
+        options: Optional[Mapping[str, Any]] = None,
+        interceptors: Interceptors = (),
+        runtime: Optional[Runtime] = None,
+    ) -> None:
+        self.target = target
+        self._runtime = runtime if runtime is not None else default_runtime()
+        text = json.dumps({"tls": tls, **(options or {})}, default=_json_default)
+        handle, error = c_void_p(), c_void_p()
+        result = _raw.penstock_channel_new_on(
+            self._runtime._used(),
+            c_string(target, "a target"),
+            c_string(text, "options"),
+            byref(handle),
+            byref(error),
+        )
+        check_with(result, error)
+        assert handle.value is not None
+        self._handle: int = handle.value
+        self._registered: Set[int] = set()
+        own(self, _raw.penstock_channel_release, self._handle)
+        register_all(self, interceptors)
+
+    def _registry_functions(self) -> Tuple[str, int]:
+        return "penstock_channel", self._handle
+
+    def _has_registered(self, number: int) -> None:
+        self._registered.add(number)
+
+    def _has_removed(self, number: int) -> None:
+        self._registered.discard(number)
+
+    # ---- Calls ----
+
+    def unary_unary(
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
+        _registered_method: Optional[bool] = False,
+        **_: Any,
+    ) -> UnaryUnary:
+        """``/package.Service/Method`` with one request and one response. A serializer makes bytes of a request, a
+        deserializer a response of bytes; without them, both are bytes."""
+        return UnaryUnary(self._bound(method, request_serializer, response_deserializer))
+
+    def unary_stream(
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
+        _registered_method: Optional[bool] = False,
+        **_: Any,
+    ) -> UnaryStream:
+        """As `unary_unary`, with one request and any number of responses."""
+        return UnaryStream(self._bound(method, request_serializer, response_deserializer))
+
+    def stream_unary(
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
+        _registered_method: Optional[bool] = False,
+        **_: Any,
+    ) -> StreamUnary:
+        """As `unary_unary`, with any number of requests and one response."""
+        return StreamUnary(self._bound(method, request_serializer, response_deserializer))
+
+    def stream_stream(
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
+        _registered_method: Optional[bool] = False,
+        **_: Any,
+    ) -> StreamStream:
+        """As `unary_unary`, with any number of requests and of responses."""
+        return StreamStream(self._bound(method, request_serializer, response_deserializer))
+
+    def _bound(self, method: str, serializer: Serializer, deserializer: Deserializer) -> _Method:
+        return _Method(self, c_string(method, "a method"), serializer, deserializer)
+
+    # ---- Interceptors ----
+
+    def add_interceptor(
+        self,
+        interceptor: object,
+        priority: int = 0,
+        methods: Methods = None,
+        kinds: Kinds = None,
+        name: Optional[str] = None,
+        hold_bytes: int = 0,
+    ) -> Registration:
+        """Registers ``interceptor`` for the calls that are made from now on.
+
+        A higher ``priority`` is called earlier on the way out and later on the way in; equal ones keep the order of
+        registration. ``methods``: patterns, each a whole method or a beginning followed by one star; None is all.
+        ``kinds``: kinds of calls; None is all. ``name``: for messages and lists, instead of the interceptor's own.
+        ``hold_bytes``: how many message bytes HOLD may park per call and lane; 0 is 65536.
+        """
+        return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes)
+
+    @property
+    def interceptors(self) -> List[Dict[str, Any]]:
+        """What is registered on the channel and its runtime, in the order that calls meet it: id, name, priority,
+        methods, kinds, place."""
+        listed: List[Dict[str, Any]] = json.loads(owned_text(_raw.penstock_channel_interceptors_json, self._handle))
+        return listed
+
+    # ---- The end ----
+
+    def close(self) -> None:
+        """Ends every call with CANCELLED and closes the connection. Does not wait. A second time does nothing."""
+        result = _raw.penstock_channel_close(self._handle)
+        if result not in (OK, E_ALREADY):
+            raise library_error(result, "the channel can't be closed")
+        # An interceptor that refers to the channel would keep it, and be kept by it.
+        while self._registered:
+            _raw.penstock_channel_remove_interceptor(self._handle, self._registered.pop(), None)
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<penstock.Channel {self.target!r}>"
+
+
+def _json_default(value: object) -> object:
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("utf-8")
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"options can't hold a {type(value).__name__}")

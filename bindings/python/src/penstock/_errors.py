@@ -1,0 +1,121 @@
+"""What the library says of itself when a function fails. How a call ended is `RpcError`."""
+
+from __future__ import annotations
+
+import json
+from ctypes import c_void_p
+from typing import Dict, Optional, Type
+
+from . import _constants as c
+from . import _raw
+
+
+class Error(Exception):
+    """The base of every exception of this package."""
+
+
+class LibraryError(Error):
+    """A function of the library failed: nothing that a server said.
+
+    Attributes: ``result``, the number (`PENSTOCK_E_...`); ``name``, its name; ``message``, what was wrong, in words;
+    ``path``, the JSON path of a wrong option, or None.
+    """
+
+    def __init__(self, result: int, message: str = "", path: Optional[str] = None) -> None:
+        self.result = result
+        self.name = result_name(result)
+        self.message = message
+        self.path = path
+        super().__init__(f"{message} ({self.name})" if message else self.name)
+
+
+class InvalidArgumentError(LibraryError, ValueError):
+    """An argument, an option or a metadata name or value that is not allowed."""
+
+
+class AlreadyError(LibraryError):
+    """Done before: a spent ticket, a second half-close."""
+
+
+class GoneError(LibraryError):
+    """What the object stood for has ended."""
+
+
+class WouldBlockError(LibraryError):
+    """No room or no demand now; a signal tells when there is."""
+
+
+class WouldDeadlockError(LibraryError):
+    """A call that waits, made in a callback on the thread that drives the runtime."""
+
+
+class BusyError(LibraryError):
+    """Another thread drives the runtime, or this is a poll within a poll."""
+
+
+class TimedOutError(LibraryError, TimeoutError):
+    """The given time ran out (a call's deadline is an `RpcError` instead)."""
+
+
+class ForkedError(LibraryError):
+    """The object was made by the parent of this process: make a new one."""
+
+
+class ClosedError(LibraryError, ValueError):
+    """The channel or its runtime has been closed."""
+
+
+class NotFoundError(LibraryError, LookupError):
+    """No such name, index, key or id."""
+
+
+class StateError(LibraryError):
+    """Not allowed at this point of the call, in this callback, or on this thread."""
+
+
+_CLASSES: Dict[int, Type[LibraryError]] = {
+    c.E_INVALID_ARGUMENT: InvalidArgumentError,
+    c.E_INVALID_JSON: InvalidArgumentError,
+    c.E_ALREADY: AlreadyError,
+    c.E_GONE: GoneError,
+    c.E_WOULD_BLOCK: WouldBlockError,
+    c.E_WOULD_DEADLOCK: WouldDeadlockError,
+    c.E_BUSY: BusyError,
+    c.E_TIMEOUT: TimedOutError,
+    c.E_FORKED: ForkedError,
+    c.E_CLOSED: ClosedError,
+    c.E_NOT_FOUND: NotFoundError,
+    c.E_STATE: StateError,
+}
+
+
+def result_name(result: int) -> str:
+    """The name of a result, ``"PENSTOCK_E_BUSY"``."""
+    name: bytes = _raw.penstock_result_name(result)
+    return name.decode()
+
+
+def library_error(result: int, message: str = "", path: Optional[str] = None) -> LibraryError:
+    """The exception for ``result``."""
+    return _CLASSES.get(result, LibraryError)(result, message, path)
+
+
+def check(result: int, message: str = "") -> None:
+    """Raises the exception for ``result`` unless it is OK."""
+    if result != c.OK:
+        raise library_error(result, message)
+
+
+def check_with(result: int, error: c_void_p) -> None:
+    """The same with an owned ``penstock_error *``, which is released."""
+    if result == c.OK:
+        return
+    if not error.value:
+        raise library_error(result)
+    try:
+        message: bytes = _raw.penstock_error_message(error)
+        view: bytes = _raw.penstock_error_json(error)
+    finally:
+        _raw.penstock_error_release(error)
+    path = json.loads(view).get("path")
+    raise library_error(result, message.decode("utf-8", "replace"), path)

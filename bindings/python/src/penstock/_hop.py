@@ -1,0 +1,379 @@
+"""What an interceptor's callback gets: the event and the call, to look at, change, defer, end or answer."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from ctypes import byref, c_size_t, c_void_p
+from typing import Any, Iterable, Optional, Tuple
+
+from . import _constants as c
+from . import _raw
+from ._arguments import Payload, c_string, milliseconds, payload, whole_number
+from ._errors import StateError, check
+from ._metadata import Metadata, MetadataLike
+from ._objects import Value, forget, own, registry, value_at
+from ._status import CodeLike, DetailLike, Status, code_number
+from ._verdict import EventKind, Kind, Verdict
+
+_UINT64 = 2**64 - 1
+_current_thread = threading.get_ident
+
+
+class Instance:
+    """What C passes to the callbacks of an interceptor that has `create`: its registration, and one call's state."""
+
+    __slots__ = ("registered", "state")
+
+    def __init__(self, registered: Any, state: object) -> None:
+        self.registered = registered
+        self.state = state
+
+
+class Hop:
+    """One interceptor's place in one call.
+
+    It may be used in the callback that got it, on that thread. `retain` keeps it for later and for other threads, as
+    do `ticket` and the verdict TAKE; what is not allowed there is StateError, and after the call GoneError.
+    """
+
+    __slots__ = ("__weakref__", "_handle", "_instance", "_retained", "_running", "_thread")
+
+    def __init__(self, handle: int, instance: Optional[Instance]) -> None:
+        self._handle = handle
+        self._instance = instance
+        self._retained = False
+        self._running = True
+        self._thread = _current_thread()
+
+    # ---- Where it may be used ----
+
+    def _end(self) -> None:
+        """The callback returns."""
+        self._running = False
+
+    def _callback(self) -> int:
+        """The handle, for what is allowed in the callback only."""
+        if self._running and self._thread == _current_thread():
+            return self._handle
+        raise StateError(c.E_STATE, "allowed only in the hop's callback, on its thread")
+
+    @property
+    def _anywhere(self) -> int:
+        """The handle, for what is allowed on any thread."""
+        if self._retained or (self._running and self._thread == _current_thread()):
+            return self._handle
+        raise StateError(c.E_STATE, "the hop's callback has returned: call hop.retain() in it to use the hop later")
+
+    def retain(self) -> Hop:
+        """Keeps the hop beyond its callback, for any thread; returns it."""
+        if not self._retained:
+            _raw.penstock_hop_retain(self._callback())
+            own(self, _raw.penstock_hop_release, self._handle)
+            self._retained = True
+        return self
+
+    # ---- The call ----
+
+    @property
+    def event(self) -> EventKind:
+        """What the running callback is about."""
+        return EventKind(_raw.penstock_hop_event(self._anywhere))
+
+    @property
+    def call_id(self) -> int:
+        """A number that names the call within the process."""
+        return int(_raw.penstock_hop_call_id(self._anywhere))
+
+    @property
+    def kind(self) -> Kind:
+        """Unary, client stream, server stream or bidi."""
+        return Kind(_raw.penstock_hop_kind(self._anywhere))
+
+    @property
+    def target(self) -> str:
+        """The channel's target, as it was given."""
+        return _text(_raw.penstock_hop_target(self._anywhere))
+
+    @property
+    def method(self) -> str:
+        """``/package.Service/Method``; can be set in `on_start`."""
+        return _text(_raw.penstock_hop_method(self._callback()))
+
+    @method.setter
+    def method(self, method: str) -> None:
+        text = c_string(method, "a method")
+        check(_raw.penstock_hop_set_method(self._callback(), text), f"the method can't be set to {method!r}")
+
+    @property
+    def authority(self) -> str:
+        """The authority that is sent; can be set in `on_start`."""
+        return _text(_raw.penstock_hop_authority(self._callback()))
+
+    @authority.setter
+    def authority(self, authority: str) -> None:
+        text = c_string(authority, "an authority")
+        check(_raw.penstock_hop_set_authority(self._callback(), text), f"authority {authority!r} can't be set")
+
+    @property
+    def deadline(self) -> Optional[float]:
+        """Seconds left until the deadline, 0 if it has passed, None for none; can be set in `on_start`."""
+        left = int(_raw.penstock_hop_deadline_ms(self._callback()))
+        return None if left < 0 else left / 1000
+
+    @deadline.setter
+    def deadline(self, seconds: Optional[float]) -> None:
+        left = -1 if seconds is None else milliseconds(seconds)
+        check(_raw.penstock_hop_set_deadline_ms(self._callback(), left), "the deadline can't be set")
+
+    @property
+    def state(self) -> Any:
+        """What `create` returned for this call: any object; can be set. AttributeError without `create`."""
+        if self._instance is None:
+            raise AttributeError("there is no state: the interceptor has no create()")
+        return self._instance.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        if self._instance is None:
+            raise AttributeError("there is no state: the interceptor has no create()")
+        self._instance.state = state
+
+    # ---- The event ----
+
+    @property
+    def metadata(self) -> Metadata:
+        """In `create` and `on_start` the request's metadata, in `on_headers` the response's, in `on_status` and
+        `on_cancel` the trailers. StateError elsewhere."""
+        pointer = _raw.penstock_hop_metadata(self._callback())
+        if not pointer:
+            raise StateError(c.E_STATE, f"there is no metadata in {self.event.name}")
+        return Metadata._view(pointer, self._callback)
+
+    @property
+    def message(self) -> bytes:
+        """The bytes of the message, in `on_send` and `on_receive`; setting replaces it."""
+        data, length = c_void_p(), c_size_t()
+        check(
+            _raw.penstock_hop_message(self._callback(), byref(data), byref(length)),
+            "there is no message here",
+        )
+        return ctypes.string_at(data, length.value)
+
+    @message.setter
+    def message(self, data: Payload) -> None:
+        check(_raw.penstock_hop_set_message(self._callback(), *_sized(data)), "the message can't be replaced")
+
+    @property
+    def status(self) -> Status:
+        """The status, in `on_status` (where it can be changed) and `on_cancel`. StateError elsewhere."""
+        pointer = _raw.penstock_hop_status(self._callback())
+        if not pointer:
+            raise StateError(c.E_STATE, f"there is no status in {self.event.name}")
+        return Status._view(pointer, self._callback)
+
+    @property
+    def count(self) -> int:
+        """n, in `on_demand` (where setting passes another n) and `on_sent`; elsewhere 0."""
+        return int(_raw.penstock_hop_count(self._callback()))
+
+    @count.setter
+    def count(self, n: int) -> None:
+        whole_number(n, "n", 0, _UINT64)
+        check(_raw.penstock_hop_set_count(self._callback(), n), "n can't be set here")
+
+    # ---- Ending, injecting, answering ----
+
+    def finish(
+        self,
+        code: CodeLike,
+        message: str = "",
+        details: Iterable[DetailLike] = (),
+        trailers: MetadataLike = None,
+    ) -> None:
+        """Ends the call here; the verdict of the running callback is ignored. Not in `create`, `destroy`,
+        `on_cancel`, nor on a local cancel or deadline."""
+        details = tuple(details)
+        if details or trailers is not None:
+            status = Status(code, message, details, trailers)
+            result = _raw.penstock_hop_finish_with(self._callback(), status._address())
+        else:
+            text = c_string(message, "a message")
+            result = _raw.penstock_hop_finish(self._callback(), code_number(code), text)
+        check(result, "the call can't be finished here")
+
+    def send_message(self, data: Payload) -> None:
+        """Puts a message of this hop's own on its way to the server, before the event of the running callback."""
+        check(_raw.penstock_hop_send_message(self._callback(), *_sized(data)), "no message can be sent here")
+
+    def deliver_message(self, data: Payload) -> None:
+        """Puts a message on its way to the caller: an injected one, or after TAKE the answer (any thread).
+
+        WouldBlockError: none is asked for now; `on_demand` tells when one is."""
+        check(
+            _raw.penstock_hop_deliver_message(self._anywhere, *_sized(data)),
+            "no message can be delivered now",
+        )
+
+    def deliver_headers(self, metadata: MetadataLike = None) -> None:
+        """After TAKE: answers with these headers, before any message. Any thread."""
+        headers = metadata if isinstance(metadata, Metadata) else Metadata(metadata)
+        check(
+            _raw.penstock_hop_deliver_headers(self._anywhere, headers._address),
+            "no headers can be delivered now",
+        )
+
+    def deliver_status(
+        self,
+        code: CodeLike,
+        message: str = "",
+        details: Iterable[DetailLike] = (),
+        trailers: MetadataLike = None,
+    ) -> None:
+        """After TAKE: ends the call. Any thread."""
+        status = Status(code, message, details, trailers)
+        check(
+            _raw.penstock_hop_deliver_status(self._anywhere, status._address()),
+            "no status can be delivered now",
+        )
+
+    def demand(self, n: int = 1) -> None:
+        """Asks for n more messages from below. Any thread."""
+        whole_number(n, "n", 0, _UINT64)
+        check(_raw.penstock_hop_demand(self._anywhere, n), "no messages can be asked for now")
+
+    # ---- Call values ----
+
+    def set_value(self, key: str, value: object) -> None:
+        """Shares ``value`` with the call's other hops and its caller; None removes. Keys that begin with
+        ``penstock.`` are the library's."""
+        name = c_string(key, "a key")
+        if value is None:
+            result = _raw.penstock_hop_set_value(self._callback(), name, None, _raw.penstock_finalizer())
+        else:
+            handle = self._callback()
+            result = _raw.penstock_hop_set_value(handle, name, registry.add(Value(value)), forget)
+        check(result, f"value {key!r} can't be set")
+
+    def get_value(self, key: str, default: Any = None) -> Any:
+        """What ``key`` holds, or ``default``. A pointer that C has set is an int: its address."""
+        return value_at(_raw.penstock_hop_get_value(self._callback(), c_string(key, "a key")), default)
+
+    # ---- Deferring ----
+
+    def ticket(self) -> Ticket:
+        """A claim on this event, to be taken before PAUSE or HOLD is returned; the same one if asked again. Keeps the
+        hop, too. StateError: the event can't be paused (signals, a local cancel or deadline)."""
+        number = int(_raw.penstock_hop_ticket(self._callback()))
+        if number == 0:
+            raise StateError(c.E_STATE, f"{self.event.name} can't be paused here")
+        self.retain()
+        return Ticket(number)
+
+
+class Ticket:
+    """A single-use claim on a paused or held event. Any thread; also before the callback has returned.
+
+    AlreadyError: it is spent. GoneError: the call has ended, or went on without it.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def resolve(self, verdict: Verdict) -> None:
+        """Ends the pause with NEXT, DROP (messages) or TAKE (start). InvalidArgumentError: this event does not allow
+        it, and the ticket stays."""
+        check(
+            _raw.penstock_ticket_resolve(self.number, int(verdict)),
+            f"the ticket can't be resolved to {verdict!r}",
+        )
+
+    def resume(self) -> None:
+        """Lets the event go on: NEXT."""
+        check(_raw.penstock_ticket_resume(self.number), "the ticket can't be used")
+
+    def drop(self) -> None:
+        """Swallows the message: DROP."""
+        check(_raw.penstock_ticket_drop(self.number), "the ticket can't be used")
+
+    def finish(
+        self,
+        code: CodeLike,
+        message: str = "",
+        details: Iterable[DetailLike] = (),
+        trailers: MetadataLike = None,
+    ) -> None:
+        """Ends the call there, as `Hop.finish`."""
+        status = Status(code, message, details, trailers)
+        check(_raw.penstock_ticket_finish_with(self.number, status._address()), "the ticket can't be used")
+
+    def resume_after(self, seconds: float) -> None:
+        """Resumes after ``seconds``, unless the ticket is resolved before."""
+        check(_raw.penstock_ticket_resume_after(self.number, milliseconds(seconds)), "the ticket can't be used")
+
+    def event(self) -> Event:
+        """The event it is for, which may be read, and changed until the ticket is spent, by one thread at a time."""
+        event = c_void_p()
+        check(_raw.penstock_ticket_event(self.number, byref(event)), "the ticket's event is not there")
+        assert event.value is not None
+        return Event(event.value)
+
+    def __repr__(self) -> str:
+        return f"<Ticket {self.number:#x}>"
+
+
+class Event:
+    """A paused or held event. It outlives the call if need be; a change after the ticket was spent is GoneError."""
+
+    __slots__ = ("__weakref__", "_handle")
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        own(self, _raw.penstock_event_release, handle)
+
+    def _keep(self) -> int:
+        # Bound to views of the event's parts, so that it lives as long as they do.
+        return self._handle
+
+    @property
+    def kind(self) -> EventKind:
+        """START, SEND, HALF_CLOSE, HEADERS, RECEIVE or STATUS."""
+        return EventKind(_raw.penstock_event_kind(self._handle))
+
+    @property
+    def metadata(self) -> Metadata:
+        """As `Hop.metadata`."""
+        pointer = _raw.penstock_event_metadata(self._handle)
+        if not pointer:
+            raise StateError(c.E_STATE, f"there is no metadata in {self.kind.name}")
+        return Metadata._view(pointer, self._keep)
+
+    @property
+    def message(self) -> bytes:
+        """As `Hop.message`."""
+        data, length = c_void_p(), c_size_t()
+        check(_raw.penstock_event_message(self._handle, byref(data), byref(length)), "there is no message here")
+        return ctypes.string_at(data, length.value)
+
+    @message.setter
+    def message(self, data: Payload) -> None:
+        check(_raw.penstock_event_set_message(self._handle, *_sized(data)), "the message can't be replaced")
+
+    @property
+    def status(self) -> Status:
+        """As `Hop.status`."""
+        pointer = _raw.penstock_event_status(self._handle)
+        if not pointer:
+            raise StateError(c.E_STATE, f"there is no status in {self.kind.name}")
+        return Status._view(pointer, self._keep)
+
+
+def _sized(data: Payload) -> Tuple[bytes, int]:
+    message = payload(data)
+    return message, len(message)
+
+
+def _text(text: Optional[bytes]) -> str:
+    return (text or b"").decode("utf-8", "replace")

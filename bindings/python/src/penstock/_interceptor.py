@@ -1,0 +1,359 @@
+"""Interceptors: classes whose methods C calls as the events of a call pass."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from ctypes import byref, c_uint64, c_void_p, sizeof
+from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Tuple, Union
+
+from . import _constants as c
+from . import _raw
+from ._arguments import c_string, whole_number
+from ._errors import check_with
+from ._hop import Hop, Instance
+from ._objects import Raised, forget, registry
+from ._reply import EXCEPTION_KEY
+from ._status import StatusCode
+from ._verdict import Kind, Verdict
+
+_logger = logging.getLogger("penstock")
+
+
+class Interceptor:
+    """Sees and changes what passes in a call, in both directions. Override what you need: what is not overridden
+    costs nothing.
+
+    Each callback gets the `Hop`, and returns None (as `Verdict.NEXT`) or a `Verdict`. Callbacks run on whichever
+    thread drives the runtime, one at a time per runtime: hold no lock around a blocking call that a callback takes,
+    and make no blocking call on that runtime (WouldDeadlockError). An exception ends the call with INTERNAL; the
+    caller's `RpcError` has it as its ``__cause__``.
+    """
+
+    # For messages and lists; the class's name if empty.
+    name: str = ""
+
+    def create(self, hop: Hop) -> Any:
+        """A call has come to this interceptor. What is returned becomes ``hop.state``; `Verdict.SKIP`: not this
+        call."""
+
+    def destroy(self, hop: Hop) -> None:
+        """The last of a call: exactly once for each `create` that did not skip."""
+
+    def on_start(self, hop: Hop) -> Optional[Verdict]:
+        """Before anything is sent: metadata, method, authority, deadline. NEXT, PAUSE, HOLD, TAKE."""
+
+    def on_send(self, hop: Hop) -> Optional[Verdict]:
+        """A message to the server. NEXT, PAUSE, HOLD, DROP."""
+
+    def on_half_close(self, hop: Hop) -> Optional[Verdict]:
+        """The caller is done sending. NEXT, PAUSE, HOLD."""
+
+    def on_headers(self, hop: Hop) -> Optional[Verdict]:
+        """Response headers; a trailers-only answer has none. NEXT, PAUSE, HOLD."""
+
+    def on_receive(self, hop: Hop) -> Optional[Verdict]:
+        """A message from the server. NEXT, PAUSE, HOLD, DROP."""
+
+    def on_status(self, hop: Hop) -> Optional[Verdict]:
+        """The end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket."""
+
+    def on_cancel(self, hop: Hop) -> None:
+        """The call ended by another hand: a hop above, a cancel, a deadline."""
+
+    def on_demand(self, hop: Hop) -> None:
+        """n more messages are asked for: ``hop.count``."""
+
+    def on_sent(self, hop: Hop) -> None:
+        """n messages were taken by the transport: ``hop.count``."""
+
+
+_SIGNALS = ("on_cancel", "on_demand", "on_sent")
+_EVENTS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status")
+_CALLBACKS = ("create", "destroy", *_EVENTS, *_SIGNALS)
+# A verdict that no callback may return: the library ends the call with INTERNAL and names the interceptor.
+_INVALID = -1
+
+ExceptionHook = Callable[[str, str, BaseException], object]
+_hook: Optional[ExceptionHook] = None
+
+
+def set_exception_hook(hook: Optional[ExceptionHook]) -> None:
+    """Has ``hook(interceptor_name, callback_name, exception)`` called for each exception in a callback, on its
+    thread, instead of logging it to the logger ``"penstock"``; None: logs again."""
+    global _hook
+    _hook = hook
+
+
+# By thread: what is more than an Exception (KeyboardInterrupt) goes on in the Python code that waits there.
+_escaping: Dict[int, BaseException] = {}
+
+
+def raise_escaping() -> None:
+    """After a function that may have run callbacks on this thread."""
+    if _escaping:
+        error = _escaping.pop(threading.get_ident(), None)
+        if error is not None:
+            raise error
+
+
+class _Registered:
+    """What the registry keeps for one registration: the methods that C may call, bound."""
+
+    __slots__ = ("methods", "name")
+
+    def __init__(self, interceptor: object, name: str) -> None:
+        self.name = name
+        self.methods: Dict[str, Callable[[Hop], Any]] = {}
+        for callback in _CALLBACKS:
+            method = _overridden(interceptor, callback)
+            if method is not None:
+                self.methods[callback] = method
+
+
+def _overridden(interceptor: object, callback: str) -> Optional[Callable[[Hop], Any]]:
+    method = getattr(interceptor, callback, None)
+    if method is None or getattr(method, "__func__", method) is getattr(Interceptor, callback):
+        return None
+    if not callable(method):
+        raise TypeError(f"{type(interceptor).__name__}.{callback} is not callable")
+    if inspect.iscoroutinefunction(method):
+        raise TypeError(f"{type(interceptor).__name__}.{callback} is async, which is not supported yet")
+    found: Callable[[Hop], Any] = method
+    return found
+
+
+# ---- Trampolines: one for each kind of callback, pinned here for the life of the process ----
+
+
+def _failed(registered: Optional[_Registered], callback: str, handle: int, error: BaseException) -> None:
+    """An exception has come out of a callback. It goes to the caller by way of the call's values."""
+    name = registered.name if registered is not None else "?"
+    if callback in ("on_demand", "on_sent"):
+        # The library takes no verdict from signals.
+        text = f"interceptor {name!r}: {callback} raised {type(error).__name__}"
+        encoded = text.encode("utf-8", "replace").replace(b"\0", b"?")
+        _raw.penstock_hop_finish(handle, StatusCode.INTERNAL.number, encoded)
+    if callback not in ("on_cancel", "destroy"):
+        _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+    if not isinstance(error, Exception):
+        _escaping[threading.get_ident()] = error
+    try:
+        if _hook is not None:
+            _hook(name, callback, error)
+        else:
+            _logger.error("interceptor %r raised in %s", name, callback, exc_info=error)
+    except Exception:
+        _logger.exception("the exception hook raised")
+
+
+def _verdict(returned: object, callback: str) -> int:
+    if returned is None:
+        return c.NEXT
+    if isinstance(returned, int) and not isinstance(returned, bool):
+        return int(returned)
+    raise TypeError(f"{callback} returned {returned!r}, which is neither None nor a penstock.Verdict")
+
+
+def _run(callback: str, handle: int, number: Optional[int]) -> int:
+    registered: Optional[_Registered] = None
+    try:
+        found: Any = registry.get(number)
+        instance = found if isinstance(found, Instance) else None
+        registered = instance.registered if instance is not None else found
+        hop = Hop(handle, instance)
+        try:
+            assert registered is not None
+            verdict = _verdict(registered.methods[callback](hop), callback)
+            if verdict == c.TAKE:
+                hop.retain()
+            return verdict
+        finally:
+            hop._end()
+    except BaseException as error:
+        _failed(registered, callback, handle, error)
+        return _INVALID
+
+
+def _callback_trampoline(callback: str) -> Any:
+    def trampoline(handle: int, number: Optional[int]) -> int:
+        return _run(callback, handle, number)
+
+    return _raw.penstock_hop_callback(trampoline)
+
+
+def _create(handle: int, number: Optional[int], state: Any) -> int:
+    registered: Optional[_Registered] = None
+    try:
+        found: Any = registry.get(number)
+        registered = found
+        assert isinstance(registered, _Registered)
+        instance = Instance(registered, None)
+        create = registered.methods.get("create")
+        if create is not None:
+            hop = Hop(handle, instance)
+            try:
+                returned = create(hop)
+            finally:
+                hop._end()
+            if isinstance(returned, Verdict):
+                if returned is not Verdict.NEXT:
+                    return int(returned)
+            elif returned is not None:
+                instance.state = returned
+        state[0] = registry.add(instance)
+        return c.NEXT
+    except BaseException as error:
+        _failed(registered, "create", handle, error)
+        return _INVALID
+
+
+def _destroy(handle: int, number: Optional[int]) -> None:
+    try:
+        found = registry.get(number)
+        if isinstance(found, Instance) and "destroy" in found.registered.methods:
+            _run("destroy", handle, number)
+    finally:
+        registry.remove(number)
+
+
+_create_trampoline = _raw.penstock_hop_create(_create)
+_destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
+_trampolines = {callback: _callback_trampoline(callback) for callback in (*_EVENTS, *_SIGNALS)}
+
+
+# ---- Registration ----
+
+Methods = Union[str, Iterable[str], None]
+Kinds = Union[Kind, Iterable[Kind], None]
+# What `interceptors=` takes: interceptors, or (interceptor, priority).
+Interceptors = Iterable[Union[object, Tuple[object, int]]]
+
+
+class Place(Protocol):
+    """What interceptors are registered on: a channel or a runtime."""
+
+    def _registry_functions(self) -> Tuple[str, int]:
+        """The prefix of its C functions, and its handle."""
+
+    def _has_registered(self, number: int) -> None:
+        """A registration has been made."""
+
+    def _has_removed(self, number: int) -> None:
+        """A registration has been removed."""
+
+
+class Registration:
+    """An interceptor that is registered; the way to remove it or to change its priority."""
+
+    def __init__(
+        self,
+        place: Place,
+        interceptor: object,
+        priority: int,
+        methods: Methods,
+        kinds: Kinds,
+        name: Optional[str],
+        hold_bytes: int,
+    ) -> None:
+        self.interceptor = interceptor
+        self.name = name or getattr(interceptor, "name", "") or type(interceptor).__name__
+        self._priority = whole_number(priority, "priority", -(2**31), 2**31 - 1)
+        self._methods = _patterns(methods)
+        self._kinds = _mask(kinds)
+        self._hold_bytes = whole_number(hold_bytes, "hold_bytes", 0, 2**63 - 1)
+        self._removed = False
+        # A list that it leaves when it is removed.
+        self._siblings: Optional[List[Registration]] = None
+        self._register(place)
+
+    def _register(self, place: Place) -> None:
+        registered = _Registered(self.interceptor, self.name)
+        methods = registered.methods
+        table = _raw.penstock_interceptor()
+        table.struct_size = sizeof(table)
+        table.name = c_string(self.name, "a name")
+        table.methods = self._methods
+        table.kinds = self._kinds
+        table.hold_bytes = self._hold_bytes
+        if "create" in methods or "destroy" in methods:
+            table.create = _create_trampoline
+            table.destroy = _destroy_trampoline
+        for callback, trampoline in _trampolines.items():
+            if callback in methods:
+                setattr(table, callback, trampoline)
+        number, error = c_uint64(), c_void_p()
+        prefix, handle = place._registry_functions()
+        add = getattr(_raw, f"{prefix}_add_interceptor")
+        table.user_data = registry.add(registered)
+        table.finalizer = forget
+        check_with(add(handle, byref(table), self._priority, byref(number), byref(error)), error)
+        self._id = number.value
+        # None in the child of a fork, until there is a runtime to register it on again.
+        self._place: Optional[Place] = place
+        place._has_registered(self._id)
+
+    @property
+    def id(self) -> int:
+        """The number of the registration: never 0, never used again within the process."""
+        return self._id
+
+    @property
+    def priority(self) -> int:
+        """The priority; setting it holds for calls that are made from then on."""
+        return self._priority
+
+    @priority.setter
+    def priority(self, priority: int) -> None:
+        whole_number(priority, "priority", -(2**31), 2**31 - 1)
+        if self._place is not None:
+            prefix, handle = self._place._registry_functions()
+            error = c_void_p()
+            set_priority = getattr(_raw, f"{prefix}_set_interceptor_priority")
+            check_with(set_priority(handle, self._id, priority, byref(error)), error)
+        self._priority = priority
+
+    def remove(self) -> None:
+        """After it has returned, no call that is made later meets the interceptor. Does nothing a second time."""
+        if self._removed:
+            return
+        if self._place is not None:
+            prefix, handle = self._place._registry_functions()
+            error = c_void_p()
+            remove = getattr(_raw, f"{prefix}_remove_interceptor")
+            check_with(remove(handle, self._id, byref(error)), error)
+            self._place._has_removed(self._id)
+        self._removed = True
+        if self._siblings is not None:
+            self._siblings.remove(self)
+
+    def __repr__(self) -> str:
+        return f"<Registration {self._id} of {self.name!r}, priority {self._priority}>"
+
+
+def register_all(place: Place, interceptors: Interceptors) -> List[Registration]:
+    """Registers what ``interceptors=`` lists: each an interceptor, or (interceptor, priority)."""
+    registrations = []
+    for item in interceptors:
+        interceptor, priority = item if isinstance(item, tuple) else (item, 0)
+        registrations.append(Registration(place, interceptor, priority, None, None, None, 0))
+    return registrations
+
+
+def _patterns(methods: Methods) -> Optional[bytes]:
+    if methods is None:
+        return None
+    return c_string(methods if isinstance(methods, str) else ",".join(methods), "methods")
+
+
+def _mask(kinds: Kinds) -> int:
+    if kinds is None:
+        return 0
+    chosen: Iterable[Kind] = (kinds,) if isinstance(kinds, Kind) else kinds
+    mask = 0
+    for kind in chosen:
+        mask |= 1 << Kind(kind)
+    if mask == 0:
+        raise ValueError("kinds names no kind of call; None is all")
+    return mask

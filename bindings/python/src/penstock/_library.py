@@ -1,0 +1,104 @@
+"""Finds and loads libpenstock: an explicit path, then the one inside this package, then the system's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import Optional, Tuple, Union
+
+SONAME = "libpenstock.so.0"
+# The oldest library that has everything this package calls; the same major version is needed.
+MINIMUM = (0, 1, 0)
+
+_lock = threading.Lock()
+_library: Optional[ctypes.CDLL] = None
+_path: Optional[str] = None
+
+
+def load(path: Optional[Union[str, os.PathLike[str]]] = None) -> str:
+    """Loads the library, once per process, and returns the file it came from.
+
+    Called without a path by the first use of the package. A program that wants another library than the one inside
+    the package calls it earlier with that file's ``path``.
+
+    Raises ImportError if there is no library, if the file is not libpenstock, or if its version does not fit (the
+    message names the file and both versions); RuntimeError if another file has been loaded before.
+    """
+    global _library, _path
+    with _lock:
+        if _library is not None and _path is not None:
+            if path is not None and os.path.realpath(path) != os.path.realpath(_path):
+                raise RuntimeError(f"libpenstock has been loaded from {_path}; it can't be loaded from {path} too")
+            return _path
+        library, file = _open(os.fspath(path) if path is not None else None)
+        _check(library, file)
+        _library, _path = library, file
+        return file
+
+
+def _carried() -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", SONAME)
+
+
+def _open(explicit: Optional[str]) -> Tuple[ctypes.CDLL, str]:
+    if explicit is not None:
+        candidate = explicit
+    elif os.path.exists(_carried()):
+        candidate = _carried()
+    else:
+        candidate = SONAME
+    try:
+        library = ctypes.CDLL(candidate)
+    except OSError as error:
+        if candidate is SONAME:
+            raise ImportError(
+                f"libpenstock was not found: not in this package ({_carried()}), and the system has no {SONAME}"
+                f" ({error}); install it, or call penstock.load(path) first",
+                name="penstock",
+                path=candidate,
+            ) from error
+        raise ImportError(f"{candidate} can't be loaded: {error}", name="penstock", path=candidate) from error
+    return library, _mapped_file() if candidate is SONAME else candidate
+
+
+def _mapped_file() -> str:
+    """Where the dynamic loader found the system's library."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            for line in maps:
+                file = line.rstrip("\n").partition("/")
+                if os.path.basename(file[2]).startswith("libpenstock.so"):
+                    return "/" + file[2]
+    except OSError:
+        pass
+    return SONAME
+
+
+def _check(library: ctypes.CDLL, file: str) -> None:
+    from . import _raw
+
+    needed = ".".join(map(str, MINIMUM))
+    try:
+        number_of = library.penstock_version_number
+    except AttributeError as error:
+        raise ImportError(f"{file} is not libpenstock: {error}", name="penstock", path=file) from error
+    number_of.restype = ctypes.c_uint32
+    number_of.argtypes = ()
+    number = int(number_of())
+    version = (number >> 16, number >> 8 & 0xFF, number & 0xFF)
+    found = ".".join(map(str, version))
+    if version[0] != MINIMUM[0] or version < MINIMUM:
+        raise ImportError(
+            f"{file} is libpenstock {found}; this package needs {needed} or a later {MINIMUM[0]}.x",
+            name="penstock",
+            path=file,
+        )
+    try:
+        _raw.bind(library)
+    except AttributeError as error:
+        raise ImportError(
+            f"{file} says that it is libpenstock {found}, but lacks a function that {needed} has: {error}",
+            name="penstock",
+            path=file,
+        ) from error

@@ -1,0 +1,84 @@
+"""Python objects that C holds on to: each is a number on the other side, and is forgotten by a C finalizer."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any, Callable, Dict, Optional
+
+from . import _raw
+
+
+class Registry:
+    """Objects by number. Safe from any thread without a lock: each step is one dictionary operation."""
+
+    def __init__(self) -> None:
+        self._objects: Dict[int, object] = {}
+        self._numbers = itertools.count(1)
+
+    def add(self, thing: object) -> int:
+        """Keeps ``thing`` until `remove`, and gives its number: never 0, never used again."""
+        number = next(self._numbers)
+        self._objects[number] = thing
+        return number
+
+    def get(self, number: Optional[int]) -> object:
+        """The object, or None."""
+        return self._objects.get(number) if number is not None else None
+
+    def remove(self, number: Optional[int]) -> None:
+        if number is not None:
+            self._objects.pop(number, None)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+
+registry = Registry()
+
+
+def _forget(number: Optional[int]) -> None:
+    registry.remove(number)
+
+
+# The one finalizer that C gets; pinned here for the life of the process.
+forget = _raw.penstock_finalizer(_forget)
+
+
+class Value:
+    """A Python object under a key of a call; what other languages put there is not one of these."""
+
+    __slots__ = ("thing",)
+
+    def __init__(self, thing: object) -> None:
+        self.thing = thing
+
+
+class Raised:
+    """What a callback has raised, under a key of its call until the caller gets it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error: Optional[BaseException] = error
+
+    def take(self) -> Optional[BaseException]:
+        """The exception, once. Its traceback may hold the very frames that hold the call: if C held it any longer,
+        the garbage collector would not see that circle."""
+        error, self.error = self.error, None
+        return error
+
+
+def value_at(address: Optional[int], default: Any = None) -> Any:
+    """What a ``void *`` of a call value stands for: the Python object, or the address that C put there."""
+    if not address:
+        return default
+    entry = registry.get(address)
+    return entry.thing if isinstance(entry, Value) else address
+
+
+def own(owner: object, release: Callable[[int], None], handle: int) -> weakref.finalize[Any, Any]:
+    """Releases ``handle`` once, when ``owner`` has gone. At exit the process takes care of what is left."""
+    finalizer = weakref.finalize(owner, release, handle)
+    finalizer.atexit = False
+    return finalizer

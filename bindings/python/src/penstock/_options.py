@@ -1,0 +1,118 @@
+"""The options of one call: from grpcio's keyword arguments to the library's parsed options."""
+
+from __future__ import annotations
+
+import base64
+import json
+from ctypes import byref, c_void_p
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import _raw
+from ._arguments import c_string, milliseconds
+from ._errors import check_with
+from ._metadata import Metadata, MetadataLike, MetadataValue, given_pairs
+from ._objects import own
+
+# A timeout longer than this (some thirty years) is none.
+_FOREVER = 1e9
+# How many parsed options are kept for calls that say the same again.
+_KEPT = 64
+
+
+class CallOptions:
+    """Parsed options: immutable, for any number of calls. Owns a ``penstock_call_options *``."""
+
+    __slots__ = ("__weakref__", "handle")
+
+    def __init__(self, text: str) -> None:
+        handle, error = c_void_p(), c_void_p()
+        check_with(_raw.penstock_call_options_new(c_string(text, "options"), byref(handle), byref(error)), error)
+        assert handle.value is not None
+        self.handle: int = handle.value
+        own(self, _raw.penstock_call_options_release, self.handle)
+
+
+_kept: Dict[Tuple[Optional[int], Optional[bool], Optional[str]], CallOptions] = {}
+
+
+def call_options(
+    timeout: Optional[float],
+    metadata: MetadataLike,
+    credentials: object,
+    wait_for_ready: Optional[bool],
+    compression: Any,
+) -> CallOptions:
+    """The options for a call. TypeError, ValueError (`InvalidArgumentError` too): an argument that is not allowed."""
+    if credentials is not None:
+        raise ValueError("call credentials are not supported yet: give metadata, or set it in an interceptor")
+    deadline_ms = _milliseconds(timeout)
+    algorithm = _compression_name(compression)
+    if metadata is None or (isinstance(metadata, (tuple, list, dict)) and not metadata):
+        key = (deadline_ms, wait_for_ready, algorithm)
+        options = _kept.get(key)
+        if options is None:
+            options = CallOptions(_options_json(deadline_ms, wait_for_ready, algorithm, ""))
+            if len(_kept) >= _KEPT:
+                _kept.clear()
+            _kept[key] = options
+        return options
+    return CallOptions(_options_json(deadline_ms, wait_for_ready, algorithm, _metadata_json(metadata)))
+
+
+def forget_kept_options() -> None:
+    """In the child of a fork: the parsed options are the parent's."""
+    _kept.clear()
+
+
+def _options_json(deadline_ms: Optional[int], wait: Optional[bool], compression: Optional[str], extra: str) -> str:
+    # Only Ctrl-C needs it, but a wait that another thread's signal ends is begun again, so it is always on.
+    options: Dict[str, Any] = {"interruptible": True}
+    if deadline_ms is not None:
+        options["deadline_ms"] = deadline_ms
+    if wait is not None:
+        options["wait_for_ready"] = bool(wait)
+    if compression is not None:
+        options["compression"] = compression
+    text = json.dumps(options)
+    return f'{text[:-1]}, "metadata": {extra}}}' if extra else text
+
+
+def _milliseconds(timeout: Optional[float]) -> Optional[int]:
+    if timeout is None or timeout > _FOREVER:
+        return None
+    return milliseconds(timeout)
+
+
+def _compression_name(compression: Any) -> Optional[str]:
+    """The library's name of a name, or of a member of grpc.Compression."""
+    if compression is None or compression in ("identity", "gzip"):
+        return compression  # type: ignore[no-any-return]
+    known = {"NoCompression": "identity", "Gzip": "gzip"}
+    name = known.get(getattr(compression, "name", ""))
+    if name is None:
+        raise ValueError(f'compression must be "identity" or "gzip", not {compression!r}')
+    return name
+
+
+def _metadata_json(metadata: MetadataLike) -> str:
+    """Metadata for the options. What the library has checked goes as it is, the rest is checked there."""
+    if isinstance(metadata, str):
+        return Metadata(metadata).json
+    if isinstance(metadata, Metadata):
+        return metadata.json
+    values: Dict[str, List[Any]] = {}
+    for name, value in given_pairs(metadata):
+        values.setdefault(name.lower(), []).append(_json_value(name.lower(), value))
+    return json.dumps(values)
+
+
+def _json_value(name: str, value: MetadataValue) -> Any:
+    if isinstance(value, str):
+        return value
+    encoded = base64.b64encode(value).decode()
+    if name.endswith("-bin"):
+        return encoded
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": encoded}

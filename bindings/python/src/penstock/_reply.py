@@ -1,0 +1,220 @@
+"""How a call ended, and the exception that says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Dict, List, Optional, Type
+
+from . import _raw
+from ._arguments import c_string
+from ._errors import Error
+from ._metadata import ReceivedMetadata
+from ._objects import Raised, own, registry, value_at
+from ._status import Detail, StatusCode, find_detail, status_details, status_message
+
+# Under this key of the call values a hop leaves the exception that its callback raised.
+EXCEPTION_KEY = b"penstock.python.exception"
+
+
+class Values:
+    """What the hops of a call have shared with the caller, by key. Keys can't be listed."""
+
+    __slots__ = ("_reply",)
+
+    def __init__(self, reply: Optional[Reply]) -> None:
+        self._reply = reply
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """What a hop has set under ``key``, or ``default``. A pointer that C has set is an int: its address."""
+        return self._reply.value(c_string(key, "a key"), default) if self._reply is not None else default
+
+    def __getitem__(self, key: str) -> Any:
+        missing = object()
+        value = self.get(key, missing)
+        if value is missing:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        missing = object()
+        return isinstance(key, str) and self.get(key, missing) is not missing
+
+
+class Reply:
+    """An ended call: immutable. Owns a ``penstock_reply *``."""
+
+    __slots__ = ("__weakref__", "_handle", "raised")
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        own(self, _raw.penstock_reply_release, handle)
+        left = registry.get(_raw.penstock_reply_value(handle, EXCEPTION_KEY))
+        # What a callback of the call has raised.
+        self.raised = left.take() if isinstance(left, Raised) else None
+
+    @property
+    def code(self) -> StatusCode:
+        return StatusCode(_raw.penstock_reply_code(self._handle))
+
+    @property
+    def details(self) -> str:
+        return status_message(_raw.penstock_reply_status(self._handle))
+
+    def headers(self) -> ReceivedMetadata:
+        return ReceivedMetadata._of(_raw.penstock_reply_headers(self._handle), self)
+
+    def trailers(self) -> ReceivedMetadata:
+        return ReceivedMetadata._of(_raw.penstock_reply_trailers(self._handle), self)
+
+    def status_details(self) -> List[Detail]:
+        return status_details(_raw.penstock_reply_status(self._handle))
+
+    def status_json(self) -> str:
+        text: bytes = _raw.penstock_reply_status_json(self._handle)
+        return text.decode()
+
+    def stats(self) -> Dict[str, Any]:
+        text: bytes = _raw.penstock_reply_stats_json(self._handle)
+        stats: Dict[str, Any] = json.loads(text)
+        return stats
+
+    def value(self, key: bytes, default: Any = None) -> Any:
+        return value_at(_raw.penstock_reply_value(self._handle, key), default)
+
+
+class Outcome:
+    """How a call ended: what `RpcError`, a stream's `Call` and the second result of ``with_call`` can tell."""
+
+    _code: StatusCode = StatusCode.UNKNOWN
+    _details: str = ""
+    _reply: Optional[Reply] = None
+
+    def _settled(self) -> Optional[Reply]:
+        """The reply, waited for; None for a call that failed before there was one."""
+        return self._reply
+
+    def code(self) -> StatusCode:
+        """The status code."""
+        self._settled()
+        return self._code
+
+    def details(self) -> str:
+        """The status message."""
+        self._settled()
+        return self._details
+
+    def initial_metadata(self) -> ReceivedMetadata:
+        """The response headers; empty if there were none."""
+        reply = self._settled()
+        return reply.headers() if reply is not None else ReceivedMetadata()
+
+    def trailing_metadata(self) -> ReceivedMetadata:
+        """The trailers."""
+        reply = self._settled()
+        return reply.trailers() if reply is not None else ReceivedMetadata()
+
+    @property
+    def status_details(self) -> List[Detail]:
+        """The details of the status (``grpc-status-details-bin``), in order."""
+        reply = self._settled()
+        return reply.status_details() if reply is not None else []
+
+    def find_detail(self, type_url: str) -> Optional[Detail]:
+        """The first detail with this type URL, or this type name alone; None without."""
+        return find_detail(self.status_details, type_url)
+
+    @property
+    def status_json(self) -> str:
+        """The status as JSON: code, name, message, metadata (the trailers), details."""
+        reply = self._settled()
+        if reply is not None:
+            return reply.status_json()
+        view = {"code": self._code.number, "name": self._code.name, "message": self._details}
+        return json.dumps({**view, "metadata": {}, "details": []})
+
+    @property
+    def stats(self) -> Dict[str, Any]:
+        """Times in microseconds from the call's creation, message and byte counts, the peer; empty if it never
+        started."""
+        reply = self._settled()
+        return reply.stats() if reply is not None else {}
+
+    @property
+    def values(self) -> Values:
+        """What the hops of the call have shared."""
+        return Values(self._settled())
+
+    def debug_error_string(self) -> str:
+        """The status, the times and the peer as one line of JSON."""
+        return json.dumps({"status": json.loads(self.status_json), "stats": self.stats}, ensure_ascii=False)
+
+
+class CompletedCall(Outcome):
+    """A call that has ended, as the second result of ``with_call``."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self._code = reply.code
+        self._details = reply.details
+
+    def is_active(self) -> bool:
+        """False: the call has ended."""
+        return False
+
+    def cancel(self) -> bool:
+        """False: the call has ended."""
+        return False
+
+    def time_remaining(self) -> None:
+        """None: the call has ended."""
+
+
+class RpcError(Outcome, Error):
+    """A call that ended with another status than OK.
+
+    When the ``grpc`` module is loaded, what is raised is a ``grpc.RpcError`` too. ``__cause__`` is the exception of
+    an interceptor, a serializer or a request iterator that ended the call.
+    """
+
+    def __init__(self, code: StatusCode, details: str, reply: Optional[Reply] = None) -> None:
+        self._code = code
+        self._details = details
+        self._reply = reply
+        super().__init__(code, details)
+
+    def __str__(self) -> str:
+        return f"{self._code.name}: {self._details}" if self._details else self._code.name
+
+    def __repr__(self) -> str:
+        return f"<penstock.RpcError {self._code.name} {self._details!r}>"
+
+
+_with_grpc: Dict[type, Type[RpcError]] = {}
+
+
+def _error_class() -> Type[RpcError]:
+    """`RpcError`, or one that is a grpc.RpcError too if that module is loaded now."""
+    grpc_error = getattr(sys.modules.get("grpc"), "RpcError", None)
+    if not isinstance(grpc_error, type) or not issubclass(grpc_error, Exception):
+        return RpcError
+    found = _with_grpc.get(grpc_error)
+    if found is None:
+        found = type("RpcError", (RpcError, grpc_error), {"__module__": __package__, "__doc__": RpcError.__doc__})
+        _with_grpc[grpc_error] = found
+    return found
+
+
+def local_error(code: StatusCode, details: str, cause: Optional[BaseException] = None) -> RpcError:
+    """The exception for a call that failed on this side: it has no reply."""
+    error = _error_class()(code, details)
+    error.__cause__ = cause
+    return error
+
+
+def reply_error(reply: Reply) -> RpcError:
+    """The exception for ``reply``, whose status is not OK."""
+    error = _error_class()(reply.code, reply.details, reply)
+    if reply.raised is not None:
+        error.__cause__ = reply.raised
+    return error

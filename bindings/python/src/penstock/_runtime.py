@@ -1,0 +1,252 @@
+"""Runtimes: host-driven event loops, turned by whoever waits, or by one Python thread while nobody does."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import select
+import signal
+import threading
+import weakref
+from ctypes import byref, c_int, c_void_p
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import _constants as c
+from . import _raw
+from ._arguments import milliseconds
+from ._errors import check, check_with, library_error
+from ._interceptor import Kinds, Methods, Registration, raise_escaping
+from ._metadata import owned_text
+from ._objects import own
+from ._options import forget_kept_options
+from ._wait import Waiters
+
+_logger = logging.getLogger("penstock")
+# How long the driver thread looks away when another thread is at it, so as neither to compete nor to spin.
+_LOOK_AWAY_MS = 1
+# How long the end of the process waits for callbacks that do not return.
+_EXIT_SECONDS = 2.0
+
+
+class _Driver:
+    """A daemon thread that turns a runtime's loop whenever there is work and nobody else does it.
+
+    It waits for the runtime's descriptor, which is not readable while a blocking call drives: so such a call finds
+    the loop free, and turns it without this thread.
+    """
+
+    def __init__(self, handle: int, waiters: Waiters) -> None:
+        self._waiters = waiters
+        descriptor = c_int()
+        check(_raw.penstock_runtime_fd(handle, byref(descriptor)))
+        self._handle: int = _raw.penstock_runtime_retain(handle)
+        self._descriptor = descriptor.value
+        self._stopped, self._stop = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="penstock", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        # The main thread runs Python's signal handlers; a signal must not be spent on this one.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            work, stopped = select.poll(), select.poll()
+            work.register(self._descriptor, select.POLLIN)
+            work.register(self._stopped, select.POLLIN)
+            stopped.register(self._stopped, select.POLLIN)
+            while all(descriptor != self._stopped for descriptor, _ in work.poll()):
+                if self._waiters:
+                    stopped.poll(_LOOK_AWAY_MS)
+                    continue
+                result = _raw.penstock_runtime_poll(self._handle, 0)
+                try:
+                    raise_escaping()
+                except BaseException:
+                    _logger.exception("a callback raised this on the penstock thread, where nobody waits")
+                if result == c.E_BUSY:
+                    stopped.poll(_LOOK_AWAY_MS)
+                elif result not in (c.OK, c.E_INTERRUPTED):
+                    return
+        finally:
+            _raw.penstock_runtime_release(self._handle)
+            os.close(self._stopped)
+
+    def stop(self) -> None:
+        """Lets the thread end. Does not wait; any thread, once."""
+        os.close(self._stop)
+
+    def join(self, seconds: float) -> None:
+        if self._thread is not threading.current_thread():
+            self._thread.join(seconds)
+
+    def forget(self) -> None:
+        """In the child of a fork there is no thread, and the pipe is the parent's."""
+        os.close(self._stop)
+        os.close(self._stopped)
+        _raw.penstock_runtime_release(self._handle)
+
+
+class Runtime:
+    """An event loop for channels, with interceptors for all of them. Channels that name none share one.
+
+    A thread that waits in a call turns the loop. With ``drive`` a daemon thread does while nobody waits; without, the
+    program calls `poll` whenever `fileno` is readable, and nothing happens in between.
+    """
+
+    def __init__(self, *, drive: bool = True) -> None:
+        handle, error = c_void_p(), c_void_p()
+        check_with(_raw.penstock_runtime_new(b'{"mode": "host"}', byref(handle), byref(error)), error)
+        assert handle.value is not None
+        self._handle: int = handle.value
+        self._waiters = Waiters()
+        self._drive = drive
+        self._driver: Optional[_Driver] = None
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._stop: Optional[weakref.finalize[Any, Any]] = None
+        own(self, _raw.penstock_runtime_release, self._handle)
+        _runtimes.add(self)
+
+    def _used(self) -> int:
+        """The handle, for a new channel: from here on there is something to drive."""
+        if self._drive and self._driver is None:
+            with self._lock:
+                if self._driver is None and self._process == os.getpid():
+                    self._driver = _Driver(self._handle, self._waiters)
+                    self._stop = weakref.finalize(self, self._driver.stop)
+        return self._handle
+
+    def _registry_functions(self) -> Tuple[str, int]:
+        return "penstock_runtime", self._handle
+
+    def _has_registered(self, number: int) -> None: ...
+
+    def _has_removed(self, number: int) -> None: ...
+
+    def fileno(self) -> int:
+        """A descriptor that is readable whenever `poll` would do work; not to be closed."""
+        descriptor = c_int()
+        check(_raw.penstock_runtime_fd(self._handle, byref(descriptor)))
+        return descriptor.value
+
+    def poll(self, timeout: Optional[float] = 0.0) -> None:
+        """Turns the loop once: waits up to ``timeout`` seconds (None: until there is work) and does what is ready.
+
+        BusyError: another thread drives, or this is a callback. TimedOutError: another thread drove all the time.
+        ClosedError: shut down.
+        """
+        wait_ms = -1 if timeout is None else milliseconds(timeout)
+        check(self._waiters.wait(_raw.penstock_runtime_poll, self._handle, wait_ms))
+
+    def add_interceptor(
+        self,
+        interceptor: object,
+        priority: int = 0,
+        methods: Methods = None,
+        kinds: Kinds = None,
+        name: Optional[str] = None,
+        hold_bytes: int = 0,
+    ) -> Registration:
+        """Registers ``interceptor`` for the calls that are made from now on, on every channel of the runtime.
+
+        See `Channel.add_interceptor`.
+        """
+        return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes)
+
+    @property
+    def interceptors(self) -> List[Dict[str, Any]]:
+        """What is registered on the runtime, in the order that calls meet it: id, name, priority, methods, kinds,
+        place."""
+        listed: List[Dict[str, Any]] = json.loads(owned_text(_raw.penstock_runtime_interceptors_json, self._handle))
+        return listed
+
+    def shutdown(self, timeout: Optional[float] = None) -> None:
+        """Ends every call with CANCELLED, closes every channel, and stops the driver thread.
+
+        Waits up to ``timeout`` seconds (None: without limit). TimedOutError: a callback or the resolver has not
+        returned; call it again. WouldDeadlockError: in a callback. A second time does nothing.
+        """
+        wait_ms = -1 if timeout is None else milliseconds(timeout)
+        result = self._waiters.wait(_raw.penstock_runtime_shutdown, self._handle, wait_ms)
+        if result not in (c.OK, c.E_ALREADY):
+            raise library_error(result, "the runtime can't be shut down now")
+        self._end_driver(_EXIT_SECONDS)
+
+    def _end_driver(self, seconds: float) -> None:
+        driver, stop = self._driver, self._stop
+        if driver is not None and stop is not None:
+            stop()
+            driver.join(seconds)
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.shutdown()
+
+
+_runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
+_default: Optional[Runtime] = None
+_default_lock = threading.Lock()
+# What is registered for every channel, to be registered again in the child of a fork.
+_for_every_channel: List[Registration] = []
+
+
+def default_runtime() -> Runtime:
+    """The runtime of channels that name none: made when it is first used, one per process."""
+    global _default
+    runtime = _default
+    if runtime is None:
+        with _default_lock:
+            runtime = _default
+            if runtime is None:
+                runtime = Runtime()
+                for registration in _for_every_channel:
+                    registration._register(runtime)
+                _default = runtime
+    return runtime
+
+
+def add_interceptor(
+    interceptor: object,
+    priority: int = 0,
+    methods: Methods = None,
+    kinds: Kinds = None,
+    name: Optional[str] = None,
+    hold_bytes: int = 0,
+) -> Registration:
+    """Registers ``interceptor`` for the calls that are made from now on, on every channel that names no runtime.
+
+    It is there in the child of a fork, too. See `Channel.add_interceptor`.
+    """
+    registration = default_runtime().add_interceptor(interceptor, priority, methods, kinds, name, hold_bytes)
+    registration._siblings = _for_every_channel
+    _for_every_channel.append(registration)
+    return registration
+
+
+def _after_fork_in_child() -> None:
+    global _default, _default_lock
+    _default_lock = threading.Lock()
+    _default = None
+    forget_kept_options()
+    for registration in _for_every_channel:
+        registration._place = None
+    for runtime in _runtimes:
+        runtime._lock = threading.Lock()
+        driver, stop = runtime._driver, runtime._stop
+        runtime._driver, runtime._stop = None, None
+        if driver is not None and stop is not None and stop.detach():
+            driver.forget()
+
+
+def _at_exit() -> None:
+    for runtime in list(_runtimes):
+        if runtime._process == os.getpid():
+            runtime._end_driver(_EXIT_SECONDS)
+            _raw.penstock_runtime_shutdown(runtime._handle, int(_EXIT_SECONDS * 1000))
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

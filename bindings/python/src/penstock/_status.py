@@ -1,0 +1,237 @@
+"""Status: how a call ends. A gRPC code, a message, details and trailers."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import json
+from ctypes import byref, c_char_p, c_size_t, c_void_p
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+
+from . import _raw
+from ._arguments import c_string
+from ._errors import check
+from ._metadata import Metadata, MetadataLike, owned_text
+from ._objects import own
+
+
+class StatusCode(enum.Enum):
+    """gRPC's status codes. Equal to (and hashed as) the members of ``grpc.StatusCode``, whose values they share:
+    ``(number, words)``. ``int(code)`` and `number` give the number; ``StatusCode(5)`` finds a member by it."""
+
+    OK = (0, "ok")
+    CANCELLED = (1, "cancelled")
+    UNKNOWN = (2, "unknown")
+    INVALID_ARGUMENT = (3, "invalid argument")
+    DEADLINE_EXCEEDED = (4, "deadline exceeded")
+    NOT_FOUND = (5, "not found")
+    ALREADY_EXISTS = (6, "already exists")
+    PERMISSION_DENIED = (7, "permission denied")
+    RESOURCE_EXHAUSTED = (8, "resource exhausted")
+    FAILED_PRECONDITION = (9, "failed precondition")
+    ABORTED = (10, "aborted")
+    OUT_OF_RANGE = (11, "out of range")
+    UNIMPLEMENTED = (12, "unimplemented")
+    INTERNAL = (13, "internal")
+    UNAVAILABLE = (14, "unavailable")
+    DATA_LOSS = (15, "data loss")
+    UNAUTHENTICATED = (16, "unauthenticated")
+
+    @property
+    def number(self) -> int:
+        """0 to 16."""
+        return self.value[0]
+
+    def __int__(self) -> int:
+        return self.value[0]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, enum.Enum) and type(other).__name__ == "StatusCode":
+            return bool(other.value == self.value)
+        return NotImplemented
+
+    # As grpc.StatusCode, and every Enum, is hashed.
+    def __hash__(self) -> int:
+        return hash(self._name_)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Optional[StatusCode]:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return next((code for code in cls if code.value[0] == value), None)
+        return None
+
+
+# What is taken as a code: a member, a member of grpc.StatusCode, or 0 to 16.
+CodeLike = Union[StatusCode, int, enum.Enum]
+
+
+def code_number(code: CodeLike) -> int:
+    """The number of a code. ValueError: not a gRPC code."""
+    if isinstance(code, StatusCode):
+        return code.value[0]
+    if isinstance(code, enum.Enum) and isinstance(code.value, tuple):
+        return StatusCode(code.value[0]).value[0]
+    return StatusCode(code).value[0]
+
+
+@dataclass(frozen=True)
+class Detail:
+    """One detail of a status: a ``google.protobuf.Any``."""
+
+    type_url: str
+    value: bytes
+    # The fields, for the ten google.rpc error details; else None.
+    parsed: Optional[Dict[str, Any]] = None
+
+    @property
+    def type_name(self) -> str:
+        """What stands after the last ``/`` of the type URL: the message's full name."""
+        return self.type_url.rpartition("/")[2]
+
+    def unpack(self, message_class: Any) -> Any:
+        """The value as a message of a generated class. TypeError: it is of another type."""
+        wanted = message_class.DESCRIPTOR.full_name
+        if wanted != self.type_name:
+            raise TypeError(f"the detail is a {self.type_name}, not a {wanted}")
+        return message_class.FromString(self.value)
+
+
+# What is taken as a detail: a `Detail`, (type URL, bytes), or a protobuf message.
+DetailLike = Union[Detail, Tuple[str, bytes], Any]
+
+
+def _detail_parts(detail: DetailLike) -> Tuple[str, bytes]:
+    if isinstance(detail, Detail):
+        return detail.type_url, detail.value
+    if isinstance(detail, tuple):
+        type_url, value = detail
+        return type_url, value
+    return f"type.googleapis.com/{detail.DESCRIPTOR.full_name}", detail.SerializeToString()
+
+
+class Status:
+    """How a call ends: of one's own, or a hop's view of the status that passes.
+
+    What a hop gives may be used in its callback, on that thread; then StateError. StateError too: it can't be changed
+    (a local cancel or deadline).
+    """
+
+    __slots__ = ("__weakref__", "_guard", "_pointer")
+
+    def __init__(
+        self,
+        code: CodeLike,
+        message: str = "",
+        details: Iterable[DetailLike] = (),
+        trailers: MetadataLike = None,
+    ) -> None:
+        pointer = c_void_p()
+        check(_raw.penstock_status_new(code_number(code), c_string(message, "a message"), byref(pointer)))
+        assert pointer.value is not None
+        self._pointer: int = pointer.value
+        self._guard: Optional[Callable[[], object]] = None
+        own(self, _raw.penstock_status_release, self._pointer)
+        for detail in details:
+            self.add_detail(detail)
+        if trailers is not None:
+            self.trailers.replace(trailers)
+
+    @classmethod
+    def _view(cls, pointer: int, guard: Callable[[], object]) -> Status:
+        self = cls.__new__(cls)
+        self._pointer = pointer
+        self._guard = guard
+        return self
+
+    def _address(self) -> int:
+        if self._guard is not None:
+            self._guard()
+        return self._pointer
+
+    @property
+    def code(self) -> StatusCode:
+        """The code; can be set."""
+        return StatusCode(_raw.penstock_status_code(self._address()))
+
+    @code.setter
+    def code(self, code: CodeLike) -> None:
+        check(_raw.penstock_status_set_code(self._address(), code_number(code)), "the code can't be set")
+
+    @property
+    def message(self) -> str:
+        """The message; can be set."""
+        return status_message(self._address())
+
+    @message.setter
+    def message(self, message: str) -> None:
+        text = c_string(message, "a message")
+        check(_raw.penstock_status_set_message(self._address(), text), "the message can't be set")
+
+    @property
+    def trailers(self) -> Metadata:
+        """The trailers, which can be changed where the status can."""
+        pointer: int = _raw.penstock_status_trailers(self._address())
+        return Metadata._view(pointer, self._address)
+
+    @property
+    def details(self) -> List[Detail]:
+        """The details, copied. `add_detail` and `clear_details` change them."""
+        return status_details(self._address())
+
+    def add_detail(self, detail: DetailLike) -> None:
+        """Adds a `Detail`, a (type URL, bytes) pair, or a protobuf message."""
+        type_url, value = _detail_parts(detail)
+        url = c_string(type_url, "a type URL")
+        check(_raw.penstock_status_add_detail(self._address(), url, value, len(value)), f"detail {type_url!r}")
+
+    def clear_details(self) -> None:
+        """Removes all details."""
+        check(_raw.penstock_status_clear_details(self._address()), "the details can't be removed")
+
+    def find_detail(self, type_url: str) -> Optional[Detail]:
+        """The first detail with this type URL, or this type name alone; None without."""
+        return find_detail(self.details, type_url)
+
+    @property
+    def json(self) -> str:
+        """The status as JSON: code, name, message, metadata (the trailers), details."""
+        return owned_text(_raw.penstock_status_json, self._address())
+
+    def __repr__(self) -> str:
+        return f"<Status {self.code.name} {self.message!r}>"
+
+
+def status_message(pointer: int) -> str:
+    """The message of the status at ``pointer``."""
+    message: Optional[bytes] = _raw.penstock_status_message(pointer)
+    return (message or b"").decode("utf-8", "replace")
+
+
+def status_details(pointer: int) -> List[Detail]:
+    """The details of the status at ``pointer``, those of google.rpc with their fields."""
+    type_url, value, length = c_char_p(), c_void_p(), c_size_t()
+    found: List[Tuple[str, bytes]] = []
+    for index in range(_raw.penstock_status_detail_count(pointer)):
+        check(_raw.penstock_status_detail_at(pointer, index, byref(type_url), byref(value), byref(length)))
+        found.append(((type_url.value or b"").decode("utf-8", "replace"), ctypes.string_at(value, length.value)))
+    fields: List[Optional[Dict[str, Any]]] = [None] * len(found)
+    if any(url.rpartition("/")[2].startswith("google.rpc.") for url, _ in found):
+        views = json.loads(owned_text(_raw.penstock_status_json, pointer)).get("details", [])
+        fields = [_fields(view) for view in views]
+    return [Detail(url, data, view) for (url, data), view in zip(found, fields)]
+
+
+def _fields(view: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    if "base64" in view:
+        return None
+    return {name: value for name, value in view.items() if name != "@type"}
+
+
+def find_detail(details: Iterable[Detail], type_url: str) -> Optional[Detail]:
+    """The first of ``details`` with this type URL; one without a ``/`` is compared with the type names alone."""
+    if "/" in type_url:
+        return next((detail for detail in details if detail.type_url == type_url), None)
+    return next((detail for detail in details if detail.type_name == type_url), None)

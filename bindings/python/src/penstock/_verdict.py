@@ -1,0 +1,50 @@
+"""What a callback says, and the kinds of calls."""
+
+from __future__ import annotations
+
+import enum
+
+from . import _constants as c
+
+
+class Verdict(enum.IntEnum):
+    """What a callback returns: what becomes of the event. None is NEXT."""
+
+    NEXT = c.NEXT
+    """Pass it on."""
+    PAUSE = c.PAUSE
+    """Stop this lane here until the ticket is resolved; later events wait unseen."""
+    HOLD = c.HOLD
+    """Park this event; later ones are still shown; without a ticket the next NEXT releases it."""
+    DROP = c.DROP
+    """Swallow this message."""
+    TAKE = c.TAKE
+    """From ``on_start``: answer the call here; nothing goes below."""
+    SKIP = c.SKIP
+    """From ``create``: not this call."""
+
+
+class Kind(enum.IntEnum):
+    """The four kinds of calls."""
+
+    UNARY = c.KIND_UNARY
+    CLIENT_STREAM = c.KIND_CLIENT_STREAM
+    SERVER_STREAM = c.KIND_SERVER_STREAM
+    BIDI = c.KIND_BIDI
+
+
+class EventKind(enum.IntEnum):
+    """What an event or a callback is about."""
+
+    NONE = c.EVENT_NONE
+    START = c.EVENT_START
+    SEND = c.EVENT_SEND
+    HALF_CLOSE = c.EVENT_HALF_CLOSE
+    HEADERS = c.EVENT_HEADERS
+    RECEIVE = c.EVENT_RECEIVE
+    STATUS = c.EVENT_STATUS
+    CANCEL = c.EVENT_CANCEL
+    DEMAND = c.EVENT_DEMAND
+    SENT = c.EVENT_SENT
+    CREATE = c.EVENT_CREATE
+    DESTROY = c.EVENT_DESTROY

@@ -1,0 +1,41 @@
+"""Functions of the library that wait, called so that Ctrl-C works and callbacks' exceptions get out."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List
+
+from . import _constants as c
+from ._interceptor import raise_escaping
+
+
+class Waiters:
+    """The threads that are in a blocking call on one runtime. They turn its loop, so nobody else needs to.
+
+    A context manager, for calls that are made of several steps. Any thread: each step is one list operation.
+    """
+
+    __slots__ = ("_inside",)
+
+    def __init__(self) -> None:
+        self._inside: List[None] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._inside)
+
+    def __enter__(self) -> None:
+        self._inside.append(None)
+
+    def __exit__(self, *exception: object) -> None:
+        self._inside.pop()
+
+    def wait(self, function: Callable[..., Any], *arguments: Any) -> int:
+        """Calls ``function`` until it is not interrupted, and returns its result.
+
+        Between two tries Python's own signal handlers run: what they raise comes out of here.
+        """
+        with self:
+            while True:
+                result: int = function(*arguments)
+                raise_escaping()
+                if result != c.E_INTERRUPTED:
+                    return result

@@ -1,0 +1,217 @@
+"""grpcio's server for the tests, run as a program of its own: prints its port, and ends with its standard input.
+
+Beside the services of Tests/interop/proto it has penstock.Probe, whose requests are JSON and which tells what the
+server saw.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from concurrent import futures
+from typing import Any, Dict, Iterator, List
+
+import grpc
+
+RESERVED_BY_GRPC = ("user-agent",)
+
+
+class Hanging:
+    """Calls that wait to be cancelled, and those who wait for their number."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._changed = threading.Condition()
+
+    def hang(self, context: Any) -> None:
+        ended = threading.Event()
+        if not context.add_callback(ended.set):
+            return
+        self._change(1)
+        ended.wait()
+        self._change(-1)
+
+    def _change(self, by: int) -> None:
+        with self._changed:
+            self._count += by
+            self._changed.notify_all()
+
+    def await_count(self, count: int) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._count == count, timeout=20)
+
+
+hanging = Hanging()
+
+
+def seen_metadata(context: Any) -> List[List[str]]:
+    """[name, value] in order; values of "-bin" names in hex."""
+    return [
+        [key, value.hex() if isinstance(value, bytes) else value]
+        for key, value in context.invocation_metadata()
+        if key not in RESERVED_BY_GRPC
+    ]
+
+
+def as_metadata(pairs: List[List[str]]) -> tuple[tuple[str, Any], ...]:
+    return tuple((key, bytes.fromhex(value) if key.endswith("-bin") else value) for key, value in pairs)
+
+
+def probe_unary(request: bytes, context: Any) -> bytes:
+    """Answers with what was seen, after sending what the request asks for."""
+    wanted: Dict[str, Any] = json.loads(request or b"{}")
+    if "initial" in wanted:
+        context.send_initial_metadata(as_metadata(wanted["initial"]))
+    if "trailing" in wanted:
+        context.set_trailing_metadata(as_metadata(wanted["trailing"]))
+    code = wanted.get("code", 0)
+    if code:
+        context.set_code(next(known for known in grpc.StatusCode if known.value[0] == code))
+        context.set_details(wanted.get("message", ""))
+    left = context.time_remaining()
+    view = {"metadata": seen_metadata(context), "peer": context.peer(), "time_remaining": left}
+    return json.dumps(view).encode()
+
+
+def probe_hang(request: bytes, context: Any) -> bytes:
+    hanging.hang(context)
+    return b""
+
+
+def probe_hang_stream(request: bytes, context: Any) -> Iterator[bytes]:
+    yield b"first"
+    hanging.hang(context)
+
+
+def probe_hang_bidi(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+    context.send_initial_metadata(())
+    hanging.hang(context)
+    yield b""
+
+
+def probe_await_hanging(request: bytes, context: Any) -> bytes:
+    if not hanging.await_count(int(request)):
+        context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the number of hanging calls did not come")
+    return b""
+
+
+def probe_early(requests: Iterator[bytes], context: Any) -> bytes:
+    context.set_code(grpc.StatusCode.FAILED_PRECONDITION)
+    context.set_details("not now")
+    return b""
+
+
+def probe_stream(request: bytes, context: Any) -> Iterator[bytes]:
+    """{"count", "size"} messages, then the status of {"code", "message"}."""
+    wanted = json.loads(request)
+    for index in range(wanted["count"]):
+        yield index.to_bytes(4, "big") + bytes(wanted.get("size", 0))
+    code = wanted.get("code", 0)
+    if code:
+        context.set_code(next(known for known in grpc.StatusCode if known.value[0] == code))
+        context.set_details(wanted.get("message", ""))
+
+
+def echo_server_stream(request: bytes, context: Any) -> Iterator[bytes]:
+    metadata = dict(context.invocation_metadata())
+    for _ in range(int(metadata.get("x-repeat", "1"))):
+        yield request
+
+
+def echo_client_stream(requests: Iterator[bytes], context: Any) -> bytes:
+    return b"".join(requests)
+
+
+def echo_bidi(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+    yield from requests
+
+
+HANDLERS = {
+    "penstock.Probe": {
+        "Unary": grpc.unary_unary_rpc_method_handler(probe_unary),
+        "Hang": grpc.unary_unary_rpc_method_handler(probe_hang),
+        "HangStream": grpc.unary_stream_rpc_method_handler(probe_hang_stream),
+        "HangBidi": grpc.stream_stream_rpc_method_handler(probe_hang_bidi),
+        "AwaitHanging": grpc.unary_unary_rpc_method_handler(probe_await_hanging),
+        "Early": grpc.stream_unary_rpc_method_handler(probe_early),
+        "Stream": grpc.unary_stream_rpc_method_handler(probe_stream),
+    },
+    "penstock.Echo": {
+        "Unary": grpc.unary_unary_rpc_method_handler(lambda request, context: request),
+        "ServerStream": grpc.unary_stream_rpc_method_handler(echo_server_stream),
+        "ClientStream": grpc.stream_unary_rpc_method_handler(echo_client_stream),
+        "Bidi": grpc.stream_stream_rpc_method_handler(echo_bidi),
+    },
+}
+
+
+def add_services(server: Any) -> None:
+    import helloworld_pb2
+    import helloworld_pb2_grpc
+    import testing_pb2
+    import testing_pb2_grpc
+
+    class Greeter(helloworld_pb2_grpc.GreeterServicer):
+        def SayHello(self, request: Any, context: Any) -> Any:  # noqa: N802
+            return helloworld_pb2.HelloReply(message=f"Hello, {request.name}!")
+
+        def SayHelloStreamReply(self, request: Any, context: Any) -> Any:  # noqa: N802
+            for greeting in ("Hello", "Servus", "Salut"):
+                yield helloworld_pb2.HelloReply(message=f"{greeting}, {request.name}!")
+
+        def SayHelloBidiStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+            for request in request_iterator:
+                yield helloworld_pb2.HelloReply(message=f"Hello, {request.name}!")
+
+    class Test(testing_pb2_grpc.TestServiceServicer):
+        def EmptyCall(self, request: Any, context: Any) -> Any:  # noqa: N802
+            return testing_pb2.Empty()
+
+        def UnaryCall(self, request: Any, context: Any) -> Any:  # noqa: N802
+            if request.response_status.code:
+                context.set_code(request.response_status.code)
+                context.set_details(request.response_status.message)
+            return testing_pb2.SimpleResponse(payload=testing_pb2.Payload(body=bytes(request.response_size)))
+
+        def StreamingInputCall(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+            total = sum(len(request.payload.body) for request in request_iterator)
+            return testing_pb2.StreamingInputCallResponse(aggregated_payload_size=total)
+
+        def StreamingOutputCall(self, request: Any, context: Any) -> Any:  # noqa: N802
+            for parameters in request.response_parameters:
+                yield _output(parameters.size)
+
+        def FullDuplexCall(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+            for request in request_iterator:
+                for parameters in request.response_parameters:
+                    yield _output(parameters.size)
+
+    def _output(size: int) -> Any:
+        return testing_pb2.StreamingOutputCallResponse(payload=testing_pb2.Payload(body=bytes(size)))
+
+    helloworld_pb2_grpc.add_GreeterServicer_to_server(Greeter(), server)
+    testing_pb2_grpc.add_TestServiceServicer_to_server(Test(), server)
+    server.add_generic_rpc_handlers(
+        tuple(grpc.method_handlers_generic_handler(service, methods) for service, methods in HANDLERS.items())
+    )
+
+
+def main(stubs: str) -> None:
+    sys.path.insert(0, stubs)
+    options = [
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),
+    ]
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=64), options=options)
+    add_services(server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(json.dumps({"port": port}), flush=True)
+    sys.stdin.read()
+    server.stop(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,265 @@
+"""Nothing is left: neither Python objects that C held, nor handles, nor descriptors, nor threads."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any, Callable, Iterator, List, Tuple
+
+import pytest
+
+import penstock
+from conftest import await_hanging, json_bytes
+from penstock import Channel, Hop, Interceptor, RpcError, Runtime, StatusCode, Verdict
+from penstock._objects import registry
+
+
+def resident_kilobytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def soon(condition: Callable[[], bool]) -> bool:
+    """Whether it comes true; finalizers run on the thread that drives."""
+    deadline = time.monotonic() + 20
+    poke = threading.Event()
+    while not condition():
+        gc.collect()
+        if time.monotonic() > deadline:
+            return False
+        poke.wait(0.001)
+    return True
+
+
+class Thing:
+    """Something that can be referred to weakly."""
+
+
+class Busy(Interceptor):
+    """Uses everything that is registered somewhere."""
+
+    def create(self, hop: Hop) -> Any:
+        return Thing()
+
+    def on_start(self, hop: Hop) -> Any:
+        hop.set_value("thing", Thing())
+        hop.set_value("thing", Thing())
+        hop.retain()
+        ticket = hop.ticket()
+        event = ticket.event()
+        event.metadata["x-a"] = "b"
+        ticket.resume()
+        return Verdict.PAUSE
+
+    def on_receive(self, hop: Hop) -> None:
+        hop.message = hop.message
+
+    def on_status(self, hop: Hop) -> None:
+        if hop.status.code not in (StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED):
+            hop.status.add_detail(("a/b", b"c"))
+            hop.metadata.add("x-c", "d")
+
+    def destroy(self, hop: Hop) -> None: ...
+
+
+def calls(channel: Channel) -> None:
+    """One of each kind, and of each way to end."""
+    channel.unary_unary("/penstock.Echo/Unary")(b"x", metadata={"a": "b"}, timeout=20)
+    list(channel.stream_stream("/penstock.Echo/Bidi")(iter([b"1", b"2"])))
+    channel.stream_unary("/penstock.Echo/ClientStream")([b"1"])
+    with pytest.raises(RpcError) as caught:
+        channel.unary_unary("/penstock.Probe/Unary", json_bytes)({"code": 5})
+    assert caught.value.values["thing"] is not None
+    assert caught.value.status_details
+    call = channel.unary_stream("/penstock.Probe/HangStream")(b"")
+    next(call)
+    call.initial_metadata()
+    call.cancel()
+    next(channel.unary_stream("/penstock.Probe/HangStream")(b""))
+    with pytest.raises(RpcError):
+        channel.unary_unary("/penstock.Probe/Hang")(b"", timeout=0.001)
+
+
+def test_a_closed_channel_leaves_nothing(server: str) -> None:
+    before = len(registry)
+    interceptor = Busy()
+    gone = weakref.ref(interceptor)
+    with Channel(server, interceptors=[interceptor]) as channel:
+        calls(channel)
+    del interceptor
+    assert soon(lambda: gone() is None and len(registry) == before)
+    del channel
+
+
+def test_a_channel_that_is_dropped_leaves_nothing(server: str) -> None:
+    before = len(registry)
+    interceptor = Busy()
+    gone = weakref.ref(interceptor)
+    channel = Channel(server, interceptors=[interceptor])
+    calls(channel)
+    del interceptor, channel
+    assert soon(lambda: gone() is None and len(registry) == before)
+
+
+def test_an_interceptor_that_knows_its_channel_leaves_nothing(server: str) -> None:
+    class Knowing(Interceptor):
+        channel: Channel
+
+        def on_start(self, hop: Hop) -> None: ...
+
+    interceptor = Knowing()
+    gone = weakref.ref(interceptor)
+    with Channel(server, interceptors=[interceptor]) as channel:
+        interceptor.channel = channel
+        channel.unary_unary("/penstock.Echo/Unary")(b"x")
+    del interceptor, channel
+    assert soon(lambda: gone() is None)
+
+
+def test_a_removed_interceptor_is_let_go_once_its_last_call_has_ended(channel: Channel) -> None:
+    interceptor = Busy()
+    gone = weakref.ref(interceptor)
+    token = channel.add_interceptor(interceptor)
+    call = channel.unary_stream("/penstock.Probe/HangStream")(b"")
+    assert next(call) == b"first"
+    token.remove()
+    del token, interceptor
+    gc.collect()
+    assert gone() is not None
+    call.cancel()
+    assert soon(lambda: gone() is None)
+
+
+def test_values_and_states_live_as_long_as_their_call(channel: Channel) -> None:
+    value, state = Thing(), Thing()
+    gone = [weakref.ref(value), weakref.ref(state)]
+    kept = [value, state]
+    del value, state
+
+    class Keep(Interceptor):
+        def create(self, hop: Hop) -> Any:
+            return kept.pop()
+
+        def on_start(self, hop: Hop) -> None:
+            hop.set_value("value", kept.pop())
+
+    channel.add_interceptor(Keep())
+    _, outcome = channel.unary_unary("/penstock.Echo/Unary").with_call(b"x")
+    assert soon(lambda: gone[1]() is None)
+    assert outcome.values["value"] is gone[0]()
+    del outcome
+    assert soon(lambda: gone[0]() is None)
+
+
+def test_an_exception_is_let_go_with_its_error(channel: Channel) -> None:
+    class MyError(Exception):
+        pass
+
+    gone: List[Any] = []
+
+    def raising(hop: Hop) -> None:
+        error = MyError()
+        gone.append(weakref.ref(error))
+        raise error
+
+    class Broken(Interceptor):
+        def on_start(self, hop: Hop) -> None:
+            raising(hop)
+
+    channel.add_interceptor(Broken())
+    penstock.set_exception_hook(lambda *_: None)
+    try:
+        with contextlib.suppress(RpcError):
+            channel.unary_unary("/penstock.Echo/Unary")(b"x")
+        with contextlib.suppress(RpcError):
+            list(channel.unary_stream("/penstock.Echo/ServerStream")(b"x"))
+    finally:
+        penstock.set_exception_hook(None)
+    assert len(gone) == 2
+    assert soon(lambda: all(reference() is None for reference in gone))
+
+
+def test_refused_registrations_leave_nothing(channel: Channel) -> None:
+    before = len(registry)
+    for methods in ("not a method", "/a*b*"):
+        with pytest.raises(penstock.InvalidArgumentError):
+            channel.add_interceptor(Busy(), methods=methods)
+    channel.close()
+    with pytest.raises(penstock.ClosedError):
+        channel.add_interceptor(Busy())
+    assert len(registry) == before
+
+
+def test_a_request_iterator_is_let_go(channel: Channel) -> None:
+    def requests(thing: Thing) -> Iterator[bytes]:
+        yield b"1"
+        yield b"2" if thing else b""
+
+    thing = Thing()
+    gone = weakref.ref(thing)
+    assert len(list(channel.stream_stream("/penstock.Echo/Bidi")(requests(thing)))) == 2
+    del thing
+    assert soon(lambda: gone() is None)
+    assert soon(lambda: not any(thread.name == "penstock requests" for thread in threading.enumerate()))
+
+
+def measured(work: Callable[[], None], rounds: int) -> Tuple[int, int, int]:
+    for _ in range(rounds):
+        work()
+    gc.collect()
+    return descriptors(), threading.active_count(), resident_kilobytes()
+
+
+def test_channels_and_runtimes_come_and_go(server: str) -> None:
+    def work() -> None:
+        runtime = Runtime()
+        with Channel(server, runtime=runtime, interceptors=[Busy()]) as channel:
+            calls(channel)
+        runtime.shutdown(timeout=30)
+
+    measured(work, 3)
+    before = (descriptors(), threading.active_count(), len(registry))
+    measured(work, 10)
+    assert soon(lambda: (descriptors(), threading.active_count(), len(registry)) == before)
+
+
+def test_runtimes_that_are_dropped_come_and_go(server: str) -> None:
+    def work() -> None:
+        channel = Channel(server, runtime=Runtime())
+        channel.unary_unary("/penstock.Echo/Unary")(b"x")
+
+    measured(work, 3)
+    before = (descriptors(), threading.active_count())
+    measured(work, 10)
+    assert soon(lambda: (descriptors(), threading.active_count()) == before)
+
+
+def test_many_calls_take_no_more_memory(channel: Channel) -> None:
+    channel.add_interceptor(Busy())
+
+    def work() -> None:
+        for _ in range(100):
+            channel.unary_unary("/penstock.Echo/Unary")(bytes(10_000), metadata={"a": "b"})
+            list(channel.stream_stream("/penstock.Echo/Bidi")([bytes(10_000)]))
+
+    _, _, before = measured(work, 5)
+    _, _, after = measured(work, 15)
+    # A leak of one message of each call would be 30 MB.
+    assert after - before < 8_000
+
+
+def test_dropped_calls_are_ended_on_the_server(channel: Channel) -> None:
+    running = [channel.unary_stream("/penstock.Probe/HangStream")(b"") for _ in range(10)]
+    for call in running:
+        assert next(call) == b"first"
+    await_hanging(channel, 10)
+    del call, running
+    await_hanging(channel, 0)

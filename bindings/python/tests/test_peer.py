@@ -1,0 +1,189 @@
+"""The same calls against penstock-peer, our own server: TestService's interop cases, Greeter and Echo."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from typing import Any, Iterator
+
+import pytest
+
+import penstock
+from conftest import REPOSITORY
+from penstock import RpcError, StatusCode
+
+PEER = REPOSITORY / "build/bin/penstock-peer"
+SIZES = [31415, 9, 2653, 58979]
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[str]:
+    if not PEER.exists():
+        pytest.skip("penstock-peer is not built: make peer")
+    command = [str(PEER), "--exit-with-stdin"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["address"]
+        process.stdin.close()
+        process.wait(20)
+
+
+@pytest.fixture
+def channel(peer: str) -> Iterator[penstock.Channel]:
+    with penstock.Channel(peer) as opened:
+        yield opened
+
+
+@pytest.fixture
+def service(channel: penstock.Channel, stubs: str) -> Any:
+    import testing_pb2_grpc
+
+    return testing_pb2_grpc.TestServiceStub(channel)
+
+
+def test_the_greeter(channel: penstock.Channel, stubs: str) -> None:
+    import helloworld_pb2
+    import helloworld_pb2_grpc
+
+    stub = helloworld_pb2_grpc.GreeterStub(channel)
+    request = helloworld_pb2.HelloRequest(name="peer")
+    assert stub.SayHello(request).message == "Hello, peer!"
+    assert all("peer" in reply.message for reply in stub.SayHelloStreamReply(request))
+    names = iter([request, request])
+    assert [reply.message for reply in stub.SayHelloBidiStream(names)] == ["Hello, peer!"] * 2
+
+
+def test_echo_takes_any_bytes(channel: penstock.Channel) -> None:
+    for data in (b"", b"\xff\x00", bytes(300_000)):
+        assert channel.unary_unary("/penstock.Echo/Unary")(data) == data
+        assert channel.stream_unary("/penstock.Echo/ClientStream")([data, data]) == data + data
+        assert list(channel.stream_stream("/penstock.Echo/Bidi")(iter([data, b"1"]))) == [data, b"1"]
+        several = channel.unary_stream("/penstock.Echo/ServerStream")(data, metadata={"x-repeat": "3"})
+        assert list(several) == [data] * 3
+
+
+def test_empty_unary(service: Any) -> None:
+    import testing_pb2
+
+    assert service.EmptyCall(testing_pb2.Empty()) == testing_pb2.Empty()
+
+
+def test_large_unary(service: Any) -> None:
+    import testing_pb2
+
+    payload = testing_pb2.Payload(body=bytes(271828))
+    reply = service.UnaryCall(testing_pb2.SimpleRequest(response_size=314159, payload=payload))
+    assert reply.payload.body == bytes(314159)
+
+
+def test_client_streaming(service: Any) -> None:
+    import testing_pb2
+
+    payloads = [testing_pb2.Payload(body=bytes(size)) for size in (27182, 8, 1828, 45904)]
+    requests = (testing_pb2.StreamingInputCallRequest(payload=payload) for payload in payloads)
+    assert service.StreamingInputCall(requests).aggregated_payload_size == 74922
+
+
+def test_server_streaming(service: Any) -> None:
+    import testing_pb2
+
+    parameters = [testing_pb2.ResponseParameters(size=size) for size in SIZES]
+    replies = service.StreamingOutputCall(testing_pb2.StreamingOutputCallRequest(response_parameters=parameters))
+    assert [len(reply.payload.body) for reply in replies] == SIZES
+
+
+@pytest.mark.parametrize("method", ["FullDuplexCall", "HalfDuplexCall"])
+def test_streams_both_ways(service: Any, method: str) -> None:
+    import testing_pb2
+
+    def requests() -> Iterator[Any]:
+        for size in SIZES:
+            parameters = [testing_pb2.ResponseParameters(size=size)]
+            yield testing_pb2.StreamingOutputCallRequest(response_parameters=parameters)
+
+    assert [len(reply.payload.body) for reply in getattr(service, method)(requests())] == SIZES
+
+
+def test_custom_metadata(service: Any) -> None:
+    import testing_pb2
+
+    metadata = [("x-grpc-test-echo-initial", "test_initial_metadata_value")]
+    metadata_bin = ("x-grpc-test-echo-trailing-bin", b"\xab\xab\xab")
+    request = testing_pb2.SimpleRequest(response_size=314159)
+    _, call = service.UnaryCall.with_call(request, metadata=[*metadata, metadata_bin])
+    assert metadata[0] in call.initial_metadata()
+    assert metadata_bin in call.trailing_metadata()
+
+
+@pytest.mark.parametrize(
+    "message", ["test status message", "\t\ntest with whitespace\r\nand Unicode BMP ☺ and non-BMP 😈\t\n"]
+)
+def test_status_code_and_message(service: Any, message: str) -> None:
+    import testing_pb2
+
+    status = testing_pb2.EchoStatus(code=2, message=message)
+    with pytest.raises(RpcError) as caught:
+        service.UnaryCall(testing_pb2.SimpleRequest(response_status=status))
+    assert (caught.value.code(), caught.value.details()) == (StatusCode.UNKNOWN, message)
+    request = testing_pb2.StreamingOutputCallRequest(response_status=status)
+    with pytest.raises(RpcError) as caught:
+        list(service.FullDuplexCall(iter([request])))
+    assert (caught.value.code(), caught.value.details()) == (StatusCode.UNKNOWN, message)
+
+
+def test_unimplemented(channel: penstock.Channel, service: Any) -> None:
+    import testing_pb2
+    import testing_pb2_grpc
+
+    nowhere = testing_pb2_grpc.UnimplementedServiceStub(channel)
+    for stub in (service, nowhere):
+        with pytest.raises(RpcError) as caught:
+            stub.UnimplementedCall(testing_pb2.Empty())
+        assert caught.value.code() == StatusCode.UNIMPLEMENTED
+
+
+def test_cancel_after_begin_and_after_the_first_response(service: Any) -> None:
+    import testing_pb2
+
+    parameters = [testing_pb2.ResponseParameters(size=31415)]
+    request = testing_pb2.StreamingOutputCallRequest(response_parameters=parameters)
+
+    for reads in (0, 1):
+        more = threading.Event()
+
+        def requests(more: threading.Event = more) -> Iterator[Any]:
+            yield request
+            more.wait()
+
+        call = service.FullDuplexCall(requests())
+        for _ in range(reads):
+            assert len(next(call).payload.body) == 31415
+        call.cancel()
+        assert call.code() == StatusCode.CANCELLED
+        more.set()
+
+
+def test_timeout_on_sleeping_server(service: Any) -> None:
+    import testing_pb2
+
+    parameters = [testing_pb2.ResponseParameters(size=1, interval_us=30_000_000)]
+    request = testing_pb2.StreamingOutputCallRequest(response_parameters=parameters)
+    with pytest.raises(RpcError) as caught:
+        list(service.FullDuplexCall(iter([request]), timeout=0.001))
+    assert caught.value.code() == StatusCode.DEADLINE_EXCEEDED
+
+
+def test_compression_both_ways(service: Any) -> None:
+    import testing_pb2
+
+    yes = testing_pb2.BoolValue(value=True)
+    payload = testing_pb2.Payload(body=bytes(271828))
+    request = testing_pb2.SimpleRequest(
+        expect_compressed=yes, response_compressed=yes, response_size=314159, payload=payload
+    )
+    reply, call = service.UnaryCall.with_call(request, compression="gzip")
+    assert reply.payload.body == bytes(314159)
+    assert call.stats["received"]["wire_bytes"] < 100_000
+    assert call.stats["sent"]["wire_bytes"] < 100_000

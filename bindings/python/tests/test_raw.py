@@ -1,0 +1,152 @@
+"""The prototypes are those of the header, to the letter."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from conftest import REPOSITORY
+from penstock import _constants, _raw
+
+SOURCE = Path(_raw.__file__)
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def header_text() -> str:
+    texts = []
+    for file in sorted((REPOSITORY / "include/penstock").glob("*.h")):
+        text = re.sub(r"/\*.*?\*/", " ", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+        texts.append(re.sub(r"^#.*$", "", text.replace("\\\n", " "), flags=re.MULTILINE))
+    return "\n".join(texts)
+
+
+def header_prototypes() -> Dict[str, str]:
+    found = {}
+    for prototype in re.findall(r"PENSTOCK_API\s+([^;]+);", header_text()):
+        name = re.search(r"(penstock_\w+)\(", prototype)
+        assert name is not None
+        found[name.group(1)] = squeezed(prototype)
+    return found
+
+
+def commented_prototypes() -> Dict[str, str]:
+    """The comment above each declaration."""
+    pattern = r"((?:^# [^\n]*\n)+)_declare\(\s*\"(\w+)\""
+    found = {}
+    for comment, name in re.findall(pattern, SOURCE.read_text(encoding="utf-8"), re.MULTILINE):
+        found[name] = squeezed(comment.replace("# ", " ").replace("\n", " ")).rstrip(";")
+    return found
+
+
+def parameters(prototype: str) -> List[str]:
+    inside = prototype[prototype.index("(") + 1 : prototype.rindex(")")]
+    depth, parts = 0, [""]
+    for character in inside:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [] if parts == ["void"] else [part.strip() for part in parts]
+
+
+def test_every_function_of_the_header_is_declared_and_no_other() -> None:
+    assert set(_raw.PROTOTYPES) == set(header_prototypes())
+
+
+def test_the_comments_are_the_header_s_prototypes() -> None:
+    assert commented_prototypes() == header_prototypes()
+
+
+SIZES = {
+    "int32_t": ctypes.c_int32,
+    "penstock_result": ctypes.c_int32,
+    "uint32_t": ctypes.c_uint32,
+    "int64_t": ctypes.c_int64,
+    "uint64_t": ctypes.c_uint64,
+    "penstock_interceptor_id": ctypes.c_uint64,
+    "penstock_ticket": ctypes.c_uint64,
+    "size_t": ctypes.c_size_t,
+}
+
+
+@pytest.mark.parametrize("name", sorted(_raw.PROTOTYPES))
+def test_declared_types_fit_the_prototype(name: str) -> None:
+    restype, argtypes = _raw.PROTOTYPES[name]
+    prototype = header_prototypes()[name]
+    declared = parameters(prototype)
+    assert len(argtypes) == len(declared)
+    for parameter, argtype in zip(declared, argtypes):
+        words = parameter.replace("const ", "").split()
+        if "*" not in parameter and words[0] in SIZES:
+            assert argtype is SIZES[words[0]], parameter
+        elif parameter.count("*") == 1 and "char" in parameter:
+            assert argtype is ctypes.c_char_p, parameter
+        else:
+            assert ctypes.sizeof(argtype) == ctypes.sizeof(ctypes.c_void_p), parameter
+    returned = prototype[: prototype.index(name)].replace("const ", "").split()
+    if returned == ["void"]:
+        assert restype is None
+    elif "*" in "".join(returned):
+        assert restype in (ctypes.c_void_p, ctypes.c_char_p)
+    else:
+        assert restype is SIZES[returned[0]]
+
+
+def test_bound_functions_have_their_types() -> None:
+    for name, (restype, argtypes) in _raw.PROTOTYPES.items():
+        function = getattr(_raw, name)
+        assert function.restype is restype
+        assert tuple(function.argtypes) == argtypes
+
+
+def test_what_the_package_calls_is_declared() -> None:
+    used = set()
+    for file in SOURCE.parent.glob("*.py"):
+        used |= set(re.findall(r"_raw\.(penstock_\w+)", file.read_text(encoding="utf-8")))
+    types = {name for name in used if not callable(getattr(_raw, name)) or isinstance(getattr(_raw, name), type)}
+    assert used - types <= set(_raw.PROTOTYPES)
+
+
+def test_constants_are_those_of_the_header() -> None:
+    headers = (REPOSITORY / "include/penstock").glob("*.h")
+    text = "\n".join(file.read_text(encoding="utf-8").replace("\\\n", " ") for file in headers)
+    defined = {
+        name: int(number) for name, number in re.findall(r"^#define\s+PENSTOCK_(\w+)\s+(\d+)\b", text, re.MULTILINE)
+    }
+    ours = {name: value for name, value in vars(_constants).items() if name.isupper()}
+    kinds = ("E_", "EVENT_", "KIND_")
+    expected = {
+        name: number
+        for name, number in defined.items()
+        if name.startswith(kinds) or name in ("OK", "NEXT", "PAUSE", "HOLD", "DROP", "TAKE", "RESTART", "SKIP")
+    }
+    assert ours == expected
+
+
+def test_structures_have_the_compiler_s_layout(tmp_path: Path) -> None:
+    structures: Tuple[Any, ...] = (_raw.penstock_interceptor, _raw.penstock_call_callbacks)
+    lines = []
+    for structure in structures:
+        lines.append(f'printf("%zu\\n", sizeof({structure.__name__}));')
+        for field in structure._fields_:
+            lines.append(f'printf("%zu\\n", offsetof({structure.__name__}, {field[0]}));')
+    source = tmp_path / "layout.c"
+    body = "\n".join(lines)
+    source.write_text(f"#include <penstock/penstock.h>\n#include <stdio.h>\nint main(void) {{\n{body}\n}}\n")
+    program = tmp_path / "layout"
+    subprocess.run(["cc", f"-I{REPOSITORY / 'include'}", str(source), "-o", str(program)], check=True)
+    printed = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split()
+    expected = []
+    for structure in structures:
+        expected.append(ctypes.sizeof(structure))
+        expected += [getattr(structure, field[0]).offset for field in structure._fields_]
+    assert [int(number) for number in printed] == expected

@@ -1,0 +1,409 @@
+"""Runtimes: who turns the loop, Ctrl-C, forks, threads, and the end of the process."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, List, Tuple
+
+import pytest
+
+import penstock
+from conftest import await_hanging
+from penstock import Channel, Hop, Interceptor, RpcError, Runtime, StatusCode, _library
+
+SOURCES = str(Path(penstock.__file__).parents[1])
+PRELUDE = f"""
+import os, signal, sys, threading
+sys.path.insert(0, {SOURCES!r})
+import penstock
+penstock.load({_library.load()!r})
+target = sys.argv[1]
+"""
+
+
+def program(text: str, target: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + text, target]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+    return subprocess.Popen(command, text=True, **pipes)
+
+
+def ended(process: subprocess.Popen[str]) -> Tuple[str, str]:
+    """What it prints until it ends; one that does not is made to say where it is."""
+    try:
+        return process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGABRT)
+        printed, complaints = process.communicate()
+        pytest.fail(f"the program hangs\n{printed}\n{complaints}")
+
+
+def run(text: str, target: str) -> str:
+    """What the program prints; it must end well and say nothing else."""
+    with program(text, target) as process:
+        printed, complaints = ended(process)
+    assert process.returncode == 0, complaints
+    assert complaints == ""
+    return printed
+
+
+class Starts(Interceptor):
+    def __init__(self) -> None:
+        self.methods: List[str] = []
+
+    def on_start(self, hop: Hop) -> None:
+        self.methods.append(hop.method)
+
+
+# ---- Interceptors of a runtime ----
+
+
+def test_an_interceptor_for_every_channel(server: str) -> None:
+    everywhere = Starts()
+    token = penstock.add_interceptor(everywhere, priority=3, name="everywhere", methods="/penstock.Echo/*")
+    try:
+        with Channel(server) as one, Channel(server) as other, Channel(server, runtime=Runtime()) as alone:
+            for channel in (one, other, alone):
+                channel.unary_unary("/penstock.Echo/Unary")(b"x")
+            assert everywhere.methods == ["/penstock.Echo/Unary"] * 2
+            own = one.add_interceptor(Starts(), priority=9, name="own")
+            assert [entry["name"] for entry in one.interceptors] == ["own", "everywhere"]
+            assert [entry["name"] for entry in penstock.default_runtime().interceptors] == ["everywhere"]
+            token.priority = 10
+            assert [entry["name"] for entry in one.interceptors] == ["everywhere", "own"]
+            own.remove()
+    finally:
+        token.remove()
+    assert penstock.default_runtime().interceptors == []
+
+
+def test_a_runtime_of_one_s_own(server: str) -> None:
+    with Runtime() as runtime:
+        token = runtime.add_interceptor(Starts())
+        with Channel(server, runtime=runtime) as channel:
+            assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+        assert len(runtime.interceptors) == 1
+        token.remove()
+        assert runtime.interceptors == []
+    with pytest.raises(penstock.ClosedError):
+        Channel(server, runtime=runtime)
+    runtime.shutdown()
+
+
+def test_shutdown_ends_every_call(server: str) -> None:
+    runtime = Runtime()
+    channel = Channel(server, runtime=runtime)
+    call = channel.unary_stream("/penstock.Probe/HangStream")(b"")
+    assert next(call) == b"first"
+    runtime.shutdown(timeout=30)
+    with pytest.raises(RpcError, match="CANCELLED"):
+        next(call)
+
+
+def test_shutdown_waits_for_callbacks_and_says_if_they_take_too_long(server: str) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Slow(Interceptor):
+        def on_start(self, hop: Hop) -> None:
+            entered.set()
+            go_on.wait()
+
+    runtime = Runtime()
+    channel = Channel(server, runtime=runtime, interceptors=[Slow()])
+
+    def call() -> None:
+        with pytest.raises(RpcError):
+            channel.unary_unary("/penstock.Echo/Unary")(b"x")
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    entered.wait()
+    with pytest.raises(penstock.TimedOutError):
+        runtime.shutdown(timeout=0.05)
+    go_on.set()
+    runtime.shutdown(timeout=30)
+    thread.join()
+
+
+# ---- Who turns the loop ----
+
+
+def test_a_call_goes_on_while_nobody_waits(channel: Channel) -> None:
+    """Its interceptors are called, and its deadline ends it."""
+    done = threading.Event()
+
+    class End(Interceptor):
+        def destroy(self, hop: Hop) -> None:
+            done.set()
+
+    channel.add_interceptor(End())
+    call = channel.unary_stream("/penstock.Probe/HangStream")(b"", timeout=0.2)
+    assert done.wait(30)
+    assert call.code() == StatusCode.DEADLINE_EXCEEDED
+    assert not call.is_active()
+
+
+def test_calls_on_many_threads_share_the_loop(channel: Channel) -> None:
+    failures: List[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            echo = channel.unary_unary("/penstock.Echo/Unary")
+            for turn in range(40):
+                data = f"{number} {turn}".encode() * (turn + 1)
+                assert echo(data) == data
+            messages = [bytes([number])] * 20
+            assert list(channel.stream_stream("/penstock.Echo/Bidi")(iter(messages))) == messages
+        except BaseException as error:
+            failures.append(error)
+
+    class Upper(Interceptor):
+        def on_receive(self, hop: Hop) -> None:
+            hop.message = hop.message
+
+    channel.add_interceptor(Upper())
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_the_program_turns_the_loop(server: str) -> None:
+    runtime = Runtime(drive=False)
+    threads = threading.active_count()
+    with Channel(server, runtime=runtime) as channel:
+        call = channel.unary_stream("/penstock.Echo/ServerStream")(b"x", metadata={"x-repeat": "0"})
+        poll = select.poll()
+        poll.register(runtime.fileno(), select.POLLIN)
+        while call.is_active():
+            poll.poll()
+            runtime.poll()
+        assert threading.active_count() == threads
+        assert list(call) == []
+        runtime.poll()
+        runtime.poll(0.01)
+        with pytest.raises(ValueError, match="NaN"):
+            runtime.poll(float("nan"))
+    runtime.shutdown()
+    with pytest.raises(penstock.ClosedError):
+        runtime.poll()
+
+
+def test_a_poll_within_a_poll_is_busy(server: str) -> None:
+    runtime = Runtime(drive=False)
+    caught: List[Exception] = []
+
+    class Again(Interceptor):
+        def on_start(self, hop: Hop) -> None:
+            try:
+                runtime.poll()
+            except penstock.BusyError as error:
+                caught.append(error)
+
+    with Channel(server, runtime=runtime, interceptors=[Again()]) as channel:
+        assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+    assert len(caught) == 1
+
+
+# ---- Ctrl-C ----
+
+BLOCKED = {
+    "unary": "channel.unary_unary('/penstock.Probe/Hang')(b'')",
+    "stream": "list(channel.unary_stream('/penstock.Probe/HangStream')(b''))",
+    "client stream": "channel.stream_unary('/penstock.Probe/HangBidi')(iter([b'']))",
+    "headers": "channel.unary_stream('/penstock.Probe/Hang')(b'').initial_metadata()",
+    "status": "channel.unary_stream('/penstock.Probe/Hang')(b'').code()",
+}
+
+
+@pytest.mark.parametrize("call", BLOCKED.values(), ids=BLOCKED.keys())
+def test_ctrl_c_ends_a_blocking_call(server: str, channel: Channel, call: str) -> None:
+    text = f"""
+channel = penstock.Channel(target)
+try:
+    {call}
+except KeyboardInterrupt:
+    channel.unary_unary("/penstock.Echo/Unary")(b"still works")
+    print("interrupted")
+"""
+    with program(text, server) as process:
+        await_hanging(channel, 1)
+        process.send_signal(signal.SIGINT)
+        printed, complaints = ended(process)
+    assert (printed, complaints, process.returncode) == ("interrupted\n", "", 0)
+    await_hanging(channel, 0)
+
+
+def test_a_signal_that_raises_nothing_does_not_end_a_call(server: str, channel: Channel) -> None:
+    text = """
+heard = []
+signal.signal(signal.SIGUSR1, lambda *_: (heard.append(1), print("heard", flush=True)))
+try:
+    penstock.Channel(target).unary_unary("/penstock.Probe/Hang")(b"")
+except KeyboardInterrupt:
+    print(len(heard))
+"""
+    with program(text, server) as process:
+        assert process.stdout is not None
+        await_hanging(channel, 1)
+        for _ in range(3):
+            process.send_signal(signal.SIGUSR1)
+            assert process.stdout.readline() == "heard\n"
+        process.send_signal(signal.SIGINT)
+        printed, complaints = ended(process)
+    assert (printed, complaints) == ("3\n", "")
+
+
+def test_ctrl_c_in_a_callback_goes_to_the_waiting_code(server: str) -> None:
+    text = """
+class Interrupted(penstock.Interceptor):
+    def on_headers(self, hop):
+        assert threading.current_thread() is threading.main_thread()
+        signal.raise_signal(signal.SIGINT)
+penstock.set_exception_hook(lambda *_: None)
+channel = penstock.Channel(target, interceptors=[Interrupted()], runtime=penstock.Runtime(drive=False))
+try:
+    channel.unary_unary("/penstock.Echo/Unary")(b"x")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert run(text, server) == "interrupted\n"
+
+
+# ---- Forks ----
+
+
+def test_a_fork(server: str) -> None:
+    """In the child the parent's channel is refused, and a new one works; the parent goes on."""
+    text = """
+class Count(penstock.Interceptor):
+    calls = 0
+    def on_start(self, hop):
+        self.calls += 1
+count = Count()
+token = penstock.add_interceptor(count, priority=4, name="count")
+channel = penstock.Channel(target)
+echo = channel.unary_unary("/penstock.Echo/Unary")
+stream = channel.unary_stream("/penstock.Probe/HangStream")(b"")
+assert next(stream) == b"first"
+assert echo(b"before") == b"before"
+child = os.fork()
+if child == 0:
+    try:
+        echo(b"parent's")
+    except penstock.ForkedError:
+        print("refused", flush=True)
+    try:
+        next(stream)
+    except penstock.ForkedError:
+        print("refused", flush=True)
+    del stream, echo, channel
+    with penstock.Channel(target) as channel:
+        assert channel.unary_unary("/penstock.Echo/Unary")(b"child's", metadata={"a": "b"}) == b"child's"
+        print(channel.interceptors[0]["name"], token.priority, count.calls, flush=True)
+        token.remove()
+        assert channel.interceptors == []
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert echo(b"after") == b"after"
+assert stream.is_active()
+stream.cancel()
+print(count.calls)
+"""
+    assert run(text, server).splitlines() == ["refused", "refused", "count 4 3", "3"]
+
+
+def test_a_fork_before_the_first_use_and_many_children(server: str) -> None:
+    text = """
+import multiprocessing
+def work(number):
+    with penstock.Channel(target) as channel:
+        return channel.unary_unary("/penstock.Echo/Unary")(str(number).encode())
+if __name__ == "__main__":
+    assert work(0) == b"0"
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        print(sorted(pool.map(work, range(6))))
+    assert work(7) == b"7"
+"""
+    assert run(text, server) == f"{[str(number).encode() for number in range(6)]}\n"
+
+
+def test_the_parent_s_token_can_be_removed_in_a_child_without_channels(server: str) -> None:
+    text = """
+token = penstock.add_interceptor(penstock.Interceptor(), name="parent's")
+child = os.fork()
+if child == 0:
+    token.priority = 3
+    token.remove()
+    assert penstock.default_runtime().interceptors == []
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print(len(penstock.default_runtime().interceptors))
+"""
+    assert run(text, server) == "1\n"
+
+
+# ---- The end of the process ----
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "penstock.Channel(target)",
+        "channel.unary_stream('/penstock.Probe/HangStream')(b'')",
+        "next(channel.unary_stream('/penstock.Probe/HangStream')(b''))",
+        "channel.stream_stream('/penstock.Probe/HangBidi')(iter(lambda: b'', None))",
+        "channel.stream_stream('/penstock.Probe/HangBidi')(forever())",
+        "threading.Thread(target=hang, daemon=True).start()",
+        "threading.Thread(target=leave).start(); channel.unary_unary('/penstock.Echo/Unary')(b'')",
+    ],
+)
+def test_the_process_ends_whatever_is_left(server: str, left: str) -> None:
+    text = f"""
+class Everything(penstock.Interceptor):
+    def create(self, hop): return hop.retain()
+    def on_status(self, hop): pass
+    def on_cancel(self, hop): pass
+def forever():
+    yield b''
+    threading.Event().wait()
+def leave(): pass
+def hang():
+    try:
+        channel.unary_unary('/penstock.Probe/Hang')(b'')
+    except penstock.RpcError:
+        pass
+penstock.add_interceptor(Everything())
+channel = penstock.Channel(target, interceptors=[Everything()])
+kept = {left.split(";")[0]}
+{";".join(left.split(";")[1:]).strip()}
+print("last")
+"""
+    assert run(text, server) == "last\n"
+
+
+def test_a_program_that_never_calls_ends(server: str) -> None:
+    assert run("penstock.Runtime(); penstock.default_runtime(); print('last')", server) == "last\n"
+
+
+OPEN = """
+import os
+for name in os.listdir("/proc/self/fd"):
+    try: print(os.readlink(f"/proc/self/fd/{name}"))
+    except OSError: pass
+"""
+
+
+def test_descriptors_are_not_inherited(server: str) -> None:
+    with Channel(server) as channel:
+        channel.unary_unary("/penstock.Echo/Unary")(b"x")
+        command = [sys.executable, "-c", OPEN]
+        listed = subprocess.run(command, capture_output=True, text=True, close_fds=False, check=True).stdout
+    assert not any(kind in listed for kind in ("socket:", "[eventpoll]", "[eventfd]", "[timerfd]"))
