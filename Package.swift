@@ -56,12 +56,18 @@ let package = Package(
       swiftSettings: swift),
     .target(
       name: "PenstockABI",
-      dependencies: ["PenstockTransport", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "CJansson", "CVersion", "CPenstock"]
+      dependencies: [
+        "PenstockTransport", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "CJansson", "CVersion",
+        "CPenstock",
+      ]
         + shimmed,
       swiftSettings: swift),
     .executableTarget(
       name: "penstock-peer",
-      dependencies: ["PenstockTransport", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib", "CJansson"]
+      dependencies: [
+        "PenstockTransport", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib",
+        "CJansson",
+      ]
         + shimmed,
       swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],
       // Embedded mode takes over only some of the module maps' link lines from modules that are not imported here.
