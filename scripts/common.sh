@@ -24,7 +24,7 @@ swiftpm() {
 
 # MAJOR.MINOR.PATCH, from the header.
 header_version() {
-  sed -n 's/^#define PENSTOCK_VERSION "\(.*\)"$/\1/p' "$ROOT/include/penstock/version.h"
+  sed -n 's/^#define PENSTOCK_VERSION  *"\(.*\)"$/\1/p' "$ROOT/include/penstock/version.h"
 }
 
 # Every function of the public headers, sorted.
