@@ -9,7 +9,7 @@ SWIFT ?= swift
 CC ?= cc
 export SWIFT CC
 
-VERSION := $(shell sed -n 's/^\#define PENSTOCK_VERSION "\(.*\)"$$/\1/p' include/penstock/version.h)
+VERSION := $(shell sed -n 's/^\#define PENSTOCK_VERSION *"\(.*\)"$$/\1/p' include/penstock/version.h)
 MAJOR := $(firstword $(subst ., ,$(VERSION)))
 
 SHARED := build/lib/libpenstock.so.$(VERSION)

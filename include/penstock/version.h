@@ -2,10 +2,11 @@
 #ifndef PENSTOCK_VERSION_H
 #define PENSTOCK_VERSION_H
 
-#define PENSTOCK_VERSION_MAJOR  0
-#define PENSTOCK_VERSION_MINOR  1
-#define PENSTOCK_VERSION_PATCH  0
-#define PENSTOCK_VERSION        "0.1.0"
+/* clang-format off: scripts read this */
+#define PENSTOCK_VERSION_MAJOR 0
+#define PENSTOCK_VERSION_MINOR 1
+#define PENSTOCK_VERSION_PATCH 0
+#define PENSTOCK_VERSION "0.1.0"
 /* Major, minor and patch as one number that can be compared: 0xMMmmpp. */
 #define PENSTOCK_VERSION_NUMBER 0x000100
 
