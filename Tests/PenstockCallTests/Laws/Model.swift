@@ -874,8 +874,9 @@ final class Model {
 
   /// What has waited for demand leaves after what runs.
   private func addOwed(_ n: Int, _ hop: Hop) {
+    let hadNone = hop.owed == 0
     hop.owed = saturating(hop.owed, n)
-    if !hop.inbound.slots.isEmpty { hop.inbound.slots[0].isFresh = true }
+    if hadNone, finishing?.index != hop.index, !hop.inbound.slots.isEmpty { hop.inbound.slots[0].isFresh = true }
   }
 
   private func discard(_ queue: inout [Item], _ index: Int) -> Bool {
@@ -1023,7 +1024,7 @@ final class Model {
 
   private func endByItself(_ index: Int) {
     if index < 0 {
-      callerQueue.removeSubrange((1 - callerMessages)...)
+      callerQueue.removeSubrange(min(max(1 - callerMessages, 0), callerQueue.count)...)
     } else {
       let discarded = serverQueue.count { $0.kind == .send }
       serverQueue = []
