@@ -2,7 +2,8 @@
 #ifndef PENSTOCK_VERSION_H
 #define PENSTOCK_VERSION_H
 
-/* clang-format off: scripts read this */
+/* Scripts read this. */
+/* clang-format off */
 #define PENSTOCK_VERSION_MAJOR 0
 #define PENSTOCK_VERSION_MINOR 1
 #define PENSTOCK_VERSION_PATCH 0
