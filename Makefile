@@ -82,7 +82,7 @@ check:
 
 ## check-mutations: shows that the law tests fail when the chain is wrong
 check-mutations: doctor
-	@scripts/check-mutations
+	@scripts/mutations
 
 ## bench: ratios against h2load and grpcio in the same run
 bench:
