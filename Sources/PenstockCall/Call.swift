@@ -181,6 +181,16 @@ public final class Call {
     case deliver(Hop, Event)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
+
+    /// A call that was not opened has nothing yet that could take anything else.
+    fileprivate var mayBegin: Bool {
+      switch self {
+      case .open, .endLocally: true
+      case .send, .halfClose, .demand, .headersFromBelow, .messageFromBelow, .statusFromBelow, .sentFromBelow,
+        .sentFrom, .resolve, .resumeAfter, .deliver, .demandBelow, .flush:
+        false
+      }
+    }
   }
 
   /// How a ticket ends.
@@ -210,7 +220,7 @@ public final class Call {
   }
 
   private func execute(_ step: Step) {
-    guard phase != .ended else { return }
+    guard phase != .ended, phase != .created || step.mayBegin else { return }
     switch step {
     case .open(let demand, let message): open(demand, message)
     case .send(let message): runOutbound(.send(message), at: 0)
@@ -218,22 +228,23 @@ public final class Call {
     case .demand(let n): runDemand(n, at: 0)
     case .endLocally(let status): endLocally(status)
     case .headersFromBelow(let headers):
-      guard !belowEnded else { return }
+      guard isStarted, !belowEnded else { return }
       runInbound(.headers(headers), at: hops.count - 1)
     case .messageFromBelow(let message):
-      guard !belowEnded else { return }
+      guard isStarted, !belowEnded else { return }
       if demandBelow > 0 { demandBelow -= 1 }
       runInbound(.receive(message), at: hops.count - 1)
     case .statusFromBelow(let status):
-      guard !belowEnded else { return }
+      guard isStarted, !belowEnded else { return }
       belowEnded = true
       outboundEnd = min(outboundEnd, hops.count)
       releaseTransport()
       runInbound(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):
       guard !belowEnded else { return }
-      inTransport -= n
-      runSent(n, at: hops.count - 1)
+      let told = min(n, inTransport)
+      inTransport -= told
+      runSent(told, at: hops.count - 1)
     case .sentFrom(let index, let n): runSent(n, at: index)
     case .resolve(let ticket, let resolution): resolve(ticket, resolution)
     case .resumeAfter(let ticket, let nanoseconds):

@@ -100,7 +100,9 @@ final class Play {
       message = self.message(item)
       input = .open(demand: scenario.firstDemand, message: item)
     }
-    submit(.open(demand: scenario.firstDemand, message: message), input)
+    // A mark has no meaning before the call is opened.
+    model.apply(input)
+    call.submit(.open(demand: scenario.firstDemand, message: message))
   }
 
   private func perform(_ act: Step.Act, _ call: Call) {

@@ -1,0 +1,385 @@
+import PenstockWire
+import Testing
+
+@testable import PenstockCall
+
+/// A call with hops that do what closures say, and a log of everything that it does.
+final class CallBench {
+  final class Hook {
+    let name: String
+    unowned let bench: CallBench
+    var on: [EventKind: (Hop) -> Int32] = [:]
+
+    init(_ name: String, _ bench: CallBench) {
+      self.name = name
+      self.bench = bench
+    }
+
+    static func run(_ state: UnsafeMutableRawPointer?, _ handle: OpaquePointer?, _ kind: EventKind) -> Int32 {
+      let hook = Unmanaged<Hook>.fromOpaque(state!).takeUnretainedValue()
+      let hop = Hop.from(handle!)
+      hook.bench.log.append("\(hook.name) \(kind.word)" + (hop.signalCount > 0 ? " \(hop.signalCount)" : ""))
+      return hook.on[kind]?(hop) ?? 0
+    }
+  }
+
+  let loop = FakeLoop()
+  let below = FakeBelow()
+  let above = FakeAbove()
+  var hooks: [Hook] = []
+  var log: [String] = []
+  var status: Status?
+  private(set) var call: Call!
+
+  init(_ kind: CallKind = .bidi, hops: Int = 1, maxSendBytes: Int? = nil) {
+    let request = Request(kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
+    if let maxSendBytes { request.maxSendBytes = maxSendBytes }
+    for index in 0..<hops { hooks.append(Hook("\(index)", self)) }
+    var callbacks = Registration.Callbacks()
+    callbacks.onStart = { Hook.run($1, $0, .start) }
+    callbacks.onSend = { Hook.run($1, $0, .send) }
+    callbacks.onHalfClose = { Hook.run($1, $0, .halfClose) }
+    callbacks.onHeaders = { Hook.run($1, $0, .headers) }
+    callbacks.onReceive = { Hook.run($1, $0, .receive) }
+    callbacks.onStatus = { Hook.run($1, $0, .status) }
+    callbacks.onCancel = { Hook.run($1, $0, .cancel) }
+    callbacks.onDemand = { Hook.run($1, $0, .demand) }
+    callbacks.onSent = { Hook.run($1, $0, .sent) }
+    callbacks.destroy = { _ = Hook.run($1, $0, .destroy) }
+    let registrations = hooks.enumerated().map { index, hook in
+      Registration(
+        id: UInt64(index + 1), name: buffer("hop\(index)\0"), filter: MethodFilter(), kinds: 0, holdBytes: 0,
+        userData: UserData(Unmanaged.passUnretained(hook).toOpaque(), nil), callbacks: callbacks)
+    }
+    call = Call(
+      id: 1, request: request, chain: hops == 0 ? nil : Chain(registrations), target: buffer("t\0"),
+      defaultAuthority: buffer("a\0"), loop: loop, attachment: loop)
+    call.attach(below: below)
+    call.attach(above: above)
+    below.onStart = { [unowned self] _ in log.append("server start") }
+    below.onSend = { [unowned self] in log.append("server message \($0.count)") }
+    below.onHalfClose = { [unowned self] in log.append("server half-close") }
+    below.onPull = { [unowned self] in log.append("pull") }
+    below.onReset = { [unowned self] in log.append("reset") }
+    above.onHeaders = { [unowned self] _ in log.append("caller headers") }
+    above.onMessage = { [unowned self] in log.append("caller message \($0.count)") }
+    above.onSent = { [unowned self] in log.append("caller sent \($0)") }
+    above.onDiscard = { [unowned self] in log.append("discard") }
+    above.onStatus = { [unowned self] in
+      log.append("caller status \($0.code.rawValue)")
+      status = $0
+    }
+  }
+
+  func perform(_ step: Call.Step) { call.perform(step) }
+
+  /// What happened since the last time.
+  func take() -> [String] {
+    defer { log = [] }
+    return log
+  }
+
+  func open(_ demand: Int = 0) {
+    perform(.open(demand: demand, message: nil))
+    log = []
+  }
+
+  static func message(_ size: Int) -> Message { buffer(String(repeating: "m", count: size)) }
+}
+
+/// Each phase of a call with each step.
+@Suite struct CallTableTests {
+  enum Phase: CaseIterable {
+    /// Not opened.
+    case created
+    /// Start is paused at the hop.
+    case paused
+    case started
+    /// The server's status is paused at the hop.
+    case closing
+    case ended
+  }
+
+  private func bench(_ phase: Phase) -> CallBench {
+    let bench = CallBench()
+    let pause: (Hop) -> Int32 = { hop in hop.takeTicket() == 0 ? -1 : 1 }
+    switch phase {
+    case .created: break
+    case .paused:
+      bench.hooks[0].on[.start] = pause
+      bench.open()
+    case .started: bench.open()
+    case .closing:
+      bench.hooks[0].on[.status] = pause
+      bench.open()
+      bench.perform(.statusFromBelow(Status(.notFound)))
+    case .ended:
+      bench.open()
+      bench.perform(.statusFromBelow(Status(.notFound)))
+    }
+    bench.log = []
+    return bench
+  }
+
+  private func expect(_ step: (CallBench) -> Call.Step, _ expected: [Phase: [String]]) {
+    for phase in Phase.allCases {
+      let bench = bench(phase)
+      bench.perform(step(bench))
+      #expect(bench.take() == expected[phase] ?? [], "\(phase)")
+      // Whatever was asked, the call can be ended once.
+      bench.perform(.endLocally(Status(.cancelled)))
+      bench.perform(.endLocally(Status(.cancelled)))
+      #expect(bench.take().filter { $0.hasPrefix("caller status") }.count == (bench.wasEnded(phase, expected) ? 0 : 1))
+      #expect(bench.status != nil)
+    }
+  }
+
+  @Test func open() {
+    expect({ _ in .open(demand: 2, message: CallBench.message(3)) }, [
+      .created: ["0 on_start", "0 on_demand 2", "server start", "pull", "0 on_send", "server message 3",
+        "0 on_half_close", "server half-close"]
+    ])
+  }
+
+  @Test func send() {
+    expect({ _ in .send(CallBench.message(3)) }, [
+      .created: [],
+      .started: ["0 on_send", "server message 3"],
+      // The server has ended: nobody is to wait for the message.
+      .closing: ["0 on_send", "0 on_sent 1", "caller sent 1"],
+    ])
+  }
+
+  @Test func halfClose() {
+    expect({ _ in .halfClose }, [
+      .started: ["0 on_half_close", "server half-close"], .closing: ["0 on_half_close"],
+    ])
+  }
+
+  @Test func demand() {
+    expect({ _ in .demand(2) }, [.started: ["0 on_demand 2", "pull"], .closing: ["0 on_demand 2"]])
+    expect({ _ in .demand(0) }, [:])
+    expect({ _ in .demand(-1) }, [:])
+  }
+
+  @Test func endLocally() {
+    let status = ["discard", "0 on_status", "0 destroy", "caller status 1"]
+    expect({ _ in .endLocally(Status(.cancelled)) }, [
+      .created: ["discard", "caller status 1"],
+      .paused: status,
+      .started: ["reset"] + status,
+      .closing: ["discard", "0 on_cancel", "0 destroy", "caller status 1"],
+    ])
+  }
+
+  @Test func headersFromBelow() {
+    expect({ _ in .headersFromBelow(Metadata()) }, [.started: ["0 on_headers", "caller headers"]])
+  }
+
+  @Test func messageFromBelow() {
+    // Nothing was asked for: it stays behind the hop.
+    expect({ _ in .messageFromBelow(CallBench.message(3)) }, [.started: ["0 on_receive"]])
+  }
+
+  @Test func statusFromBelow() {
+    expect({ _ in .statusFromBelow(Status(.aborted)) }, [
+      .started: ["0 on_status", "0 destroy", "caller status 10"]
+    ])
+  }
+
+  @Test func sentFromBelow() {
+    // More than the transport has is no more than it has.
+    expect({ _ in .sentFromBelow(1) }, [:])
+    let bench = bench(.started)
+    bench.perform(.send(CallBench.message(1)))
+    bench.log = []
+    bench.perform(.sentFromBelow(7))
+    #expect(bench.take() == ["0 on_sent 1", "caller sent 1"])
+  }
+
+  @Test func resolve() {
+    expect({ _ in .resolve(1, .verdict(.next)) }, [
+      .paused: ["server start"], .closing: ["0 destroy", "caller status 5"],
+    ])
+    expect({ _ in .resolve(9, .verdict(.next)) }, [:])
+    expect({ _ in .resolve(1, .finish(Status(.aborted))) }, [
+      .paused: ["0 destroy", "caller status 10"], .closing: ["0 destroy", "caller status 10"],
+    ])
+    expect({ _ in .resolve(1, .verdict(.take)) }, [.paused: []])
+  }
+}
+
+extension CallBench {
+  /// Did the step itself end the call.
+  func wasEnded(_ phase: CallTableTests.Phase, _ expected: [CallTableTests.Phase: [String]]) -> Bool {
+    phase == .ended || (expected[phase] ?? []).contains { $0.hasPrefix("caller status") }
+  }
+}
+
+/// What the random scenarios do not reach, and what they have found.
+@Suite struct CallTests {
+  @Test func aCallWithoutHops() {
+    let bench = CallBench(.unary, hops: 0)
+    bench.perform(.open(demand: 2, message: CallBench.message(1)))
+    #expect(bench.take() == ["server start", "pull", "server message 1", "server half-close"])
+    bench.call.inboundHeaders(Metadata())
+    bench.call.inboundMessage(CallBench.message(4))
+    bench.call.transportSent(1)
+    bench.call.inboundStatus(Status(.ok))
+    #expect(bench.take() == ["caller headers", "caller message 4", "caller sent 1", "caller status 0"])
+    #expect(!bench.call.wantsMessage)
+  }
+
+  @Test func aMessageOverTheLimitEndsTheCall() {
+    let bench = CallBench(maxSendBytes: 4)
+    bench.open()
+    bench.perform(.send(CallBench.message(4)))
+    #expect(bench.take() == ["0 on_send", "server message 4"])
+    bench.perform(.send(CallBench.message(5)))
+    #expect(bench.status?.code == .resourceExhausted)
+  }
+
+  @Test func whatWaitsIsShownWhenAPauseEndsBeforeAnOlderHold() {
+    let bench = CallBench()
+    var verdicts: [Int32] = [2, 1]
+    bench.hooks[0].on[.send] = { hop in
+      guard !verdicts.isEmpty else { return 0 }
+      _ = hop.takeTicket()
+      return verdicts.removeFirst()
+    }
+    bench.open()
+    for size in 1...4 { bench.perform(.send(CallBench.message(size))) }
+    #expect(bench.take() == ["0 on_send", "caller sent 1", "0 on_send"])
+    bench.perform(.resolve(2, .verdict(.next)))
+    #expect(bench.take() == ["0 on_send", "0 on_send"])
+    bench.perform(.resolve(1, .verdict(.next)))
+    #expect(bench.take() == (1...4).map { "server message \($0)" })
+  }
+
+  @Test func aFinishInASignalShowsNothingMore() {
+    let bench = CallBench(hops: 2)
+    bench.hooks[0].on[.demand] = { hop in
+      #expect(hop.finish(Status(.aborted)) == .ok)
+      return 0
+    }
+    bench.open()
+    bench.perform(.demand(1))
+    #expect(bench.take() == ["0 on_demand 1", "reset", "1 on_cancel", "1 destroy", "0 destroy", "caller status 10"])
+  }
+
+  /// Recursion as deep as the queue is long would end the process here.
+  @Test func aLongQueueIsDroppedOneByOne() {
+    let bench = CallBench()
+    var isFirst = true
+    bench.hooks[0].on[.send] = { hop in
+      guard isFirst else { return 3 }
+      isFirst = false
+      _ = hop.takeTicket()
+      return 1
+    }
+    bench.open()
+    for _ in 0..<100_000 { bench.perform(.send(Message())) }
+    bench.log = []
+    bench.perform(.resolve(1, .verdict(.next)))
+    #expect(bench.take().filter { $0 == "caller sent 1" }.count == 99_999)
+  }
+
+  @Test func demandOfAnyNumberDoesNotWrap() {
+    let bench = CallBench()
+    bench.hooks[0].on[.demand] = { hop in
+      _ = hop.setSignalCount(Int.max)
+      return 0
+    }
+    bench.open()
+    for _ in 0..<3 { bench.perform(.demand(Int.max)) }
+    #expect(bench.call.wantsMessage)
+    bench.call.inboundMessage(CallBench.message(1))
+    #expect(bench.take().contains("caller message 1"))
+  }
+
+  @Test func theAnswerOfAHopThatTakesKeepsItsOrder() {
+    let bench = CallBench(.unary)
+    bench.hooks[0].on[.start] = { hop in
+      #expect(hop.deliverHeaders(Metadata()) == .state)
+      return 4
+    }
+    bench.hooks[0].on[.send] = { hop in
+      #expect(hop.deliverHeaders(Metadata()) == .ok)
+      #expect(hop.deliverHeaders(Metadata()) == .already)
+      #expect(hop.injectInbound(CallBench.message(7)) == .ok)
+      #expect(hop.deliverStatus(Status(.ok)) == .ok)
+      #expect(hop.deliverStatus(Status(.ok)) == .already)
+      #expect(hop.injectInbound(CallBench.message(7)) == .state)
+      return 0
+    }
+    bench.perform(.open(demand: 2, message: CallBench.message(1)))
+    bench.call.runPosted()
+    #expect(
+      bench.take() == [
+        "0 on_start", "0 on_demand 2", "0 on_send", "0 on_half_close", "caller sent 1", "caller headers",
+        "caller message 7", "0 destroy", "caller status 0",
+      ])
+  }
+
+  @Test func aHopMayCollectMessagesAndSendOne() {
+    let bench = CallBench()
+    var seen = 0
+    bench.hooks[0].on[.receive] = { hop in
+      seen += 1
+      guard seen == 2 else { return hop.takeTicket() == 0 ? -1 : 2 }
+      #expect(hop.injectInbound(CallBench.message(9)) == .ok)
+      return 3
+    }
+    bench.open(1)
+    bench.call.inboundMessage(CallBench.message(1))
+    bench.call.inboundMessage(CallBench.message(2))
+    bench.perform(.resolve(1, .verdict(.drop)))
+    #expect(bench.take().filter { $0.hasPrefix("caller message") } == ["caller message 9"])
+  }
+
+  @Test func aCallThatIsNeverOpenedIsFreed() {
+    weak var call: Call?
+    do {
+      let bench = CallBench()
+      call = bench.call
+      bench.call.submit(.demand(1))
+    }
+    #expect(call == nil)
+  }
+
+  @Test func whatIsPostedAfterTheEndIsFreedToo() {
+    weak var call: Call?
+    do {
+      let bench = CallBench()
+      call = bench.call
+      bench.open()
+      bench.perform(.endLocally(Status(.cancelled)))
+      bench.call.submit(.send(Message()))
+      bench.call.submit(.demand(1))
+    }
+    #expect(call == nil)
+  }
+
+  @Test func valuesAreReplacedAndFinalizedOnce() {
+    final class Counter { var count = 0 }
+    let counter = Counter()
+    func value() -> UserData {
+      UserData(Unmanaged.passUnretained(counter).toOpaque()) {
+        Unmanaged<Counter>.fromOpaque($0!).takeUnretainedValue().count += 1
+      }
+    }
+    do {
+      let values = CallValues()
+      #expect(with("a") { values.set($0, value()) })
+      #expect(with("b") { values.set($0, value()) })
+      #expect(with("a") { values.set($0, value()) })
+      #expect(counter.count == 1)
+      #expect(with("b") { values.get($0) } != nil)
+      #expect(with("b") { values.set($0, nil) })
+      #expect(counter.count == 2)
+      #expect(with("b") { values.get($0) } == nil)
+      #expect(with("c") { values.set($0, nil) })
+    }
+    #expect(counter.count == 3)
+  }
+}

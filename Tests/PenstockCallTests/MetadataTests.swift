@@ -1,0 +1,119 @@
+import PenstockWire
+import Testing
+
+@testable import PenstockCall
+
+@Suite struct MetadataTests {
+  private func add(_ metadata: Metadata, _ name: String, _ value: String) -> Metadata.Change {
+    with(name) { name in with(value) { metadata.add(name, $0) } }
+  }
+
+  private func set(_ metadata: Metadata, _ name: String, _ value: String) -> Metadata.Change {
+    with(name) { name in with(value) { metadata.set(name, $0) } }
+  }
+
+  private func pairs(_ metadata: Metadata) -> [String] {
+    (0..<metadata.count).map { "\(text(metadata.name(at: $0)))=\(text(metadata.value(at: $0)))" }
+  }
+
+  @Test func keepsOrderAndRepeatedNames() {
+    let metadata = Metadata()
+    #expect(add(metadata, "a", "1") == .done)
+    #expect(add(metadata, "b", "") == .done)
+    #expect(add(metadata, "a", "2") == .done)
+    #expect(pairs(metadata) == ["a=1", "b=", "a=2"])
+    #expect(with("a") { metadata.index(of: $0, occurrence: 1) } == 2)
+    #expect(with("a") { metadata.index(of: $0, occurrence: 2) } == nil)
+    #expect(with("a") { metadata.index(of: $0, occurrence: -1) } == nil)
+    #expect(with("c") { metadata.index(of: $0) } == nil)
+  }
+
+  @Test func setReplacesEveryValue() {
+    let metadata = Metadata()
+    for value in ["1", "2"] { _ = add(metadata, "a", value) }
+    _ = add(metadata, "b", "x")
+    #expect(set(metadata, "a", "3") == .done)
+    #expect(pairs(metadata) == ["b=x", "a=3"])
+  }
+
+  @Test func removeSaysWhatItFound() {
+    let metadata = Metadata()
+    _ = add(metadata, "a", "1")
+    #expect(with("b") { metadata.remove($0) } == .notFound)
+    #expect(with("a") { metadata.remove($0) } == .done)
+    #expect(metadata.count == 0)
+    #expect(metadata.listSize == 0)
+  }
+
+  /// A name or value may be a view of the metadata itself, whose storage may move.
+  @Test func takesViewsOfItself() {
+    let metadata = Metadata()
+    _ = add(metadata, "a", String(repeating: "v", count: 60))
+    for _ in 0..<100 { #expect(metadata.add(metadata.name(at: 0), metadata.value(at: 0)) == .done) }
+    #expect(metadata.count == 101)
+    #expect(metadata.set(metadata.name(at: 5), metadata.value(at: 7)) == .done)
+    #expect(pairs(metadata) == ["a=" + String(repeating: "v", count: 60)])
+    #expect(metadata.remove(metadata.name(at: 0)) == .done)
+  }
+
+  @Test func valuesAreBytes() {
+    let metadata = Metadata()
+    #expect(with("x-bin") { name in with([0, 255, 0]) { metadata.add(name, $0) } } == .done)
+    #expect(bytes(metadata.value(at: 0)) == [0, 255, 0])
+    #expect(metadata.value(at: 1).isEmpty)
+    #expect(metadata.name(at: -1).isEmpty)
+  }
+
+  /// RFC 9113 section 6.5.2: name, value and 32 for each.
+  @Test func sizeIsThatOfAHeaderList() {
+    let metadata = Metadata()
+    _ = add(metadata, "abc", "12345")
+    #expect(metadata.listSize == 40)
+    _ = add(metadata, "d", "")
+    #expect(metadata.listSize == 73)
+    _ = with("abc") { metadata.remove($0) }
+    #expect(metadata.listSize == 33)
+  }
+
+  @Test func replaceTakesEverythingOver() {
+    let metadata = Metadata()
+    let other = Metadata()
+    _ = add(metadata, "old", "1")
+    _ = add(other, "new", "2")
+    metadata.replace(with: other)
+    #expect(pairs(metadata) == ["new=2"])
+    #expect(other.count == 0)
+    _ = add(other, "again", "3")
+    #expect(pairs(other) == ["again=3"])
+    #expect(pairs(metadata) == ["new=2"])
+  }
+
+  /// Against an array, with storage that is compacted on the way.
+  @Test func behavesAsAnArrayOfPairs() {
+    var random = Random(Seed.value)
+    for _ in 0..<60 {
+      let metadata = Metadata()
+      var expected: [(String, String)] = []
+      for _ in 0..<120 {
+        let name = "n\(random.below(5))"
+        let value = String(repeating: "v", count: random.pick([0, 1, 300]))
+        switch random.below(4) {
+        case 0, 1:
+          _ = add(metadata, name, value)
+          expected.append((name, value))
+        case 2:
+          _ = set(metadata, name, value)
+          expected.removeAll { $0.0 == name }
+          expected.append((name, value))
+        default:
+          let there = expected.contains { $0.0 == name }
+          #expect(with(name) { metadata.remove($0) } == (there ? .done : .notFound))
+          expected.removeAll { $0.0 == name }
+        }
+        #expect(metadata.listSize == expected.reduce(0) { $0 + $1.0.utf8.count + $1.1.utf8.count + 32 })
+      }
+      #expect(pairs(metadata) == expected.map { "\($0.0)=\($0.1)" })
+      #expect(metadata.copy().map(pairs) == pairs(metadata))
+    }
+  }
+}

@@ -1,0 +1,196 @@
+import PenstockWire
+import Testing
+
+@testable import PenstockCall
+
+@Suite struct RegistryTests {
+  private func registration(_ id: UInt64, _ pattern: String? = nil, kinds: UInt32 = 0) -> Registration {
+    Registration(
+      id: id, name: buffer("r\0"), filter: pattern.map { with($0) { MethodFilter($0)! } } ?? MethodFilter(),
+      kinds: kinds, holdBytes: 0, userData: UserData(nil, nil), callbacks: Registration.Callbacks())
+  }
+
+  private func ids(_ entries: [Registry.Entry]) -> [UInt64] { entries.map { $0.registration.id } }
+  private func chain(_ cache: inout ChainCache, _ path: String, _ kind: CallKind) -> Chain? {
+    let path = buffer(path)
+    return cache.chain(path.view, kind)
+  }
+
+  private func ids(_ chain: Chain?) -> [UInt64] { chain?.registrations.map { $0.id } ?? [] }
+
+  private func same(_ chain: Chain?, _ expected: [UInt64]) { #expect(ids(chain) == expected) }
+
+  @Test func higherPriorityFirstThenRegistrationOrder() {
+    var channel = Registry()
+    var runtime = Registry()
+    channel.add(registration(1), priority: 0)
+    runtime.add(registration(2), priority: 0)
+    channel.add(registration(3), priority: 5)
+    runtime.add(registration(4), priority: -1)
+    channel.add(registration(5), priority: 0)
+    #expect(ids(Registry.merged(channel.entries, runtime.entries, newestFirst: false)) == [3, 1, 2, 5, 4])
+    #expect(ids(Registry.merged(channel.entries, runtime.entries, newestFirst: true)) == [3, 5, 2, 1, 4])
+    #expect(ids(Registry.merged([], [], newestFirst: false)) == [])
+  }
+
+  @Test func mergedIsASortForEveryOrder() {
+    var random = Random(Seed.value)
+    for _ in 0..<200 {
+      var first = Registry()
+      var second = Registry()
+      for id in 1...(1 + random.below(12)) {
+        let priority: Int32 = random.pick([Int32.min, -1, 0, 1, Int32.max])
+        if random.chance(50) {
+          first.add(registration(UInt64(id)), priority: priority)
+        } else {
+          second.add(registration(UInt64(id)), priority: priority)
+        }
+      }
+      let sorted = (first.entries + second.entries).sorted {
+        $0.priority != $1.priority ? $0.priority > $1.priority : $0.registration.id < $1.registration.id
+      }
+      #expect(ids(Registry.merged(first.entries, second.entries, newestFirst: false)) == ids(sorted))
+    }
+  }
+
+  @Test func everyChangeIsANewGeneration() {
+    var registry = Registry()
+    registry.add(registration(1), priority: 0)
+    var last = registry.generation
+    let isMoved = registry.setPriority(1, 7)
+    #expect(isMoved && registry.generation != last)
+    last = registry.generation
+    let isOtherMoved = registry.setPriority(2, 7)
+    let other = registry.remove(2)
+    #expect(!isOtherMoved && other == nil && registry.generation == last)
+    let removed = registry.remove(1)
+    #expect(removed?.id == 1 && registry.generation != last)
+    let rest = registry.removeAll()
+    #expect(rest.isEmpty)
+  }
+
+  @Test func cacheResolvesEachMethodOnce() {
+    var cache = ChainCache()
+    var registry = Registry()
+    registry.add(registration(1), priority: 0)
+    registry.add(registration(2, "/a/*"), priority: 0)
+    registry.add(registration(3, kinds: 1 << 3), priority: 0)
+    #expect(!cache.isCurrent(1, 2))
+    _ = cache.rebuild(registry.entries, 1, 2)
+    #expect(cache.isCurrent(1, 2))
+    same(chain(&cache, "/a/b", .unary), [1, 2])
+    same(chain(&cache, "/b/b", .unary), [1])
+    same(chain(&cache, "/b/b", .bidi), [1, 3])
+    let first = chain(&cache, "/a/b", .unary)
+    let second = chain(&cache, "/a/b", .unary)
+    #expect(second === first)
+    // More methods than it keeps: still right.
+    for number in 0..<200 { same(chain(&cache, "/m\(number)/x", .unary), [1]) }
+    same(chain(&cache, "/a/b", .unary), [1, 2])
+  }
+
+  @Test func aCallThatNobodyWantsHasNoChain() {
+    var cache = ChainCache()
+    let none = chain(&cache, "/a/b", .unary)
+    #expect(none == nil)
+    var registry = Registry()
+    registry.add(registration(1, "/x/*"), priority: 0)
+    _ = cache.rebuild(registry.entries, 1, 1)
+    let still = chain(&cache, "/a/b", .unary)
+    #expect(still == nil)
+  }
+
+  /// Law 6: what the cache held goes when the owner says, outside of its lock.
+  @Test func finalizerRunsOnceWhenTheLastReferenceGoes() {
+    final class Counter { var count = 0 }
+    let counter = Counter()
+    let pointer = Unmanaged.passUnretained(counter).toOpaque()
+    var registry = Registry()
+    var cache = ChainCache()
+    registry.add(
+      Registration(
+        id: 1, name: buffer("r\0"), filter: MethodFilter(), kinds: 0, holdBytes: 0,
+        userData: UserData(pointer) { Unmanaged<Counter>.fromOpaque($0!).takeUnretainedValue().count += 1 },
+        callbacks: Registration.Callbacks()), priority: 0)
+    _ = cache.rebuild(registry.entries, 1, 1)
+    var chain = chain(&cache, "/a/b", .unary)
+    var removed = registry.remove(1)
+    var remains: ChainCache.Remains? = cache.invalidate()
+    #expect(counter.count == 0)
+    removed = nil
+    remains = nil
+    #expect(removed == nil && remains == nil)
+    #expect(counter.count == 0, "a call has it still")
+    chain = nil
+    #expect(chain == nil)
+    #expect(counter.count == 1)
+  }
+}
+
+@Suite struct StationTests {
+  @Test func fifoBehavesAsAnArray() {
+    var random = Random(Seed.value)
+    for _ in 0..<100 {
+      var fifo = Fifo<Int>()
+      var expected: [Int] = []
+      for step in 0..<400 {
+        switch random.below(10) {
+        case 0..<5:
+          fifo.append(step)
+          expected.append(step)
+        case 5..<8:
+          let first = fifo.popFirst()
+          #expect(first == expected.first)
+          expected = Array(expected.dropFirst())
+        case 8 where !expected.isEmpty:
+          let index = random.below(expected.count)
+          let removed = fifo.remove(at: index)
+          #expect(removed == expected[index])
+          expected.remove(at: index)
+        default:
+          let index = random.below(expected.count + 1)
+          fifo.insert(-step, at: index)
+          expected.insert(-step, at: index)
+        }
+        #expect(fifo.count == expected.count)
+        #expect(fifo.isEmpty == expected.isEmpty)
+        #expect(fifo.first == expected.first)
+        #expect(fifo.last == expected.last)
+      }
+      #expect((0..<fifo.count).map { fifo[$0] } == expected)
+      fifo.removeAll()
+      let still = fifo.popFirst()
+      #expect(still == nil)
+    }
+  }
+
+  @Test func injectedGoesBeforeTheLastEventOfItsLane() {
+    let station = Station()
+    station.parked.append(Station.Parked(event: .send(Message()), state: .held(1), isOwn: false, heldBytes: 0))
+    station.inject(.send(Message()))
+    station.parked.append(Station.Parked(event: .halfClose, state: .paused(2), isOwn: false, heldBytes: 0))
+    station.inject(.send(Message()))
+    #expect((0..<station.parked.count).map { station.parked[$0].event.kind } == [.send, .send, .send, .halfClose])
+    #expect(station.index(of: 2) == 3)
+    #expect(station.index(of: 1) == 0)
+    #expect(station.index(of: 3) == nil)
+    #expect(station.index(of: 0) == nil)
+  }
+
+  @Test func nextReleasesWhatIsHeldWithoutATicket() {
+    let station = Station()
+    for ticket: UInt64 in [0, 5, 0] {
+      station.parked.append(Station.Parked(event: .send(Message()), state: .held(ticket), isOwn: true, heldBytes: 0))
+      if ticket == 0 { station.ticketless += 1 }
+    }
+    station.releaseTicketless()
+    #expect((0..<3).map { station.parked[$0].state } == [.ready, .held(5), .ready])
+  }
+
+  @Test func countsNeverWrap() {
+    #expect(saturatingSum(1, 2) == 3)
+    #expect(saturatingSum(Int.max, 1) == Int.max)
+    #expect(saturatingSum(Int.max, Int.max) == Int.max)
+    #expect(saturatingSum(Int.min, -1) == Int.min)
+  }
+}
