@@ -121,7 +121,8 @@ extension Call {
       if lane == .inbound { pausesInbound += 1 }
       return true
     }
-    let bytes = event.message?.count ?? 0
+    // An empty message takes room too.
+    let bytes = event.message.map { max($0.count, 1) } ?? 0
     if station.heldBytes + bytes > hop.registration.holdBytes {
       if ticket != 0 { loop.spendTicket(ticket, of: self) }
       fail(hop, "held more than its hold_bytes", code: .resourceExhausted)

@@ -32,7 +32,8 @@ final class CallBench {
   private(set) var call: Call!
 
   init(_ kind: CallKind = .bidi, hops: Int = 1, maxSendBytes: Int? = nil) {
-    let request = Request(kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
+    let request = Request(
+      kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
     if let maxSendBytes { request.maxSendBytes = maxSendBytes }
     for index in 0..<hops { hooks.append(Hook("\(index)", self)) }
     var callbacks = Registration.Callbacks()
@@ -129,31 +130,41 @@ final class CallBench {
       // Whatever was asked, the call can be ended once.
       bench.perform(.endLocally(Status(.cancelled)))
       bench.perform(.endLocally(Status(.cancelled)))
-      #expect(bench.take().filter { $0.hasPrefix("caller status") }.count == (bench.wasEnded(phase, expected) ? 0 : 1))
+      #expect(
+        bench.take().filter { $0.hasPrefix("caller status") }.count
+          == (bench.wasEnded(phase, expected) ? 0 : 1))
       #expect(bench.status != nil)
     }
   }
 
   @Test func open() {
-    expect({ _ in .open(demand: 2, message: CallBench.message(3)) }, [
-      .created: ["0 on_start", "0 on_demand 2", "server start", "pull", "0 on_send", "server message 3",
-        "0 on_half_close", "server half-close"]
-    ])
+    expect(
+      { _ in .open(demand: 2, message: CallBench.message(3)) },
+      [
+        .created: [
+          "0 on_start", "0 on_demand 2", "server start", "pull", "0 on_send", "server message 3",
+          "0 on_half_close", "server half-close",
+        ]
+      ])
   }
 
   @Test func send() {
-    expect({ _ in .send(CallBench.message(3)) }, [
-      .created: [],
-      .started: ["0 on_send", "server message 3"],
-      // The server has ended: nobody is to wait for the message.
-      .closing: ["0 on_send", "0 on_sent 1", "caller sent 1"],
-    ])
+    expect(
+      { _ in .send(CallBench.message(3)) },
+      [
+        .created: [],
+        .started: ["0 on_send", "server message 3"],
+        // The server has ended: nobody is to wait for the message.
+        .closing: ["0 on_send", "0 on_sent 1", "caller sent 1"],
+      ])
   }
 
   @Test func halfClose() {
-    expect({ _ in .halfClose }, [
-      .started: ["0 on_half_close", "server half-close"], .closing: ["0 on_half_close"],
-    ])
+    expect(
+      { _ in .halfClose },
+      [
+        .started: ["0 on_half_close", "server half-close"], .closing: ["0 on_half_close"],
+      ])
   }
 
   @Test func demand() {
@@ -164,12 +175,14 @@ final class CallBench {
 
   @Test func endLocally() {
     let status = ["discard", "0 on_status", "0 destroy", "caller status 1"]
-    expect({ _ in .endLocally(Status(.cancelled)) }, [
-      .created: ["discard", "caller status 1"],
-      .paused: status,
-      .started: ["reset"] + status,
-      .closing: ["discard", "0 on_cancel", "0 destroy", "caller status 1"],
-    ])
+    expect(
+      { _ in .endLocally(Status(.cancelled)) },
+      [
+        .created: ["discard", "caller status 1"],
+        .paused: status,
+        .started: ["reset"] + status,
+        .closing: ["discard", "0 on_cancel", "0 destroy", "caller status 1"],
+      ])
   }
 
   @Test func headersFromBelow() {
@@ -182,9 +195,11 @@ final class CallBench {
   }
 
   @Test func statusFromBelow() {
-    expect({ _ in .statusFromBelow(Status(.aborted)) }, [
-      .started: ["0 on_status", "0 destroy", "caller status 10"]
-    ])
+    expect(
+      { _ in .statusFromBelow(Status(.aborted)) },
+      [
+        .started: ["0 on_status", "0 destroy", "caller status 10"]
+      ])
   }
 
   @Test func sentFromBelow() {
@@ -198,13 +213,17 @@ final class CallBench {
   }
 
   @Test func resolve() {
-    expect({ _ in .resolve(1, .verdict(.next)) }, [
-      .paused: ["server start"], .closing: ["0 destroy", "caller status 5"],
-    ])
+    expect(
+      { _ in .resolve(1, .verdict(.next)) },
+      [
+        .paused: ["server start"], .closing: ["0 destroy", "caller status 5"],
+      ])
     expect({ _ in .resolve(9, .verdict(.next)) }, [:])
-    expect({ _ in .resolve(1, .finish(Status(.aborted))) }, [
-      .paused: ["0 destroy", "caller status 10"], .closing: ["0 destroy", "caller status 10"],
-    ])
+    expect(
+      { _ in .resolve(1, .finish(Status(.aborted))) },
+      [
+        .paused: ["0 destroy", "caller status 10"], .closing: ["0 destroy", "caller status 10"],
+      ])
     expect({ _ in .resolve(1, .verdict(.take)) }, [.paused: []])
   }
 }
@@ -264,7 +283,8 @@ extension CallBench {
     }
     bench.open()
     bench.perform(.demand(1))
-    #expect(bench.take() == ["0 on_demand 1", "reset", "1 on_cancel", "1 destroy", "0 destroy", "caller status 10"])
+    #expect(
+      bench.take() == ["0 on_demand 1", "reset", "1 on_cancel", "1 destroy", "0 destroy", "caller status 10"])
   }
 
   /// Recursion as deep as the queue is long would end the process here.

@@ -166,11 +166,13 @@ import Testing
 
   @Test func injectedGoesBeforeTheLastEventOfItsLane() {
     let station = Station()
-    station.parked.append(Station.Parked(event: .send(Message()), state: .held(1), isOwn: false, heldBytes: 0))
+    station.parked.append(
+      Station.Parked(event: .send(Message()), state: .held(1), isOwn: false, heldBytes: 0))
     station.inject(.send(Message()))
     station.parked.append(Station.Parked(event: .halfClose, state: .paused(2), isOwn: false, heldBytes: 0))
     station.inject(.send(Message()))
-    #expect((0..<station.parked.count).map { station.parked[$0].event.kind } == [.send, .send, .send, .halfClose])
+    #expect(
+      (0..<station.parked.count).map { station.parked[$0].event.kind } == [.send, .send, .send, .halfClose])
     #expect(station.index(of: 2) == 3)
     #expect(station.index(of: 1) == 0)
     #expect(station.index(of: 3) == nil)
@@ -180,7 +182,8 @@ import Testing
   @Test func nextReleasesWhatIsHeldWithoutATicket() {
     let station = Station()
     for ticket: UInt64 in [0, 5, 0] {
-      station.parked.append(Station.Parked(event: .send(Message()), state: .held(ticket), isOwn: true, heldBytes: 0))
+      station.parked.append(
+        Station.Parked(event: .send(Message()), state: .held(ticket), isOwn: true, heldBytes: 0))
       if ticket == 0 { station.ticketless += 1 }
     }
     station.releaseTicketless()

@@ -54,8 +54,8 @@ typedef struct hop_record {
   uint8_t seen[max_trace]; /* PENSTOCK_EVENT_... */
   uint64_t order[max_trace];
   int32_t verdicts[max_trace];
-  int32_t code;   /* of the status or cancel that it saw */
-  bool finished;  /* it ended the call itself, or was made to */
+  int32_t code;    /* of the status or cancel that it saw */
+  bool finished;   /* it ended the call itself, or was made to */
   bool may_finish; /* a ticket was resolved with a finish */
 } hop_record;
 
@@ -67,7 +67,7 @@ typedef struct trial {
   atomic_uint_least64_t clock;
   penstock_ticket tickets[max_tickets];
   int ticket_count;
-  bool ended; /* the caller has the reply */
+  bool ended;        /* the caller has the reply */
   atomic_int inside; /* helpers that use the trial */
 } trial;
 
@@ -88,8 +88,8 @@ static void broken(trial *trial, const char *law, const char *format, ...) {
   va_end(arguments);
   printf("\n");
   if (trial) {
-    static const char *const names[] = {"none", "start", "send", "half_close", "headers", "receive",
-                                        "status", "cancel", "demand", "sent", "create", "destroy"};
+    static const char *const names[] = {"none",   "start",  "send",   "half_close", "headers", "receive",
+                                        "status", "cancel", "demand", "sent",       "create",  "destroy"};
     for (int i = 0; i < trial->hop_count; i++) {
       hop_record *hop = &trial->hops[i];
       printf("  hop %d (registration %d):", i, hop->number);
@@ -116,7 +116,8 @@ typedef struct registration {
 
 static void finalize(void *user_data) {
   registration *self = user_data;
-  if (atomic_fetch_add(&self->finalized, 1) != 0) broken(NULL, "law 6", "registration %d: a second finalizer", self->number);
+  if (atomic_fetch_add(&self->finalized, 1) != 0)
+    broken(NULL, "law 6", "registration %d: a second finalizer", self->number);
   if (atomic_load(&self->live) != 0) broken(NULL, "law 6", "registration %d: finalizer while hops live", self->number);
 }
 
@@ -403,7 +404,11 @@ static void *help(void *argument) {
       } else {
         result = penstock_ticket_resume_after(ticket, below(&random, 3));
       }
-      atomic_fetch_add(&used[result == PENSTOCK_OK ? 0 : result == PENSTOCK_E_ALREADY ? 1 : result == PENSTOCK_E_GONE ? 2 : 3], 1);
+      atomic_fetch_add(&used[result == PENSTOCK_OK          ? 0
+                             : result == PENSTOCK_E_ALREADY ? 1
+                             : result == PENSTOCK_E_GONE    ? 2
+                                                            : 3],
+                       1);
     }
     atomic_fetch_sub(&trial->inside, 1);
     sched_yield();
@@ -464,8 +469,7 @@ static void *change(void *argument) {
       live++;
     } else if (dice < 7) {
       uint32_t pick = below(&random, (uint32_t)live);
-      if (penstock_channel_remove_interceptor(channel, ids[pick], NULL) != PENSTOCK_OK)
-        broken(NULL, "law 6", "remove");
+      if (penstock_channel_remove_interceptor(channel, ids[pick], NULL) != PENSTOCK_OK) broken(NULL, "law 6", "remove");
       if (penstock_channel_remove_interceptor(channel, ids[pick], NULL) != PENSTOCK_E_NOT_FOUND)
         broken(NULL, "law 6", "a second remove");
       live--;

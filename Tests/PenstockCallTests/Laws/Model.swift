@@ -18,6 +18,9 @@ final class Model {
     var marks: [Int] = []
     var isLocal = false
 
+    /// Of hold_bytes: an empty message takes one.
+    var room: Int { kind == .send || kind == .receive ? max(size, 1) : 0 }
+
     init(_ kind: EventKind, id: Int = 0, size: Int = 0, code: Int32 = 0) {
       self.kind = kind
       self.id = id
@@ -54,7 +57,7 @@ final class Model {
       slots.contains { if case .paused = $0.state { true } else { false } }
     }
 
-    var heldBytes: Int { slots.reduce(0) { $0 + ($1.isHeld ? $1.item.size : 0) } }
+    var heldBytes: Int { slots.reduce(0) { $0 + ($1.isHeld ? $1.item.room : 0) } }
 
     func releaseTicketless() {
       for index in slots.indices where slots[index].state == .held(0) { slots[index].state = .ready }
@@ -112,7 +115,9 @@ final class Model {
       self.plan = plan
     }
 
-    var isActive: Bool { life == .entered && !hasPassed && !hasFinished && !isCancelled && !owesCancel && !isDestroyed }
+    var isActive: Bool {
+      life == .entered && !hasPassed && !hasFinished && !isCancelled && !owesCancel && !isDestroyed
+    }
     var seesDemand: Bool { startHasLeft || isTaken }
     func has(_ kind: EventKind) -> Bool { plan.has(kind) }
   }
@@ -259,7 +264,9 @@ final class Model {
     switch kind {
     case .create:
       if hop.outbound.queue.isEmpty { hurry(.above(index)) { !hop.outbound.queue.isEmpty } }
-      require(hop.life == .notEntered && hop.outbound.queue.first?.kind == .start, "law 1", "\(name): no start there")
+      require(
+        hop.life == .notEntered && hop.outbound.queue.first?.kind == .start, "law 1",
+        "\(name): no start there")
     case .start, .send, .halfClose:
       if kind == .start, hop.life == .notEntered, hop.plan.create == .none { hop.life = .entered }
       require(hop.isActive, "law 2", "\(name): not in the call any more")
@@ -286,14 +293,16 @@ final class Model {
       if !hop.seesDemand || count > hop.demandCame - hop.demandSeen { hurry() }
       require(hop.isActive, "law 2", "\(name): not in the call any more")
       require(hop.seesDemand, "demand", "\(name) before start has left the hop")
-      require(count > 0 && count <= hop.demandCame - hop.demandSeen, "demand",
+      require(
+        count > 0 && count <= hop.demandCame - hop.demandSeen, "demand",
         "\(name) of \(count), asked \(hop.demandCame), seen \(hop.demandSeen)")
       hop.demandSeen = saturating(hop.demandSeen, count)
       addOwed(count, hop)
     case .sent:
       require(hop.isActive, "law 2", "\(name): not in the call any more")
       if count > hop.sentPassed - hop.sentSeen { hurry() }
-      require(count > 0 && count <= hop.sentPassed - hop.sentSeen, "sent",
+      require(
+        count > 0 && count <= hop.sentPassed - hop.sentSeen, "sent",
         "\(name) of \(count), told \(hop.sentPassed), seen \(hop.sentSeen)")
       hop.sentSeen += count
     case .destroy:
@@ -305,7 +314,8 @@ final class Model {
         require(localOrder.isEmpty, "law 2", "\(name) before every hop has seen the end")
       } else {
         require(hop.mayDestroy || isOver, "law 2", "\(name) while the call goes on")
-        require(hop.hasPassed || hop.hasFinished || hop.isCancelled, "law 2",
+        require(
+          hop.hasPassed || hop.hasFinished || hop.isCancelled, "law 2",
           "\(name) without a status, a finish of its own or on_cancel")
       }
       hop.isDestroyed = true
@@ -368,7 +378,7 @@ final class Model {
       lane.slots.append(Slot(item: item, state: .paused(ticket), isInjected: false, isAnswered: false))
       return false
     case .hold where ticket != 0 || !isLast:
-      if lane.heldBytes + item.size > (hop.plan.holdBytes == 0 ? 65536 : hop.plan.holdBytes) {
+      if lane.heldBytes + item.room > (hop.plan.holdBytes == 0 ? 65536 : hop.plan.holdBytes) {
         spend(ticket)
         finish(hop.index, Item(.status, code: 8))
         return true
@@ -404,7 +414,8 @@ final class Model {
       require(expected?.kind == .status, "law 2", "\(name), but none has come to the top")
       if let expected, expected.kind == .status {
         if local == nil, expected.code == 0, callerMessages == 0, kind == .status, self.kind.receivesOne {
-          require(seen.code == 12 && seen.id == 0, "cardinality", "OK without the one message is UNIMPLEMENTED")
+          require(
+            seen.code == 12 && seen.id == 0, "cardinality", "OK without the one message is UNIMPLEMENTED")
         } else {
           compare(seen, expected, name)
         }
@@ -413,7 +424,8 @@ final class Model {
         require(hop.isDestroyed || !hop.has(.destroy), "law 2", "\(name) before destroy of hop \(hop.index)")
         require(!hop.owesCancel || !hop.has(.cancel), "law 2", "\(name) before on_cancel of hop \(hop.index)")
       }
-      require(localOrder.isEmpty, "law 2", "\(name) before hop \(localOrder.first?.hop ?? -1) has seen the end")
+      require(
+        localOrder.isEmpty, "law 2", "\(name) before hop \(localOrder.first?.hop ?? -1) has seen the end")
       callerStatus = seen
       isOver = true
       for (ticket, entry) in tickets where entry.state == .open { tickets[ticket]?.state = .gone }
@@ -437,7 +449,8 @@ final class Model {
     require(callerStatus == nil, "law 2", "the caller: sent after the status")
     callerSent += n
     if callerSent > callerSentCame { hurry() }
-    require(n > 0 && callerSent <= callerSentCame, "sent", "the caller: \(callerSent) sent, \(callerSentCame) were")
+    require(
+      n > 0 && callerSent <= callerSentCame, "sent", "the caller: \(callerSent) sent, \(callerSentCame) were")
   }
 
   func serverSees(_ kind: EventKind, _ seen: Item) {
@@ -560,7 +573,8 @@ final class Model {
     for hop in hops {
       let name = "hop \(hop.index)"
       require(!hop.owesCancel || !hop.has(.cancel), "law 2", "\(name): on_cancel did not come")
-      require(!hop.mayDestroy || hop.isDestroyed || hop.life != .entered || !hop.has(.destroy), "law 2",
+      require(
+        !hop.mayDestroy || hop.isDestroyed || hop.life != .entered || !hop.has(.destroy), "law 2",
         "\(name): destroy did not come")
       guard hop.isActive || hop.life == .notEntered else { continue }
       if let next = hop.outbound.queue.first, !hop.outbound.isPaused, hop.index < outboundEnd {
@@ -570,16 +584,23 @@ final class Model {
         fail("law 1", "\(name) was not shown its \(next.kind.word)")
       }
       guard hop.isActive else { continue }
-      require(!hop.seesDemand || hop.demandSeen == hop.demandCame, "demand",
+      require(
+        !hop.seesDemand || hop.demandSeen == hop.demandCame, "demand",
         "\(name): asked for \(hop.demandCame), told of \(hop.demandSeen)")
-      require(!hop.has(.sent) || hop.sentSeen == hop.sentPassed, "sent",
+      require(
+        !hop.has(.sent) || hop.sentSeen == hop.sentPassed, "sent",
         "\(name): \(hop.sentPassed) were sent, told of \(hop.sentSeen)")
     }
     require(serverQueue.isEmpty, "law 1", "the server did not get its \(serverQueue.first?.kind.word ?? "")")
     require(callerQueue.isEmpty, "law 1", "the caller did not get its \(callerQueue.first?.kind.word ?? "")")
-    require(callerSent == callerSentCame, "sent", "the caller: \(callerSentCame) were sent, told of \(callerSent)")
-    require(wants == wantsMessage, "demand", "the call \(wants ? "wants" : "does not want") a message, \(serverDemand)")
-    require(!serverHasEnded || !serverHasStarted || wasReset || serverSaidStatus, "law 3", "the stream was not reset")
+    require(
+      callerSent == callerSentCame, "sent", "the caller: \(callerSentCame) were sent, told of \(callerSent)")
+    require(
+      wants == wantsMessage, "demand",
+      "the call \(wants ? "wants" : "does not want") a message, \(serverDemand)")
+    require(
+      !serverHasEnded || !serverHasStarted || wasReset || serverSaidStatus, "law 3",
+      "the stream was not reset")
     require(deadline == expectedDeadline, "law 4", "the deadline is armed for another time")
   }
 
@@ -629,7 +650,8 @@ final class Model {
   }
 
   private func compare(_ seen: Item, _ expected: Item, _ name: String) {
-    require(seen.id == expected.id && seen.size == expected.size, "law 1",
+    require(
+      seen.id == expected.id && seen.size == expected.size, "law 1",
       "\(name) is \(seen.id) of \(seen.size) bytes, next to come is \(expected.id) of \(expected.size)")
     require(seen.code == expected.code, "law 3", "\(name) says \(seen.code), not \(expected.code)")
     let marks = expected.kind == .start ? requestMarks.marks : expected.marks
@@ -803,7 +825,9 @@ final class Model {
   /// An event goes as far as it can, with the demand that start takes along and with all that follows from it, before
   /// the next one leaves.
   private func isMoving(below index: Int) -> Bool {
-    if serverQueue.contains(where: { $0.kind != .start || !serverHasEnded }) || isMoving(above: hops.count) { return true }
+    if serverQueue.contains(where: { $0.kind != .start || !serverHasEnded }) || isMoving(above: hops.count) {
+      return true
+    }
     return hops[index...].contains { hop in
       if hop.isActive, hop.seesDemand, hop.demandCame > hop.demandSeen { return true }
       guard hop.index > index else { return false }
@@ -823,8 +847,9 @@ final class Model {
   private func passDown(_ hop: Hop) -> Bool {
     if hop.index >= outboundEnd { return discard(&hop.outbound.queue, hop.index) }
     guard finishing == nil, let item = hop.outbound.queue.first, !hop.outbound.isPaused else { return false }
-    guard mayHurry || !isMoving(below: hop.index), mayHurry || hop.outbound.slots.first?.item.kind != .start
-      || hop.outbound.slots.first?.state != .ready
+    guard mayHurry || !isMoving(below: hop.index),
+      mayHurry || hop.outbound.slots.first?.item.kind != .start
+        || hop.outbound.slots.first?.state != .ready
     else { return false }
     if hop.life == .skipped {
       hop.outbound.queue.removeFirst()
@@ -843,7 +868,8 @@ final class Model {
 
   private func passUp(_ hop: Hop) -> Bool {
     guard hop.index < finishing?.index ?? Int.max else { return false }
-    guard let item = hop.inbound.queue.first, !hop.inbound.isPaused, mayHurry || !isMoving(above: hop.index) else {
+    guard let item = hop.inbound.queue.first, !hop.inbound.isPaused, mayHurry || !isMoving(above: hop.index)
+    else {
       return false
     }
     if !hop.isActive {
@@ -876,7 +902,9 @@ final class Model {
   private func addOwed(_ n: Int, _ hop: Hop) {
     let hadNone = hop.owed == 0
     hop.owed = saturating(hop.owed, n)
-    if hadNone, finishing?.index != hop.index, !hop.inbound.slots.isEmpty { hop.inbound.slots[0].isFresh = true }
+    if hadNone, finishing?.index != hop.index, !hop.inbound.slots.isEmpty {
+      hop.inbound.slots[0].isFresh = true
+    }
   }
 
   private func discard(_ queue: inout [Item], _ index: Int) -> Bool {
@@ -1005,7 +1033,8 @@ final class Model {
 
   private func discover(_ hop: Hop?) -> Bool {
     if let first = serverQueue.first, !serverHasEnded, kind.sendsOne {
-      let isWrong = first.kind == .send ? serverMessages == 1 : first.kind == .halfClose && serverMessages == 0
+      let isWrong =
+        first.kind == .send ? serverMessages == 1 : first.kind == .halfClose && serverMessages == 0
       if isWrong {
         endByItself(hops.count)
         return true

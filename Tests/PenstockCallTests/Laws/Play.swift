@@ -42,7 +42,8 @@ final class Play {
     weak let call = play.play()
     if play.model.broken == nil, !play.model.isUndecided {
       play.model.require(call == nil, "memory", "the call is still there after its end")
-      play.model.require(play.finalized == scenario.hops.count, "law 6", "\(play.finalized) finalizers have run")
+      play.model.require(
+        play.finalized == scenario.hops.count, "law 6", "\(play.finalized) finalizers have run")
     }
     if play.model.isUndecided { undecided += 1 }
     return play.model.broken.map { Failure(law: $0.law, what: $0.what, trace: play.trace) }
@@ -66,7 +67,8 @@ final class Play {
     let chain = registrations.isEmpty ? nil : Chain(registrations)
     registrations = []
     let fresh = Call(
-      id: 7, request: request, chain: chain, target: buffer("t\0"), defaultAuthority: buffer("a\0"), loop: loop,
+      id: 7, request: request, chain: chain, target: buffer("t\0"), defaultAuthority: buffer("a\0"),
+      loop: loop,
       attachment: loop)
     connect(fresh)
     call = fresh
@@ -230,7 +232,9 @@ final class Play {
       if entered { model.require(hop.hasEnded, "law 2", "hop \(player.index) has not ended") }
       elsewhere {
         let message = Message()
-        for result in [hop.injectInbound(message), hop.injectOutbound(message), hop.demand(1), hop.finish(Status(.ok))]
+        for result in [
+          hop.injectInbound(message), hop.injectOutbound(message), hop.demand(1), hop.finish(Status(.ok)),
+        ]
         where entered && result != .gone {
           model.fail("law 2", "hop \(player.index) gives \(result) after its end")
         }
@@ -304,7 +308,9 @@ final class Play {
     call.attach(below: below)
     call.attach(above: above)
     loop.onMarker = { [unowned self] marker in
-      if let input = inputs.removeValue(forKey: marker) { model.apply(input, isNested: nested.remove(marker) != nil) }
+      if let input = inputs.removeValue(forKey: marker) {
+        model.apply(input, isNested: nested.remove(marker) != nil)
+      }
     }
     below.onStart = { [unowned self] call in
       let item = Model.Item(.start)
@@ -385,7 +391,9 @@ final class Play {
 
   func message(_ item: Model.Item) -> Message {
     var content = [UInt8](repeating: 0x2e, count: item.size)
-    if item.size >= 8 { for index in 0..<8 { content[index] = UInt8(truncatingIfNeeded: item.id >> (8 * index)) } }
+    if item.size >= 8 {
+      for index in 0..<8 { content[index] = UInt8(truncatingIfNeeded: item.id >> (8 * index)) }
+    }
     return with(content) { ByteBuffer(copying: $0)! }
   }
 
@@ -459,7 +467,8 @@ final class HopPlayer {
     let object = Unmanaged<AnyObject>.fromOpaque(state!).takeUnretainedValue()
     if let box = object as? Box {
       let player = box.player
-      player.model.require(player.plan.create == .none, "state", "hop \(player.index) got user_data, not its state")
+      player.model.require(
+        player.plan.create == .none, "state", "hop \(player.index) got user_data, not its state")
       return player
     }
     let player = object as! HopPlayer
@@ -525,7 +534,8 @@ final class HopPlayer {
     let turn = done[Int(kind.rawValue)]
     done[Int(kind.rawValue)] = turn + 1
     let reactions = plan.reactions[Int(kind.rawValue)]
-    let reaction = turn < reactions.count ? reactions[turn] : Reaction(operations: [], verdict: 0, takesTicket: false)
+    let reaction =
+      turn < reactions.count ? reactions[turn] : Reaction(operations: [], verdict: 0, takesTicket: false)
     if plan.shares, kept == nil, kind != .destroy {
       hop.becomeShared()
       kept = hop
@@ -590,7 +600,8 @@ final class HopPlayer {
       let result = hop.finish(play.statusObject(item))
       expect(result, allowed ? .ok : model.isGone(index) ? .gone : .state, "finishes with \(code)")
       if result == .ok { finishing = item }
-    case .setCount(let n): if isInCallback, hop.currentEvent == .demand { expect(hop.setSignalCount(n), .ok, "count") }
+    case .setCount(let n):
+      if isInCallback, hop.currentEvent == .demand { expect(hop.setSignalCount(n), .ok, "count") }
     case .setDeadline(let ms):
       guard isInCallback else { break }
       let result = hop.setRemaining(UInt64(ms) * 1_000_000)
@@ -608,7 +619,8 @@ final class HopPlayer {
       let mine = model.hops[index]
       let isOpen = mine.isTaken && !mine.messageDelivered && !mine.statusDelivered
       let expected: Outcome =
-        model.isGone(index) ? .gone : !mine.isTaken ? .state : mine.headersDelivered ? .already : isOpen ? .ok : .state
+        model.isGone(index)
+        ? .gone : !mine.isTaken ? .state : mine.headersDelivered ? .already : isOpen ? .ok : .state
       let result = play.submitting(.deliver(index, Model.Item(.headers))) { hop.deliverHeaders(Metadata()) }
       expect(result, expected, "delivers headers")
       if result == .ok { mine.headersDelivered = true }

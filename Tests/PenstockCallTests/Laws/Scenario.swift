@@ -142,7 +142,8 @@ extension HopPlan {
       }
     }
     return HopPlan(
-      create: create, callbacks: callbacks, holdBytes: random.pick([0, 0, 1, 64, 200]), shares: random.chance(40),
+      create: create, callbacks: callbacks, holdBytes: random.pick([0, 0, 1, 64, 200]),
+      shares: random.chance(40),
       reactions: reactions)
   }
 }
@@ -151,7 +152,9 @@ extension Reaction {
   static func random(_ random: inout Random, _ kind: EventKind, _ wildness: Int) -> Reaction {
     var operations: [Operation] = []
     while random.chance(wildness / 2) { operations.append(.random(&random, kind)) }
-    guard random.chance(wildness) else { return Reaction(operations: operations, verdict: 0, takesTicket: false) }
+    guard random.chance(wildness) else {
+      return Reaction(operations: operations, verdict: 0, takesTicket: false)
+    }
     let verdict: Int32
     switch random.below(100) {
     case 0..<10: verdict = 0
@@ -264,7 +267,8 @@ extension Scenario: CustomStringConvertible {
     if let deadline { lines[0] += ", deadline \(deadline) ms" }
     if demandsWhenServed { lines[0] += "; asks for one more with each message" }
     for (index, hop) in hops.enumerated() {
-      var line = "  hop \(index): create \(hop.create), hold_bytes \(hop.holdBytes)\(hop.shares ? ", shared" : "")"
+      var line =
+        "  hop \(index): create \(hop.create), hold_bytes \(hop.holdBytes)\(hop.shares ? ", shared" : "")"
       let missing = (HopPlan.laneKinds + HopPlan.signals).filter { !hop.has($0) }.map { $0.word }
       if !missing.isEmpty { line += ", without \(missing.joined(separator: " "))" }
       lines.append(line)
@@ -274,7 +278,9 @@ extension Scenario: CustomStringConvertible {
       }
     }
     lines.append("  server: " + server.items.map { "\($0)" }.joined(separator: ", "))
-    for (index, step) in steps.enumerated() { lines.append("  step \(index): \(step.act)\(step.runs ? ", run" : "")") }
+    for (index, step) in steps.enumerated() {
+      lines.append("  step \(index): \(step.act)\(step.runs ? ", run" : "")")
+    }
     return lines.joined(separator: "\n")
   }
 }
