@@ -154,6 +154,9 @@ final class Model {
   private var local: Item?
   /// The hop at this index ends the call once what it has let go has gone as far as it can.
   private var finishing: (index: Int, status: Item)?
+  /// The message and half-close of a call that is opened whole: after start, and what hops have asked for meanwhile.
+  private var whole: [Item] = []
+  private var wholeIsNext = false
   /// A status may leave though something is moving above.
   private var mayHurry = false
   /// After a local end: the hops that see it, from the bottom, and as what.
@@ -171,7 +174,13 @@ final class Model {
   enum TicketState { case open, spent, gone }
   var tickets: [UInt64: (state: TicketState, kind: EventKind)] = [:]
 
-  init(_ scenario: Scenario) {
+  /// What hops ask for in a callback is done after what runs, and how long after is open. The model takes one time; a
+  /// scenario breaks a law only if it does so with each.
+  enum Patience: CaseIterable { case some, more, none }
+  private let patience: Patience
+
+  init(_ scenario: Scenario, _ patience: Patience) {
+    self.patience = patience
     kind = scenario.kind
     hops = scenario.hops.enumerated().map { Hop($0, $1) }
     outboundEnd = hops.count + 1
@@ -204,7 +213,7 @@ final class Model {
   /// `isNested`: asked for while something ran; what hops have asked for earlier may be done later.
   func apply(_ input: Input, isNested: Bool = false) {
     guard !isOver, local == nil else { return }
-    if !isNested {
+    if !isNested, patience != .more {
       refresh(.everywhere)
       advance()
     }
@@ -214,8 +223,7 @@ final class Model {
       arriveDemand(demand, at: 0)
       pushOutbound(Item(.start), 0)
       if let message {
-        pushOutbound(message, 0)
-        pushOutbound(Item(.halfClose), 0)
+        whole = [message, Item(.halfClose)]
       }
     case .send(let item): pushOutbound(item, 0)
     case .halfClose: pushOutbound(Item(.halfClose), 0)
@@ -624,7 +632,9 @@ final class Model {
 
   /// Behind what is parked there, but before the lane's last event.
   private func inject(_ item: Item, _ hop: Hop, _ lane: Lane) {
-    let slot = Slot(item: item, state: .ready, isInjected: true, isAnswered: true, isFresh: running != nil)
+    let slot = Slot(
+      item: item, state: .ready, isInjected: true, isAnswered: true,
+      isFresh: running != nil && patience != .none)
     if let last = lane.slots.last, last.item.kind == .halfClose || last.item.kind == .status {
       lane.slots.insert(slot, at: lane.slots.count - 1)
     } else {
@@ -737,6 +747,17 @@ final class Model {
         serverDemandCame = 0
       }
       if callerQueue.first?.kind == .status { isOver = true }
+      if !whole.isEmpty, mayHurry || (!moved && finishing == nil && !isMoving(below: -1)) {
+        moved = true
+        if wholeIsNext || mayHurry {
+          hops.first?.outbound.queue.append(contentsOf: whole)
+          if hops.isEmpty { serverQueue.append(contentsOf: whole) }
+          whole = []
+        } else {
+          wholeIsNext = true
+          refresh(.everywhere)
+        }
+      }
       if let (index, status) = finishing, !mayLeaveUp(hops[index]), !isMoving(above: index) {
         finishing = nil
         moved = true
@@ -828,7 +849,7 @@ final class Model {
     if serverQueue.contains(where: { $0.kind != .start || !serverHasEnded }) || isMoving(above: hops.count) {
       return true
     }
-    return hops[index...].contains { hop in
+    return hops[max(index, 0)...].contains { hop in
       if hop.isActive, hop.seesDemand, hop.demandCame > hop.demandSeen { return true }
       guard hop.index > index else { return false }
       if let first = hop.outbound.slots.first, first.state == .ready, !first.isFresh { return true }
@@ -902,7 +923,7 @@ final class Model {
   private func addOwed(_ n: Int, _ hop: Hop) {
     let hadNone = hop.owed == 0
     hop.owed = saturating(hop.owed, n)
-    if hadNone, finishing?.index != hop.index, !hop.inbound.slots.isEmpty {
+    if hadNone, patience != .none, finishing?.index != hop.index, !hop.inbound.slots.isEmpty {
       hop.inbound.slots[0].isFresh = true
     }
   }

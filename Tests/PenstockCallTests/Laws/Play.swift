@@ -30,15 +30,26 @@ final class Play {
   private var discards = 0
   private var finalized = 0
 
-  private init(_ scenario: Scenario, isVerbose: Bool) {
+  private init(_ scenario: Scenario, _ patience: Model.Patience, isVerbose: Bool) {
     self.scenario = scenario
     self.isVerbose = isVerbose
-    model = Model(scenario)
+    model = Model(scenario, patience)
   }
 
   /// nil: every law held.
   static func run(_ scenario: Scenario, isVerbose: Bool = false, undecided: inout Int) -> Failure? {
-    let play = Play(scenario, isVerbose: isVerbose)
+    var failure: Failure?
+    for patience in Model.Patience.allCases {
+      guard let found = run(scenario, patience, isVerbose, &undecided) else { return nil }
+      failure = failure ?? found
+    }
+    return failure
+  }
+
+  private static func run(
+    _ scenario: Scenario, _ patience: Model.Patience, _ isVerbose: Bool, _ undecided: inout Int
+  ) -> Failure? {
+    let play = Play(scenario, patience, isVerbose: isVerbose)
     weak let call = play.play()
     if play.model.broken == nil, !play.model.isUndecided {
       play.model.require(call == nil, "memory", "the call is still there after its end")
