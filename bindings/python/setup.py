@@ -27,7 +27,7 @@ def version() -> str:
     """From version.h; outside the repository from the sdist's own metadata."""
     if in_repository():
         text = (REPOSITORY / "include/penstock/version.h").read_text(encoding="utf-8")
-        pattern = r'^#define PENSTOCK_VERSION "([^"]+)"$'
+        pattern = r'^#define\s+PENSTOCK_VERSION\s+"([^"]+)"$'
     else:
         text = (HERE / "PKG-INFO").read_text(encoding="utf-8")
         pattern = r"^Version: (.+)$"

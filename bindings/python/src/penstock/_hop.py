@@ -66,7 +66,10 @@ class Hop:
         raise StateError(c.E_STATE, "the hop's callback has returned: call hop.retain() in it to use the hop later")
 
     def retain(self) -> Hop:
-        """Keeps the hop beyond its callback, for any thread; returns it."""
+        """Keeps the hop beyond its callback, for any thread; returns it.
+
+        A kept hop keeps the memory of its call and of the interceptors in it: let go of it after the call.
+        """
         if not self._retained:
             _raw.penstock_hop_retain(self._callback())
             own(self, _raw.penstock_hop_release, self._handle)
