@@ -47,8 +47,8 @@ TEST(channel_options) {
       "{}",
       "{\"tls\": false}",
       "{\"tls\": false, \"authority\": \"example.com\", \"user_agent\": \"tests/1\", \"default_deadline_ms\": 1000}",
-      "{\"tls\": false, \"max_receive_message_bytes\": 1, \"max_send_message_bytes\": 1, \"max_header_list_bytes\": "
-      "1024}",
+      "{\"tls\": false, \"max_receive_message_bytes\": 1, \"max_header_list_bytes\": 1024}",
+      "{\"tls\": false, \"max_send_message_bytes\": 1}",
       "{\"tls\": false, \"connect_timeout_ms\": 5, \"compression\": \"gzip\", \"tie_order\": \"lifo\"}",
       "{\"tls\": false, \"compression\": \"identity\", \"tie_order\": \"fifo\"}",
       "{\"tls\": false, \"initial_stream_window_bytes\": 65535, \"initial_connection_window_bytes\": 2147483647}",
