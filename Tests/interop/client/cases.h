@@ -1,0 +1,19 @@
+/* The cases of gRPC's interop-test-descriptions, and more of the kind. */
+#ifndef INTEROP_CASES_H
+#define INTEROP_CASES_H
+
+#include "rpc.h"
+
+typedef struct test_case {
+  const char *name;
+  void (*run)(client *client);
+  /* What the server has to have beyond TestService; NULL is nothing. "expect": it checks expect_compressed. "hold": it
+   * keeps a FullDuplexCall with x-hold until an EmptyCall with x-release, and counts what it writes. "echo":
+   * penstock.Echo. */
+  const char *needs;
+} test_case;
+
+extern const test_case cases[];
+extern const size_t case_count;
+
+#endif
