@@ -1,0 +1,177 @@
+/* fault_client: the unary and the bidi call of a fault test, and what they leave behind.
+ *
+ *   fault_client [OPTIONS] --target T...
+ *
+ *   --channel JSON     options of the channel ({"tls": false})
+ *   --deadline MS      of each call (5000)
+ *   --styles A,B       see interop_client (blocking,callback)
+ *   --calls A,B        unary, bidi or both (unary,bidi)
+ *   --repeat N         makes each call N times more, and says what the heap has grown by after the first half
+ *
+ * A line of JSON for each target, call and style: code, message, messages received, milliseconds, and descriptors and
+ * threads before and after. Each call has a runtime and a channel of its own, which have gone by then.
+ */
+#include "rpc.h"
+
+#include <dirent.h>
+#include <malloc.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TARGETS = 64 };
+
+typedef struct outcome {
+  int32_t code;
+  char *message;
+  int messages;
+  int64_t elapsed_us;
+} outcome;
+
+static int count_entries(const char *path) {
+  int count = 0;
+  DIR *folder = opendir(path);
+  for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    count += entry->d_name[0] != '.';
+  }
+  if (folder) {
+    closedir(folder);
+  }
+  return count;
+}
+
+/* The threads that resolve names are detached: they have let everything go, and are about to end. */
+static int threads_left(int expected) {
+  int64_t until = now_us() + 2000000;
+  int count = count_entries("/proc/self/task");
+  while (count > expected && now_us() < until) {
+    sched_yield();
+    count = count_entries("/proc/self/task");
+  }
+  return count;
+}
+
+static void too_late(int number) {
+  (void)number;
+  static const char text[] = "  took far too long\n";
+  ssize_t ignored = write(1, text, sizeof(text) - 1);
+  (void)ignored;
+  _exit(3);
+}
+
+static void one(client *client, bool bidi, const char *options, outcome *outcome) {
+  static const char request[] = "ping";
+  if (!client_open(client)) {
+    return;
+  }
+  int64_t started = now_us();
+  rpc *call = NULL;
+  penstock_reply *reply = NULL;
+  if (bidi) {
+    call = rpc_start(client, "/penstock.Echo/Bidi", PENSTOCK_KIND_BIDI, options);
+    /* It may have ended by then. */
+    if (call && rpc_send(call, request, 4) == PENSTOCK_OK) {
+      rpc_half_close(call);
+    }
+    for (penstock_message *message; call && (message = rpc_receive(call));) {
+      outcome->messages++;
+      penstock_message_release(message);
+    }
+    reply = call ? penstock_reply_retain(rpc_finish(call)) : NULL;
+  } else {
+    reply = rpc_unary(client, "/penstock.Echo/Unary", request, 4, options);
+    outcome->messages = reply && penstock_reply_message(reply, NULL) != NULL;
+  }
+  outcome->elapsed_us = now_us() - started;
+  if (reply) {
+    outcome->code = penstock_reply_code(reply);
+    outcome->message = strdup(penstock_status_message(penstock_reply_status(reply)));
+    CHECK(strstr(penstock_reply_status_json(reply), penstock_status_code_name(outcome->code)) != NULL);
+    CHECK(penstock_reply_stats_json(reply)[0] == '{');
+  }
+  penstock_reply_release(reply);
+  rpc_free(call);
+  client_close(client);
+}
+
+static void tell(const char *target, bool bidi, style style, const outcome *outcome, const int *before,
+                 const int *after, int64_t grown) {
+  printf("{\"target\": \"%s\", \"call\": \"%s\", \"style\": \"%s\", \"code\": \"%s\", \"message\": \"", target,
+         bidi ? "bidi" : "unary", style_names[style], penstock_status_code_name(outcome->code));
+  for (const char *at = outcome->message; at && *at; at++) {
+    printf("%02x", (unsigned char)*at);
+  }
+  printf("\", \"messages\": %d, \"ms\": %.1f, \"descriptors\": [%d, %d], \"threads\": [%d, %d], \"grown\": %lld}\n",
+         outcome->messages, (double)outcome->elapsed_us / 1000, before[0], after[0], before[1], after[1],
+         (long long)grown);
+  fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+  const char *targets[TARGETS], *styles = "blocking,callback", *calls = "unary,bidi", *channel = "{\"tls\": false}";
+  int target_count = 0, repeat = 0;
+  long deadline = 5000;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const char *name = argv[i] + 2, *value = argv[i + 1];
+    if (strcmp(name, "target") == 0 && target_count < TARGETS) {
+      targets[target_count++] = value;
+    } else if (strcmp(name, "channel") == 0) {
+      channel = value;
+    } else if (strcmp(name, "deadline") == 0) {
+      deadline = atol(value);
+    } else if (strcmp(name, "styles") == 0) {
+      styles = value;
+    } else if (strcmp(name, "calls") == 0) {
+      calls = value;
+    } else if (strcmp(name, "repeat") == 0) {
+      repeat = atoi(value);
+    } else {
+      fprintf(stderr, "fault_client: %s?\n", argv[i]);
+      return 2;
+    }
+  }
+  signal(SIGALRM, too_late);
+  char options[64];
+  snprintf(options, sizeof(options), "{\"deadline_ms\": %ld}", deadline);
+  for (int i = 0; i < target_count; i++) {
+    for (int bidi = 0; bidi < 2; bidi++) {
+      if (!strstr(calls, bidi ? "bidi" : "unary")) {
+        continue;
+      }
+      char list[128], *rest = list, *word;
+      snprintf(list, sizeof(list), "%s", styles);
+      while ((word = strtok_r(rest, ",", &rest))) {
+        client client = {.target = targets[i], .options = channel, .probed = true};
+        if (!style_read(word, &client.style)) {
+          return 2;
+        }
+        outcome found = {.code = -1};
+        alarm((unsigned)(deadline / 1000 + 100));
+        int before[] = {count_entries("/proc/self/fd"), count_entries("/proc/self/task")};
+        one(&client, bidi, options, &found);
+        int after[] = {count_entries("/proc/self/fd"), threads_left(before[1])};
+        size_t half = 0;
+        for (int k = 0; k < repeat; k++) {
+          outcome again = {.code = -1};
+          one(&client, bidi, options, &again);
+          if (again.code != found.code) {
+            FAIL("%s the next time, not %s", penstock_status_code_name(again.code),
+                 penstock_status_code_name(found.code));
+          }
+          free(again.message);
+          if (k == repeat / 2) {
+            half = mallinfo2().uordblks;
+          }
+        }
+        int64_t grown = repeat ? (int64_t)mallinfo2().uordblks - (int64_t)half : 0;
+        alarm(0);
+        tell(targets[i], bidi, client.style, &found, before, after, grown);
+        free(found.message);
+      }
+    }
+  }
+  return atomic_load(&failures) ? 1 : 0;
+}

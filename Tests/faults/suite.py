@@ -1,0 +1,395 @@
+"""The fault suite; `run` beside it starts it. What the scripts say is in docs/peer.md."""
+
+import contextlib
+import json
+import pathlib
+import re
+import signal
+import socket
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
+
+import harness
+from harness import ROOT, Process, check, check_equal, peer
+
+HERE = ROOT / "Tests" / "faults"
+INTEROP = ROOT / "Tests" / "interop"
+# Repeated until the heap would show what is lost; each call of these takes its time.
+SLOW = re.compile(r"deadline_ms|delay|DEADLINE_EXCEEDED")
+REPEATS = 24
+# One of each kind goes through valgrind.
+VALGRIND = ("close-after-headers", "connect-reset", "continuation", "details-malformed", "garbage", "goaway-drops-stream",
+            "gzip-bomb", "gzip-garbage", "half-frame", "half-message", "headers-too-large", "hpack-garbage", "http1-answer",
+            "http-503", "message-too-large", "no-message", "push-promise", "rst-after-message", "rst-refused-once",
+            "silence-after-message", "two-messages", "window-overflow-stream")
+
+
+class Story:
+    """A script and what its comments expect."""
+
+    def __init__(self, path):
+        self.path = path
+        self.name = path.stem
+        self.text = path.read_text()
+        self.expected = self.fields("expect")
+        check("unary" in self.expected and "bidi" in self.expected, f"{path.name} expects nothing")
+        self.deadline = int(self.fields("client").get("deadline_ms", 5000))
+
+    def fields(self, word):
+        found = re.search(rf"^# {word} (.*)$", self.text, re.MULTILINE)
+        pairs = re.findall(r'(\w+)[=~]("(?:[^"\\]|\\.)*"|\S+)', found.group(1)) if found else []
+        return {key: value.strip('"') for key, value in pairs}
+
+    @property
+    def is_slow(self):
+        return bool(SLOW.search(self.text))
+
+    @property
+    def counts_connections(self):
+        return bool(re.search(r"^connection ", self.text, re.MULTILINE))
+
+    def check(self, told):
+        check(told["code"] in self.expected[told["call"]].split("|"),
+              f"{told['code']} \"{told['message']}\", expected {self.expected[told['call']]}")
+        if "message" in self.expected:
+            check(self.expected["message"] in told["message"],
+                  f"the message is \"{told['message']}\", without \"{self.expected['message']}\"")
+        if told["call"] == "bidi" and "bidi_messages" in self.expected:
+            low, _, high = self.expected["bidi_messages"].partition("..")
+            check(int(low) <= told["messages"] <= int(high or low),
+                  f"{told['messages']} messages, expected {self.expected['bidi_messages']}")
+
+
+def check_left(told, deadline):
+    """Nothing is left, and it did not take longer than it may."""
+    check_equal(told["descriptors"][1], told["descriptors"][0], "descriptors after and before")
+    check_equal(told["threads"][1], told["threads"][0], "threads after and before")
+    check(told["ms"] < deadline + 1000, f"{told['ms']} ms, with a deadline of {deadline}")
+    if told["code"] == "DEADLINE_EXCEEDED":
+        check(told["ms"] >= deadline * 0.9, f"DEADLINE_EXCEEDED after {told['ms']} of {deadline} ms")
+    check(told["grown"] <= 0, f"the heap has grown by {told['grown']} bytes in {REPEATS // 2} calls")
+
+
+class Faults:
+    def __init__(self, suite, folder):
+        self.suite = suite
+        self.folder = folder
+        self.client = harness.build_c("fault_client", [HERE / "fault_client.c", INTEROP / "client" / "rpc.c",
+                                                       INTEROP / "client" / "wire.c"], [INTEROP / "client"])
+        self.interop_client = harness.build_c(
+            "interop_client", [INTEROP / "client" / name for name in ("main.c", "cases.c", "rpc.c", "wire.c")],
+            [INTEROP / "client"])
+        self.certificates = harness.Certificates(folder)
+
+    def calls(self, target, *, tls=False, deadline=5000, styles=("blocking", "callback"), calls="unary,bidi", repeat=0,
+              channel=None):
+        """The calls that the client makes, as it tells them."""
+        command = [self.client, "--target", target, "--channel", json.dumps({"tls": tls, **(channel or {})}), "--deadline",
+                   str(deadline), "--styles", ",".join(styles), "--calls", calls, "--repeat", str(repeat)]
+        # What a thread keeps for later, and a new arena, would count as in use: there are none.
+        with Process(command, {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1"}) as process:
+            status, lines = process.wait(150)
+        told = [json.loads(line) for line in lines if line.startswith("{")]
+        others = [line for line in lines if not line.startswith("{")]
+        check(status == 0 and not others, f"exit status {status}: {'; '.join(others)[:600]} {told[-1:]}")
+        check_equal(len(told), len(styles) * len(calls.split(",")), "calls")
+        for one in told:
+            one["message"] = bytes.fromhex(one["message"]).decode()
+        return told
+
+    # ---- Scripts ----
+
+    def scripts(self):
+        stories = [Story(path) for path in sorted(HERE.glob("*.script"))]
+        check(len(stories) >= 30, f"{len(stories)} scripts")
+        for story in stories:
+            repeat = 0 if story.is_slow else REPEATS
+            for kind in ("unary", "bidi"):
+                if story.counts_connections:
+                    for style in ("blocking", "callback"):
+                        self.play(story, kind, (style,), 0)
+                else:
+                    self.play(story, kind, ("blocking", "callback"), repeat)
+
+    def play(self, story, kind, styles, repeat):
+        """One test for each style; they share a peer."""
+        names = {style: f"{story.name} {kind} {style}" for style in styles}
+        if not any(self.suite.wants(name) for name in names.values()):
+            return
+        try:
+            with peer("--script", story.path) as server:
+                told = self.calls(server.address, deadline=story.deadline, styles=styles, calls=kind, repeat=repeat)
+        except harness.Failure as failure:
+            for name in names.values():
+                self.suite.note(name, failure)
+            return
+        for one in told:
+            self.suite.run(names[one["style"]], self.judge, story, one)
+
+    @staticmethod
+    def judge(story, told):
+        story.check(told)
+        check_left(told, story.deadline)
+
+    def over_tls(self):
+        """The same stories within TLS, and with a host-driven runtime: everything that the server can do wrong."""
+        for path in sorted(HERE.glob("*.script")):
+            story = Story(path)
+            if story.is_slow:
+                continue
+            for style, kind in (("blocking", "unary"), ("host-callback", "bidi")):
+                self.suite.run(f"{story.name} {kind} {style} tls", self.play_tls, story, kind, style)
+
+    def play_tls(self, story, kind, style):
+        with peer("--script", story.path, "--tls", *self.certificates.server_options()) as server:
+            told, = self.calls(server.address, tls=self.certificates.client_options(), deadline=story.deadline,
+                               styles=(style,), calls=kind)
+        self.judge(story, told)
+
+    def valgrind(self):
+        for name in VALGRIND:
+            self.suite.run(f"valgrind {name}", self.under_valgrind, name)
+
+    def under_valgrind(self, name):
+        story = Story(HERE / f"{name}.script")
+        deadline = max(story.deadline, 3000)
+        kinds = ("unary", "bidi") if not story.counts_connections else ("bidi",)
+        with peer("--script", story.path) as server, \
+                Process([*harness.VALGRIND, self.client, "--target", server.address, "--deadline", str(deadline),
+                         "--styles", "callback", "--calls", ",".join(kinds)]) as process:
+            status, lines = process.wait(60)
+        check_equal(status, 0, "\n".join(lines)[:1500])
+
+    # ---- Faults that need no script ----
+
+    def local(self):
+        run = self.suite.run
+        for style in ("blocking", "callback", "thread", "host", "host-callback"):
+            run(f"refused connection {style}", self.refused, style)
+            run(f"unix socket that is not there {style}", self.no_socket_file, style)
+            run(f"server killed mid-stream {style}", self.killed, style)
+            run(f"server stopped, bidi {style}", self.stopped_stream, style)
+            run(f"server stopped, unary {style}", self.stopped_unary, style)
+            run(f"silent socket {style}", self.silent_socket, style)
+        run("name that does not resolve", self.no_such_name)
+        run("unix path of a plain file", self.plain_file)
+        run("second address works", self.second_address)
+        run("no address works", self.no_address)
+        run("a full backlog, deadline", self.full_backlog, 400, None)
+        run("a full backlog, connect timeout", self.full_backlog, 5000, 300)
+        run("silent socket, TLS", self.silent_tls, 400, None)
+        run("silent socket, TLS, connect timeout", self.silent_tls, 5000, 300)
+        run("silent socket, cleartext, connect timeout", self.silent_cleartext)
+        for name, title, fragments in (
+                ("other", "TLS: certificate for another host", ("hostname mismatch", "host name", "ip address mismatch")),
+                ("selfsigned", "TLS: self-signed certificate", ("self-signed", "self signed")),
+                ("expired", "TLS: expired certificate", ("expired",)),
+                ("stranger", "TLS: unknown authority", ("issuer certificate", "unable to"))):
+            for target in ("localhost", "127.0.0.1"):
+                run(f"{title} {target}", self.wrong_certificate, name, target, fragments)
+        run("TLS: verification off", self.verification_off)
+        run("TLS: another server_name", self.wrong_server_name)
+        run("TLS: no ALPN", self.alpn)
+        run("TLS: ALPN http/1.1", self.alpn, "-alpn", "http/1.1")
+        run("TLS: 1.1 only", self.old_tls)
+        run("TLS: client, cleartext server", self.tls_to_cleartext)
+        run("TLS: cleartext client, server", self.cleartext_to_tls)
+        run("TLS: no client certificate", self.no_client_certificate)
+        run("TLS: client certificate of another authority", self.wrong_client_certificate)
+
+    def fails(self, target, code, *fragments, deadline=5000, limit=None, styles=("blocking", "callback"), **more):
+        """Both calls end with `code`, one of its alternatives, in time, and say one of `fragments`."""
+        for told in self.calls(target, deadline=deadline, styles=styles, **more):
+            where = f"{told['call']} {told['style']}: "
+            check(told["code"] in code.split("|"), f"{where}{told['code']} \"{told['message']}\", expected {code}")
+            check(not fragments or any(part.lower() in told["message"].lower() for part in fragments),
+                  f"{where}the message is \"{told['message']}\", without any of {fragments}")
+            check_equal(told["messages"], 0, where + "messages")
+            check_left(told, deadline)
+            check(told["ms"] < (limit or deadline + 1000), f"{where}{told['ms']} ms")
+
+    @contextlib.contextmanager
+    def bound(self, listens=None):
+        """A port of 127.0.0.1 that nobody else gets; with a backlog it listens, and nobody accepts."""
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", 0))
+            if listens is not None:
+                holder.listen(listens)
+            yield f"127.0.0.1:{holder.getsockname()[1]}"
+
+    def refused(self, style):
+        with self.bound() as address:
+            self.fails(address, "UNAVAILABLE", "refused", styles=(style,), limit=2000, repeat=REPEATS)
+
+    def no_such_name(self):
+        self.fails("no-such-host.invalid:443", "UNAVAILABLE", "no-such-host.invalid", deadline=20000)
+
+    def no_socket_file(self, style):
+        self.fails(f"unix:{self.folder}/nothing.sock", "UNAVAILABLE", "no such file", styles=(style,), limit=2000,
+                   repeat=REPEATS)
+
+    def plain_file(self):
+        path = self.folder / "plain"
+        path.write_text("not a socket")
+        self.fails(f"unix:{path}", "UNAVAILABLE", "refused", limit=2000)
+
+    def second_address(self):
+        with self.bound() as dead, peer() as server:
+            for told in self.calls(f"ipv4:{dead},{server.address}"):
+                check_equal(told["code"], "OK", told["message"])
+                check_equal(told["messages"], 1)
+                check_left(told, 5000)
+
+    def no_address(self):
+        with self.bound() as one, self.bound() as other:
+            self.fails(f"ipv4:{one},{other}", "UNAVAILABLE", "refused", limit=2000)
+
+    def silent_socket(self, style):
+        with self.bound(16) as address:
+            self.fails(address, "DEADLINE_EXCEEDED", deadline=300, styles=(style,))
+
+    def silent_cleartext(self):
+        """A connection is there when the server's SETTINGS have come; until then connect_timeout_ms counts."""
+        with self.bound(16) as address:
+            self.fails(address, "UNAVAILABLE", deadline=5000, limit=2500, channel={"connect_timeout_ms": 300})
+
+    def silent_tls(self, deadline, connect_timeout):
+        channel = {"connect_timeout_ms": connect_timeout} if connect_timeout else {}
+        with self.bound(16) as address:
+            self.fails(address, "UNAVAILABLE" if connect_timeout else "DEADLINE_EXCEEDED", deadline=deadline, limit=2500,
+                       tls=self.certificates.client_options(), channel=channel)
+
+    def full_backlog(self, deadline, connect_timeout):
+        """The kernel drops what would come beyond the backlog: connect neither succeeds nor fails."""
+        with self.bound(0) as address, contextlib.ExitStack() as stack:
+            host, port = address.split(":")
+            for _ in range(4):
+                filler = stack.enter_context(socket.socket())
+                filler.setblocking(False)
+                filler.connect_ex((host, int(port)))
+            channel = {"connect_timeout_ms": connect_timeout} if connect_timeout else {}
+            self.fails(address, "UNAVAILABLE" if connect_timeout else "DEADLINE_EXCEEDED", deadline=deadline, limit=2500,
+                       channel=channel)
+
+    # ---- Processes that die or stand still ----
+
+    def client_process(self, target, method, style, *arguments, options=None):
+        return Process([self.interop_client, "--target", target, "--style", style, "--options", json.dumps(options or {}),
+                        *arguments, "--call", method])
+
+    def killed(self, style):
+        with peer() as server, self.client_process(server.address, "/penstock.Echo/Bidi", style, "--kind", "bidi", "--gate",
+                                                   "messages", "--send", "61", "--send", "62",
+                                                   options={"deadline_ms": 10000}) as client:
+            client.told(received=1)
+            server.popen.kill()
+            server.popen.wait()
+            client.say()
+            told = client.told(name=...)
+            check_equal(told["name"], "UNAVAILABLE", bytes.fromhex(told["message"]))
+            check(told["stats"]["duration_us"] < 5_000_000, "it took the deadline to notice")
+            check_equal(client.wait()[0], 0, "exit status")
+
+    def stopped_stream(self, style):
+        with peer() as server, self.client_process(server.address, "/penstock.Echo/Bidi", style, "--kind", "bidi", "--gate",
+                                                   "messages", "--send", "61", "--send", "62",
+                                                   options={"deadline_ms": 700}) as client:
+            client.told(received=1)
+            server.signal(signal.SIGSTOP)
+            client.say()
+            told = client.told(name=...)
+            check_equal(told["name"], "DEADLINE_EXCEEDED", bytes.fromhex(told["message"]))
+            check(650_000 <= told["stats"]["duration_us"] < 1_700_000, told["stats"]["duration_us"])
+            check_equal(client.wait()[0], 0, "exit status")
+
+    def stopped_unary(self, style):
+        with peer() as server, self.client_process(server.address, "/penstock.Echo/Unary", style, "--calls", "2", "--gate",
+                                                   "calls", "--send", "61", options={"deadline_ms": 500}) as client:
+            client.told(ended=1)
+            server.signal(signal.SIGSTOP)
+            client.say()
+            told = client.told(name=...)
+            check_equal(told["name"], "DEADLINE_EXCEEDED", bytes.fromhex(told["message"]))
+            check(450_000 <= told["stats"]["duration_us"] < 1_500_000, told["stats"]["duration_us"])
+            check_equal(client.wait()[0], 0, "exit status")
+
+    # ---- TLS ----
+
+    @contextlib.contextmanager
+    def tls_peer(self, name="server", host="127.0.0.1", mutual=False):
+        with peer("--tls", *self.certificates.server_options(mutual, name)) as server:
+            yield f"{host}:{server.address.rsplit(':', 1)[1]}"
+
+    def wrong_certificate(self, name, host, fragments):
+        with self.tls_peer(name, host) as target:
+            self.fails(target, "UNAVAILABLE", *fragments, limit=2000, tls=self.certificates.client_options())
+
+    def verification_off(self):
+        for name in ("other", "selfsigned", "expired"):
+            with self.tls_peer(name) as target:
+                for told in self.calls(target, tls={"verify": False}):
+                    check_equal(told["code"], "OK", told["message"])
+
+    def wrong_server_name(self):
+        with self.tls_peer() as target:
+            self.fails(target, "UNAVAILABLE", "mismatch", "host name", limit=2000,
+                       tls=self.certificates.client_options(server_name="elsewhere.example"))
+
+    @contextlib.contextmanager
+    def openssl_server(self, *options):
+        with Process(["openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", self.certificates.path("server.pem"),
+                      "-key", self.certificates.path("server.key"), *options]) as server:
+            accepts = server.line(lambda line: line.startswith("ACCEPT"))
+            check(accepts is not None, f"openssl s_server: {server.seen}")
+            yield accepts.split()[1]
+
+    def alpn(self, *options):
+        with self.openssl_server(*options) as address:
+            self.fails(address, "UNAVAILABLE", "alpn", "h2", "application protocol", limit=2000,
+                       tls=self.certificates.client_options())
+
+    def old_tls(self):
+        with self.openssl_server("-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0", "-alpn", "h2") as address:
+            self.fails(address, "UNAVAILABLE", "version", "protocol", limit=2000, tls=self.certificates.client_options())
+
+    def tls_to_cleartext(self):
+        with peer() as server:
+            self.fails(server.address, "UNAVAILABLE", "tls", "ssl", limit=2000, tls=self.certificates.client_options())
+
+    def cleartext_to_tls(self):
+        with self.tls_peer() as target:
+            self.fails(target, "UNAVAILABLE|INTERNAL", limit=2000)
+
+    def no_client_certificate(self):
+        with self.tls_peer(mutual=True) as target:
+            self.fails(target, "UNAVAILABLE", "certificate", limit=2000, tls=self.certificates.client_options())
+
+    def wrong_client_certificate(self):
+        tls = self.certificates.client_options(certificate_chain_file=self.certificates.path("stranger.pem"),
+                                               private_key_file=self.certificates.path("stranger.key"))
+        with self.tls_peer(mutual=True) as target:
+            self.fails(target, "UNAVAILABLE", limit=2000, tls=tls)
+
+
+def main():
+    if not (harness.PEER.exists() and (harness.LIBRARY / "libpenstock.so").exists()):
+        print("build/lib/libpenstock.so and build/bin/penstock-peer are needed: make lib peer")
+        print("0 passed, 1 failed")
+        return 1
+    suite = harness.Suite(sys.argv[1:])
+    with harness.workspace() as folder:
+        faults = Faults(suite, folder)
+        faults.local()
+        suite.section("faults without a script")
+        faults.scripts()
+        suite.section("scripts")
+        faults.over_tls()
+        suite.section("scripts within TLS")
+        faults.valgrind()
+        suite.section("valgrind")
+    return suite.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
