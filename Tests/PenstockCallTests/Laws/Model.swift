@@ -119,6 +119,8 @@ final class Model {
       life == .entered && !hasPassed && !hasFinished && !isCancelled && !owesCancel && !isDestroyed
     }
     var seesDemand: Bool { startHasLeft || isTaken }
+    /// It is the far end, or may become it yet.
+    var mayDeliver: Bool { isTaken || (life == .entered && !startHasLeft && plan.has(.start)) }
     func has(_ kind: EventKind) -> Bool { plan.has(kind) }
   }
 
@@ -131,6 +133,8 @@ final class Model {
   /// from here on nothing is said.
   private(set) var isUndecided = false
   private var hasHurried = false
+  /// How many hands have ended the call since it was at rest.
+  private var ends = 0
 
   var isOpen = false
   /// The caller.
@@ -187,8 +191,16 @@ final class Model {
   }
 
   func require(_ condition: Bool, _ law: String, _ what: @autoclosure () -> String) {
-    if !condition, broken == nil, !isUndecided { broken = Broken(law: law, what: what()) }
+    guard !condition, broken == nil, !isUndecided else { return }
+    // Two hands that end the call at the same time, one of them a message too many: either may be the first.
+    if hasEndedTwice {
+      isUndecided = true
+    } else {
+      broken = Broken(law: law, what: what())
+    }
   }
+
+  private var hasEndedTwice: Bool { ends > 0 && (isTooMuch || ends > 1) }
 
   func fail(_ law: String, _ what: @autoclosure () -> String) { require(false, law, what()) }
 
@@ -245,7 +257,7 @@ final class Model {
       finish(hop.index, item)
     case .deliver(let index, let item):
       let hop = hops[index]
-      guard hop.isActive else { break }
+      guard hop.isActive, hop.isTaken || item.kind == .receive else { break }
       switch item.kind {
       case .status: finish(index, item)
       case .receive: inject(item, hop, hop.inbound)
@@ -578,6 +590,7 @@ final class Model {
     renewed = false
     hurry()
     hasHurried = false
+    ends = 0
     for hop in hops {
       let name = "hop \(hop.index)"
       require(!hop.owesCancel || !hop.has(.cancel), "law 2", "\(name): on_cancel did not come")
@@ -989,6 +1002,7 @@ final class Model {
   }
 
   private func finishNow(_ index: Int, _ status: Item) {
+    ends += 1
     if !serverHasEnded {
       endServer()
       serverSaidStatus = false

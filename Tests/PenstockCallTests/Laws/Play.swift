@@ -628,17 +628,17 @@ final class HopPlayer {
       play.use(ticket, end)
     case .deliverHeaders:
       let mine = model.hops[index]
-      let isOpen = mine.isTaken && !mine.messageDelivered && !mine.statusDelivered
+      let isOpen = mine.mayDeliver && !mine.messageDelivered && !mine.statusDelivered
       let expected: Outcome =
         model.isGone(index)
-        ? .gone : !mine.isTaken ? .state : mine.headersDelivered ? .already : isOpen ? .ok : .state
+        ? .gone : !mine.mayDeliver ? .state : mine.headersDelivered ? .already : isOpen ? .ok : .state
       let result = play.submitting(.deliver(index, Model.Item(.headers))) { hop.deliverHeaders(Metadata()) }
       expect(result, expected, "delivers headers")
       if result == .ok { mine.headersDelivered = true }
     case .deliverStatus(let code):
       let mine = model.hops[index]
       let expected: Outcome =
-        model.isGone(index) ? .gone : !mine.isTaken ? .state : mine.statusDelivered ? .already : .ok
+        model.isGone(index) ? .gone : !mine.mayDeliver ? .state : mine.statusDelivered ? .already : .ok
       let item = play.status(code)
       let result = play.submitting(.deliver(index, item)) { hop.deliverStatus(play.statusObject(item)) }
       expect(result, expected, "delivers status \(item.id)")
