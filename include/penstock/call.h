@@ -124,11 +124,11 @@ PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const v
 PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
 
 /* Blocking style: the next message. A call of a kind with one request message is half-closed here, if that message has
- * been sent. E_END: there is none, the status has come: call penstock_call_finish. E_STATE: a
- * call in callback style. Memory: owned by the caller; free with penstock_message_release. */
+ * been sent. E_END: there is none, the status has come: call penstock_call_finish. E_STATE: a call in callback style.
+ * Memory: owned by the caller; free with penstock_message_release. */
 PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
-/* Blocking style: waits until there are response headers; half-closes as penstock_call_receive does. *headers is borrowed from the call, read-only, and as
- * long-lived. E_END: the call ended without. */
+/* Blocking style: waits until there are response headers; half-closes as penstock_call_receive does. *headers is
+ * borrowed from the call, read-only, and as long-lived. E_END: the call ended without. */
 PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
 /* Blocking style: half-closes if that is not done, discards what is unread, waits for the status. May be called
  * again. Memory: owned by the caller; free with penstock_reply_release. */
