@@ -221,7 +221,7 @@ def peer(*options):
 # ---- What is built ----
 
 
-def build_c(name, sources, includes=()):
+def build_c(name, sources, includes=(), optimize="-O1"):
     """A C program against the shared library, under build/."""
     program = GENERATED / name
     sources = [str(source) for source in sources]
@@ -231,7 +231,7 @@ def build_c(name, sources, includes=()):
     if program.exists() and program.stat().st_mtime > newest:
         return program
     GENERATED.mkdir(parents=True, exist_ok=True)
-    command = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic",
+    command = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", optimize, "-g", "-Wall", "-Wextra", "-Wpedantic",
                "-Werror", f"-I{ROOT / 'include'}", *(f"-I{include}" for include in includes), *sources,
                "-o", str(program), f"-L{LIBRARY}", "-lpenstock", "-pthread"]
     subprocess.run(command, check=True)

@@ -1,0 +1,96 @@
+"""bench_client's measurements with grpcio: the same options, the same line of JSON."""
+
+import argparse
+import asyncio
+import json
+import resource
+import time
+
+import grpc
+
+UNARY = "/penstock.Echo/Unary"
+OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+
+def unary_one(arguments, request, calls):
+    """The synchronous stub: the fastest way to make one call after the other."""
+    call = arguments.channel.unary_unary(UNARY)
+    for _ in range(calls):
+        if call(request) != request:
+            raise SystemExit("wrong reply")
+
+
+async def unary_asyncio(arguments, request, calls):
+    call = arguments.channel.unary_unary(UNARY)
+    left = calls
+
+    async def worker():
+        nonlocal left
+        while left > 0:
+            left -= 1
+            if await call(request) != request:
+                raise SystemExit("wrong reply")
+
+    await asyncio.gather(*(worker() for _ in range(arguments.in_flight)))
+
+
+def up(arguments, request, calls):
+    call = arguments.channel.stream_unary("/penstock.Echo/ClientStream")
+    reply = call((request for _ in range(calls)), metadata=(("x-mode", "count"),))
+    if reply != str(calls).encode():
+        raise SystemExit("wrong reply")
+
+
+def down(arguments, request, calls):
+    call = arguments.channel.unary_stream("/penstock.Echo/ServerStream")
+    count = 0
+    for reply in call(request, metadata=(("x-repeat", str(calls)),)):
+        if reply != request:
+            raise SystemExit("wrong message")
+        count += 1
+    if count != calls:
+        raise SystemExit("wrong count")
+
+
+def tell(calls, started, before):
+    took, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
+    print(json.dumps({"calls": calls, "seconds": took, "user": after.ru_utime - before.ru_utime,
+                      "system": after.ru_stime - before.ru_stime, "switches": after.ru_nvcsw - before.ru_nvcsw,
+                      "max_rss_kb": after.ru_maxrss}))
+
+
+def measure(arguments, request):
+    run = {"up": up, "down": down}.get(arguments.what, unary_one)
+    with grpc.insecure_channel(arguments.target, options=OPTIONS) as arguments.channel:
+        run(arguments, request, arguments.calls // 10 + 1)
+        before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+        run(arguments, request, arguments.calls)
+        tell(arguments.calls, started, before)
+
+
+async def measure_asyncio(arguments, request):
+    async with grpc.aio.insecure_channel(arguments.target, options=OPTIONS) as arguments.channel:
+        await unary_asyncio(arguments, request, arguments.calls // 10 + 1)
+        before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+        await unary_asyncio(arguments, request, arguments.calls)
+        tell(arguments.calls, started, before)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--what", choices=("unary", "up", "down"), default="unary")
+    parser.add_argument("--calls", type=int, default=1000)
+    parser.add_argument("--in-flight", type=int, default=1)
+    parser.add_argument("--bytes", type=int, default=64)
+    parser.add_argument("--style", choices=("blocking", "asyncio"), default="blocking")
+    arguments = parser.parse_args()
+    request = bytes(i * 131 & 255 for i in range(arguments.bytes))
+    if arguments.style == "asyncio":
+        asyncio.run(measure_asyncio(arguments, request))
+    else:
+        measure(arguments, request)
+
+
+if __name__ == "__main__":
+    main()
