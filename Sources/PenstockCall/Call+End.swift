@@ -128,7 +128,11 @@ extension Call {
     hop.cancelled = true
     guard let callback = hop.callbacks.onCancel else { return }
     event = .status(status)
+    // On its way up it may be changed; here it is only told.
+    let wasReadOnly = status.isReadOnly
+    status.isReadOnly = true
     _ = hop.run(callback, .cancel)
+    status.isReadOnly = wasReadOnly
     spendTicket(hop)
   }
 

@@ -109,7 +109,7 @@ extension Call {
   func deliver(_ event: Event, from hop: Hop) {
     guard hop.isActive, phase == .live else { return }
     if case .status(let status) = event {
-      finish(at: hop.index, status)
+      if hop.taken { finish(at: hop.index, status) }
       return
     }
     if case .receive = event {
@@ -118,7 +118,7 @@ extension Call {
       flushInbound(hop.index)
       return
     }
-    runInbound(event, at: hop.index - 1)
+    if hop.taken { runInbound(event, at: hop.index - 1) }
   }
 
   /// The event has come to the caller.

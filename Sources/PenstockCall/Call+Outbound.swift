@@ -46,7 +46,9 @@ extension Call {
     if let create = hop.callbacks.create {
       hop.current = .create
       var state: UnsafeMutableRawPointer?
+      request.metadata.isReadOnly = true
       let answer = create(hop.handle, hop.registration.userData.pointer, &state)
+      request.metadata.isReadOnly = false
       hop.current = .none
       hop.state = state
       switch Verdict(rawValue: answer) {
@@ -78,6 +80,7 @@ extension Call {
       return true
     }
     self.event = event
+    if case .start = event { hop.startArrived() }
     let answer = hop.run(callback, event.kind)
     if !finishIfAsked(hop), let verdict = checked(answer, for: event, at: hop) {
       switch verdict {
@@ -114,6 +117,7 @@ extension Call {
     switch event {
     case .start:
       startAt = hop.index + 1
+      hop.startLeft()
       let demand = frontierDemand
       frontierDemand = hop.earlyDemand
       hop.earlyDemand = 0

@@ -13,7 +13,7 @@ public final class Hop {
   // What has become of it. `entered` is true once `create` has said NEXT (or there is none to ask).
   var entered = false
   var taken = false {
-    didSet { takenFlag.store(taken, ordering: .releasing) }
+    didSet { if taken { answering.store(Hop.answers, ordering: .releasing) } }
   }
   /// The status has left it upward.
   var statusPassed = false
@@ -24,9 +24,21 @@ public final class Hop {
   var halfClosePassed = false
   /// Any thread: nothing of the hop works from now on.
   let isOver = Atomic<Bool>(false)
-  private let takenFlag = Atomic<Bool>(false)
-  /// Any thread: TAKE was its verdict.
-  var isTaken: Bool { takenFlag.load(ordering: .acquiring) }
+  /// Any thread: whether the hop is the far end, or may still become it: while on_start runs, or start stands
+  /// here. What it delivers then counts if its verdict is TAKE.
+  private let answering = Atomic<UInt8>(0)
+  private static let mayAnswer: UInt8 = 1
+  private static let answers: UInt8 = 2
+  var isTaken: Bool { answering.load(ordering: .acquiring) == Hop.answers }
+  var mayDeliver: Bool { answering.load(ordering: .acquiring) != 0 }
+  func startArrived() { answering.store(Hop.mayAnswer, ordering: .releasing) }
+  /// What was delivered in the hope of TAKE is void.
+  func startLeft() {
+    guard !taken else { return }
+    answering.store(0, ordering: .releasing)
+    headersDelivered.store(false, ordering: .releasing)
+    statusDelivered.store(false, ordering: .releasing)
+  }
   /// What a hop that has taken the call delivers once.
   let headersDelivered = Atomic<Bool>(false)
   let messageDelivered = Atomic<Bool>(false)

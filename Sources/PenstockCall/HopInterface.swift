@@ -122,6 +122,7 @@ extension Hop {
     case .status where call.phase != .live: return .state
     case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent:
       guard isActive else { return .state }
+      guard finishRequest == nil else { return .already }
       finishRequest = status
       return .ok
     }
@@ -170,10 +171,10 @@ extension Hop {
     return false
   }
 
-  /// Any thread, after TAKE.
+  /// Any thread, for a hop whose verdict on start is TAKE.
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
-    guard isTaken else { return .state }
+    guard mayDeliver else { return .state }
     guard !headersDelivered.load(ordering: .acquiring) else { return .already }
     guard !messageDelivered.load(ordering: .acquiring), !statusDelivered.load(ordering: .acquiring) else {
       return .state
@@ -183,10 +184,10 @@ extension Hop {
     return .ok
   }
 
-  /// Any thread, after TAKE.
+  /// Any thread, for a hop whose verdict on start is TAKE.
   public func deliverStatus(_ status: Status) -> Outcome {
     if hasEnded { return .gone }
-    guard isTaken else { return .state }
+    guard mayDeliver else { return .state }
     guard !statusDelivered.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
     call.submit(.deliver(self, .status(status)))
     return .ok

@@ -128,7 +128,7 @@ PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
  * Memory: owned by the caller; free with penstock_message_release. */
 PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
 /* Blocking style: waits until there are response headers; half-closes as penstock_call_receive does. *headers is
- * borrowed from the call, read-only, and as long-lived. E_END: the call ended without. */
+ * borrowed from the call, read-only, and as long-lived. E_END: the call ended without. E_STATE: callback style. */
 PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
 /* Blocking style: half-closes if that is not done, discards what is unread, waits for the status. May be called
  * again. Memory: owned by the caller; free with penstock_reply_release. */

@@ -74,7 +74,7 @@ PENSTOCK_API penstock_result penstock_hop_set_deadline_ms(penstock_hop *hop, int
 
 /* Ends the call here with `code` (0-16) and `message` (copied; NULL is ""): hops above see the status, hops below
  * on_cancel, and the verdict of the running callback is ignored. In every callback but create, destroy, on_cancel and
- * an on_status that brings a local cancel or deadline. */
+ * an on_status that brings a local cancel or deadline. E_ALREADY: a second time in one callback. */
 PENSTOCK_API penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code, const char *message);
 /* The same with a built status, copied. */
 PENSTOCK_API penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
@@ -83,13 +83,15 @@ PENSTOCK_API penstock_result penstock_hop_finish_with(penstock_hop *hop, const p
  * that the running callback is about. Its `sent` stops here. E_STATE: not in a callback of this call on its driving
  * thread, before start has left this hop (in on_start too), or after half-close has. */
 PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
-/* Puts a message, copied, on its way to the caller: an injected one, or the answer of a hop that has taken the call;
- * any thread for the latter (retain the hop). It spends demand from above: E_WOULD_BLOCK if there is none, and
- * on_demand tells when there is. E_STATE: after the status. */
+/* Puts a message, copied, on its way to the caller: an injected one, or the answer of a hop that has taken the call. In
+ * a callback of this call, or on any thread that has retained the hop. It spends demand from above: E_WOULD_BLOCK if
+ * there is none, and on_demand tells when there is. E_STATE: after the status, or before start has left. */
 PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, const void *data, size_t length);
-/* After TAKE only, once, before any message; any thread. The metadata is copied; NULL is empty. */
+/* For a hop whose verdict on start is TAKE, from on_start on; once, before any message; any thread. It goes on its way
+ * when the verdict is there. The metadata is copied; NULL is empty. E_STATE: not such a hop, or not before messages.
+ * E_ALREADY: a second time. */
 PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
-/* After TAKE only: ends the call with a copy of `status`; any thread. It counts as this hop's finish. */
+/* The same for the status, a copy of which ends the call. It counts as this hop's finish. */
 PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
 /* Asks for n more messages from below; any thread. */
 PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
@@ -132,8 +134,8 @@ PENSTOCK_API penstock_event *penstock_event_retain(penstock_event *event);
 PENSTOCK_API void penstock_event_release(penstock_event *event);
 /* PENSTOCK_EVENT_START, SEND, HALF_CLOSE, HEADERS, RECEIVE or STATUS. */
 PENSTOCK_API int32_t penstock_event_kind(const penstock_event *event);
-/* As penstock_hop_metadata, _message, _set_message, _status; what they give lives as long as the event does and is
- * not replaced. E_GONE from a change after the ticket was spent. */
+/* As penstock_hop_metadata, _message, _set_message, _status; what they give lives as long as the event does. Once the
+ * ticket is spent set_message gives E_GONE, and metadata and status are others' to change: leave them alone. */
 PENSTOCK_API penstock_metadata *penstock_event_metadata(penstock_event *event);
 PENSTOCK_API penstock_result penstock_event_message(const penstock_event *event, const void **data, size_t *length);
 PENSTOCK_API penstock_result penstock_event_set_message(penstock_event *event, const void *data, size_t length);

@@ -784,6 +784,10 @@ final class Model {
     if slot.item.kind == .start, !hop.startHasLeft {
       // The demand that waits with it goes first.
       hop.startHasLeft = true
+      if !hop.isTaken {
+        hop.headersDelivered = false
+        hop.statusDelivered = false
+      }
       return true
     }
     guard mayHurry || (!isMoving(below: hop.index) && !slot.isFresh) else { return false }
@@ -1087,6 +1091,8 @@ final class Model {
   }
 
   private func endByItself(_ index: Int) {
+    // One that has come too late to be seen may have been the first.
+    if index < 0, kind.sendsOne { ends += 1 }
     if index < 0 {
       callerQueue.removeSubrange(min(max(1 - callerMessages, 0), callerQueue.count)...)
     } else {

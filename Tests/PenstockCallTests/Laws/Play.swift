@@ -609,7 +609,8 @@ final class HopPlayer {
       let mine = model.hops[index]
       let allowed = isInCallback && mine.isActive && (hop.status?.isLocal ?? false) == false
       let result = hop.finish(play.statusObject(item))
-      expect(result, allowed ? .ok : model.isGone(index) ? .gone : .state, "finishes with \(code)")
+      let first: Outcome = finishing == nil ? .ok : .already
+      expect(result, allowed ? first : model.isGone(index) ? .gone : .state, "finishes with \(code)")
       if result == .ok { finishing = item }
     case .setCount(let n):
       if isInCallback, hop.currentEvent == .demand { expect(hop.setSignalCount(n), .ok, "count") }
