@@ -442,7 +442,7 @@ TEST(runtime_shutdown_without_anything) {
   CHECK_RESULT(penstock_runtime_shutdown(runtime, -1), PENSTOCK_E_ALREADY);
   penstock_runtime_release(runtime);
   runtime = new_runtime("{\"mode\": \"host\"}");
-  OK(penstock_runtime_shutdown(runtime, 0));
+  OK(penstock_runtime_shutdown(runtime, 5000));
   penstock_runtime_release(runtime);
 }
 
