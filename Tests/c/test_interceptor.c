@@ -518,7 +518,9 @@ static void check_stub(penstock_runtime *runtime, int32_t kind, const char *meth
   probe_add(&below, channel, 1);
   pthread_create(&stub.thread, NULL, answer, &stub);
   penstock_call *call = start_call(channel, method, kind);
-  OK(penstock_call_send(call, "q", 1));
+  /* The answer may be there, and the call over, before the question. */
+  penstock_result sent = penstock_call_send(call, "q", 1);
+  if (sent != PENSTOCK_E_GONE) OK(sent);
   int got = 0;
   if (kind == PENSTOCK_KIND_BIDI) {
     penstock_message *message = NULL;
