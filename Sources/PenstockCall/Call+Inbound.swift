@@ -108,8 +108,13 @@ extension Call {
   /// What a hop that has taken the call, or injects from another thread, delivers.
   func deliver(_ event: Event, from hop: Hop) {
     guard hop.isActive, phase == .live else { return }
+    if !hop.taken, event.kind != .receive {
+      // Start stands at the hop still: it counts if TAKE comes.
+      if hop.mayDeliver { hop.earlyAnswers.append(event) }
+      return
+    }
     if case .status(let status) = event {
-      if hop.taken { finish(at: hop.index, status) }
+      finish(at: hop.index, status)
       return
     }
     if case .receive = event {
@@ -118,7 +123,7 @@ extension Call {
       flushInbound(hop.index)
       return
     }
-    if hop.taken { runInbound(event, at: hop.index - 1) }
+    runInbound(event, at: hop.index - 1)
   }
 
   /// The event has come to the caller.

@@ -149,6 +149,8 @@ extension Call {
       _ = showDemand(demand, to: hop)
       _ = finishIfAsked(hop)
     }
+    for answer in hop.earlyAnswers { pending.append(.deliver(hop, answer)) }
+    hop.earlyAnswers = []
   }
 
   /// Lets go what may leave the hop, in order; then shows what waited in front of it.

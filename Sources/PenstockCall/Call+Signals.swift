@@ -193,6 +193,6 @@ extension Call {
       station.releaseTicketless()
     }
     flush(hop.index, lane)
-    if wantsMessage { below?.pull() }
+    if lane == .inbound, wantsMessage { below?.pull() }
   }
 }

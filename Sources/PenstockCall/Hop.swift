@@ -32,10 +32,13 @@ public final class Hop {
   var isTaken: Bool { answering.load(ordering: .acquiring) == Hop.answers }
   var mayDeliver: Bool { answering.load(ordering: .acquiring) != 0 }
   func startArrived() { answering.store(Hop.mayAnswer, ordering: .releasing) }
+  /// What was delivered before TAKE.
+  var earlyAnswers: [Event] = []
   /// What was delivered in the hope of TAKE is void.
   func startLeft() {
     guard !taken else { return }
     answering.store(0, ordering: .releasing)
+    earlyAnswers = []
     headersDelivered.store(false, ordering: .releasing)
     statusDelivered.store(false, ordering: .releasing)
   }

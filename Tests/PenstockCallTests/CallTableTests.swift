@@ -320,11 +320,10 @@ extension CallBench {
   @Test func theAnswerOfAHopThatTakesKeepsItsOrder() {
     let bench = CallBench(.unary)
     bench.hooks[0].on[.start] = { hop in
-      #expect(hop.deliverHeaders(Metadata()) == .state)
+      #expect(hop.deliverHeaders(Metadata()) == .ok)
       return 4
     }
     bench.hooks[0].on[.send] = { hop in
-      #expect(hop.deliverHeaders(Metadata()) == .ok)
       #expect(hop.deliverHeaders(Metadata()) == .already)
       #expect(hop.injectInbound(CallBench.message(7)) == .ok)
       #expect(hop.deliverStatus(Status(.ok)) == .ok)
@@ -339,6 +338,28 @@ extension CallBench {
         "0 on_start", "0 on_demand 2", "0 on_send", "0 on_half_close", "caller sent 1", "caller headers",
         "caller message 7", "0 destroy", "caller status 0",
       ])
+  }
+
+  @Test func whatIsDeliveredWhileStartIsPausedCountsWithTake() {
+    for verdict in [Verdict.take, .next] {
+      let bench = CallBench()
+      bench.hooks[0].on[.start] = { hop in
+        #expect(hop.takeTicket() == 1)
+        #expect(hop.deliverHeaders(Metadata()) == .ok)
+        #expect(hop.deliverStatus(Status(.aborted)) == .ok)
+        return 1
+      }
+      bench.open(1)
+      bench.call.runPosted()
+      #expect(bench.take() == [])
+      bench.perform(.resolve(1, .verdict(verdict)))
+      #expect(
+        bench.take()
+          == (verdict == .take
+            ? ["0 on_demand 1", "caller headers", "0 destroy", "caller status 10"]
+            : ["0 on_demand 1", "server start", "pull"]))
+      #expect(bench.hooks[0].on.count == 1)
+    }
   }
 
   @Test func aHopMayCollectMessagesAndSendOne() {

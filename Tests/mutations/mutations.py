@@ -26,7 +26,7 @@ MUTATIONS = [
     ("1", "messages are pulled while a hop pauses the lane", "Call.swift",
      "demandBelow > 0 && pausesInbound == 0 && phase == .live", "demandBelow > 0 && phase == .live"),
     ("1", "the pull is forgotten when a pause ends", "Call+Signals.swift",
-     "    flush(hop.index, lane)\n    if wantsMessage { below?.pull() }", "    flush(hop.index, lane)"),
+     "    flush(hop.index, lane)\n    if lane == .inbound, wantsMessage { below?.pull() }", "    flush(hop.index, lane)"),
     ("1", "what a hop holds has no bound", "Call+Signals.swift",
      "if station.heldBytes + bytes > hop.registration.holdBytes {",
      "if bytes > hop.registration.holdBytes {"),

@@ -82,6 +82,8 @@ final class Model {
     let plan: HopPlan
     var life = Life.notEntered
     var isTaken = false
+    /// What it has delivered before TAKE.
+    var earlyAnswers: [Item] = []
     /// The status has left it upward.
     var hasPassed = false
     var hasFinished = false
@@ -226,7 +228,7 @@ final class Model {
   func apply(_ input: Input, isNested: Bool = false) {
     guard !isOver, local == nil else { return }
     if !isNested, patience != .more {
-      refresh(.everywhere)
+      refreshAll()
       advance()
     }
     switch input {
@@ -257,7 +259,11 @@ final class Model {
       finish(hop.index, item)
     case .deliver(let index, let item):
       let hop = hops[index]
-      guard hop.isActive, hop.isTaken || item.kind == .receive else { break }
+      guard hop.isActive else { break }
+      guard hop.isTaken || item.kind == .receive else {
+        if hop.mayDeliver { hop.earlyAnswers.append(item) }
+        break
+      }
       switch item.kind {
       case .status: finish(index, item)
       case .receive: inject(item, hop, hop.inbound)
@@ -768,8 +774,15 @@ final class Model {
           whole = []
         } else {
           wholeIsNext = true
-          refresh(.everywhere)
+          refreshAll()
         }
+      }
+      if let hop = hops.first(where: { $0.isTaken && !$0.earlyAnswers.isEmpty && $0.isActive }),
+        mayHurry || (!moved && finishing == nil && !isMoving(below: -1))
+      {
+        moved = true
+        let answer = hop.earlyAnswers.removeFirst()
+        if answer.kind == .status { finish(hop.index, answer) } else { pushInbound(answer, hop.index - 1) }
       }
       if let (index, status) = finishing, !mayLeaveUp(hops[index]), !isMoving(above: index) {
         finishing = nil
@@ -787,6 +800,7 @@ final class Model {
       if !hop.isTaken {
         hop.headersDelivered = false
         hop.statusDelivered = false
+        hop.earlyAnswers = []
       }
       return true
     }
@@ -838,25 +852,36 @@ final class Model {
     case below(Int)
   }
 
+  /// The nearest place first, and no more of them than it takes.
   private func hurry(_ part: Part = .everywhere, until done: () -> Bool = { false }) {
     hasHurried = true
-    refresh(part)
-    advance()
-    if done() { return }
+    switch part {
+    case .everywhere:
+      refreshAll()
+      advance()
+      if done() { return }
+    case .above(let index):
+      for hop in hops[..<index].reversed() {
+        hop.outbound.refresh()
+        advance()
+        if done() { return }
+      }
+    case .below(let index):
+      for hop in hops[(index + 1)...] {
+        hop.inbound.refresh()
+        advance()
+        if done() { return }
+      }
+    }
     mayHurry = true
     advance()
     mayHurry = false
   }
 
-  private func refresh(_ part: Part) {
+  private func refreshAll() {
     for hop in hops {
-      switch part {
-      case .everywhere:
-        hop.outbound.refresh()
-        hop.inbound.refresh()
-      case .above(let index): if hop.index < index { hop.outbound.refresh() }
-      case .below(let index): if hop.index > index { hop.inbound.refresh() }
-      }
+      hop.outbound.refresh()
+      hop.inbound.refresh()
     }
   }
 
