@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from conftest import await_hanging, json_bytes
-from penstock import Channel, Hop, Interceptor, RpcError, Runtime, StatusCode, Verdict
+from penstock import Channel, Hop, Interceptor, Kind, RpcError, Runtime, StatusCode, Verdict
 from penstock._objects import registry
 
 
@@ -189,6 +189,37 @@ def test_an_exception_is_let_go_with_its_error(channel: Channel) -> None:
     finally:
         penstock.set_exception_hook(None)
     assert len(gone) == 2
+    assert soon(lambda: all(reference() is None for reference in gone))
+
+
+def test_an_exception_that_a_hop_has_made_good_is_let_go(channel: Channel) -> None:
+    class MyError(Exception):
+        pass
+
+    gone: List[Any] = []
+
+    class Broken(Interceptor):
+        def on_start(self, hop: Hop) -> None:
+            error = MyError()
+            gone.append(weakref.ref(error))
+            raise error
+
+    class Mending(Interceptor):
+        def on_status(self, hop: Hop) -> None:
+            if hop.kind is Kind.UNARY:
+                hop.deliver_message(b"instead")
+            hop.status.code = StatusCode.OK
+
+    channel.add_interceptor(Broken())
+    channel.add_interceptor(Mending(), priority=1)
+    penstock.set_exception_hook(lambda *_: None)
+    try:
+        assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"instead"
+        assert channel.unary_unary("/penstock.Echo/Unary").with_call(b"x")[0] == b"instead"
+        assert list(channel.unary_stream("/penstock.Echo/ServerStream")(b"x")) == []
+    finally:
+        penstock.set_exception_hook(None)
+    assert len(gone) == 3
     assert soon(lambda: all(reference() is None for reference in gone))
 
 

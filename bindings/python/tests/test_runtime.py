@@ -277,6 +277,31 @@ except KeyboardInterrupt:
     assert run(text, server) == "interrupted\n"
 
 
+def test_ctrl_c_just_before_a_callback_is_not_lost(server: str) -> None:
+    """The handler runs when the callback begins, before its first line: see `_trampolines.call`."""
+    text = """
+class Look(penstock.Interceptor):
+    def on_receive(self, hop):
+        pass
+def requests():
+    yield b"1"
+    # To this very thread: the main one sleeps on, and gets to it with the next callback.
+    os.kill(os.getpid(), signal.SIGINT)
+    yield b"2"
+penstock.set_exception_hook(lambda *_: None)
+channel = penstock.Channel(target, interceptors=[Look()], runtime=penstock.Runtime(drive=False))
+hook = sys.unraisablehook
+for turn in range(20):
+    try:
+        print(list(channel.stream_stream("/penstock.Echo/Bidi")(requests())))
+    except KeyboardInterrupt:
+        pass
+    assert sys.unraisablehook is hook
+print("interrupted")
+"""
+    assert run(text, server) == "interrupted\n"
+
+
 # ---- Forks ----
 
 

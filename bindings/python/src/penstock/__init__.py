@@ -33,12 +33,13 @@ from ._errors import (
     WouldDeadlockError,
 )
 from ._hop import Event, Hop, Ticket
-from ._interceptor import Interceptor, Registration, set_exception_hook
+from ._interceptor import Interceptor, Registration
 from ._library import load
 from ._metadata import Metadata, Metadatum, ReceivedMetadata
 from ._reply import CompletedCall, RpcError
 from ._runtime import Runtime, add_interceptor, default_runtime
 from ._status import Detail, Status, StatusCode
+from ._trampolines import set_exception_hook
 from ._verdict import EventKind, Kind, Verdict
 from ._version import library_version
 

@@ -74,12 +74,12 @@ def half_close(call: int) -> None:
         check(result)
 
 
-def finish(waiters: Waiters, call: int) -> Reply:
-    """Waits for the end."""
+def finish(waiters: Waiters, call: int) -> int:
+    """Waits for the end, and gives a ``penstock_reply *``, to be released."""
     reply = c_void_p()
     check(waiters.wait(_raw.penstock_call_finish, call, byref(reply)), "the call can't be waited for")
     assert reply.value is not None
-    return Reply(reply.value)
+    return reply.value
 
 
 def abandon(call: int, reason: bytes) -> None:
@@ -88,10 +88,10 @@ def abandon(call: int, reason: bytes) -> None:
     _raw.penstock_call_release(call)
 
 
-def body(reply: Reply) -> bytes:
-    """The response message of a call that ended OK."""
+def body(reply: int) -> bytes:
+    """The response message in a ``penstock_reply *``."""
     length = c_size_t()
-    data = _raw.penstock_reply_message(reply._handle, byref(length))
+    data = _raw.penstock_reply_message(reply, byref(length))
     return ctypes.string_at(data, length.value) if data else b""
 
 
@@ -230,7 +230,7 @@ class Call(Outcome):
 
     def _finish(self) -> Reply:
         if self._reply is None:
-            reply = finish(self._waiters, self._call)
+            reply = Reply(finish(self._waiters, self._call))
             self._code, self._details = reply.code, reply.details
             self._reply = reply
         return self._reply

@@ -13,7 +13,7 @@ from ._constants import E_ALREADY, OK
 from ._errors import check_with, library_error
 from ._interceptor import Interceptors, Kinds, Methods, Registration, register_all
 from ._metadata import MetadataLike, owned_text
-from ._objects import own
+from ._objects import Raised, own
 from ._options import call_options
 from ._reply import CompletedCall, Reply, reply_error
 from ._runtime import Runtime, default_runtime
@@ -81,8 +81,17 @@ class UnaryUnary(_MultiCallable):
         compression: Any = None,
     ) -> Any:
         """Makes the call and returns the response."""
-        reply = self._reply(request, timeout, metadata, credentials, wait_for_ready, compression)
-        return _call.deserialize(self._method.deserializer, _call.body(reply))
+        handle = self._ended(request, timeout, metadata, credentials, wait_for_ready, compression)
+        if Raised.ever or _raw.penstock_reply_code(handle) != StatusCode.OK.number:
+            reply = _good(handle)
+            data = _call.body(reply._handle)
+        else:
+            # The usual end is short: a `Reply` costs more than all that is to be had from it.
+            try:
+                data = _call.body(handle)
+            finally:
+                _raw.penstock_reply_release(handle)
+        return _call.deserialize(self._method.deserializer, data)
 
     def with_call(
         self,
@@ -94,23 +103,29 @@ class UnaryUnary(_MultiCallable):
         compression: Any = None,
     ) -> Tuple[Any, CompletedCall]:
         """Makes the call and returns the response with what else came."""
-        reply = self._reply(request, timeout, metadata, credentials, wait_for_ready, compression)
-        return _call.deserialize(self._method.deserializer, _call.body(reply)), CompletedCall(reply)
+        reply = _good(self._ended(request, timeout, metadata, credentials, wait_for_ready, compression))
+        response = _call.deserialize(self._method.deserializer, _call.body(reply._handle))
+        return response, CompletedCall(reply)
 
-    def _reply(self, request: Any, *options: Any) -> Reply:
+    def _ended(self, request: Any, *options: Any) -> int:
         data = _call.serialize(self._method.serializer, request)
         waiters = self._method.channel._runtime._waiters
         with waiters:
             call = self._start(*options)
             try:
                 _call.send(waiters, call, data)
-                reply = _call.finish(waiters, call)
+                return _call.finish(waiters, call)
             finally:
                 # Cancels it, if Ctrl-C or an exception of a callback has come first.
                 _raw.penstock_call_release(call)
-        if reply.code is not StatusCode.OK:
-            raise reply_error(reply)
-        return reply
+
+
+def _good(handle: int) -> Reply:
+    """The reply, which it owns; raised as `RpcError` unless it is OK."""
+    reply = Reply(handle)
+    if reply.code is not StatusCode.OK:
+        raise reply_error(reply)
+    return reply
 
 
 class UnaryStream(_MultiCallable):

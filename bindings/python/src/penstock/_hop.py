@@ -210,7 +210,8 @@ class Hop:
         check(_raw.penstock_hop_send_message(self._callback(), *_sized(data)), "no message can be sent here")
 
     def deliver_message(self, data: Payload) -> None:
-        """Puts a message on its way to the caller: an injected one, or after TAKE the answer (any thread).
+        """Puts a message on its way to the caller: an injected one, or the answer of a hop that takes the call. Any
+        thread.
 
         WouldBlockError: none is asked for now; `on_demand` tells when one is."""
         check(
@@ -219,7 +220,8 @@ class Hop:
         )
 
     def deliver_headers(self, metadata: MetadataLike = None) -> None:
-        """After TAKE: answers with these headers, before any message. Any thread."""
+        """For a hop that takes the call, from `on_start` on: answers with these headers, once, before any message.
+        Any thread."""
         headers = metadata if isinstance(metadata, Metadata) else Metadata(metadata)
         check(
             _raw.penstock_hop_deliver_headers(self._anywhere, headers._address),
@@ -233,7 +235,7 @@ class Hop:
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """After TAKE: ends the call. Any thread."""
+        """For a hop that takes the call, from `on_start` on: ends it. Any thread."""
         status = Status(code, message, details, trailers)
         check(
             _raw.penstock_hop_deliver_status(self._anywhere, status._address()),
@@ -321,24 +323,29 @@ class Ticket:
         event = c_void_p()
         check(_raw.penstock_ticket_event(self.number, byref(event)), "the ticket's event is not there")
         assert event.value is not None
-        return Event(event.value)
+        return Event(event.value, self.number)
 
     def __repr__(self) -> str:
         return f"<Ticket {self.number:#x}>"
 
 
 class Event:
-    """A paused or held event. It outlives the call if need be; a change after the ticket was spent is GoneError."""
+    """A paused or held event. It outlives the call if need be, but can be changed only until its ticket is spent:
+    then AlreadyError or GoneError."""
 
-    __slots__ = ("__weakref__", "_handle")
+    __slots__ = ("__weakref__", "_handle", "_ticket")
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, ticket: int) -> None:
         self._handle = handle
+        self._ticket = ticket
         own(self, _raw.penstock_event_release, handle)
 
-    def _keep(self) -> int:
-        # Bound to views of the event's parts, so that it lives as long as they do.
-        return self._handle
+    def _open(self) -> None:
+        """Guards the views of the event's parts, and lives as long as they do: once the ticket is spent the parts
+        belong to the thread that drives."""
+        again = c_void_p()
+        check(_raw.penstock_ticket_event(self._ticket, byref(again)), "the event's ticket has been spent")
+        _raw.penstock_event_release(again)
 
     @property
     def kind(self) -> EventKind:
@@ -351,7 +358,7 @@ class Event:
         pointer = _raw.penstock_event_metadata(self._handle)
         if not pointer:
             raise StateError(c.E_STATE, f"there is no metadata in {self.kind.name}")
-        return Metadata._view(pointer, self._keep)
+        return Metadata._view(pointer, self._open)
 
     @property
     def message(self) -> bytes:
@@ -370,7 +377,7 @@ class Event:
         pointer = _raw.penstock_event_status(self._handle)
         if not pointer:
             raise StateError(c.E_STATE, f"there is no status in {self.kind.name}")
-        return Status._view(pointer, self._keep)
+        return Status._view(pointer, self._open)
 
 
 def _sized(data: Payload) -> Tuple[bytes, int]:

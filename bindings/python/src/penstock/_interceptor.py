@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import logging
-import threading
 from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Tuple, Union
 
-from . import _constants as c
 from . import _raw
 from ._arguments import c_string, whole_number
 from ._errors import check_with
-from ._hop import Hop, Instance
-from ._objects import Raised, forget, registry
-from ._reply import EXCEPTION_KEY
-from ._status import StatusCode
+from ._hop import Hop
+from ._objects import forget, registry
+from ._trampolines import EVENTS, SIGNALS, Registered, create_trampoline, destroy_trampoline, trampolines
 from ._verdict import Kind, Verdict
-
-_logger = logging.getLogger("penstock")
 
 
 class Interceptor:
@@ -69,161 +63,20 @@ class Interceptor:
         """n messages were taken by the transport: ``hop.count``."""
 
 
-_SIGNALS = ("on_cancel", "on_demand", "on_sent")
-_EVENTS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status")
-_CALLBACKS = ("create", "destroy", *_EVENTS, *_SIGNALS)
-# A verdict that no callback may return: the library ends the call with INTERNAL and names the interceptor.
-_INVALID = -1
-
-ExceptionHook = Callable[[str, str, BaseException], object]
-_hook: Optional[ExceptionHook] = None
-
-
-def set_exception_hook(hook: Optional[ExceptionHook]) -> None:
-    """Has ``hook(interceptor_name, callback_name, exception)`` called for each exception in a callback, on its
-    thread, instead of logging it to the logger ``"penstock"``; None: logs again."""
-    global _hook
-    _hook = hook
-
-
-# By thread: what is more than an Exception (KeyboardInterrupt) goes on in the Python code that waits there.
-_escaping: Dict[int, BaseException] = {}
-
-
-def raise_escaping() -> None:
-    """After a function that may have run callbacks on this thread."""
-    if _escaping:
-        error = _escaping.pop(threading.get_ident(), None)
-        if error is not None:
-            raise error
-
-
-class _Registered:
-    """What the registry keeps for one registration: the methods that C may call, bound."""
-
-    __slots__ = ("methods", "name")
-
-    def __init__(self, interceptor: object, name: str) -> None:
-        self.name = name
-        self.methods: Dict[str, Callable[[Hop], Any]] = {}
-        for callback in _CALLBACKS:
-            method = _overridden(interceptor, callback)
-            if method is not None:
-                self.methods[callback] = method
-
-
-def _overridden(interceptor: object, callback: str) -> Optional[Callable[[Hop], Any]]:
-    method = getattr(interceptor, callback, None)
-    if method is None or getattr(method, "__func__", method) is getattr(Interceptor, callback):
-        return None
-    if not callable(method):
-        raise TypeError(f"{type(interceptor).__name__}.{callback} is not callable")
-    if inspect.iscoroutinefunction(method):
-        raise TypeError(f"{type(interceptor).__name__}.{callback} is async, which is not supported yet")
-    found: Callable[[Hop], Any] = method
+def overridden(interceptor: object) -> Dict[str, Callable[[Hop], Any]]:
+    """The callbacks that ``interceptor`` has of its own, bound, by name. TypeError: not a function, or async."""
+    found = {}
+    for callback in ("create", "destroy", *EVENTS, *SIGNALS):
+        method = getattr(interceptor, callback, None)
+        if method is None or getattr(method, "__func__", method) is getattr(Interceptor, callback):
+            continue
+        if not callable(method):
+            raise TypeError(f"{type(interceptor).__name__}.{callback} is not callable")
+        if inspect.iscoroutinefunction(method):
+            raise TypeError(f"{type(interceptor).__name__}.{callback} is async, which is not supported yet")
+        found[callback] = method
     return found
 
-
-# ---- Trampolines: one for each kind of callback, pinned here for the life of the process ----
-
-
-def _failed(registered: Optional[_Registered], callback: str, handle: int, error: BaseException) -> None:
-    """An exception has come out of a callback. It goes to the caller by way of the call's values."""
-    name = registered.name if registered is not None else "?"
-    if callback in ("on_demand", "on_sent"):
-        # The library takes no verdict from signals.
-        text = f"interceptor {name!r}: {callback} raised {type(error).__name__}"
-        encoded = text.encode("utf-8", "replace").replace(b"\0", b"?")
-        _raw.penstock_hop_finish(handle, StatusCode.INTERNAL.number, encoded)
-    if callback not in ("on_cancel", "destroy"):
-        _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
-    if not isinstance(error, Exception):
-        _escaping[threading.get_ident()] = error
-    try:
-        if _hook is not None:
-            _hook(name, callback, error)
-        else:
-            _logger.error("interceptor %r raised in %s", name, callback, exc_info=error)
-    except Exception:
-        _logger.exception("the exception hook raised")
-
-
-def _verdict(returned: object, callback: str) -> int:
-    if returned is None:
-        return c.NEXT
-    if isinstance(returned, int) and not isinstance(returned, bool):
-        return int(returned)
-    raise TypeError(f"{callback} returned {returned!r}, which is neither None nor a penstock.Verdict")
-
-
-def _run(callback: str, handle: int, number: Optional[int]) -> int:
-    registered: Optional[_Registered] = None
-    try:
-        found: Any = registry.get(number)
-        instance = found if isinstance(found, Instance) else None
-        registered = instance.registered if instance is not None else found
-        hop = Hop(handle, instance)
-        try:
-            assert registered is not None
-            verdict = _verdict(registered.methods[callback](hop), callback)
-            if verdict == c.TAKE:
-                hop.retain()
-            return verdict
-        finally:
-            hop._end()
-    except BaseException as error:
-        _failed(registered, callback, handle, error)
-        return _INVALID
-
-
-def _callback_trampoline(callback: str) -> Any:
-    def trampoline(handle: int, number: Optional[int]) -> int:
-        return _run(callback, handle, number)
-
-    return _raw.penstock_hop_callback(trampoline)
-
-
-def _create(handle: int, number: Optional[int], state: Any) -> int:
-    registered: Optional[_Registered] = None
-    try:
-        found: Any = registry.get(number)
-        registered = found
-        assert isinstance(registered, _Registered)
-        instance = Instance(registered, None)
-        create = registered.methods.get("create")
-        if create is not None:
-            hop = Hop(handle, instance)
-            try:
-                returned = create(hop)
-            finally:
-                hop._end()
-            if isinstance(returned, Verdict):
-                if returned is not Verdict.NEXT:
-                    return int(returned)
-            elif returned is not None:
-                instance.state = returned
-        state[0] = registry.add(instance)
-        return c.NEXT
-    except BaseException as error:
-        _failed(registered, "create", handle, error)
-        return _INVALID
-
-
-def _destroy(handle: int, number: Optional[int]) -> None:
-    try:
-        found = registry.get(number)
-        if isinstance(found, Instance) and "destroy" in found.registered.methods:
-            _run("destroy", handle, number)
-    finally:
-        registry.remove(number)
-
-
-_create_trampoline = _raw.penstock_hop_create(_create)
-_destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
-_trampolines = {callback: _callback_trampoline(callback) for callback in (*_EVENTS, *_SIGNALS)}
-
-
-# ---- Registration ----
 
 Methods = Union[str, Iterable[str], None]
 Kinds = Union[Kind, Iterable[Kind], None]
@@ -269,8 +122,7 @@ class Registration:
         self._register(place)
 
     def _register(self, place: Place) -> None:
-        registered = _Registered(self.interceptor, self.name)
-        methods = registered.methods
+        methods = overridden(self.interceptor)
         table = _raw.penstock_interceptor()
         table.struct_size = sizeof(table)
         table.name = c_string(self.name, "a name")
@@ -278,15 +130,15 @@ class Registration:
         table.kinds = self._kinds
         table.hold_bytes = self._hold_bytes
         if "create" in methods or "destroy" in methods:
-            table.create = _create_trampoline
-            table.destroy = _destroy_trampoline
-        for callback, trampoline in _trampolines.items():
+            table.create = create_trampoline
+            table.destroy = destroy_trampoline
+        for callback, trampoline in trampolines.items():
             if callback in methods:
                 setattr(table, callback, trampoline)
         number, error = c_uint64(), c_void_p()
         prefix, handle = place._registry_functions()
         add = getattr(_raw, f"{prefix}_add_interceptor")
-        table.user_data = registry.add(registered)
+        table.user_data = registry.add(Registered(self.name, methods))
         table.finalizer = forget
         check_with(add(handle, byref(table), self._priority, byref(number), byref(error)), error)
         self._id = number.value

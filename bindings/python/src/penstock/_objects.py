@@ -58,9 +58,12 @@ class Raised:
     """What a callback has raised, under a key of its call until the caller gets it."""
 
     __slots__ = ("error",)
+    # Whether there ever was one in this process: till then nobody needs to look.
+    ever = False
 
     def __init__(self, error: BaseException) -> None:
         self.error: Optional[BaseException] = error
+        Raised.ever = True
 
     def take(self) -> Optional[BaseException]:
         """The exception, once. Its traceback may hold the very frames that hold the call: if C held it any longer,

@@ -49,7 +49,7 @@ class Reply:
     def __init__(self, handle: int) -> None:
         self._handle = handle
         own(self, _raw.penstock_reply_release, handle)
-        left = registry.get(_raw.penstock_reply_value(handle, EXCEPTION_KEY))
+        left = registry.get(_raw.penstock_reply_value(handle, EXCEPTION_KEY)) if Raised.ever else None
         # What a callback of the call has raised.
         self.raised = left.take() if isinstance(left, Raised) else None
 

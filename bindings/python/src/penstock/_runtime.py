@@ -17,10 +17,11 @@ from . import _constants as c
 from . import _raw
 from ._arguments import milliseconds
 from ._errors import check, check_with, library_error
-from ._interceptor import Kinds, Methods, Registration, raise_escaping
+from ._interceptor import Kinds, Methods, Registration
 from ._metadata import owned_text
 from ._objects import own
 from ._options import forget_kept_options
+from ._trampolines import raise_escaping
 from ._wait import Waiters
 
 _logger = logging.getLogger("penstock")

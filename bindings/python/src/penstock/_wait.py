@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, List
 
 from . import _constants as c
-from ._interceptor import raise_escaping
+from ._trampolines import call
 
 
 class Waiters:
@@ -35,7 +35,6 @@ class Waiters:
         """
         with self:
             while True:
-                result: int = function(*arguments)
-                raise_escaping()
+                result = call(function, *arguments)
                 if result != c.E_INTERRUPTED:
                     return result
