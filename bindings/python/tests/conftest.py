@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Dict, Iterator
 
 import pytest
 
@@ -40,17 +40,43 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def server(stubs: str) -> Iterator[str]:
-    """The target of a grpcio server that runs as long as the tests do."""
-    program = Path(__file__).with_name("server.py")
-    with subprocess.Popen(
-        [sys.executable, str(program), stubs], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ca.pem, and with a chain and a key that it has signed for server and client."""
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=penstock tests", "-days", "2")
+    for name, extension in (
+        ("server", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        ("client", "keyUsage=digitalSignature"),
+    ):
+        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (folder / "extensions").write_text(extension)
+        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "extensions"]
+        openssl("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.pem")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def servers(stubs: str, certificates: Path) -> Iterator[Dict[str, str]]:
+    """The targets of a grpcio server that runs as long as the tests do: "plain", "tls" and "mtls"."""
+    command = [sys.executable, str(Path(__file__).with_name("server.py")), stubs, str(certificates)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        yield f"127.0.0.1:{json.loads(process.stdout.readline())['port']}"
+        ports = json.loads(process.stdout.readline())
+        yield {name: f"127.0.0.1:{port}" for name, port in ports.items()}
         process.stdin.close()
         process.wait(20)
+
+
+@pytest.fixture(scope="session")
+def server(servers: Dict[str, str]) -> str:
+    """The cleartext one."""
+    return servers["plain"]
 
 
 @pytest.fixture

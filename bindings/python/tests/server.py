@@ -1,4 +1,6 @@
-"""grpcio's server for the tests, run as a program of its own: prints its port, and ends with its standard input.
+"""grpcio's server for the tests, run as a program of its own: prints its ports, and ends with its standard input.
+
+Its arguments are the folder of the generated stubs and that of the certificates (see conftest.py).
 
 Beside the services of Tests/interop/proto it has penstock.Probe, whose requests are JSON and which tells what the
 server saw.
@@ -10,6 +12,7 @@ import json
 import sys
 import threading
 from concurrent import futures
+from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import grpc
@@ -197,7 +200,19 @@ def add_services(server: Any) -> None:
     )
 
 
-def main(stubs: str) -> None:
+def add_ports(server: Any, folder: Path) -> Dict[str, int]:
+    """Cleartext, TLS, and TLS that asks for the client's certificate."""
+    pair = ((folder / "server.key").read_bytes(), (folder / "server.pem").read_bytes())
+    tls = grpc.ssl_server_credentials([pair])
+    mtls = grpc.ssl_server_credentials([pair], (folder / "ca.pem").read_bytes(), require_client_auth=True)
+    return {
+        "plain": server.add_insecure_port("127.0.0.1:0"),
+        "tls": server.add_secure_port("127.0.0.1:0", tls),
+        "mtls": server.add_secure_port("127.0.0.1:0", mtls),
+    }
+
+
+def main(stubs: str, certificates: str) -> None:
     sys.path.insert(0, stubs)
     options = [
         ("grpc.max_receive_message_length", -1),
@@ -206,12 +221,12 @@ def main(stubs: str) -> None:
     ]
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=64), options=options)
     add_services(server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    ports = add_ports(server, Path(certificates))
     server.start()
-    print(json.dumps({"port": port}), flush=True)
+    print(json.dumps(ports), flush=True)
     sys.stdin.read()
     server.stop(0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,0 +1,74 @@
+"""TLS: who is trusted, what is said when nobody is, and certificates of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+import penstock
+from penstock import Channel, RpcError, StatusCode
+
+
+def echo(target: str, tls: Any, **options: Any) -> Any:
+    with Channel(target, tls=tls, options=options) as channel:
+        return channel.unary_unary("/penstock.Echo/Unary")(b"secret", timeout=20)
+
+
+def refused(target: str, tls: Any) -> str:
+    with pytest.raises(RpcError) as caught:
+        echo(target, tls)
+    assert caught.value.code() == StatusCode.UNAVAILABLE
+    return caught.value.details()
+
+
+def test_roots_from_a_file_or_as_text(servers: Dict[str, str], certificates: Path) -> None:
+    roots = certificates / "ca.pem"
+    assert echo(servers["tls"], {"roots_file": str(roots)}) == b"secret"
+    assert echo(servers["tls"], {"roots_pem": roots.read_text()}) == b"secret"
+    assert echo(servers["tls"], {"roots_pem": roots.read_bytes()}) == b"secret"
+
+
+def test_a_stranger_is_not_trusted_and_the_error_says_why(servers: Dict[str, str]) -> None:
+    assert "certificate" in refused(servers["tls"], True)
+    assert echo(servers["tls"], {"verify": False}) == b"secret"
+
+
+def test_the_name_is_verified(servers: Dict[str, str], certificates: Path) -> None:
+    roots = {"roots_file": str(certificates / "ca.pem")}
+    assert "mismatch" in refused(servers["tls"], {**roots, "server_name": "other.example"}).lower()
+    assert echo(servers["tls"], {**roots, "server_name": "localhost"}) == b"secret"
+
+
+def test_a_certificate_of_one_s_own(servers: Dict[str, str], certificates: Path) -> None:
+    roots = {"roots_file": str(certificates / "ca.pem")}
+    files = {name: str(certificates / f"client.{end}") for name, end in (("chain", "pem"), ("key", "key"))}
+    mutual = {**roots, "certificate_chain_file": files["chain"], "private_key_file": files["key"]}
+    assert echo(servers["mtls"], mutual) == b"secret"
+    texts = {name: Path(file).read_bytes() for name, file in files.items()}
+    mutual = {**roots, "certificate_chain_pem": texts["chain"], "private_key_pem": texts["key"]}  # type: ignore[dict-item]
+    assert echo(servers["mtls"], mutual) == b"secret"
+    refused(servers["mtls"], roots)
+
+
+def test_cleartext_and_tls_do_not_meet(servers: Dict[str, str]) -> None:
+    refused(servers["tls"], False)
+    refused(servers["plain"], {"verify": False})
+
+
+@pytest.mark.parametrize(
+    ("tls", "path"),
+    [
+        ({"roots_pem": "not a certificate"}, "roots_pem"),
+        ({"roots_file": "/nowhere/roots.pem"}, "roots_file"),
+        ({"rots_pem": ""}, "rots_pem"),
+        ({"verify": "yes"}, "verify"),
+        ({"certificate_chain_pem": "x", "private_key_pem": "y"}, "certificate_chain_pem"),
+    ],
+)
+def test_wrong_options_are_named(servers: Dict[str, str], tls: Any, path: str) -> None:
+    with pytest.raises(penstock.InvalidArgumentError) as caught:
+        Channel(servers["tls"], tls=tls)
+    assert caught.value.path is not None
+    assert path in caught.value.path
