@@ -80,7 +80,7 @@ MUTATIONS = [
      "    if station.isPaused { pausesInbound -= 1 }\n"),
     # Law 5: what a hop sees of the others.
     ("5", "the request can be changed after it has left", "Call+Outbound.swift",
-     "      request.metadata.isReadOnly = true\n", ""),
+     "      startAt = hops.count + 1\n      request.metadata.isReadOnly = true\n", "      startAt = hops.count + 1\n"),
     ("5", "a reply's status can be changed", "Call+End.swift",
      "    loop.closeTickets(of: self)\n    status.isReadOnly = true\n", "    loop.closeTickets(of: self)\n"),
     ("5", "a hop's message is replaced beside the event", "HopInterface.swift",

@@ -467,6 +467,9 @@ final class Model {
     }
     callerQueue.removeFirst()
     compare(seen, expected, name)
+    if kind == .receive {
+      require(callerMessages == 0 || !self.kind.receivesOne, "cardinality", "a second response message")
+    }
     if kind == .receive { callerMessages += 1 } else { callerHeaders += 1 }
     advance()
   }
