@@ -47,15 +47,22 @@ def library() -> Optional[Path]:
 
 class BuildWithLibrary(build_py):
     def run(self) -> None:
-        super().run()
-        # An editable install runs from the sources: it loads what the repository has built.
+        # An editable install runs from the sources: it loads what the program names, or the system's.
         if self.editable_mode:
+            super().run()
             return
+        package = Path(self.build_lib) / "penstock"
+        # What an earlier build has left there would be packed too.
+        shutil.rmtree(package, ignore_errors=True)
+        super().run()
         file = library()
         if file is not None:
-            target = Path(self.build_lib) / "penstock/_lib" / SONAME
+            target = package / "_lib" / SONAME
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file, target)
+            strip = shutil.which(os.environ.get("STRIP", "strip"))
+            if strip is not None:
+                subprocess.run([strip, "--strip-unneeded", str(target)], check=True)
 
 
 class PlatformWheel(bdist_wheel):
