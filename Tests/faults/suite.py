@@ -160,6 +160,7 @@ class Faults:
                          "--styles", "callback", "--calls", ",".join(kinds)]) as process:
             status, lines = process.wait(60)
         check_equal(status, 0, "\n".join(lines)[:1500])
+        check_equal(sum(line.startswith("{") for line in lines), len(kinds), "calls")
 
     # ---- Faults that need no script ----
 
