@@ -176,10 +176,15 @@ def facts():
 
     header = (ROOT / "include" / "penstock" / "version.h").read_text()
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    return {"penstock": re.search(r'#define PENSTOCK_VERSION +"(.*)"', header).group(1),
-            "h2load": version("h2load", "--version").removeprefix("h2load nghttp2/"), "grpcio": grpc.__version__, "kernel": platform.release(),
-            "cpu": cpu.group(1) if cpu else platform.machine(), "cores": os.cpu_count(),
-            "load": os.getloadavg()[0]}
+    return {
+        "penstock": re.search(r'#define PENSTOCK_VERSION +"(.*)"', header).group(1),
+        "h2load": version("h2load", "--version").removeprefix("h2load nghttp2/"),
+        "grpcio": grpc.__version__,
+        "kernel": platform.release(),
+        "cpu": cpu.group(1) if cpu else platform.machine(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
 
 
 def main():
