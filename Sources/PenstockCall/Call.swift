@@ -258,6 +258,11 @@ public final class Call {
 
   private func open(_ demand: Int, _ message: Message?) {
     guard phase == .created else { return }
+    // The loop's clock may be older than the call.
+    if let deadline = request.deadline, deadline <= max(loop.now, stats.createdAt) {
+      deadlinePassed()
+      return
+    }
     phase = .live
     loop.setDeadline(self, request.deadline)
     if let chain {
