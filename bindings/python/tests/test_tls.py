@@ -11,8 +11,8 @@ import penstock
 from penstock import Channel, RpcError, StatusCode
 
 
-def echo(target: str, tls: Any, **options: Any) -> Any:
-    with Channel(target, tls=tls, options=options) as channel:
+def echo(target: str, tls: Any) -> Any:
+    with Channel(target, tls=tls) as channel:
         return channel.unary_unary("/penstock.Echo/Unary")(b"secret", timeout=20)
 
 
@@ -55,6 +55,13 @@ def test_a_certificate_of_one_s_own(servers: Dict[str, str], certificates: Path)
 def test_cleartext_and_tls_do_not_meet(servers: Dict[str, str]) -> None:
     refused(servers["tls"], False)
     refused(servers["plain"], {"verify": False})
+
+
+def test_tls_is_given_once(servers: Dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="twice"):
+        Channel(servers["tls"], tls=True, options={"tls": False})
+    with Channel(servers["tls"], options={"tls": {"verify": False}}) as channel:
+        assert channel.unary_unary("/penstock.Echo/Unary")(b"secret") == b"secret"
 
 
 @pytest.mark.parametrize(

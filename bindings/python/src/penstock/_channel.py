@@ -235,7 +235,10 @@ class Channel:
     ) -> None:
         self.target = target
         self._runtime = runtime if runtime is not None else default_runtime()
-        text = json.dumps({"tls": tls, **(options or {})}, default=_json_default)
+        chosen = dict(options or {})
+        if "tls" in chosen and tls is not False:
+            raise ValueError('TLS is given twice: by tls= and by options["tls"]')
+        text = json.dumps({"tls": tls, **chosen}, default=_json_default)
         handle, error = c_void_p(), c_void_p()
         result = _raw.penstock_channel_new_on(
             self._runtime._used(),
