@@ -496,7 +496,8 @@ import Testing
       TestClient(server.target) { $0.tls = certificates.client { $0.serverName = bytes("other") } })
     #expect(
       client.unary("/a.B/C", [1]).words
-        == "could not connect to \(server.target): \(server.target): certificate verify failed: hostname mismatch, expected host other"
+        == "could not connect to \(server.target): \(server.target): "
+        + "certificate verify failed: hostname mismatch, expected host other"
     )
     let strict = RawServer(
       tls: tls {

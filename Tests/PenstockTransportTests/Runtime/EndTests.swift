@@ -257,6 +257,13 @@ extension RuntimeTests {
       async
     {
       await #expect(processExitsWith: .success) {
+        // What runs at and after the fork is rehearsed, as below: full Swift's runtime fills its caches under locks of
+        // its own, which a fork must not catch.
+        let rehearsal = makeRuntime()
+        rehearsal.perform {}
+        _ = openDescriptors()
+        _ = inChild { 0 }
+        rehearsal.end()
         guard case .made(let parents) = Runtime.shared() else { return must(false, "no runtime") }
         parents.perform {}
         let id = Process.nextID()
