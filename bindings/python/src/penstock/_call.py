@@ -77,7 +77,11 @@ def half_close(call: int) -> None:
 def finish(waiters: Waiters, call: int) -> int:
     """Waits for the end, and gives a ``penstock_reply *``, to be released."""
     reply = c_void_p()
-    check(waiters.wait(_raw.penstock_call_finish, call, byref(reply)), "the call can't be waited for")
+    try:
+        check(waiters.wait(_raw.penstock_call_finish, call, byref(reply)), "the call can't be waited for")
+    except BaseException:
+        _raw.penstock_reply_release(reply)
+        raise
     assert reply.value is not None
     return reply.value
 
@@ -93,6 +97,14 @@ def body(reply: int) -> bytes:
     length = c_size_t()
     data = _raw.penstock_reply_message(reply, byref(length))
     return ctypes.string_at(data, length.value) if data else b""
+
+
+def _taken(message: c_void_p) -> bytes:
+    """The bytes of a ``penstock_message *``, which is released."""
+    try:
+        return ctypes.string_at(_raw.penstock_message_data(message), _raw.penstock_message_length(message))
+    finally:
+        _raw.penstock_message_release(message)
 
 
 class Requests:
@@ -166,7 +178,11 @@ class Requests:
             finally:
                 _raw.penstock_call_release(handle)
 
-        threading.Thread(target=run, name="penstock requests", daemon=True).start()
+        try:
+            threading.Thread(target=run, name="penstock requests", daemon=True).start()
+        except BaseException:
+            _raw.penstock_call_release(handle)
+            raise
 
 
 class Call(Outcome):
@@ -217,16 +233,18 @@ class Call(Outcome):
         if self._reply is not None:
             return None
         message = c_void_p()
-        result = self._waiters.wait(_raw.penstock_call_receive, self._call, byref(message))
+        try:
+            result = self._waiters.wait(_raw.penstock_call_receive, self._call, byref(message))
+        except BaseException:
+            # Ctrl-C, with the message in hand: the iteration may go on after it.
+            if message.value is not None:
+                self._unread.append(_taken(message))
+            raise
         if result == c.E_END:
             self._finish()
             return None
         check(result, "no message can be received")
-        try:
-            length = _raw.penstock_message_length(message)
-            return ctypes.string_at(_raw.penstock_message_data(message), length)
-        finally:
-            _raw.penstock_message_release(message)
+        return _taken(message)
 
     def _finish(self) -> Reply:
         if self._reply is None:
@@ -317,7 +335,7 @@ class Call(Outcome):
         return self._details if error is None else error.details()
 
     def __repr__(self) -> str:
-        return f"<penstock.Call {self.call_id}, {'running' if self.is_active() else self._code.name}>"
+        return f"<penstock.Call {self.call_id}, {'running' if self._reply is None else self._code.name}>"
 
 
 def _abandon_dropped(call: int) -> None:

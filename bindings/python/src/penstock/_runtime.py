@@ -42,9 +42,9 @@ class _Driver:
         self._waiters = waiters
         descriptor = c_int()
         check(_raw.penstock_runtime_fd(handle, byref(descriptor)))
-        self._handle: int = _raw.penstock_runtime_retain(handle)
         self._descriptor = descriptor.value
         self._stopped, self._stop = os.pipe()
+        self._handle: int = _raw.penstock_runtime_retain(handle)
         self._thread = threading.Thread(target=self._run, name="penstock", daemon=True)
         self._thread.start()
 
