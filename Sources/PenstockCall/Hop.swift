@@ -7,7 +7,10 @@ import Synchronization
 public final class Hop {
   public let call: Call
   public let index: Int
-  let registration: Registration
+  /// The call's chain owns it until the call ends: a hop that is retained longer does not keep the interceptor.
+  private let registrationReference: Unmanaged<Registration>
+  /// While the call has not ended.
+  var registration: Registration { registrationReference.takeUnretainedValue() }
   var state: UnsafeMutableRawPointer?
 
   // What has become of it. `entered` is true once `create` has said NEXT (or there is none to ask).
@@ -73,7 +76,7 @@ public final class Hop {
   init(_ call: Call, _ index: Int, _ registration: Registration) {
     self.call = call
     self.index = index
-    self.registration = registration
+    registrationReference = .passUnretained(registration)
     state = registration.userData.pointer
   }
 

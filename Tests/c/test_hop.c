@@ -207,8 +207,10 @@ TEST(hop_on_other_threads_and_after_the_end) {
   CHECK_RESULT(penstock_hop_demand(keeper.hop, 1), PENSTOCK_E_GONE);
   penstock_channel_release(channel);
   everything_gives(keeper.hop, PENSTOCK_E_GONE);
-  penstock_hop_release(keeper.hop);
+  /* A hop that is kept does not keep the interceptor. */
   probe_wait_finalized(&probe);
+  everything_gives(keeper.hop, PENSTOCK_E_GONE);
+  penstock_hop_release(keeper.hop);
 }
 
 /* ---- The start ---- */
