@@ -120,7 +120,8 @@ PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
 PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
 /* The same without waiting: E_WOULD_BLOCK if there is no room; on_sent tells when there is. */
 PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const void *data, size_t length);
-/* No more messages come. E_ALREADY: a second time. E_GONE: the call has ended. */
+/* No more messages come. A call of a kind with one request needs it too, after its message: the blocking functions that
+ * wait for the answer do it by themselves. E_ALREADY: a second time. E_GONE: the call has ended. */
 PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
 
 /* Blocking style: the next message. A call of a kind with one request message is half-closed here, if that message has

@@ -23,7 +23,8 @@ typedef struct penstock_channel penstock_channel;
  *   "user_agent": put before "penstock/VERSION"
  *   "default_deadline_ms", "max_receive_message_bytes" (4194304), "max_send_message_bytes" (2147483647),
  *   "max_header_list_bytes" (16384), "connect_timeout_ms" (20000), "compression": "identity" or "gzip"
- *   "initial_stream_window_bytes" (65535 to 2147483647), "initial_connection_window_bytes"
+ *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how much of a stream may wait unread;
+ *   "initial_connection_window_bytes" (4194304)
  *   "tie_order": "fifo" (default) or "lifo", of interceptors with equal priority
  * Memory: owned by the caller; free with penstock_channel_release.
  * Errors: E_INVALID_ARGUMENT (the target), E_INVALID_JSON (names the JSON path; a certificate that does not parse
