@@ -70,7 +70,7 @@ uninstall:
 	rm -f "$(DESTDIR)$(LIBDIR)/pkgconfig/penstock.pc"
 	-rmdir "$(DESTDIR)$(INCLUDEDIR)/penstock" 2>/dev/null || true
 
-## demo: builds everything and runs the examples against a server of their own
+## demo: builds everything and runs the C and the Python demo against a server of their own
 demo: doctor
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/demo
@@ -98,9 +98,9 @@ format:
 lint:
 	@scripts/lint
 
-## clean: removes everything that was built
+## clean: removes what was built (the tools in .venv stay)
 clean:
-	rm -rf build .build
+	rm -rf build .build bindings/python/build bindings/python/src/penstock.egg-info bindings/python/src/penstock/_lib
 
 ## help: this list
 help:

@@ -8,9 +8,16 @@ die() {
   exit 1
 }
 
+# What Swift keeps beside its products (module caches, locks) stays inside the clone.
+swift_here() {
+  mkdir -p "$ROOT/.build/home" "$ROOT/.build/tmp"
+  env -u CC -u CXX -u AR -u LD HOME="$ROOT/.build/home" XDG_CACHE_HOME="$ROOT/.build/home/cache" \
+    CLANG_MODULE_CACHE_PATH="$ROOT/.build/home/clang" TMPDIR="${SWIFT_TMPDIR-$ROOT/.build/tmp}" "$SWIFT" "$@"
+}
+
 # One value out of `swift -print-target-info`, by key.
 swift_target() {
-  "$SWIFT" -print-target-info |
+  swift_here -print-target-info |
     python3 -c 'import json, sys; t = json.load(sys.stdin); print({**t["target"], **t["paths"]}[sys.argv[1]])' "$1"
 }
 
@@ -18,7 +25,7 @@ swift_target() {
 swiftpm() {
   local verb=$1
   shift
-  env -u CC -u CXX -u AR -u LD "$SWIFT" "$verb" --cache-path "$ROOT/.build/cache" --config-path "$ROOT/.build/config" \
+  swift_here "$verb" --cache-path "$ROOT/.build/cache" --config-path "$ROOT/.build/config" \
     --security-path "$ROOT/.build/security" "$@"
 }
 

@@ -30,12 +30,17 @@ extension Metadata.Change {
   }
 }
 
+/// The user agent is the channel's: a second one would be dropped on its way.
+private func isReserved(_ name: ByteView) -> Bool {
+  HeaderRules.isReserved(name) || bytesEqual(name, "user-agent")
+}
+
 /// Checks a name and a value as a user gives them, and adds or sets them.
 func change(_ metadata: Metadata, _ name: ByteView, _ value: ByteView, replacing: Bool) -> Outcome {
   if metadata.isReadOnly { return .state }
   let lowered = ByteBuffer()
   guard HeaderRules.lowercased(name, into: lowered) else { return .noMemory }
-  guard HeaderRules.isValidName(lowered.view), !HeaderRules.isReserved(lowered.view) else {
+  guard HeaderRules.isValidName(lowered.view), !isReserved(lowered.view) else {
     return .invalidArgument
   }
   guard HeaderRules.isBinary(lowered.view) || HeaderRules.isValidASCIIValue(value) else {
@@ -197,7 +202,7 @@ private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Me
   case .noMemory: return Failure(.noMemory, "no memory")
   case .invalidJSON: return reader.fail(because: ("malformed base64" as StaticString).bytes)
   default:
-    if HeaderRules.isReserved(name) { return reader.fail(because: ("a reserved name" as StaticString).bytes) }
+    if isReserved(name) { return reader.fail(because: ("a reserved name" as StaticString).bytes) }
     return reader.fail(because: ("a name or value that metadata may not have" as StaticString).bytes)
   }
 }

@@ -72,7 +72,8 @@ PENSTOCK_API const penstock_metadata *penstock_reply_headers(const penstock_repl
 /* Trailers, read-only; as long-lived as the reply. */
 PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
 /* {"duration_us", "first_byte_sent_us", "headers_us", "first_message_us" (from creation, null if it did not happen),
- *  "sent": {"messages", "bytes", "wire_bytes"}, "received": {the same}, "peer"}; lives as long as the reply. */
+ *  "sent": {"messages", "bytes", "wire_bytes"}, "received": {the same}, "peer"}; sent is what came
+ * below the chain, on the wire or not. Lives as long as the reply. */
 PENSTOCK_API const char *penstock_reply_stats_json(const penstock_reply *reply);
 /* The value that a hop has set under `key`, or NULL; it lives as long as the reply. */
 PENSTOCK_API void *penstock_reply_value(const penstock_reply *reply, const char *key);

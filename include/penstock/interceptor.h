@@ -73,7 +73,8 @@ typedef struct penstock_interceptor {
   penstock_hop_callback on_status;  /* the end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket */
 
   /* Signals; what they return is ignored. */
-  penstock_hop_callback on_cancel; /* the call ended by another hand: a hop above, a cancel, a deadline */
+  penstock_hop_callback on_cancel; /* no on_status comes: a hop above ended the call, or a
+                                      cancel or deadline overtook the status held here, or came after TAKE */
   penstock_hop_callback on_demand; /* n more messages are asked for: penstock_hop_count, penstock_hop_set_count */
   penstock_hop_callback on_sent;   /* n messages were taken by the transport: penstock_hop_count */
 } penstock_interceptor;

@@ -51,6 +51,7 @@ PENSTOCK_API penstock_result penstock_runtime_add_interceptor(penstock_runtime *
 /* After it has returned no call that is created later has the interceptor. E_NOT_FOUND: not registered here. */
 PENSTOCK_API penstock_result penstock_runtime_remove_interceptor(penstock_runtime *runtime, penstock_interceptor_id id,
                                                                  penstock_error **error);
+/* Moves it for calls that are created later. E_NOT_FOUND: not registered here. */
 PENSTOCK_API penstock_result penstock_runtime_set_interceptor_priority(penstock_runtime *runtime,
                                                                        penstock_interceptor_id id, int32_t priority,
                                                                        penstock_error **error);
