@@ -73,6 +73,11 @@ enum JSON {
       }
     }
 
+    /// The member, which stays this object's.
+    func get(_ key: ByteView) -> Value? {
+      json_object_getn(made, key.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString(""), key.count)
+    }
+
     /// Adds the members of `other`, which stays the caller's.
     func merge(_ other: Value) {
       if made == nil || json_object_update(made, other) != 0 { isComplete = false }

@@ -1,3 +1,4 @@
+import CJansson
 import CMemory
 public import CPenstock
 import PenstockCall
@@ -131,23 +132,26 @@ public func penstock_metadata_at(
   return PENSTOCK_OK
 }
 
-/// {"name": ["v1", "v2"]}; nil: no memory.
+/// {"name": ["v1", "v2"]}, each name where its first value stands; nil: no memory.
 func json(_ metadata: Metadata) -> JSON.Value? {
-  JSON.object { object in
-    for index in 0..<metadata.count {
+  var isComplete = true
+  let made = JSON.object { object in
+    for index in 0..<metadata.count where isComplete {
       let name = metadata.name(at: index)
-      // All values of a name stand where its first one does.
-      if metadata.index(of: name) != index { continue }
-      object.set(
-        name,
-        JSON.array { values in
-          for other in index..<metadata.count where bytesEqual(metadata.name(at: other), name) {
-            let value = metadata.value(at: other)
-            values.append(HeaderRules.isBinary(name) ? JSON.base64(value) : JSON.text(value))
-          }
-        })
+      let value = metadata.value(at: index)
+      if object.get(name) == nil { object.set(name, json_array()) }
+      let text = HeaderRules.isBinary(name) ? JSON.base64(value) : JSON.text(value)
+      guard let values = object.get(name), let text, json_array_append_new(values, text) == 0 else {
+        isComplete = false
+        return
+      }
     }
   }.value
+  guard isComplete else {
+    json_decref(made)
+    return nil
+  }
+  return made
 }
 
 @_cdecl("penstock_metadata_json") @implementation

@@ -26,10 +26,13 @@ func give(
 func systemFailure(_ errno: Int32, _ what: StaticString) -> Failure {
   let number = ByteBuffer()
   _ = appendDecimal(UInt64(errno.magnitude), to: number)
-  return Failure(
-    .system, what.bytes, (": " as StaticString).bytes, errnoText(errno).view,
-    (" (errno " as StaticString).bytes,
-    number.view, (")" as StaticString).bytes)
+  let text = errnoText(errno)
+  // A view does not keep what it views.
+  return withExtendedLifetime((text, number)) {
+    Failure(
+      .system, what.bytes, (": " as StaticString).bytes, text.view, (" (errno " as StaticString).bytes,
+      number.view, (")" as StaticString).bytes)
+  }
 }
 
 private func errnoText(_ errno: Int32) -> ByteBuffer {

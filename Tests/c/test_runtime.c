@@ -1,6 +1,7 @@
 /* runtime.h: modes, the driver role, host-driven loops, shutdown. */
 #include "test.h"
 
+#include <sys/resource.h>
 #include <errno.h>
 #include <poll.h>
 
@@ -435,6 +436,25 @@ static void shutdown_with_calls(const char *options) {
 
 TEST(runtime_shutdown_ends_calls) { shutdown_with_calls(NULL); }
 TEST(runtime_shutdown_ends_calls_of_a_host_runtime) { shutdown_with_calls("{\"mode\": \"host\"}"); }
+
+TEST(runtime_says_what_the_system_refuses) {
+  struct rlimit limit;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  struct rlimit none = {3, limit.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  penstock_runtime *runtime = NULL;
+  penstock_error *error = NULL;
+  penstock_result result = penstock_runtime_new(NULL, &runtime, &error);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  if (result == PENSTOCK_OK) {
+    /* valgrind has a limit of its own. */
+    penstock_runtime_release(runtime);
+    return;
+  }
+  CHECK_RESULT(result, PENSTOCK_E_SYSTEM);
+  CHECK_HAS(penstock_error_message(error), ": Too many open files (errno 24)");
+  penstock_error_release(error);
+}
 
 TEST(runtime_shutdown_without_anything) {
   penstock_runtime *runtime = new_runtime(NULL);

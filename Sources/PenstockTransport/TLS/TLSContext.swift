@@ -51,6 +51,9 @@ public final class TLSContext {
   }
 
   public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
+    // OpenSSL's own atexit handler would take its tables from under a runtime that still works while the process
+    // exits. This counts where OpenSSL has not been started before; any other function of its would start it.
+    _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
     ERR_clear_error()
     var name: ByteBuffer?
     if let given = options.serverName {
