@@ -109,6 +109,26 @@ TEST(null_status) {
   penstock_status_release(status);
 }
 
+static int32_t take_no_job(penstock_job job, void *argument, void *user_data) {
+  (void)job, (void)argument, (void)user_data;
+  return 1;
+}
+
+TEST(null_executor) {
+  penstock_executor *executor = NULL;
+  atomic_int finalized = 0;
+  REFUSED(penstock_executor_new(NULL, &finalized, count_up, &executor));
+  CHECK_INT(atomic_load(&finalized), 1);
+  REFUSED(penstock_executor_new(take_no_job, &finalized, count_up, NULL));
+  CHECK_INT(atomic_load(&finalized), 2);
+  CHECK(executor == NULL);
+  OK(penstock_executor_new(take_no_job, NULL, NULL, &executor));
+  penstock_executor_release(executor);
+  REFUSED(penstock_executor_serial_new(NULL));
+  CHECK(penstock_executor_retain(NULL) == NULL);
+  penstock_executor_release(NULL);
+}
+
 TEST(null_runtime) {
   penstock_runtime *runtime = NULL;
   int fd = 0;

@@ -7,6 +7,7 @@
 #include "base.h"
 #include "metadata.h"
 #include "status.h"
+#include "executor.h"
 #include "interceptor.h"
 #include "hop.h"
 #include "runtime.h"

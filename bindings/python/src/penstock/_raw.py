@@ -28,6 +28,10 @@ from . import _library
 
 # typedef void (*penstock_finalizer)(void *user_data);
 penstock_finalizer = CFUNCTYPE(None, c_void_p)
+# typedef void (*penstock_job)(void *argument);
+penstock_job = CFUNCTYPE(None, c_void_p)
+# typedef int32_t (*penstock_submit)(penstock_job job, void *argument, void *user_data);
+penstock_submit = CFUNCTYPE(c_int32, penstock_job, c_void_p, c_void_p)
 # typedef int32_t (*penstock_hop_callback)(penstock_hop *hop, void *state);
 penstock_hop_callback = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 # typedef int32_t (*penstock_hop_create)(penstock_hop *hop, void *user_data, void **state);
@@ -214,6 +218,18 @@ _declare("penstock_status_add_detail", c_int32, c_void_p, c_char_p, c_void_p, c_
 _declare("penstock_status_clear_details", c_int32, c_void_p)
 # penstock_result penstock_status_json(const penstock_status *status, char **json);
 _declare("penstock_status_json", c_int32, c_void_p, POINTER(c_void_p))
+
+# ---- executor.h ----
+
+# penstock_result penstock_executor_new(penstock_submit submit, void *user_data,
+#                                       penstock_finalizer finalizer, penstock_executor **executor);
+_declare("penstock_executor_new", c_int32, penstock_submit, c_void_p, penstock_finalizer, POINTER(c_void_p))
+# penstock_result penstock_executor_serial_new(penstock_executor **executor);
+_declare("penstock_executor_serial_new", c_int32, POINTER(c_void_p))
+# penstock_executor *penstock_executor_retain(penstock_executor *executor);
+_declare("penstock_executor_retain", c_void_p, c_void_p)
+# void penstock_executor_release(penstock_executor *executor);
+_declare("penstock_executor_release", None, c_void_p)
 
 # ---- hop.h ----
 

@@ -1,0 +1,45 @@
+public import PenstockCall
+
+/// What a penstock_executor handle stands for.
+open class HostExecutor: Executor {
+  /// The process that made it: a child has none of its threads.
+  public final let generation = Process.generation
+
+  init() {}
+
+  public final var isForked: Bool { Process.isForked(generation) }
+
+  open func submit(_ job: ExecutorJob) -> Bool { false }
+
+  open var isOnThisThread: Bool { false }
+}
+
+/// An executor that the user brings: a function that takes jobs.
+public final class UserExecutor: HostExecutor {
+  public typealias Job = @convention(c) (UnsafeMutableRawPointer?) -> Void
+  public typealias Submit =
+    @convention(c) (Job?, UnsafeMutableRawPointer?, UnsafeMutableRawPointer?) -> Int32
+
+  private let function: Submit
+  private let userData: UserData
+
+  public init(_ function: @escaping Submit, _ userData: UserData) {
+    self.function = function
+    self.userData = userData
+    super.init()
+  }
+
+  public override func submit(_ job: ExecutorJob) -> Bool {
+    // The reference that the job's run takes over.
+    let reference = Unmanaged.passRetained(job)
+    let refused = function({ UserExecutor.run($0) }, reference.toOpaque(), userData.pointer) != 0
+    guard refused, !job.hasRun else { return true }
+    reference.release()
+    return false
+  }
+
+  private static func run(_ argument: UnsafeMutableRawPointer?) {
+    guard let argument else { return }
+    Unmanaged<ExecutorJob>.fromOpaque(argument).takeRetainedValue().runOnce()
+  }
+}

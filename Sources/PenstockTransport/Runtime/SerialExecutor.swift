@@ -1,0 +1,107 @@
+import CSystem
+public import PenstockCall
+import Synchronization
+
+/// One thread that runs jobs in the order in which they came.
+///
+/// The thread keeps the queue, not the executor: so the last reference may go anywhere, on this very thread too. The
+/// thread then ends after the jobs that it has; nobody waits for it.
+public final class SerialExecutor: HostExecutor {
+  private let queue = SerialQueue()
+
+  private override init() { super.init() }
+
+  /// nil: there is no thread to be had; the system's error.
+  public static func make() -> (SerialExecutor?, errno: Int32) {
+    let made = SerialExecutor()
+    let failure = made.queue.start()
+    return failure == 0 ? (made, 0) : (nil, -failure)
+  }
+
+  deinit { if !Process.isForked(generation) { queue.close() } }
+
+  public override func submit(_ job: ExecutorJob) -> Bool { !isForked && queue.append(job) }
+
+  public override var isOnThisThread: Bool { !isForked && queue.isOnThisThread }
+}
+
+/// `@unchecked`: what is not atomic is under the lock.
+private final class SerialQueue: @unchecked Sendable {
+  private let lock = Lock()
+  private var first: ExecutorJob?
+  private var last: ExecutorJob?
+  private var isClosed = false
+  /// Its value goes up with each thing to look at; bit 0: the thread sleeps, or is about to.
+  private let changes = Atomic<UInt32>(0)
+  private let thread = Atomic<UInt64>(0)
+
+  /// 0 or -errno.
+  func start() -> Int32 {
+    let me = Unmanaged.passRetained(self)
+    var id: pthread_t = 0
+    let r = cs_thread_start(
+      &id, 1,
+      { argument in
+        guard let argument else { return nil }
+        Unmanaged<SerialQueue>.fromOpaque(argument).takeRetainedValue().work()
+        return nil
+      }, me.toOpaque())
+    if r != 0 { me.release() }
+    return r
+  }
+
+  var isOnThisThread: Bool { thread.load(ordering: .relaxed) == cs_thread_self() }
+
+  func append(_ job: ExecutorJob) -> Bool {
+    lock.lock()
+    if let last { last.next = job } else { first = job }
+    last = job
+    lock.unlock()
+    tell()
+    return true
+  }
+
+  func close() {
+    lock.lock()
+    isClosed = true
+    lock.unlock()
+    tell()
+  }
+
+  /// Whoever clears bit 0 wakes after it: so a sleep that has just begun anew is not missed.
+  private func tell() {
+    if changes.add(2, ordering: .sequentiallyConsistent).oldValue & 1 != 0 {
+      changes.bitwiseAnd(~1, ordering: .sequentiallyConsistent)
+      Futex.wake(changes, 1)
+    }
+  }
+
+  private func work() {
+    cs_thread_name("penstock-exec")
+    thread.store(cs_thread_self(), ordering: .relaxed)
+    while true {
+      let seen = changes.load(ordering: .sequentiallyConsistent) & ~1
+      if runNext() { continue }
+      if lock.withLock({ isClosed && first == nil }) { return }
+      if changes.compareExchange(expected: seen, desired: seen | 1, ordering: .sequentiallyConsistent)
+        .exchanged
+      {
+        Futex.wait(changes, while: seen | 1, until: nil)
+        changes.bitwiseAnd(~1, ordering: .sequentiallyConsistent)
+      }
+    }
+  }
+
+  /// False: there was none. The job is freed here, after the lock and before the next one.
+  private func runNext() -> Bool {
+    lock.lock()
+    let job = first
+    first = job?.next
+    if first == nil { last = nil }
+    lock.unlock()
+    guard let job else { return false }
+    job.next = nil
+    job.runOnce()
+    return true
+  }
+}

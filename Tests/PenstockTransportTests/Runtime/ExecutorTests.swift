@@ -1,0 +1,77 @@
+import CSystem
+import PenstockCall
+import Synchronization
+import Testing
+
+@testable import PenstockTransport
+
+/// `@unchecked`: changed by one thread at a time, which is what the tests look at.
+private final class Note: @unchecked Sendable {
+  var numbers: [Int] = []
+  let count = Atomic<Int>(0)
+}
+
+private final class Append: ExecutorJob {
+  let note: Note
+  let number: Int
+  /// The last reference to the executor, perhaps.
+  var kept: SerialExecutor?
+
+  init(_ note: Note, _ number: Int, _ kept: SerialExecutor? = nil) {
+    self.note = note
+    self.number = number
+    self.kept = kept
+  }
+
+  override func run() {
+    if let kept, !kept.isOnThisThread { note.numbers.append(-1) }
+    note.numbers.append(number)
+    kept = nil
+    note.count.add(1, ordering: .releasing)
+  }
+}
+
+extension RuntimeTests {
+  @Suite struct ExecutorTests {
+    @Test func serialRunsEachProducersJobsInOrder() throws {
+      let executor = try #require(SerialExecutor.make().0)
+      let note = Note()
+      let producers = 4
+      let each = 2000
+      threads(producers) { thread in
+        for n in 0..<each { must(executor.submit(Append(note, thread * each + n, executor)), "taken") }
+      }
+      eventually("every job has run") { note.count.load(ordering: .acquiring) == producers * each }
+      for thread in 0..<producers {
+        let its = note.numbers.filter { $0 / each == thread && $0 >= 0 }
+        #expect(its == Array(thread * each..<(thread + 1) * each))
+      }
+      #expect(!note.numbers.contains(-1))
+      #expect(!executor.isOnThisThread)
+    }
+
+    @Test func serialMayGoOnItsOwnThreadAndFinishesItsJobs() throws {
+      let note = Note()
+      do {
+        let executor = try #require(SerialExecutor.make().0)
+        for n in 0..<100 { _ = executor.submit(Append(note, n, n == 50 ? executor : nil)) }
+      }
+      eventually("every job has run") { note.count.load(ordering: .acquiring) == 100 }
+      #expect(note.numbers == Array(0..<100))
+    }
+
+    @Test func userExecutorRunsOnceOrGivesBack() {
+      let note = Note()
+      let immediate = UserExecutor(
+        { job, argument, _ in
+          job?(argument)
+          return 0
+        }, UserData(nil, nil))
+      #expect(immediate.submit(Append(note, 1)))
+      let refusing = UserExecutor({ _, _, _ in 7 }, UserData(nil, nil))
+      #expect(!refusing.submit(Append(note, 2)))
+      #expect(note.numbers == [1])
+      #expect(!immediate.isOnThisThread)
+    }
+  }
+}
