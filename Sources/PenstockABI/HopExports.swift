@@ -40,6 +40,19 @@ public func penstock_hop_kind(_ handle: OpaquePointer!) -> Int32 {
   hop(handle)?.call.request.kind.rawValue ?? -1
 }
 
+@_cdecl("penstock_hop_attempt") @implementation
+public func penstock_hop_attempt(_ handle: OpaquePointer!) -> UInt32 { hop(handle)?.attempt ?? 0 }
+
+@_cdecl("penstock_hop_request_metadata") @implementation
+public func penstock_hop_request_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
+  hop(handle)?.requestMetadata.map { borrowed($0) }
+}
+
+@_cdecl("penstock_hop_can_restart") @implementation
+public func penstock_hop_can_restart(_ handle: OpaquePointer!) -> penstock_result {
+  with(handle) { $0.canRestart }
+}
+
 @_cdecl("penstock_hop_target") @implementation
 public func penstock_hop_target(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
   hop(handle).map { cString($0.call.target) }

@@ -10,6 +10,8 @@ import PenstockWire
 /// by `userData`, whatever becomes of the rest.
 private struct InterceptorTable {
   var table = penstock_interceptor()
+  /// Of the first version.
+  private static let firstSize = 144
   let userData: UserData?
   let failure: Failure?
 
@@ -21,16 +23,16 @@ private struct InterceptorTable {
       return
     }
     let size = given.pointee.struct_size
-    // The first version's size is the smallest there can be.
-    guard size >= known else {
+    // The first version's table, which ended with on_sent, is the smallest there can be.
+    guard size >= InterceptorTable.firstSize else {
       userData = nil
       failure = Failure(
         .invalidArgument, "interceptor.struct_size is too small: use PENSTOCK_INTERCEPTOR_INIT")
       return
     }
-    memcpy(&table, given, known)
+    memcpy(&table, given, min(size, known))
     userData = UserData(table.user_data, table.finalizer)
-    let tail = ByteView(start: UnsafeRawPointer(given) + known, count: size - known)
+    let tail = ByteView(start: UnsafeRawPointer(given) + known, count: max(size - known, 0))
     if tail.contains(where: { $0 != 0 }) {
       failure = Failure(
         .unsupported, "interceptor.struct_size: the table has fields that this version does not know")
@@ -79,7 +81,9 @@ private struct InterceptorTable {
     return (
       Registration(
         id: Process.nextID(), name: name, filter: filter, kinds: table.kinds,
-        holdBytes: Int(clamping: table.hold_bytes), userData: userData, callbacks: callbacks), nil
+        holdBytes: Int(clamping: table.hold_bytes), userData: userData, callbacks: callbacks,
+        replayBytes: Int(clamping: table.replay_bytes),
+        maxRestarts: table.max_restarts == 0 ? 1 : Int(clamping: table.max_restarts)), nil
     )
   }
 }

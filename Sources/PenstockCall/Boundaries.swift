@@ -11,6 +11,8 @@ public protocol CallBelow: AnyObject {
   func halfClose()
   /// `call.wantsMessage` may have become true: deliver what is there, one at a time, asking again after each.
   func pull()
+  /// A fresh attempt like this one: for a call that begins again.
+  func another() -> any CallBelow
   /// The call ended above: free the stream (RST_STREAM CANCEL if it is open). Nothing inbound may follow.
   func reset()
 }

@@ -136,9 +136,10 @@ extension Call {
     spendTicket(hop)
   }
 
-  private func destroy(_ hop: Hop) {
+  func destroy(_ hop: Hop) {
     hop.destroyed = true
     hop.isOver.store(true, ordering: .releasing)
+    hop.recording?.close(.gone)
     guard let callback = hop.callbacks.destroy else { return }
     hop.current = .destroy
     callback(hop.handle, hop.state)
@@ -146,8 +147,12 @@ extension Call {
   }
 
   /// What stands at the hop goes; the tickets on it are gone.
-  private func discardStations(_ hop: Hop) {
+  func discardStations(_ hop: Hop) {
     discardOutbound(hop)
+    discardInboundStation(hop)
+  }
+
+  func discardInboundStation(_ hop: Hop) {
     guard let station = hop.inbound else { return }
     if station.isPaused { pausesInbound -= 1 }
     loseTickets(station)

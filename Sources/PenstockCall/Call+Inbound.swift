@@ -34,6 +34,7 @@ extension Call {
       case .status: hop.callbacks.onStatus
       case .start, .send, .halfClose: nil
       }
+    if case .receive = event { hop.noteAnswered() }
     guard let callback else {
       hop.inbound?.releaseTicketless()
       return true
@@ -51,7 +52,13 @@ extension Call {
       spendTicket(hop)
       pending.append(.demandBelow(hop, 1))
     case .pause, .hold: _ = park(event, at: hop, verdict)
-    case .take, .restart, .skip: break
+    case .restart:
+      spendTicket(hop)
+      guard case .status(let status) = event, restart(hop, status) else {
+        hop.inbound?.releaseTicketless()
+        return true
+      }
+    case .take, .skip: break
     }
     return false
   }
@@ -71,12 +78,15 @@ extension Call {
 
   private func goAbove(_ event: Event, _ hop: Hop, prepaid: Bool) {
     switch event {
-    case .receive: hop.spendOwed(prepaid: prepaid)
+    case .receive:
+      hop.recording?.close(.state)
+      hop.spendOwed(prepaid: prepaid)
+    case .headers: hop.recording?.close(.state)
     case .status:
       hop.statusPassed = true
       outboundEnd = min(outboundEnd, hop.index)
       discardOutbound(hop)
-    case .headers, .start, .send, .halfClose: break
+    case .start, .send, .halfClose: break
     }
   }
 

@@ -7,6 +7,7 @@ extension Call {
   /// Shows `event` to the hops from `index` on, until one keeps it or it leaves for the transport.
   func runOutbound(_ event: Event, at index: Int) {
     var index = index
+    let now = epoch
     while true {
       if index >= outboundEnd {
         discardOutbound(event, at: index)
@@ -20,7 +21,7 @@ extension Call {
       if case .start = event {
         startAt = index
         guard enter(hop) else {
-          if phase != .live || outboundEnd <= index { return }
+          if phase != .live || outboundEnd <= index || epoch != now { return }
           index += 1
           continue
         }
@@ -97,8 +98,8 @@ extension Call {
       case .restart, .skip: break
       }
     }
-    // It goes no further: nobody is to wait for it.
-    if case .send = event { tellSent(1, from: hop.index - 1) }
+    // It goes no further: nobody is to wait for it. After a restart that has been told.
+    if case .send = event, !hop.destroyed { tellSent(1, from: hop.index - 1) }
     return false
   }
 
@@ -118,12 +119,15 @@ extension Call {
     case .start:
       startAt = hop.index + 1
       hop.startLeft()
+      hop.recording?.noteStart(request, below)
       let demand = frontierDemand
       frontierDemand = hop.earlyDemand
       hop.earlyDemand = 0
+      hop.noteAsked(frontierDemand)
       if demand > 0 {
         let passed = showDemand(demand, to: hop)
         if finishIfAsked(hop) { return false }
+        hop.noteAsked(passed)
         addFrontierDemand(passed)
       }
     case .send:
@@ -131,8 +135,16 @@ extension Call {
         if !isOwn { tellSent(1, from: hop.index - 1) }
         return false
       }
+      hop.recording?.note(event)
+      if hop.isReplaying {
+        hop.countInFlight(isOwn: isOwn)
+        return false
+      }
       hop.countInFlight(isOwn: isOwn)
-    case .halfClose: hop.halfClosePassed = true
+    case .halfClose:
+      hop.halfClosePassed = true
+      hop.recording?.note(event)
+      if hop.isReplaying { return false }
     case .headers, .receive, .status: break
     }
     return !hop.taken
@@ -189,6 +201,7 @@ extension Call {
     case .start:
       isStarted = true
       startAt = hops.count + 1
+      stats.attempts += 1
       request.metadata.isReadOnly = true
       below?.start(self)
       let demand = frontierDemand

@@ -23,6 +23,7 @@ extension Call {
       if hop.isActive {
         n = showDemand(n, to: hop)
         if finishIfAsked(hop) || hop.taken { return }
+        hop.noteAsked(n)
       }
       index += 1
     }
@@ -36,6 +37,7 @@ extension Call {
     if startAt <= hop.index {
       hop.earlyDemand = saturatingSum(hop.earlyDemand, n)
     } else {
+      hop.noteAsked(n)
       runDemand(n, at: hop.index + 1)
     }
   }
@@ -184,6 +186,10 @@ extension Call {
         // A held one has renewed its demand already.
         pending.append(.demandBelow(hop, 1))
       }
+    case .verdict(.restart):
+      if case .status(let status) = station.parked[index].event, restart(hop, status) { return }
+      station.parked[index].state = .ready
+      station.releaseTicketless()
     case .verdict(.take):
       _ = station.parked.remove(at: index)
       take(hop)

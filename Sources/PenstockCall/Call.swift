@@ -8,6 +8,8 @@ public struct CallStatistics {
   public var headersAt: UInt64 = 0
   public var firstMessageAt: UInt64 = 0
   public var endedAt: UInt64 = 0
+  /// How many times start has left for the transport.
+  public var attempts: UInt64 = 0
   public var sentMessages: UInt64 = 0
   public var sentBytes: UInt64 = 0
   public var sentWireBytes: UInt64 = 0
@@ -58,6 +60,8 @@ public final class Call {
   var phase = Phase.created
   var isRunning = false
   var pending = Fifo<Step>()
+  /// Counts restarts: what was on its way before one is no more.
+  var epoch = 0
   /// What other threads have asked for, newest first.
   private let posted = Atomic<UnsafeMutableRawPointer?>(nil)
 
@@ -181,13 +185,14 @@ public final class Call {
     case deliver(Hop, Event)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
+    case replay(Hop)
 
     /// A call that was not opened has nothing yet that could take anything else.
     fileprivate var mayBegin: Bool {
       switch self {
       case .open, .endLocally: true
       case .send, .halfClose, .demand, .headersFromBelow, .messageFromBelow, .statusFromBelow, .sentFromBelow,
-        .sentFrom, .resolve, .resumeAfter, .deliver, .demandBelow, .flush:
+        .sentFrom, .resolve, .resumeAfter, .deliver, .demandBelow, .flush, .replay:
         false
       }
     }
@@ -253,6 +258,7 @@ public final class Call {
     case .deliver(let hop, let event): deliver(event, from: hop)
     case .demandBelow(let hop, let n): runDemand(n, below: hop)
     case .flush(let index, let lane): flush(index, lane)
+    case .replay(let hop): replay(hop)
     }
   }
 

@@ -7,6 +7,8 @@ import Synchronization
 public final class Hop {
   public let call: Call
   public let index: Int
+  /// 1, and one more with each RESTART above.
+  public let attempt: UInt32
   /// The call's chain owns it until the call ends: a hop that is retained longer does not keep the interceptor.
   private let registrationReference: Unmanaged<Registration>
   /// While the call has not ended.
@@ -70,12 +72,17 @@ public final class Hop {
   let sharedOwed = Atomic<Int>(0)
   var isShared = false
 
+  /// nil: the hop does not restart.
+  let recording: Recording?
+
   var outbound: Station?
   var inbound: Station?
 
-  init(_ call: Call, _ index: Int, _ registration: Registration) {
+  init(_ call: Call, _ index: Int, _ registration: Registration, attempt: UInt32 = 1) {
     self.call = call
     self.index = index
+    self.attempt = attempt
+    recording = registration.replayBytes > 0 ? Recording(limit: registration.replayBytes) : nil
     registrationReference = .passUnretained(registration)
     state = registration.userData.pointer
   }
@@ -131,6 +138,21 @@ public final class Hop {
     } else if isShared {
       sharedOwed.wrappingSubtract(1, ordering: .acquiringAndReleasing)
     }
+  }
+
+  /// An injected message was discarded before it left.
+  func unreserve() {
+    reserved -= 1
+    if isShared { sharedOwed.wrappingAdd(1, ordering: .acquiringAndReleasing) }
+  }
+
+  var isReplaying: Bool { recording?.isReplaying ?? false }
+  /// Demand leaves downward, and a message answers one.
+  func noteAsked(_ n: Int) {
+    if let recording { recording.unanswered = saturatingSum(recording.unanswered, n) }
+  }
+  func noteAnswered() {
+    if let recording, recording.unanswered > 0 { recording.unanswered -= 1 }
   }
 
   /// From now on other threads may deliver.

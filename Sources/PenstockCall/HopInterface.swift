@@ -68,26 +68,50 @@ extension Hop {
 
   // MARK: - The start
 
-  private func checkStart() -> Outcome {
+  /// What the setters change: in on_start the call's, in on_status the recorded one, which a RESTART sends.
+  func editStart(_ edit: (Request) -> Outcome) -> Outcome {
     let outcome = check()
-    return outcome == .ok && currentEvent != .start ? .state : outcome
+    guard outcome == .ok else { return outcome }
+    switch current {
+    case .start: return edit(call.request)
+    case .status: return recording?.start.map { edit($0) } ?? .state
+    case .none, .create, .send, .halfClose, .headers, .receive, .cancel, .demand, .sent, .destroy:
+      return .state
+    }
+  }
+
+  /// The request's metadata where it can be seen: in create and on_start; in on_status of a hop that records,
+  /// those that a RESTART sends.
+  public var requestMetadata: Metadata? {
+    switch currentEvent {
+    case .create, .start: call.request.metadata
+    case .status: recording?.start?.metadata
+    case .none, .send, .halfClose, .headers, .receive, .cancel, .demand, .sent, .destroy: nil
+    }
+  }
+
+  /// In on_status.
+  public var canRestart: Outcome {
+    if hasEnded { return .gone }
+    guard currentEvent == .status, let status else { return .state }
+    return mayRestart(status)
   }
 
   public func setPath(_ path: ByteView) -> Outcome {
-    let outcome = checkStart()
-    guard outcome == .ok else { return outcome }
-    guard Request.isValidPath(path) else { return .invalidArgument }
-    return call.request.setPath(path) ? .ok : .noMemory
+    editStart { start in
+      guard Request.isValidPath(path) else { return .invalidArgument }
+      return start.setPath(path) ? .ok : .noMemory
+    }
   }
 
   /// The value of ":authority": visible ASCII.
   public func setAuthority(_ authority: ByteView) -> Outcome {
-    let outcome = checkStart()
-    guard outcome == .ok else { return outcome }
-    guard !authority.isEmpty, authority.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
-      return .invalidArgument
+    editStart { start in
+      guard !authority.isEmpty, authority.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
+        return .invalidArgument
+      }
+      return start.setAuthority(authority) ? .ok : .noMemory
     }
-    return call.request.setAuthority(authority) ? .ok : .noMemory
   }
 
   /// Nanoseconds that are left; nil: no deadline.
@@ -99,16 +123,15 @@ extension Hop {
 
   /// nil: none.
   public func setRemaining(_ nanoseconds: UInt64?) -> Outcome {
-    let outcome = checkStart()
-    guard outcome == .ok else { return outcome }
-    if let nanoseconds {
-      let (time, overflow) = call.loop.now.addingReportingOverflow(nanoseconds)
-      call.request.deadline = overflow ? nil : time
-    } else {
-      call.request.deadline = nil
+    editStart { start in
+      start.deadline = nil
+      if let nanoseconds {
+        let (time, overflow) = call.loop.now.addingReportingOverflow(nanoseconds)
+        if !overflow { start.deadline = time }
+      }
+      if start === call.request { call.loop.setDeadline(call, start.deadline) }
+      return .ok
     }
-    call.loop.setDeadline(call, call.request.deadline)
-    return .ok
   }
 
   // MARK: - Ending, injecting, answering

@@ -60,12 +60,15 @@ public final class Registration {
   /// A mask of (1 << kind).
   public let kinds: UInt32
   public let holdBytes: Int
+  /// How many message bytes are recorded for RESTART; 0: no recording.
+  public let replayBytes: Int
+  public let maxRestarts: Int
   public let userData: UserData
   public let callbacks: Callbacks
 
   public init(
     id: UInt64, name: ByteBuffer, filter: MethodFilter, kinds: UInt32, holdBytes: Int, userData: UserData,
-    callbacks: Callbacks
+    callbacks: Callbacks, replayBytes: Int = 0, maxRestarts: Int = 1
   ) {
     self.id = id
     self.name = name
@@ -74,6 +77,8 @@ public final class Registration {
     self.holdBytes = holdBytes == 0 ? Registration.defaultHoldBytes : holdBytes
     self.userData = userData
     self.callbacks = callbacks
+    self.replayBytes = replayBytes
+    self.maxRestarts = maxRestarts
   }
 
   public var matchesEverything: Bool { filter.matchesEverything && kinds & 0xf == 0xf }

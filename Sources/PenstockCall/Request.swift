@@ -20,7 +20,7 @@ public final class Request {
   public private(set) var path: ByteBuffer
   /// Followed by a NUL; nil until the channel or a hop names one.
   public private(set) var authority: ByteBuffer?
-  public let metadata: Metadata
+  public private(set) var metadata: Metadata
   /// Monotonic nanoseconds.
   public internal(set) var deadline: UInt64?
   public var compression = Compression.identity
@@ -34,6 +34,31 @@ public final class Request {
     self.path = copied
     self.metadata = metadata
     self.deadline = deadline
+  }
+
+  /// The same start, for another time; nil: no memory.
+  func copy() -> Request? {
+    guard let copied = metadata.copy(),
+      let other = Request(kind: kind, path: pathView, metadata: copied, deadline: deadline)
+    else { return nil }
+    if let authorityView, !other.setAuthority(authorityView) { return nil }
+    other.compression = compression
+    other.maxReceiveBytes = maxReceiveBytes
+    other.maxSendBytes = maxSendBytes
+    return other
+  }
+
+  /// Takes over everything from `other`. False: no memory, unchanged.
+  func become(_ other: Request) -> Bool {
+    guard let fresh = other.copy() else { return false }
+    path = fresh.path
+    authority = fresh.authority
+    metadata = fresh.metadata
+    deadline = fresh.deadline
+    compression = fresh.compression
+    maxReceiveBytes = fresh.maxReceiveBytes
+    maxSendBytes = fresh.maxSendBytes
+    return true
   }
 
   public var pathView: ByteView { ByteView(rebasing: path.view.dropLast()) }

@@ -54,7 +54,8 @@ public enum EventKind: Int32, Sendable {
     case .next, .pause, .hold: true
     case .drop: self == .send || self == .receive
     case .take: self == .start
-    case .restart, .skip: false
+    case .restart: self == .status
+    case .skip: false
     }
   }
 
@@ -164,6 +165,11 @@ struct Fifo<Element> {
   }
 
   mutating func remove(at index: Int) -> Element { elements.remove(at: head + index)! }
+
+  mutating func removeAll(where isGone: (Element) -> Bool) {
+    elements = elements[head...].filter { element in element.map { !isGone($0) } ?? false }
+    head = 0
+  }
 
   mutating func removeAll() {
     elements = []

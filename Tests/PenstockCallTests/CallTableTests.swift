@@ -31,7 +31,10 @@ final class CallBench {
   var status: Status?
   private(set) var call: Call!
 
-  init(_ kind: CallKind = .bidi, hops: Int = 1, maxSendBytes: Int? = nil) {
+  init(
+    _ kind: CallKind = .bidi, hops: Int = 1, maxSendBytes: Int? = nil, replayBytes: [Int] = [],
+    maxRestarts: Int = 1
+  ) {
     let request = Request(
       kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
     if let maxSendBytes { request.maxSendBytes = maxSendBytes }
@@ -50,7 +53,8 @@ final class CallBench {
     let registrations = hooks.enumerated().map { index, hook in
       Registration(
         id: UInt64(index + 1), name: buffer("hop\(index)\0"), filter: MethodFilter(), kinds: 0, holdBytes: 0,
-        userData: UserData(Unmanaged.passUnretained(hook).toOpaque(), nil), callbacks: callbacks)
+        userData: UserData(Unmanaged.passUnretained(hook).toOpaque(), nil), callbacks: callbacks,
+        replayBytes: index < replayBytes.count ? replayBytes[index] : 0, maxRestarts: maxRestarts)
     }
     call = Call(
       id: 1, request: request, chain: hops == 0 ? nil : Chain(registrations), target: buffer("t\0"),

@@ -378,6 +378,8 @@ penstock_interceptor probe_table(probe *probe) {
   table.on_cancel = probe_on_cancel;
   table.on_demand = probe_on_demand;
   table.on_sent = probe_on_sent;
+  table.replay_bytes = probe->replay_bytes;
+  table.max_restarts = probe->max_restarts;
   return table;
 }
 

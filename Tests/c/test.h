@@ -136,6 +136,8 @@ struct probe {
   /* What the callbacks return; NULL is NEXT always. */
   int32_t (*hook)(probe *self, penstock_hop *hop, int32_t event);
   void *context;
+  /* For the registration. */
+  size_t replay_bytes, max_restarts;
   /* How often each PENSTOCK_EVENT_... came, with or without a hook. */
   atomic_int seen[12];
   atomic_int finalized;

@@ -273,6 +273,9 @@ TEST(null_hop) {
   CHECK_INT(penstock_hop_event(NULL), PENSTOCK_EVENT_NONE);
   CHECK_INT(penstock_hop_call_id(NULL), 0);
   CHECK_INT(penstock_hop_kind(NULL), -1);
+  CHECK_INT(penstock_hop_attempt(NULL), 0);
+  CHECK(penstock_hop_request_metadata(NULL) == NULL);
+  REFUSED(penstock_hop_can_restart(NULL));
   CHECK(penstock_hop_target(NULL) == NULL);
   CHECK(penstock_hop_metadata(NULL) == NULL);
   REFUSED(penstock_hop_message(NULL, &data, &length));

@@ -36,6 +36,8 @@ PENSTOCK_API int32_t penstock_hop_event(const penstock_hop *hop);
 PENSTOCK_API uint64_t penstock_hop_call_id(const penstock_hop *hop);
 /* PENSTOCK_KIND_...; -1 for NULL. Any thread. */
 PENSTOCK_API int32_t penstock_hop_kind(const penstock_hop *hop);
+/* Which instance this is: 1, and one more with each RESTART by a hop above; 0 for NULL. Any thread. */
+PENSTOCK_API uint32_t penstock_hop_attempt(const penstock_hop *hop);
 /* The channel's target as it was given; lives as long as the hop. NULL for NULL. Any thread. */
 PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
 
@@ -56,7 +58,16 @@ PENSTOCK_API uint64_t penstock_hop_count(const penstock_hop *hop);
 /* In on_demand: passes n instead; what is held back is asked for later with penstock_hop_demand. */
 PENSTOCK_API penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t n);
 
-/* ---- The start: in create and on_start; the setters in on_start only ---- */
+/* ---- The start: in create and on_start; the setters in on_start, and in on_status of a hop that records, where they
+ * change what a RESTART sends ---- */
+
+/* The request's metadata in create and on_start; in on_status of a hop that records (replay_bytes), what a RESTART
+ * sends, which can be changed. Else NULL. Borrowed during the callback. */
+PENSTOCK_API penstock_metadata *penstock_hop_request_metadata(penstock_hop *hop);
+/* In on_status: may it be answered with RESTART. E_STATE: nothing is recorded, headers or a message have gone above
+ * this hop, or the status is a local cancel or deadline. E_TOO_LARGE: the request was over replay_bytes. E_ALREADY:
+ * max_restarts is used up. E_UNSUPPORTED: objects that can't be copied. A RESTART all the same passes the status. */
+PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
 
 /* "/package.Service/Method"; lives until it is set again or the call ends. In any callback. */
 PENSTOCK_API const char *penstock_hop_method(const penstock_hop *hop);
@@ -113,7 +124,7 @@ typedef uint64_t penstock_ticket;
  * be paused here (signals, a local status). The same one if asked again. NEXT returned with a live ticket spends it. */
 PENSTOCK_API penstock_ticket penstock_hop_ticket(penstock_hop *hop);
 
-/* Ends the pause with NEXT, DROP (messages) or TAKE (start). Any thread; also before the callback has returned.
+/* Ends the pause with NEXT, DROP (messages), TAKE (start) or RESTART (status). Any thread; also before the callback has returned.
  * E_INVALID_ARGUMENT: a verdict that this event does not allow (the ticket stays). E_ALREADY: spent. E_GONE: the
  * call has ended, or went on without it. */
 PENSTOCK_API penstock_result penstock_ticket_resolve(penstock_ticket ticket, int32_t verdict);

@@ -25,7 +25,7 @@ typedef struct penstock_hop penstock_hop;
 #define PENSTOCK_HOLD    2 /* park this event; later ones are still shown; without a ticket the next NEXT releases it */
 #define PENSTOCK_DROP    3 /* swallow this message */
 #define PENSTOCK_TAKE    4 /* from on_start: answer the call here; nothing goes below */
-#define PENSTOCK_RESTART 5 /* reserved: not accepted by this version */
+#define PENSTOCK_RESTART 5 /* from on_status: run everything below anew; needs replay_bytes */
 #define PENSTOCK_SKIP    6 /* from create: not this call */
 
 /* Call kinds; as a mask, (1u << kind). */
@@ -70,13 +70,18 @@ typedef struct penstock_interceptor {
   /* Inbound, toward the caller. */
   penstock_hop_callback on_headers; /* response headers; a trailers-only answer has none. NEXT, PAUSE, HOLD */
   penstock_hop_callback on_receive; /* a message. NEXT, PAUSE, HOLD, DROP */
-  penstock_hop_callback on_status;  /* the end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket */
+  penstock_hop_callback on_status;  /* the end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket, RESTART */
 
   /* Signals; what they return is ignored. */
   penstock_hop_callback on_cancel; /* no on_status comes: a hop above ended the call, or a
                                       cancel or deadline overtook the status held here, or came after TAKE */
   penstock_hop_callback on_demand; /* n more messages are asked for: penstock_hop_count, penstock_hop_set_count */
   penstock_hop_callback on_sent;   /* n messages were taken by the transport: penstock_hop_count */
+
+  /* RESTART: how many bytes of request messages are recorded for it; 0 is no recording, and no RESTART. And how many
+   * times one call may be restarted here; 0 is 1. */
+  size_t replay_bytes;
+  size_t max_restarts;
 } penstock_interceptor;
 
 #ifdef __cplusplus

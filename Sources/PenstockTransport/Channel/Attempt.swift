@@ -95,6 +95,8 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     }
   }
 
+  func another() -> any CallBelow { Attempt(core) }
+
   func pull() { core.work.schedule(self) }
 
   func reset() {

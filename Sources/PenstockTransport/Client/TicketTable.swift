@@ -194,20 +194,21 @@ public final class TicketEvent {
   private let ticket: UInt64
   private let book: TicketBook
   private let event: Event
-  private let request: Request
+  /// The metadata of a start: after a RESTART the request has others.
+  private let startMetadata: Metadata
 
   init(_ ticket: UInt64, _ book: TicketBook, _ event: Event, _ request: Request) {
     self.ticket = ticket
     self.book = book
     self.event = event
-    self.request = request
+    startMetadata = request.metadata
   }
 
   public var kind: EventKind { event.kind }
 
   public var metadata: Metadata? {
     switch event {
-    case .start: request.metadata
+    case .start: startMetadata
     case .headers(let headers): headers
     case .status(let status): status.trailers
     case .send, .receive, .halfClose: nil

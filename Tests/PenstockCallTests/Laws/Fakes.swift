@@ -76,6 +76,7 @@ final class FakeBelow: CallBelow {
   func halfClose() { onHalfClose() }
   func pull() { onPull() }
   func reset() { onReset() }
+  func another() -> any CallBelow { self }
 }
 
 final class FakeAbove: CallAbove {

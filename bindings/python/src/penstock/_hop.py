@@ -154,6 +154,25 @@ class Hop:
         return Metadata._view(pointer, self._callback)
 
     @property
+    def request_metadata(self) -> Metadata:
+        """In `create` and `on_start` the request's metadata; in `on_status` of an interceptor with ``replay_bytes``
+        what a RESTART sends, as `method`, `authority` and `deadline` are then. StateError elsewhere."""
+        pointer = _raw.penstock_hop_request_metadata(self._callback())
+        if not pointer:
+            raise StateError(c.E_STATE, f"there is no request metadata in {self.event.name}")
+        return Metadata._view(pointer, self._callback)
+
+    @property
+    def can_restart(self) -> bool:
+        """In `on_status`: will RESTART be honoured."""
+        return int(_raw.penstock_hop_can_restart(self._callback())) == c.OK
+
+    @property
+    def attempt(self) -> int:
+        """Which instance this is: 1, and one more with each RESTART by a hop above."""
+        return int(_raw.penstock_hop_attempt(self._callback()))
+
+    @property
     def message(self) -> bytes:
         """The bytes of the message, in `on_send` and `on_receive`; setting replaces it."""
         data, length = c_void_p(), c_size_t()
@@ -288,7 +307,7 @@ class Ticket:
         self.number = number
 
     def resolve(self, verdict: Verdict) -> None:
-        """Ends the pause with NEXT, DROP (messages) or TAKE (start). InvalidArgumentError: this event does not allow
+        """Ends the pause with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this event does not allow
         it, and the ticket stays."""
         check(
             _raw.penstock_ticket_resolve(self.number, int(verdict)),

@@ -27,6 +27,10 @@ class Interceptor:
 
     # For messages and lists; the class's name if empty.
     name: str = ""
+    # How many bytes of request messages are recorded for `Verdict.RESTART`; 0: none, and no RESTART.
+    replay_bytes: int = 0
+    # How many times one call may be restarted here.
+    max_restarts: int = 1
 
     def create(self, hop: Hop) -> Any:
         """A call has come to this interceptor. What is returned becomes ``hop.state``; `Verdict.SKIP`: not this
@@ -51,7 +55,7 @@ class Interceptor:
         """A message from the server. NEXT, PAUSE, HOLD, DROP."""
 
     def on_status(self, hop: Hop) -> Optional[Verdict]:
-        """The end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket."""
+        """The end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket, RESTART."""
 
     def on_cancel(self, hop: Hop) -> None:
         """The call ended by another hand: a hop above, a cancel, a deadline."""
@@ -116,6 +120,12 @@ class Registration:
         self._methods = _patterns(methods)
         self._kinds = _mask(kinds)
         self._hold_bytes = whole_number(hold_bytes, "hold_bytes", 0, 2**63 - 1)
+        self._replay_bytes = whole_number(
+            getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1
+        )
+        self._max_restarts = whole_number(
+            getattr(interceptor, "max_restarts", 1), "max_restarts", 1, 2**63 - 1
+        )
         self._removed = False
         # A list that it leaves when it is removed.
         self._siblings: Optional[List[Registration]] = None
@@ -129,6 +139,8 @@ class Registration:
         table.methods = self._methods
         table.kinds = self._kinds
         table.hold_bytes = self._hold_bytes
+        table.replay_bytes = self._replay_bytes
+        table.max_restarts = self._max_restarts
         if "create" in methods or "destroy" in methods:
             table.create = create_trampoline
             table.destroy = destroy_trampoline

@@ -67,6 +67,8 @@ class penstock_interceptor(Structure):
         ("on_cancel", penstock_hop_callback),
         ("on_demand", penstock_hop_callback),
         ("on_sent", penstock_hop_callback),
+        ("replay_bytes", c_size_t),
+        ("max_restarts", c_size_t),
     ]
 
 
@@ -243,8 +245,14 @@ _declare("penstock_hop_event", c_int32, c_void_p)
 _declare("penstock_hop_call_id", c_uint64, c_void_p)
 # int32_t penstock_hop_kind(const penstock_hop *hop);
 _declare("penstock_hop_kind", c_int32, c_void_p)
+# uint32_t penstock_hop_attempt(const penstock_hop *hop);
+_declare("penstock_hop_attempt", c_uint32, c_void_p)
 # const char *penstock_hop_target(const penstock_hop *hop);
 _declare("penstock_hop_target", c_char_p, c_void_p)
+# penstock_metadata *penstock_hop_request_metadata(penstock_hop *hop);
+_declare("penstock_hop_request_metadata", c_void_p, c_void_p)
+# penstock_result penstock_hop_can_restart(const penstock_hop *hop);
+_declare("penstock_hop_can_restart", c_int32, c_void_p)
 # penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
 _declare("penstock_hop_metadata", c_void_p, c_void_p)
 # penstock_result penstock_hop_message(penstock_hop *hop, const void **data, size_t *length);

@@ -20,6 +20,8 @@ class Verdict(enum.IntEnum):
     """Swallow this message."""
     TAKE = c.TAKE
     """From ``on_start``: answer the call here; nothing goes below."""
+    RESTART = c.RESTART
+    """From ``on_status``: run everything below anew; needs ``replay_bytes``."""
     SKIP = c.SKIP
     """From ``create``: not this call."""
 

@@ -1,0 +1,163 @@
+import PenstockWire
+
+/// What a hop keeps so that it may RESTART: the start as it left the hop, and every message and half-close
+/// behind it. It is let go as soon as something inbound has gone above the hop.
+final class Recording {
+  private struct Entry {
+    let event: Event
+    /// Its `sent` has gone up already: it stops at the hop when it comes again.
+    var isTold: Bool
+  }
+
+  private let limit: Int
+  private var bytes = 0
+  private var entries: [Entry] = []
+  private var next = 0
+  /// nil until start has left the hop.
+  private(set) var start: Request?
+  private(set) var below: (any CallBelow)?
+  /// Why it cannot be replayed.
+  private(set) var failure: Outcome?
+  var restarts = 0
+  /// Demand that has left the hop downward and that no message has answered.
+  var unanswered = 0
+  /// A restart waits for the step that replays: what comes to leave the hop goes with it.
+  var isReplaying = false
+
+  init(limit: Int) { self.limit = limit }
+
+  func noteStart(_ request: Request, _ below: (any CallBelow)?) {
+    guard failure == nil else { return }
+    start = request.copy()
+    self.below = below
+    if start == nil { close(.noMemory) }
+  }
+
+  func note(_ event: Event) {
+    guard failure == nil else { return }
+    switch event {
+    case .send(let message):
+      guard message.count <= limit - bytes else { return close(.tooLarge) }
+      guard let copied = ByteBuffer(copying: message.view) else { return close(.noMemory) }
+      bytes += message.count
+      entries.append(Entry(event: .send(copied), isTold: false))
+    case .halfClose: entries.append(Entry(event: event, isTold: true))
+    case .start, .headers, .receive, .status: break
+    }
+  }
+
+  /// Nothing can be replayed any more, and nothing is kept.
+  func close(_ reason: Outcome) {
+    if failure == nil { failure = reason }
+    entries = []
+    start = nil
+    below = nil
+  }
+
+  func begin() {
+    restarts += 1
+    isReplaying = true
+    next = 0
+    for index in entries.indices { entries[index].isTold = true }
+  }
+
+  /// The next event to send again; nil at the end, and without memory (then `failure` says so).
+  func takeNext() -> (event: Event, isTold: Bool)? {
+    guard next < entries.count else { return nil }
+    let entry = entries[next]
+    next += 1
+    guard let message = entry.event.message else { return (entry.event, true) }
+    guard let copied = ByteBuffer(copying: message.view) else {
+      close(.noMemory)
+      return nil
+    }
+    return (.send(copied), entry.isTold)
+  }
+}
+
+extension Hop {
+  /// May the status that the hop looks at, or holds, be answered with RESTART.
+  func mayRestart(_ status: Status) -> Outcome {
+    guard let recording, !status.isLocal, call.phase == .live else { return .state }
+    if let failure = recording.failure { return failure }
+    guard recording.start != nil else { return .state }
+    return recording.restarts < registration.maxRestarts ? .ok : .already
+  }
+}
+
+extension Call {
+  /// What is below the hop goes, and everything that left the hop is sent again. False: it may not, and the
+  /// status passes.
+  func restart(_ hop: Hop, _ status: Status) -> Bool {
+    guard hop.mayRestart(status) == .ok, let recording = hop.recording, let start = recording.start,
+      request.become(start)
+    else { return false }
+    let owed = discardInbound(hop)
+    recording.unanswered = saturatingSum(recording.unanswered, owed)
+    recording.begin()
+    epoch += 1
+    // What those below have asked for dies with them; what they have not told as `sent` is told now.
+    pending.removeAll { step in
+      switch step {
+      case .sentFrom(let index, _): index >= hop.index
+      case .flush(let index, _): index > hop.index
+      default: false
+      }
+    }
+    tellSent(hop.inFlight, from: hop.index)
+    for index in (hop.index + 1)..<max(hops.count, hop.index + 1) {
+      let old = hops[index]
+      if old.entered, !old.destroyed {
+        discardStations(old)
+        destroy(old)
+      }
+      hops[index] = Hop(self, index, old.registration, attempt: old.attempt + 1)
+    }
+    below = recording.below?.another()
+    loop.setDeadline(self, request.deadline)
+    belowEnded = false
+    isStarted = false
+    startAt = hop.index + 1
+    outboundEnd = hops.count + 1
+    outboundCount = 0
+    inTransport = 0
+    demandBelow = 0
+    frontierDemand = recording.unanswered
+    stats.headersAt = 0
+    stats.firstMessageAt = 0
+    endStatus = nil
+    pending.append(.replay(hop))
+    return true
+  }
+
+  func replay(_ hop: Hop) {
+    guard let recording = hop.recording, recording.isReplaying, hop.isActive else { return }
+    recording.isReplaying = false
+    let now = epoch
+    runOutbound(.start, at: hop.index + 1)
+    while phase == .live, epoch == now, let (event, isTold) = recording.takeNext() {
+      if case .send = event { hop.countInFlight(isOwn: isTold) }
+      runOutbound(event, at: hop.index + 1)
+    }
+    if recording.failure == .noMemory, phase == .live, epoch == now {
+      finish(at: hop.index + 1, Status(.resourceExhausted, "no memory to send the request again"))
+    }
+  }
+
+  /// Everything inbound that stands at the hop goes. How much demand it leaves unanswered.
+  private func discardInbound(_ hop: Hop) -> Int {
+    guard let station = hop.inbound else { return 0 }
+    var owed = 0
+    for index in 0..<station.parked.count {
+      let parked = station.parked[index]
+      guard case .receive = parked.event else { continue }
+      if parked.isOwn {
+        hop.unreserve()
+      } else if parked.heldBytes == 0 {
+        owed += 1
+      }
+    }
+    discardInboundStation(hop)
+    return owed
+  }
+}

@@ -1,0 +1,117 @@
+"""RESTART: what an interceptor has recorded is sent again."""
+
+from __future__ import annotations
+
+import threading
+from typing import Iterator, List
+
+import pytest
+
+from helpers import Only, bidi, unary
+from penstock import Channel, Hop, Interceptor, RpcError, StatusCode, Verdict
+
+
+class Failing(Interceptor):
+    """Ends the first calls below with UNAUTHENTICATED, and shows what came."""
+
+    def __init__(self, times: int = 1) -> None:
+        self.times = times
+        self.tokens: List[object] = []
+        self.attempts: List[int] = []
+
+    def on_start(self, hop: Hop) -> None:
+        self.tokens.append(hop.metadata.get("authorization"))
+        self.attempts.append(hop.attempt)
+
+    def on_half_close(self, hop: Hop) -> None:
+        if hop.attempt <= self.times:
+            hop.finish(StatusCode.UNAUTHENTICATED, "who are you")
+
+
+class Refresh(Interceptor):
+    replay_bytes = 1000
+
+    def on_status(self, hop: Hop) -> object:
+        if hop.status.code is not StatusCode.UNAUTHENTICATED or not hop.can_restart:
+            return None
+        hop.request_metadata["authorization"] = "new"
+        return Verdict.RESTART
+
+
+def test_a_request_is_sent_again_with_new_metadata(channel: Channel) -> None:
+    failing = Failing()
+    channel.add_interceptor(Refresh(), priority=2)
+    channel.add_interceptor(failing, priority=1)
+    assert unary(channel, b"abc") == b"abc"
+    assert failing.tokens == [None, "new"]
+    assert failing.attempts == [1, 2]
+
+
+def test_a_stream_is_sent_again(channel: Channel) -> None:
+    channel.add_interceptor(Refresh(), priority=2)
+    channel.add_interceptor(Only(on_headers=lambda hop: Verdict.HOLD), priority=2)
+    failing = Failing()
+    channel.add_interceptor(failing, priority=1)
+
+    call = channel.stream_unary("/penstock.Echo/ClientStream")
+    assert call(iter([b"a", b"b", b"c"])) is not None
+    assert failing.attempts == [1, 2]
+
+
+def test_max_restarts(channel: Channel) -> None:
+    class Stubborn(Refresh):
+        max_restarts = 3
+
+    failing = Failing(times=10)
+    channel.add_interceptor(Stubborn(), priority=2)
+    channel.add_interceptor(failing, priority=1)
+    with pytest.raises(RpcError) as raised:
+        unary(channel)
+    assert raised.value.code() is StatusCode.UNAUTHENTICATED
+    assert failing.attempts == [1, 2, 3, 4]
+
+
+def test_a_request_over_the_limit_is_not_sent_again(channel: Channel) -> None:
+    failing = Failing()
+    channel.add_interceptor(Refresh(), priority=2)
+    channel.add_interceptor(failing, priority=1)
+    with pytest.raises(RpcError):
+        unary(channel, b"x" * 1001)
+    assert failing.attempts == [1]
+
+
+def test_nothing_is_sent_again_once_a_message_has_gone_up(channel: Channel) -> None:
+    answers: List[bool] = []
+
+    class Always(Interceptor):
+        replay_bytes = 1000
+
+        def on_status(self, hop: Hop) -> Verdict:
+            answers.append(hop.can_restart)
+            return Verdict.RESTART
+
+    channel.add_interceptor(Always())
+    assert bidi(channel, [b"a", b"b"]) == [b"a", b"b"]
+    assert answers == [False]
+
+
+def test_the_status_waits_for_a_refresh_on_another_thread(channel: Channel) -> None:
+    class Slow(Interceptor):
+        replay_bytes = 1000
+
+        def on_status(self, hop: Hop) -> object:
+            if not hop.can_restart:
+                return None
+            ticket = hop.ticket()
+            threading.Thread(target=lambda: ticket.resolve(Verdict.RESTART)).start()
+            return Verdict.PAUSE
+
+    failing = Failing()
+    channel.add_interceptor(Slow(), priority=2)
+    channel.add_interceptor(failing, priority=1)
+
+    def requests() -> Iterator[bytes]:
+        yield b"abc"
+
+    assert list(channel.stream_stream("/penstock.Echo/Bidi")(requests())) == [b"abc"]
+    assert failing.attempts == [1, 2]
