@@ -83,6 +83,14 @@ struct JSONReader {
     return nil
   }
 
+  /// The member called `key`, if there is one.
+  func member(_ key: StaticString) -> JSONReader? {
+    guard isObject, let member = json_object_get(value, cString(key)),
+      let place = ByteBuffer(copying: path.view), place.append("."), place.append(key)
+    else { return nil }
+    return JSONReader(value: member, path: place)
+  }
+
   var unknown: Failure { fail(because: ("unknown key" as StaticString).bytes) }
 
   func elements(_ body: (JSONReader) -> Failure?) -> Failure? {

@@ -166,10 +166,13 @@ public func penstock_metadata_json(
 
 /// Reads metadata JSON into an empty `metadata`.
 func read(_ reader: JSONReader, into metadata: Metadata) -> Failure? {
-  reader.members { name, member in
-    if member.string != nil || member.isObject { return readValue(member, name, into: metadata) }
-    return member.elements { readValue($0, name, into: metadata) }
-  }
+  reader.members { name, member in read(member, named: name, into: metadata) }
+}
+
+/// One member of it.
+func read(_ member: JSONReader, named name: ByteView, into metadata: Metadata) -> Failure? {
+  if member.string != nil || member.isObject { return readValue(member, name, into: metadata) }
+  return member.elements { readValue($0, name, into: metadata) }
 }
 
 private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Metadata) -> Failure? {

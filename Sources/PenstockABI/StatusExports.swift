@@ -21,6 +21,20 @@ public func penstock_status_new(
   return PENSTOCK_OK
 }
 
+@_cdecl("penstock_status_from_json") @implementation
+public func penstock_status_from_json(
+  _ json: UnsafePointer<CChar>!, _ status: UnsafeMutablePointer<OpaquePointer?>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let json, let status else {
+    return report(.invalidArgument, "json and status must not be NULL", error)
+  }
+  var reader = StatusReader()
+  if let failure = JSONReader.parse(bytes(json), { reader.read($0) }) { return failure.report(error) }
+  status.pointee = retained(reader.status)
+  return PENSTOCK_OK
+}
+
 @_cdecl("penstock_status_retain") @implementation
 public func penstock_status_retain(_ status: OpaquePointer!) -> OpaquePointer! { retain(status, Status.self) }
 
@@ -63,7 +77,10 @@ public func penstock_status_set_message(_ status: OpaquePointer!, _ message: Uns
 
 @_cdecl("penstock_status_trailers") @implementation
 public func penstock_status_trailers(_ status: OpaquePointer!) -> OpaquePointer! {
-  status.map { borrowed(object($0, Status.self).trailers) }
+  guard let status else { return nil }
+  let found = object(status, Status.self)
+  found.settleTrailers()
+  return borrowed(found.trailers)
 }
 
 @_cdecl("penstock_status_detail_count") @implementation
@@ -91,22 +108,13 @@ public func penstock_status_detail_find(
   _ length: UnsafeMutablePointer<Int>!
 ) -> penstock_result {
   guard let status, let typeURL, let value, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
-  guard let found = find(object(status, Status.self), bytes(typeURL)) else { return PENSTOCK_E_NOT_FOUND }
-  value.pointee = found.baseAddress
-  length.pointee = found.count
-  return PENSTOCK_OK
-}
-
-/// By the whole type URL, or, without a '/', by what stands after the last one.
-private func find(_ status: Status, _ wanted: ByteView) -> ByteView? {
-  let isBare = !wanted.contains(0x2f)
-  for index in 0..<status.detailCount {
-    guard let detail = status.detail(at: index) else { return nil }
-    var url = detail.typeURL
-    if isBare, let slash = url.lastIndex(of: 0x2f) { url = ByteView(rebasing: url[(slash + 1)...]) }
-    if bytesEqual(url, wanted) { return detail.value }
+  let all = object(status, Status.self)
+  guard let index = all.findDetail(bytes(typeURL)), let found = all.detail(at: index) else {
+    return PENSTOCK_E_NOT_FOUND
   }
-  return nil
+  value.pointee = found.value.baseAddress
+  length.pointee = found.value.count
+  return PENSTOCK_OK
 }
 
 @_cdecl("penstock_status_add_detail") @implementation
@@ -117,12 +125,45 @@ public func penstock_status_add_detail(
   return changing(status) { $0.addDetail(typeURL: bytes(typeURL), value: value) ? .ok : .noMemory }
 }
 
+@_cdecl("penstock_status_set_detail") @implementation
+public func penstock_status_set_detail(
+  _ status: OpaquePointer!, _ typeURL: UnsafePointer<CChar>!, _ value: UnsafeRawPointer!, _ length: Int
+) -> penstock_result {
+  guard let typeURL, let value = bytes(value, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return changing(status) { $0.setDetail(typeURL: bytes(typeURL), value: value) ? .ok : .noMemory }
+}
+
+@_cdecl("penstock_status_remove_detail") @implementation
+public func penstock_status_remove_detail(_ status: OpaquePointer!, _ typeURL: UnsafePointer<CChar>!)
+  -> penstock_result
+{
+  guard let typeURL else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return changing(status) { $0.removeDetails(bytes(typeURL)) ? .ok : .notFound }
+}
+
 @_cdecl("penstock_status_clear_details") @implementation
 public func penstock_status_clear_details(_ status: OpaquePointer!) -> penstock_result {
   changing(status) {
     $0.clearDetails()
     return .ok
   }
+}
+
+@_cdecl("penstock_status_details_bin") @implementation
+public func penstock_status_details_bin(
+  _ status: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeMutableRawPointer?>!,
+  _ length: UnsafeMutablePointer<Int>!
+) -> penstock_result {
+  guard let status, let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
+  // A byte more than there is, so that the pointer is never NULL.
+  let encoded = ByteBuffer()
+  guard object(status, Status.self).encodeDetails(into: encoded), encoded.append(byte: 0) else {
+    return PENSTOCK_E_NO_MEMORY
+  }
+  let (storage, count) = encoded.take()
+  data.pointee = storage
+  length.pointee = count - 1
+  return PENSTOCK_OK
 }
 
 @_cdecl("penstock_status_json") @implementation

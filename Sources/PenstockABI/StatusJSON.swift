@@ -4,7 +4,8 @@ import PenstockWire
 
 /// {"code", "name", "message", "metadata", "details"}; nil: no memory.
 func json(_ status: Status) -> JSON.Value? {
-  JSON.object { object in
+  status.settleTrailers()
+  return JSON.object { object in
     object.set("code", JSON.int(Int(status.code.rawValue)))
     object.set("name", JSON.string(status.code.name))
     object.set("message", JSON.string(status.message))

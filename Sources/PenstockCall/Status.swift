@@ -1,6 +1,9 @@
 import PenstockWire
 
 /// How a call ended: code, message, details, trailers (gRPC "Status", google.rpc.Status).
+///
+/// Code, message and details are the truth. "grpc-status-details-bin" among the trailers is a picture of them: it
+/// stays as it came until one of them is changed, and from then on shows what they are.
 public final class Status {
   public private(set) var code: StatusCode
   /// UTF-8, followed by a NUL in its storage.
@@ -9,10 +12,11 @@ public final class Status {
   /// type URL, value, type URL, value...
   private var details: [ByteBuffer] = []
   /// grpc-status-details-bin came, but did not decode; the raw bytes stay readable in the trailers.
-  public var detailsAreMalformed = false
+  public private(set) var detailsAreMalformed = false
   /// A caller's cancel, a deadline, a closed channel: its code is fixed.
   public var isLocal = false
   public var isReadOnly = false {
+    willSet { if newValue { settleTrailers() } }
     didSet { trailers.isReadOnly = isReadOnly }
   }
 
@@ -39,7 +43,10 @@ public final class Status {
     _ = setMessage(whole.view)
   }
 
-  public func setCode(_ code: StatusCode) { self.code = code }
+  public func setCode(_ code: StatusCode) {
+    self.code = code
+    showDetails()
+  }
 
   public var message: ByteView {
     text.count == 0 ? ByteView(start: nil, count: 0) : ByteView(rebasing: text.view[0..<text.count - 1])
@@ -50,8 +57,11 @@ public final class Status {
     let fresh = ByteBuffer()
     guard UTF8Repair.repair(message, into: fresh), fresh.append(byte: 0) else { return false }
     text.exchange(with: fresh)
+    showDetails()
     return true
   }
+
+  // MARK: - Details
 
   public var detailCount: Int { details.count / 2 }
 
@@ -62,7 +72,98 @@ public final class Status {
     return (ByteView(rebasing: url[0..<url.count - 1]), details[index * 2 + 1].view)
   }
 
+  /// The first detail, from `start` on, with this type URL; one without a '/' is compared with what stands after the
+  /// last '/' alone.
+  public func findDetail(_ wanted: ByteView, from start: Int = 0) -> Int? {
+    let isBare = !wanted.contains(0x2f)
+    for index in start..<max(start, detailCount) {
+      guard let detail = detail(at: index) else { return nil }
+      var url = detail.typeURL
+      if isBare, let slash = url.lastIndex(of: 0x2f) { url = ByteView(rebasing: url[(slash + 1)...]) }
+      if bytesEqual(url, wanted) { return index }
+    }
+    return nil
+  }
+
   public func addDetail(typeURL: ByteView, value: ByteView) -> Bool {
+    guard append(typeURL, value) else { return false }
+    forgetMalformed()
+    showDetails()
+    return true
+  }
+
+  /// Replaces the value of the first detail with this type URL (as `findDetail` has it), or adds one.
+  public func setDetail(typeURL: ByteView, value: ByteView) -> Bool {
+    guard let index = findDetail(typeURL) else { return addDetail(typeURL: typeURL, value: value) }
+    guard let bytes = ByteBuffer(copying: value) else { return false }
+    details[index * 2 + 1] = bytes
+    showDetails()
+    return true
+  }
+
+  /// Removes every detail with this type URL (as `findDetail` has it). False: there is none.
+  public func removeDetails(_ typeURL: ByteView) -> Bool {
+    // It may be a view of what is removed.
+    guard let wanted = ByteBuffer(copying: typeURL) else { return false }
+    var next = findDetail(wanted.view)
+    let found = next != nil
+    while let index = next {
+      details.removeSubrange(index * 2..<index * 2 + 2)
+      next = findDetail(wanted.view, from: index)
+    }
+    if found { showDetails() }
+    return found
+  }
+
+  public func clearDetails() {
+    details.removeAll()
+    forgetMalformed()
+    showDetails()
+  }
+
+  /// Takes the details out of a google.rpc.Status as it came ("grpc-status-details-bin" without its base64), which
+  /// stays readable in the trailers; nothing else of it counts. What does not decode is only kept there.
+  public func takeDetails(_ encoded: ByteView) {
+    _ = trailers.set(Status.detailsName, encoded)
+    guard let decoded = StatusDetails.decode(encoded) else {
+      detailsAreMalformed = true
+      return
+    }
+    for index in 0..<decoded.count {
+      let detail = decoded.detail(at: index)
+      if !append(detail.typeURL, detail.value) {
+        details.removeAll()
+        detailsAreMalformed = true
+        return
+      }
+    }
+  }
+
+  /// What came as details is not even base64: kept as it is.
+  public func takeMalformedDetails(_ wire: ByteView) {
+    detailsAreMalformed = true
+    _ = trailers.set(Status.detailsName, wire)
+  }
+
+  /// Appends code, message and details as a google.rpc.Status. False: no memory.
+  public func encodeDetails(into out: ByteBuffer) -> Bool {
+    StatusDetails.encode(
+      code: code.rawValue, message: message, detailCount: detailCount,
+      detail: { index in
+        let none = ByteView(start: nil, count: 0)
+        return self.detail(at: index) ?? (none, none)
+      }, into: out)
+  }
+
+  public static var detailsName: ByteView { ("grpc-status-details-bin" as StaticString).bytes }
+
+  /// Sees to it that the trailers show the details, where a change of all trailers at once has swept them out.
+  public func settleTrailers() {
+    guard !isReadOnly, detailCount > 0, trailers.index(of: Status.detailsName) == nil else { return }
+    showDetails()
+  }
+
+  private func append(_ typeURL: ByteView, _ value: ByteView) -> Bool {
     guard let url = ByteBuffer(copying: typeURL), url.append(byte: 0), let bytes = ByteBuffer(copying: value)
     else {
       return false
@@ -72,7 +173,25 @@ public final class Status {
     return true
   }
 
-  public func clearDetails() { details.removeAll() }
+  private func forgetMalformed() {
+    guard detailsAreMalformed else { return }
+    detailsAreMalformed = false
+    _ = trailers.remove(Status.detailsName)
+  }
+
+  /// Something has changed: the trailers show it. Bytes that never decoded stay as they came.
+  private func showDetails() {
+    if details.isEmpty {
+      if trailers.count > 0, !detailsAreMalformed { _ = trailers.remove(Status.detailsName) }
+      return
+    }
+    let encoded = ByteBuffer()
+    // Rather none than one that says something else.
+    guard encodeDetails(into: encoded), trailers.set(Status.detailsName, encoded.view) == .done else {
+      _ = trailers.remove(Status.detailsName)
+      return
+    }
+  }
 
   /// Without memory the copy has less than the original, never another code.
   public func copy() -> Status {

@@ -1,11 +1,11 @@
 /// The messages of google/rpc/error_details.proto: field numbers, and names as ProtoJSON writes them.
-enum DetailSchema {
+public enum DetailSchema {
   case errorInfo, retryInfo, debugInfo, quotaFailure, preconditionFailure, badRequest, requestInfo,
     resourceInfo
   case help, localizedMessage
   case quotaViolation, preconditionViolation, fieldViolation, link, mapEntry
 
-  enum Kind {
+  public enum Kind {
     case string, strings
     case int
     /// An `optional int64`: zero is told too when it was sent.
@@ -17,10 +17,10 @@ enum DetailSchema {
     case messages(DetailSchema)
   }
 
-  struct Field {
-    var number: UInt32
-    var name: StaticString
-    var kind: Kind
+  public struct Field {
+    public let number: UInt32
+    public let name: StaticString
+    public let kind: Kind
 
     init(_ number: UInt32, _ name: StaticString, _ kind: Kind) {
       self.number = number
@@ -29,8 +29,20 @@ enum DetailSchema {
     }
   }
 
+  /// The message that a type URL names; nil when it is none of the ten. A type is named by what stands behind the last
+  /// `/` (google/protobuf/any.proto).
+  public init?(typeURL: ByteView) {
+    var from = typeURL.count
+    while from > 0 && typeURL[from &- 1] != 0x2F { from &-= 1 }
+    if from == 0 { return nil }
+    let package = ("google.rpc." as StaticString).bytes
+    let name = slice(typeURL, from: from, to: typeURL.count)
+    guard bytesEqual(slice(name, from: 0, to: package.count), package) else { return nil }
+    self.init(name: slice(name, from: package.count, to: name.count))
+  }
+
   /// The message with a name in package google.rpc; nil when it is none of the ten.
-  init?(name: ByteView) {
+  private init?(name: ByteView) {
     if bytesEqual(name, "ErrorInfo") {
       self = .errorInfo
     } else if bytesEqual(name, "RetryInfo") {
@@ -60,6 +72,15 @@ enum DetailSchema {
     var index = 0
     while let field = field(at: index) {
       if field.number == number { return field }
+      index &+= 1
+    }
+    return nil
+  }
+
+  public func field(named name: ByteView) -> Field? {
+    var index = 0
+    while let field = field(at: index) {
+      if bytesEqual(name, field.name) { return field }
       index &+= 1
     }
     return nil

@@ -22,24 +22,13 @@ public enum ErrorDetail {
   public static func visit<V: ErrorDetailVisitor>(typeURL: ByteView, value: ByteView, visitor: inout V)
     -> Bool
   {
-    guard let schema = schema(typeURL), isValid(schema, value) else { return false }
+    guard let schema = DetailSchema(typeURL: typeURL), isValid(schema, value) else { return false }
     tell(schema, value, &visitor)
     return true
   }
 
   /// Whether the type is one of the ten.
-  public static func isKnown(typeURL: ByteView) -> Bool { schema(typeURL) != nil }
-
-  /// A type is named by what stands behind the last `/` (google/protobuf/any.proto).
-  private static func schema(_ typeURL: ByteView) -> DetailSchema? {
-    var from = typeURL.count
-    while from > 0 && typeURL[from &- 1] != 0x2F { from &-= 1 }
-    if from == 0 { return nil }
-    let package = ("google.rpc." as StaticString).bytes
-    let name = slice(typeURL, from: from, to: typeURL.count)
-    guard bytesEqual(slice(name, from: 0, to: package.count), package) else { return nil }
-    return DetailSchema(name: slice(name, from: package.count, to: name.count))
-  }
+  public static func isKnown(typeURL: ByteView) -> Bool { DetailSchema(typeURL: typeURL) != nil }
 
   // MARK: Validation
 

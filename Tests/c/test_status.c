@@ -154,3 +154,220 @@ TEST(status_details_as_json) {
   penstock_free(json);
   penstock_status_release(status);
 }
+
+/* google.rpc.Status {code: 9, message: "no", details: [Any {type_url: "t/acme.X", value: "abc"}]} */
+static const char whole[] = "\x08\x09\x12\x02no\x1a\x0f\x0a\x08t/acme.X\x12\x03"
+                            "abc";
+
+static void check_encoded(const char *file, int line, penstock_status *status, const char *expected, size_t size) {
+  void *data = NULL;
+  size_t length = 0;
+  if (!check_result(file, line, "penstock_status_details_bin", penstock_status_details_bin(status, &data, &length),
+                    PENSTOCK_OK)) {
+    return;
+  }
+  check_true(file, line, "the encoded status", length == size && memcmp(data, expected, size) == 0);
+  penstock_free(data);
+  const void *shown = NULL;
+  penstock_result result =
+      penstock_metadata_get(penstock_status_trailers(status), "grpc-status-details-bin", 0, &shown, &length);
+  if (penstock_status_detail_count(status) == 0) {
+    check_result(file, line, "the trailers of a status without details", result, PENSTOCK_E_NOT_FOUND);
+  } else if (check_result(file, line, "the trailers of a status with details", result, PENSTOCK_OK)) {
+    check_true(file, line, "the trailers' bytes", length == size && memcmp(shown, expected, size) == 0);
+  }
+}
+#define CHECK_ENCODED(status, expected) check_encoded(__FILE__, __LINE__, (status), (expected), sizeof(expected) - 1)
+
+TEST(status_details_stay_consistent) {
+  penstock_status *status = new_status(0, "");
+  REQUIRE(status != NULL);
+  CHECK_ENCODED(status, "");
+  OK(penstock_status_set_message(status, "no"));
+  OK(penstock_status_set_code(status, 9));
+  CHECK_ENCODED(status, "\x08\x09\x12\x02no");
+  OK(penstock_status_set_detail(status, "t/acme.X", "abc", 3));
+  CHECK_ENCODED(status, whole);
+  /* A change of code, message or a detail is a change of the picture. */
+  OK(penstock_status_set_code(status, 5));
+  CHECK_ENCODED(status, "\x08\x05\x12\x02no\x1a\x0f\x0a\x08t/acme.X\x12\x03"
+                        "abc");
+  OK(penstock_status_set_message(status, ""));
+  OK(penstock_status_set_detail(status, "acme.X", "d", 1));
+  CHECK_ENCODED(status, "\x08\x05\x1a\x0d\x0a\x08t/acme.X\x12\x01"
+                        "d");
+  CHECK_INT(penstock_status_detail_count(status), 1);
+  OK(penstock_status_add_detail(status, "t/acme.Y", "", 0));
+  OK(penstock_status_add_detail(status, "u/acme.X", "2", 1));
+  OK(penstock_status_set_detail(status, "u/acme.X", "3", 1));
+  const void *value = NULL;
+  size_t length = 0;
+  const char *url = NULL;
+  OK(penstock_status_detail_at(status, 2, &url, &value, &length));
+  CHECK(length == 1 && *(const char *)value == '3');
+  /* All of a type, or the one with that very URL. */
+  OK(penstock_status_remove_detail(status, "t/acme.X"));
+  CHECK_INT(penstock_status_detail_count(status), 2);
+  OK(penstock_status_add_detail(status, "v/acme.X", "4", 1));
+  OK(penstock_status_remove_detail(status, "acme.X"));
+  CHECK_INT(penstock_status_detail_count(status), 1);
+  OK(penstock_status_detail_at(status, 0, &url, &value, &length));
+  CHECK_STR(url, "t/acme.Y");
+  CHECK_ENCODED(status, "\x08\x05\x1a\x0a\x0a\x08t/acme.Y");
+  CHECK_RESULT(penstock_status_remove_detail(status, "acme.X"), PENSTOCK_E_NOT_FOUND);
+  /* Whoever replaces all trailers does not take the details with them. */
+  OK(penstock_metadata_set_json(penstock_status_trailers(status), "{\"x\": \"1\"}", NULL));
+  CHECK_ENCODED(status, "\x08\x05\x1a\x0a\x0a\x08t/acme.Y");
+  OK(penstock_status_clear_details(status));
+  CHECK_ENCODED(status, "\x08\x05");
+  penstock_status_release(status);
+}
+
+/* What penstock_status_json gives comes back as it was. */
+static void check_round_trip(const char *file, int line, const char *json) {
+  penstock_status *status = NULL;
+  penstock_error *error = NULL;
+  if (!check_result(file, line, json, penstock_status_from_json(json, &status, &error), PENSTOCK_OK)) {
+    printf("  %s\n", penstock_error_message(error));
+    penstock_error_release(error);
+    return;
+  }
+  char *once = NULL, *twice = NULL;
+  penstock_status *again = NULL;
+  OK(penstock_status_json(status, &once));
+  if (OK(penstock_status_from_json(once, &again, NULL)) && OK(penstock_status_json(again, &twice))) {
+    check_str(file, line, "the JSON of the JSON", twice, once);
+  }
+  penstock_free(once);
+  penstock_free(twice);
+  penstock_status_release(status);
+  penstock_status_release(again);
+}
+
+TEST(status_from_json) {
+  static const char *const right[] = {
+      "{\"code\": 0}",
+      "{\"name\": \"NOT_FOUND\"}",
+      "{\"code\": 5, \"name\": \"NOT_FOUND\", \"message\": \"a \\u263a\", \"metadata\": {\"x\": [\"1\", \"2\"], "
+      "\"y-bin\": \"AAE=\"}, \"details\": [{\"@type\": \"t/acme.X\", \"base64\": \"AAEC\"}]}",
+      "{\"code\": 3, \"details\": [{\"@type\": \"t/google.rpc.BadRequest\", \"fieldViolations\": [{\"field\": \"a\", "
+      "\"description\": \"b\", \"localizedMessage\": {\"locale\": \"de\", \"message\": \"c\"}}, {}]}]}",
+      "{\"code\": 8, \"details\": [{\"@type\": \"t/google.rpc.QuotaFailure\", \"violations\": [{\"subject\": \"s\", "
+      "\"quotaDimensions\": {\"k\": \"v\"}, \"quotaValue\": \"-9223372036854775808\", \"futureQuotaValue\": 0}]}, "
+      "{\"@type\": \"t/google.rpc.RetryInfo\", \"retryDelay\": \"1.05s\"}]}",
+      "{\"code\": 13, \"details\": [{\"@type\": \"t/google.rpc.DebugInfo\", \"stackEntries\": [\"a\", \"\"], \"detail\": "
+      "\"d\"}, {\"@type\": \"t/google.rpc.ErrorInfo\", \"base64\": \"//8=\"}]}",
+      "{\"code\": 2, \"metadata\": {\"grpc-status-details-bin\": \"//8=\"}}",
+  };
+  for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) check_round_trip(__FILE__, __LINE__, right[i]);
+
+  penstock_status *status = NULL;
+  REQUIRE_OK(penstock_status_from_json(right[4], &status, NULL));
+  const void *value = NULL;
+  size_t length = 0;
+  char *json = NULL;
+  OK(penstock_status_detail_find(status, "google.rpc.RetryInfo", &value, &length));
+  CHECK(length == 9 && memcmp(value, "\x0a\x07\x08\x01\x10\x80\xe1\xeb\x17", 9) == 0);
+  OK(penstock_status_json(status, &json));
+  CHECK_HAS(json, "-9223372036854775808");
+  CHECK_HAS(json, "\"futureQuotaValue\":\"0\"");
+  CHECK_HAS(json, "1.05");
+  penstock_free(json);
+  penstock_status_release(status);
+  status = NULL;
+  /* The bytes alone are enough: CAkSAm5vGg8KCHQvYWNtZS5YEgNhYmM= is `whole`. */
+  REQUIRE_OK(penstock_status_from_json("{\"code\": 9, \"message\": \"no\", \"metadata\": {\"grpc-status-details-bin\": "
+                                       "[\"CAkSAm5vGg8KCHQvYWNtZS5YEgNhYmM=\"]}}",
+                                       &status, NULL));
+  CHECK_ENCODED(status, whole);
+  penstock_status_release(status);
+}
+
+TEST(status_from_json_is_strict) {
+  static const struct {
+    const char *json, *path, *part;
+  } wrong[] = {
+      {"", NULL, NULL},
+      {"[]", "$", "an object"},
+      {"{}", "$", "missing"},
+      {"{\"code\": 17}", "$.code", "0 to 16"},
+      {"{\"code\": \"5\"}", "$.code", "0 to 16"},
+      {"{\"name\": \"NOTHING\"}", "$.name", "name"},
+      {"{\"code\": 4, \"name\": \"NOT_FOUND\"}", "$", "not the same"},
+      {"{\"code\": 4, \"message\": 1}", "$.message", "a string"},
+      {"{\"code\": 4, \"msg\": \"\"}", "$.msg", "unknown key"},
+      {"{\"code\": 4, \"metadata\": {\"grpc-status\": \"1\"}}", "$.metadata.grpc-status", "reserved"},
+      {"{\"code\": 4, \"metadata\": {\"grpc-status-details-bin\": \"!\"}}", "$.metadata.grpc-status-details-bin",
+       "base64"},
+      {"{\"code\": 4, \"details\": {}}", "$.details", "an array"},
+      {"{\"code\": 4, \"details\": [1]}", "$.details[0]", "an object"},
+      {"{\"code\": 4, \"details\": [{\"base64\": \"\"}]}", "$.details[0]", "@type"},
+      {"{\"code\": 4, \"details\": [{\"@type\": \"t/a.B\"}]}", "$.details[0]", "base64"},
+      {"{\"code\": 4, \"details\": [{\"@type\": \"t/a.B\", \"base64\": \"%\"}]}", "$.details[0].base64", "base64"},
+      {"{\"code\": 4, \"details\": [{\"@type\": \"t/a.B\", \"base64\": \"\", \"x\": 1}]}", "$.details[0].x",
+       "unknown key"},
+      {"{\"code\": 4, \"details\": [{\"@type\": \"t/google.rpc.RetryInfo\", \"retryDelay\": \"1\"}]}",
+       "$.details[0].retryDelay", "duration"},
+      {"{\"code\": 4, \"details\": [{\"@type\": \"t/google.rpc.RetryInfo\", \"retryDelay\": \"1.-5s\"}]}",
+       "$.details[0].retryDelay", "duration"},
+      {"{\"code\": 4, \"details\": [{\"@type\": \"t/google.rpc.Help\", \"links\": [{\"urls\": \"\"}]}]}",
+       "$.details[0].links[0].urls", "unknown key"},
+      {"{\"code\": 4, \"details\": [{\"@type\": \"t/google.rpc.QuotaFailure\", \"violations\": [{\"quotaValue\": "
+       "\"9223372036854775808\"}]}]}",
+       "$.details[0].violations[0].quotaValue", "64-bit"},
+  };
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    penstock_status *status = NULL;
+    penstock_error *error = NULL;
+    if (!CHECK_RESULT(penstock_status_from_json(wrong[i].json, &status, &error), PENSTOCK_E_INVALID_JSON)) {
+      printf("  %s\n", wrong[i].json);
+    }
+    CHECK(status == NULL);
+    CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, wrong[i].path, wrong[i].part);
+  }
+}
+
+/* A hop changes what came with the server's bytes: nothing stale is left. */
+static int32_t change_details(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
+  penstock_status *status = penstock_hop_status(hop);
+  const void *value = NULL;
+  size_t length = 0;
+  OK(penstock_metadata_get(penstock_hop_metadata(hop), "grpc-status-details-bin", 0, &value, &length));
+  CHECK(length == sizeof(whole) - 1 && memcmp(value, whole, length) == 0);
+  OK(penstock_status_set_code(status, PENSTOCK_STATUS_NOT_FOUND));
+  OK(penstock_status_set_detail(status, "acme.X", "xyz", 3));
+  OK(penstock_status_add_detail(status, "t/acme.Mine", "1", 1));
+  return PENSTOCK_NEXT;
+}
+TEST(status_details_changed_by_a_hop) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "details");
+  probe.hook = change_details;
+  probe_add(&probe, channel, 0);
+  penstock_call_options *options = NULL;
+  REQUIRE_OK(penstock_call_options_new("{\"metadata\": {\"x-status\": \"9\", \"x-message\": \"no\", \"x-details-bin\": "
+                                       "\"CAkSAm5vGg8KCHQvYWNtZS5YEgNhYmM=\"}}",
+                                       &options, NULL));
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
+  static const char changed[] = "\x08\x05\x12\x02no\x1a\x0f\x0a\x08t/acme.X\x12\x03"
+                                "xyz\x1a\x10\x0a\x0bt/acme.Mine\x12\x01"
+                                "1";
+  const void *value = NULL;
+  size_t length = 0;
+  OK(penstock_metadata_get(penstock_reply_trailers(reply), "grpc-status-details-bin", 0, &value, &length));
+  CHECK(length == sizeof(changed) - 1 && memcmp(value, changed, length) == 0);
+  CHECK_RESULT(penstock_metadata_get(penstock_reply_trailers(reply), "grpc-status-details-bin", 1, &value, &length),
+               PENSTOCK_E_NOT_FOUND);
+  CHECK_HAS(penstock_reply_status_json(reply), "eHl6");
+  penstock_status *final = (penstock_status *)penstock_reply_status(reply);
+  CHECK_RESULT(penstock_status_set_detail(final, "acme.X", "", 0), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_status_remove_detail(final, "acme.X"), PENSTOCK_E_STATE);
+  penstock_reply_release(reply);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}

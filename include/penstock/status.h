@@ -38,6 +38,12 @@ typedef struct penstock_status penstock_status;
 /* A status with `code` (0-16) and `message` (NUL-terminated UTF-8, copied; NULL is ""), no details, no trailers.
  * Memory: owned by the caller; free with penstock_status_release. */
 PENSTOCK_API penstock_result penstock_status_new(int32_t code, const char *message, penstock_status **status);
+/* A status from the JSON that penstock_status_json gives, NUL-terminated and borrowed during the call: "code", "name" or
+ * both have to be there, and nothing else has to. A detail has "@type" and "base64", or, if it is one of the ten
+ * google.rpc error details, its fields. "grpc-status-details-bin" in "metadata" counts where "details" is absent.
+ * E_INVALID_JSON names the JSON path. Memory: owned by the caller; free with penstock_status_release. */
+PENSTOCK_API penstock_result penstock_status_from_json(const char *json, penstock_status **status,
+                                                       penstock_error **error);
 PENSTOCK_API penstock_status *penstock_status_retain(const penstock_status *status);
 PENSTOCK_API void penstock_status_release(penstock_status *status);
 
@@ -50,7 +56,9 @@ PENSTOCK_API penstock_result penstock_status_set_code(penstock_status *status, i
 /* `message` is NUL-terminated UTF-8 and copied. */
 PENSTOCK_API penstock_result penstock_status_set_message(penstock_status *status, const char *message);
 
-/* The trailers: borrowed from the status, and as long-lived. They can be changed where the status can. */
+/* The trailers: borrowed from the status, and as long-lived. They can be changed where the status can. Where there are
+ * details, "grpc-status-details-bin" is among them: as the server sent it until code, message or details are changed,
+ * then as penstock_status_details_bin gives it. */
 PENSTOCK_API penstock_metadata *penstock_status_trailers(const penstock_status *status);
 
 /* How many details there are (grpc-status-details-bin, google.rpc.Status.details). */
@@ -65,8 +73,18 @@ PENSTOCK_API penstock_result penstock_status_detail_find(const penstock_status *
 /* Adds a detail; `type_url` and `value` are copied. */
 PENSTOCK_API penstock_result penstock_status_add_detail(penstock_status *status, const char *type_url,
                                                         const void *value, size_t length);
+/* Replaces the value of the first detail with this type URL, compared as by penstock_status_detail_find; without one,
+ * adds it. Both are copied. */
+PENSTOCK_API penstock_result penstock_status_set_detail(penstock_status *status, const char *type_url,
+                                                        const void *value, size_t length);
+/* Removes every detail with this type URL, compared as by penstock_status_detail_find. E_NOT_FOUND: there is none. */
+PENSTOCK_API penstock_result penstock_status_remove_detail(penstock_status *status, const char *type_url);
 /* Removes all details. */
 PENSTOCK_API penstock_result penstock_status_clear_details(penstock_status *status);
+
+/* Code, message and details, encoded as a google.rpc.Status: what grpc-status-details-bin has to be for them, without its
+ * base64. Memory: owned by the caller; free with penstock_free; never NULL. */
+PENSTOCK_API penstock_result penstock_status_details_bin(const penstock_status *status, void **data, size_t *length);
 
 /* {"code": 5, "name": "NOT_FOUND", "message": "...", "metadata": {trailers}, "details": [...]}: each detail has
  * "@type" and, if it is one of the ten google.rpc error details, its fields; else "base64". Details that do not decode

@@ -258,34 +258,19 @@ final class GRPCFraming: CallFraming {
       say(text, status)
     }
     addAll(fields, to: status)
-    if let index = fields.index(of: detailsName) { addDetails(fields.value(at: index), to: status) }
+    if let index = fields.index(of: Status.detailsName) { addDetails(fields.value(at: index), to: status) }
     return status
   }
 
   private func say(_ text: ByteBuffer, _ status: Status) { _ = status.setMessage(text.view) }
 
-  private var detailsName: ByteView { ("grpc-status-details-bin" as StaticString).bytes }
-
   /// The raw bytes stay readable in the trailers, decoded from base64 where that is possible.
   private func addDetails(_ wire: ByteView, to status: Status) {
     let decoded = ByteBuffer()
-    guard Base64.decode(HeaderRules.trimmed(wire), into: decoded) == .ok else {
-      status.detailsAreMalformed = true
-      _ = status.trailers.add(detailsName, wire)
-      return
-    }
-    _ = status.trailers.add(detailsName, decoded.view)
-    guard let details = StatusDetails.decode(decoded.view) else {
-      status.detailsAreMalformed = true
-      return
-    }
-    for index in 0..<details.count {
-      let detail = details.detail(at: index)
-      if !status.addDetail(typeURL: detail.typeURL, value: detail.value) {
-        status.clearDetails()
-        status.detailsAreMalformed = true
-        return
-      }
+    if Base64.decode(HeaderRules.trimmed(wire), into: decoded) == .ok {
+      status.takeDetails(decoded.view)
+    } else {
+      status.takeMalformedDetails(wire)
     }
   }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -47,6 +48,8 @@ def test_a_status_of_one_s_own() -> None:
     status.trailers["x-bytes-bin"] = b"\x01"
     view = json.loads(status.json)
     assert (view["code"], view["name"], view["message"]) == (5, "NOT_FOUND", "gone — wirklich")
+    shown = view["metadata"].pop("grpc-status-details-bin")
+    assert [base64.b64decode(value) for value in shown] == [status.details_bin]
     assert view["metadata"] == {"x-why": ["because"], "x-bytes-bin": ["AQ=="]}
     assert repr(status) == "<Status NOT_FOUND 'gone — wirklich'>"
 

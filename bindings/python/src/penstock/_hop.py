@@ -13,7 +13,7 @@ from ._arguments import Payload, c_string, milliseconds, payload, whole_number
 from ._errors import StateError, check
 from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, own, registry, value_at
-from ._status import CodeLike, DetailLike, Status, code_number
+from ._status import DetailLike, Status, StatusLike, as_status, code_number
 from ._verdict import EventKind, Kind, Verdict
 
 _UINT64 = 2**64 - 1
@@ -208,16 +208,16 @@ class Hop:
 
     def finish(
         self,
-        code: CodeLike,
+        code: StatusLike,
         message: str = "",
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the call here; the verdict of the running callback is ignored. Not in `create`, `destroy`,
-        `on_cancel`, nor on a local cancel or deadline."""
+        """Ends the call here, with a code and so on or with a `Status` alone; the verdict of the running callback is
+        ignored. Not in `create`, `destroy`, `on_cancel`, nor on a local cancel or deadline."""
         details = tuple(details)
-        if details or trailers is not None:
-            status = Status(code, message, details, trailers)
+        if isinstance(code, Status) or details or trailers is not None:
+            status = as_status(code, message, details, trailers)
             result = _raw.penstock_hop_finish_with(self._callback(), status._address())
         else:
             text = c_string(message, "a message")
@@ -249,13 +249,13 @@ class Hop:
 
     def deliver_status(
         self,
-        code: CodeLike,
+        code: StatusLike,
         message: str = "",
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
         """For a hop that takes the call, from `on_start` on: ends it. Any thread."""
-        status = Status(code, message, details, trailers)
+        status = as_status(code, message, details, trailers)
         check(
             _raw.penstock_hop_deliver_status(self._anywhere, status._address()),
             "no status can be delivered now",
@@ -324,13 +324,13 @@ class Ticket:
 
     def finish(
         self,
-        code: CodeLike,
+        code: StatusLike,
         message: str = "",
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
         """Ends the call there, as `Hop.finish`."""
-        status = Status(code, message, details, trailers)
+        status = as_status(code, message, details, trailers)
         check(_raw.penstock_ticket_finish_with(self.number, status._address()), "the ticket can't be used")
 
     def resume_after(self, seconds: float) -> None:

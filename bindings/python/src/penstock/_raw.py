@@ -183,6 +183,9 @@ _declare("penstock_metadata_set_json", c_int32, c_void_p, c_char_p, POINTER(c_vo
 _declare("penstock_status_code_name", c_char_p, c_int32)
 # penstock_result penstock_status_new(int32_t code, const char *message, penstock_status **status);
 _declare("penstock_status_new", c_int32, c_int32, c_char_p, POINTER(c_void_p))
+# penstock_result penstock_status_from_json(const char *json, penstock_status **status, penstock_error
+# **error);
+_declare("penstock_status_from_json", c_int32, c_char_p, POINTER(c_void_p), POINTER(c_void_p))
 # penstock_status *penstock_status_retain(const penstock_status *status);
 _declare("penstock_status_retain", c_void_p, c_void_p)
 # void penstock_status_release(penstock_status *status);
@@ -216,8 +219,16 @@ _declare("penstock_status_detail_find", c_int32, c_void_p, c_char_p, POINTER(c_v
 # penstock_result penstock_status_add_detail(penstock_status *status, const char *type_url, const void
 # *value, size_t length);
 _declare("penstock_status_add_detail", c_int32, c_void_p, c_char_p, c_void_p, c_size_t)
+# penstock_result penstock_status_set_detail(penstock_status *status, const char *type_url, const void
+# *value, size_t length);
+_declare("penstock_status_set_detail", c_int32, c_void_p, c_char_p, c_void_p, c_size_t)
+# penstock_result penstock_status_remove_detail(penstock_status *status, const char *type_url);
+_declare("penstock_status_remove_detail", c_int32, c_void_p, c_char_p)
 # penstock_result penstock_status_clear_details(penstock_status *status);
 _declare("penstock_status_clear_details", c_int32, c_void_p)
+# penstock_result penstock_status_details_bin(const penstock_status *status, void **data, size_t
+# *length);
+_declare("penstock_status_details_bin", c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t))
 # penstock_result penstock_status_json(const penstock_status *status, char **json);
 _declare("penstock_status_json", c_int32, c_void_p, POINTER(c_void_p))
 

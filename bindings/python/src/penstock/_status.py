@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _raw
 from ._arguments import c_string
-from ._errors import check
+from ._errors import check, check_with
 from ._metadata import Metadata, MetadataLike, owned_text
 from ._objects import own
 
@@ -140,7 +140,19 @@ class Status:
             self.trailers.replace(trailers)
 
     @classmethod
-    def _view(cls, pointer: int, guard: Callable[[], object]) -> Status:
+    def from_json(cls, text: str) -> Status:
+        """A status from what `json` gives: ``code`` or ``name``, and what else there is. A detail has ``@type`` and
+        ``base64``, or the fields of its google.rpc type. InvalidArgumentError names the JSON path."""
+        pointer, error = c_void_p(), c_void_p()
+        result = _raw.penstock_status_from_json(c_string(text, "a status"), byref(pointer), byref(error))
+        check_with(result, error)
+        assert pointer.value is not None
+        self = cls._view(pointer.value, None)
+        own(self, _raw.penstock_status_release, self._pointer)
+        return self
+
+    @classmethod
+    def _view(cls, pointer: int, guard: Optional[Callable[[], object]]) -> Status:
         self = cls.__new__(cls)
         self._pointer = pointer
         self._guard = guard
@@ -178,7 +190,7 @@ class Status:
 
     @property
     def details(self) -> List[Detail]:
-        """The details, copied. `add_detail` and `clear_details` change them."""
+        """The details, copied. `add_detail`, `set_detail`, `remove_detail` and `clear_details` change them."""
         return status_details(self._address())
 
     def add_detail(self, detail: DetailLike) -> None:
@@ -186,6 +198,17 @@ class Status:
         type_url, value = _detail_parts(detail)
         url = c_string(type_url, "a type URL")
         check(_raw.penstock_status_add_detail(self._address(), url, value, len(value)), f"detail {type_url!r}")
+
+    def set_detail(self, detail: DetailLike) -> None:
+        """Replaces the value of the first detail of this type URL, or adds it."""
+        type_url, value = _detail_parts(detail)
+        url = c_string(type_url, "a type URL")
+        check(_raw.penstock_status_set_detail(self._address(), url, value, len(value)), f"detail {type_url!r}")
+
+    def remove_detail(self, type_url: str) -> None:
+        """Removes every detail with this type URL, or this type name alone. NotFoundError: there is none."""
+        url = c_string(type_url, "a type URL")
+        check(_raw.penstock_status_remove_detail(self._address(), url), f"detail {type_url!r}")
 
     def clear_details(self) -> None:
         """Removes all details."""
@@ -196,12 +219,35 @@ class Status:
         return find_detail(self.details, type_url)
 
     @property
+    def details_bin(self) -> bytes:
+        """Code, message and details as an encoded ``google.rpc.Status``."""
+        data, length = c_void_p(), c_size_t()
+        check(_raw.penstock_status_details_bin(self._address(), byref(data), byref(length)))
+        try:
+            return ctypes.string_at(data, length.value)
+        finally:
+            _raw.penstock_free(data)
+
+    @property
     def json(self) -> str:
         """The status as JSON: code, name, message, metadata (the trailers), details."""
         return owned_text(_raw.penstock_status_json, self._address())
 
     def __repr__(self) -> str:
         return f"<Status {self.code.name} {self.message!r}>"
+
+
+# What ends a call: a code (with a message and so on), or a `Status`.
+StatusLike = Union[CodeLike, Status]
+
+
+def as_status(code: StatusLike, message: str, details: Iterable[DetailLike], trailers: MetadataLike) -> Status:
+    """The status that the arguments of a `finish` mean."""
+    if not isinstance(code, Status):
+        return Status(code, message, details, trailers)
+    if message or tuple(details) or trailers is not None:
+        raise TypeError("a Status has its message, details and trailers already")
+    return code
 
 
 def status_message(pointer: int) -> str:
