@@ -40,6 +40,11 @@ public func penstock_hop_kind(_ handle: OpaquePointer!) -> Int32 {
   hop(handle)?.call.request.kind.rawValue ?? -1
 }
 
+@_cdecl("penstock_hop_level") @implementation
+public func penstock_hop_level(_ handle: OpaquePointer!) -> Int32 {
+  hop(handle).map { Int32($0.level.rawValue) } ?? -1
+}
+
 @_cdecl("penstock_hop_attempt") @implementation
 public func penstock_hop_attempt(_ handle: OpaquePointer!) -> UInt32 { hop(handle)?.attempt ?? 0 }
 

@@ -36,8 +36,12 @@ private struct InterceptorTable {
     if tail.contains(where: { $0 != 0 }) {
       failure = Failure(
         .unsupported, "interceptor.struct_size: the table has fields that this version does not know")
-    } else if table.reserved != 0 {
-      failure = Failure(.unsupported, "interceptor.reserved must be 0")
+    } else if table.flags & ~7 != 0 {
+      failure = Failure(.unsupported, "interceptor.flags: bits that this version does not know")
+    } else if table.flags & 3 == 3 || table.flags & 5 == 5 {
+      failure = Failure(
+        .invalidArgument,
+        "interceptor.flags: expected one PENSTOCK_LEVEL_..., with PENSTOCK_PER_ATTEMPT not OBJECT")
     } else if table.kinds & ~0xf != 0 {
       failure = Failure(.invalidArgument, "interceptor.kinds: expected a mask of (1 << PENSTOCK_KIND_...)")
     } else {
@@ -81,6 +85,7 @@ private struct InterceptorTable {
     return (
       Registration(
         id: Process.nextID(), name: name, filter: filter, kinds: table.kinds,
+        level: Level(rawValue: table.flags & 3) ?? .bytes, isPerAttempt: table.flags & 4 != 0,
         holdBytes: Int(clamping: table.hold_bytes), userData: userData, callbacks: callbacks,
         replayBytes: Int(clamping: table.replay_bytes),
         maxRestarts: table.max_restarts == 0 ? 1 : Int(clamping: table.max_restarts)), nil

@@ -99,7 +99,7 @@ public final class Call {
     self.defaultAuthority = defaultAuthority
     self.loop = loop
     self.attachment = attachment
-    outboundEnd = (chain?.registrations.count ?? 0) + 1
+    outboundEnd = (chain?.entries.count ?? 0) + 1
   }
 
   deinit {
@@ -272,8 +272,8 @@ public final class Call {
     phase = .live
     loop.setDeadline(self, request.deadline)
     if let chain {
-      hops.reserveCapacity(chain.registrations.count)
-      for registration in chain.registrations { hops.append(Hop(self, hops.count, registration)) }
+      hops.reserveCapacity(chain.entries.count)
+      for entry in chain.entries { hops.append(Hop(self, hops.count, entry)) }
     }
     frontierDemand = demand
     runOutbound(.start, at: 0)

@@ -9,6 +9,7 @@ public final class Hop {
   public let index: Int
   /// 1, and one more with each RESTART above.
   public let attempt: UInt32
+  public let level: Level
   /// The call's chain owns it until the call ends: a hop that is retained longer does not keep the interceptor.
   private let registrationReference: Unmanaged<Registration>
   /// While the call has not ended.
@@ -78,9 +79,19 @@ public final class Hop {
   var outbound: Station?
   var inbound: Station?
 
-  init(_ call: Call, _ index: Int, _ registration: Registration, attempt: UInt32 = 1) {
+  convenience init(_ call: Call, _ index: Int, _ entry: Chain.Entry) {
+    self.init(call, index, entry.level, entry.registration, attempt: 1)
+  }
+
+  /// The next instance, after a RESTART above.
+  convenience init(again old: Hop) {
+    self.init(old.call, old.index, old.level, old.registration, attempt: old.attempt + 1)
+  }
+
+  private init(_ call: Call, _ index: Int, _ level: Level, _ registration: Registration, attempt: UInt32) {
     self.call = call
     self.index = index
+    self.level = level
     self.attempt = attempt
     recording = registration.replayBytes > 0 ? Recording(limit: registration.replayBytes) : nil
     registrationReference = .passUnretained(registration)

@@ -59,6 +59,9 @@ public final class Registration {
   public let filter: MethodFilter
   /// A mask of (1 << kind).
   public let kinds: UInt32
+  public let level: Level
+  /// Its hop at the bytes level is made anew with each attempt.
+  public let isPerAttempt: Bool
   public let holdBytes: Int
   /// How many message bytes are recorded for RESTART; 0: no recording.
   public let replayBytes: Int
@@ -67,13 +70,16 @@ public final class Registration {
   public let callbacks: Callbacks
 
   public init(
-    id: UInt64, name: ByteBuffer, filter: MethodFilter, kinds: UInt32, holdBytes: Int, userData: UserData,
-    callbacks: Callbacks, replayBytes: Int = 0, maxRestarts: Int = 1
+    id: UInt64, name: ByteBuffer, filter: MethodFilter, kinds: UInt32, level: Level = .bytes,
+    isPerAttempt: Bool = false, holdBytes: Int, userData: UserData, callbacks: Callbacks,
+    replayBytes: Int = 0, maxRestarts: Int = 1
   ) {
     self.id = id
     self.name = name
     self.filter = filter
     self.kinds = kinds == 0 ? 0xf : kinds
+    self.level = level
+    self.isPerAttempt = isPerAttempt
     self.holdBytes = holdBytes == 0 ? Registration.defaultHoldBytes : holdBytes
     self.userData = userData
     self.callbacks = callbacks

@@ -111,7 +111,7 @@ extension Call {
         discardStations(old)
         destroy(old)
       }
-      hops[index] = Hop(self, index, old.registration, attempt: old.attempt + 1)
+      hops[index] = Hop(again: old)
     }
     below = recording.below?.another()
     loop.setDeadline(self, request.deadline)

@@ -66,14 +66,6 @@ public struct Registry {
   }
 }
 
-/// The chain of a call as the registries make it: fixed when the call is created, shared by all calls of a
-/// method.
-public final class Chain {
-  public let registrations: [Registration]
-
-  public init(_ registrations: [Registration]) { self.registrations = registrations }
-}
-
 /// Chains by method, resolved once each: bounded, and emptied with every change of the registries it was made
 /// from.
 public struct ChainCache {

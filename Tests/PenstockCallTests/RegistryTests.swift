@@ -16,7 +16,7 @@ import Testing
     return cache.chain(path.view, kind)
   }
 
-  private func ids(_ chain: Chain?) -> [UInt64] { chain?.registrations.map { $0.id } ?? [] }
+  private func ids(_ chain: Chain?) -> [UInt64] { chain?.entries.map { $0.registration.id } ?? [] }
 
   private func same(_ chain: Chain?, _ expected: [UInt64]) { #expect(ids(chain) == expected) }
 

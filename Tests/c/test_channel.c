@@ -360,11 +360,20 @@ TEST(channel_registration_struct_size) {
   CHECK_ERROR(error, PENSTOCK_E_UNSUPPORTED, NULL, NULL);
   CHECK_INT(atomic_load(&probe.finalized), 1);
 
-  probe_init(&probe, "reserved");
-  larger.table = probe_table(&probe);
-  larger.table.reserved = 1;
-  CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, NULL), PENSTOCK_E_UNSUPPORTED);
-  CHECK_INT(atomic_load(&probe.finalized), 1);
+  static const struct {
+    uint32_t flags;
+    penstock_result result;
+  } flags[] = {{8, PENSTOCK_E_UNSUPPORTED},
+               {UINT32_MAX, PENSTOCK_E_UNSUPPORTED},
+               {PENSTOCK_LEVEL_OBJECT | PENSTOCK_LEVEL_BOTH, PENSTOCK_E_INVALID_ARGUMENT},
+               {PENSTOCK_LEVEL_OBJECT | PENSTOCK_PER_ATTEMPT, PENSTOCK_E_INVALID_ARGUMENT}};
+  for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
+    probe_init(&probe, "flags");
+    larger.table = probe_table(&probe);
+    larger.table.flags = flags[i].flags;
+    CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, NULL), flags[i].result);
+    CHECK_INT(atomic_load(&probe.finalized), 1);
+  }
 
   probe_init(&probe, "kinds");
   larger.table = probe_table(&probe);

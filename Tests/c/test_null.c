@@ -291,6 +291,7 @@ TEST(null_hop) {
   CHECK_INT(penstock_hop_attempt(NULL), 0);
   CHECK(penstock_hop_request_metadata(NULL) == NULL);
   REFUSED(penstock_hop_can_restart(NULL));
+  CHECK_INT(penstock_hop_level(NULL), -1);
   CHECK(penstock_hop_target(NULL) == NULL);
   CHECK(penstock_hop_metadata(NULL) == NULL);
   REFUSED(penstock_hop_message(NULL, &data, &length));

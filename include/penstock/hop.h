@@ -38,6 +38,9 @@ PENSTOCK_API uint64_t penstock_hop_call_id(const penstock_hop *hop);
 PENSTOCK_API int32_t penstock_hop_kind(const penstock_hop *hop);
 /* Which instance this is: 1, and one more with each RESTART by a hop above; 0 for NULL. Any thread. */
 PENSTOCK_API uint32_t penstock_hop_attempt(const penstock_hop *hop);
+/* PENSTOCK_LEVEL_OBJECT or PENSTOCK_LEVEL_BYTES: where this hop stands; a registration with PENSTOCK_LEVEL_BOTH has one
+ * hop at each. -1 for NULL. Any thread. */
+PENSTOCK_API int32_t penstock_hop_level(const penstock_hop *hop);
 /* The channel's target as it was given; lives as long as the hop. NULL for NULL. Any thread. */
 PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
 

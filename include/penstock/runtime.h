@@ -44,7 +44,7 @@ PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime
 
 /* Registers `interceptor` for calls on every channel of the runtime that are created from now on. The table is
  * borrowed during the call; its user_data is transferred, even on error. Returns E_INVALID_ARGUMENT, E_UNSUPPORTED (a
- * larger struct_size with a tail that is not zero, or a reserved field that is not 0), E_CLOSED, E_NO_MEMORY. */
+ * larger struct_size with a tail that is not zero, or flags that this version does not know), E_CLOSED, E_NO_MEMORY. */
 PENSTOCK_API penstock_result penstock_runtime_add_interceptor(penstock_runtime *runtime,
                                                               const penstock_interceptor *interceptor, int32_t priority,
                                                               penstock_interceptor_id *id, penstock_error **error);

@@ -120,14 +120,14 @@ def test_constants_are_those_of_the_header() -> None:
     headers = (REPOSITORY / "include/penstock").glob("*.h")
     text = "\n".join(file.read_text(encoding="utf-8").replace("\\\n", " ") for file in headers)
     defined = {
-        name: int(number) for name, number in re.findall(r"^#define\s+PENSTOCK_(\w+)\s+(\d+)\b", text, re.MULTILINE)
+        name: int(number) for name, number in re.findall(r"^#define\s+PENSTOCK_(\w+)\s+(\d+)u?\b", text, re.MULTILINE)
     }
     ours = {name: value for name, value in vars(_constants).items() if name.isupper()}
-    kinds = ("E_", "EVENT_", "KIND_")
+    kinds = ("E_", "EVENT_", "KIND_", "LEVEL_")
     expected = {
         name: number
         for name, number in defined.items()
-        if name.startswith(kinds) or name in ("OK", "NEXT", "PAUSE", "HOLD", "DROP", "TAKE", "RESTART", "SKIP")
+        if name.startswith(kinds) or name in ("OK", "NEXT", "PAUSE", "HOLD", "DROP", "TAKE", "RESTART", "SKIP", "PER_ATTEMPT")
     }
     assert ours == expected
 

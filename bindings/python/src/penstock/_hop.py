@@ -14,7 +14,7 @@ from ._errors import StateError, check
 from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, own, registry, value_at
 from ._status import DetailLike, Status, StatusLike, as_status, code_number
-from ._verdict import EventKind, Kind, Verdict
+from ._verdict import EventKind, Kind, Level, Verdict
 
 _UINT64 = 2**64 - 1
 _current_thread = threading.get_ident
@@ -92,6 +92,11 @@ class Hop:
     def kind(self) -> Kind:
         """Unary, client stream, server stream or bidi."""
         return Kind(_raw.penstock_hop_kind(self._anywhere))
+
+    @property
+    def level(self) -> Level:
+        """Where this hop stands: `Level.OBJECT` or `Level.BYTES`."""
+        return Level(_raw.penstock_hop_level(self._anywhere))
 
     @property
     def target(self) -> str:

@@ -52,7 +52,7 @@ class penstock_interceptor(Structure):
         ("name", c_char_p),
         ("methods", c_char_p),
         ("kinds", c_uint32),
-        ("reserved", c_uint32),
+        ("flags", c_uint32),
         ("hold_bytes", c_size_t),
         ("user_data", c_void_p),
         ("finalizer", penstock_finalizer),
@@ -258,6 +258,8 @@ _declare("penstock_hop_call_id", c_uint64, c_void_p)
 _declare("penstock_hop_kind", c_int32, c_void_p)
 # uint32_t penstock_hop_attempt(const penstock_hop *hop);
 _declare("penstock_hop_attempt", c_uint32, c_void_p)
+# int32_t penstock_hop_level(const penstock_hop *hop);
+_declare("penstock_hop_level", c_int32, c_void_p)
 # const char *penstock_hop_target(const penstock_hop *hop);
 _declare("penstock_hop_target", c_char_p, c_void_p)
 # penstock_metadata *penstock_hop_request_metadata(penstock_hop *hop);

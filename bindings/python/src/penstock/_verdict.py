@@ -1,4 +1,4 @@
-"""What a callback says, and the kinds of calls."""
+"""What a callback says, the kinds of calls, and the levels."""
 
 from __future__ import annotations
 
@@ -33,6 +33,17 @@ class Kind(enum.IntEnum):
     CLIENT_STREAM = c.KIND_CLIENT_STREAM
     SERVER_STREAM = c.KIND_SERVER_STREAM
     BIDI = c.KIND_BIDI
+
+
+class Level(enum.IntEnum):
+    """Where an interceptor stands."""
+
+    BYTES = c.LEVEL_BYTES
+    """Below the codec: messages are bytes, as they go out and come in."""
+    OBJECT = c.LEVEL_OBJECT
+    """Above the codec: messages are the caller's objects."""
+    BOTH = c.LEVEL_BOTH
+    """One hop at each level."""
 
 
 class EventKind(enum.IntEnum):
