@@ -118,7 +118,8 @@ extension Call {
     let ticket = hop.ticket
     hop.ticket = 0
     guard verdict == .hold else {
-      station.parked.append(Station.Parked(event: event, state: .paused(ticket), isOwn: false, heldBytes: 0))
+      station.parked.append(
+        Station.Parked(event: event, state: .paused(ticket), isOwn: false, heldBytes: 0, ticket: ticket))
       station.isPaused = true
       if lane == .inbound { pausesInbound += 1 }
       return true
@@ -141,7 +142,8 @@ extension Call {
         pending.append(.demandBelow(hop, 1))
       }
     }
-    station.parked.append(Station.Parked(event: event, state: .held(ticket), isOwn: isOwn, heldBytes: bytes))
+    station.parked.append(
+      Station.Parked(event: event, state: .held(ticket), isOwn: isOwn, heldBytes: bytes, ticket: ticket))
     if ticket == 0 { station.ticketless += 1 }
     return true
   }

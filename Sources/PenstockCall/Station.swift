@@ -85,6 +85,8 @@ final class Station {
     var isOwn: Bool
     /// How much of `heldBytes` is its.
     var heldBytes: Int
+    /// The one it waited for, once it does no more too. 0: none.
+    var ticket: UInt64 = 0
   }
 
   var waiting = Fifo<Event>()
@@ -107,8 +109,22 @@ final class Station {
     }
   }
 
+  /// Thousands may wait: among many it is found by halving, for tickets rise along the lane.
   func index(of ticket: UInt64) -> Int? {
-    for index in 0..<parked.count {
+    var low = 0
+    var high = parked.count
+    while low < high, parked[low].ticket == 0 { low += 1 }
+    while low < high, parked[high - 1].ticket == 0 { high -= 1 }
+    // But their numbers go round some time.
+    if high - low > Station.few, parked[high - 1].ticket > parked[low].ticket {
+      while high - low > Station.few {
+        let middle = (low + high) / 2
+        var next = middle
+        while next < high, parked[next].ticket == 0 { next += 1 }
+        if next < high, parked[next].ticket <= ticket { low = next } else { high = middle }
+      }
+    }
+    for index in low..<high {
       switch parked[index].state {
       case .held(let its), .paused(let its): if its == ticket, ticket != 0 { return index }
       case .ready: break
@@ -116,6 +132,7 @@ final class Station {
     }
     return nil
   }
+  private static let few = 16
 
   /// The hop said NEXT: what it holds without a ticket may go.
   func releaseTicketless() {

@@ -167,9 +167,10 @@ import Testing
   @Test func injectedGoesBeforeTheLastEventOfItsLane() {
     let station = Station()
     station.parked.append(
-      Station.Parked(event: .send(Message()), state: .held(1), isOwn: false, heldBytes: 0))
+      Station.Parked(event: .send(Message()), state: .held(1), isOwn: false, heldBytes: 0, ticket: 1))
     station.inject(.send(Message()))
-    station.parked.append(Station.Parked(event: .halfClose, state: .paused(2), isOwn: false, heldBytes: 0))
+    station.parked.append(
+      Station.Parked(event: .halfClose, state: .paused(2), isOwn: false, heldBytes: 0, ticket: 2))
     station.inject(.send(Message()))
     #expect(
       (0..<station.parked.count).map { station.parked[$0].event.kind } == [.send, .send, .send, .halfClose])
@@ -177,6 +178,30 @@ import Testing
     #expect(station.index(of: 1) == 0)
     #expect(station.index(of: 3) == nil)
     #expect(station.index(of: 0) == nil)
+  }
+
+  /// Thousands of tickets, some of them spent, with events among them that have none; also once the numbers have gone
+  /// round.
+  @Test func aTicketIsFoundAmongMany() {
+    var random = Random(Seed.value)
+    for goesRound in [false, true] {
+      let station = Station()
+      var places: [UInt64: Int] = [:]
+      for index in 0..<2000 {
+        let ticket = UInt64(goesRound && index >= 1000 ? index - 999 : index + 1001)
+        if random.chance(30) {
+          let state = random.chance(50) ? Station.State.ready : .held(0)
+          station.parked.append(
+            Station.Parked(event: .send(Message()), state: state, isOwn: false, heldBytes: 0))
+        } else {
+          let state = random.chance(50) ? Station.State.ready : .held(ticket)
+          station.parked.append(
+            Station.Parked(event: .send(Message()), state: state, isOwn: false, heldBytes: 0, ticket: ticket))
+          if state != .ready { places[ticket] = index }
+        }
+      }
+      for ticket: UInt64 in 1..<5000 { #expect(station.index(of: ticket) == places[ticket]) }
+    }
   }
 
   @Test func nextReleasesWhatIsHeldWithoutATicket() {

@@ -49,15 +49,24 @@ private final class DeadlineTimer: Timer {
 private final class ResumeTimer: Timer {
   unowned(unsafe) let call: Call
   let ticket: UInt64
+  /// Where it stands among the call's.
+  var slot: Int
 
   init(_ call: Call, _ ticket: UInt64) {
     self.call = call
     self.ticket = ticket
+    slot = call.item.resumes.count
+    super.init()
+    call.item.resumes.append(self)
   }
 
   override func fire() {
     let call = self.call
-    call.item.resumes.removeAll { $0 === self }
+    let last = call.item.resumes.removeLast()
+    if last !== self {
+      last.slot = slot
+      call.item.resumes[slot] = last
+    }
     if call.item.book?.spend(ticket, for: .next).0 == .ok { call.perform(.resolve(ticket, .verdict(.next))) }
   }
 }
@@ -90,9 +99,7 @@ final class RuntimeLoop: CallLoop {
   }
 
   func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
-    let timer = ResumeTimer(call, ticket)
-    call.item.resumes.append(timer)
-    runtime.arm(timer, at: time)
+    runtime.arm(ResumeTimer(call, ticket), at: time)
   }
 
   func post(_ call: Call) {

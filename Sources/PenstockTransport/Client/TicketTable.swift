@@ -80,65 +80,85 @@ final class TicketTable: @unchecked Sendable {
   }
 }
 
-/// The tickets of one call.
+/// The tickets of one call, in the order of their issue: thousands may be open, and each is found by halving.
 final class TicketBook: @unchecked Sendable {
-  private struct Entry {
-    let sequence: UInt64
-    let event: Event
-    var isLost: Bool
+  private enum State {
+    case open(Event)
+    /// The call went on without the event.
+    case lost
+    /// Told from one that never was only by where it stands; let go when half of the entries are.
+    case spent
   }
 
+  private struct Entry {
+    let sequence: UInt64
+    var state: State
+  }
+
+  private static let sequenceMask: UInt64 = 0xff_ffff
+
   let prefix: UInt64
+  /// Sequences go from 1 to this, and then round.
+  private let lastSequence: UInt64
   private let lock = Lock()
   /// nil once the call has ended.
   private var call: Call?
   private var entries: [Entry] = []
+  private var spentCount = 0
   private var sequence: UInt64 = 0
 
-  init(_ call: Call, prefix: UInt64) {
+  init(_ call: Call, prefix: UInt64, lastSequence: UInt64 = TicketBook.sequenceMask) {
     self.call = call
     self.prefix = prefix
+    self.lastSequence = lastSequence
   }
 
-  /// The driving thread only.
+  /// The driving thread only. 0: one is open that is older than all the numbers there are.
   func issue(_ event: Event) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
-    sequence = (sequence + 1) & 0xff_ffff
-    entries.append(Entry(sequence: sequence, event: event, isLost: false))
-    return prefix | sequence
+    let next = sequence == lastSequence ? 1 : sequence + 1
+    if !isFree(next) { dropSpent() }
+    guard isFree(next) else { return 0 }
+    sequence = next
+    entries.append(Entry(sequence: next, state: .open(event)))
+    return prefix | next
   }
 
   /// Ends a ticket, if it is open and allows `verdict`; whoever does has the right to resolve it.
   func spend(_ ticket: UInt64, for verdict: Verdict?) -> (Outcome, Call?) {
-    // Freed after the lock: an event may be the last reference to what a user finalizes.
-    var spent: Entry?
     lock.lock()
-    let (outcome, index) = find(ticket)
-    if outcome == .ok, let verdict, !entries[index].event.kind.resolves(with: verdict) {
+    let (outcome, index, event) = find(ticket)
+    if let event, let verdict, !event.kind.resolves(with: verdict) {
       lock.unlock()
       return (.invalidArgument, nil)
     }
     let owner = call
-    if outcome == .ok { spent = entries.remove(at: index) }
+    if event != nil {
+      entries[index].state = .spent
+      spentCount += 1
+      if spentCount * 2 >= entries.count { dropSpent() }
+    }
     lock.unlock()
-    withExtendedLifetime(spent) {}
+    // Freed after the lock: it may be the last reference to what a user finalizes.
+    withExtendedLifetime(event) {}
     return (outcome, owner)
   }
 
   func lose(_ ticket: UInt64) {
     lock.lock()
-    let (outcome, index) = find(ticket)
-    if outcome == .ok { entries[index].isLost = true }
+    let (_, index, event) = find(ticket)
+    if event != nil { entries[index].state = .lost }
     lock.unlock()
+    withExtendedLifetime(event) {}
   }
 
   /// Is it open still; without spending it.
   func look(_ ticket: UInt64) -> (Outcome, Call?, Event?) {
     lock.lock()
     defer { lock.unlock() }
-    let (outcome, index) = find(ticket)
-    return outcome == .ok ? (.ok, call, entries[index].event) : (outcome, nil, nil)
+    let (outcome, _, event) = find(ticket)
+    return (outcome, event == nil ? nil : call, event)
   }
 
   fileprivate func close() {
@@ -147,16 +167,46 @@ final class TicketBook: @unchecked Sendable {
     let rest = entries
     call = nil
     entries = []
+    spentCount = 0
     lock.unlock()
     withExtendedLifetime((last, rest)) {}
   }
 
-  private func find(_ ticket: UInt64) -> (Outcome, Int) {
-    guard call != nil else { return (.gone, 0) }
-    for index in 0..<entries.count where entries[index].sequence == ticket & 0xff_ffff {
-      return (entries[index].isLost ? .gone : .ok, index)
+  /// How far behind the oldest entry.
+  private func distance(_ sequence: UInt64) -> UInt64 {
+    let oldest = entries[0].sequence
+    return sequence >= oldest ? sequence - oldest : sequence + lastSequence - oldest
+  }
+
+  /// Nothing is kept that has this number.
+  private func isFree(_ next: UInt64) -> Bool { entries.isEmpty || next != entries[0].sequence }
+
+  private func dropSpent() {
+    if spentCount == entries.count {
+      entries.removeAll(keepingCapacity: spentCount <= 64)
+    } else {
+      entries.removeAll { if case .spent = $0.state { true } else { false } }
     }
-    return (.already, 0)
+    spentCount = 0
+  }
+
+  private func find(_ ticket: UInt64) -> (Outcome, Int, Event?) {
+    guard call != nil else { return (.gone, 0, nil) }
+    guard !entries.isEmpty else { return (.already, 0, nil) }
+    let sequence = ticket & TicketBook.sequenceMask
+    let wanted = distance(sequence)
+    var low = 0
+    var high = entries.count
+    while low < high {
+      let middle = (low + high) / 2
+      if distance(entries[middle].sequence) < wanted { low = middle + 1 } else { high = middle }
+    }
+    guard low < entries.count, entries[low].sequence == sequence else { return (.already, 0, nil) }
+    switch entries[low].state {
+    case .open(let event): return (.ok, low, event)
+    case .lost: return (.gone, low, nil)
+    case .spent: return (.already, low, nil)
+    }
   }
 }
 
