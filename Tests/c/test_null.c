@@ -289,6 +289,7 @@ TEST(null_hop) {
   CHECK_INT(penstock_hop_call_id(NULL), 0);
   CHECK_INT(penstock_hop_kind(NULL), -1);
   CHECK_INT(penstock_hop_attempt(NULL), 0);
+  REFUSED(penstock_hop_set_executors(NULL, NULL, NULL));
   CHECK(penstock_hop_request_metadata(NULL) == NULL);
   REFUSED(penstock_hop_can_restart(NULL));
   CHECK_INT(penstock_hop_level(NULL), -1);

@@ -69,6 +69,8 @@ class penstock_interceptor(Structure):
         ("on_sent", penstock_hop_callback),
         ("replay_bytes", c_size_t),
         ("max_restarts", c_size_t),
+        ("outbound_executor", c_void_p),
+        ("inbound_executor", c_void_p),
     ]
 
 
@@ -256,6 +258,9 @@ _declare("penstock_hop_event", c_int32, c_void_p)
 _declare("penstock_hop_call_id", c_uint64, c_void_p)
 # int32_t penstock_hop_kind(const penstock_hop *hop);
 _declare("penstock_hop_kind", c_int32, c_void_p)
+# penstock_result penstock_hop_set_executors(penstock_hop *hop, penstock_executor *outbound,
+# penstock_executor *inbound);
+_declare("penstock_hop_set_executors", c_int32, c_void_p, c_void_p, c_void_p)
 # uint32_t penstock_hop_attempt(const penstock_hop *hop);
 _declare("penstock_hop_attempt", c_uint32, c_void_p)
 # int32_t penstock_hop_level(const penstock_hop *hop);
