@@ -174,7 +174,7 @@ func nanoseconds(_ milliseconds: UInt64) -> UInt64 {
 // MARK: - Ending, injecting, answering
 
 /// nil: outside 0-16, or no memory for the message.
-private func status(_ code: Int32, _ message: UnsafePointer<CChar>?) -> (Status?, Outcome) {
+func status(_ code: Int32, _ message: UnsafePointer<CChar>?) -> (Status?, Outcome) {
   guard let code = StatusCode(rawValue: code) else { return (nil, .invalidArgument) }
   let made = Status(code)
   if let message, !made.setMessage(bytes(message)) { return (nil, .noMemory) }

@@ -8,10 +8,10 @@ import PenstockWire
 
 /// The table as this version knows it; what an older, smaller one lacks is zero. The user data is taken over
 /// by `userData`, whatever becomes of the rest.
-private struct InterceptorTable {
+struct InterceptorTable {
   var table = penstock_interceptor()
   /// Of the first version.
-  private static let firstSize = 144
+  static let firstSize = 144
   let userData: UserData?
   let failure: Failure?
 

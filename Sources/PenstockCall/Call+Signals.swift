@@ -197,6 +197,9 @@ extension Call {
     case .finish(let status):
       finish(at: hop.index, status)
       return
+    case .broken(let what):
+      fail(hop, what)
+      return
     case .verdict(.drop):
       let dropped = station.parked.remove(at: index)
       station.heldBytes -= dropped.heldBytes

@@ -205,6 +205,8 @@ public final class Call {
   public enum Resolution {
     case verdict(Verdict)
     case finish(Status)
+    /// Law 7: what the interceptor did, in words.
+    case broken(StaticString)
   }
 
   private final class Operation {
