@@ -54,7 +54,7 @@ struct TicketTests {
 
   @Test func aLostTicketIsGoneAndASpentOneSpent() throws {
     let book = TicketBook(try makeCall().call, prefix: Self.prefix)
-    let tickets = (0..<4).map { _ in book.issue(.send(ByteBuffer())) }
+    let tickets = (0..<4).map { _ in book.issue(.send(ByteBuffer()), start: nil) }
     book.lose(tickets[1])
     #expect(book.spend(tickets[1], for: .next).0 == .gone)
     #expect(book.spend(tickets[0], for: .take).0 == .invalidArgument)
