@@ -46,8 +46,8 @@ TEST(others_otel_python_2014_a_stream_is_cancelled_in_the_middle) {
   penstock_channel *channel = open_channel();
   probe probes[2];
   probes_init(channel, probes, 2);
-  penstock_call *call = start_with(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM,
-                                   "{\"metadata\": {\"x-count\": \"1000000\"}}");
+  penstock_call *call =
+      start_with(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, "{\"metadata\": {\"x-count\": \"1000000\"}}");
   OK(penstock_call_send(call, "x", 1));
   for (int i = 0; i < 5; i++) check_receive(call, "x");
   OK(penstock_call_cancel(call, "five are enough"));
@@ -216,7 +216,8 @@ typedef struct contest {
 static void *finish_ticket(void *pointer) {
   contest *contest = pointer;
   latch_wait(&contest->go, 1);
-  penstock_result result = penstock_ticket_finish(contest->pauser.ticket, PENSTOCK_STATUS_ABORTED, "by the interceptor");
+  penstock_result result =
+      penstock_ticket_finish(contest->pauser.ticket, PENSTOCK_STATUS_ABORTED, "by the interceptor");
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_GONE);
   return NULL;
 }

@@ -115,8 +115,7 @@ TEST(others_kgateway_4801_a_message_grown_over_the_limit_ends_the_call) {
   probe_add(&growing, channel, 2);
   probe_add(&below, channel, 1);
   check_unary(channel, "{\"max_send_message_bytes\": 2000}", PENSTOCK_STATUS_RESOURCE_EXHAUSTED, "");
-  penstock_call *call =
-      start_with(channel, BIDI, PENSTOCK_KIND_BIDI, "{\"max_send_message_bytes\": 2000}");
+  penstock_call *call = start_with(channel, BIDI, PENSTOCK_KIND_BIDI, "{\"max_send_message_bytes\": 2000}");
   penstock_call_send(call, "x", 1);
   check_finish(call, PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
   penstock_channel_release(channel);
@@ -138,10 +137,18 @@ static void *complete(void *pointer) {
   while (!atomic_load(&race->go)) continue;
   penstock_result result;
   switch (test_random(5)) {
-  case 0: result = penstock_ticket_resume(race->ticket); break;
-  case 1: result = penstock_ticket_drop(race->ticket); break;
-  case 2: result = penstock_ticket_finish(race->ticket, PENSTOCK_STATUS_ABORTED, "x"); break;
-  case 3: result = penstock_ticket_resolve(race->ticket, PENSTOCK_NEXT); break;
+  case 0:
+    result = penstock_ticket_resume(race->ticket);
+    break;
+  case 1:
+    result = penstock_ticket_drop(race->ticket);
+    break;
+  case 2:
+    result = penstock_ticket_finish(race->ticket, PENSTOCK_STATUS_ABORTED, "x");
+    break;
+  case 3:
+    result = penstock_ticket_resolve(race->ticket, PENSTOCK_NEXT);
+    break;
   default: {
     penstock_event *event = NULL;
     if (penstock_ticket_event(race->ticket, &event) == PENSTOCK_OK) {
