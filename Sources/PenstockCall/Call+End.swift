@@ -7,14 +7,11 @@ extension Call {
   /// Law 7: the call ends because of what this interceptor did.
   func fail(_ hop: Hop, _ what: StaticString, code: StatusCode = .internal) {
     spendTicket(hop)
-    finish(at: hop.index, failure(of: hop, what, code: code))
-  }
-
-  func failure(of hop: Hop, _ what: StaticString, code: StatusCode = .internal) -> Status {
     let name = hop.registration.name.view
-    return Status(
+    let status = Status(
       code, parts: ("interceptor '" as StaticString).bytes, ByteView(rebasing: name.dropLast()),
       ("' " as StaticString).bytes, what.bytes)
+    finish(at: hop.index, status)
   }
 
   /// The hop at `index` ends the call (-1: above the top one; hops.count: below the last). Hops above it see
@@ -24,7 +21,8 @@ extension Call {
     guard phase == .live else { return }
     if index >= 0, index < hops.count {
       let hop = hops[index]
-      // What may leave the hop leaves before its status: a message that it has just injected.
+      spendTicket(hop)
+      // What may leave the hop leaves before its status: a message that it has just injected. That may end the call.
       drainInbound(hop)
       guard phase == .live, hop.isActive || !hop.entered else { return }
     }
@@ -33,7 +31,6 @@ extension Call {
     stopBelow()
     if index >= 0, index < hops.count {
       let hop = hops[index]
-      spendTicket(hop)
       hop.endedCall = true
       discardStations(hop)
     }
@@ -74,7 +71,7 @@ extension Call {
       if overtakes {
         cancel(hop, status)
       } else {
-        if let callback = hop.callbacks.onStatus, !dispatchEnd(.status, status, to: hop, callback) {
+        if let callback = hop.callbacks.onStatus {
           event = .status(status)
           _ = hop.run(callback, .status)
           spendTicket(hop)
@@ -129,9 +126,7 @@ extension Call {
   /// on_cancel: the call ended by another hand, and no status passes this hop.
   private func cancel(_ hop: Hop, _ status: Status) {
     hop.cancelled = true
-    guard let callback = hop.callbacks.onCancel, !dispatchEnd(.cancel, status, to: hop, callback) else {
-      return
-    }
+    guard let callback = hop.callbacks.onCancel else { return }
     event = .status(status)
     // On its way up it may be changed; here it is only told.
     let wasReadOnly = status.isReadOnly
@@ -145,10 +140,6 @@ extension Call {
     hop.destroyed = true
     hop.isOver.store(true, ordering: .releasing)
     hop.recording?.close(.gone)
-    if let jobs = hop.jobs {
-      dispatchDestroy(hop, jobs)
-      return
-    }
     guard let callback = hop.callbacks.destroy else { return }
     hop.current = .destroy
     callback(hop.handle, hop.state)
@@ -185,7 +176,7 @@ extension Call {
     for index in 0..<station.parked.count {
       switch station.parked[index].state {
       case .held(let ticket), .paused(let ticket): if ticket != 0 { loop.loseTicket(ticket, of: self) }
-      case .ready, .shown: break
+      case .ready: break
       }
     }
   }

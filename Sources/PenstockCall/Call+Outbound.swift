@@ -47,11 +47,9 @@ extension Call {
     if let create = hop.callbacks.create {
       hop.current = .create
       var state: UnsafeMutableRawPointer?
-      hop.mayChooseExecutors = true
       request.metadata.isReadOnly = true
       let answer = create(hop.handle, hop.registration.userData.pointer, &state)
       request.metadata.isReadOnly = false
-      hop.mayChooseExecutors = false
       hop.current = .none
       hop.state = state
       switch Verdict(rawValue: answer) {
@@ -66,7 +64,6 @@ extension Call {
       }
     }
     hop.entered = true
-    if hop.jobs != nil { hop.share() }
     return true
   }
 
@@ -83,12 +80,9 @@ extension Call {
       hop.outbound?.releaseTicketless()
       return true
     }
-    if case .start = event { hop.startArrived() }
-    if let queue = hop.jobs?.outbound {
-      dispatch(event, to: hop, callback, queue)
-      return false
-    }
     self.event = event
+    let now = epoch
+    if case .start = event { hop.startArrived() }
     let answer = hop.run(callback, event.kind)
     if !finishIfAsked(hop), let verdict = checked(answer, for: event, at: hop) {
       switch verdict {
@@ -106,7 +100,7 @@ extension Call {
       }
     }
     // It goes no further: nobody is to wait for it. After a restart that has been told.
-    if case .send = event, !hop.destroyed { tellSent(1, from: hop.index - 1) }
+    if case .send = event, epoch == now { tellSent(1, from: hop.index - 1) }
     return false
   }
 
@@ -149,7 +143,7 @@ extension Call {
       }
       hop.countInFlight(isOwn: isOwn)
     case .halfClose:
-      hop.halfClosePassed.store(true, ordering: .releasing)
+      hop.halfClosePassed = true
       hop.recording?.note(event)
       if hop.isReplaying { return false }
     case .headers, .receive, .status: break
