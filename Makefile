@@ -22,7 +22,7 @@ SOURCES := $(shell find Sources -type f ! -path 'Sources/penstock-peer/*' 2>/dev
 PEER_SOURCES := $(shell find Sources/penstock-peer -type f 2>/dev/null)
 
 .DEFAULT_GOAL := all
-.PHONY: all lib peer install uninstall check demo bench check-mutations format lint clean help doctor
+.PHONY: all lib peer install uninstall check demo bench check-long check-mutations format lint clean help doctor
 
 ## all: the library (the default)
 all: lib
@@ -79,6 +79,15 @@ demo: doctor
 check:
 	@scripts/doctor --check
 	@scripts/check $(SUITES)
+
+SECONDS ?= 60
+MODE ?= full
+
+## check-long: random chains against the model for SECONDS, in MODE full, embedded or thread
+check-long: doctor
+	@if [ "$(MODE)" = embedded ]; then $(MAKE) -s --no-print-directory $(SHARED); fi
+	@if [ "$(MODE)" != full ]; then $(MAKE) -s --no-print-directory $(PEER); fi
+	@scripts/check-long $(SECONDS) $(MODE)
 
 ## check-mutations: shows that the law tests fail when the chain is wrong
 check-mutations: doctor

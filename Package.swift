@@ -29,7 +29,8 @@ let tests: [Target] =
   ? []
   : [
     .testTarget(name: "PenstockWireTests", dependencies: ["PenstockWire"], swiftSettings: swift),
-    .testTarget(name: "PenstockCallTests", dependencies: ["PenstockCall"], swiftSettings: swift),
+    .testTarget(
+      name: "PenstockCallTests", dependencies: ["PenstockCall", "PenstockLaws"], swiftSettings: swift),
     .testTarget(name: "PenstockTransportTests", dependencies: ["PenstockTransport"], swiftSettings: swift),
   ]
 
@@ -38,6 +39,7 @@ let package = Package(
   products: [
     .library(name: "penstock", type: .static, targets: ["PenstockABI"]),
     .executable(name: "penstock-peer", targets: ["penstock-peer"]),
+    .executable(name: "penstock-laws", targets: ["penstock-laws"]),
   ],
   targets: [
     .systemLibrary(name: "CPenstock", path: "include"),
@@ -72,5 +74,12 @@ let package = Package(
       swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],
       // Embedded mode takes over only some of the module maps' link lines from modules that are not imported here.
       linkerSettings: ["nghttp2", "ssl", "crypto", "z"].map { .linkedLibrary($0) }),
+    // Random chains against a model: for the tests, and for a program that runs them in both modes.
+    .target(
+      name: "PenstockLaws", dependencies: ["PenstockCall", "PenstockWire"], path: "Tests/PenstockLaws",
+      swiftSettings: swift),
+    .executableTarget(
+      name: "penstock-laws", dependencies: ["PenstockLaws", "CSystem"] + shimmed, path: "Tests/penstock-laws",
+      swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])]),
   ] + shims + tests
 )

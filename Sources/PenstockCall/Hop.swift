@@ -27,10 +27,7 @@ public final class Hop {
   var endedCall = false
   var cancelled = false
   var destroyed = false
-  /// Any thread.
-  let halfClosePassed = Atomic<Bool>(false)
-  /// Any thread: start has gone below.
-  let startPassed = Atomic<Bool>(false)
+  var halfClosePassed = false
   /// Any thread: nothing of the hop works from now on.
   let isOver = Atomic<Bool>(false)
   /// Any thread: whether the hop is the far end, or may still become it: while on_start runs, or start stands
@@ -45,7 +42,6 @@ public final class Hop {
   var earlyAnswers: [Event] = []
   /// What was delivered in the hope of TAKE is void.
   func startLeft() {
-    startPassed.store(true, ordering: .releasing)
     guard !taken else { return }
     answering.store(0, ordering: .releasing)
     earlyAnswers = []
@@ -80,10 +76,6 @@ public final class Hop {
   /// nil: the hop does not restart.
   let recording: Recording?
 
-  /// nil: every callback runs on the driving thread.
-  private(set) var jobs: HopJobs?
-  var mayChooseExecutors = false
-
   var outbound: Station?
   var inbound: Station?
 
@@ -104,13 +96,7 @@ public final class Hop {
     recording = registration.replayBytes > 0 ? Recording(limit: registration.replayBytes) : nil
     registrationReference = .passUnretained(registration)
     state = registration.userData.pointer
-    if registration.hasExecutors {
-      jobs = HopJobs(registration.outboundExecutor, registration.inboundExecutor)
-    }
   }
-
-  /// In create.
-  func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) { jobs = HopJobs(outbound, inbound) }
 
   var callbacks: Registration.Callbacks { registration.callbacks }
 

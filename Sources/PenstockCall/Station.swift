@@ -48,9 +48,6 @@ public enum EventKind: Int32, Sendable {
   case create = 10
   case destroy = 11
 
-  /// Of an event.
-  var lane: Lane { rawValue <= EventKind.halfClose.rawValue ? .outbound : .inbound }
-
   /// May a callback answer this event with `verdict`.
   func allows(_ verdict: Verdict) -> Bool {
     switch verdict {
@@ -79,8 +76,6 @@ final class Station {
     case held(UInt64)
     /// As held, but later events wait unseen.
     case paused(UInt64)
-    /// Its callback runs on an executor; later events wait unseen.
-    case shown
   }
 
   struct Parked {
@@ -132,17 +127,12 @@ final class Station {
     for index in low..<high {
       switch parked[index].state {
       case .held(let its), .paused(let its): if its == ticket, ticket != 0 { return index }
-      case .ready, .shown: break
+      case .ready: break
       }
     }
     return nil
   }
   private static let few = 16
-
-  var shownIndex: Int? {
-    for index in 0..<parked.count where parked[index].state == .shown { return index }
-    return nil
-  }
 
   /// The hop said NEXT: what it holds without a ticket may go.
   func releaseTicketless() {

@@ -2,6 +2,7 @@ import PenstockWire
 import Testing
 
 @testable import PenstockCall
+@testable import PenstockLaws
 
 /// A call with hops that do what closures say, and a log of everything that it does.
 final class CallBench {
@@ -23,7 +24,7 @@ final class CallBench {
     }
   }
 
-  let loop: FakeLoop
+  let loop = FakeLoop()
   let below = FakeBelow()
   let above = FakeAbove()
   var hooks: [Hook] = []
@@ -33,9 +34,8 @@ final class CallBench {
 
   init(
     _ kind: CallKind = .bidi, hops: Int = 1, maxSendBytes: Int? = nil, replayBytes: [Int] = [],
-    maxRestarts: Int = 1, loop: FakeLoop = FakeLoop(), executors: (any Executor, any Executor)? = nil
+    maxRestarts: Int = 1
   ) {
-    self.loop = loop
     let request = Request(
       kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
     if let maxSendBytes { request.maxSendBytes = maxSendBytes }
@@ -55,10 +55,7 @@ final class CallBench {
       Registration(
         id: UInt64(index + 1), name: buffer("hop\(index)\0"), filter: MethodFilter(), kinds: 0, holdBytes: 0,
         userData: UserData(Unmanaged.passUnretained(hook).toOpaque(), nil), callbacks: callbacks,
-        replayBytes: index < replayBytes.count
-          ? replayBytes[index] : index == 0 && executors != nil ? 100 : 0,
-        maxRestarts: maxRestarts, outboundExecutor: index == 0 ? executors?.0 : nil,
-        inboundExecutor: index == 0 ? executors?.1 : nil)
+        replayBytes: index < replayBytes.count ? replayBytes[index] : 0, maxRestarts: maxRestarts)
     }
     call = Call(
       id: 1, request: request, chain: hops == 0 ? nil : Chain(registrations), target: buffer("t\0"),

@@ -10,7 +10,6 @@
 #include "executor.h"
 #include "interceptor.h"
 #include "hop.h"
-#include "async.h"
 #include "runtime.h"
 #include "call.h"
 #include "channel.h"

@@ -1,0 +1,17 @@
+import PenstockLaws
+import Testing
+
+/// Random chains against the model: PENSTOCK_SCENARIOS of them (20,000), from PENSTOCK_SEED, which is the same every
+/// time unless it is set. The scenario that breaks a law is cut down to what breaks it still, and printed.
+@Suite struct LawTests {
+  @Test func lawsHoldInRandomScenarios() {
+    let shrinks = environmentNumber("PENSTOCK_SHRINK") != 0
+    let count = environmentNumber("PENSTOCK_SCENARIOS") ?? 20_000
+    let seed = environmentNumber("PENSTOCK_SEED") ?? 1
+    var failures = 0
+    for number in 0..<count where failures < (shrinks ? 3 : 1) {
+      if !Laws.hold(seed &+ number, shrinks: shrinks, report: { Issue.record("\($0)") }) { failures += 1 }
+    }
+    print("\(count) scenarios from PENSTOCK_SEED=\(seed)")
+  }
+}

@@ -1,0 +1,154 @@
+import PenstockCall
+
+// How it ends.
+
+extension Model {
+  func endOutbound(_ index: Int) { outboundEnd = min(outboundEnd, max(index, 0)) }
+
+  func lose(_ lane: Lane) {
+    for slot in lane.slots {
+      switch slot.state {
+      case .held(let ticket), .paused(let ticket):
+        if tickets[ticket]?.state == .open { tickets[ticket]?.state = .gone }
+      case .ready: break
+      }
+    }
+  }
+
+  func discardOutbound(_ hop: Hop) {
+    lose(hop.outbound)
+    let abandoned =
+      hop.outbound.queue.count { $0.kind == .send }
+      + hop.outbound.slots.count { $0.item.kind == .send && !$0.isAnswered }
+    hop.outbound.removeAll()
+    arriveSent(abandoned, at: hop.index - 1)
+  }
+
+  func discardInbound(_ hop: Hop) {
+    lose(hop.inbound)
+    hop.inbound.removeAll()
+  }
+
+  func endServer() {
+    guard !serverHasEnded else { return }
+    serverHasEnded = true
+    serverSaidStatus = true
+    endOutbound(hops.count)
+    let n = inTransport
+    inTransport = 0
+    arriveSent(n, at: hops.count - 1)
+  }
+
+  /// The hop at `index` ends the call; hops.count: below the last one, -1: above the top one.
+  func finish(_ index: Int, _ status: Item) {
+    guard index >= 0, index < hops.count else { return finishNow(index, status) }
+    // What may leave the hop leaves it before the status, and has its own consequences first.
+    hops[index].inbound.refresh()
+    guard mayLeaveUp(hops[index]) else { return finishNow(index, status) }
+    finishing = (index, status)
+    advance()
+  }
+
+  var isTooMuch: Bool {
+    kind.receivesOne && callerMessages + callerQueue.count(where: { $0.kind == .receive }) > 1
+  }
+
+  func finishNow(_ index: Int, _ status: Item) {
+    if !serverHasEnded {
+      endServer()
+      serverSaidStatus = false
+    }
+    endOutbound(index)
+    for hop in hops where hop.index > index {
+      discardOutbound(hop)
+      discardInbound(hop)
+      guard hop.life == .entered else { continue }
+      if hop.isActive {
+        if hop.has(.cancel) { hop.owesCancel = true } else { hop.isCancelled = true }
+      }
+      hop.mayDestroy = true
+    }
+    if index >= 0, index < hops.count {
+      let hop = hops[index]
+      discardOutbound(hop)
+      discardInbound(hop)
+      hop.hasFinished = true
+    }
+    pushInbound(status, index - 1)
+  }
+
+  func endLocally(_ status: Item) {
+    local = status
+    status.isLocal = true
+    serverHasEnded = true
+    callerQueue = []
+    for hop in hops.reversed() {
+      let overtakes = hop.isTaken || hop.inbound.slots.contains { $0.item.kind == .status }
+      lose(hop.outbound)
+      lose(hop.inbound)
+      hop.outbound.removeAll()
+      hop.inbound.removeAll()
+      guard hop.isActive else { continue }
+      let kind: EventKind = overtakes ? .cancel : .status
+      if hop.has(kind) { localOrder.append((hop.index, kind)) }
+    }
+  }
+
+  func expectLocal(_ hop: Hop, _ kind: EventKind, _ name: String) {
+    guard let first = localOrder.first, first.hop == hop.index, first.kind == kind else {
+      let next = localOrder.first.map { "hop \($0.hop) \($0.kind.word)" } ?? "nothing"
+      fail("law 4", "\(name) of a local end, next to come is \(next)")
+      return
+    }
+    localOrder.removeFirst()
+    hop.isCancelled = true
+  }
+
+  /// A message too many or too few ends the call by itself, once it has come to the end of the chain; that shows in
+  /// what is seen next.
+  func discoverEnd(_ hop: Hop?) {
+    guard local == nil, !isOver, hop?.owesCancel != true, hop?.mayDestroy != true else { return }
+    if discover(hop) { return }
+    var found = false
+    for part in [Part.above(hops.count), .below(-1), .everywhere] where !found {
+      hurry(part) {
+        found = found || self.isOver || self.discover(hop)
+        return found
+      }
+    }
+    if !found, !isOver { _ = discover(hop) }
+  }
+
+  func discover(_ hop: Hop?) -> Bool {
+    if let first = serverQueue.first, !serverHasEnded, kind.sendsOne {
+      let isWrong =
+        first.kind == .send ? serverMessages == 1 : first.kind == .halfClose && serverMessages == 0
+      if isWrong {
+        endByItself(hops.count)
+        return true
+      }
+    }
+    if isTooMuch {
+      endByItself(-1)
+      return true
+    }
+    guard let (index, status) = finishing, hop.map({ $0.index >= index }) ?? true else { return false }
+    finishing = nil
+    guard hops[index].isActive else { return false }
+    finishNow(index, status)
+    return true
+  }
+
+  func endByItself(_ index: Int) {
+    if index < 0 {
+      callerQueue.removeSubrange(min(max(1 - callerMessages, 0), callerQueue.count)...)
+    } else {
+      let discarded = serverQueue.count { $0.kind == .send }
+      serverQueue = []
+      arriveSent(discarded, at: hops.count - 1)
+    }
+    finishing = nil
+    finishNow(index, Item(.status, code: index < 0 ? 12 : 13))
+    advance()
+  }
+}

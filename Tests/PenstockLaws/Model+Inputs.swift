@@ -1,0 +1,104 @@
+import PenstockCall
+
+// What goes in, as the call comes to it.
+
+extension Model {
+  enum Input {
+    case open(demand: Int, message: Item?)
+    case send(Item)
+    case halfClose
+    case demand(Int)
+    case end(Item)
+    case headers(Item)
+    case message(Item)
+    case status(Item)
+    case sent(Int)
+    case resolve(UInt64, verdict: Verdict)
+    case finish(UInt64, Item)
+    case deliver(Int, Item)
+    case hopDemand(Int, Int)
+  }
+
+  /// `isNested`: asked for while something ran; what hops have asked for earlier may be done later.
+  func apply(_ input: Input, isNested: Bool = false) {
+    guard !isOver, local == nil else { return }
+    if !isNested, order.patience != .more {
+      refreshAll()
+      advance()
+    }
+    switch input {
+    case .open(let demand, let message):
+      isOpen = true
+      arriveDemand(demand, at: 0)
+      pushOutbound(Item(.start), 0)
+      if let message {
+        whole = [message, Item(.halfClose)]
+      }
+    case .send(let item): pushOutbound(item, 0)
+    case .halfClose: pushOutbound(Item(.halfClose), 0)
+    case .demand(let n): arriveDemand(n, at: 0)
+    case .end(let item): endLocally(item)
+    case .headers(let item): pushInbound(item, hops.count - 1)
+    case .message(let item):
+      serverDemand -= 1
+      pushInbound(item, hops.count - 1)
+    case .status(let item):
+      endServer()
+      pushInbound(item, hops.count - 1)
+    case .sent(let n):
+      inTransport -= n
+      arriveSent(n, at: hops.count - 1)
+    case .resolve(let ticket, let verdict): resolve(ticket, verdict)
+    case .finish(let ticket, let item):
+      guard let (hop, _, _) = place(of: ticket) else { break }
+      finish(hop.index, item)
+    case .deliver(let index, let item):
+      let hop = hops[index]
+      guard hop.isActive else { break }
+      guard hop.isTaken || item.kind == .receive else {
+        if hop.mayDeliver { hop.earlyAnswers.append(item) }
+        break
+      }
+      switch item.kind {
+      case .status: finish(index, item)
+      case .receive: inject(item, hop, hop.inbound)
+      default: pushInbound(item, index - 1)
+      }
+    case .hopDemand(let index, let n): if hops[index].isActive { arriveDemand(n, at: index + 1) }
+    }
+    advance()
+  }
+
+  func resolve(_ ticket: UInt64, _ verdict: Verdict) {
+    guard let (hop, lane, index) = place(of: ticket) else { return }
+    switch verdict {
+    case .drop:
+      let slot = lane.slots.remove(at: index)
+      if slot.item.kind == .send, !slot.isAnswered { arriveSent(1, at: hop.index - 1) }
+      if slot.item.kind == .receive, !slot.isHeld { renew(hop) }
+    case .take:
+      lane.slots.remove(at: index)
+      hop.isTaken = true
+    default:
+      lane.slots[index].state = .ready
+      lane.releaseTicketless()
+    }
+  }
+
+  func place(of ticket: UInt64) -> (Hop, Lane, Int)? {
+    for hop in hops {
+      if let index = hop.outbound.index(of: ticket) { return (hop, hop.outbound, index) }
+      if let index = hop.inbound.index(of: ticket) { return (hop, hop.inbound, index) }
+    }
+    return nil
+  }
+
+  func spend(_ ticket: UInt64) {
+    if ticket != 0, tickets[ticket]?.state == .open { tickets[ticket]?.state = .spent }
+  }
+
+  func renew(_ hop: Hop) {
+    renewed = true
+    arriveDemand(1, at: hop.index + 1)
+  }
+}

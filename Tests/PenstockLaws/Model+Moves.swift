@@ -1,0 +1,300 @@
+import PenstockCall
+
+// How things move.
+
+extension Model {
+  func pushOutbound(_ item: Item, _ index: Int) {
+    if index < hops.count { hops[index].outbound.queue.append(item) } else { serverQueue.append(item) }
+  }
+
+  func pushInbound(_ item: Item, _ index: Int) {
+    if index >= 0 { hops[index].inbound.queue.append(item) } else { callerQueue.append(item) }
+  }
+
+  func next(_ hop: Hop, _ lane: Lane, _ item: Item) {
+    lane.releaseTicketless()
+    lane.refresh()
+    lane.slots.append(Slot(item: item, state: .ready, isInjected: false, isAnswered: false))
+  }
+
+  /// Behind what is parked there, but before the lane's last event.
+  func inject(_ item: Item, _ hop: Hop, _ lane: Lane) {
+    let slot = Slot(
+      item: item, state: .ready, isInjected: true, isAnswered: true,
+      isFresh: running != nil && order.patience != .none)
+    if let last = lane.slots.last, last.item.kind == .halfClose || last.item.kind == .status {
+      lane.slots.insert(slot, at: lane.slots.count - 1)
+    } else {
+      lane.slots.append(slot)
+    }
+  }
+
+  func arriveDemand(_ n: Int, at index: Int) {
+    guard n > 0 else { return }
+    if index == hops.count {
+      serverDemandCame = saturating(serverDemandCame, n)
+    } else {
+      hops[index].demandCame = saturating(hops[index].demandCame, n)
+    }
+  }
+
+  func arriveSent(_ n: Int, at index: Int) {
+    guard n > 0 else { return }
+    guard index >= 0 else {
+      callerSentCame += n
+      return
+    }
+    let hop = hops[index]
+    guard hop.life == .entered else { return arriveSent(n, at: index - 1) }
+    require(hop.sentCame + n <= hop.ledger.count, "model", "hop \(index): more sent than it has passed on")
+    guard hop.sentCame + n <= hop.ledger.count else { return }
+    let passed = hop.ledger[hop.sentCame..<hop.sentCame + n].count { !$0 }
+    hop.sentCame += n
+    hop.sentPassed += passed
+    arriveSent(passed, at: index - 1)
+  }
+
+  func saturating(_ a: Int, _ b: Int) -> Int {
+    let (sum, overflow) = a.addingReportingOverflow(b)
+    return overflow ? Int.max : sum
+  }
+
+  /// Moves what moves by itself: out of hops in order, past callbacks that are not there.
+  func advance() {
+    guard local == nil, !isOver else { return }
+    var moved = true
+    if !mayHurry { order.draw() }
+    while moved, !isOver {
+      moved = false
+      for hop in hops where hop !== running {
+        if leaveDown(hop) || leaveUp(hop) || passDown(hop) || passUp(hop) || passDemand(hop) { moved = true }
+      }
+      if serverHasEnded || outboundEnd <= hops.count { moved = discard(&serverQueue, hops.count) || moved }
+      if serverHasStarted, !serverHasEnded, serverDemandCame > 0 {
+        serverDemand = saturating(serverDemand, serverDemandCame)
+        serverDemandCame = 0
+      }
+      if callerQueue.first?.kind == .status { isOver = true }
+      if !whole.isEmpty, mayHurry || (!moved && finishing == nil && !isMoving(below: -1)) {
+        moved = true
+        if wholeIsNext || mayHurry {
+          pushOutbound(whole.removeFirst(), 0)
+        } else {
+          wholeIsNext = true
+          refreshAll()
+        }
+      }
+      if let hop = hops.first(where: { $0.isTaken && !$0.earlyAnswers.isEmpty && $0.isActive }),
+        mayHurry || (!moved && finishing == nil && !isMoving(below: -1))
+      {
+        moved = true
+        let answer = hop.earlyAnswers.removeFirst()
+        if answer.kind == .status { finish(hop.index, answer) } else { pushInbound(answer, hop.index - 1) }
+      }
+      if let (index, status) = finishing, !mayLeaveUp(hops[index]), !isMoving(above: index) {
+        finishing = nil
+        moved = true
+        if hops[index].isActive { finishNow(index, status) }
+      }
+    }
+  }
+
+  func leaveDown(_ hop: Hop) -> Bool {
+    guard finishing == nil, let slot = hop.outbound.slots.first, slot.state == .ready else { return false }
+    if slot.item.kind == .start, !hop.startHasLeft {
+      // The demand that waits with it goes first.
+      hop.startHasLeft = true
+      if !hop.isTaken {
+        hop.headersDelivered = false
+        hop.statusDelivered = false
+        hop.earlyAnswers = []
+      }
+      return true
+    }
+    guard may(.leaveDown, hop, !isMoving(below: hop.index) && !slot.isFresh) else { return false }
+    hop.outbound.slots.removeFirst()
+    switch slot.item.kind {
+    case .halfClose: hop.halfCloseHasLeft = true
+    default: break
+    }
+    if hop.isTaken {
+      if slot.item.kind == .send, !slot.isAnswered { arriveSent(1, at: hop.index - 1) }
+      return true
+    }
+    if slot.item.kind == .send { hop.ledger.append(slot.isAnswered) }
+    pushOutbound(slot.item, hop.index + 1)
+    return true
+  }
+
+  func mayLeaveUp(_ hop: Hop) -> Bool {
+    guard let first = hop.inbound.slots.first, first.state == .ready, !first.isFresh else { return false }
+    return first.item.kind != .receive || hop.owed > 0
+  }
+
+  func leaveUp(_ hop: Hop) -> Bool {
+    guard hop.index <= finishing?.index ?? Int.max, let slot = hop.inbound.slots.first, slot.state == .ready,
+      may(.leaveUp, hop, !slot.isFresh && !isMoving(above: hop.index))
+    else { return false }
+    switch slot.item.kind {
+    case .receive:
+      guard hop.owed > 0 else { return false }
+      hop.owed -= 1
+      if slot.isInjected { hop.reserved -= 1 }
+    case .status:
+      hop.hasPassed = true
+      endOutbound(hop.index)
+      discardOutbound(hop)
+    default: break
+    }
+    hop.inbound.slots.removeFirst()
+    pushInbound(slot.item, hop.index - 1)
+    return true
+  }
+
+  func may(_ move: Order.Move, _ hop: Hop, _ natural: @autoclosure () -> Bool) -> Bool {
+    mayHurry || order.allows(move, hop.index, natural)
+  }
+
+  /// Where what was not to move yet may have moved: it is fine if unrelated things are done in another order.
+  enum Part {
+    case everywhere
+    /// Events in front of this hop, on the way out, on the way in.
+    case above(Int)
+    case below(Int)
+    /// Demand on its way to this hop.
+    case demand(Int)
+  }
+
+  /// The nearest move first, and no more of them than it takes.
+  func hurry(_ part: Part = .everywhere, until done: () -> Bool = { false }) {
+    repeat { if done() { return } } while pull(part)
+    if case .everywhere = part {
+      refreshAll()
+      advance()
+      if done() { return }
+    }
+    mayHurry = true
+    advance()
+    mayHurry = false
+  }
+
+  /// One move, as near to the place as there is one.
+  private func pull(_ part: Part) -> Bool {
+    mayHurry = true
+    defer { mayHurry = false }
+    switch part {
+    case .everywhere: return false
+    case .above(let index):
+      for hop in hops[..<index].reversed() where hop !== running && (leaveDown(hop) || passDown(hop)) {
+        return true
+      }
+      guard !whole.isEmpty else { return false }
+      pushOutbound(whole.removeFirst(), 0)
+      return true
+    case .below(let index):
+      for hop in hops[(index + 1)...] where hop !== running && (leaveUp(hop) || passUp(hop)) { return true }
+    case .demand(let index):
+      for hop in hops[..<index].reversed() where passDemand(hop) { return true }
+    }
+    return false
+  }
+
+  func refreshAll() {
+    for hop in hops {
+      hop.outbound.refresh()
+      hop.inbound.refresh()
+    }
+  }
+
+  /// An event goes as far as it can, with the demand that start takes along and with all that follows from it, before
+  /// the next one leaves.
+  func isMoving(below index: Int) -> Bool {
+    if serverQueue.contains(where: { $0.kind != .start || !serverHasEnded }) || isMoving(above: hops.count) {
+      return true
+    }
+    return hops[max(index, 0)...].contains { hop in
+      if hop.isActive, hop.seesDemand, hop.demandCame > hop.demandSeen { return true }
+      guard hop.index > index else { return false }
+      if let first = hop.outbound.slots.first, first.state == .ready, !first.isFresh { return true }
+      return !hop.outbound.isPaused && !hop.outbound.queue.isEmpty
+    }
+  }
+
+  func isMoving(above index: Int) -> Bool {
+    if running != nil || !callerQueue.isEmpty { return true }
+    return hops[..<max(index, 0)].contains { hop in
+      if mayLeaveUp(hop) { return true }
+      return !hop.inbound.isPaused && !hop.inbound.queue.isEmpty
+    }
+  }
+
+  func passDown(_ hop: Hop) -> Bool {
+    if hop.index >= outboundEnd { return discard(&hop.outbound.queue, hop.index) }
+    guard finishing == nil, let item = hop.outbound.queue.first, !hop.outbound.isPaused else { return false }
+    // Start leaves first; the demand that waits with it goes before.
+    let first = hop.outbound.slots.first
+    let startLeaves = first?.item.kind == .start && first?.state == .ready
+    guard may(.passDown, hop, !isMoving(below: hop.index) && !startLeaves) else { return false }
+    if hop.life == .skipped {
+      hop.outbound.queue.removeFirst()
+      pushOutbound(item, hop.index + 1)
+      return true
+    }
+    if hop.life == .notEntered {
+      guard hop.plan.create == .none, !hop.has(.start) else { return false }
+      hop.life = .entered
+    }
+    guard hop.isActive, !hop.has(item.kind) else { return false }
+    hop.outbound.queue.removeFirst()
+    next(hop, hop.outbound, item)
+    return true
+  }
+
+  func passUp(_ hop: Hop) -> Bool {
+    guard hop.index < finishing?.index ?? Int.max else { return false }
+    guard let item = hop.inbound.queue.first, !hop.inbound.isPaused,
+      may(.passUp, hop, !isMoving(above: hop.index))
+    else { return false }
+    if !hop.isActive {
+      hop.inbound.queue.removeFirst()
+      pushInbound(item, hop.index - 1)
+      return true
+    }
+    guard !hop.has(item.kind) else { return false }
+    hop.inbound.queue.removeFirst()
+    next(hop, hop.inbound, item)
+    return true
+  }
+
+  func passDemand(_ hop: Hop) -> Bool {
+    let pending = hop.demandCame - hop.demandSeen
+    guard pending > 0, hop.life != .notEntered, may(.passDemand, hop, true) else { return false }
+    if hop.life == .skipped || (!hop.isActive && hop.seesDemand) {
+      hop.demandSeen = hop.demandCame
+      arriveDemand(pending, at: hop.index + 1)
+      return true
+    }
+    guard hop.seesDemand, !hop.has(.demand) else { return false }
+    hop.demandSeen = hop.demandCame
+    addOwed(pending, hop)
+    if !hop.isTaken { arriveDemand(pending, at: hop.index + 1) }
+    return true
+  }
+
+  /// What has waited for demand leaves after what runs.
+  func addOwed(_ n: Int, _ hop: Hop) {
+    let hadNone = hop.owed == 0
+    hop.owed = saturating(hop.owed, n)
+    if hadNone, order.patience != .none, finishing?.index != hop.index, !hop.inbound.slots.isEmpty {
+      hop.inbound.slots[0].isFresh = true
+    }
+  }
+
+  func discard(_ queue: inout [Item], _ index: Int) -> Bool {
+    guard !queue.isEmpty else { return false }
+    let messages = queue.count { $0.kind == .send }
+    queue = []
+    arriveSent(messages, at: index - 1)
+    return true
+  }
+}

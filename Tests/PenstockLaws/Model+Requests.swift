@@ -1,0 +1,70 @@
+import PenstockCall
+
+// What hops ask for, and what they are told.
+
+extension Model {
+  /// Destroyed, whether it wants to know or not.
+  func isGone(_ index: Int) -> Bool {
+    let hop = hops[index]
+    if hop.isDestroyed { return true }
+    return !hop.has(.destroy) && hop !== running && (isOver || (hop.mayDestroy && !hop.owesCancel))
+  }
+
+  func resultOfInjectOutbound(_ index: Int) -> Outcome {
+    let hop = hops[index]
+    if isGone(index) { return .gone }
+    let allowed = hop.isActive && local == nil && hop.startHasLeft && !hop.isTaken && !hop.halfCloseHasLeft
+    return allowed ? .ok : .state
+  }
+
+  func injectOutbound(_ index: Int, _ item: Item) {
+    inject(item, hops[index], hops[index].outbound)
+    advance()
+  }
+
+  /// Injected on the driving thread, or asked for on another one.
+  func resultOfInjectInbound(_ index: Int) -> Outcome {
+    let hop = hops[index]
+    if isGone(index) { return .gone }
+    if !hop.isActive || local != nil || !hop.seesDemand || hop.statusDelivered { return .state }
+    return hop.owed > hop.reserved ? .ok : .wouldBlock
+  }
+
+  /// `isPosted`: it comes later, by `deliver`.
+  func injectInbound(_ index: Int, _ item: Item, isPosted: Bool) {
+    hops[index].reserved += 1
+    hops[index].messageDelivered = true
+    guard !isPosted else { return }
+    inject(item, hops[index], hops[index].inbound)
+    advance()
+  }
+
+  /// The running callback changes its event.
+  func change(_ body: (Item) -> Void) { if let runningItem { body(runningItem) } }
+
+  func issued(_ ticket: UInt64, _ kind: EventKind) { tickets[ticket] = (.open, kind) }
+
+  /// What using a ticket gives; it is spent if that is OK.
+  func use(_ ticket: UInt64, _ end: End) -> Outcome {
+    guard let entry = tickets[ticket] else { return .gone }
+    switch entry.state {
+    case .gone: return .gone
+    case .spent: return .already
+    case .open: break
+    }
+    switch end {
+    case .after: return .ok
+    case .finish: break
+    case .verdict(let verdict):
+      switch verdict {
+      case .next: break
+      case .drop where entry.kind == .send || entry.kind == .receive: break
+      case .take where entry.kind == .start: break
+      case .restart where entry.kind == .status: break
+      default: return .invalidArgument
+      }
+    }
+    tickets[ticket]?.state = .spent
+    return .ok
+  }
+}

@@ -1,0 +1,196 @@
+import PenstockCall
+
+/// The laws of the chain as a model: written from the design's words, for clarity alone.
+///
+/// It is told everything that goes into a call and everything that the call does, as it happens, and says whether that
+/// was allowed. Between two hops there is a queue for each lane; whatever leaves a hop stands in the next one's queue
+/// until it is shown. So any order of unrelated things is fine, and only that; and when the call has come to rest
+/// nothing that could happen may be left undone (`checkRest`).
+final class Model {
+  /// One event on its way.
+  final class Item {
+    let kind: EventKind
+    /// Tells messages and statuses apart; 0: an empty message, a status that the library made.
+    var id: Int
+    var size: Int
+    var code: Int32
+    /// The hops that have changed the metadata.
+    var marks: [Int] = []
+    var isLocal = false
+
+    /// Of hold_bytes: an empty message takes one.
+    var room: Int { kind == .send || kind == .receive ? max(size, 1) : 0 }
+
+    init(_ kind: EventKind, id: Int = 0, size: Int = 0, code: Int32 = 0) {
+      self.kind = kind
+      self.id = id
+      self.size = size
+      self.code = code
+    }
+  }
+
+  enum State: Equatable {
+    case ready
+    /// By ticket; 0: until the next NEXT.
+    case held(UInt64)
+    case paused(UInt64)
+  }
+
+  /// An event that stands behind its callback, to leave in order.
+  struct Slot {
+    let item: Item
+    var state: State
+    let isInjected: Bool
+    /// Its `sent` stops here.
+    let isAnswered: Bool
+    var isHeld = false
+    /// It may leave only after what runs: a callback has injected it, or demand for it has just come.
+    var isFresh = false
+  }
+
+  final class Lane {
+    /// Has left the neighbour; not shown yet.
+    var queue: [Item] = []
+    var slots: [Slot] = []
+
+    var isPaused: Bool {
+      slots.contains { if case .paused = $0.state { true } else { false } }
+    }
+
+    var heldBytes: Int { slots.reduce(0) { $0 + ($1.isHeld ? $1.item.room : 0) } }
+
+    func releaseTicketless() {
+      for index in slots.indices where slots[index].state == .held(0) { slots[index].state = .ready }
+    }
+
+    func refresh() { for index in slots.indices { slots[index].isFresh = false } }
+
+    func index(of ticket: UInt64) -> Int? {
+      slots.firstIndex { $0.state == .held(ticket) || $0.state == .paused(ticket) }
+    }
+
+    func removeAll() {
+      queue = []
+      slots = []
+    }
+  }
+
+  enum Life { case notEntered, skipped, refused, entered }
+
+  final class Hop {
+    let index: Int
+    let plan: HopPlan
+    var life = Life.notEntered
+    var isTaken = false
+    /// What it has delivered before TAKE.
+    var earlyAnswers: [Item] = []
+    /// The status has left it upward.
+    var hasPassed = false
+    var hasFinished = false
+    var isCancelled = false
+    /// on_cancel has to come.
+    var owesCancel = false
+    var mayDestroy = false
+    var isDestroyed = false
+    var outbound = Lane()
+    var inbound = Lane()
+    var startHasLeft = false
+    var halfCloseHasLeft = false
+    var headersDelivered = false
+    var messageDelivered = false
+    var statusDelivered = false
+
+    /// Demand that has come to it, and how much of that it has seen.
+    var demandCame = 0
+    var demandSeen = 0
+    /// What it may send up, and how much of that is spoken for by what it has injected.
+    var owed = 0
+    var reserved = 0
+    /// Messages that have left downward: does the `sent` of each stop here.
+    var ledger: [Bool] = []
+    var sentCame = 0
+    var sentPassed = 0
+    var sentSeen = 0
+
+    init(_ index: Int, _ plan: HopPlan) {
+      self.index = index
+      self.plan = plan
+    }
+
+    var isActive: Bool {
+      life == .entered && !hasPassed && !hasFinished && !isCancelled && !owesCancel && !isDestroyed
+    }
+    var seesDemand: Bool { startHasLeft || isTaken }
+    /// It is the far end, or may become it yet.
+    var mayDeliver: Bool { isTaken || (life == .entered && !startHasLeft && plan.has(.start)) }
+    func has(_ kind: EventKind) -> Bool { plan.has(kind) }
+  }
+
+  struct Broken { let law: String, what: String }
+
+  let kind: CallKind
+  let hops: [Hop]
+  private(set) var broken: Broken?
+
+  var isOpen = false
+  // The caller.
+  var callerQueue: [Item] = []
+  var callerMessages = 0
+  var callerHeaders = 0
+  var callerStatus: Item?
+  var callerSent = 0
+  var callerSentCame = 0
+  // The server.
+  var serverQueue: [Item] = []
+  var serverHasStarted = false
+  var serverHasEnded = false
+  var serverSaidStatus = false
+  var serverMessages = 0
+  var serverDemandCame = 0
+  var serverDemand = 0
+  var inTransport = 0
+  var wasReset = false
+  /// What comes to this hop or beyond is discarded.
+  var outboundEnd: Int
+  var local: Item?
+  /// The hop at this index ends the call once what it has let go has gone as far as it can.
+  var finishing: (index: Int, status: Item)?
+  /// The message and half-close of a call that is opened whole: after start, and what hops have asked for meanwhile.
+  var whole: [Item] = []
+  var wholeIsNext = false
+  /// After a local end: the hops that see it, from the bottom, and as what.
+  var localOrder: [(hop: Int, kind: EventKind)] = []
+  /// The status has come to the caller's side.
+  var isOver = false
+  var running: Hop?
+  var runningKind = EventKind.none
+  var runningItem: Item?
+  let requestMarks = Item(.start)
+  var expectedDeadline: UInt64?
+  /// Demand was renewed in this turn: that a hop below does not have it yet is fine.
+  var renewed = false
+  /// Everything may leave, though something is moving in front of it.
+  var mayHurry = false
+  var order: Order
+
+  enum TicketState { case open, spent, gone }
+  var tickets: [UInt64: (state: TicketState, kind: EventKind)] = [:]
+
+  init(_ scenario: Scenario, _ order: Order) {
+    self.order = order
+    kind = scenario.kind
+    hops = scenario.hops.enumerated().map { Hop($0, $1) }
+    outboundEnd = hops.count + 1
+  }
+
+  func require(_ condition: Bool, _ law: String, _ what: @autoclosure () -> String) {
+    guard !condition, broken == nil else { return }
+    broken = Broken(law: law, what: what())
+  }
+
+  func fail(_ law: String, _ what: @autoclosure () -> String) { require(false, law, what()) }
+}
+
+extension EventKind {
+  var isOutbound: Bool { self == .start || self == .send || self == .halfClose }
+}

@@ -1,0 +1,287 @@
+import PenstockCall
+import PenstockWire
+
+/// Plays one scenario on a real call and tells the model everything.
+final class Play {
+  struct Failure { let law: String, what: String, trace: [String] }
+
+  let scenario: Scenario
+  let model: Model
+  let loop = FakeLoop()
+  let below = FakeBelow()
+  let above = FakeAbove()
+  var call: Call?
+  var players: [HopPlayer] = []
+  var inputs: [UInt64: Model.Input] = [:]
+  var nested: Set<UInt64> = []
+  var nextMarker = FakeLoop.marker
+  var nextID = 1
+  private let isVerbose: Bool
+  private var trace: [String] = []
+  // The server.
+  var served = 0
+  var available = 0
+  var isPulled = false
+  var isStopped = true
+  var isEnded = false
+  var discards = 0
+  var finalized = 0
+  let freed = Counter()
+
+  /// How many are gone of what is to go.
+  final class Counter { var count = 0 }
+
+  /// Goes with the call.
+  private final class Attachment {
+    let freed: Counter
+    init(_ freed: Counter) { self.freed = freed }
+    deinit { freed.count += 1 }
+  }
+
+  private init(_ scenario: Scenario, _ order: Order, isVerbose: Bool) {
+    self.scenario = scenario
+    self.isVerbose = isVerbose
+    model = Model(scenario, order)
+  }
+
+  /// nil: every law held, in one of the first `orders` orders.
+  static func run(_ scenario: Scenario, isVerbose: Bool = false, orders: Int = 300) -> Failure? {
+    var failure: Failure?
+    for number in 0..<orders {
+      guard let found = run(scenario, Order(number), isVerbose) else { return nil }
+      failure = failure ?? found
+    }
+    return failure
+  }
+
+  private static func run(_ scenario: Scenario, _ order: Order, _ isVerbose: Bool) -> Failure? {
+    let play = Play(scenario, order, isVerbose: isVerbose)
+    play.play()
+    play.model.require(play.freed.count == 1, "memory", "the call is still there after its end")
+    play.model.require(
+      play.finalized == scenario.hops.count, "law 6", "\(play.finalized) finalizers have run")
+    return play.model.broken.map { Failure(law: $0.law, what: $0.what, trace: play.trace) }
+  }
+
+  func log(_ line: @autoclosure () -> String) { if isVerbose { trace.append(line()) } }
+
+  // MARK: - The story
+
+  private func play() {
+    let request = Request(
+      kind: scenario.kind, path: ("/a.B/C" as StaticString).bytes, metadata: Metadata(),
+      deadline: scenario.deadline.map { loop.now + UInt64($0) * 1_000_000 })!
+    model.expectedDeadline = request.deadline
+    var registrations: [Registration] = []
+    for (index, plan) in scenario.hops.enumerated() {
+      let player = HopPlayer(self, index, plan)
+      players.append(player)
+      registrations.append(player.registration())
+    }
+    let chain = registrations.isEmpty ? nil : Chain(registrations)
+    registrations = []
+    let fresh = Call(
+      id: 7, request: request, chain: chain, target: buffer("t\0"), defaultAuthority: buffer("a\0"),
+      loop: loop, attachment: Attachment(freed))
+    connect(fresh)
+    call = fresh
+
+    open(fresh)
+    rest()
+    for (index, step) in scenario.steps.enumerated() {
+      guard model.broken == nil else { break }
+      log("step \(index): \(step.act.words)")
+      perform(step.act, fresh)
+      if step.runs { rest() }
+    }
+    rest()
+    if !isEnded, model.broken == nil {
+      log("at last: cancel")
+      cancel(fresh)
+      rest()
+    }
+    if model.broken == nil { afterTheEnd() }
+    disconnect()
+    call = nil
+  }
+
+  func open(_ call: Call) {
+    var input: Model.Input = .open(demand: scenario.firstDemand, message: nil)
+    var message: Message?
+    if let size = scenario.firstMessage {
+      let item = Model.Item(.send, id: identity(size), size: size)
+      message = self.message(item)
+      input = .open(demand: scenario.firstDemand, message: item)
+    }
+    // A mark has no meaning before the call is opened.
+    model.apply(input)
+    call.submit(.open(demand: scenario.firstDemand, message: message))
+  }
+
+  func perform(_ act: Step.Act, _ call: Call) {
+    switch act {
+    case .nothing: break
+    case .send(let size):
+      let item = Model.Item(.send, id: identity(size), size: size)
+      submit(.send(message(item)), .send(item))
+    case .halfClose: submit(.halfClose, .halfClose)
+    case .demand(let n): submit(.demand(n), .demand(n))
+    case .cancel: cancel(call)
+    case .server(let n):
+      available = min(available + n, scenario.server.items.count)
+      isPulled = true
+      pump()
+    case .sent(let n):
+      let told = min(n, model.inTransport)
+      guard told > 0, !isStopped else { break }
+      log("  server: \(told) sent")
+      model.apply(.sent(told))
+      call.transportSent(told)
+    case .lose:
+      guard !isStopped else { break }
+      let item = status(14)
+      log("  connection lost")
+      isStopped = true
+      model.apply(.status(item))
+      call.inboundStatus(statusObject(item))
+    case .tick(let ms):
+      loop.now += UInt64(ms) * 1_000_000
+      if let deadline = loop.deadline, deadline <= loop.now {
+        let item = Model.Item(.status, code: 4)
+        log("  deadline")
+        model.apply(.end(item))
+        call.deadlinePassed()
+      }
+      for ticket in loop.takeDue() {
+        let expected = model.use(ticket, .verdict(.next))
+        let result = loop.claim(ticket, for: .next, spends: true)
+        model.require(
+          result == expected, "tickets", "ticket \(ticket) by time: \(result.word), not \(expected.word)")
+        guard result == .ok else { continue }
+        log("  time resumes ticket \(ticket)")
+        model.apply(.resolve(ticket, verdict: .next))
+        call.perform(.resolve(ticket, .verdict(.next)))
+      }
+    case .resolve(let pick, let end):
+      let open = model.tickets.filter { $0.value.state == .open }.keys.sorted()
+      if !open.isEmpty { use(open[pick % open.count], end) }
+    case .resolveAny(let pick, let end):
+      if !loop.entries.isEmpty { use(UInt64(pick % loop.entries.count + 1), end) }
+    case .hop(let index, let operation):
+      guard scenario.hops.indices.contains(index), let hop = players[index].kept else { break }
+      elsewhere { players[index].perform(operation, hop) }
+    }
+  }
+
+  func cancel(_ call: Call) {
+    submit(.endLocally(Status(.cancelled, "cancelled")), .end(Model.Item(.status, code: 1)))
+  }
+
+  /// As another thread.
+  func elsewhere(_ body: () -> Void) {
+    let before = loop.isDriving
+    loop.isDriving = false
+    body()
+    loop.isDriving = before
+  }
+
+  func use(_ ticket: UInt64, _ end: End) {
+    guard let call else { return }
+    let expected = model.use(ticket, end)
+    let result: Outcome
+    switch end {
+    case .verdict(let verdict):
+      result = loop.claim(ticket, for: verdict, spends: true)
+      if result == .ok { submit(.resolve(ticket, .verdict(verdict)), .resolve(ticket, verdict: verdict)) }
+    case .finish(let code):
+      result = loop.claim(ticket, for: nil, spends: true)
+      if result == .ok {
+        let item = status(code)
+        submit(.resolve(ticket, .finish(statusObject(item))), .finish(ticket, item))
+      }
+    case .after(let ms):
+      result = loop.claim(ticket, for: nil, spends: false)
+      if result == .ok { call.submit(.resumeAfter(ticket, nanoseconds: UInt64(ms) * 1_000_000)) }
+    }
+    log("  ticket \(ticket), \(end.words): \(result.word)")
+    model.require(
+      result == expected, "tickets", "ticket \(ticket), \(end.words): \(result.word), not \(expected.word)")
+  }
+
+  /// Everything that was posted, and everything that the server has to say.
+  func rest() {
+    guard let call, model.broken == nil else { return }
+    var turns = 0
+    while loop.isPosted || isPulled {
+      turns += 1
+      guard turns < 1_000 else {
+        model.fail("rest", "the call does not come to rest")
+        return
+      }
+      if loop.isPosted {
+        loop.isPosted = false
+        call.runPosted()
+      }
+      if isPulled { pump() }
+    }
+    model.checkRest(wants: call.wantsMessage, deadline: loop.deadline)
+    if let late = late() { model.fail("demand", late) }
+  }
+
+  /// A message is there and could go up, but nobody pulled.
+  func late() -> String? {
+    guard !isStopped, served < available, !isEnded, let call, call.wantsMessage else { return nil }
+    guard case .message = scenario.server.items[served] else { return nil }
+    return "a message is wanted, but nobody pulled"
+  }
+
+  func afterTheEnd() {
+    model.require(loop.deadline == nil, "law 4", "the deadline is armed after the end")
+    model.require(loop.isClosed, "tickets", "the tickets were not closed")
+    for ticket in loop.entries.indices { use(UInt64(ticket + 1), .verdict(.next)) }
+    for player in players {
+      guard let hop = player.kept else { continue }
+      let entered = model.hops[player.index].life == .entered
+      if entered { model.require(hop.hasEnded, "law 2", "hop \(player.index) has not ended") }
+      elsewhere {
+        let message = Message()
+        for result in [
+          hop.injectInbound(message), hop.injectOutbound(message), hop.demand(1), hop.finish(Status(.ok)),
+        ]
+        where entered && result != .gone {
+          model.fail("law 2", "hop \(player.index) gives \(result.word) after its end")
+        }
+      }
+      player.kept = nil
+    }
+    let before = trace.count
+    loop.isDriving = true
+    call?.perform(.demand(1))
+    call?.perform(.endLocally(Status(.cancelled)))
+    call?.inboundStatus(Status(.ok))
+    call?.runPosted()
+    if trace.count != before { model.fail("law 2", "something happened after the end") }
+  }
+
+  // MARK: - Steps with a mark before them
+
+  func mark(_ input: Model.Input) -> UInt64 {
+    nextMarker += 1
+    inputs[nextMarker] = input
+    return nextMarker
+  }
+
+  func submit(_ step: Call.Step, _ input: Model.Input) {
+    call?.submit(.resumeAfter(mark(input), nanoseconds: 0))
+    call?.submit(step)
+  }
+
+  /// For what the call submits itself: the mark goes first, and counts if the result is OK.
+  func submitting(_ input: Model.Input, _ body: () -> Outcome) -> Outcome {
+    let marker = mark(input)
+    call?.submit(.resumeAfter(marker, nanoseconds: 0))
+    let result = body()
+    if result != .ok { inputs[marker] = nil }
+    return result
+  }
+}

@@ -1,0 +1,36 @@
+import PenstockWire
+
+/// SplitMix64.
+struct Random {
+  private var state: UInt64
+
+  init(_ seed: UInt64) { state = seed }
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var z = state
+    z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+    return z ^ (z >> 31)
+  }
+
+  mutating func below(_ n: Int) -> Int { Int(truncatingIfNeeded: next() >> 33) % n }
+
+  mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
+
+  mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
+}
+
+func text(_ view: ByteView) -> String { String(decoding: view, as: UTF8.self) }
+
+/// Runs `body` on `bytes` in storage of exactly their size, so that a sanitizer sees a read past the end.
+func with<T>(_ bytes: [UInt8], _ body: (ByteView) -> T) -> T {
+  let place = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
+  defer { place.deallocate() }
+  place.copyBytes(from: bytes)
+  return body(ByteView(place))
+}
+
+func with<T>(_ text: String, _ body: (ByteView) -> T) -> T { with(Array(text.utf8), body) }
+
+func buffer(_ text: String) -> ByteBuffer { with(text) { ByteBuffer(copying: $0)! } }

@@ -1,0 +1,90 @@
+import PenstockCall
+import PenstockWire
+
+/// One random story: a chain with what each hop will do, and what the caller, the server and other threads do.
+struct Scenario: Sendable {
+  var kind: CallKind
+  var hops: [HopPlan]
+  var steps: [Step]
+  var server: ServerPlan
+  /// The message of a call that is opened whole, with its half-close.
+  var firstMessage: Int?
+  var firstDemand: Int
+  var deadline: Int?
+  /// The caller asks for one more in the callback that brings a message.
+  var demandsWhenServed: Bool
+}
+
+struct HopPlan: Sendable {
+  enum Create: Sendable { case none, next, skip, nonsense }
+
+  var create: Create
+  /// 1 << EventKind: the callbacks that are there.
+  var callbacks: UInt32
+  var holdBytes: Int
+  /// Its handle is kept for other threads.
+  var shares: Bool
+  /// By EventKind: what it does the first time, the second... After that it says NEXT.
+  var reactions: [[Reaction]]
+
+  func has(_ kind: EventKind) -> Bool { callbacks & (1 << UInt32(kind.rawValue)) != 0 }
+}
+
+/// What a callback does before it returns, and what it returns.
+struct Reaction: Sendable {
+  var operations: [Operation]
+  var verdict: Int32
+  var takesTicket: Bool
+}
+
+enum Operation: Sendable {
+  case change
+  case injectOutbound(Int)
+  /// Also the answer of a hop that has taken the call.
+  case injectInbound(Int)
+  case demand(Int)
+  case finish(Int32)
+  case setCount(Int)
+  case setDeadline(Int)
+  case resolveEarly(End)
+  case deliverHeaders
+  case deliverStatus(Int32)
+}
+
+/// How a ticket is used.
+enum End: Sendable {
+  case verdict(Verdict)
+  case finish(Int32)
+  case after(Int)
+}
+
+struct ServerPlan: Sendable {
+  enum Item: Sendable { case headers, message(Int), status(Int32) }
+  var items: [Item]
+}
+
+/// What happens next; then, perhaps, the loop runs what was posted.
+struct Step: Sendable {
+  enum Act: Sendable {
+    case nothing
+    case send(Int)
+    case halfClose
+    case demand(Int)
+    case cancel
+    /// So many more things of its plan are there.
+    case server(Int)
+    case sent(Int)
+    /// The connection is lost.
+    case lose
+    case tick(Int)
+    /// A ticket that is open.
+    case resolve(Int, End)
+    /// Any ticket there ever was.
+    case resolveAny(Int, End)
+    /// Another thread.
+    case hop(Int, Operation)
+  }
+
+  var act: Act
+  var runs: Bool
+}
