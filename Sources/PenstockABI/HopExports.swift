@@ -58,6 +58,16 @@ public func penstock_hop_can_restart(_ handle: OpaquePointer!) -> penstock_resul
   with(handle) { $0.canRestart }
 }
 
+@_cdecl("penstock_hop_set_executors") @implementation
+public func penstock_hop_set_executors(
+  _ handle: OpaquePointer!, _ outbound: OpaquePointer!, _ inbound: OpaquePointer!
+) -> penstock_result {
+  with(handle) {
+    $0.chooseExecutors(
+      outbound.map { object($0, HostExecutor.self) }, inbound.map { object($0, HostExecutor.self) })
+  }
+}
+
 @_cdecl("penstock_hop_target") @implementation
 public func penstock_hop_target(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
   hop(handle).map { cString($0.call.target) }
@@ -119,7 +129,7 @@ func clamped(_ n: UInt64) -> Int { Int(min(n, 1 << 40)) }
 
 @_cdecl("penstock_hop_method") @implementation
 public func penstock_hop_method(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  hop(handle).map { cString($0.call.request.path) }
+  hop(handle).map { cString($0.path) }
 }
 
 @_cdecl("penstock_hop_set_method") @implementation
@@ -132,7 +142,7 @@ public func penstock_hop_set_method(_ handle: OpaquePointer!, _ method: UnsafePo
 
 @_cdecl("penstock_hop_authority") @implementation
 public func penstock_hop_authority(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  hop(handle).map { cString($0.call.request.authority ?? $0.call.defaultAuthority) }
+  hop(handle).map { cString($0.authority ?? $0.call.defaultAuthority) }
 }
 
 @_cdecl("penstock_hop_set_authority") @implementation
@@ -164,7 +174,7 @@ func nanoseconds(_ milliseconds: UInt64) -> UInt64 {
 // MARK: - Ending, injecting, answering
 
 /// nil: outside 0-16, or no memory for the message.
-private func status(_ code: Int32, _ message: UnsafePointer<CChar>?) -> (Status?, Outcome) {
+func status(_ code: Int32, _ message: UnsafePointer<CChar>?) -> (Status?, Outcome) {
   guard let code = StatusCode(rawValue: code) else { return (nil, .invalidArgument) }
   let made = Status(code)
   if let message, !made.setMessage(bytes(message)) { return (nil, .noMemory) }

@@ -8,10 +8,10 @@ import PenstockWire
 
 /// The table as this version knows it; what an older, smaller one lacks is zero. The user data is taken over
 /// by `userData`, whatever becomes of the rest.
-private struct InterceptorTable {
+struct InterceptorTable {
   var table = penstock_interceptor()
   /// Of the first version.
-  private static let firstSize = 144
+  static let firstSize = 144
   let userData: UserData?
   let failure: Failure?
 
@@ -88,7 +88,9 @@ private struct InterceptorTable {
         level: Level(rawValue: table.flags & 3) ?? .bytes, isPerAttempt: table.flags & 4 != 0,
         holdBytes: Int(clamping: table.hold_bytes), userData: userData, callbacks: callbacks,
         replayBytes: Int(clamping: table.replay_bytes),
-        maxRestarts: table.max_restarts == 0 ? 1 : Int(clamping: table.max_restarts)), nil
+        maxRestarts: table.max_restarts == 0 ? 1 : Int(clamping: table.max_restarts),
+        outboundExecutor: table.outbound_executor.map { object($0, HostExecutor.self) },
+        inboundExecutor: table.inbound_executor.map { object($0, HostExecutor.self) }), nil
     )
   }
 }

@@ -28,16 +28,26 @@ public protocol CallAbove: AnyObject {
   func callDiscardsMessages()
 }
 
+/// Any thread: tickets of one call.
+public protocol TicketIssuer: AnyObject {
+  /// For an event that a callback may pause or hold; `start` are the metadata of a start.
+  func issue(_ event: Event, start: Metadata?) -> UInt64
+}
+
 /// What a call needs from the loop. Everything runs on the driving thread, unless it says otherwise.
 public protocol CallLoop: AnyObject {
   /// Monotonic nanoseconds.
   var now: UInt64 { get }
+  /// The same, by the clock itself. Any thread.
+  var clock: UInt64 { get }
   /// Calls `call.deadlinePassed()` at `time`; nil disarms.
   func setDeadline(_ call: Call, _ time: UInt64?)
   /// Resolves `ticket` with NEXT at `time`.
   func resume(_ ticket: UInt64, of call: Call, at time: UInt64)
   /// A ticket for `event`, which a callback of `hop` may pause or hold. 0: no memory.
   func issueTicket(_ event: Event, of hop: Hop) -> UInt64
+  /// What issues tickets of the call on any thread; nil: no memory.
+  func tickets(of call: Call) -> (any TicketIssuer)?
   /// The event went on without it: later use gives "already".
   func spendTicket(_ ticket: UInt64, of call: Call)
   /// The event was overtaken: later use gives "gone".
@@ -50,4 +60,6 @@ public protocol CallLoop: AnyObject {
   var isForked: Bool { get }
   /// Any thread: is this the driving thread.
   var isDriving: Bool { get }
+  /// The calling thread; never 0.
+  var thread: UInt { get }
 }

@@ -7,11 +7,14 @@ extension Call {
   /// Law 7: the call ends because of what this interceptor did.
   func fail(_ hop: Hop, _ what: StaticString, code: StatusCode = .internal) {
     spendTicket(hop)
+    finish(at: hop.index, failure(of: hop, what, code: code))
+  }
+
+  func failure(of hop: Hop, _ what: StaticString, code: StatusCode = .internal) -> Status {
     let name = hop.registration.name.view
-    let status = Status(
+    return Status(
       code, parts: ("interceptor '" as StaticString).bytes, ByteView(rebasing: name.dropLast()),
       ("' " as StaticString).bytes, what.bytes)
-    finish(at: hop.index, status)
   }
 
   /// The hop at `index` ends the call (-1: above the top one; hops.count: below the last). Hops above it see
@@ -71,7 +74,7 @@ extension Call {
       if overtakes {
         cancel(hop, status)
       } else {
-        if let callback = hop.callbacks.onStatus {
+        if let callback = hop.callbacks.onStatus, !dispatchEnd(.status, status, to: hop, callback) {
           event = .status(status)
           _ = hop.run(callback, .status)
           spendTicket(hop)
@@ -126,7 +129,9 @@ extension Call {
   /// on_cancel: the call ended by another hand, and no status passes this hop.
   private func cancel(_ hop: Hop, _ status: Status) {
     hop.cancelled = true
-    guard let callback = hop.callbacks.onCancel else { return }
+    guard let callback = hop.callbacks.onCancel, !dispatchEnd(.cancel, status, to: hop, callback) else {
+      return
+    }
     event = .status(status)
     // On its way up it may be changed; here it is only told.
     let wasReadOnly = status.isReadOnly
@@ -140,6 +145,10 @@ extension Call {
     hop.destroyed = true
     hop.isOver.store(true, ordering: .releasing)
     hop.recording?.close(.gone)
+    if let jobs = hop.jobs {
+      dispatchDestroy(hop, jobs)
+      return
+    }
     guard let callback = hop.callbacks.destroy else { return }
     hop.current = .destroy
     callback(hop.handle, hop.state)
@@ -176,7 +185,7 @@ extension Call {
     for index in 0..<station.parked.count {
       switch station.parked[index].state {
       case .held(let ticket), .paused(let ticket): if ticket != 0 { loop.loseTicket(ticket, of: self) }
-      case .ready: break
+      case .ready, .shown: break
       }
     }
   }

@@ -39,6 +39,10 @@ extension Call {
       hop.inbound?.releaseTicketless()
       return true
     }
+    if let queue = hop.jobs?.inbound {
+      dispatch(event, to: hop, callback, queue)
+      return false
+    }
     self.event = event
     let answer = hop.run(callback, event.kind)
     if finishIfAsked(hop) { return false }

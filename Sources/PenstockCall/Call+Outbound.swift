@@ -47,9 +47,11 @@ extension Call {
     if let create = hop.callbacks.create {
       hop.current = .create
       var state: UnsafeMutableRawPointer?
+      hop.mayChooseExecutors = true
       request.metadata.isReadOnly = true
       let answer = create(hop.handle, hop.registration.userData.pointer, &state)
       request.metadata.isReadOnly = false
+      hop.mayChooseExecutors = false
       hop.current = .none
       hop.state = state
       switch Verdict(rawValue: answer) {
@@ -64,6 +66,7 @@ extension Call {
       }
     }
     hop.entered = true
+    if hop.jobs != nil { hop.share() }
     return true
   }
 
@@ -80,9 +83,13 @@ extension Call {
       hop.outbound?.releaseTicketless()
       return true
     }
-    self.event = event
     let now = epoch
     if case .start = event { hop.startArrived() }
+    if let queue = hop.jobs?.outbound {
+      dispatch(event, to: hop, callback, queue)
+      return false
+    }
+    self.event = event
     let answer = hop.run(callback, event.kind)
     if !finishIfAsked(hop), let verdict = checked(answer, for: event, at: hop) {
       switch verdict {
@@ -143,7 +150,7 @@ extension Call {
       }
       hop.countInFlight(isOwn: isOwn)
     case .halfClose:
-      hop.halfClosePassed = true
+      hop.halfClosePassed.store(true, ordering: .releasing)
       hop.recording?.note(event)
       if hop.isReplaying { return false }
     case .headers, .receive, .status: break

@@ -47,6 +47,12 @@ extension Call {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
     guard let callback = hop.callbacks.onDemand else { return n }
+    if let queue = hop.jobs?.inbound {
+      if !dispatch(.demand, .start, n, to: hop, callback, queue, isAwaited: true) {
+        hop.finishRequest = failure(of: hop, "lost its executor")
+      }
+      return 0
+    }
     hop.count = n
     _ = hop.run(callback, .demand)
     return hop.count
@@ -73,9 +79,13 @@ extension Call {
       if hop.entered {
         n = hop.countSent(n)
         if n > 0, hop.isActive, let callback = hop.callbacks.onSent {
-          hop.count = n
-          _ = hop.run(callback, .sent)
-          _ = finishIfAsked(hop)
+          if let queue = hop.jobs?.outbound {
+            if !dispatch(.sent, .start, n, to: hop, callback, queue, isAwaited: true) { executorLost(hop) }
+          } else {
+            hop.count = n
+            _ = hop.run(callback, .sent)
+            _ = finishIfAsked(hop)
+          }
         }
       }
       index -= 1
@@ -113,37 +123,45 @@ extension Call {
 
   /// The event waits behind the hop's callback. False: there is no room, and the call has been ended.
   func park(_ event: Event, at hop: Hop, _ verdict: Verdict) -> Bool {
-    let lane: Lane = event.kind.rawValue <= EventKind.halfClose.rawValue ? .outbound : .inbound
+    var parked = Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0)
+    guard parks(&parked, at: hop, verdict) else { return false }
+    hop.station(event.kind.lane).parked.append(parked)
+    return true
+  }
+
+  /// The same, but for where in its lane it stands.
+  func parks(_ parked: inout Station.Parked, at hop: Hop, _ verdict: Verdict) -> Bool {
+    let lane = parked.event.kind.lane
     let station = hop.station(lane)
     let ticket = hop.ticket
     hop.ticket = 0
     guard verdict == .hold else {
-      station.parked.append(
-        Station.Parked(event: event, state: .paused(ticket), isOwn: false, heldBytes: 0, ticket: ticket))
+      parked.state = .paused(ticket)
+      parked.ticket = ticket
       station.isPaused = true
       if lane == .inbound { pausesInbound += 1 }
       return true
     }
     // An empty message takes room too.
-    let bytes = event.message.map { max($0.count, 1) } ?? 0
+    let bytes = parked.event.message.map { max($0.count, 1) } ?? 0
     if station.heldBytes + bytes > hop.registration.holdBytes {
       if ticket != 0 { loop.spendTicket(ticket, of: self) }
       fail(hop, "held more than its hold_bytes", code: .resourceExhausted)
       return false
     }
     station.heldBytes += bytes
-    var isOwn = false
-    if event.message != nil {
+    parked.heldBytes = bytes
+    parked.state = .held(ticket)
+    if parked.event.message != nil {
       if lane == .outbound {
         // Its `sent` is told now, so that the sender goes on, and stops here when it comes.
-        isOwn = true
+        parked.isOwn = true
         tellSent(1, from: hop.index - 1)
       } else {
         pending.append(.demandBelow(hop, 1))
       }
     }
-    station.parked.append(
-      Station.Parked(event: event, state: .held(ticket), isOwn: isOwn, heldBytes: bytes, ticket: ticket))
+    parked.ticket = ticket
     if ticket == 0 { station.ticketless += 1 }
     return true
   }
@@ -178,6 +196,9 @@ extension Call {
     switch resolution {
     case .finish(let status):
       finish(at: hop.index, status)
+      return
+    case .broken(let what):
+      fail(hop, what)
       return
     case .verdict(.drop):
       let dropped = station.parked.remove(at: index)

@@ -186,13 +186,16 @@ public final class Call {
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
     case replay(Hop)
+    case visited(Visit)
+    case executorLost(Hop)
 
     /// A call that was not opened has nothing yet that could take anything else.
     fileprivate var mayBegin: Bool {
       switch self {
       case .open, .endLocally: true
       case .send, .halfClose, .demand, .headersFromBelow, .messageFromBelow, .statusFromBelow, .sentFromBelow,
-        .sentFrom, .resolve, .resumeAfter, .deliver, .demandBelow, .flush, .replay:
+        .sentFrom, .resolve, .resumeAfter, .deliver, .demandBelow, .flush, .replay,
+        .visited, .executorLost:
         false
       }
     }
@@ -202,6 +205,8 @@ public final class Call {
   public enum Resolution {
     case verdict(Verdict)
     case finish(Status)
+    /// Law 7: what the interceptor did, in words.
+    case broken(StaticString)
   }
 
   private final class Operation {
@@ -259,6 +264,8 @@ public final class Call {
     case .demandBelow(let hop, let n): runDemand(n, below: hop)
     case .flush(let index, let lane): flush(index, lane)
     case .replay(let hop): replay(hop)
+    case .visited(let visit): visited(visit)
+    case .executorLost(let hop): executorLost(hop)
     }
   }
 

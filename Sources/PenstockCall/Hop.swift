@@ -27,7 +27,10 @@ public final class Hop {
   var endedCall = false
   var cancelled = false
   var destroyed = false
-  var halfClosePassed = false
+  /// Any thread.
+  let halfClosePassed = Atomic<Bool>(false)
+  /// Any thread: start has gone below.
+  let startPassed = Atomic<Bool>(false)
   /// Any thread: nothing of the hop works from now on.
   let isOver = Atomic<Bool>(false)
   /// Any thread: whether the hop is the far end, or may still become it: while on_start runs, or start stands
@@ -42,6 +45,7 @@ public final class Hop {
   var earlyAnswers: [Event] = []
   /// What was delivered in the hope of TAKE is void.
   func startLeft() {
+    startPassed.store(true, ordering: .releasing)
     guard !taken else { return }
     answering.store(0, ordering: .releasing)
     earlyAnswers = []
@@ -76,6 +80,10 @@ public final class Hop {
   /// nil: the hop does not restart.
   let recording: Recording?
 
+  /// nil: every callback runs on the driving thread.
+  private(set) var jobs: HopJobs?
+  var mayChooseExecutors = false
+
   var outbound: Station?
   var inbound: Station?
 
@@ -96,7 +104,13 @@ public final class Hop {
     recording = registration.replayBytes > 0 ? Recording(limit: registration.replayBytes) : nil
     registrationReference = .passUnretained(registration)
     state = registration.userData.pointer
+    if registration.hasExecutors {
+      jobs = HopJobs(registration.outboundExecutor, registration.inboundExecutor)
+    }
   }
+
+  /// In create.
+  func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) { jobs = HopJobs(outbound, inbound) }
 
   var callbacks: Registration.Callbacks { registration.callbacks }
 

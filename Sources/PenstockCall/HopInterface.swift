@@ -16,19 +16,30 @@ extension Hop {
   /// Any thread.
   public var isForked: Bool { call.loop.isForked }
 
-  /// In a callback, on the driving thread: what it is about.
-  public var currentEvent: EventKind { call.loop.isDriving ? current : .none }
+  /// In a callback, on its thread: what it is about.
+  public var currentEvent: EventKind {
+    if isInline { return current }
+    return visit?.kind ?? .none
+  }
 
-  private func check() -> Outcome {
-    if hasEnded { return current == .destroy && call.loop.isDriving ? .state : .gone }
+  /// The callback that the calling thread runs is one that runs on the driving thread.
+  private var isInline: Bool { call.loop.isDriving && current != .none }
+
+  /// The callback that the calling thread runs for an executor.
+  private var visit: Visit? { jobs?.visit(on: call.loop.thread) }
+
+  private var currentValue: Event { isInline ? call.event : visit?.event ?? .start }
+
+  func check() -> Outcome {
+    if hasEnded { return currentEvent == .destroy ? .state : .gone }
     return currentEvent == .none ? .state : .ok
   }
 
   public var metadata: Metadata? {
     switch currentEvent {
-    case .create, .start: return call.request.metadata
+    case .create, .start: return requestMetadata
     case .headers, .status, .cancel:
-      switch call.event {
+      switch currentValue {
       case .headers(let headers): return headers
       case .status(let status): return status.trailers
       case .start, .send, .halfClose, .receive: return nil
@@ -39,7 +50,7 @@ extension Hop {
 
   public var message: Message? {
     switch currentEvent {
-    case .send, .receive: call.event.message
+    case .send, .receive: currentValue.message
     case .none, .start, .halfClose, .headers, .status, .cancel, .demand, .sent, .create, .destroy: nil
     }
   }
@@ -52,17 +63,19 @@ extension Hop {
   }
 
   public var status: Status? {
-    guard currentEvent == .status || currentEvent == .cancel, case .status(let status) = call.event else {
-      return nil
-    }
+    let kind = currentEvent
+    guard kind == .status || kind == .cancel, case .status(let status) = currentValue else { return nil }
     return status
   }
 
-  public var signalCount: Int { currentEvent == .demand || currentEvent == .sent ? count : 0 }
+  public var signalCount: Int {
+    if isInline { return current == .demand || current == .sent ? count : 0 }
+    return visit?.count ?? 0
+  }
 
   public func setSignalCount(_ n: Int) -> Outcome {
     guard currentEvent == .demand else { return check() == .gone ? .gone : .state }
-    count = n
+    if isInline { count = n } else { visit?.count = n }
     return .ok
   }
 
@@ -72,9 +85,8 @@ extension Hop {
   func editStart(_ edit: (Request) -> Outcome) -> Outcome {
     let outcome = check()
     guard outcome == .ok else { return outcome }
-    switch current {
-    case .start: return edit(call.request)
-    case .status: return recording?.start.map { edit($0) } ?? .state
+    switch currentEvent {
+    case .start, .status: return editedStart.map { edit($0) } ?? .state
     case .none, .create, .send, .halfClose, .headers, .receive, .cancel, .demand, .sent, .destroy:
       return .state
     }
@@ -84,11 +96,21 @@ extension Hop {
   /// those that a RESTART sends.
   public var requestMetadata: Metadata? {
     switch currentEvent {
-    case .create, .start: call.request.metadata
-    case .status: recording?.start?.metadata
+    case .create: call.request.metadata
+    case .start, .status: editedStart?.metadata
     case .none, .send, .halfClose, .headers, .receive, .cancel, .demand, .sent, .destroy: nil
     }
   }
+
+  private var editedStart: Request? {
+    if isInline { return current == .start ? call.request : current == .status ? recording?.start : nil }
+    return visit?.start
+  }
+
+  /// "/service/method", and the authority if there is one, as the running callback sees them; each followed by
+  /// a NUL.
+  public var path: ByteBuffer { editedStart?.path ?? visit?.path ?? call.request.path }
+  public var authority: ByteBuffer? { editedStart?.authority ?? visit?.authority ?? call.request.authority }
 
   /// In on_status.
   public var canRestart: Outcome {
@@ -116,8 +138,11 @@ extension Hop {
 
   /// Nanoseconds that are left; nil: no deadline.
   public var remaining: UInt64? {
-    guard let deadline = call.request.deadline else { return nil }
-    let now = call.loop.now
+    let visit = isInline ? nil : visit
+    guard let deadline = visit.map({ $0.start?.deadline ?? $0.deadline }) ?? call.request.deadline else {
+      return nil
+    }
+    let now = visit == nil ? call.loop.now : call.loop.clock
     return deadline > now ? deadline - now : 0
   }
 
@@ -126,7 +151,8 @@ extension Hop {
     editStart { start in
       start.deadline = nil
       if let nanoseconds {
-        let (time, overflow) = call.loop.now.addingReportingOverflow(nanoseconds)
+        let now = isInline ? call.loop.now : call.loop.clock
+        let (time, overflow) = now.addingReportingOverflow(nanoseconds)
         if !overflow { start.deadline = time }
       }
       if start === call.request { call.loop.setDeadline(call, start.deadline) }
@@ -140,10 +166,16 @@ extension Hop {
   public func finish(_ status: Status) -> Outcome {
     let outcome = check()
     guard outcome == .ok else { return outcome }
-    switch current {
+    let visit = isInline ? nil : visit
+    switch visit?.kind ?? current {
     case .create, .destroy, .cancel, .none: return .state
-    case .status where call.phase != .live: return .state
+    case .status where self.status?.isLocal == true: return .state
     case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent:
+      if let visit {
+        guard visit.finishRequest == nil else { return .already }
+        visit.finishRequest = status
+        return .ok
+      }
       guard isActive else { return .state }
       guard finishRequest == nil else { return .already }
       finishRequest = status
@@ -153,10 +185,14 @@ extension Hop {
 
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
-    guard call.loop.isDriving, isActive, call.phase == .live, call.startAt > index, !taken, !halfClosePassed
-    else {
+    guard startPassed.load(ordering: .acquiring), !isTaken, !halfClosePassed.load(ordering: .acquiring) else {
       return .state
     }
+    if let visit = isInline ? nil : visit {
+      visit.injected.append(.send(message))
+      return .ok
+    }
+    guard call.loop.isDriving, isActive, call.phase == .live else { return .state }
     station(.outbound).inject(.send(message))
     call.flushSoon(index, .outbound)
     return .ok
@@ -166,6 +202,12 @@ extension Hop {
   /// one way, on any thread, so that it keeps its order.
   public func injectInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
+    if let visit = isInline ? nil : visit, !isTaken {
+      guard startPassed.load(ordering: .acquiring) else { return .state }
+      guard spendShared() else { return .wouldBlock }
+      visit.injected.append(.receive(message))
+      return .ok
+    }
     if call.loop.isDriving {
       guard isActive, call.phase == .live, call.startAt > index else { return .state }
       if !isTaken {
@@ -227,16 +269,23 @@ extension Hop {
 
   public func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
     let outcome = check()
-    guard outcome == .ok || current == .destroy else { return outcome }
+    guard outcome == .ok || currentEvent == .destroy else { return outcome }
     return call.values.set(key, value) ? .ok : .noMemory
   }
 
   public func value(_ key: ByteView) -> UnsafeMutableRawPointer? {
-    current == .none ? nil : call.values.get(key)
+    currentEvent == .none ? nil : call.values.get(key)
   }
 
   /// 0: nothing that can be paused here.
   public func takeTicket() -> UInt64 {
+    if let visit = isInline ? nil : visit {
+      guard visit.ticket == 0, !hasEnded, self.status?.isLocal != true,
+        visit.kind.rawValue <= EventKind.status.rawValue
+      else { return visit.ticket }
+      visit.ticket = visit.tickets?.issue(visit.event, start: visit.start?.metadata) ?? 0
+      return visit.ticket
+    }
     guard call.loop.isDriving, call.phase == .live else { return 0 }
     switch current {
     case .start, .send, .halfClose, .headers, .receive, .status: break
@@ -244,6 +293,13 @@ extension Hop {
     }
     if ticket == 0 { ticket = call.loop.issueTicket(call.event, of: self) }
     return ticket
+  }
+
+  /// In create: nil is the driving thread.
+  public func chooseExecutors(_ outbound: (any Executor)?, _ inbound: (any Executor)?) -> Outcome {
+    guard call.loop.isDriving, mayChooseExecutors else { return check() == .gone ? .gone : .state }
+    choose(outbound, inbound)
+    return .ok
   }
 
   /// Any thread keeps the handle from now on: it may deliver and demand.

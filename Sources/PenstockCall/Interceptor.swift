@@ -66,13 +66,18 @@ public final class Registration {
   /// How many message bytes are recorded for RESTART; 0: no recording.
   public let replayBytes: Int
   public let maxRestarts: Int
+  /// nil: the driving thread.
+  public let outboundExecutor: (any Executor)?
+  public let inboundExecutor: (any Executor)?
+  let hasExecutors: Bool
   public let userData: UserData
   public let callbacks: Callbacks
 
   public init(
     id: UInt64, name: ByteBuffer, filter: MethodFilter, kinds: UInt32, level: Level = .bytes,
     isPerAttempt: Bool = false, holdBytes: Int, userData: UserData, callbacks: Callbacks,
-    replayBytes: Int = 0, maxRestarts: Int = 1
+    replayBytes: Int = 0, maxRestarts: Int = 1,
+    outboundExecutor: (any Executor)? = nil, inboundExecutor: (any Executor)? = nil
   ) {
     self.id = id
     self.name = name
@@ -85,6 +90,9 @@ public final class Registration {
     self.callbacks = callbacks
     self.replayBytes = replayBytes
     self.maxRestarts = maxRestarts
+    self.outboundExecutor = outboundExecutor
+    self.inboundExecutor = inboundExecutor
+    hasExecutors = outboundExecutor != nil || inboundExecutor != nil
   }
 
   public var matchesEverything: Bool { filter.matchesEverything && kinds & 0xf == 0xf }

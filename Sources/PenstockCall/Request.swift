@@ -41,7 +41,7 @@ public final class Request {
     guard let copied = metadata.copy(),
       let other = Request(kind: kind, path: pathView, metadata: copied, deadline: deadline)
     else { return nil }
-    if let authorityView, !other.setAuthority(authorityView) { return nil }
+    other.authority = authority
     other.compression = compression
     other.maxReceiveBytes = maxReceiveBytes
     other.maxSendBytes = maxSendBytes
@@ -51,14 +51,19 @@ public final class Request {
   /// Takes over everything from `other`. False: no memory, unchanged.
   func become(_ other: Request) -> Bool {
     guard let fresh = other.copy() else { return false }
-    path = fresh.path
-    authority = fresh.authority
-    metadata = fresh.metadata
-    deadline = fresh.deadline
-    compression = fresh.compression
-    maxReceiveBytes = fresh.maxReceiveBytes
-    maxSendBytes = fresh.maxSendBytes
+    adopt(fresh)
     return true
+  }
+
+  /// Takes over what `other` has; it is not used any more.
+  func adopt(_ other: Request) {
+    path = other.path
+    authority = other.authority
+    metadata = other.metadata
+    deadline = other.deadline
+    compression = other.compression
+    maxReceiveBytes = other.maxReceiveBytes
+    maxSendBytes = other.maxSendBytes
   }
 
   public var pathView: ByteView { ByteView(rebasing: path.view.dropLast()) }

@@ -48,6 +48,9 @@ public enum EventKind: Int32, Sendable {
   case create = 10
   case destroy = 11
 
+  /// Of an event.
+  var lane: Lane { rawValue <= EventKind.halfClose.rawValue ? .outbound : .inbound }
+
   /// May a callback answer this event with `verdict`.
   func allows(_ verdict: Verdict) -> Bool {
     switch verdict {
@@ -76,6 +79,8 @@ final class Station {
     case held(UInt64)
     /// As held, but later events wait unseen.
     case paused(UInt64)
+    /// Its callback runs on an executor; later events wait unseen.
+    case shown
   }
 
   struct Parked {
@@ -127,12 +132,17 @@ final class Station {
     for index in low..<high {
       switch parked[index].state {
       case .held(let its), .paused(let its): if its == ticket, ticket != 0 { return index }
-      case .ready: break
+      case .ready, .shown: break
       }
     }
     return nil
   }
   private static let few = 16
+
+  var shownIndex: Int? {
+    for index in 0..<parked.count where parked[index].state == .shown { return index }
+    return nil
+  }
 
   /// The hop said NEXT: what it holds without a ticket may go.
   func releaseTicketless() {

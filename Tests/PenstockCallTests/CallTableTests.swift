@@ -24,7 +24,7 @@ final class CallBench {
     }
   }
 
-  let loop = FakeLoop()
+  let loop: FakeLoop
   let below = FakeBelow()
   let above = FakeAbove()
   var hooks: [Hook] = []
@@ -34,8 +34,9 @@ final class CallBench {
 
   init(
     _ kind: CallKind = .bidi, hops: Int = 1, maxSendBytes: Int? = nil, replayBytes: [Int] = [],
-    maxRestarts: Int = 1
+    maxRestarts: Int = 1, loop: FakeLoop = FakeLoop(), executors: (any Executor, any Executor)? = nil
   ) {
+    self.loop = loop
     let request = Request(
       kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
     if let maxSendBytes { request.maxSendBytes = maxSendBytes }
@@ -55,7 +56,10 @@ final class CallBench {
       Registration(
         id: UInt64(index + 1), name: buffer("hop\(index)\0"), filter: MethodFilter(), kinds: 0, holdBytes: 0,
         userData: UserData(Unmanaged.passUnretained(hook).toOpaque(), nil), callbacks: callbacks,
-        replayBytes: index < replayBytes.count ? replayBytes[index] : 0, maxRestarts: maxRestarts)
+        replayBytes: index < replayBytes.count
+          ? replayBytes[index] : index == 0 && executors != nil ? 100 : 0,
+        maxRestarts: maxRestarts, outboundExecutor: index == 0 ? executors?.0 : nil,
+        inboundExecutor: index == 0 ? executors?.1 : nil)
     }
     call = Call(
       id: 1, request: request, chain: hops == 0 ? nil : Chain(registrations), target: buffer("t\0"),

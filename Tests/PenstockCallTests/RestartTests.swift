@@ -21,7 +21,8 @@ import Testing
     fail(bench)
     #expect(
       bench.take() == [
-        "2 on_status", "1 on_status", "2 destroy", "1 on_sent 1", "0 on_sent 1", "caller sent 1", "2 on_start", "2 on_demand 2",
+        "2 on_status", "1 on_status", "2 destroy", "1 on_sent 1", "0 on_sent 1", "caller sent 1",
+        "2 on_start", "2 on_demand 2",
         "server start", "pull", "2 on_send", "server message 3", "2 on_half_close", "server half-close",
       ])
     #expect(bench.call.stats.attempts == 2)
@@ -32,7 +33,8 @@ import Testing
     bench.perform(.statusFromBelow(Status(.ok)))
     #expect(
       bench.take() == [
-        "2 on_receive", "1 on_receive", "0 on_receive", "caller message 4", "2 on_status", "1 on_status", "0 on_status",
+        "2 on_receive", "1 on_receive", "0 on_receive", "caller message 4", "2 on_status", "1 on_status",
+        "0 on_status",
         "0 destroy", "1 destroy", "2 destroy", "caller status 0",
       ])
   }
@@ -85,7 +87,9 @@ import Testing
     bench.log = []
     fail(bench)
     #expect(
-      bench.take() == ["2 on_status", "1 on_status", "2 destroy", "2 on_start", "2 on_demand 1", "server start", "pull"])
+      bench.take() == [
+        "2 on_status", "1 on_status", "2 destroy", "2 on_start", "2 on_demand 1", "server start", "pull",
+      ])
     #expect(bench.call.demandBelow == 1)
     bench.perform(.endLocally(Status(.cancelled)))
     #expect(bench.status?.code == .cancelled)
@@ -126,7 +130,8 @@ import Testing
     bench.perform(.halfClose)
     #expect(
       bench.take() == [
-        "2 destroy", "2 on_start", "server start", "2 on_send", "server message 1", "2 on_send", "server message 2",
+        "2 destroy", "2 on_start", "server start", "2 on_send", "server message 1", "2 on_send",
+        "server message 2",
         "0 on_half_close", "1 on_half_close", "2 on_half_close", "server half-close",
       ])
   }

@@ -11,6 +11,9 @@ final class FakeLoop: CallLoop {
 
   var now: UInt64 = 1_000
   var isDriving = true
+  /// The thread that the test plays; 1 is the driving one.
+  var thread: UInt = 1
+  var clock: UInt64 { now }
   var isForked: Bool { false }
   var isPosted = false
   var isClosed = false
@@ -28,6 +31,19 @@ final class FakeLoop: CallLoop {
       onMarker(ticket)
     } else {
       timers.append((ticket, time))
+    }
+  }
+
+  func tickets(of call: Call) -> (any TicketIssuer)? { Issuer(self) }
+
+  private final class Issuer: TicketIssuer {
+    let loop: FakeLoop
+
+    init(_ loop: FakeLoop) { self.loop = loop }
+
+    func issue(_ event: Event, start: Metadata?) -> UInt64 {
+      loop.entries.append(Entry(kind: event.kind))
+      return UInt64(loop.entries.count)
     }
   }
 

@@ -144,6 +144,44 @@ TEST(null_executor) {
   penstock_executor_release(NULL);
 }
 
+static void complete_with_nulls(void *state, penstock_metadata *metadata, penstock_completion *completion) {
+  (void)state, (void)metadata;
+  REFUSED(penstock_completion_next_message(completion, NULL, 1));
+  REFUSED(penstock_completion_cancel_with(completion, NULL));
+  OK(penstock_completion_cancel(completion, PENSTOCK_STATUS_ABORTED, NULL));
+  penstock_completion_release(completion);
+}
+
+TEST(null_async) {
+  atomic_int finalized = 0;
+  penstock_status *status = NULL;
+  penstock_interceptor made = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_async_interceptor table = PENSTOCK_ASYNC_INTERCEPTOR_INIT;
+  table.user_data = &finalized;
+  table.finalizer = count_up;
+  table.on_start = complete_with_nulls;
+  REFUSED_WITH_ERROR(penstock_async_interceptor_table(NULL, &made, &error));
+  REFUSED_WITH_ERROR(penstock_async_interceptor_table(&table, NULL, &error));
+  CHECK_INT(atomic_load(&finalized), 1);
+  OK(penstock_status_new(0, NULL, &status));
+  REFUSED(penstock_completion_next(NULL));
+  REFUSED(penstock_completion_next_message(NULL, "x", 1));
+  REFUSED(penstock_completion_cancel(NULL, 0, NULL));
+  REFUSED(penstock_completion_cancel_with(NULL, status));
+  REFUSED(penstock_completion_resolve(NULL, PENSTOCK_NEXT));
+  CHECK(penstock_completion_hop(NULL) == NULL);
+  CHECK(penstock_completion_retain(NULL) == NULL);
+  penstock_completion_release(NULL);
+  penstock_status_release(status);
+
+  penstock_channel *channel = open_channel();
+  penstock_interceptor_id id = 0;
+  OK(penstock_async_interceptor_table(&table, &made, NULL));
+  OK(penstock_channel_add_interceptor(channel, &made, 0, &id, NULL));
+  CHECK_INT(unary_code(channel, "ping"), PENSTOCK_STATUS_ABORTED);
+  penstock_channel_release(channel);
+}
+
 TEST(null_runtime) {
   penstock_runtime *runtime = NULL;
   int fd = 0;
@@ -289,6 +327,7 @@ TEST(null_hop) {
   CHECK_INT(penstock_hop_call_id(NULL), 0);
   CHECK_INT(penstock_hop_kind(NULL), -1);
   CHECK_INT(penstock_hop_attempt(NULL), 0);
+  REFUSED(penstock_hop_set_executors(NULL, NULL, NULL));
   CHECK(penstock_hop_request_metadata(NULL) == NULL);
   REFUSED(penstock_hop_can_restart(NULL));
   CHECK_INT(penstock_hop_level(NULL), -1);

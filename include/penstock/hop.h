@@ -36,6 +36,11 @@ PENSTOCK_API int32_t penstock_hop_event(const penstock_hop *hop);
 PENSTOCK_API uint64_t penstock_hop_call_id(const penstock_hop *hop);
 /* PENSTOCK_KIND_...; -1 for NULL. Any thread. */
 PENSTOCK_API int32_t penstock_hop_kind(const penstock_hop *hop);
+/* In create: runs the callbacks of this call on other executors than the registration's: on_start, on_send,
+ * on_half_close and on_sent on `outbound`, the others on `inbound`; NULL is the driving thread. Retained. create runs on
+ * the driving thread always. E_STATE elsewhere. */
+PENSTOCK_API penstock_result penstock_hop_set_executors(penstock_hop *hop, penstock_executor *outbound,
+                                                        penstock_executor *inbound);
 /* Which instance this is: 1, and one more with each RESTART by a hop above; 0 for NULL. Any thread. */
 PENSTOCK_API uint32_t penstock_hop_attempt(const penstock_hop *hop);
 /* PENSTOCK_LEVEL_OBJECT or PENSTOCK_LEVEL_BYTES: where this hop stands; a registration with PENSTOCK_LEVEL_BOTH has one

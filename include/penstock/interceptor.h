@@ -8,6 +8,7 @@
 #define PENSTOCK_INTERCEPTOR_H
 
 #include "base.h"
+#include "executor.h"
 #include "metadata.h"
 #include "status.h"
 
@@ -88,6 +89,10 @@ typedef struct penstock_interceptor {
    * times one call may be restarted here; 0 is 1. */
   size_t replay_bytes;
   size_t max_restarts;
+
+  /* Run the callbacks of each lane elsewhere; NULL is the thread that drives the runtime. Retained. See executor.h. */
+  penstock_executor *outbound_executor;
+  penstock_executor *inbound_executor;
 } penstock_interceptor;
 
 #ifdef __cplusplus

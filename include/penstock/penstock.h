@@ -10,6 +10,7 @@
 #include "executor.h"
 #include "interceptor.h"
 #include "hop.h"
+#include "async.h"
 #include "runtime.h"
 #include "call.h"
 #include "channel.h"

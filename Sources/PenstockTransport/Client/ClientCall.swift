@@ -81,7 +81,10 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     isInterruptible = options?.isInterruptible ?? false
     sendBufferBytes = options?.sendBufferBytes ?? 65536
     maxSendBytes = call.request.maxSendBytes
+    call.values.hold()
   }
+
+  deinit { call.values.letGo() }
 
   /// Any thread, once. The message of a unary call goes with it.
   public func open(_ message: Message?) {

@@ -23,7 +23,10 @@ public final class Reply {
     self.stats = stats
     self.values = values
     self.generation = generation
+    values.hold()
   }
+
+  deinit { values.letGo() }
 
   public enum Text { case status, stats }
 

@@ -1,3 +1,4 @@
+import CSystem
 import PenstockCall
 import PenstockWire
 
@@ -85,6 +86,8 @@ final class RuntimeLoop: CallLoop {
   var now: UInt64 { runtime.now }
   var isForked: Bool { Process.isForked(runtime.generation) }
   var isDriving: Bool { runtime.isDriving }
+  var thread: UInt { UInt(cs_thread_self()) }
+  var clock: UInt64 { Runtime.monotonicNow() }
 
   func setDeadline(_ call: Call, _ time: UInt64?) {
     let item = call.item
@@ -109,9 +112,15 @@ final class RuntimeLoop: CallLoop {
   }
 
   func issueTicket(_ event: Event, of hop: Hop) -> UInt64 {
-    let item = hop.call.item
-    if item.book == nil { item.book = TicketTable.shared.makeBook(hop.call) }
-    return item.book?.issue(event) ?? 0
+    book(of: hop.call)?.issue(event, start: hop.call.request.metadata) ?? 0
+  }
+
+  func tickets(of call: Call) -> (any TicketIssuer)? { book(of: call) }
+
+  private func book(of call: Call) -> TicketBook? {
+    let item = call.item
+    if item.book == nil { item.book = TicketTable.shared.makeBook(call) }
+    return item.book
   }
 
   func spendTicket(_ ticket: UInt64, of call: Call) { _ = call.item.book?.spend(ticket, for: nil) }

@@ -81,9 +81,10 @@ final class TicketTable: @unchecked Sendable {
 }
 
 /// The tickets of one call, in the order of their issue: thousands may be open, and each is found by halving.
-final class TicketBook: @unchecked Sendable {
+final class TicketBook: TicketIssuer, @unchecked Sendable {
   private enum State {
-    case open(Event)
+    /// With the metadata of a start: after a RESTART the request has others.
+    case open(Event, Metadata?)
     /// The call went on without the event.
     case lost
     /// Told from one that never was only by where it stands; let go when half of the entries are.
@@ -113,15 +114,16 @@ final class TicketBook: @unchecked Sendable {
     self.lastSequence = lastSequence
   }
 
-  /// The driving thread only. 0: one is open that is older than all the numbers there are.
-  func issue(_ event: Event) -> UInt64 {
+  /// Any thread; once the call has ended, the ticket is gone from the start. 0: one is open that is older than
+  /// all the numbers there are.
+  func issue(_ event: Event, start: Metadata?) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
     let next = sequence == lastSequence ? 1 : sequence + 1
     if !isFree(next) { dropSpent() }
     guard isFree(next) else { return 0 }
     sequence = next
-    entries.append(Entry(sequence: next, state: .open(event)))
+    if call != nil { entries.append(Entry(sequence: next, state: .open(event, start))) }
     return prefix | next
   }
 
@@ -129,7 +131,7 @@ final class TicketBook: @unchecked Sendable {
   func spend(_ ticket: UInt64, for verdict: Verdict?) -> (Outcome, Call?) {
     lock.lock()
     let (outcome, index, event) = find(ticket)
-    if let event, let verdict, !event.kind.resolves(with: verdict) {
+    if let event = event?.0, let verdict, !event.kind.resolves(with: verdict) {
       lock.unlock()
       return (.invalidArgument, nil)
     }
@@ -154,11 +156,11 @@ final class TicketBook: @unchecked Sendable {
   }
 
   /// Is it open still; without spending it.
-  func look(_ ticket: UInt64) -> (Outcome, Call?, Event?) {
+  func look(_ ticket: UInt64) -> (Outcome, Call?, Event?, Metadata?) {
     lock.lock()
     defer { lock.unlock() }
-    let (outcome, _, event) = find(ticket)
-    return (outcome, event == nil ? nil : call, event)
+    let (outcome, _, opened) = find(ticket)
+    return (outcome, opened == nil ? nil : call, opened?.0, opened?.1)
   }
 
   fileprivate func close() {
@@ -190,7 +192,7 @@ final class TicketBook: @unchecked Sendable {
     spentCount = 0
   }
 
-  private func find(_ ticket: UInt64) -> (Outcome, Int, Event?) {
+  private func find(_ ticket: UInt64) -> (Outcome, Int, (Event, Metadata?)?) {
     guard call != nil else { return (.gone, 0, nil) }
     guard !entries.isEmpty else { return (.already, 0, nil) }
     let sequence = ticket & TicketBook.sequenceMask
@@ -203,7 +205,7 @@ final class TicketBook: @unchecked Sendable {
     }
     guard low < entries.count, entries[low].sequence == sequence else { return (.already, 0, nil) }
     switch entries[low].state {
-    case .open(let event): return (.ok, low, event)
+    case .open(let event, let start): return (.ok, low, (event, start))
     case .lost: return (.gone, low, nil)
     case .spent: return (.already, low, nil)
     }
@@ -225,7 +227,7 @@ public enum Tickets {
   public static func resumeAfter(_ ticket: UInt64, nanoseconds: UInt64) -> Outcome {
     guard ticket != 0 else { return .invalidArgument }
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
-    let (outcome, call, _) = book.look(ticket)
+    let (outcome, call, _, _) = book.look(ticket)
     if outcome == .ok, let call { call.submit(.resumeAfter(ticket, nanoseconds: nanoseconds)) }
     return outcome
   }
@@ -233,9 +235,9 @@ public enum Tickets {
   public static func event(_ ticket: UInt64) -> (Outcome, TicketEvent?) {
     guard ticket != 0 else { return (.invalidArgument, nil) }
     guard let book = TicketTable.shared.book(of: ticket) else { return (.gone, nil) }
-    let (outcome, call, event) = book.look(ticket)
-    guard outcome == .ok, let call, let event else { return (outcome, nil) }
-    return (.ok, TicketEvent(ticket, book, event, call.request))
+    let (outcome, _, event, start) = book.look(ticket)
+    guard outcome == .ok, let event else { return (outcome, nil) }
+    return (.ok, TicketEvent(ticket, book, event, start))
   }
 }
 
@@ -244,14 +246,13 @@ public final class TicketEvent {
   private let ticket: UInt64
   private let book: TicketBook
   private let event: Event
-  /// The metadata of a start: after a RESTART the request has others.
-  private let startMetadata: Metadata
+  private let startMetadata: Metadata?
 
-  init(_ ticket: UInt64, _ book: TicketBook, _ event: Event, _ request: Request) {
+  init(_ ticket: UInt64, _ book: TicketBook, _ event: Event, _ startMetadata: Metadata?) {
     self.ticket = ticket
     self.book = book
     self.event = event
-    startMetadata = request.metadata
+    self.startMetadata = startMetadata
   }
 
   public var kind: EventKind { event.kind }

@@ -133,7 +133,11 @@ def test_constants_are_those_of_the_header() -> None:
 
 
 def test_structures_have_the_compiler_s_layout(tmp_path: Path) -> None:
-    structures: Tuple[Any, ...] = (_raw.penstock_interceptor, _raw.penstock_call_callbacks)
+    structures: Tuple[Any, ...] = (
+        _raw.penstock_interceptor,
+        _raw.penstock_async_interceptor,
+        _raw.penstock_call_callbacks,
+    )
     lines = []
     for structure in structures:
         lines.append(f'printf("%zu\\n", sizeof({structure.__name__}));')

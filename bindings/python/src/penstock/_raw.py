@@ -38,6 +38,20 @@ penstock_hop_callback = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 penstock_hop_create = CFUNCTYPE(c_int32, c_void_p, c_void_p, POINTER(c_void_p))
 # typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 penstock_hop_destroy = CFUNCTYPE(None, c_void_p, c_void_p)
+# typedef int32_t (*penstock_async_create)(void *user_data, const char *method, int32_t kind, void **state);
+penstock_async_create = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_int32, POINTER(c_void_p))
+# typedef void (*penstock_async_destroy)(void *state);
+penstock_async_destroy = CFUNCTYPE(None, c_void_p)
+# typedef void (*penstock_async_metadata)(void *state, penstock_metadata *metadata, penstock_completion *completion);
+penstock_async_metadata = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+# typedef void (*penstock_async_message)(void *state, const void *data, size_t length, penstock_completion *completion);
+penstock_async_message = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_void_p)
+# typedef void (*penstock_async_signal)(void *state, penstock_completion *completion);
+penstock_async_signal = CFUNCTYPE(None, c_void_p, c_void_p)
+# typedef void (*penstock_async_status)(void *state, penstock_status *status, penstock_completion *completion);
+penstock_async_status = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+# typedef void (*penstock_async_cancel)(void *state, const penstock_status *status);
+penstock_async_cancel = CFUNCTYPE(None, c_void_p, c_void_p)
 # int32_t (*interrupted)(void *user_data)
 penstock_interrupted = CFUNCTYPE(c_int32, c_void_p)
 # void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data), and so on
@@ -69,6 +83,29 @@ class penstock_interceptor(Structure):
         ("on_sent", penstock_hop_callback),
         ("replay_bytes", c_size_t),
         ("max_restarts", c_size_t),
+        ("outbound_executor", c_void_p),
+        ("inbound_executor", c_void_p),
+    ]
+
+
+class penstock_async_interceptor(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("methods", c_char_p),
+        ("kinds", c_uint32),
+        ("flags", c_uint32),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("create", penstock_async_create),
+        ("destroy", penstock_async_destroy),
+        ("on_start", penstock_async_metadata),
+        ("on_request", penstock_async_message),
+        ("on_half_close", penstock_async_signal),
+        ("on_headers", penstock_async_metadata),
+        ("on_response", penstock_async_message),
+        ("on_status", penstock_async_status),
+        ("on_cancel", penstock_async_cancel),
     ]
 
 
@@ -256,6 +293,9 @@ _declare("penstock_hop_event", c_int32, c_void_p)
 _declare("penstock_hop_call_id", c_uint64, c_void_p)
 # int32_t penstock_hop_kind(const penstock_hop *hop);
 _declare("penstock_hop_kind", c_int32, c_void_p)
+# penstock_result penstock_hop_set_executors(penstock_hop *hop, penstock_executor *outbound,
+# penstock_executor *inbound);
+_declare("penstock_hop_set_executors", c_int32, c_void_p, c_void_p, c_void_p)
 # uint32_t penstock_hop_attempt(const penstock_hop *hop);
 _declare("penstock_hop_attempt", c_uint32, c_void_p)
 # int32_t penstock_hop_level(const penstock_hop *hop);
@@ -339,6 +379,31 @@ _declare("penstock_event_message", c_int32, c_void_p, POINTER(c_void_p), POINTER
 _declare("penstock_event_set_message", c_int32, c_void_p, c_void_p, c_size_t)
 # penstock_status *penstock_event_status(penstock_event *event);
 _declare("penstock_event_status", c_void_p, c_void_p)
+
+# ---- async.h ----
+
+# penstock_result penstock_async_interceptor_table(const penstock_async_interceptor *interceptor,
+#                                                  penstock_interceptor *table, penstock_error **error);
+_declare("penstock_async_interceptor_table", c_int32, c_void_p, c_void_p, POINTER(c_void_p))
+# penstock_result penstock_completion_next(penstock_completion *completion);
+_declare("penstock_completion_next", c_int32, c_void_p)
+# penstock_result penstock_completion_next_message(penstock_completion *completion, const void *data,
+#                                                  size_t length);
+_declare("penstock_completion_next_message", c_int32, c_void_p, c_void_p, c_size_t)
+# penstock_result penstock_completion_cancel(penstock_completion *completion, int32_t code,
+#                                            const char *message);
+_declare("penstock_completion_cancel", c_int32, c_void_p, c_int32, c_char_p)
+# penstock_result penstock_completion_cancel_with(penstock_completion *completion,
+#                                                 const penstock_status *status);
+_declare("penstock_completion_cancel_with", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_completion_resolve(penstock_completion *completion, int32_t verdict);
+_declare("penstock_completion_resolve", c_int32, c_void_p, c_int32)
+# penstock_hop *penstock_completion_hop(penstock_completion *completion);
+_declare("penstock_completion_hop", c_void_p, c_void_p)
+# penstock_completion *penstock_completion_retain(penstock_completion *completion);
+_declare("penstock_completion_retain", c_void_p, c_void_p)
+# void penstock_completion_release(penstock_completion *completion);
+_declare("penstock_completion_release", None, c_void_p)
 
 # ---- runtime.h ----
 

@@ -1,0 +1,118 @@
+import CMemory
+public import CPenstock
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// async.h
+
+@_cdecl("penstock_async_interceptor_table") @implementation
+public func penstock_async_interceptor_table(
+  _ interceptor: UnsafePointer<penstock_async_interceptor>!,
+  _ table: UnsafeMutablePointer<penstock_interceptor>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let known = MemoryLayout<penstock_async_interceptor>.size
+  guard let interceptor else {
+    return report(.invalidArgument, "interceptor must not be NULL", error)
+  }
+  let size = interceptor.pointee.struct_size
+  guard size >= known else {
+    return report(
+      .invalidArgument, "interceptor.struct_size is too small: use PENSTOCK_ASYNC_INTERCEPTOR_INIT", error)
+  }
+  let given = interceptor.pointee
+  let userData = UserData(given.user_data, given.finalizer)
+  let tail = ByteView(start: UnsafeRawPointer(interceptor) + known, count: size - known)
+  if tail.contains(where: { $0 != 0 }) {
+    return report(
+      .unsupported, "interceptor.struct_size: the table has fields that this version does not know", error)
+  }
+  if given.flags != 0 { return report(.unsupported, "interceptor.flags must be 0", error) }
+  guard let table, table.pointee.struct_size >= InterceptorTable.firstSize else {
+    return report(.invalidArgument, "table must be made with PENSTOCK_INTERCEPTOR_INIT", error)
+  }
+  var callbacks = AsyncCallbacks()
+  callbacks.create = given.create
+  callbacks.destroy = given.destroy
+  callbacks.onStart = given.on_start
+  callbacks.onRequest = given.on_request
+  callbacks.onHalfClose = given.on_half_close
+  callbacks.onHeaders = given.on_headers
+  callbacks.onResponse = given.on_response
+  callbacks.onStatus = given.on_status
+  callbacks.onCancel = given.on_cancel
+  let (made, state, finalizer) = AsyncState.table(callbacks, userData)
+  table.pointee.name = given.name
+  table.pointee.methods = given.methods
+  table.pointee.kinds = given.kinds
+  table.pointee.user_data = state
+  table.pointee.finalizer = finalizer
+  table.pointee.create = made.create
+  table.pointee.destroy = made.destroy
+  table.pointee.on_start = made.onStart
+  table.pointee.on_send = made.onSend
+  table.pointee.on_half_close = made.onHalfClose
+  table.pointee.on_headers = made.onHeaders
+  table.pointee.on_receive = made.onReceive
+  table.pointee.on_status = made.onStatus
+  table.pointee.on_cancel = made.onCancel
+  table.pointee.on_demand = nil
+  table.pointee.on_sent = nil
+  return PENSTOCK_OK
+}
+
+private func with(_ handle: OpaquePointer?, _ body: (Completion) -> Outcome) -> penstock_result {
+  guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return body(object(handle, Completion.self)).rawValue
+}
+
+@_cdecl("penstock_completion_next") @implementation
+public func penstock_completion_next(_ completion: OpaquePointer!) -> penstock_result {
+  with(completion) { $0.next() }
+}
+
+@_cdecl("penstock_completion_next_message") @implementation
+public func penstock_completion_next_message(
+  _ completion: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int
+) -> penstock_result {
+  guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(completion) { $0.next(bytes) }
+}
+
+@_cdecl("penstock_completion_cancel") @implementation
+public func penstock_completion_cancel(
+  _ completion: OpaquePointer!, _ code: Int32, _ message: UnsafePointer<CChar>!
+) -> penstock_result {
+  let (made, outcome) = status(code, message)
+  guard let made else { return outcome.rawValue }
+  return with(completion) { $0.cancel(made) }
+}
+
+@_cdecl("penstock_completion_cancel_with") @implementation
+public func penstock_completion_cancel_with(_ completion: OpaquePointer!, _ status: OpaquePointer!)
+  -> penstock_result
+{
+  guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(completion) { $0.cancel(object(status, Status.self).copy()) }
+}
+
+@_cdecl("penstock_completion_resolve") @implementation
+public func penstock_completion_resolve(_ completion: OpaquePointer!, _ verdict: Int32) -> penstock_result {
+  guard let verdict = Verdict(rawValue: verdict) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(completion) { $0.resolve(verdict) }
+}
+
+@_cdecl("penstock_completion_hop") @implementation
+public func penstock_completion_hop(_ completion: OpaquePointer!) -> OpaquePointer! {
+  guard let completion else { return nil }
+  return borrowed(object(completion, Completion.self).shareHop())
+}
+
+@_cdecl("penstock_completion_retain") @implementation
+public func penstock_completion_retain(_ completion: OpaquePointer!) -> OpaquePointer! {
+  retain(completion, Completion.self)
+}
+
+@_cdecl("penstock_completion_release") @implementation
+public func penstock_completion_release(_ completion: OpaquePointer!) { release(completion, Completion.self) }

@@ -1,0 +1,154 @@
+import PenstockWire
+
+// Callbacks on executors: an event waits at its hop, as with PAUSE, until its callback has run elsewhere.
+
+extension Call {
+  /// Hands the event's callback to the lane's executor.
+  func dispatch(_ event: Event, to hop: Hop, _ callback: @escaping HopCallback, _ queue: LaneQueue) {
+    let lane = event.kind.lane
+    let visit = Visit(hop, event, event.kind, .callback(callback), queue, isAwaited: true)
+    switch event {
+    case .start:
+      visit.start = request.copy()
+      if visit.start == nil {
+        finish(at: hop.index, Status(.resourceExhausted, "no memory to show the start to an interceptor"))
+        return
+      }
+    case .status: visit.start = hop.recording?.start
+    case .send, .halfClose, .headers, .receive: break
+    }
+    let station = hop.station(lane)
+    station.parked.append(Station.Parked(event: event, state: .shown, isOwn: false, heldBytes: 0))
+    station.isPaused = true
+    if lane == .inbound { pausesInbound += 1 }
+    if !queue.append(visit) { executorLost(hop) }
+  }
+
+  /// A signal's callback, or what a call's end tells: nothing waits for it, unless `isAwaited`. False: law 7.
+  func dispatch(
+    _ kind: EventKind, _ event: Event, _ count: Int, to hop: Hop, _ callback: @escaping HopCallback,
+    _ queue: LaneQueue, isAwaited: Bool
+  ) -> Bool {
+    let visit = Visit(hop, event, kind, .callback(callback), queue, isAwaited: isAwaited)
+    visit.count = count
+    return queue.append(visit)
+  }
+
+  /// How a call ended, for a callback that runs when others have the status already.
+  func dispatchEnd(_ kind: EventKind, _ status: Status, to hop: Hop, _ callback: @escaping HopCallback)
+    -> Bool
+  {
+    guard let queue = hop.jobs?.inbound else { return false }
+    let copy = status.copy()
+    copy.isLocal = status.isLocal
+    copy.isReadOnly = true
+    let visit = Visit(hop, .status(copy), kind, .callback(callback), queue, isAwaited: false)
+    queue.appendOrPerform(visit)
+    return true
+  }
+
+  /// `destroy`, behind everything that runs for the hop on either executor.
+  func dispatchDestroy(_ hop: Hop, _ jobs: HopJobs) {
+    guard let queue = jobs.inbound ?? jobs.outbound else { return }
+    let last = Visit(hop, .start, .destroy, .destroy, queue, isAwaited: false)
+    if let outbound = jobs.outbound, outbound !== queue {
+      outbound.appendOrPerform(
+        Visit(hop, .start, .none, .lastOfLane(then: last), outbound, isAwaited: false))
+    } else {
+      queue.appendOrPerform(last)
+    }
+  }
+
+  func executorLost(_ hop: Hop) {
+    guard hop.isActive else { return }
+    fail(hop, "lost its executor")
+  }
+
+  /// A callback has run on its executor: its verdict counts now.
+  func visited(_ visit: Visit) {
+    let hop = visit.hop
+    guard hop.isActive, phase == .live else {
+      if visit.ticket != 0 { loop.loseTicket(visit.ticket, of: self) }
+      return
+    }
+    if visit.kind == .demand || visit.kind == .sent {
+      for event in visit.injected { inject(event, at: hop) }
+      if let status = visit.finishRequest {
+        finish(at: hop.index, status)
+      } else if visit.kind == .demand, !hop.taken {
+        runDemand(visit.count, below: hop)
+      }
+      return
+    }
+    let lane = visit.kind.lane
+    guard let station = lane == .outbound ? hop.outbound : hop.inbound, var index = station.shownIndex else {
+      if visit.ticket != 0 { loop.loseTicket(visit.ticket, of: self) }
+      return
+    }
+    _ = station.parked.remove(at: index)
+    station.isPaused = false
+    if lane == .inbound { pausesInbound -= 1 }
+    if case .start = visit.event, let start = visit.start {
+      let deadline = request.deadline
+      request.adopt(start)
+      if request.deadline != deadline { loop.setDeadline(self, request.deadline) }
+    }
+    // What it has injected in its own lane stands before its event.
+    for event in visit.injected {
+      if event.kind.lane == lane {
+        if lane == .inbound { hop.reserved += 1 }
+        station.parked.insert(
+          Station.Parked(event: event, state: .ready, isOwn: true, heldBytes: 0), at: index)
+        index += 1
+      } else {
+        inject(event, at: hop)
+      }
+    }
+    hop.ticket = visit.ticket
+    hop.finishRequest = visit.finishRequest
+    settle(visit, hop, station, index)
+    if hop.isActive { flush(hop.index, lane) }
+    if lane == .inbound, wantsMessage { below?.pull() }
+  }
+
+  /// The verdict of an executor's callback; its event stood at `index`.
+  private func settle(_ visit: Visit, _ hop: Hop, _ station: Station, _ index: Int) {
+    let event = visit.event
+    var parked = Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0)
+    var staysHere = false
+    if !finishIfAsked(hop), let verdict = checked(visit.answer, for: event, at: hop) {
+      switch verdict {
+      case .next:
+        spendTicket(hop)
+        station.releaseTicketless()
+        staysHere = true
+      case .pause, .hold: staysHere = parks(&parked, at: hop, verdict)
+      case .drop:
+        spendTicket(hop)
+        if visit.kind == .receive { pending.append(.demandBelow(hop, 1)) }
+      case .take:
+        spendTicket(hop)
+        take(hop)
+        return
+      case .restart:
+        spendTicket(hop)
+        if case .status(let status) = event, restart(hop, status) { return }
+        station.releaseTicketless()
+        staysHere = true
+      case .skip: break
+      }
+    }
+    if staysHere {
+      station.parked.insert(parked, at: index)
+    } else if case .send = event, !hop.destroyed {
+      tellSent(1, from: hop.index - 1)
+    }
+  }
+
+  private func inject(_ event: Event, at hop: Hop) {
+    let lane = event.kind.lane
+    if lane == .inbound { hop.reserved += 1 }
+    hop.station(lane).inject(event)
+    pending.append(.flush(hop.index, lane))
+  }
+}

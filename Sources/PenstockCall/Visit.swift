@@ -1,0 +1,152 @@
+import PenstockWire
+import Synchronization
+
+/// One callback of a hop that runs on an executor: what it is about, and what it asks for. It keeps all it needs,
+/// for the call may end, or go on without the event, while it runs.
+public final class Visit: ExecutorJob {
+  enum Work {
+    case callback(HopCallback)
+    case destroy
+    /// Nothing runs on this lane any more: `destroy` follows on the other.
+    case lastOfLane(then: Visit)
+  }
+
+  let hop: Hop
+  let kind: EventKind
+  let event: Event
+  private let work: Work
+  private let registration: Registration
+  private unowned(unsafe) let queue: LaneQueue
+  /// The call waits for the answer.
+  private let isAwaited: Bool
+  /// The next of this lane; written by the producer before it counts it.
+  fileprivate var following: Visit?
+
+  /// What on_start changes: a copy, which the call takes over with the verdict. In on_status the recorded start.
+  var start: Request?
+  // As the call had them when the event came.
+  let path: ByteBuffer
+  let authority: ByteBuffer?
+  let deadline: UInt64?
+  let tickets: (any TicketIssuer)?
+
+  var count = 0
+  var ticket: UInt64 = 0
+  var finishRequest: Status?
+  var injected: [Event] = []
+  private(set) var answer: Int32 = 0
+
+  init(_ hop: Hop, _ event: Event, _ kind: EventKind, _ work: Work, _ queue: LaneQueue, isAwaited: Bool) {
+    self.hop = hop
+    self.event = event
+    self.kind = kind
+    self.work = work
+    self.queue = queue
+    self.isAwaited = isAwaited
+    registration = hop.registration
+    path = hop.call.request.path
+    authority = hop.call.request.authority
+    deadline = hop.call.request.deadline
+    tickets = isAwaited ? hop.call.loop.tickets(of: hop.call) : nil
+  }
+
+  public override func run() {
+    perform()
+    queue.goOn(after: self)
+  }
+
+  /// Without an executor: on the calling thread.
+  func perform() {
+    queue.begin(self, on: hop.call.loop.thread)
+    switch work {
+    case .callback(let callback): answer = callback(hop.handle, hop.state)
+    case .destroy: registration.callbacks.destroy?(hop.handle, hop.state)
+    case .lastOfLane(let last): last.queue.appendOrPerform(last)
+    }
+    queue.end()
+    if isAwaited { hop.call.submit(.visited(self)) }
+  }
+}
+
+/// The callbacks of one hop that run on one executor: in order, one at a time. The driving thread appends; each,
+/// when it has run, submits the next.
+final class LaneQueue {
+  let executor: any Executor
+  /// The producer's.
+  private var last: Visit?
+  private var isLost = false
+  /// How many have been appended and have not run.
+  private let count = Atomic<Int>(0)
+  /// The thread on which one runs; only that thread looks at `running`.
+  private let runner = Atomic<UInt>(0)
+  private var running: Visit?
+
+  init(_ executor: any Executor) { self.executor = executor }
+
+  /// False: the executor has not taken it, and takes none any more.
+  func append(_ visit: Visit) -> Bool {
+    if isLost { return false }
+    last?.following = visit
+    last = visit
+    guard count.wrappingAdd(1, ordering: .acquiringAndReleasing).oldValue == 0 else { return true }
+    if executor.submit(visit) { return true }
+    isLost = true
+    return false
+  }
+
+  /// What has to run, runs here where the executor is lost: nothing else of the lane runs then.
+  func appendOrPerform(_ visit: Visit) { if !append(visit) { visit.perform() } }
+
+  fileprivate func goOn(after visit: Visit) {
+    var done = visit
+    while count.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue > 0 {
+      guard let next = done.following else { return }
+      done.following = nil
+      if executor.submit(next) { return }
+      // Law 7; but this thread is the executor's still, so what is left runs here.
+      next.hop.call.submit(.executorLost(next.hop))
+      next.perform()
+      done = next
+    }
+  }
+
+  fileprivate func begin(_ visit: Visit, on thread: UInt) {
+    running = visit
+    runner.store(thread, ordering: .releasing)
+  }
+
+  fileprivate func end() {
+    runner.store(0, ordering: .releasing)
+    running = nil
+  }
+
+  /// What runs on `thread`, which is the calling one.
+  func visit(on thread: UInt) -> Visit? { runner.load(ordering: .acquiring) == thread ? running : nil }
+}
+
+/// The executors of one hop, with what is to run on them.
+final class HopJobs {
+  let outbound: LaneQueue?
+  let inbound: LaneQueue?
+
+  /// nil: none at all.
+  init?(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
+    guard outbound != nil || inbound != nil else { return nil }
+    let first = outbound.map { LaneQueue($0) }
+    self.outbound = first
+    if let outbound, let inbound, outbound === inbound {
+      self.inbound = first
+    } else {
+      self.inbound = inbound.map { LaneQueue($0) }
+    }
+  }
+
+  func visit(on thread: UInt) -> Visit? { outbound?.visit(on: thread) ?? inbound?.visit(on: thread) }
+
+  func queue(_ lane: Lane) -> LaneQueue? {
+    switch lane {
+    case .outbound: outbound
+    case .inbound: inbound
+    }
+  }
+}

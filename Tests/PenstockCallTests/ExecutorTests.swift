@@ -1,0 +1,195 @@
+import PenstockWire
+import Testing
+
+@testable import PenstockCall
+@testable import PenstockLaws
+
+/// Runs its jobs when the test says so, on a thread that the test plays.
+final class PlayedExecutor: Executor {
+  let loop: FakeLoop
+  let thread: UInt
+  var jobs: [ExecutorJob] = []
+  var refuses = false
+  var isImmediate = false
+  var isOnThisThread: Bool { false }
+
+  init(_ loop: FakeLoop, _ thread: UInt) {
+    self.loop = loop
+    self.thread = thread
+  }
+
+  func submit(_ job: ExecutorJob) -> Bool {
+    if refuses { return false }
+    if isImmediate { job.runOnce() } else { jobs.append(job) }
+    return true
+  }
+
+  /// One job. False: there is none.
+  func runOne() -> Bool {
+    guard !jobs.isEmpty else { return false }
+    let job = jobs.removeFirst()
+    (loop.thread, loop.isDriving) = (thread, false)
+    job.runOnce()
+    (loop.thread, loop.isDriving) = (1, true)
+    return true
+  }
+}
+
+/// Hops whose callbacks run on executors.
+@Suite struct ExecutorTests {
+  private func bench(
+    _ kind: CallKind = .bidi, hops: Int = 1, apart: Bool = false
+  ) -> (CallBench, PlayedExecutor, PlayedExecutor) {
+    let loop = FakeLoop()
+    let out = PlayedExecutor(loop, 2)
+    let inbound = apart ? PlayedExecutor(loop, 3) : out
+    return (CallBench(kind, hops: hops, loop: loop, executors: (out, inbound)), out, inbound)
+  }
+
+  private func run(_ bench: CallBench, _ executors: PlayedExecutor...) {
+    var isBusy = true
+    while isBusy {
+      isBusy = false
+      for executor in executors where executor.runOne() { isBusy = true }
+      if bench.loop.isPosted {
+        bench.loop.isPosted = false
+        bench.call.runPosted()
+        isBusy = true
+      }
+    }
+  }
+
+  @Test func eventsWaitForTheirCallback() {
+    let (bench, out, _) = bench()
+    bench.perform(.open(demand: 1, message: nil))
+    #expect(bench.take() == [])
+    bench.perform(.send(CallBench.message(1)))
+    bench.perform(.halfClose)
+    #expect(out.jobs.count == 1)
+    run(bench, out)
+    #expect(
+      bench.take() == [
+        "0 on_start", "server start", "0 on_demand 1", "pull", "0 on_send", "server message 1",
+        "0 on_half_close",
+        "server half-close",
+      ])
+    bench.perform(.headersFromBelow(Metadata()))
+    bench.perform(.messageFromBelow(CallBench.message(2)))
+    bench.perform(.statusFromBelow(Status(.ok)))
+    #expect(bench.take() == ["caller sent 1"])
+    run(bench, out)
+    #expect(
+      bench.take() == [
+        "0 on_headers", "caller headers", "0 on_sent 1", "0 on_receive", "caller message 2", "0 on_status",
+        "caller status 0",
+        "0 destroy",
+      ])
+  }
+
+  @Test func theVerdictsCount() {
+    let (bench, out, _) = bench()
+    var ticket: UInt64 = 0
+    bench.hooks[0].on[.send] = { hop in
+      switch hop.message?.count {
+      case 1: return 3
+      case 2:
+        ticket = hop.takeTicket()
+        return 1
+      case 3: return 2
+      default:
+        _ = hop.injectOutbound(CallBench.message(9))
+        return hop.setMessage(("abc" as StaticString).bytes) == .ok ? 0 : 99
+      }
+    }
+    bench.open()
+    run(bench, out)
+    bench.log = []
+    for size in 1...4 { bench.perform(.send(CallBench.message(size))) }
+    run(bench, out)
+    #expect(bench.take() == ["0 on_send", "caller sent 1", "0 on_send"])
+    bench.perform(.resolve(ticket, .verdict(.next)))
+    run(bench, out)
+    #expect(
+      bench.take() == [
+        "server message 2", "0 on_send", "caller sent 1", "0 on_send", "server message 3", "server message 9",
+        "server message 3",
+      ])
+  }
+
+  @Test func aCancelDoesNotWaitForABusyExecutor() {
+    let (bench, out, _) = bench(hops: 2)
+    bench.perform(.open(demand: 0, message: nil))
+    bench.perform(.endLocally(Status(.cancelled)))
+    #expect(bench.take() == ["discard", "caller status 1"])
+    run(bench, out)
+    #expect(bench.take() == ["0 on_start", "0 on_status", "0 destroy"])
+  }
+
+  @Test func destroyIsLastOnBothExecutors() {
+    let (bench, out, inbound) = bench(apart: true)
+    bench.perform(.open(demand: 0, message: nil))
+    bench.perform(.endLocally(Status(.cancelled)))
+    while inbound.runOne() {}
+    #expect(bench.take() == ["discard", "caller status 1", "0 on_status"])
+    run(bench, out, inbound)
+    #expect(bench.take() == ["0 on_start", "0 destroy"])
+  }
+
+  @Test func aRefusedJobIsLawSeven() {
+    let (bench, out, _) = bench()
+    bench.perform(.open(demand: 0, message: nil))
+    run(bench, out)
+    bench.log = []
+    out.refuses = true
+    bench.perform(.send(CallBench.message(1)))
+    #expect(bench.take() == ["reset", "0 destroy", "caller status 13"])
+    #expect(
+      bench.status.map { String(decoding: $0.message, as: UTF8.self) }
+        == "interceptor 'hop0' lost its executor")
+  }
+
+  @Test func aJobRefusedWhileOthersWaitIsLawSevenToo() {
+    let (bench, out, _) = bench()
+    bench.open()
+    run(bench, out)
+    bench.perform(.demand(1))
+    bench.perform(.send(CallBench.message(1)))
+    bench.log = []
+    out.refuses = true
+    run(bench, out)
+    #expect(bench.take().last == "caller status 13")
+    run(bench, out)
+    #expect(bench.log.filter { $0 == "0 destroy" }.count <= 1)
+  }
+
+  @Test func anImmediateExecutorWorksToo() {
+    let (bench, out, _) = bench(.unary)
+    out.isImmediate = true
+    bench.perform(.open(demand: 2, message: CallBench.message(1)))
+    run(bench, out)
+    bench.perform(.messageFromBelow(CallBench.message(2)))
+    bench.perform(.statusFromBelow(Status(.ok)))
+    run(bench, out)
+    #expect(bench.status?.code == .ok)
+    #expect(bench.log.last == "caller status 0" || bench.log.last == "0 destroy")
+  }
+
+  @Test func restartByAnExecutor() {
+    let (bench, out, _) = bench(hops: 2)
+    bench.hooks[0].on[.status] = { hop in
+      _ = hop.requestMetadata?.add(("a" as StaticString).bytes, ("b" as StaticString).bytes)
+      return hop.status?.code == .unavailable ? 5 : 0
+    }
+    bench.perform(.open(demand: 0, message: nil))
+    run(bench, out)
+    bench.perform(.statusFromBelow(Status(.unavailable)))
+    run(bench, out)
+    #expect(bench.call.stats.attempts == 2)
+    #expect(bench.call.request.metadata.count == 1)
+    bench.perform(.statusFromBelow(Status(.ok)))
+    run(bench, out)
+    #expect(bench.status?.code == .ok)
+    #expect(bench.log.filter { $0 == "1 destroy" }.count == 2)
+    #expect(bench.log.filter { $0 == "0 destroy" }.count == 1)
+  }
+}
