@@ -28,7 +28,6 @@ public func penstock_async_interceptor_table(
     return report(
       .unsupported, "interceptor.struct_size: the table has fields that this version does not know", error)
   }
-  if given.flags != 0 { return report(.unsupported, "interceptor.flags must be 0", error) }
   guard let table, table.pointee.struct_size >= InterceptorTable.firstSize else {
     return report(.invalidArgument, "table must be made with PENSTOCK_INTERCEPTOR_INIT", error)
   }
@@ -46,6 +45,7 @@ public func penstock_async_interceptor_table(
   table.pointee.name = given.name
   table.pointee.methods = given.methods
   table.pointee.kinds = given.kinds
+  table.pointee.flags = given.flags
   table.pointee.user_data = state
   table.pointee.finalizer = finalizer
   table.pointee.create = made.create

@@ -87,6 +87,8 @@ private func explain(
 ) -> penstock_result {
   switch outcome {
   case .closed: return report(outcome, "the channel or its runtime has been closed", error)
+  case .wouldDeadlock:
+    return report(outcome, "a blocking call on the thread of an executor that the call itself needs", error)
   case .invalidArgument:
     return Failure(
       outcome, ("method: expected \"/package.Service/Method\", got \"" as StaticString).bytes, bytes(method),

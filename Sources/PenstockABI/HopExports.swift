@@ -62,10 +62,10 @@ public func penstock_hop_can_restart(_ handle: OpaquePointer!) -> penstock_resul
 public func penstock_hop_set_executors(
   _ handle: OpaquePointer!, _ outbound: OpaquePointer!, _ inbound: OpaquePointer!
 ) -> penstock_result {
-  with(handle) {
-    $0.chooseExecutors(
-      outbound.map { object($0, HostExecutor.self) }, inbound.map { object($0, HostExecutor.self) })
-  }
+  let outbound = outbound.map { object($0, HostExecutor.self) }
+  let inbound = inbound.map { object($0, HostExecutor.self) }
+  if outbound?.isForked ?? false || inbound?.isForked ?? false { return PENSTOCK_E_FORKED }
+  return with(handle) { $0.chooseExecutors(outbound, inbound) }
 }
 
 @_cdecl("penstock_hop_target") @implementation

@@ -51,6 +51,11 @@ struct InterceptorTable {
 
   func registration() -> (Registration?, Failure?) {
     if let failure { return (nil, failure) }
+    let outbound = table.outbound_executor.map { object($0, HostExecutor.self) }
+    let inbound = table.inbound_executor.map { object($0, HostExecutor.self) }
+    if outbound?.isForked ?? false || inbound?.isForked ?? false {
+      return (nil, Failure(.forked, "an executor belongs to the parent of this process"))
+    }
     guard let userData else { return (nil, Failure(.invalidArgument, "interceptor must not be NULL")) }
     let name = ByteBuffer()
     if let given = table.name, !UTF8Repair.repair(bytes(given), into: name) {
@@ -89,8 +94,7 @@ struct InterceptorTable {
         holdBytes: Int(clamping: table.hold_bytes), userData: userData, callbacks: callbacks,
         replayBytes: Int(clamping: table.replay_bytes),
         maxRestarts: table.max_restarts == 0 ? 1 : Int(clamping: table.max_restarts),
-        outboundExecutor: table.outbound_executor.map { object($0, HostExecutor.self) },
-        inboundExecutor: table.inbound_executor.map { object($0, HostExecutor.self) }), nil
+        outboundExecutor: outbound, inboundExecutor: inbound), nil
     )
   }
 }

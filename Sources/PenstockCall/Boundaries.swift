@@ -26,6 +26,8 @@ public protocol CallAbove: AnyObject {
   func callStatus(_ status: Status)
   /// A local end discards what the caller has not read yet.
   func callDiscardsMessages()
+  /// A hop of the call runs its callbacks there: the call does not end before it has.
+  func callNeeds(_ executor: any Executor)
 }
 
 /// Any thread: tickets of one call.

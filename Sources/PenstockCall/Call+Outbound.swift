@@ -66,7 +66,11 @@ extension Call {
       }
     }
     hop.entered = true
-    if hop.jobs != nil { hop.share() }
+    if let jobs = hop.jobs {
+      hop.share()
+      if let executor = jobs.outbound?.executor { above?.callNeeds(executor) }
+      if let executor = jobs.inbound?.executor { above?.callNeeds(executor) }
+    }
     return true
   }
 

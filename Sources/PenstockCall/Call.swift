@@ -43,7 +43,7 @@ public final class Call {
 
   public let id: UInt64
   public let request: Request
-  public let values = CallValues()
+  public let values: CallValues
   public var stats = CallStatistics()
   /// The channel's target and default authority, each followed by a NUL.
   public let target: ByteBuffer
@@ -90,7 +90,7 @@ public final class Call {
 
   public init(
     id: UInt64, request: Request, chain: Chain?, target: ByteBuffer, defaultAuthority: ByteBuffer,
-    loop: any CallLoop, attachment: AnyObject
+    loop: any CallLoop, attachment: AnyObject, values: CallValues = CallValues()
   ) {
     self.id = id
     self.request = request
@@ -99,6 +99,7 @@ public final class Call {
     self.defaultAuthority = defaultAuthority
     self.loop = loop
     self.attachment = attachment
+    self.values = values
     outboundEnd = (chain?.entries.count ?? 0) + 1
   }
 

@@ -5,49 +5,63 @@ import Synchronization
 ///
 /// They are let go with the last of those who may ask for them, not with the last reference: a value may refer to a hop,
 /// which refers to its call, which refers to this.
-public final class CallValues {
+///
+/// Callbacks on executors use them on several threads at once: whoever makes calls for more than one thread makes them
+/// with a lock.
+open class CallValues {
   private struct Slot {
     let key: ByteBuffer
     var value: UserData
   }
 
-  private var slots: [Slot] = []
-  private let users = Atomic<Int>(0)
+  private final var slots: [Slot] = []
+  private final let users = Atomic<Int>(0)
 
   public init() {}
 
+  /// Around every use; user code runs outside of it.
+  open func lock() {}
+  open func unlock() {}
+
   /// Any thread. Pairs with `letGo`.
-  public func hold() { users.wrappingAdd(1, ordering: .relaxed) }
+  public final func hold() { users.wrappingAdd(1, ordering: .relaxed) }
 
   /// Any thread. Nobody else uses the values when the last of them goes.
-  public func letGo() {
+  public final func letGo() {
     guard users.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
+    lock()
     let rest = slots
     slots = []
+    unlock()
     withExtendedLifetime(rest) {}
   }
 
-  public func get(_ key: ByteView) -> UnsafeMutableRawPointer? {
+  public final func get(_ key: ByteView) -> UnsafeMutableRawPointer? {
+    lock()
+    defer { unlock() }
     for slot in slots where bytesEqual(slot.key.view, key) { return slot.value.pointer }
     return nil
   }
 
   /// nil removes. False: no memory; `value` is let go all the same.
-  public func set(_ key: ByteView, _ value: UserData?) -> Bool {
+  public final func set(_ key: ByteView, _ value: UserData?) -> Bool {
+    // Let go after the lock: its finalizer may come back here.
+    var old: UserData?
+    lock()
     let place = slots.firstIndex { bytesEqual($0.key.view, key) }
-    guard let value else {
-      // Out of the array before its finalizer runs, which may come back here.
-      if let place { _ = slots.remove(at: place) }
-      return true
-    }
+    var isDone = true
     if let place {
-      let old = slots[place].value
-      slots[place].value = value
-      withExtendedLifetime(old) {}
-      return true
+      old = slots[place].value
+      if let value { slots[place].value = value } else { _ = slots.remove(at: place) }
+    } else if let value {
+      if let copied = ByteBuffer(copying: key) {
+        slots.append(Slot(key: copied, value: value))
+      } else {
+        isDone = false
+      }
     }
-    guard let copied = ByteBuffer(copying: key) else { return false }
-    slots.append(Slot(key: copied, value: value))
-    return true
+    unlock()
+    withExtendedLifetime(old) {}
+    return isDone
   }
 }

@@ -105,5 +105,6 @@ final class FakeAbove: CallAbove {
   func callMessage(_ message: Message) { onMessage(message) }
   func callSent(_ count: Int) { onSent(count) }
   func callStatus(_ status: Status) { onStatus(status) }
+  func callNeeds(_ executor: any Executor) {}
   func callDiscardsMessages() { onDiscard() }
 }

@@ -38,7 +38,8 @@ typedef struct penstock_async_interceptor {
   const char *name;             /* as in penstock_interceptor */
   const char *methods;          /* as in penstock_interceptor */
   uint32_t kinds;               /* mask of call kinds; 0 is all */
-  uint32_t flags;               /* 0 */
+  uint32_t flags;               /* as in penstock_interceptor. Where messages are objects on_request and on_response get
+                                   NULL: see penstock_completion_hop */
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, as that of penstock_interceptor */
 
@@ -68,11 +69,11 @@ static inline penstock_async_interceptor penstock_async_interceptor_init(void) {
 #endif
 
 /* Fills `table`, which was made with PENSTOCK_INTERCEPTOR_INIT, for the functions that register: name (the same pointer),
- * methods (likewise), kinds, user_data, finalizer and the callbacks. The other fields stay: set executors, limits and the
+ * methods (likewise), kinds, flags, user_data, finalizer and the callbacks. The other fields stay: set executors, limits and the
  * like before or after. Who does not register the table calls table->finalizer(table->user_data).
  * Memory: `interceptor` is borrowed during the call, its user_data transferred, even on error.
  * E_INVALID_ARGUMENT: a NULL, a struct_size that is too small. E_UNSUPPORTED: a larger struct_size with a tail that is
- * not zero, flags that are not 0. */
+ * not zero. What else is wrong is told where the table is registered. */
 PENSTOCK_API penstock_result penstock_async_interceptor_table(const penstock_async_interceptor *interceptor,
                                                               penstock_interceptor *table, penstock_error **error);
 

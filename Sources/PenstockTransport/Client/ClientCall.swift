@@ -22,6 +22,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   // Under the lock.
   private let lock = Lock()
   private var waiting: [WaitCell] = []
+  /// Executors without which the call does not end.
+  private var needed: [any Executor] = []
   private var received: [Message] = []
   private var receivedHead = 0
   private var demanded = 0
@@ -67,7 +69,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     let call = Call(
       id: Process.nextID(), request: request, chain: channel.chains.chain(path, kind, of: channel.runtime),
       target: channel.target, defaultAuthority: channel.authority, loop: channel.runtime.loop,
-      attachment: CallItem())
+      attachment: CallItem(), values: LockedValues())
     call.stats.createdAt = now
     return (.ok, ClientCall(call, channel, options, callbacks))
   }
@@ -175,6 +177,15 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
       return all
     }
     withExtendedLifetime(dropped) {}
+  }
+
+  public func callNeeds(_ executor: any Executor) {
+    lock.lock()
+    let isNew = !needed.contains { $0 === executor }
+    if isNew { needed.append(executor) }
+    lock.unlock()
+    // Who waits on its thread waits in vain.
+    if isNew { wakeWaiting() }
   }
 
   public func callStatus(_ status: Status) {
@@ -345,6 +356,9 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     open(message)
     while true {
       let (outcome, reply) = waitForEnd()
+      if outcome == .wouldDeadlock {
+        cancel(("waited for on the thread of its executor" as StaticString).bytes)
+      }
       guard outcome == .interrupted else { return (outcome, reply) }
       guard let asked = options?.onInterrupted, asked.callback(asked.userData.pointer) == 0 else {
         cancel(("interrupted" as StaticString).bytes)
@@ -372,6 +386,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     defer { lock.withLock { waiting.removeAll { $0 === cell } } }
     while true {
       if let outcome = look() { return outcome }
+      if needsThisThread { return .wouldDeadlock }
       let result = channel.runtime.runtime.wait(
         for: cell, deadline: nil, interruptible: interruptible ?? isInterruptible)
       cell.reset()
@@ -384,10 +399,26 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     }
   }
 
+  /// While this thread waits, a hop's callbacks can't run, and so the call can't end.
+  private var needsThisThread: Bool {
+    lock.lock()
+    let executors = needed
+    lock.unlock()
+    return executors.contains { $0.isOnThisThread }
+  }
+
   private func wakeWaiting() {
     lock.lock()
     let cells = waiting
     lock.unlock()
     for cell in cells { cell.set() }
   }
+}
+
+/// The values of a call whose hops may run on several threads.
+private final class LockedValues: CallValues {
+  private let word = Lock()
+
+  override func lock() { word.lock() }
+  override func unlock() { word.unlock() }
 }

@@ -109,15 +109,15 @@ public final class AsyncState {
 
   private static let onRequest: HopCallback = { handle, state in
     show(handle, state, .send) { mine, hop, completion in
-      guard let message = hop.message else { return }
-      mine.style.callbacks.onRequest?(mine.pointer, message.start, message.count, completion)
+      let message = hop.message
+      mine.style.callbacks.onRequest?(mine.pointer, message?.start, message?.count ?? 0, completion)
     }
   }
 
   private static let onResponse: HopCallback = { handle, state in
     show(handle, state, .receive) { mine, hop, completion in
-      guard let message = hop.message else { return }
-      mine.style.callbacks.onResponse?(mine.pointer, message.start, message.count, completion)
+      let message = hop.message
+      mine.style.callbacks.onResponse?(mine.pointer, message?.start, message?.count ?? 0, completion)
     }
   }
 

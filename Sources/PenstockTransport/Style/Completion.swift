@@ -25,6 +25,8 @@ public final class Completion: @unchecked Sendable {
     /// The callback has returned, and the event waits.
     case waiting(ticket: UInt64)
     case spent
+    /// The call went on without it.
+    case gone
     /// The end of a call that can't be held up: it goes on by itself.
     case passing
 
@@ -33,7 +35,7 @@ public final class Completion: @unchecked Sendable {
       switch self {
       case .fresh: message.exchange(with: fresh)
       case .waiting(let ticket): if Tickets.event(ticket).0 == .ok { message.exchange(with: fresh) }
-      case .answered, .passing, .spent: break
+      case .answered, .passing, .spent, .gone: break
       }
     }
   }
@@ -94,10 +96,10 @@ public final class Completion: @unchecked Sendable {
     lock.lock()
     let before = state
     switch before {
-    case .fresh: state = hasEnded ? .spent : .answered(answer)
+    case .fresh: state = hasEnded ? .gone : .answered(answer)
     case .waiting: state = .spent
     case .passing: if answer.isNext { state = .spent }
-    case .answered, .spent: break
+    case .answered, .spent, .gone: break
     }
     let original = message
     message = nil
@@ -106,6 +108,7 @@ public final class Completion: @unchecked Sendable {
     lock.unlock()
     switch before {
     case .answered, .spent: return .already
+    case .gone: return .gone
     case .fresh: return hasEnded ? .gone : .ok
     case .passing: return answer.isNext && !hasEnded ? .ok : .gone
     case .waiting(let ticket):
@@ -123,7 +126,8 @@ public final class Completion: @unchecked Sendable {
     if let answer = answer() { return apply(answer) }
     let ticket = hop.takeTicket()
     lock.lock()
-    if case .fresh = state { state = .waiting(ticket: ticket) }
+    // None: the call has ended while an executor ran the callback; or there is no memory, which is law 7.
+    if case .fresh = state { state = ticket == 0 ? .gone : .waiting(ticket: ticket) }
     lock.unlock()
     // NEXT spends a ticket that was taken in vain.
     if let answer = answer() { return apply(answer) }
@@ -138,7 +142,7 @@ public final class Completion: @unchecked Sendable {
       state = .spent
       return answer
     case .passing: return .verdict(.next)
-    case .fresh, .waiting, .spent: return nil
+    case .fresh, .waiting, .spent, .gone: return nil
     }
   }
 
