@@ -24,16 +24,13 @@ private func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
   reader.members { key, member in
     if bytesEqual(key, "deadline_ms") { return readDeadline(member) { options.setDeadline($0) } }
     if bytesEqual(key, "metadata") {
-      let metadata = Metadata()
-      options.metadata = metadata
-      return read(member, into: metadata)
+      return read(member, into: options.metadata)
     }
     if bytesEqual(key, "wait_for_ready") {
-      var wanted = false
-      if let failure = member.bool({ wanted = $0 }) { return failure }
-      return wanted
-        ? member.fail(because: ("true is not supported by this version" as StaticString).bytes) : nil
+      return member.bool { options.waitsForReady = $0 }
     }
+    if bytesEqual(key, "idempotency") { return readIdempotency(member) { options.idempotency = $0 } }
+    if bytesEqual(key, "credentials") { return readCredentials(member, into: options) }
     if bytesEqual(key, "authority") { return readAuthority(member) { options.authority = $0 } }
     if bytesEqual(key, "compression") { return readCompression(member) { options.compression = $0 } }
     if bytesEqual(key, "max_receive_message_bytes") {
@@ -44,6 +41,30 @@ private func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     if bytesEqual(key, "interruptible") { return member.bool { options.isInterruptible = $0 } }
     return member.unknown
   }
+}
+
+/// As metadata, and never empty.
+private func readCredentials(_ member: JSONReader, into options: CallOptions) -> Failure? {
+  if member.isNull { return nil }
+  let fields = Metadata()
+  if let failure = read(member, into: fields) { return failure }
+  guard fields.count > 0 else { return member.fail("an object with a header field, or null") }
+  fields.isReadOnly = true
+  options.credentials = fields
+  return nil
+}
+
+private func readIdempotency(_ member: JSONReader, _ into: (Idempotency) -> Void) -> Failure? {
+  if let name = member.string, bytesEqual(name, "unknown") {
+    into(.unknown)
+  } else if let name = member.string, bytesEqual(name, "idempotent") {
+    into(.idempotent)
+  } else if let name = member.string, bytesEqual(name, "no_side_effects") {
+    into(.noSideEffects)
+  } else {
+    return member.fail("\"unknown\", \"idempotent\" or \"no_side_effects\"")
+  }
+  return nil
 }
 
 extension CallOptions {
@@ -92,6 +113,11 @@ public func penstock_call_options_retain(_ options: OpaquePointer!) -> OpaquePoi
 
 @_cdecl("penstock_call_options_release") @implementation
 public func penstock_call_options_release(_ options: OpaquePointer!) { release(options, CallOptions.self) }
+
+@_cdecl("penstock_call_options_metadata") @implementation
+public func penstock_call_options_metadata(_ options: OpaquePointer!) -> OpaquePointer! {
+  options.map { borrowed(object($0, CallOptions.self).metadata) }
+}
 
 @_cdecl("penstock_call_options_on_interrupted") @implementation
 public func penstock_call_options_on_interrupted(
@@ -240,5 +266,15 @@ public func penstock_call_value(_ handle: OpaquePointer!, _ key: UnsafePointer<C
 {
   guard let handle, let key else { return nil }
   let call = object(handle, ClientCall.self)
-  return Process.isForked(call.generation) ? nil : call.value(bytes(key))
+  return Process.isForked(call.generation) ? nil : call.values.get(bytes(key))
+}
+
+@_cdecl("penstock_call_set_value") @implementation
+public func penstock_call_set_value(
+  _ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!, _ value: UnsafeMutableRawPointer!,
+  _ finalizer: penstock_finalizer!
+) -> penstock_result {
+  let data = value.map { UserData($0, finalizer) }
+  guard let key else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { $0.values.set(bytes(key), data) ? .ok : .noMemory }
 }

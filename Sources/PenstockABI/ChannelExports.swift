@@ -118,7 +118,7 @@ public func penstock_channel_unary(
   let options = options(callOptions)
   let (outcome, call) = ClientCall.make(channel, bytes(method), .unary, options, nil)
   guard let call else { return explain(outcome, method, error) }
-  if request.count > call.call.request.maxSendBytes {
+  if request.count > call.call.request.settings.maxSendBytes {
     return report(.tooLarge, "the request is over max_send_message_bytes", error)
   }
   guard let message = ByteBuffer(copying: request) else { return report(.noMemory, "no memory", error) }

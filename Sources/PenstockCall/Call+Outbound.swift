@@ -223,7 +223,7 @@ extension Call {
       if outboundCount == 1, request.kind.sendsOne {
         tellSent(1, from: hops.count - 1)
         finish(at: hops.count, Status(.internal, "more than one request message in a call that has one"))
-      } else if message.count > request.maxSendBytes {
+      } else if message.count > request.settings.maxSendBytes {
         tellSent(1, from: hops.count - 1)
         finish(at: hops.count, Status(.resourceExhausted, "a message to send is over max_send_message_bytes"))
       } else {

@@ -11,8 +11,6 @@ public enum CallKind: Int32, Sendable {
   public var receivesOne: Bool { self == .unary || self == .clientStream }
 }
 
-public enum Compression: Equatable, Sendable { case identity, gzip }
-
 /// What `start` carries: everything that on_start may change before anything is sent.
 public final class Request {
   public let kind: CallKind
@@ -23,9 +21,7 @@ public final class Request {
   public private(set) var metadata: Metadata
   /// Monotonic nanoseconds.
   public internal(set) var deadline: UInt64?
-  public var compression = Compression.identity
-  public var maxReceiveBytes = 4 << 20
-  public var maxSendBytes = Int(Int32.max)
+  public var settings = CallSettings()
 
   /// nil: no memory. Counts `deadline` from the call's creation.
   public init?(kind: CallKind, path: ByteView, metadata: Metadata, deadline: UInt64?) {
@@ -42,9 +38,7 @@ public final class Request {
       let other = Request(kind: kind, path: pathView, metadata: copied, deadline: deadline)
     else { return nil }
     other.authority = authority
-    other.compression = compression
-    other.maxReceiveBytes = maxReceiveBytes
-    other.maxSendBytes = maxSendBytes
+    other.settings = settings
     return other
   }
 
@@ -61,9 +55,7 @@ public final class Request {
     authority = other.authority
     metadata = other.metadata
     deadline = other.deadline
-    compression = other.compression
-    maxReceiveBytes = other.maxReceiveBytes
-    maxSendBytes = other.maxSendBytes
+    settings = other.settings
   }
 
   public var pathView: ByteView { ByteView(rebasing: path.view.dropLast()) }

@@ -39,7 +39,7 @@ final class CallBench {
     self.loop = loop
     let request = Request(
       kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
-    if let maxSendBytes { request.maxSendBytes = maxSendBytes }
+    if let maxSendBytes { request.settings.maxSendBytes = maxSendBytes }
     for index in 0..<hops { hooks.append(Hook("\(index)", self)) }
     var callbacks = Registration.Callbacks()
     callbacks.onStart = { Hook.run($1, $0, .start) }

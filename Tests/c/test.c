@@ -199,11 +199,9 @@ int running_threads(void) {
 
 /* ---- The server ---- */
 
-static pid_t peer_process;
-static char peer_text[64];
-
-const char *peer_address(void) {
-  if (peer_text[0]) return peer_text;
+/* Starts a peer with `more` arguments (ending with NULL), which ends with this process, and waits for its address. */
+static void start_peer(char *text, size_t text_size, char *const *more) {
+  pid_t process;
   const char *program = getenv("PENSTOCK_PEER");
   if (!program) program = "build/bin/penstock-peer";
   int in[2], out[2];
@@ -212,8 +210,9 @@ const char *peer_address(void) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-  char *arguments[] = {(char *)program, "--listen", "127.0.0.1:0", "--exit-with-stdin", NULL};
-  int status = posix_spawn(&peer_process, program, &actions, NULL, arguments, environ);
+  char *arguments[16] = {(char *)program, "--listen", "127.0.0.1:0", "--exit-with-stdin", NULL};
+  for (size_t i = 4; *more && i < 15; i++) arguments[i] = *more++;
+  int status = posix_spawn(&process, program, &actions, NULL, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   close(in[0]);
   close(out[1]);
@@ -227,12 +226,59 @@ const char *peer_address(void) {
   }
   char *address = strstr(line, "127.0.0.1:");
   size_t size = address ? strspn(address, "0123456789.:") : 0;
-  if (size == 0 || size >= sizeof(peer_text)) {
+  if (size == 0 || size >= text_size) {
     printf("  %s did not start: %s \"%s\"\n", program, strerror(status), line);
     exit(3);
   }
-  memcpy(peer_text, address, size);
-  return peer_text;
+  memcpy(text, address, size);
+}
+
+const char *peer_address(void) {
+  static char text[64];
+  char *const nothing[] = {NULL};
+  if (!text[0]) start_peer(text, sizeof(text), nothing);
+  return text;
+}
+
+const char *certificate(const char *name) {
+  static char paths[8][512];
+  static int next;
+  const char *folder = getenv("PENSTOCK_TEST_CERTIFICATES");
+  char *path = paths[next++ % 8];
+  snprintf(path, sizeof(paths[0]), "%s/%s", folder ? folder : "build/c/certificates", name);
+  return path;
+}
+
+const char *tls_address(bool mutual) {
+  static char texts[2][64];
+  if (texts[mutual][0]) return texts[mutual];
+  char *const arguments[] = {"--tls",
+                             "--cert",
+                             (char *)certificate("server.pem"),
+                             "--key",
+                             (char *)certificate("server.key"),
+                             mutual ? "--client-ca" : NULL,
+                             (char *)certificate("ca.pem"),
+                             NULL};
+  start_peer(texts[mutual], sizeof(texts[0]), arguments);
+  return texts[mutual];
+}
+
+penstock_channel *open_tls_channel(bool mutual) {
+  char options[4096];
+  int n = snprintf(options, sizeof(options), "{\"tls\": {\"roots_file\": \"%s\"", certificate("ca.pem"));
+  if (mutual) {
+    n += snprintf(options + n, sizeof(options) - (size_t)n,
+                  ", \"certificate_chain_file\": \"%s\", \"private_key_file\": \"%s\"", certificate("client.pem"),
+                  certificate("client.key"));
+  }
+  snprintf(options + n, sizeof(options) - (size_t)n, "}}");
+  penstock_channel *channel = NULL;
+  penstock_error *error = NULL;
+  OK(penstock_channel_new(tls_address(mutual), options, &channel, &error));
+  if (error) printf("  %s\n", penstock_error_message(error));
+  penstock_error_release(error);
+  return channel;
 }
 
 const char *dead_address(void) {

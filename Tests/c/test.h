@@ -112,6 +112,12 @@ void signal_latch(void *latch);
 
 /* "127.0.0.1:port" of a penstock-peer that this process has started, once. */
 const char *peer_address(void);
+/* The path of a file in the folder that the runner has made: ca.pem, server.pem and .key, client.pem and .key. */
+const char *certificate(const char *name);
+/* The same for TLS with that server's certificate; with `mutual` it asks for one that the CA has signed. */
+const char *tls_address(bool mutual);
+/* A channel to it that trusts the CA; with `mutual` it has the client's certificate. */
+penstock_channel *open_tls_channel(bool mutual);
 /* A port where nobody listens. */
 const char *dead_address(void);
 /* A cleartext channel to the peer, on the default runtime. */

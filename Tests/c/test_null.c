@@ -258,6 +258,7 @@ TEST(null_call) {
   OK(penstock_call_options_new(NULL, &options, NULL));
   CHECK(penstock_call_options_retain(NULL) == NULL);
   penstock_call_options_release(NULL);
+  CHECK(penstock_call_options_metadata(NULL) == NULL);
   REFUSED(penstock_call_options_on_interrupted(NULL, interrupted, NULL, NULL));
   penstock_result result = penstock_call_options_on_interrupted(options, NULL, NULL, NULL);
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
@@ -295,6 +296,9 @@ TEST(null_call) {
   REFUSED(penstock_call_cancel(NULL, "x"));
   REFUSED(penstock_call_reply(NULL, &reply));
   CHECK(penstock_call_value(NULL, "k") == NULL);
+  atomic_int finalized = 0;
+  REFUSED(penstock_call_set_value(NULL, "k", &finalized, count_up));
+  CHECK_INT(atomic_load(&finalized), 1);
 
   penstock_channel *channel = open_channel();
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
@@ -306,6 +310,9 @@ TEST(null_call) {
   REFUSED(penstock_call_finish(call, NULL));
   REFUSED(penstock_call_reply(call, NULL));
   CHECK(penstock_call_value(call, NULL) == NULL);
+  REFUSED(penstock_call_set_value(call, NULL, &finalized, count_up));
+  CHECK_INT(atomic_load(&finalized), 2);
+  OK(penstock_call_set_value(call, "k", NULL, NULL));
   OK(penstock_call_cancel(call, NULL));
   REQUIRE_OK(penstock_call_finish(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
@@ -344,6 +351,18 @@ TEST(null_hop) {
   REFUSED(penstock_hop_set_authority(NULL, "a"));
   CHECK_INT(penstock_hop_deadline_ms(NULL), -1);
   REFUSED(penstock_hop_set_deadline_ms(NULL, 1));
+  CHECK_STR(penstock_hop_compression(NULL), "identity");
+  REFUSED(penstock_hop_set_compression(NULL, "gzip"));
+  CHECK_INT(penstock_hop_max_receive_message_bytes(NULL), 0);
+  REFUSED(penstock_hop_set_max_receive_message_bytes(NULL, 1));
+  CHECK_INT(penstock_hop_max_send_message_bytes(NULL), 0);
+  REFUSED(penstock_hop_set_max_send_message_bytes(NULL, 1));
+  CHECK_INT(penstock_hop_idempotency(NULL), PENSTOCK_IDEMPOTENCY_UNKNOWN);
+  REFUSED(penstock_hop_set_idempotency(NULL, 1));
+  CHECK_INT(penstock_hop_wait_for_ready(NULL), 0);
+  REFUSED(penstock_hop_set_wait_for_ready(NULL, 1));
+  CHECK_INT(penstock_hop_has_credentials(NULL), 0);
+  REFUSED(penstock_hop_set_credentials(NULL, "x"));
   REFUSED(penstock_hop_finish(NULL, 0, NULL));
   REFUSED(penstock_hop_finish_with(NULL, status));
   REFUSED(penstock_hop_send_message(NULL, "x", 1));
@@ -388,6 +407,8 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) {
     REFUSED(penstock_hop_set_method(hop, NULL));
     REFUSED(penstock_hop_set_authority(hop, NULL));
+    REFUSED(penstock_hop_set_compression(hop, NULL));
+    OK(penstock_hop_set_credentials(hop, NULL));
     REFUSED(penstock_hop_finish_with(hop, NULL));
     atomic_int finalized = 0;
     REFUSED(penstock_hop_set_value(hop, NULL, &finalized, count_up));

@@ -24,7 +24,10 @@ typedef struct penstock_call_options penstock_call_options;
 /* `json` is an object (NUL-terminated, borrowed during the call) or NULL:
  *   "deadline_ms": from the call's creation; absent or null: the channel's default, or none
  *   "metadata": {"name": "value" or ["v1", "v2"]}; see metadata.h
- *   "wait_for_ready": false (true is not supported yet)
+ *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", for TLS only; on a channel without it
+ *     the call ends with UNAUTHENTICATED before anything is sent. Hops see that there are some, and no more
+ *   "idempotency": "unknown", "idempotent" or "no_side_effects": carried for hops
+ *   "wait_for_ready": false; carried for hops, and without effect in this version: channels do not wait yet
  *   "authority": instead of the channel's
  *   "compression": "identity" or "gzip" for what is sent
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
@@ -35,6 +38,9 @@ PENSTOCK_API penstock_result penstock_call_options_new(const char *json, penstoc
                                                        penstock_error **error);
 PENSTOCK_API penstock_call_options *penstock_call_options_retain(penstock_call_options *options);
 PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
+/* The metadata that calls with these options begin with, to be changed without JSON, before the options are shared.
+ * Borrowed from the options, and as long-lived. NULL for NULL. */
+PENSTOCK_API penstock_metadata *penstock_call_options_metadata(penstock_call_options *options);
 /* For penstock_channel_unary with "interruptible": called after a signal handler has run, on the waiting thread; 0:
  * go on waiting, else cancel the call. Without it a signal cancels. `user_data` is transferred, even on error. Set it
  * before the options are shared. */
@@ -75,7 +81,7 @@ PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_rep
  *  "sent": {"messages", "bytes", "wire_bytes"}, "received": {the same}, "peer"}; sent is what came
  * below the chain, on the wire or not. Lives as long as the reply. */
 PENSTOCK_API const char *penstock_reply_stats_json(const penstock_reply *reply);
-/* The value that a hop has set under `key`, or NULL; it lives as long as the reply. */
+/* What a hop or the caller has set under `key`, or NULL; it lives as long as the reply. */
 PENSTOCK_API void *penstock_reply_value(const penstock_reply *reply, const char *key);
 
 /* ---- The call ---- */
@@ -144,8 +150,12 @@ PENSTOCK_API penstock_result penstock_call_cancel(penstock_call *call, const cha
 /* The reply if the call has ended, without waiting; else E_WOULD_BLOCK. Memory: owned by the caller; free with
  * penstock_reply_release. */
 PENSTOCK_API penstock_result penstock_call_reply(penstock_call *call, penstock_reply **reply);
-/* The value that a hop has set under `key`, or NULL. In callback style on the driving thread; in blocking style after
- * the call has ended. */
+/* Sets `key` (NUL-terminated, copied) to `value` for the hops of the call, as penstock_hop_set_value does; NULL removes.
+ * The finalizer (nullable) runs when it is replaced, removed, or neither call nor reply is left. `value` is transferred,
+ * even on error. A value that some thread may replace while others use it needs a lock of its owner's. */
+PENSTOCK_API penstock_result penstock_call_set_value(penstock_call *call, const char *key, void *value,
+                                                     penstock_finalizer finalizer);
+/* What a hop or the caller has set under `key`, or NULL. */
 PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *key);
 
 #ifdef __cplusplus

@@ -89,6 +89,42 @@ PENSTOCK_API int64_t penstock_hop_deadline_ms(const penstock_hop *hop);
 /* Moves the deadline to `ms` from now, earlier or later; -1 is none. */
 PENSTOCK_API penstock_result penstock_hop_set_deadline_ms(penstock_hop *hop, int64_t ms);
 
+/* "identity" or "gzip": how messages are compressed on their way to the server. Static. In any callback. */
+PENSTOCK_API const char *penstock_hop_compression(const penstock_hop *hop);
+/* E_INVALID_ARGUMENT: neither "identity" nor "gzip". */
+PENSTOCK_API penstock_result penstock_hop_set_compression(penstock_hop *hop, const char *name);
+/* The limit on one received message, decompressed. In any callback; 0 for NULL. */
+PENSTOCK_API size_t penstock_hop_max_receive_message_bytes(const penstock_hop *hop);
+/* E_INVALID_ARGUMENT: over 2147483647. */
+PENSTOCK_API penstock_result penstock_hop_set_max_receive_message_bytes(penstock_hop *hop, size_t bytes);
+/* The limit on one message as it leaves the last hop, uncompressed: over it the call ends with RESOURCE_EXHAUSTED. What
+ * the caller passes to a send is also held against the limit of its options. In any callback; 0 for NULL. */
+PENSTOCK_API size_t penstock_hop_max_send_message_bytes(const penstock_hop *hop);
+/* E_INVALID_ARGUMENT: over 2147483647. */
+PENSTOCK_API penstock_result penstock_hop_set_max_send_message_bytes(penstock_hop *hop, size_t bytes);
+
+/* What may be assumed of the method if it is called twice. It is carried for hops (and for framings that make use of it):
+ * the library itself does not decide by it. */
+#define PENSTOCK_IDEMPOTENCY_UNKNOWN         0
+#define PENSTOCK_IDEMPOTENCY_IDEMPOTENT      1
+#define PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS 2
+
+/* PENSTOCK_IDEMPOTENCY_...; UNKNOWN for NULL. In any callback. */
+PENSTOCK_API int32_t penstock_hop_idempotency(const penstock_hop *hop);
+/* E_INVALID_ARGUMENT: not one of them. */
+PENSTOCK_API penstock_result penstock_hop_set_idempotency(penstock_hop *hop, int32_t idempotency);
+/* 1 if the call is to wait for a connection instead of failing, else 0. It is carried, and has no effect in this version:
+ * channels do not wait yet. In any callback. */
+PENSTOCK_API int32_t penstock_hop_wait_for_ready(const penstock_hop *hop);
+PENSTOCK_API penstock_result penstock_hop_set_wait_for_ready(penstock_hop *hop, int32_t wait);
+/* 1 if the call has credentials, else 0; what they are is not told. In any callback. */
+PENSTOCK_API int32_t penstock_hop_has_credentials(const penstock_hop *hop);
+/* Replaces the credentials of the call by one field, "authorization" (visible ASCII and spaces, copied); NULL removes
+ * them. They are sent with the request's headers, instead of metadata of the same name, over TLS only: on a channel
+ * without it the call ends with UNAUTHENTICATED before anything is sent. No JSON and no trace shows them.
+ * E_INVALID_ARGUMENT: not such a text. */
+PENSTOCK_API penstock_result penstock_hop_set_credentials(penstock_hop *hop, const char *authorization);
+
 /* ---- Ending, injecting, answering ---- */
 
 /* Ends the call here with `code` (0-16) and `message` (copied; NULL is ""): hops above see the status, hops below
@@ -115,7 +151,7 @@ PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, cons
 /* Asks for n more messages from below; any thread. */
 PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
 
-/* ---- Call values: what hops and the caller share on purpose. In any callback ---- */
+/* ---- Call values: what hops and the caller share on purpose. In any callback; see penstock_call_set_value ---- */
 
 /* Sets `key` (NUL-terminated, copied) to `value`; NULL removes. The finalizer (nullable) runs when it is replaced,
  * removed, or the call is freed. `value` is transferred, even on error. */

@@ -48,6 +48,8 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     framing = makeFraming(call)
     if let closed = core.closedBecause {
       failSoon(Status(.cancelled, closed))
+    } else if call.request.settings.credentials != nil, !core.defaults.isSecure {
+      failSoon(Status(.unauthenticated, "the call has credentials, and the channel is not secure (no TLS)"))
     } else {
       core.balancer.pick().attach(self)
     }
@@ -55,7 +57,8 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   private func makeFraming(_ call: Call) -> any CallFraming {
     GRPCFraming(
-      core.defaults, compression: call.request.compression, maxReceiveBytes: call.request.maxReceiveBytes)
+      core.defaults, compression: call.request.settings.compression,
+      maxReceiveBytes: call.request.settings.maxReceiveBytes)
   }
 
   func send(_ message: Message) {

@@ -5,11 +5,16 @@ import PenstockWire
 public final class CallOptions {
   public var deadline: UInt64?
   public var hasDeadline = false
-  public var metadata: Metadata?
+  /// Before the options are shared, their user may change it.
+  public let metadata = Metadata()
   public var authority: ByteBuffer?
   public var compression: Compression?
   public var maxReceiveBytes: Int?
   public var maxSendBytes: Int?
+  public var idempotency = Idempotency.unknown
+  public var waitsForReady = false
+  /// Read-only: calls share it.
+  public var credentials: Metadata?
   public var sendBufferBytes = 65536
   public var isInterruptible = false
   public var onInterrupted: (callback: Interrupted, userData: UserData)?
@@ -18,6 +23,17 @@ public final class CallOptions {
   public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32
 
   public init() {}
+
+  func settings(_ defaults: CallDefaults) -> CallSettings {
+    var made = CallSettings()
+    made.compression = compression ?? defaults.compression
+    made.maxReceiveBytes = maxReceiveBytes ?? defaults.maxReceiveBytes
+    made.maxSendBytes = maxSendBytes ?? defaults.maxSendBytes
+    made.idempotency = idempotency
+    made.waitsForReady = waitsForReady
+    made.credentials = credentials
+    return made
+  }
 }
 
 /// What calls of a channel have if their options do not say otherwise.
@@ -28,6 +44,14 @@ public struct CallDefaults {
   public var maxSendBytes = Int(Int32.max)
 
   public init() {}
+
+  var settings: CallSettings {
+    var made = CallSettings()
+    made.compression = compression
+    made.maxReceiveBytes = maxReceiveBytes
+    made.maxSendBytes = maxSendBytes
+    return made
+  }
 }
 
 /// The callbacks of a call in callback style.

@@ -62,9 +62,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     guard let request = Request(kind: kind, path: path, metadata: metadata, deadline: deadline) else {
       return (.noMemory, nil)
     }
-    request.compression = options?.compression ?? channel.defaults.compression
-    request.maxReceiveBytes = options?.maxReceiveBytes ?? channel.defaults.maxReceiveBytes
-    request.maxSendBytes = options?.maxSendBytes ?? channel.defaults.maxSendBytes
+    request.settings = options?.settings(channel.defaults) ?? channel.defaults.settings
     if let authority = options?.authority, !request.setAuthority(authority.view) { return (.noMemory, nil) }
     let call = Call(
       id: Process.nextID(), request: request, chain: channel.chains.chain(path, kind, of: channel.runtime),
@@ -82,7 +80,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     generation = channel.generation
     isInterruptible = options?.isInterruptible ?? false
     sendBufferBytes = options?.sendBufferBytes ?? 65536
-    maxSendBytes = call.request.maxSendBytes
+    maxSendBytes = call.request.settings.maxSendBytes
     call.values.hold()
   }
 
@@ -368,10 +366,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     }
   }
 
-  /// The driving thread, or any thread once the call has ended.
-  public func value(_ key: ByteView) -> UnsafeMutableRawPointer? {
-    isOnDrivingThread || ended != nil ? call.values.get(key) : nil
-  }
+  /// What the call's hops share, too.
+  public var values: CallValues { call.values }
 
   // MARK: - Waiting
 

@@ -61,16 +61,26 @@ final class GRPCFraming: CallFraming {
     for index in 0..<custom.count {
       let name = custom.name(at: index)
       if HeaderRules.isReserved(name) || bytesEqual(name, "user-agent") { continue }
-      if HeaderRules.isBinary(name) {
-        scratch.removeAll(keepingCapacity: true)
-        guard Base64.encode(custom.value(at: index), padded: false, into: scratch),
-          fields.add(name, scratch.view) == .done
-        else { return nil }
-      } else if fields.add(name, custom.value(at: index)) != .done {
-        return nil
+      // What the credentials say of a name is all that is said.
+      if let credentials = request.settings.credentials, credentials.index(of: name) != nil { continue }
+      guard addCustom(fields, name, custom.value(at: index), scratch) else { return nil }
+    }
+    if let credentials = request.settings.credentials {
+      for index in 0..<credentials.count {
+        guard addCustom(fields, credentials.name(at: index), credentials.value(at: index), scratch) else {
+          return nil
+        }
       }
     }
     return fields
+  }
+
+  private func addCustom(_ fields: Metadata, _ name: ByteView, _ value: ByteView, _ scratch: ByteBuffer)
+    -> Bool
+  {
+    guard HeaderRules.isBinary(name) else { return fields.add(name, value) == .done }
+    scratch.removeAll(keepingCapacity: true)
+    return Base64.encode(value, padded: false, into: scratch) && fields.add(name, scratch.view) == .done
   }
 
   private func add(_ fields: Metadata, _ name: StaticString, _ value: StaticString) -> Bool {

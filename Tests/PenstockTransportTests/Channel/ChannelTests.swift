@@ -203,11 +203,9 @@ import Testing
     defer { server.stop() }
     let client = try #require(TestClient(server.target))
     let answer = client.unary("/a.B/C", [1]) { options in
-      let metadata = Metadata()
       let name = bytes("x-a")
       let value = bytes(String(repeating: "v", count: 1000))
-      _ = metadata.add(name.view, value.view)
-      options.metadata = metadata
+      _ = options.metadata.add(name.view, value.view)
     }
     #expect(answer.code == .resourceExhausted)
     #expect(answer.words.hasSuffix("over the limit of 1000 that the server has set"))

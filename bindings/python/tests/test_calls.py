@@ -379,7 +379,7 @@ def test_wrong_options_are_refused_by_name(server: str) -> None:
     with penstock.Channel(server) as channel:
         with pytest.raises(penstock.InvalidArgumentError):
             channel.unary_unary("not a method")(b"")
-        with pytest.raises(ValueError, match="credentials"):
+        with pytest.raises(ValueError, match="credentials must be"):
             channel.unary_unary("/penstock.Echo/Unary")(b"", credentials=object())
         with pytest.raises(NotImplementedError):
             channel.unary_unary("/penstock.Echo/Unary").future(b"")

@@ -40,7 +40,7 @@ from ._reply import CompletedCall, RpcError
 from ._runtime import Runtime, add_interceptor, default_runtime
 from ._status import Detail, Status, StatusCode
 from ._trampolines import set_exception_hook
-from ._verdict import EventKind, Kind, Level, Verdict
+from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
 from ._version import library_version
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "ForkedError",
     "GoneError",
     "Hop",
+    "Idempotency",
     "Interceptor",
     "InvalidArgumentError",
     "Kind",

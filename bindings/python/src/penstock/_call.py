@@ -17,7 +17,7 @@ from ._errors import check, check_with
 from ._metadata import ReceivedMetadata
 from ._objects import own
 from ._options import CallOptions
-from ._reply import Outcome, Reply, RpcError, local_error, reply_error
+from ._reply import Outcome, Reply, RpcError, RunningValues, local_error, reply_error
 from ._status import StatusCode
 from ._wait import Waiters
 
@@ -310,6 +310,11 @@ class Call(Outcome):
     def call_id(self) -> int:
         """A number that names the call within the process; hops have it too."""
         return int(_raw.penstock_call_id(self._call))
+
+    @property
+    def values(self) -> RunningValues:
+        """What the call's hops have shared so far; setting one shares it with them. Does not wait."""
+        return RunningValues(self._call, self)
 
     def initial_metadata(self) -> ReceivedMetadata:
         """The response headers, waited for; empty if the call ends without."""

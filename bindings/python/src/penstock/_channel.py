@@ -35,7 +35,8 @@ class _MultiCallable:
 
     Keyword arguments of a call: ``timeout``, seconds until its deadline (None: the channel's, or none);
     ``metadata``, pairs, a mapping or JSON; ``compression``, ``"identity"``, ``"gzip"`` or a member of
-    ``grpc.Compression``; ``wait_for_ready`` (False only, now); ``credentials`` (None only).
+    ``grpc.Compression``; ``wait_for_ready``, carried for interceptors (channels do not wait yet); ``credentials``,
+    the value of ``authorization`` or header fields as in metadata, for TLS only: without it UNAUTHENTICATED.
 
     Raises `RpcError` if the call ends with another status than OK; `LibraryError` if it could not be made at all
     (ClosedError, InvalidArgumentError, WouldDeadlockError in a callback, ForkedError).

@@ -14,9 +14,10 @@ from ._errors import StateError, check
 from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, own, registry, value_at
 from ._status import DetailLike, Status, StatusLike, as_status, code_number
-from ._verdict import EventKind, Kind, Level, Verdict
+from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
 
 _UINT64 = 2**64 - 1
+_LARGEST = 2**31 - 1
 _current_thread = threading.get_ident
 
 
@@ -133,6 +134,67 @@ class Hop:
     def deadline(self, seconds: Optional[float]) -> None:
         left = -1 if seconds is None else milliseconds(seconds)
         check(_raw.penstock_hop_set_deadline_ms(self._callback(), left), "the deadline can't be set")
+
+    @property
+    def compression(self) -> str:
+        """``"identity"`` or ``"gzip"``, for what is sent; can be set in `on_start`."""
+        return _text(_raw.penstock_hop_compression(self._callback()))
+
+    @compression.setter
+    def compression(self, name: str) -> None:
+        text = c_string(name, "a compression")
+        check(_raw.penstock_hop_set_compression(self._callback(), text), f"compression {name!r} can't be set")
+
+    @property
+    def max_receive_message_bytes(self) -> int:
+        """The limit on one received message; can be set in `on_start`."""
+        return int(_raw.penstock_hop_max_receive_message_bytes(self._callback()))
+
+    @max_receive_message_bytes.setter
+    def max_receive_message_bytes(self, size: int) -> None:
+        whole_number(size, "a limit", 0, _LARGEST)
+        check(_raw.penstock_hop_set_max_receive_message_bytes(self._callback(), size), "the limit can't be set")
+
+    @property
+    def max_send_message_bytes(self) -> int:
+        """The limit on one message as it leaves the last hop; can be set in `on_start`."""
+        return int(_raw.penstock_hop_max_send_message_bytes(self._callback()))
+
+    @max_send_message_bytes.setter
+    def max_send_message_bytes(self, size: int) -> None:
+        whole_number(size, "a limit", 0, _LARGEST)
+        check(_raw.penstock_hop_set_max_send_message_bytes(self._callback(), size), "the limit can't be set")
+
+    @property
+    def idempotency(self) -> Idempotency:
+        """What may be assumed if the call is made twice: carried for hops; can be set in `on_start`."""
+        return Idempotency(_raw.penstock_hop_idempotency(self._callback()))
+
+    @idempotency.setter
+    def idempotency(self, idempotency: Idempotency) -> None:
+        wanted = Idempotency(idempotency)
+        check(_raw.penstock_hop_set_idempotency(self._callback(), wanted), "the idempotency can't be set")
+
+    @property
+    def wait_for_ready(self) -> bool:
+        """Carried for hops; channels do not wait yet. Can be set in `on_start`."""
+        return bool(_raw.penstock_hop_wait_for_ready(self._callback()))
+
+    @wait_for_ready.setter
+    def wait_for_ready(self, wait: bool) -> None:
+        result = _raw.penstock_hop_set_wait_for_ready(self._callback(), int(bool(wait)))
+        check(result, "wait_for_ready can't be set")
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether the call has credentials; what they are is not told."""
+        return bool(_raw.penstock_hop_has_credentials(self._callback()))
+
+    def set_credentials(self, authorization: Optional[str]) -> None:
+        """Replaces the call's credentials by this value of ``authorization``, which is sent over TLS only; None
+        removes them. In `on_start`. Without TLS the call ends with UNAUTHENTICATED."""
+        text = None if authorization is None else c_string(authorization, "credentials")
+        check(_raw.penstock_hop_set_credentials(self._callback(), text), "the credentials can't be set")
 
     @property
     def state(self) -> Any:

@@ -43,11 +43,10 @@ def call_options(
     compression: Any,
 ) -> CallOptions:
     """The options for a call. TypeError, ValueError (`InvalidArgumentError` too): an argument that is not allowed."""
-    if credentials is not None:
-        raise ValueError("call credentials are not supported yet: give metadata, or set it in an interceptor")
     deadline_ms = _milliseconds(timeout)
     algorithm = _compression_name(compression)
-    if metadata is None or (isinstance(metadata, (tuple, list, dict)) and not metadata):
+    has_metadata = metadata is not None and not (isinstance(metadata, (tuple, list, dict)) and not metadata)
+    if not has_metadata and credentials is None:
         key = (deadline_ms, wait_for_ready, algorithm)
         options = _kept.get(key)
         if options is None:
@@ -56,7 +55,10 @@ def call_options(
                 _kept.clear()
             _kept[key] = options
         return options
-    return CallOptions(_options_json(deadline_ms, wait_for_ready, algorithm, _metadata_json(metadata)))
+    extra = f', "metadata": {_metadata_json(metadata)}' if has_metadata else ""
+    if credentials is not None:
+        extra += f', "credentials": {_credentials_json(credentials)}'
+    return CallOptions(_options_json(deadline_ms, wait_for_ready, algorithm, extra))
 
 
 def forget_kept_options() -> None:
@@ -74,7 +76,7 @@ def _options_json(deadline_ms: Optional[int], wait: Optional[bool], compression:
     if compression is not None:
         options["compression"] = compression
     text = json.dumps(options)
-    return f'{text[:-1]}, "metadata": {extra}}}' if extra else text
+    return f"{text[:-1]}{extra}}}" if extra else text
 
 
 def _milliseconds(timeout: Optional[float]) -> Optional[int]:
@@ -104,6 +106,17 @@ def _metadata_json(metadata: MetadataLike) -> str:
     for name, value in given_pairs(metadata):
         values.setdefault(name.lower(), []).append(_json_value(name.lower(), value))
     return json.dumps(values)
+
+
+def _credentials_json(credentials: object) -> str:
+    """The value of ``authorization``, or header fields as metadata has them. grpcio's objects can't be read."""
+    if isinstance(credentials, str):
+        return _metadata_json({"authorization": credentials})
+    if isinstance(credentials, (dict, tuple, list, Metadata)):
+        return _metadata_json(credentials)
+    raise ValueError(
+        f"credentials must be the value of authorization, or header fields, not {type(credentials).__name__}"
+    )
 
 
 def _json_value(name: str, value: MetadataValue) -> Any:

@@ -330,6 +330,30 @@ _declare("penstock_hop_set_authority", c_int32, c_void_p, c_char_p)
 _declare("penstock_hop_deadline_ms", c_int64, c_void_p)
 # penstock_result penstock_hop_set_deadline_ms(penstock_hop *hop, int64_t ms);
 _declare("penstock_hop_set_deadline_ms", c_int32, c_void_p, c_int64)
+# const char *penstock_hop_compression(const penstock_hop *hop);
+_declare("penstock_hop_compression", c_char_p, c_void_p)
+# penstock_result penstock_hop_set_compression(penstock_hop *hop, const char *name);
+_declare("penstock_hop_set_compression", c_int32, c_void_p, c_char_p)
+# size_t penstock_hop_max_receive_message_bytes(const penstock_hop *hop);
+_declare("penstock_hop_max_receive_message_bytes", c_size_t, c_void_p)
+# penstock_result penstock_hop_set_max_receive_message_bytes(penstock_hop *hop, size_t bytes);
+_declare("penstock_hop_set_max_receive_message_bytes", c_int32, c_void_p, c_size_t)
+# size_t penstock_hop_max_send_message_bytes(const penstock_hop *hop);
+_declare("penstock_hop_max_send_message_bytes", c_size_t, c_void_p)
+# penstock_result penstock_hop_set_max_send_message_bytes(penstock_hop *hop, size_t bytes);
+_declare("penstock_hop_set_max_send_message_bytes", c_int32, c_void_p, c_size_t)
+# int32_t penstock_hop_idempotency(const penstock_hop *hop);
+_declare("penstock_hop_idempotency", c_int32, c_void_p)
+# penstock_result penstock_hop_set_idempotency(penstock_hop *hop, int32_t idempotency);
+_declare("penstock_hop_set_idempotency", c_int32, c_void_p, c_int32)
+# int32_t penstock_hop_wait_for_ready(const penstock_hop *hop);
+_declare("penstock_hop_wait_for_ready", c_int32, c_void_p)
+# penstock_result penstock_hop_set_wait_for_ready(penstock_hop *hop, int32_t wait);
+_declare("penstock_hop_set_wait_for_ready", c_int32, c_void_p, c_int32)
+# int32_t penstock_hop_has_credentials(const penstock_hop *hop);
+_declare("penstock_hop_has_credentials", c_int32, c_void_p)
+# penstock_result penstock_hop_set_credentials(penstock_hop *hop, const char *authorization);
+_declare("penstock_hop_set_credentials", c_int32, c_void_p, c_char_p)
 # penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code, const char *message);
 _declare("penstock_hop_finish", c_int32, c_void_p, c_int32, c_char_p)
 # penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
@@ -451,6 +475,8 @@ _declare("penstock_call_options_new", c_int32, c_char_p, POINTER(c_void_p), POIN
 _declare("penstock_call_options_retain", c_void_p, c_void_p)
 # void penstock_call_options_release(penstock_call_options *options);
 _declare("penstock_call_options_release", None, c_void_p)
+# penstock_metadata *penstock_call_options_metadata(penstock_call_options *options);
+_declare("penstock_call_options_metadata", c_void_p, c_void_p)
 # penstock_result penstock_call_options_on_interrupted(penstock_call_options *options, int32_t
 # (*interrupted)(void *user_data), void *user_data, penstock_finalizer finalizer);
 _declare(
@@ -513,6 +539,9 @@ _declare("penstock_call_demand", c_int32, c_void_p, c_uint64)
 _declare("penstock_call_cancel", c_int32, c_void_p, c_char_p)
 # penstock_result penstock_call_reply(penstock_call *call, penstock_reply **reply);
 _declare("penstock_call_reply", c_int32, c_void_p, POINTER(c_void_p))
+# penstock_result penstock_call_set_value(penstock_call *call, const char *key, void *value,
+# penstock_finalizer finalizer);
+_declare("penstock_call_set_value", c_int32, c_void_p, c_char_p, c_void_p, penstock_finalizer)
 # void *penstock_call_value(const penstock_call *call, const char *key);
 _declare("penstock_call_value", c_void_p, c_void_p, c_char_p)
 

@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Optional, Type
 
 from . import _raw
 from ._arguments import c_string
-from ._errors import Error
+from ._errors import Error, check
 from ._metadata import ReceivedMetadata
-from ._objects import Raised, own, registry, value_at
+from ._objects import Raised, Value, forget, own, registry, value_at
 from ._status import Detail, StatusCode, find_detail, status_details, status_message
 
 # Under this key of the call values a hop leaves the exception that its callback raised.
@@ -39,6 +39,30 @@ class Values:
     def __contains__(self, key: object) -> bool:
         missing = object()
         return isinstance(key, str) and self.get(key, missing) is not missing
+
+
+class RunningValues(Values):
+    """The same of a call that may still run: what is there now. Setting shares a value with the call's hops."""
+
+    __slots__ = ("_call", "_keeper")
+
+    def __init__(self, call: int, keeper: object) -> None:
+        self._call = call
+        self._keeper = keeper
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """What a hop or the caller has set under ``key``, or ``default``."""
+        return value_at(_raw.penstock_call_value(self._call, c_string(key, "a key")), default)
+
+    def __setitem__(self, key: str, value: object) -> None:
+        name = c_string(key, "a key")
+        result = _raw.penstock_call_set_value(self._call, name, registry.add(Value(value)), forget)
+        check(result, f"value {key!r} can't be set")
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        check(_raw.penstock_call_set_value(self._call, c_string(key, "a key"), None, _raw.penstock_finalizer()))
 
 
 class Reply:

@@ -46,6 +46,14 @@ class Level(enum.IntEnum):
     """One hop at each level."""
 
 
+class Idempotency(enum.IntEnum):
+    """What may be assumed of a method that is called twice."""
+
+    UNKNOWN = c.IDEMPOTENCY_UNKNOWN
+    IDEMPOTENT = c.IDEMPOTENCY_IDEMPOTENT
+    NO_SIDE_EFFECTS = c.IDEMPOTENCY_NO_SIDE_EFFECTS
+
+
 class EventKind(enum.IntEnum):
     """What an event or a callback is about."""
 

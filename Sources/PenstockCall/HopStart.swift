@@ -1,0 +1,35 @@
+import PenstockWire
+
+// How the call is to be made: read in any callback, changed in on_start, and in on_status of a hop that records, where
+// a RESTART sends it.
+
+extension Hop {
+  public var settings: CallSettings {
+    if currentEvent == .status, let start = recording?.start { return start.settings }
+    return call.request.settings
+  }
+
+  public func changeSettings(_ change: (inout CallSettings) -> Void) -> Outcome {
+    editStart { start in
+      change(&start.settings)
+      return .ok
+    }
+  }
+
+  /// Replaces the call's credentials by one "authorization" field; nil removes them. Visible ASCII and spaces.
+  public func setCredentials(_ authorization: ByteView?) -> Outcome {
+    var made: Metadata?
+    if let authorization {
+      guard !authorization.isEmpty, HeaderRules.isValidASCIIValue(authorization) else {
+        return .invalidArgument
+      }
+      let fields = Metadata()
+      guard fields.add(("authorization" as StaticString).bytes, authorization) == .done else {
+        return .noMemory
+      }
+      fields.isReadOnly = true
+      made = fields
+    }
+    return changeSettings { $0.credentials = made }
+  }
+}
