@@ -52,6 +52,13 @@ static inline uint64_t cs_monotonic(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* CLOCK_REALTIME in nanoseconds since 1970. */
+static inline uint64_t cs_wall_clock(void) {
+  struct timespec t = {0, 0};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* ---- futex: `word` is a 32-bit atomic of this process ---- */
 
 /* Sleeps while *word == expected, until `deadline` (CLOCK_MONOTONIC ns; UINT64_MAX: none). 0, -EAGAIN (the value was

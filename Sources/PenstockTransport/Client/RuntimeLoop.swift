@@ -50,12 +50,14 @@ private final class DeadlineTimer: Timer {
 private final class ResumeTimer: Timer {
   unowned(unsafe) let call: Call
   let ticket: UInt64
+  let resolution: Call.Resolution
   /// Where it stands among the call's.
   var slot: Int
 
-  init(_ call: Call, _ ticket: UInt64) {
+  init(_ call: Call, _ ticket: UInt64, _ resolution: Call.Resolution = .verdict(.next)) {
     self.call = call
     self.ticket = ticket
+    self.resolution = resolution
     slot = call.item.resumes.count
     super.init()
     call.item.resumes.append(self)
@@ -68,7 +70,29 @@ private final class ResumeTimer: Timer {
       last.slot = slot
       call.item.resumes[slot] = last
     }
-    if call.item.book?.spend(ticket, for: .next).0 == .ok { call.perform(.resolve(ticket, .verdict(.next))) }
+    var verdict: Verdict?
+    if case .verdict(let wanted) = resolution { verdict = wanted }
+    if call.item.book?.spend(ticket, for: verdict).0 == .ok { call.perform(.resolve(ticket, resolution)) }
+  }
+}
+
+/// Arms a timer that ends a ticket, on the driving thread.
+final class DelayedResolution: InboxItem {
+  private let call: Call
+  private let ticket: UInt64
+  private let resolution: Call.Resolution
+  private let time: UInt64
+
+  init(_ call: Call, _ ticket: UInt64, _ resolution: Call.Resolution, at time: UInt64) {
+    self.call = call
+    self.ticket = ticket
+    self.resolution = resolution
+    self.time = time
+  }
+
+  override func run() {
+    guard let book = call.item.book, let runtime = book.driver, book.look(ticket).0 == .ok else { return }
+    runtime.arm(ResumeTimer(call, ticket, resolution), at: time)
   }
 }
 
@@ -119,7 +143,7 @@ final class RuntimeLoop: CallLoop {
 
   private func book(of call: Call) -> TicketBook? {
     let item = call.item
-    if item.book == nil { item.book = TicketTable.shared.makeBook(call) }
+    if item.book == nil { item.book = TicketTable.shared.makeBook(call, runtime) }
     return item.book
   }
 

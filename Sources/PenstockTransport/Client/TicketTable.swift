@@ -36,7 +36,7 @@ final class TicketTable: @unchecked Sendable {
   }
 
   /// nil: all numbers are in use.
-  func makeBook(_ call: Call) -> TicketBook? {
+  func makeBook(_ call: Call, _ runtime: Runtime? = nil) -> TicketBook? {
     lock.lock()
     defer { lock.unlock() }
     let index: Int
@@ -53,7 +53,8 @@ final class TicketTable: @unchecked Sendable {
     } else {
       return nil
     }
-    let book = TicketBook(call, prefix: UInt64(index + 1) << 40 | slots[index].generation << 24)
+    let book = TicketBook(
+      call, prefix: UInt64(index + 1) << 40 | slots[index].generation << 24, runtime: runtime)
     slots[index].book = book
     return book
   }
@@ -104,12 +105,16 @@ final class TicketBook: TicketIssuer, @unchecked Sendable {
   private let lock = Lock()
   /// nil once the call has ended.
   private var call: Call?
+  private var runtime: Runtime?
   private var entries: [Entry] = []
   private var spentCount = 0
   private var sequence: UInt64 = 0
 
-  init(_ call: Call, prefix: UInt64, lastSequence: UInt64 = TicketBook.sequenceMask) {
+  init(
+    _ call: Call, prefix: UInt64, lastSequence: UInt64 = TicketBook.sequenceMask, runtime: Runtime? = nil
+  ) {
     self.call = call
+    self.runtime = runtime
     self.prefix = prefix
     self.lastSequence = lastSequence
   }
@@ -163,11 +168,15 @@ final class TicketBook: TicketIssuer, @unchecked Sendable {
     return (outcome, opened == nil ? nil : call, opened?.0, opened?.1)
   }
 
+  /// The one that drives the call; nil once it has ended.
+  var driver: Runtime? { lock.withLock { runtime } }
+
   fileprivate func close() {
     lock.lock()
-    let last = call
+    let last = (call, runtime)
     let rest = entries
     call = nil
+    runtime = nil
     entries = []
     spentCount = 0
     lock.unlock()
@@ -229,6 +238,20 @@ public enum Tickets {
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
     let (outcome, call, _, _) = book.look(ticket)
     if outcome == .ok, let call { call.submit(.resumeAfter(ticket, nanoseconds: nanoseconds)) }
+    return outcome
+  }
+
+  /// Ends it so after a time, unless it has ended by then.
+  public static func resolveAfter(_ ticket: UInt64, _ resolution: Call.Resolution, nanoseconds: UInt64)
+    -> Outcome
+  {
+    guard ticket != 0 else { return .invalidArgument }
+    guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
+    let (outcome, call, _) = book.look(ticket)
+    if outcome == .ok, let call, let runtime = book.driver {
+      let (time, overflow) = Runtime.monotonicNow().addingReportingOverflow(nanoseconds)
+      _ = runtime.post(DelayedResolution(call, ticket, resolution, at: overflow ? UInt64.max : time))
+    }
     return outcome
   }
 

@@ -133,6 +133,9 @@ public final class Runtime: @unchecked Sendable {
 
   public static func monotonicNow() -> UInt64 { cs_monotonic() }
 
+  /// Nanoseconds since 1970, as the system's clock has it.
+  public static func wallClock() -> UInt64 { cs_wall_clock() }
+
   /// Whether the calling thread is the driver now.
   @inline(__always)
   public var isDriving: Bool { driverThread.load(ordering: .relaxed) == cs_thread_self() }
