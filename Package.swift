@@ -20,6 +20,9 @@ if embedded {
   ]
 }
 
+// Where what counts is size: options, JSON, and callbacks that do little.
+let small = swift + (embedded ? [.unsafeFlags(["-Osize"])] : [])
+
 // What the Embedded runtime takes from libc and older glibc versions lack.
 let shims: [Target] = embedded ? [.target(name: "CEmbedded")] : []
 let shimmed: [Target.Dependency] = embedded ? ["CEmbedded"] : []
@@ -57,13 +60,17 @@ let package = Package(
       dependencies: ["PenstockCall", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib"],
       swiftSettings: swift),
     .target(
+      name: "PenstockReady", dependencies: ["PenstockTransport", "PenstockCall", "PenstockWire", "CMemory"],
+      swiftSettings: small),
+    .target(
       name: "PenstockABI",
       dependencies: [
-        "PenstockTransport", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "CJansson", "CVersion",
+        "PenstockReady", "PenstockTransport", "PenstockCall", "PenstockWire", "CMemory", "CSystem",
+        "CJansson", "CVersion",
         "CPenstock",
       ]
         + shimmed,
-      swiftSettings: swift),
+      swiftSettings: small),
     .executableTarget(
       name: "penstock-peer",
       dependencies: [

@@ -453,3 +453,46 @@ TEST(null_in_callbacks) {
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
 }
+
+static void ask_nobody(penstock_token_request *request, void *user_data) { (void)request, (void)user_data; }
+static void write_nothing(const char *line, size_t length, void *user_data) {
+  (void)line, (void)length, (void)user_data;
+}
+TEST(null_ready) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT, other = PENSTOCK_INTERCEPTOR_INIT;
+  atomic_int finalized = 0;
+  REFUSED(penstock_ready_bearer_token(NULL, NULL, &finalized, count_up, &table, NULL));
+  REFUSED(penstock_ready_bearer_token(NULL, ask_nobody, &finalized, count_up, NULL, NULL));
+  REFUSED(penstock_ready_logging(NULL, NULL, &finalized, count_up, &table, NULL));
+  REFUSED(penstock_ready_logging(NULL, write_nothing, &finalized, count_up, NULL, NULL));
+  CHECK_INT(atomic_load(&finalized), 4);
+  REFUSED(penstock_ready_trace_context(NULL, NULL, NULL));
+  REFUSED(penstock_ready_response_cache(NULL, NULL, NULL));
+  REFUSED(penstock_ready_rate_limit("{\"rate\": 1}", NULL, NULL));
+  CHECK_RESULT(penstock_ready_rate_limit(NULL, &table, NULL), PENSTOCK_E_INVALID_JSON); /* "rate" is missing */
+  REFUSED(penstock_ready_fault_injection(NULL, NULL, NULL));
+  REFUSED(penstock_ready_header_rules(NULL, NULL, NULL));
+  REFUSED(penstock_ready_metrics(NULL, &table));
+  REFUSED(penstock_ready_share(NULL, &other));
+  REFUSED(penstock_ready_share(&table, &other)); /* not a ready-made one */
+  OK(penstock_ready_bearer_token(NULL, ask_nobody, NULL, NULL, &table, NULL));
+  REFUSED(penstock_ready_share(&table, NULL));
+  table.finalizer(table.user_data);
+  penstock_metrics *metrics = NULL;
+  char *text = NULL;
+  REFUSED(penstock_metrics_new(NULL, NULL, NULL));
+  OK(penstock_metrics_new(NULL, &metrics, NULL));
+  REFUSED(penstock_ready_metrics(metrics, NULL));
+  REFUSED(penstock_metrics_snapshot_json(NULL, &text));
+  REFUSED(penstock_metrics_snapshot_json(metrics, NULL));
+  REFUSED(penstock_metrics_prometheus_text(NULL, &text));
+  REFUSED(penstock_metrics_prometheus_text(metrics, NULL));
+  penstock_metrics_release(metrics);
+  penstock_metrics_release(NULL);
+  CHECK(penstock_metrics_retain(NULL) == NULL);
+  CHECK(penstock_token_request_refused(NULL) == NULL);
+  REFUSED(penstock_token_request_complete(NULL, "token", -1));
+  REFUSED(penstock_token_request_fail(NULL, PENSTOCK_STATUS_UNAVAILABLE, NULL));
+  CHECK(penstock_token_request_retain(NULL) == NULL);
+  penstock_token_request_release(NULL);
+}

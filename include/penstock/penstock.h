@@ -14,5 +14,6 @@
 #include "runtime.h"
 #include "call.h"
 #include "channel.h"
+#include "ready.h"
 
 #endif

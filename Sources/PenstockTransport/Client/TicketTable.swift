@@ -247,7 +247,7 @@ public enum Tickets {
   {
     guard ticket != 0 else { return .invalidArgument }
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
-    let (outcome, call, _) = book.look(ticket)
+    let (outcome, call, _, _) = book.look(ticket)
     if outcome == .ok, let call, let runtime = book.driver {
       let (time, overflow) = Runtime.monotonicNow().addingReportingOverflow(nanoseconds)
       _ = runtime.post(DelayedResolution(call, ticket, resolution, at: overflow ? UInt64.max : time))

@@ -58,6 +58,10 @@ penstock_interrupted = CFUNCTYPE(c_int32, c_void_p)
 penstock_call_event = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
 # void (*on_sent)(penstock_call *call, uint64_t count, void *user_data)
 penstock_call_sent = CFUNCTYPE(None, c_void_p, c_uint64, c_void_p)
+# void penstock_token_source(penstock_token_request *request, void *user_data)
+penstock_token_source = CFUNCTYPE(None, c_void_p, c_void_p)
+# void penstock_log_line(const char *line, size_t length, void *user_data)
+penstock_log_line = CFUNCTYPE(None, c_void_p, c_size_t, c_void_p)
 
 
 class penstock_interceptor(Structure):
@@ -605,3 +609,72 @@ _declare("penstock_channel_remove_interceptor", c_int32, c_void_p, c_uint64, POI
 _declare("penstock_channel_set_interceptor_priority", c_int32, c_void_p, c_uint64, c_int32, POINTER(c_void_p))
 # penstock_result penstock_channel_interceptors_json(penstock_channel *channel, char **json);
 _declare("penstock_channel_interceptors_json", c_int32, c_void_p, POINTER(c_void_p))
+
+# ---- ready.h ----
+
+# penstock_result penstock_ready_share(const penstock_interceptor *table, penstock_interceptor *other);
+_declare("penstock_ready_share", c_int32, POINTER(penstock_interceptor), POINTER(penstock_interceptor))
+# penstock_result penstock_ready_bearer_token(const char *options_json, penstock_token_source source, void
+# *user_data, penstock_finalizer finalizer, penstock_interceptor *table, penstock_error **error);
+_declare(
+    "penstock_ready_bearer_token",
+    c_int32,
+    c_char_p,
+    penstock_token_source,
+    c_void_p,
+    penstock_finalizer,
+    POINTER(penstock_interceptor),
+    POINTER(c_void_p),
+)
+# const char *penstock_token_request_refused(const penstock_token_request *request);
+_declare("penstock_token_request_refused", c_char_p, c_void_p)
+# penstock_result penstock_token_request_complete(penstock_token_request *request, const char *token,
+# int64_t expires_in_ms);
+_declare("penstock_token_request_complete", c_int32, c_void_p, c_char_p, c_int64)
+# penstock_result penstock_token_request_fail(penstock_token_request *request, int32_t code, const char
+# *message);
+_declare("penstock_token_request_fail", c_int32, c_void_p, c_int32, c_char_p)
+# penstock_token_request *penstock_token_request_retain(penstock_token_request *request);
+_declare("penstock_token_request_retain", c_void_p, c_void_p)
+# void penstock_token_request_release(penstock_token_request *request);
+_declare("penstock_token_request_release", None, c_void_p)
+# penstock_result penstock_ready_logging(const char *options_json, penstock_log_line write, void *user_data,
+# penstock_finalizer finalizer, penstock_interceptor *table, penstock_error **error);
+_declare(
+    "penstock_ready_logging",
+    c_int32,
+    c_char_p,
+    penstock_log_line,
+    c_void_p,
+    penstock_finalizer,
+    POINTER(penstock_interceptor),
+    POINTER(c_void_p),
+)
+# penstock_result penstock_metrics_new(const char *options_json, penstock_metrics **metrics, penstock_error
+# **error);
+_declare("penstock_metrics_new", c_int32, c_char_p, POINTER(c_void_p), POINTER(c_void_p))
+# penstock_metrics *penstock_metrics_retain(penstock_metrics *metrics);
+_declare("penstock_metrics_retain", c_void_p, c_void_p)
+# void penstock_metrics_release(penstock_metrics *metrics);
+_declare("penstock_metrics_release", None, c_void_p)
+# penstock_result penstock_ready_metrics(penstock_metrics *metrics, penstock_interceptor *table);
+_declare("penstock_ready_metrics", c_int32, c_void_p, POINTER(penstock_interceptor))
+# penstock_result penstock_metrics_snapshot_json(penstock_metrics *metrics, char **json);
+_declare("penstock_metrics_snapshot_json", c_int32, c_void_p, POINTER(c_void_p))
+# penstock_result penstock_metrics_prometheus_text(penstock_metrics *metrics, char **text);
+_declare("penstock_metrics_prometheus_text", c_int32, c_void_p, POINTER(c_void_p))
+# penstock_result penstock_ready_trace_context(const char *options_json, penstock_interceptor *table,
+# penstock_error **error);
+_declare("penstock_ready_trace_context", c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p))
+# penstock_result penstock_ready_response_cache(const char *options_json, penstock_interceptor *table,
+# penstock_error **error);
+_declare("penstock_ready_response_cache", c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p))
+# penstock_result penstock_ready_rate_limit(const char *options_json, penstock_interceptor *table,
+# penstock_error **error);
+_declare("penstock_ready_rate_limit", c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p))
+# penstock_result penstock_ready_fault_injection(const char *options_json, penstock_interceptor *table,
+# penstock_error **error);
+_declare("penstock_ready_fault_injection", c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p))
+# penstock_result penstock_ready_header_rules(const char *options_json, penstock_interceptor *table,
+# penstock_error **error);
+_declare("penstock_ready_header_rules", c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p))

@@ -1,0 +1,229 @@
+import CMemory
+public import CPenstock
+import PenstockCall
+import PenstockReady
+import PenstockTransport
+import PenstockWire
+
+// ready.h: fills the tables.
+
+private typealias Table = UnsafeMutablePointer<penstock_interceptor>
+
+/// A reference to `ready` goes into the table.
+private func fill(_ table: Table, _ ready: ReadyInterceptor) {
+  var fresh = penstock_interceptor()
+  fresh.struct_size = MemoryLayout<penstock_interceptor>.size
+  fresh.name = cString(ready.name)
+  fresh.kinds = ready.kinds
+  fresh.user_data = ready.retainedForTable()
+  fresh.finalizer = ReadyInterceptor.finalize
+  fresh.create = ready.callbacks.create
+  fresh.destroy = ready.callbacks.destroy
+  fresh.on_start = ready.callbacks.onStart
+  fresh.on_send = ready.callbacks.onSend
+  fresh.on_half_close = ready.callbacks.onHalfClose
+  fresh.on_headers = ready.callbacks.onHeaders
+  fresh.on_receive = ready.callbacks.onReceive
+  fresh.on_status = ready.callbacks.onStatus
+  fresh.on_cancel = ready.callbacks.onCancel
+  fresh.on_demand = ready.callbacks.onDemand
+  fresh.replay_bytes = ready.replayBytes
+  table.pointee = fresh
+}
+
+/// Reads the options and fills the table with what is made of them.
+private func make<Options>(
+  _ json: UnsafePointer<CChar>?, _ table: Table?, _ error: UnsafeMutablePointer<OpaquePointer?>?,
+  _ defaults: Options, _ read: (JSONReader, inout Options) -> Failure?,
+  _ ready: (Options) -> ReadyInterceptor
+) -> penstock_result {
+  guard let table else { return report(.invalidArgument, "table must not be NULL", error) }
+  let (options, failure) = parse(json, defaults, read)
+  if let failure { return failure.report(error) }
+  fill(table, ready(options))
+  return PENSTOCK_OK
+}
+
+/// NULL is an empty object.
+private func parse<Options>(
+  _ json: UnsafePointer<CChar>?, _ defaults: Options, _ read: (JSONReader, inout Options) -> Failure?
+) -> (Options, Failure?) {
+  var options = defaults
+  let failure = JSONReader.parse(bytes(json ?? cString("{}"))) { read($0, &options) }
+  return (options, failure)
+}
+
+@_cdecl("penstock_ready_share") @implementation
+public func penstock_ready_share(
+  _ table: UnsafePointer<penstock_interceptor>!, _ other: UnsafeMutablePointer<penstock_interceptor>!
+) -> penstock_result {
+  guard let table, let other, table.pointee.struct_size == MemoryLayout<penstock_interceptor>.size,
+    let finalizer = table.pointee.finalizer, let state = table.pointee.user_data,
+    unsafeBitCast(finalizer, to: UInt.self) == unsafeBitCast(ReadyInterceptor.finalize, to: UInt.self)
+  else { return PENSTOCK_E_INVALID_ARGUMENT }
+  fill(other, ReadyInterceptor.from(state))
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_ready_bearer_token") @implementation
+public func penstock_ready_bearer_token(
+  _ json: UnsafePointer<CChar>!, _ source: penstock_token_source!, _ userData: UnsafeMutableRawPointer!,
+  _ finalizer: penstock_finalizer!, _ table: UnsafeMutablePointer<penstock_interceptor>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let data = UserData(userData, finalizer)
+  guard let source else { return report(.invalidArgument, "source must not be NULL", error) }
+  return make(json, table, error, BearerToken.Options(), read) { BearerToken($0, source, data) }
+}
+
+@_cdecl("penstock_ready_logging") @implementation
+public func penstock_ready_logging(
+  _ json: UnsafePointer<CChar>!, _ write: penstock_log_line!, _ userData: UnsafeMutableRawPointer!,
+  _ finalizer: penstock_finalizer!, _ table: UnsafeMutablePointer<penstock_interceptor>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let data = UserData(userData, finalizer)
+  guard let write else { return report(.invalidArgument, "write must not be NULL", error) }
+  return make(json, table, error, LogLines.Options(), read) { LogLines($0, write, data) }
+}
+
+@_cdecl("penstock_ready_trace_context") @implementation
+public func penstock_ready_trace_context(
+  _ json: UnsafePointer<CChar>!, _ table: UnsafeMutablePointer<penstock_interceptor>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  make(json, table, error, TraceContext.Options(), read) { TraceContext($0) }
+}
+
+@_cdecl("penstock_ready_response_cache") @implementation
+public func penstock_ready_response_cache(
+  _ json: UnsafePointer<CChar>!, _ table: UnsafeMutablePointer<penstock_interceptor>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  make(json, table, error, ResponseCache.Options(), read) { ResponseCache($0) }
+}
+
+@_cdecl("penstock_ready_rate_limit") @implementation
+public func penstock_ready_rate_limit(
+  _ json: UnsafePointer<CChar>!, _ table: UnsafeMutablePointer<penstock_interceptor>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  make(json, table, error, RateLimit.Options(), read) { RateLimit($0) }
+}
+
+@_cdecl("penstock_ready_fault_injection") @implementation
+public func penstock_ready_fault_injection(
+  _ json: UnsafePointer<CChar>!, _ table: UnsafeMutablePointer<penstock_interceptor>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  make(json, table, error, FaultInjection.Options(), read) { FaultInjection($0) }
+}
+
+@_cdecl("penstock_ready_header_rules") @implementation
+public func penstock_ready_header_rules(
+  _ json: UnsafePointer<CChar>!, _ table: UnsafeMutablePointer<penstock_interceptor>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  make(json, table, error, HeaderEdits.Lists(), read) { HeaderEdits($0) }
+}
+
+// MARK: - Metrics
+
+@_cdecl("penstock_metrics_new") @implementation
+public func penstock_metrics_new(
+  _ json: UnsafePointer<CChar>!, _ metrics: UnsafeMutablePointer<OpaquePointer?>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let metrics else { return report(.invalidArgument, "metrics must not be NULL", error) }
+  let (options, failure) = parse(json, Metrics.Options(), read)
+  if let failure { return failure.report(error) }
+  metrics.pointee = retained(Metrics(options))
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_metrics_retain") @implementation
+public func penstock_metrics_retain(_ metrics: OpaquePointer!) -> OpaquePointer! {
+  retain(metrics, Metrics.self)
+}
+
+@_cdecl("penstock_metrics_release") @implementation
+public func penstock_metrics_release(_ metrics: OpaquePointer!) { release(metrics, Metrics.self) }
+
+@_cdecl("penstock_ready_metrics") @implementation
+public func penstock_ready_metrics(
+  _ metrics: OpaquePointer!, _ table: UnsafeMutablePointer<penstock_interceptor>!
+) -> penstock_result {
+  guard let metrics, let table else { return PENSTOCK_E_INVALID_ARGUMENT }
+  fill(table, MetricsInterceptor(object(metrics, Metrics.self)))
+  return PENSTOCK_OK
+}
+
+private func give(
+  _ metrics: OpaquePointer?, _ place: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?,
+  _ text: (Metrics) -> ByteBuffer?
+) -> penstock_result {
+  guard let metrics, let place else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let counted = object(metrics, Metrics.self)
+  // Its lock may have been held when the process was copied.
+  if Process.isForked(counted.generation) { return PENSTOCK_E_FORKED }
+  guard let made = text(counted)?.take().0 else { return PENSTOCK_E_NO_MEMORY }
+  place.pointee = made.assumingMemoryBound(to: CChar.self)
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_metrics_snapshot_json") @implementation
+public func penstock_metrics_snapshot_json(
+  _ metrics: OpaquePointer!, _ json: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
+) -> penstock_result {
+  give(metrics, json) { $0.json() }
+}
+
+@_cdecl("penstock_metrics_prometheus_text") @implementation
+public func penstock_metrics_prometheus_text(
+  _ metrics: OpaquePointer!, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
+) -> penstock_result {
+  give(metrics, text) { $0.prometheusText() }
+}
+
+// MARK: - The token that is asked for
+
+private func with(_ handle: OpaquePointer?, _ body: (TokenRequest) -> Outcome) -> penstock_result {
+  guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let request = object(handle, TokenRequest.self)
+  return Process.isForked(request.generation) ? PENSTOCK_E_FORKED : body(request).rawValue
+}
+
+@_cdecl("penstock_token_request_refused") @implementation
+public func penstock_token_request_refused(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
+  request.flatMap { object($0, TokenRequest.self).refused }.map { cString($0) }
+}
+
+@_cdecl("penstock_token_request_complete") @implementation
+public func penstock_token_request_complete(
+  _ request: OpaquePointer!, _ token: UnsafePointer<CChar>!, _ expires: Int64
+) -> penstock_result {
+  guard let token, expires >= -1 else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(request) {
+    $0.complete(bytes(token), lifetime: expires < 0 ? nil : nanoseconds(UInt64(expires)))
+  }
+}
+
+@_cdecl("penstock_token_request_fail") @implementation
+public func penstock_token_request_fail(
+  _ request: OpaquePointer!, _ code: Int32, _ message: UnsafePointer<CChar>!
+) -> penstock_result {
+  guard let code = StatusCode(rawValue: code), code != .ok else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let status = Status(code)
+  if let message, !status.setMessage(bytes(message)) { return PENSTOCK_E_NO_MEMORY }
+  return with(request) { $0.fail(status) }
+}
+
+@_cdecl("penstock_token_request_retain") @implementation
+public func penstock_token_request_retain(_ request: OpaquePointer!) -> OpaquePointer! {
+  retain(request, TokenRequest.self)
+}
+
+@_cdecl("penstock_token_request_release") @implementation
+public func penstock_token_request_release(_ request: OpaquePointer!) {
+  release(request, TokenRequest.self)
+}

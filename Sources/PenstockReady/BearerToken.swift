@@ -1,0 +1,96 @@
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+/// A bearer token that is fetched when it is needed: one request to the user's source for all calls that wait, and one
+/// new start for a call whose token the server has refused. `TokenStore` has the token; here it meets the calls.
+public final class BearerToken: ReadyInterceptor {
+  public struct Options {
+    /// Lower case.
+    public var header = ByteBuffer()
+    /// What stands before the token, with its space.
+    public var prefix = ByteBuffer()
+    /// Nanoseconds.
+    public var refreshEarly: UInt64 = 60_000_000_000
+    /// Nanoseconds; 0: without end.
+    public var refreshTimeout: UInt64 = 30_000_000_000
+    public var replayBytes = 65536
+
+    public init() {}
+  }
+
+  private let store: TokenStore
+
+  public init(_ options: Options, _ source: @escaping TokenStore.Source, _ userData: UserData) {
+    store = TokenStore(options, source, userData)
+    var callbacks = Registration.Callbacks()
+    callbacks.create = { _, userData, place in
+      keep(TokenUse(this(userData, BearerToken.self).store), place)
+    }
+    callbacks.onStart = { handle, state in
+      let (hop, use) = behind(handle, state, TokenUse.self)
+      guard let metadata = hop.metadata, metadata.index(of: use.store.options.header.view) == nil else {
+        return next
+      }
+      return BearerToken.supply(use, metadata, hop, or: .next)
+    }
+    // What has gone above cannot be started anew: a unary call's headers wait for what comes behind them.
+    callbacks.onHeaders = { handle, _ in
+      Hop.from(handle.unsafelyUnwrapped).call.request.kind == .unary ? hold : next
+    }
+    callbacks.onStatus = { handle, state in
+      let (hop, use) = behind(handle, state, TokenUse.self)
+      guard let status = hop.status, status.code == .unauthenticated, !status.isLocal, use.store.refuse(use),
+        hop.canRestart == .ok, let metadata = hop.requestMetadata
+      else { return next }
+      return BearerToken.supply(use, metadata, hop, or: .restart)
+    }
+    callbacks.destroy = { _, state in
+      let use = this(state, TokenUse.self)
+      if use.hasWaited { use.store.leave(use) }
+      forget(state, TokenUse.self)
+    }
+    super.init("bearer_token", callbacks, replayBytes: options.replayBytes)
+  }
+
+  /// Gives the call a token, and `verdict`; or has it wait for both.
+  private static func supply(_ use: TokenUse, _ metadata: Metadata, _ hop: Hop, or verdict: Verdict) -> Int32
+  {
+    let store = use.store
+    var (text, request) = store.take(use, 0)
+    if text == nil {
+      let ticket = hop.takeTicket()
+      guard ticket != 0 else { return next }
+      use.hasWaited = true
+      use.metadata = metadata
+      use.isRefused = verdict == .restart
+      if store.options.refreshTimeout > 0 {
+        let end: Call.Resolution =
+          use.isRefused ? .verdict(.next) : .finish(Status(.unavailable, "no token came in time"))
+        _ = Tickets.resolveAfter(ticket, end, nanoseconds: store.options.refreshTimeout)
+      }
+      (text, request) = store.take(use, ticket)
+    }
+    if let text, metadata.set(store.options.header.view, text.view) != .done {
+      _ = hop.finish(Status(.resourceExhausted, "no memory for the token"))
+    }
+    if request != 0 { store.ask(request) }
+    return text == nil ? pause : verdict.rawValue
+  }
+}
+
+/// One call at a bearer token.
+final class TokenUse {
+  let store: TokenStore
+  /// The driving thread's: it may be among those who wait.
+  var hasWaited = false
+
+  // Under the store's lock, once it waits.
+  /// Of the token that was sent; 0: none.
+  var number: UInt64 = 0
+  var ticket: UInt64 = 0
+  var metadata: Metadata?
+  var isRefused = false
+
+  init(_ store: TokenStore) { self.store = store }
+}

@@ -1,0 +1,56 @@
+import PenstockCall
+import PenstockWire
+
+/// A response in the cache; never changed once it is there.
+final class CachedResponse {
+  var headers: Metadata?
+  var message: ByteBuffer?
+  var status: Status?
+  var expiresAt: UInt64 = 0
+
+  var bytes: Int {
+    (headers?.listSize ?? 0) + (message?.count ?? 0) + (status?.trailers.listSize ?? 0)
+      + (status?.message.count ?? 0)
+  }
+
+  /// What stands before the message in the key: method and chosen metadata, each with its length, so that no two calls
+  /// have the same. No names: the "authorization". nil: no memory.
+  static func beginKey(_ path: ByteBuffer, _ metadata: Metadata, _ names: [ByteBuffer]?) -> ByteBuffer? {
+    let key = ByteBuffer()
+    var isComplete = append(path.view, to: key)
+    func add(_ name: ByteView) {
+      var occurrence = 0
+      while isComplete, let place = metadata.index(of: name, occurrence: occurrence) {
+        isComplete = append(metadata.value(at: place), to: key)
+        occurrence += 1
+      }
+      isComplete = isComplete && key.append(byte: 0)
+    }
+    if let names {
+      for name in names { add(name.view) }
+    } else {
+      add(("authorization" as StaticString).bytes)
+    }
+    return isComplete ? key : nil
+  }
+
+  private static func append(_ part: ByteView, to key: ByteBuffer) -> Bool {
+    key.append(byte: 1) && appendDecimal(UInt64(part.count), to: key) && key.append(":") && key.append(part)
+  }
+}
+
+/// One call at the cache.
+final class CachedExchange {
+  let cache: ResponseCache
+  /// The held start's; 0 once it is resolved.
+  var ticket: UInt64 = 0
+  /// Of the call as it came; complete with its message.
+  var key: ByteBuffer?
+  var isMiss = false
+  /// What is to be delivered.
+  var hit: CachedResponse?
+  /// What is to be remembered.
+  let seen = CachedResponse()
+
+  init(_ cache: ResponseCache) { self.cache = cache }
+}

@@ -1,0 +1,32 @@
+import PenstockTransport
+
+/// How often something is to happen: out of 2^32.
+public struct Chance: Sendable {
+  let threshold: UInt64
+
+  /// From 0 to 100.
+  public init(percent: Double) { threshold = UInt64(percent / 100 * 4_294_967_296) }
+}
+
+/// A small generator of random numbers for any thread (SplitMix64), with a seed for those who want the same again.
+final class Dice: @unchecked Sendable {
+  private let lock = Lock()
+  private var state: UInt64
+
+  init(seed: UInt64?) {
+    var system = SystemRandomNumberGenerator()
+    state = seed ?? system.next()
+  }
+
+  func roll() -> UInt64 {
+    lock.lock()
+    state &+= 0x9e37_79b9_7f4a_7c15
+    var z = state
+    lock.unlock()
+    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+    return z ^ (z >> 31)
+  }
+
+  func happens(_ chance: Chance) -> Bool { roll() >> 32 < chance.threshold }
+}

@@ -1,0 +1,58 @@
+import PenstockCall
+import PenstockWire
+
+/// Lines of Prometheus' exposition format 0.0.4, of the metrics of one method and code each.
+final class PrometheusText {
+  let buffer = ByteBuffer()
+  private(set) var isComplete = true
+
+  func fail() { isComplete = false }
+
+  private func raw(_ bytes: ByteView) { if !buffer.append(bytes) { isComplete = false } }
+  private func raw(_ text: StaticString) { raw(text.bytes) }
+
+  func family(_ name: StaticString, _ type: StaticString, _ help: StaticString) {
+    for part in ["# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n"] as [StaticString] {
+      raw(part)
+    }
+  }
+
+  func sample(
+    _ name: StaticString, _ method: Metrics.Method, _ code: StatusCode?, _ bound: ByteView?, _ value: UInt64?,
+    seconds: UInt64 = 0
+  ) {
+    raw(name)
+    raw("{grpc_type=\"")
+    raw(method.kind == .bidi ? "bidi_stream" : method.kind.name)
+    // "/service/method"
+    let path = method.path?.view ?? ("/other/other" as StaticString).bytes
+    let slash = path.lastIndex(of: 0x2f) ?? 0
+    raw("\",grpc_service=\"")
+    label(path[min(1, slash)..<slash])
+    raw("\",grpc_method=\"")
+    label(path[(slash + 1)...])
+    if let code {
+      raw("\",grpc_code=\"")
+      raw(code.name)
+    }
+    if let bound {
+      raw("\",le=\"")
+      raw(bound)
+    }
+    raw("\"} ")
+    if let value {
+      if !appendDecimal(value, to: buffer) { isComplete = false }
+    } else if !appendSeconds(seconds, to: buffer) {
+      isComplete = false
+    }
+    raw("\n")
+  }
+
+  /// "Backslash, double-quote and line feed have to be escaped"; a path has no line feed.
+  private func label(_ bytes: Slice<ByteView>) {
+    for byte in bytes {
+      if byte == 0x22 || byte == 0x5c { raw("\\") }
+      if !buffer.append(byte: byte) { isComplete = false }
+    }
+  }
+}

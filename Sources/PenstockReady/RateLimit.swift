@@ -1,0 +1,91 @@
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+/// Rate limit: a token bucket in which calls wait their turn.
+///
+/// The bucket is one time (the generic cell rate algorithm): when it would be full again. A call moves it on by one
+/// interval, and so has its own turn, fixed, from the start; nobody needs to be woken by anybody.
+public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
+  public struct Options {
+    /// Nanoseconds between two calls.
+    public var interval: UInt64 = 0
+    public var burst: UInt64 = 1
+    public var maxWait: UInt64 = 1_000_000_000
+    public var maxWaiting: UInt64 = 1000
+    public var code = StatusCode.resourceExhausted
+
+    public init() {}
+  }
+
+  /// One call's turn.
+  private final class Turn {
+    let limit: RateLimit
+    /// Nanoseconds; 0: it has not waited.
+    var at: UInt64 = 0
+
+    init(_ limit: RateLimit) { self.limit = limit }
+  }
+
+  private enum Answer { case now, at(UInt64), tooMany, tooLate }
+
+  private let options: Options
+  private let lock = Lock()
+  private var fullAt: UInt64 = 0
+
+  public init(_ options: Options) {
+    self.options = options
+    var callbacks = Registration.Callbacks()
+    callbacks.create = { _, userData, place in keep(Turn(this(userData, RateLimit.self)), place) }
+    callbacks.onStart = { handle, state in
+      let (hop, turn) = behind(handle, state, Turn.self)
+      return turn.limit.start(hop, turn)
+    }
+    callbacks.destroy = { _, state in
+      let turn = this(state, Turn.self)
+      if turn.at > 0 { turn.limit.ended(turn) }
+      forget(state, Turn.self)
+    }
+    super.init("rate_limit", callbacks)
+  }
+
+  private func start(_ hop: Hop, _ turn: Turn) -> Int32 {
+    let now = Runtime.monotonicNow()
+    switch reserve(now) {
+    case .now: return next
+    case .at(let time):
+      turn.at = time
+      let ticket = hop.takeTicket()
+      if ticket != 0, Tickets.resumeAfter(ticket, nanoseconds: time - now) == .ok { return pause }
+      _ = hop.finish(Status(.resourceExhausted, "rate limit: no memory to wait"))
+    case .tooMany: _ = hop.finish(Status(options.code, "rate limit: too many calls wait already"))
+    case .tooLate: _ = hop.finish(Status(options.code, "rate limit: the wait would be over max_wait_ms"))
+    }
+    return next
+  }
+
+  /// What is refused takes nothing.
+  private func reserve(_ now: UInt64) -> Answer {
+    lock.withLock { () -> Answer in
+      let full = max(fullAt, now) + options.interval
+      let depth = options.burst * options.interval
+      if full - now <= depth {
+        fullAt = full
+        return .now
+      }
+      let wait = full - now - depth
+      // Those who wait stand one interval apart.
+      if (wait + options.interval - 1) / options.interval > options.maxWaiting { return .tooMany }
+      if wait > options.maxWait { return .tooLate }
+      fullAt = full
+      return .at(now + wait)
+    }
+  }
+
+  /// A call that ended while it waited gives its turn back, to those who come later.
+  private func ended(_ turn: Turn) {
+    let now = Runtime.monotonicNow()
+    guard now < turn.at else { return }
+    lock.withLock { fullAt -= min(fullAt, options.interval) }
+  }
+}

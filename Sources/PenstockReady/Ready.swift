@@ -1,0 +1,66 @@
+/// PenstockReady: interceptors that are ready to be registered.
+///
+/// Each is a class of its own file whose callbacks are those that a user's interceptor has, on the same hop
+/// interface; the ABI reads the options and fills the user's table. Nothing here does I/O or reads JSON, and no user
+/// code runs under a lock. Objects may be shared by the threads of several runtimes.
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+/// What a table's `user_data` stands for. Each table has a reference of its own.
+open class ReadyInterceptor {
+  public final let name: StaticString
+  public final let callbacks: Registration.Callbacks
+  /// A mask of (1 << kind); 0: all.
+  public final let kinds: UInt32
+  public final let replayBytes: Int
+
+  init(
+    _ name: StaticString, _ callbacks: Registration.Callbacks, kinds: UInt32 = 0, replayBytes: Int = 0
+  ) {
+    self.name = name
+    self.callbacks = callbacks
+    self.kinds = kinds
+    self.replayBytes = replayBytes
+  }
+
+  /// A reference for a table; pairs with `finalize`.
+  public final func retainedForTable() -> UnsafeMutableRawPointer {
+    Unmanaged<ReadyInterceptor>.passRetained(self).toOpaque()
+  }
+
+  /// The finalizer of every table.
+  public static var finalize: Finalizer {
+    { pointer in if let pointer { Unmanaged<ReadyInterceptor>.fromOpaque(pointer).release() } }
+  }
+
+  public static func from(_ pointer: UnsafeMutableRawPointer) -> ReadyInterceptor {
+    Unmanaged<ReadyInterceptor>.fromOpaque(pointer).takeUnretainedValue()
+  }
+}
+
+/// The hop and the object that a callback is given: the library's own chain calls it, and never with NULL.
+@inline(__always)
+func behind<T: AnyObject>(_ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _: T.Type) -> (Hop, T)
+{
+  (Hop.from(handle.unsafelyUnwrapped), this(state, T.self))
+}
+
+@inline(__always)
+func this<T: AnyObject>(_ state: UnsafeMutableRawPointer?, _: T.Type) -> T {
+  Unmanaged<T>.fromOpaque(state.unsafelyUnwrapped).takeUnretainedValue()
+}
+
+/// Has `create` keep `made` as the hop's state; `forget` is the `destroy` that lets it go.
+func keep<T: AnyObject>(_ made: T, _ place: UnsafeMutablePointer<UnsafeMutableRawPointer?>?) -> Int32 {
+  place?.pointee = Unmanaged.passRetained(made).toOpaque()
+  return next
+}
+
+func forget<T: AnyObject>(_ state: UnsafeMutableRawPointer?, _: T.Type) {
+  if let state { Unmanaged<T>.fromOpaque(state).release() }
+}
+
+var next: Int32 { Verdict.next.rawValue }
+var pause: Int32 { Verdict.pause.rawValue }
+var hold: Int32 { Verdict.hold.rawValue }

@@ -1,0 +1,126 @@
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+/// A response cache for unary calls.
+///
+/// The start is held until the message is there, which is part of the key; then the call is answered here (TAKE), or
+/// goes on and its response is remembered.
+public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
+  public struct Options {
+    /// Nanoseconds.
+    public var timeToLive: UInt64 = 60_000_000_000
+    public var maxEntries = 1024
+    public var maxBytes = 16 << 20
+    /// Lower case; nil: "authorization".
+    public var metadata: [ByteBuffer]?
+
+    public init() {}
+  }
+
+  private let options: Options
+  private let lock = Lock()
+  private var entries: LeastRecentlyUsed<CachedResponse>
+
+  public init(_ options: Options) {
+    self.options = options
+    entries = LeastRecentlyUsed(
+      maxEntries: options.maxEntries, maxBytes: options.maxBytes, seed: Dice(seed: nil).roll())
+    var callbacks = Registration.Callbacks()
+    callbacks.create = { _, userData, place in keep(CachedExchange(this(userData, ResponseCache.self)), place)
+    }
+    callbacks.onStart = { handle, state in
+      let (hop, exchange) = behind(handle, state, CachedExchange.self)
+      guard let metadata = hop.metadata else { return next }
+      exchange.key = CachedResponse.beginKey(hop.path, metadata, exchange.cache.options.metadata)
+      exchange.ticket = exchange.key == nil ? 0 : hop.takeTicket()
+      return exchange.ticket == 0 ? next : hold
+    }
+    callbacks.onSend = { handle, state in
+      let (hop, exchange) = behind(handle, state, CachedExchange.self)
+      if exchange.ticket != 0 { exchange.cache.look(exchange, hop) }
+      return next
+    }
+    // The message did not come: some hop above has dropped it.
+    callbacks.onHalfClose = { _, state in
+      ResponseCache.goOn(this(state, CachedExchange.self), .next)
+      return next
+    }
+    callbacks.onDemand = { handle, state in
+      let (hop, exchange) = behind(handle, state, CachedExchange.self)
+      if let hit = exchange.hit { ResponseCache.deliver(hit, exchange, hop) }
+      return next
+    }
+    callbacks.onHeaders = { handle, state in
+      let (hop, exchange) = behind(handle, state, CachedExchange.self)
+      if exchange.isMiss { exchange.seen.headers = hop.metadata?.copy() }
+      return next
+    }
+    callbacks.onReceive = { handle, state in
+      let (hop, exchange) = behind(handle, state, CachedExchange.self)
+      if exchange.isMiss { exchange.seen.message = hop.message.flatMap { ByteBuffer(copying: $0.view) } }
+      return next
+    }
+    callbacks.onStatus = { handle, state in
+      let (hop, exchange) = behind(handle, state, CachedExchange.self)
+      if let status = hop.status, status.code == .ok { exchange.cache.remember(exchange, status) }
+      return next
+    }
+    callbacks.destroy = { _, state in forget(state, CachedExchange.self) }
+    super.init("response_cache", callbacks, kinds: 1 << UInt32(CallKind.unary.rawValue))
+  }
+
+  private static func goOn(_ exchange: CachedExchange, _ verdict: Verdict) {
+    guard exchange.ticket != 0 else { return }
+    _ = Tickets.resolve(exchange.ticket, .verdict(verdict))
+    exchange.ticket = 0
+  }
+
+  private func look(_ exchange: CachedExchange, _ hop: Hop) {
+    guard let key = exchange.key, let message = hop.message, key.append(message.view) else {
+      ResponseCache.goOn(exchange, .next)
+      return
+    }
+    let now = Runtime.monotonicNow()
+    var gone: [CachedResponse] = []
+    lock.lock()
+    var found = entries.find(key.view)
+    if let old = found, old.expiresAt <= now {
+      entries.remove(key.view, gone: &gone)
+      found = nil
+    }
+    lock.unlock()
+    exchange.hit = found
+    exchange.isMiss = found == nil
+    if found != nil {
+      let value = UserData(UnsafeMutableRawPointer(mutating: ("hit" as StaticString).utf8Start), nil)
+      _ = hop.setValue(("penstock.cache" as StaticString).bytes, value)
+    }
+    ResponseCache.goOn(exchange, found == nil ? .next : .take)
+  }
+
+  /// Once, when the caller's demand is there; with copies, which are the call's.
+  private static func deliver(_ hit: CachedResponse, _ exchange: CachedExchange, _ hop: Hop) {
+    exchange.hit = nil
+    if let headers = hit.headers?.copy() { _ = hop.deliverHeaders(headers) }
+    let message = hit.message.flatMap { ByteBuffer(copying: $0.view) }
+    if let message, hop.injectInbound(message) == .ok, let status = hit.status?.copy() {
+      _ = hop.deliverStatus(status)
+    } else {
+      _ = hop.deliverStatus(Status(.resourceExhausted, "no memory for the cached response"))
+    }
+  }
+
+  private func remember(_ exchange: CachedExchange, _ status: Status) {
+    guard exchange.isMiss, let key = exchange.key, exchange.seen.message != nil else { return }
+    exchange.isMiss = false
+    let response = exchange.seen
+    response.status = status.copy()
+    response.expiresAt = Runtime.monotonicNow() + options.timeToLive
+    var gone: [CachedResponse] = []
+    lock.lock()
+    entries.insert(key, response, bytes: key.count + response.bytes, gone: &gone)
+    lock.unlock()
+    withExtendedLifetime(gone) {}
+  }
+}

@@ -1,0 +1,133 @@
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+/// The token, the request for the next one, and the calls that wait for it.
+public final class TokenStore: @unchecked Sendable {
+  public typealias Source = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
+
+  private struct Token {
+    let number: UInt64
+    let text: ByteBuffer
+    let expiresAt: UInt64
+    var refreshAt: UInt64
+  }
+
+  let options: BearerToken.Options
+  private let source: Source
+  private let userData: UserData
+  private let lock = Lock()
+  private var token: Token?
+  private var refused: ByteBuffer?
+  /// Of the request that is open; 0: none is.
+  private var open: UInt64 = 0
+  private var openedAt: UInt64 = 0
+  private var count: UInt64 = 0
+  private var waiting: [TokenUse] = []
+
+  init(_ options: BearerToken.Options, _ source: @escaping Source, _ userData: UserData) {
+    self.options = options
+    self.source = source
+    self.userData = userData
+  }
+
+  /// The server has refused what the call has sent. False: that was no token from here.
+  func refuse(_ use: TokenUse) -> Bool {
+    lock.lock()
+    defer { lock.unlock() }
+    // A newer token is not thrown away for what an older one met.
+    if let token, token.number == use.number {
+      refused = token.text
+      self.token = nil
+    }
+    return use.number > 0
+  }
+
+  /// The token for `use`, which else waits with `ticket`; and the number of a request that is to be made, or 0.
+  func take(_ use: TokenUse, _ ticket: UInt64) -> (ByteBuffer?, UInt64) {
+    let now = Runtime.monotonicNow()
+    lock.lock()
+    defer { lock.unlock() }
+    var text: ByteBuffer?
+    var isWanted = false
+    if let token, now < token.expiresAt {
+      use.number = token.number
+      text = token.text
+      isWanted = now >= token.refreshAt
+    } else if ticket != 0 {
+      use.ticket = ticket
+      waiting.append(use)
+      isWanted = true
+    }
+    // A source that has let everybody wait in vain is asked again.
+    let isLate = options.refreshTimeout > 0 && now - min(now, openedAt) >= options.refreshTimeout
+    guard isWanted, open == 0 || isLate else { return (text, 0) }
+    count += 1
+    open = count
+    openedAt = now
+    return (text, open)
+  }
+
+  func ask(_ number: UInt64) {
+    let shown = lock.withLock { refused }
+    let request = TokenRequest(self, number, refused: shown, prefix: options.prefix.count)
+    source(OpaquePointer(Unmanaged.passUnretained(request).toOpaque()), userData.pointer)
+    withExtendedLifetime(request) {}
+  }
+
+  func leave(_ use: TokenUse) { lock.withLock { waiting.removeAll { $0 === use } } }
+
+  // MARK: - The answer, on any thread
+
+  /// `lifetime` in nanoseconds; nil: without end.
+  func complete(_ number: UInt64, _ text: ByteBuffer, _ lifetime: UInt64?) -> Outcome {
+    let now = Runtime.monotonicNow()
+    let (expiresAt, isEndless) = now.addingReportingOverflow(lifetime ?? UInt64.max)
+    let early = min(options.refreshEarly, (lifetime ?? 0) / 2)
+    guard
+      let served = answer(
+        number,
+        Token(
+          number: number, text: text, expiresAt: isEndless ? UInt64.max : expiresAt,
+          refreshAt: isEndless ? UInt64.max : expiresAt - early))
+    else { return .gone }
+    for (ticket, metadata, isRefused) in served {
+      if metadata.set(options.header.view, text.view) == .done {
+        _ = Tickets.resolve(ticket, .verdict(isRefused ? .restart : .next))
+      } else {
+        _ = Tickets.resolve(ticket, .finish(Status(.resourceExhausted, "no memory for the token")))
+      }
+    }
+    return .ok
+  }
+
+  func fail(_ number: UInt64, _ status: Status) -> Outcome {
+    guard let served = answer(number, nil) else { return .gone }
+    for (ticket, _, isRefused) in served {
+      _ = Tickets.resolve(ticket, isRefused ? .verdict(.next) : .finish(status.copy()))
+    }
+    return .ok
+  }
+
+  /// Closes the request. Those who waited; nil: another request has been made since.
+  private func answer(_ number: UInt64, _ fresh: Token?) -> [(UInt64, Metadata, isRefused: Bool)]? {
+    lock.lock()
+    defer { lock.unlock() }
+    guard open == number else { return nil }
+    open = 0
+    if let fresh {
+      token = fresh
+      refused = nil
+    } else {
+      // The old one may still be good: the next attempt after a second.
+      token?.refreshAt = Runtime.monotonicNow() + 1_000_000_000
+    }
+    var served: [(UInt64, Metadata, isRefused: Bool)] = []
+    for use in waiting {
+      use.number = number
+      if let metadata = use.metadata { served.append((use.ticket, metadata, use.isRefused)) }
+    }
+    waiting = []
+    return served
+  }
+}

@@ -1,0 +1,102 @@
+import CMemory
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+/// W3C Trace Context, level 1 (https://www.w3.org/TR/trace-context-1/): passes a valid traceparent on, or begins a
+/// trace.
+public final class TraceContext: ReadyInterceptor {
+  public struct Options {
+    public var sampled = Chance(percent: 100)
+    public var keepsParentID = false
+    public var seed: UInt64?
+
+    public init() {}
+  }
+
+  private let options: Options
+  private let dice: Dice
+
+  public init(_ options: Options) {
+    self.options = options
+    dice = Dice(seed: options.seed)
+    var callbacks = Registration.Callbacks()
+    callbacks.onStart = { handle, state in
+      let (hop, this) = behind(handle, state, TraceContext.self)
+      return this.start(hop)
+    }
+    super.init("trace_context", callbacks)
+  }
+
+  private func start(_ hop: Hop) -> Int32 {
+    guard let metadata = hop.metadata else { return next }
+    let name = ("traceparent" as StaticString).bytes
+    let state = ("tracestate" as StaticString).bytes
+    // Text of "00-", 32 digits, "-", 16 digits, "-", 2 digits.
+    let text = ByteBuffer()
+    _ = text.append("00-")
+    var isPassedOn = false
+    if let place = metadata.index(of: name), metadata.index(of: name, occurrence: 1) == nil,
+      TraceContext.isValid(metadata.value(at: place))
+    {
+      let given = metadata.value(at: place)
+      isPassedOn = true
+      _ = text.append(ByteView(rebasing: given[3..<36]))
+      if options.keepsParentID {
+        _ = text.append(ByteView(rebasing: given[36..<53]))
+      } else {
+        appendID(text)
+        _ = text.append("-")
+      }
+      // "Vendors MUST set those to zero": of the flags there is only "sampled".
+      _ = text.append(TraceContext.digit(given[54]) & 1 == 1 ? "01" : "00")
+    } else {
+      let isSampled = dice.happens(options.sampled)
+      appendID(text)
+      appendID(text)
+      _ = text.append("-")
+      appendID(text)
+      _ = text.append(isSampled ? "-01" : "-00")
+    }
+    if !isPassedOn || !TraceState.isValid(metadata) { _ = metadata.remove(state) }
+    guard metadata.set(name, text.view) == .done, text.append(byte: 0) else { return next }
+    publish(text, hop)
+    return next
+  }
+
+  /// The call's value: a string that lives as long as it is set.
+  private func publish(_ text: ByteBuffer, _ hop: Hop) {
+    let (storage, _) = text.take()
+    let value = UserData(storage) { pointer in free(pointer) }
+    _ = hop.setValue(("penstock.traceparent" as StaticString).bytes, value)
+  }
+
+  /// 16 digits; never all zero.
+  private func appendID(_ text: ByteBuffer) {
+    var number = dice.roll()
+    if number == 0 { number = 1 }
+    for shift in stride(from: 60, through: 0, by: -4) {
+      let digit = UInt8(truncatingIfNeeded: number >> UInt64(shift)) & 15
+      _ = text.append(byte: digit < 10 ? 0x30 + digit : 0x57 + digit)
+    }
+  }
+
+  private static func digit(_ byte: UInt8) -> UInt8 { byte <= 0x39 ? byte - 0x30 : byte - 0x57 }
+
+  private static func isLowerHex(_ bytes: Slice<ByteView>) -> Bool {
+    bytes.allSatisfy { ($0 >= 0x30 && $0 <= 0x39) || ($0 >= 0x61 && $0 <= 0x66) }
+  }
+
+  /// Section 3.2: version ff is invalid; of a higher version the fields that this one has are read, and more may
+  /// follow behind a dash.
+  static func isValid(_ value: ByteView) -> Bool {
+    guard value.count >= 55, value[2] == 0x2d, value[35] == 0x2d, value[52] == 0x2d else { return false }
+    guard isLowerHex(value[0..<2]), isLowerHex(value[3..<35]), isLowerHex(value[36..<52]),
+      isLowerHex(value[53..<55])
+    else { return false }
+    if value[0] == 0x66, value[1] == 0x66 { return false }
+    let isFirst = value[0] == 0x30 && value[1] == 0x30
+    guard value.count == 55 || (!isFirst && value[55] == 0x2d) else { return false }
+    return !value[3..<35].allSatisfy { $0 == 0x30 } && !value[36..<52].allSatisfy { $0 == 0x30 }
+  }
+}

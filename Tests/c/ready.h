@@ -1,0 +1,73 @@
+/* What the tests of ready.h share. */
+#ifndef PENSTOCK_TEST_READY_H
+#define PENSTOCK_TEST_READY_H
+
+#include "test.h"
+
+/* `metadata`: the members of a JSON object, or NULL. */
+static inline penstock_call_options *ready_options(const char *metadata) {
+  char json[1024];
+  penstock_call_options *options = NULL;
+  snprintf(json, sizeof(json), "{\"metadata\": {%s}}", metadata ? metadata : "");
+  OK(penstock_call_options_new(json, &options, NULL));
+  return options;
+}
+
+/* A call in blocking style whose request is on its way. */
+static inline penstock_call *ready_begin(penstock_channel *channel, const char *request, const char *metadata) {
+  penstock_call_options *options = ready_options(metadata);
+  penstock_call *call = NULL;
+  if (OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL, &call, NULL))) {
+    /* A call that an interceptor answers may have ended already. */
+    penstock_result sent = penstock_call_send(call, request, strlen(request)), closed = penstock_call_half_close(call);
+    CHECK(sent == PENSTOCK_OK || sent == PENSTOCK_E_GONE);
+    CHECK(closed == PENSTOCK_OK || closed == PENSTOCK_E_GONE);
+  }
+  penstock_call_options_release(options);
+  return call;
+}
+
+static inline penstock_reply *ready_finish(penstock_call *call) {
+  penstock_reply *reply = NULL;
+  OK(penstock_call_finish(call, &reply));
+  penstock_call_release(call);
+  return reply;
+}
+
+static inline penstock_reply *ready_unary(penstock_channel *channel, const char *request, const char *metadata) {
+  return ready_finish(ready_begin(channel, request, metadata));
+}
+
+static inline int32_t ready_code(penstock_reply *reply) {
+  int32_t code = penstock_reply_code(reply);
+  penstock_reply_release(reply);
+  return code;
+}
+
+static inline bool ready_message_is(const penstock_reply *reply, const char *text) {
+  size_t length = 0;
+  const void *data = penstock_reply_message(reply, &length);
+  return data && length == strlen(text) && memcmp(data, text, length) == 0;
+}
+
+/* The value of a header; "" if there is none. */
+static inline const char *ready_value(const penstock_metadata *metadata, const char *name) {
+  const void *value = NULL;
+  return metadata && penstock_metadata_get(metadata, name, 0, &value, NULL) == PENSTOCK_OK ? value : "";
+}
+
+static inline const char *ready_message(const penstock_reply *reply) {
+  return penstock_status_message(penstock_reply_status(reply));
+}
+
+static inline penstock_interceptor_id ready_add(penstock_channel *channel, const penstock_interceptor *table,
+                                                int32_t priority) {
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, table, priority, &id, NULL));
+  return id;
+}
+
+/* What is not registered is freed by its finalizer. */
+static inline void ready_drop(penstock_interceptor *table) { table->finalizer(table->user_data); }
+
+#endif

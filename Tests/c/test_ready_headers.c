@@ -1,0 +1,137 @@
+/* ready.h: header rules; and what all ready-made interceptors have in common. */
+#include "ready.h"
+
+static void rules_add(penstock_channel *channel, const char *options) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_error *error = NULL;
+  OK(penstock_ready_header_rules(options, &table, &error));
+  if (error) printf("  %s\n", penstock_error_message(error));
+  penstock_error_release(error);
+  ready_add(channel, &table, 0);
+}
+
+TEST(header_rules_change_the_request) {
+  penstock_channel *channel = open_channel();
+  rules_add(channel, "{\"request\": ["
+                     "{\"set\": \"X-Set\", \"value\": \"new\"},"
+                     "{\"add\": \"x-add\", \"value\": \"two\"},"
+                     "{\"remove\": \"x-remove\"},"
+                     "{\"rename\": \"x-old\", \"to\": \"x-new\"},"
+                     "{\"rename\": \"x-absent\", \"to\": \"x-none\"},"
+                     "{\"set\": \"x-raw-bin\", \"value\": \"AAH+\"}]}");
+  penstock_reply *reply =
+      ready_unary(channel, "x",
+                  "\"x-echo-metadata\": \"1\", \"x-set\": [\"1\", \"2\"], \"x-add\": \"one\", \"x-remove\": \"gone\", "
+                  "\"x-old\": [\"a\", \"b\"], \"x-new\": \"before\"");
+  char *json = NULL;
+  OK(penstock_metadata_json(penstock_reply_trailers(reply), &json));
+  CHECK_HAS(json, "\"seen-x-set\":[\"new\"]");
+  CHECK_HAS(json, "\"seen-x-add\":[\"one\",\"two\"]");
+  CHECK_HAS(json, "\"seen-x-new\":[\"before\",\"a\",\"b\"]");
+  CHECK_HAS(json, "\"seen-x-raw-bin\":[\"AAH+\"]");
+  CHECK(strstr(json, "x-remove") == NULL);
+  CHECK(strstr(json, "x-old") == NULL);
+  CHECK(strstr(json, "x-none") == NULL);
+  penstock_free(json);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+}
+
+TEST(header_rules_change_the_response) {
+  penstock_channel *channel = open_channel();
+  rules_add(channel, "{\"headers\": [{\"rename\": \"x-headers-a\", \"to\": \"a\"}, {\"add\": \"b\", \"value\": \"\"}],"
+                     " \"trailers\": [{\"remove\": \"x-trailers-c\"}, {\"set\": \"d\", \"value\": \"4\"}]}");
+  penstock_reply *reply = ready_unary(channel, "x", "\"x-headers-a\": \"1\", \"x-trailers-c\": \"3\"");
+  CHECK_STR(ready_value(penstock_reply_headers(reply), "a"), "1");
+  CHECK_STR(ready_value(penstock_reply_headers(reply), "x-headers-a"), "");
+  const void *empty = NULL;
+  OK(penstock_metadata_get(penstock_reply_headers(reply), "b", 0, &empty, NULL));
+  CHECK_STR(ready_value(penstock_reply_trailers(reply), "d"), "4");
+  CHECK_STR(ready_value(penstock_reply_trailers(reply), "x-trailers-c"), "");
+  CHECK_INT(ready_code(reply), 0);
+  /* A cancel's status is nobody's to change. */
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  OK(penstock_call_cancel(call, NULL));
+  reply = ready_finish(call);
+  CHECK_STR(ready_value(penstock_reply_trailers(reply), "d"), "");
+  CHECK_INT(ready_code(reply), PENSTOCK_STATUS_CANCELLED);
+  penstock_channel_release(channel);
+}
+
+TEST(header_rules_are_checked) {
+  static const struct {
+    const char *json, *path;
+  } cases[] = {
+      {"{\"request\": {}}", "$.request"},
+      {"{\"request\": [{}]}", "$.request[0]"},
+      {"{\"request\": [{\"set\": \"a\"}]}", "$.request[0]"},
+      {"{\"request\": [{\"remove\": \"a\", \"value\": \"1\"}]}", "$.request[0]"},
+      {"{\"request\": [{\"rename\": \"a\"}]}", "$.request[0]"},
+      {"{\"request\": [{\"rename\": \"a\", \"to\": \"a\"}]}", "$.request[0]"},
+      {"{\"request\": [{\"rename\": \"a\", \"to\": \"a-bin\"}]}", "$.request[0]"},
+      {"{\"request\": [{\"remove\": \"a\", \"to\": \"b\"}]}", "$.request[0]"},
+      {"{\"request\": [{\"set\": \"a b\", \"value\": \"\"}]}", "$.request[0].set"},
+      {"{\"request\": [{\"set\": \"grpc-timeout\", \"value\": \"1S\"}]}", "$.request[0].set"},
+      {"{\"request\": [{\"set\": \"user-agent\", \"value\": \"me\"}]}", "$.request[0].set"},
+      {"{\"request\": [{\"rename\": \"a\", \"to\": \":path\"}]}", "$.request[0].to"},
+      {"{\"request\": [{\"set\": \"a\", \"value\": \"b\\n\"}]}", "$.request[0].value"},
+      {"{\"request\": [{\"set\": \"a\", \"value\": 1}]}", "$.request[0].value"},
+      {"{\"request\": [{\"set\": \"a-bin\", \"value\": \"?\"}]}", "$.request[0].value"},
+      {"{\"trailers\": [{\"remove\": \"a\"}, {\"delete\": \"a\"}]}", "$.trailers[1].delete"},
+      {"{\"response\": []}", "$.response"},
+      {"", "$"},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    penstock_error *error = NULL;
+    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+    if (!CHECK_RESULT(penstock_ready_header_rules(cases[i].json, &table, &error), PENSTOCK_E_INVALID_JSON)) {
+      printf("  %s\n", cases[i].json);
+    }
+    CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, cases[i].path, cases[i].path);
+  }
+  penstock_error *error = NULL;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  CHECK_RESULT(
+      penstock_ready_header_rules("{\"request\": [{\"set\": \"a\", \"add\": \"b\", \"value\": \"\"}]}", &table, &error),
+      PENSTOCK_E_INVALID_JSON);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, NULL, "a rule does one thing");
+}
+
+/* ---- All of them ---- */
+
+TEST(ready_tables_are_freed_without_being_registered) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT, other = PENSTOCK_INTERCEPTOR_INIT;
+  OK(penstock_ready_header_rules(NULL, &table, NULL));
+  CHECK_STR(table.name, "header_rules");
+  CHECK(table.on_start == NULL && table.on_headers == NULL && table.on_status == NULL);
+  CHECK_INT(table.struct_size, sizeof(table));
+  OK(penstock_ready_share(&table, &other));
+  CHECK(other.user_data == table.user_data);
+  ready_drop(&table);
+  ready_drop(&other);
+}
+
+TEST(ready_tables_take_a_name_a_filter_and_any_place) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  char *json = NULL;
+  OK(penstock_ready_header_rules("{\"headers\": [{\"set\": \"seen\", \"value\": \"1\"}]}", &table, NULL));
+  table.name = "mine";
+  table.methods = UNARY;
+  OK(penstock_runtime_add_interceptor(runtime, &table, 5, &id, NULL));
+  OK(penstock_channel_interceptors_json(channel, &json));
+  CHECK_HAS(json, "\"name\":\"mine\"");
+  penstock_free(json);
+  penstock_reply *reply = ready_unary(channel, "x", NULL);
+  CHECK_STR(ready_value(penstock_reply_headers(reply), "seen"), "1");
+  penstock_reply_release(reply);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  reply = ready_finish(call);
+  CHECK_STR(ready_value(penstock_reply_headers(reply), "seen"), "");
+  penstock_reply_release(reply);
+  OK(penstock_runtime_remove_interceptor(runtime, id, NULL));
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
