@@ -82,7 +82,7 @@ public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result 
 /// What both ways to make a call check first.
 private func options(_ handle: OpaquePointer?) -> CallOptions? { handle.map { object($0, CallOptions.self) } }
 
-private func explain(
+func explain(
   _ outcome: Outcome, _ method: UnsafePointer<CChar>, _ error: UnsafeMutablePointer<OpaquePointer?>?
 ) -> penstock_result {
   switch outcome {
@@ -155,7 +155,7 @@ public func penstock_channel_call(
 }
 
 /// The user data is taken over, whatever becomes of the rest.
-private func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, Failure?) {
+func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, Failure?) {
   guard let given else { return (nil, nil) }
   let known = MemoryLayout<penstock_call_callbacks>.size
   let size = given.pointee.struct_size

@@ -70,7 +70,7 @@ public func penstock_hop_set_executors(
 
 @_cdecl("penstock_hop_target") @implementation
 public func penstock_hop_target(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  hop(handle).map { cString($0.call.target) }
+  hop(handle).map { cString($0.target) }
 }
 
 @_cdecl("penstock_hop_metadata") @implementation
@@ -142,7 +142,7 @@ public func penstock_hop_set_method(_ handle: OpaquePointer!, _ method: UnsafePo
 
 @_cdecl("penstock_hop_authority") @implementation
 public func penstock_hop_authority(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  hop(handle).map { cString($0.authority ?? $0.call.defaultAuthority) }
+  hop(handle).map { cString($0.authority ?? $0.defaultAuthority) }
 }
 
 @_cdecl("penstock_hop_set_authority") @implementation

@@ -215,6 +215,7 @@ extension Call {
       startAt = hops.count + 1
       stats.attempts += 1
       request.metadata.isReadOnly = true
+      if let other = request.route?.newBelow() { below = other }
       below?.start(self)
       let demand = frontierDemand
       frontierDemand = 0

@@ -49,7 +49,8 @@ public final class Call {
   public let target: ByteBuffer
   public let defaultAuthority: ByteBuffer
 
-  var chain: Chain?
+  /// nil once the call has ended.
+  public internal(set) var chain: Chain?
   var hops: [Hop] = []
   var below: (any CallBelow)?
   var above: (any CallAbove)?
@@ -114,6 +115,11 @@ public final class Call {
   /// Before `open`.
   public func attach(above: any CallAbove) { self.above = above }
   public func attach(below: any CallBelow) { self.below = below }
+
+  /// Before `open`: it ends no later than `time`.
+  public func limitDeadline(_ time: UInt64?) {
+    if let time { request.deadline = min(request.deadline ?? time, time) }
+  }
 
   public var isEnded: Bool { phase == .ended }
 

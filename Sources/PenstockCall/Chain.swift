@@ -39,4 +39,10 @@ public final class Chain {
     }
     self.entries = entries
   }
+
+  /// A part of a chain, in its order.
+  public init(of entries: [Entry]) {
+    self.entries = entries
+    codecIndex = entries.firstIndex { $0.level == .bytes } ?? entries.count
+  }
 }

@@ -136,6 +136,19 @@ extension Hop {
     }
   }
 
+  /// Sends the rest of the call another way.
+  public func setRoute(_ route: CallRoute) -> Outcome {
+    editStart { start in
+      start.setRoute(route)
+      return .ok
+    }
+  }
+
+  /// The channel's, or that of the one that the call was sent to; each followed by a NUL. Any thread.
+  public var target: ByteBuffer { route?.target ?? call.target }
+  public var defaultAuthority: ByteBuffer { route?.authority ?? call.defaultAuthority }
+  private var route: CallRoute? { (editedStart ?? call.request).route }
+
   /// Nanoseconds that are left; nil: no deadline.
   public var remaining: UInt64? {
     let visit = isInline ? nil : visit

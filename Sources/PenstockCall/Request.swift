@@ -1,4 +1,5 @@
 import PenstockWire
+import Synchronization
 
 /// The four kinds of call; the raw values are the ABI's.
 public enum CallKind: Int32, Sendable {
@@ -22,6 +23,9 @@ public final class Request {
   /// Monotonic nanoseconds.
   public internal(set) var deadline: UInt64?
   public var settings = CallSettings()
+  /// Those that it has or has had, so that any thread may read the latest.
+  private var routes: [CallRoute] = []
+  private let currentRoute = Atomic<UnsafeMutableRawPointer?>(nil)
 
   /// nil: no memory. Counts `deadline` from the call's creation.
   public init?(kind: CallKind, path: ByteView, metadata: Metadata, deadline: UInt64?) {
@@ -39,6 +43,7 @@ public final class Request {
     else { return nil }
     other.authority = authority
     other.settings = settings
+    other.setRoute(route)
     return other
   }
 
@@ -56,10 +61,22 @@ public final class Request {
     metadata = other.metadata
     deadline = other.deadline
     settings = other.settings
+    setRoute(other.route)
   }
 
   public var pathView: ByteView { ByteView(rebasing: path.view.dropLast()) }
   public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
+
+  /// Where it goes instead of to the call's own channel. Any thread.
+  public var route: CallRoute? {
+    currentRoute.load(ordering: .acquiring).map { Unmanaged<CallRoute>.fromOpaque($0).takeUnretainedValue() }
+  }
+
+  /// Whoever has the start.
+  public func setRoute(_ route: CallRoute?) {
+    if let route, routes.last !== route { routes.append(route) }
+    currentRoute.store(route.map { Unmanaged.passUnretained($0).toOpaque() }, ordering: .releasing)
+  }
 
   public func setPath(_ bytes: ByteView) -> Bool {
     guard let copied = Request.terminated(bytes) else { return false }
@@ -95,3 +112,18 @@ public final class Request {
 
 /// A message's bytes. Hops may replace what it holds.
 public typealias Message = ByteBuffer
+
+/// Another channel that a hop has sent the call to.
+open class CallRoute {
+  /// Each followed by a NUL; what hops see as the call's.
+  public final let target: ByteBuffer
+  public final let authority: ByteBuffer
+
+  public init(target: ByteBuffer, authority: ByteBuffer) {
+    self.target = target
+    self.authority = authority
+  }
+
+  /// The driving thread: what stands below the call there.
+  open func newBelow() -> (any CallBelow)? { nil }
+}

@@ -365,6 +365,9 @@ TEST(null_hop) {
   REFUSED(penstock_hop_set_credentials(NULL, "x"));
   REFUSED(penstock_hop_finish(NULL, 0, NULL));
   REFUSED(penstock_hop_finish_with(NULL, status));
+  REFUSED(penstock_hop_set_channel(NULL, NULL));
+  penstock_call *call = NULL;
+  REFUSED_WITH_ERROR(penstock_hop_call(NULL, UNARY, 0, 0, NULL, NULL, &call, &error));
   REFUSED(penstock_hop_send_message(NULL, "x", 1));
   REFUSED(penstock_hop_deliver_message(NULL, "x", 1));
   REFUSED(penstock_hop_deliver_headers(NULL, NULL));
@@ -410,6 +413,10 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
     REFUSED(penstock_hop_set_compression(hop, NULL));
     OK(penstock_hop_set_credentials(hop, NULL));
     REFUSED(penstock_hop_finish_with(hop, NULL));
+    REFUSED(penstock_hop_set_channel(hop, NULL));
+    penstock_call *call = NULL;
+    REFUSED_WITH_ERROR(penstock_hop_call(hop, NULL, 0, 0, NULL, NULL, &call, &error));
+    REFUSED_WITH_ERROR(penstock_hop_call(hop, UNARY, 0, 0, NULL, NULL, NULL, &error));
     atomic_int finalized = 0;
     REFUSED(penstock_hop_set_value(hop, NULL, &finalized, count_up));
     CHECK_INT(atomic_load(&finalized), 1);

@@ -6,6 +6,7 @@
 #ifndef PENSTOCK_HOP_H
 #define PENSTOCK_HOP_H
 
+#include "channel.h"
 #include "interceptor.h"
 
 #ifdef __cplusplus
@@ -46,7 +47,8 @@ PENSTOCK_API uint32_t penstock_hop_attempt(const penstock_hop *hop);
 /* PENSTOCK_LEVEL_OBJECT or PENSTOCK_LEVEL_BYTES: where this hop stands; a registration with PENSTOCK_LEVEL_BOTH has one
  * hop at each. -1 for NULL. Any thread. */
 PENSTOCK_API int32_t penstock_hop_level(const penstock_hop *hop);
-/* The channel's target as it was given; lives as long as the hop. NULL for NULL. Any thread. */
+/* The channel's target as it was given, or that of the channel that a hop has sent the call to; lives as long as the
+ * hop. NULL for NULL. Any thread. */
 PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
 
 /* ---- The event ---- */
@@ -124,6 +126,30 @@ PENSTOCK_API int32_t penstock_hop_has_credentials(const penstock_hop *hop);
  * without it the call ends with UNAUTHENTICATED before anything is sent. No JSON and no trace shows them.
  * E_INVALID_ARGUMENT: not such a text. */
 PENSTOCK_API penstock_result penstock_hop_set_credentials(penstock_hop *hop, const char *authorization);
+
+/* Redirect: sends the rest of the call to another channel of the same runtime. In on_start; and in on_status of a hop
+ * that records, for a RESTART. The interceptors, options and deadline of the call stay. The connection and its
+ * credentials are the other channel's, and so are the target and the authority, unless one was set. The other channel
+ * is kept until the call ends; closing either channel ends it. The last one set counts.
+ * E_INVALID_ARGUMENT: a channel of another runtime. E_CLOSED: it has been closed. */
+PENSTOCK_API penstock_result penstock_hop_set_channel(penstock_hop *hop, penstock_channel *channel);
+
+/* ---- Side calls ---- */
+
+#define PENSTOCK_SIDE_CALL_FROM_TOP 1u /* through the whole chain of its method, this hop's interceptor included */
+#define PENSTOCK_SIDE_CALL_DETACHED 2u /* has its own deadline alone, and outlives this call */
+
+/* Starts a call for this one, on the channel that this one was made on: to fetch a token, to ask a cache. As
+ * penstock_channel_call, but its chain is what a call to `method` has now from below this hop's place on; the hop's own
+ * interceptor never is in it. It inherits the deadline, if that is earlier than its own, and ends with CANCELLED when
+ * this call ends. `flags`: PENSTOCK_SIDE_CALL_... or 0. Any thread that has the hop, until its destroy runs: then
+ * E_GONE, as after the call. E_CLOSED: the channel has been closed. In a callback on the driving thread use `callbacks`:
+ * waiting there gives E_WOULD_DEADLOCK. They may run after the destroy of this hop.
+ * Memory: *call is owned by the caller; free with penstock_call_release. */
+PENSTOCK_API penstock_result penstock_hop_call(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags,
+                                               const penstock_call_options *options,
+                                               const penstock_call_callbacks *callbacks, penstock_call **call,
+                                               penstock_error **error);
 
 /* ---- Ending, injecting, answering ---- */
 

@@ -28,6 +28,31 @@ final class ChannelChains: @unchecked Sendable {
     return chain
   }
 
+  /// The chain of a call that a hop makes: what a call on the channel has now, from below the hop's place on,
+  /// and never the hop's own interceptor. `parent` is the chain that has the hop, at `index`.
+  func sideChain(
+    _ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime, below index: Int, in parent: Chain
+  ) -> Chain? {
+    let all = Chain(merged(with: runtime).map { $0.registration }).entries
+    let line = parent.entries
+    guard index < line.count else { return nil }
+    func place(_ entry: Chain.Entry) -> Int? {
+      all.firstIndex { $0.registration === entry.registration && $0.level == entry.level }
+    }
+    var first = 0
+    if let found = place(line[index]) {
+      first = found + 1
+    } else if let below = line[(index + 1)...].first(where: { place($0) != nil }) {
+      // The hop's interceptor has been removed: its neighbours tell where it was.
+      first = place(below) ?? 0
+    } else if let above = line[..<index].last(where: { place($0) != nil }) {
+      first = (place(above) ?? -1) + 1
+    }
+    let own = line[index].registration
+    let wanted = all[first...].filter { $0.registration !== own && $0.registration.matches(path, kind) }
+    return wanted.isEmpty ? nil : Chain(of: wanted)
+  }
+
   /// Lets go of what is kept for the next call.
   func invalidate() {
     let remains = lock.withLock { cache.invalidate() }

@@ -18,6 +18,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   private var hasRun = false
   /// nil in blocking style, and after the end.
   private var callbacks: CallCallbacks?
+  /// For SideCalls.swift.
+  var family = Family()
 
   // Under the lock.
   private let lock = Lock()
@@ -36,6 +38,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   private var bytesInFlight = 0
   private var sentMessages = 0
   private var isHalfClosed = false
+  /// The channels that hops have redirected the call to; kept until the end.
+  private var guests: [ClientChannel] = []
   private let sendBufferBytes: Int
   private let maxSendBytes: Int
 
@@ -48,6 +52,13 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   public static func make(
     _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
     _ callbacks: CallCallbacks?
+  ) -> (Outcome, ClientCall?) {
+    make(channel, path, kind, options, callbacks) { channel.chains.chain(path, kind, of: channel.runtime) }
+  }
+
+  static func make(
+    _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
+    _ callbacks: CallCallbacks?, chain: () -> Chain?
   ) -> (Outcome, ClientCall?) {
     if channel.isClosed { return (.closed, nil) }
     guard Request.isValidPath(path) else { return (.invalidArgument, nil) }
@@ -65,7 +76,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     request.settings = options?.settings(channel.defaults) ?? channel.defaults.settings
     if let authority = options?.authority, !request.setAuthority(authority.view) { return (.noMemory, nil) }
     let call = Call(
-      id: Process.nextID(), request: request, chain: channel.chains.chain(path, kind, of: channel.runtime),
+      id: Process.nextID(), request: request, chain: chain(),
       target: channel.target, defaultAuthority: channel.authority, loop: channel.runtime.loop,
       attachment: CallItem(), values: LockedValues())
     call.stats.createdAt = now
@@ -82,6 +93,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     sendBufferBytes = options?.sendBufferBytes ?? 65536
     maxSendBytes = call.request.settings.maxSendBytes
     call.values.hold()
+    call.item.attach(self)
   }
 
   deinit { call.values.letGo() }
@@ -106,6 +118,17 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     if channel.isClosed {
       call.perform(
         .endLocally(Status(.cancelled, channel.runtime.isClosed ? "runtime shut down" : "channel closed")))
+    }
+    joinFamily()
+  }
+
+  // MARK: - Redirect
+
+  /// Any thread. False: the call has ended.
+  func keep(_ guest: ClientChannel) -> Bool {
+    lock.withLock {
+      if reply == nil { guests.append(guest) }
+      return reply == nil
     }
   }
 
@@ -188,12 +211,16 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
 
   public func callStatus(_ status: Status) {
     channel.runtime.live.remove(self)
+    leaveFamily()
     lock.lock()
+    let visited = guests
+    guests = []
     let message = kind.receivesOne ? received.first : nil
     let ended = Reply(status, headers, message, call.stats, call.values, generation)
     reply = ended
     noHeaders = headers == nil
     lock.unlock()
+    withExtendedLifetime(visited) {}
     let runtime = channel.runtime.runtime
     if let told = callbacks {
       told.onReply?(handle, OpaquePointer(Unmanaged.passUnretained(ended).toOpaque()), told.userData.pointer)

@@ -24,12 +24,12 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     call.previousLive = nil
   }
 
-  /// Ends those of `channel`; all without one. A call that ends takes itself out.
+  /// Ends those that were made on `channel` or run on it; all without one. A call that ends takes itself out.
   func end(_ channel: ClientChannel?, _ reason: StaticString) {
     var ending: [ClientCall] = []
     var next = first
     while let call = next {
-      if channel == nil || call.channel === channel { ending.append(call) }
+      if channel == nil || call.channel === channel || call.lane === channel { ending.append(call) }
       next = call.nextLive
     }
     for call in ending { call.call.perform(.endLocally(Status(.cancelled, reason))) }

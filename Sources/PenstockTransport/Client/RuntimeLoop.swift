@@ -12,6 +12,24 @@ final class CallItem: InboxItem {
   fileprivate var resumes: [ResumeTimer] = []
   fileprivate var book: TicketBook?
 
+  private let lock = Lock()
+  /// Under the lock. The call keeps it until it ends, and its end clears this before.
+  private unowned(unsafe) var owner: ClientCall?
+
+  /// Before anyone else has the call.
+  func attach(_ owner: ClientCall) { self.owner = owner }
+
+  /// Any thread: whose call it is, and its chain; nil once the call has ended.
+  func live(_ call: Call) -> (owner: ClientCall, chain: Chain)? {
+    lock.lock()
+    defer { lock.unlock() }
+    guard let owner, let chain = call.chain else { return nil }
+    return (owner, chain)
+  }
+
+  /// The call ends.
+  fileprivate func detachOwner() { lock.withLock { owner = nil } }
+
   override func run() {
     let call = posted
     posted = nil
@@ -155,6 +173,7 @@ final class RuntimeLoop: CallLoop {
     let item = call.item
     for timer in item.resumes { runtime.disarm(timer) }
     item.resumes = []
+    item.detachOwner()
     guard let book = item.book else { return }
     item.book = nil
     TicketTable.shared.close(book)

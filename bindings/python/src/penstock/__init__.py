@@ -38,6 +38,7 @@ from ._library import load
 from ._metadata import Metadata, Metadatum, ReceivedMetadata
 from ._reply import CompletedCall, RpcError
 from ._runtime import Runtime, add_interceptor, default_runtime
+from ._side import SideChannel
 from ._status import Detail, Status, StatusCode
 from ._trampolines import set_exception_hook
 from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
@@ -70,6 +71,7 @@ __all__ = [
     "Registration",
     "RpcError",
     "Runtime",
+    "SideChannel",
     "StateError",
     "Status",
     "StatusCode",

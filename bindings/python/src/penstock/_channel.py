@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from ctypes import byref, c_void_p
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Protocol, Set, Tuple, Union
 
 from . import _call, _raw
 from ._arguments import c_string
@@ -14,17 +14,27 @@ from ._errors import check_with, library_error
 from ._interceptor import Interceptors, Kinds, Methods, Registration, register_all
 from ._metadata import MetadataLike, owned_text
 from ._objects import Raised, own
-from ._options import call_options
+from ._options import CallOptions, call_options
 from ._reply import CompletedCall, Reply, reply_error
 from ._runtime import Runtime, default_runtime
 from ._status import StatusCode
 from ._verdict import Kind
+from ._wait import Waiters
 
 TLS = Union[bool, Mapping[str, Any]]
 
 
-class _Method(NamedTuple):
-    channel: Channel
+class Caller(Protocol):
+    """What a method is bound to: a channel, or a hop that makes side calls."""
+
+    @property
+    def _waiters(self) -> Waiters: ...
+
+    def _start(self, method: bytes, kind: int, options: CallOptions) -> int: ...
+
+
+class Method(NamedTuple):
+    channel: Caller
     name: bytes
     serializer: Serializer
     deserializer: Deserializer
@@ -44,7 +54,7 @@ class _MultiCallable:
 
     _kind: Kind
 
-    def __init__(self, method: _Method) -> None:
+    def __init__(self, method: Method) -> None:
         self._method = method
 
     def _start(
@@ -56,11 +66,11 @@ class _MultiCallable:
         compression: Any,
     ) -> int:
         options = call_options(timeout, metadata, credentials, wait_for_ready, compression)
-        return _call.start(self._method.channel._handle, self._method.name, self._kind, options)
+        return self._method.channel._start(self._method.name, self._kind, options)
 
     def _stream(self, call: int, requests: Optional[Requests], timeout: Optional[float]) -> Call:
         channel = self._method.channel
-        return Call(call, requests, self._method.deserializer, timeout, channel._runtime._waiters, channel)
+        return Call(call, requests, self._method.deserializer, timeout, channel._waiters, channel)
 
     def future(self, *_: Any, **__: Any) -> Any:
         """Not there yet."""
@@ -110,7 +120,7 @@ class UnaryUnary(_MultiCallable):
 
     def _ended(self, request: Any, *options: Any) -> int:
         data = _call.serialize(self._method.serializer, request)
-        waiters = self._method.channel._runtime._waiters
+        waiters = self._method.channel._waiters
         with waiters:
             call = self._start(*options)
             try:
@@ -266,6 +276,13 @@ class Channel:
 
     # ---- Calls ----
 
+    @property
+    def _waiters(self) -> Waiters:
+        return self._runtime._waiters
+
+    def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
+        return _call.start(self._handle, method, kind, options)
+
     def unary_unary(
         self,
         method: str,
@@ -311,8 +328,8 @@ class Channel:
         """As `unary_unary`, with any number of requests and of responses."""
         return StreamStream(self._bound(method, request_serializer, response_deserializer))
 
-    def _bound(self, method: str, serializer: Serializer, deserializer: Deserializer) -> _Method:
-        return _Method(self, c_string(method, "a method"), serializer, deserializer)
+    def _bound(self, method: str, serializer: Serializer, deserializer: Deserializer) -> Method:
+        return Method(self, c_string(method, "a method"), serializer, deserializer)
 
     # ---- Interceptors ----
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from ctypes import byref, c_size_t, c_void_p
-from typing import Any, Iterable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, Optional, Tuple
 
 from . import _constants as c
 from . import _raw
@@ -15,6 +15,10 @@ from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, own, registry, value_at
 from ._status import DetailLike, Status, StatusLike, as_status, code_number
 from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
+
+if TYPE_CHECKING:
+    from ._channel import Channel
+    from ._side import OnReply, SideChannel
 
 _UINT64 = 2**64 - 1
 _LARGEST = 2**31 - 1
@@ -208,6 +212,41 @@ class Hop:
         if self._instance is None:
             raise AttributeError("there is no state: the interceptor has no create()")
         self._instance.state = state
+
+    # ---- Other calls, other channels ----
+
+    def set_channel(self, channel: Channel) -> None:
+        """Redirect, in `on_start`: sends the rest of the call to another channel of the same runtime. Interceptors,
+        options and deadline stay; connection, credentials, target and default authority are the other channel's.
+        Closing either channel ends the call."""
+        check(_raw.penstock_hop_set_channel(self._callback(), channel._handle), "the call can't be sent there")
+
+    def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
+        """Makes side calls for a thread that may wait: calls on the channel that this one was made on, whose chain
+        begins below this hop (``from_top``: at the top). They inherit the deadline, and end with this call
+        (``detached``: they don't). It has a channel's methods that make calls, so stubs work on it. Keeps the hop."""
+        from ._side import SideChannel, side_flags
+
+        return SideChannel(self.retain(), side_flags(from_top, detached))
+
+    def unary(
+        self,
+        method: str,
+        request: Payload,
+        on_reply: OnReply,
+        *,
+        timeout: Optional[float] = None,
+        metadata: MetadataLike = None,
+        from_top: bool = False,
+        detached: bool = False,
+    ) -> None:
+        """A unary side call, in a callback or on any thread: ``on_reply(response, outcome)`` is called with its end,
+        where callbacks are; the response is None unless the code is OK. Otherwise as `side_channel`."""
+        from ._side import begin_unary, side_flags
+
+        begin_unary(
+            self._anywhere, method, payload(request), on_reply, timeout, metadata, side_flags(from_top, detached)
+        )
 
     # ---- The event ----
 

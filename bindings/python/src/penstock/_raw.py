@@ -362,6 +362,23 @@ _declare("penstock_hop_set_credentials", c_int32, c_void_p, c_char_p)
 _declare("penstock_hop_finish", c_int32, c_void_p, c_int32, c_char_p)
 # penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
 _declare("penstock_hop_finish_with", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_hop_set_channel(penstock_hop *hop, penstock_channel *channel);
+_declare("penstock_hop_set_channel", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_hop_call(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags,
+#                                   const penstock_call_options *options, const penstock_call_callbacks *callbacks,
+#                                   penstock_call **call, penstock_error **error);
+_declare(
+    "penstock_hop_call",
+    c_int32,
+    c_void_p,
+    c_char_p,
+    c_int32,
+    c_uint32,
+    c_void_p,
+    POINTER(penstock_call_callbacks),
+    POINTER(c_void_p),
+    POINTER(c_void_p),
+)
 # penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
 _declare("penstock_hop_send_message", c_int32, c_void_p, c_void_p, c_size_t)
 # penstock_result penstock_hop_deliver_message(penstock_hop *hop, const void *data, size_t length);

@@ -1,0 +1,48 @@
+import CMemory
+public import CPenstock
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// hop.h: calls that a hop makes, and where it sends its own.
+
+@_cdecl("penstock_hop_call") @implementation
+public func penstock_hop_call(
+  _ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!, _ kind: Int32, _ flags: UInt32,
+  _ callOptions: OpaquePointer!, _ callbacks: UnsafePointer<penstock_call_callbacks>!,
+  _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let (table, failure) = read(callbacks)
+  if let failure { return failure.report(error) }
+  guard let handle, let method, let place else {
+    return report(.invalidArgument, "hop, method and call must not be NULL", error)
+  }
+  guard let kind = CallKind(rawValue: kind) else {
+    return report(.invalidArgument, "kind: expected PENSTOCK_KIND_...", error)
+  }
+  let wanted = ClientCall.SideFlags(rawValue: flags)
+  guard wanted.isSubset(of: .all) else {
+    return report(.invalidArgument, "flags: expected PENSTOCK_SIDE_CALL_...", error)
+  }
+  let hop = Hop.from(handle)
+  if hop.isForked { return report(.forked, "the hop belongs to the parent of this process", error) }
+  let (outcome, call) = ClientCall.makeSide(
+    of: hop, bytes(method), kind, wanted, callOptions.map { object($0, CallOptions.self) }, table)
+  guard let call else {
+    if outcome == .gone { return report(outcome, "the hop's call has ended", error) }
+    return explain(outcome, method, error)
+  }
+  // Before it opens: callbacks on another thread may release it.
+  place.pointee = retained(call)
+  call.open(nil)
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_hop_set_channel") @implementation
+public func penstock_hop_set_channel(_ handle: OpaquePointer!, _ channel: OpaquePointer!) -> penstock_result {
+  guard let handle, let channel else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let hop = Hop.from(handle)
+  let other = object(channel, ClientChannel.self)
+  if hop.isForked || Process.isForked(other.generation) { return PENSTOCK_E_FORKED }
+  return other.take(over: hop).rawValue
+}

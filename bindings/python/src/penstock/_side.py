@@ -1,0 +1,120 @@
+"""Side calls: calls that a hop makes for the call that it stands in."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from ctypes import byref, c_void_p
+from typing import Any, Callable, Optional
+
+from . import _call, _raw
+from ._arguments import c_string
+from ._call import Deserializer, Serializer
+from ._channel import Method, StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from ._errors import check, check_with
+from ._metadata import MetadataLike
+from ._objects import forget, registry
+from ._options import CallOptions, call_options
+from ._reply import CompletedCall, Reply
+from ._status import StatusCode
+from ._verdict import Kind
+from ._wait import Waiters
+
+_logger = logging.getLogger("penstock")
+
+OnReply = Callable[[Optional[bytes], CompletedCall], object]
+# PENSTOCK_SIDE_CALL_FROM_TOP, PENSTOCK_SIDE_CALL_DETACHED
+_FROM_TOP, _DETACHED = 1, 2
+
+
+def side_flags(from_top: bool, detached: bool) -> int:
+    return (_FROM_TOP if from_top else 0) | (_DETACHED if detached else 0)
+
+
+def _begin(hop: int, method: bytes, kind: int, flags: int, options: CallOptions, callbacks: Any) -> int:
+    """A ``penstock_call *``, to be released."""
+    call, error = c_void_p(), c_void_p()
+    result = _raw.penstock_hop_call(hop, method, kind, flags, options.handle, callbacks, byref(call), byref(error))
+    check_with(result, error)
+    assert call.value is not None
+    return call.value
+
+
+class SideChannel:
+    """Makes side calls, for a thread that may wait: it has the methods of a channel that make calls, so stubs work on
+    it. See `Hop.side_channel`.
+
+    GoneError: the hop's call has ended. WouldDeadlockError: used in a callback; there `Hop.unary` is the way.
+    """
+
+    def __init__(self, hop: Any, flags: int) -> None:
+        self._hop = hop
+        self._flags = flags
+        self._waiters = Waiters()
+
+    def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
+        return _begin(self._hop._anywhere, method, kind, self._flags, options, None)
+
+    def unary_unary(
+        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
+    ) -> UnaryUnary:
+        """As `Channel.unary_unary`."""
+        return UnaryUnary(self._bound(method, request_serializer, response_deserializer))
+
+    def unary_stream(
+        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
+    ) -> UnaryStream:
+        """As `Channel.unary_stream`."""
+        return UnaryStream(self._bound(method, request_serializer, response_deserializer))
+
+    def stream_unary(
+        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
+    ) -> StreamUnary:
+        """As `Channel.stream_unary`."""
+        return StreamUnary(self._bound(method, request_serializer, response_deserializer))
+
+    def stream_stream(
+        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
+    ) -> StreamStream:
+        """As `Channel.stream_stream`."""
+        return StreamStream(self._bound(method, request_serializer, response_deserializer))
+
+    def _bound(self, method: str, serializer: Serializer, deserializer: Deserializer) -> Method:
+        return Method(self, c_string(method, "a method"), serializer, deserializer)
+
+
+def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
+    try:
+        function: Any = registry.get(number)
+        ended = Reply(_raw.penstock_reply_retain(reply))
+        response = _call.body(reply) if ended.code is StatusCode.OK else None
+        function(response, CompletedCall(ended))
+    except BaseException:
+        _logger.exception("the on_reply of a side call raised")
+
+
+# Pinned here for the life of the process.
+_reply_trampoline = _raw.penstock_call_event(_on_reply)
+
+
+def begin_unary(
+    hop: int, method: str, request: bytes, on_reply: OnReply, timeout: Optional[float], metadata: MetadataLike, flags: int
+) -> None:
+    """A unary side call in callback style."""
+    options = call_options(timeout, metadata, None, None, None)
+    name = c_string(method, "a method")
+    table = _raw.penstock_call_callbacks(
+        struct_size=ctypes.sizeof(_raw.penstock_call_callbacks),
+        user_data=registry.add(on_reply),
+        finalizer=forget,
+        on_reply=_reply_trampoline,
+    )
+    call = _begin(hop, name, Kind.UNARY, flags, options, byref(table))
+    try:
+        check(_raw.penstock_call_try_send(call, request, len(request)), "the request can't be sent")
+        check(_raw.penstock_call_half_close(call))
+    except BaseException:
+        _raw.penstock_call_cancel(call, b"the request can't be sent")
+        raise
+    finally:
+        _raw.penstock_call_release(call)
