@@ -296,6 +296,28 @@ TEST(redirect_of_many_at_once) {
   probe_wait_finalized(&sender);
 }
 
+TEST(redirect_from_an_executor) {
+  penstock_channel *dead = open_dead(NULL, ""), *good = open_channel();
+  penstock_executor *executor = NULL;
+  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  way way = {.to = good};
+  probe sender;
+  probe_init(&sender, "sender");
+  sender.hook = send_there;
+  sender.context = &way;
+  penstock_interceptor table = probe_table(&sender);
+  penstock_interceptor_id id;
+  table.outbound_executor = table.inbound_executor = executor;
+  OK(penstock_channel_add_interceptor(dead, &table, 0, &id, NULL));
+  check_echo(dead);
+  CHECK_RESULT(way.result, PENSTOCK_OK);
+  CHECK_STR(way.target, peer_address());
+  penstock_executor_release(executor);
+  penstock_channel_release(dead);
+  penstock_channel_release(good);
+  probe_wait_finalized(&sender);
+}
+
 /* ---- With RESTART ---- */
 
 /* What nobody answers on the first channel is sent again on the other: a hop that records decides in on_status. */

@@ -518,6 +518,35 @@ TEST(side_call_that_waits_in_a_callback_would_deadlock) {
   probe_wait_finalized(&maker);
 }
 
+/* On an executor's thread the same may wait: there a side call reads like any other. */
+static int32_t block_on_executor(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_START) CHECK_INT(blocking_unary(hop, NULL, 0), 0);
+  return PENSTOCK_NEXT;
+}
+
+TEST(side_call_that_waits_on_an_executor) {
+  penstock_channel *channel = open_channel();
+  penstock_executor *executor = NULL;
+  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  probe maker, below;
+  probe_init(&maker, "maker");
+  probe_init(&below, "below");
+  maker.hook = block_on_executor;
+  penstock_interceptor table = probe_table(&maker);
+  penstock_interceptor_id id;
+  table.outbound_executor = executor;
+  OK(penstock_channel_add_interceptor(channel, &table, 1, &id, NULL));
+  probe_add(&below, channel, 0);
+  check_echo(channel);
+  CHECK_INT(STARTS(maker), 1);
+  CHECK_INT(STARTS(below), 2);
+  penstock_executor_release(executor);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&maker);
+  probe_wait_finalized(&below);
+}
+
 /* ---- Many at once ---- */
 
 /* Every start waits for a token; some callers lose patience. */
