@@ -64,6 +64,10 @@ public final class Visit: ExecutorJob {
     case .lastOfLane(let last): last.queue.appendOrPerform(last)
     }
     queue.end()
+    switch work {
+    case .callback: break
+    case .destroy, .lastOfLane: queue.close()
+    }
     if isAwaited { hop.call.submit(.visited(self)) }
   }
 }
@@ -119,6 +123,9 @@ final class LaneQueue {
     runner.store(0, ordering: .releasing)
     running = nil
   }
+
+  /// Nothing is appended any more. The newest visit keeps the hop, and that the queue.
+  fileprivate func close() { last = nil }
 
   /// What runs on `thread`, which is the calling one.
   func visit(on thread: UInt) -> Visit? { runner.load(ordering: .acquiring) == thread ? running : nil }
