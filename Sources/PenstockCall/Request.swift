@@ -101,6 +101,11 @@ public final class Request {
     return slash > 1 && slash < path.count - 1
   }
 
+  /// The value of ":authority": visible ASCII.
+  public static func isValidAuthority(_ authority: ByteView) -> Bool {
+    !authority.isEmpty && authority.allSatisfy { $0 > 0x20 && $0 < 0x7f }
+  }
+
   private static func terminated(_ bytes: ByteView) -> ByteBuffer? {
     guard let copied = ByteBuffer(capacity: bytes.count + 1), copied.append(bytes), copied.append(byte: 0)
     else {

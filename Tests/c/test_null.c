@@ -503,3 +503,76 @@ TEST(null_ready) {
   CHECK(penstock_token_request_retain(NULL) == NULL);
   penstock_token_request_release(NULL);
 }
+
+/* What needs a call, in a synchronous interceptor's function. */
+static int32_t null_in_function(penstock_intercepted_call *call, void *user_data) {
+  const void *data = NULL;
+  size_t length = 0;
+  REFUSED(penstock_intercepted_set_method(call, NULL));
+  REFUSED(penstock_intercepted_set_authority(call, NULL));
+  REFUSED(penstock_intercepted_request(call, NULL, &length));
+  REFUSED(penstock_intercepted_request(call, &data, NULL));
+  REFUSED(penstock_intercepted_set_request(call, NULL, 1));
+  REFUSED(penstock_intercepted_response(call, NULL, &length));
+  REFUSED(penstock_intercepted_response(call, &data, NULL));
+  REFUSED(penstock_intercepted_set_response(call, NULL, 1));
+  REFUSED(penstock_intercepted_answer_message(call, NULL, 1));
+  REFUSED(penstock_intercepted_cancel_with(call, NULL));
+  REFUSED(penstock_intercepted_set_value(call, NULL, user_data, count_up));
+  CHECK(penstock_intercepted_get_value(call, NULL) == NULL);
+  OK(penstock_intercepted_set_request(call, NULL, 0));
+  OK(penstock_intercepted_next(call));
+  OK(penstock_intercepted_set_response(call, NULL, 0));
+  return PENSTOCK_NEXT;
+}
+
+TEST(null_sync) {
+  const void *data = NULL;
+  size_t length = 0;
+  atomic_int finalized = 0;
+  penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_status *status = NULL;
+  OK(penstock_status_new(0, NULL, &status));
+  sync.intercept = null_in_function;
+  sync.user_data = &finalized;
+  sync.finalizer = count_up;
+  REFUSED_WITH_ERROR(penstock_sync_interceptor_table(NULL, &table, &error));
+  REFUSED_WITH_ERROR(penstock_sync_interceptor_table(&sync, NULL, &error));
+  CHECK_INT(finalized, 1);
+  REFUSED(penstock_intercepted_next(NULL));
+  REFUSED(penstock_intercepted_cancel(NULL, 1, NULL));
+  REFUSED(penstock_intercepted_cancel_with(NULL, status));
+  REFUSED(penstock_intercepted_answer_message(NULL, "x", 1));
+  REFUSED(penstock_intercepted_answer(NULL, NULL, status));
+  CHECK_INT(penstock_intercepted_id(NULL), 0);
+  CHECK_INT(penstock_intercepted_kind(NULL), -1);
+  CHECK_INT(penstock_intercepted_attempt(NULL), 0);
+  CHECK(penstock_intercepted_target(NULL) == NULL);
+  CHECK(penstock_intercepted_method(NULL) == NULL);
+  REFUSED(penstock_intercepted_set_method(NULL, UNARY));
+  CHECK(penstock_intercepted_authority(NULL) == NULL);
+  REFUSED(penstock_intercepted_set_authority(NULL, "a"));
+  CHECK_INT(penstock_intercepted_deadline_ms(NULL), -1);
+  REFUSED(penstock_intercepted_set_deadline_ms(NULL, 1));
+  CHECK(penstock_intercepted_metadata(NULL) == NULL);
+  REFUSED(penstock_intercepted_request(NULL, &data, &length));
+  REFUSED(penstock_intercepted_set_request(NULL, "x", 1));
+  CHECK(penstock_intercepted_headers(NULL) == NULL);
+  REFUSED(penstock_intercepted_response(NULL, &data, &length));
+  REFUSED(penstock_intercepted_set_response(NULL, "x", 1));
+  CHECK(penstock_intercepted_status(NULL) == NULL);
+  REFUSED(penstock_intercepted_set_value(NULL, "k", &finalized, count_up));
+  CHECK_INT(finalized, 2);
+  CHECK(penstock_intercepted_get_value(NULL, "k") == NULL);
+  penstock_status_release(status);
+
+  /* In the function: one more value is refused; the table's data is let go in the end. */
+  penstock_channel *channel = open_channel();
+  penstock_interceptor_id id = 0;
+  REQUIRE_OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  CHECK_INT(unary_code(channel, "x"), 0);
+  penstock_channel_release(channel);
+  EVENTUALLY(atomic_load(&finalized) == 4);
+}

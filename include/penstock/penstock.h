@@ -11,6 +11,7 @@
 #include "interceptor.h"
 #include "hop.h"
 #include "async.h"
+#include "sync.h"
 #include "runtime.h"
 #include "call.h"
 #include "channel.h"

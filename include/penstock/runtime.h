@@ -18,6 +18,8 @@ typedef struct penstock_runtime penstock_runtime;
  *   "mode": "thread" (default): a thread of its own; "host": the program calls penstock_runtime_poll
  *   "caller_drives": true (default): a blocking call may drive the loop from its own thread; in host mode always
  *   "linger_us": how long the loop stays free for the next blocking call before the thread takes it back (200)
+ *   "max_workers": how many threads may run the functions of synchronous interceptors (4; 1 to 1024). They are started
+ *     when there is work for them, and end when there was none for a while; see sync.h
  * Memory: owned by the caller; free with penstock_runtime_release.
  * Errors: E_INVALID_ARGUMENT, E_INVALID_JSON, E_SYSTEM (descriptors, threads). */
 PENSTOCK_API penstock_result penstock_runtime_new(const char *options, penstock_runtime **runtime,
@@ -37,9 +39,10 @@ PENSTOCK_API penstock_result penstock_runtime_fd(penstock_runtime *runtime, int 
  * for that thread up to timeout_ms, then E_TIMEOUT. E_INTERRUPTED: a signal handler ran. E_CLOSED: shut down. */
 PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, int64_t timeout_ms);
 
-/* Ends every call with CANCELLED ("runtime shut down"), closes every channel and connection, and joins the thread;
+/* Ends every call with CANCELLED ("runtime shut down"), closes every channel and connection, and joins the threads;
  * waits up to `timeout_ms` (-1: without limit). E_TIMEOUT: a user's function or the resolver has not returned; what
- * they hold stays until they do, and it may be called again. E_WOULD_DEADLOCK: in a callback. E_ALREADY: done. */
+ * they hold stays until they do, and it may be called again. E_WOULD_DEADLOCK: in a callback, or in the function of a
+ * synchronous interceptor of this runtime. E_ALREADY: done. */
 PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime, int64_t timeout_ms);
 
 /* Registers `interceptor` for calls on every channel of the runtime that are created from now on. The table is

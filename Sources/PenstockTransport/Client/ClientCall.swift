@@ -78,7 +78,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     let call = Call(
       id: Process.nextID(), request: request, chain: chain(),
       target: channel.target, defaultAuthority: channel.authority, loop: channel.runtime.loop,
-      attachment: CallItem(), values: LockedValues())
+      attachment: CallItem(channel.runtime.workers), values: LockedValues())
     call.stats.createdAt = now
     return (.ok, ClientCall(call, channel, options, callbacks))
   }
@@ -407,11 +407,18 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     let cell = WaitCell()
     lock.withLock { waiting.append(cell) }
     defer { lock.withLock { waiting.removeAll { $0 === cell } } }
+    // A worker runs what the call's synchronous interceptors have to do, and does not do the host program's work.
+    let runtime = channel.runtime.runtime
+    let item = call.item
+    let attendant = item.workers.attend(item, cell, isInNext: false)
+    defer { if let attendant { item.workers.leave(item, attendant) } }
+    let mayDrive = attendant == nil || runtime.options.mode == .thread
     while true {
+      if let attendant { item.workers.serve(item, attendant) }
       if let outcome = look() { return outcome }
       if needsThisThread { return .wouldDeadlock }
-      let result = channel.runtime.runtime.wait(
-        for: cell, deadline: nil, interruptible: interruptible ?? isInterruptible)
+      let result = runtime.wait(
+        for: cell, deadline: nil, interruptible: interruptible ?? isInterruptible, mayDrive: mayDrive)
       cell.reset()
       switch result {
       case .ready, .timedOut: break

@@ -25,12 +25,14 @@ public final class ClientRuntime: @unchecked Sendable {
   /// The registry's, so that a call sees without the lock that nothing has changed.
   let registryGeneration = Atomic<UInt64>(0)
   let live = LiveCalls()
+  let workers: WorkerPool
 
   private init(_ runtime: Runtime, isShared: Bool) {
     self.runtime = runtime
     self.isShared = isShared
     generation = runtime.generation
     loop = RuntimeLoop(runtime)
+    workers = WorkerPool(runtime, limit: Int(runtime.options.maxWorkers))
     runtime.post(LiveCalls.Registering(live, runtime))
   }
 
@@ -103,15 +105,20 @@ public final class ClientRuntime: @unchecked Sendable {
     }
     guard isLast else { return }
     forgetInterceptors()
+    workers.close()
     runtime.releaseHandle()
     if slotHeldUs { Unmanaged.passUnretained(self).release() }
   }
 
   public func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
-    if runtime.isDriving { return .wouldDeadlock }
+    if runtime.isDriving || Worker.current?.runs(workers) == true { return .wouldDeadlock }
     closed.store(true, ordering: .releasing)
-    let result = runtime.shutdown(timeoutMilliseconds: timeoutMilliseconds)
+    let deadline = Runtime.deadline(after: timeoutMilliseconds)
+    var result = runtime.shutdown(timeoutMilliseconds: timeoutMilliseconds)
     if result == .ok { forgetInterceptors() }
+    if result == .ok || (result == .already && workers.hasThreads) {
+      result = workers.join(until: deadline) ? .ok : .timedOut
+    }
     return result
   }
 

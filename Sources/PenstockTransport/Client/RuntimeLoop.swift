@@ -11,6 +11,11 @@ final class CallItem: InboxItem {
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []
   fileprivate var book: TicketBook?
+  /// Those that run its synchronous interceptors; and which of them wait. The latter is the pool's, under its lock.
+  let workers: WorkerPool
+  var nest: Nest?
+
+  init(_ workers: WorkerPool) { self.workers = workers }
 
   private let lock = Lock()
   /// Under the lock. The call keeps it until it ends, and its end clears this before.
@@ -117,6 +122,13 @@ final class DelayedResolution: InboxItem {
 extension Call {
   /// `attachment` is a CallItem: `ClientCall.make` sets it, before anyone else has the call.
   var item: CallItem { unsafeDowncast(attachment, to: CallItem.self) }
+
+  /// The driving thread: resolves a ticket at once, if it is still open.
+  func settle(_ ticket: UInt64, _ resolution: Resolution) {
+    var wanted: Verdict?
+    if case .verdict(let verdict) = resolution { wanted = verdict }
+    if item.book?.spend(ticket, for: wanted).0 == .ok { perform(.resolve(ticket, resolution)) }
+  }
 }
 
 /// A runtime as calls see it.

@@ -28,13 +28,15 @@ extension Runtime {
   /// The longest time for which callers may drive without looking at the descriptors.
   static let pollSlack: UInt64 = 1_000_000
 
-  /// Blocks until `cell` is set, or until `deadline` (monotonic ns), driving the loop where that is allowed.
-  /// `.closed`: the runtime has ended without setting it.
-  public func wait(for cell: WaitCell, deadline: UInt64?, interruptible: Bool) -> WaitResult {
+  /// Blocks until `cell` is set, or until `deadline` (monotonic ns), driving the loop where that is allowed, by the
+  /// options and by `mayDrive`. `.closed`: the runtime has ended without setting it.
+  public func wait(
+    for cell: WaitCell, deadline: UInt64?, interruptible: Bool, mayDrive allowed: Bool = true
+  ) -> WaitResult {
     if cell.isSet { return .ready }
     if Process.isForked(generation) { return .closed }
     if isDriving { return .wouldDeadlock }
-    let mayDrive = options.mode == .host || options.callerDrives
+    let mayDrive = allowed && (options.mode == .host || options.callerDrives)
     let terms = Terms(deadline, interruptible)
 
     var waiter: Waiter?

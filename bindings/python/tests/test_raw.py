@@ -136,6 +136,7 @@ def test_structures_have_the_compiler_s_layout(tmp_path: Path) -> None:
     structures: Tuple[Any, ...] = (
         _raw.penstock_interceptor,
         _raw.penstock_async_interceptor,
+        _raw.penstock_sync_interceptor,
         _raw.penstock_call_callbacks,
     )
     lines = []

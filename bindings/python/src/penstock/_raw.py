@@ -52,6 +52,8 @@ penstock_async_signal = CFUNCTYPE(None, c_void_p, c_void_p)
 penstock_async_status = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
 # typedef void (*penstock_async_cancel)(void *state, const penstock_status *status);
 penstock_async_cancel = CFUNCTYPE(None, c_void_p, c_void_p)
+# typedef int32_t (*penstock_intercept)(penstock_intercepted_call *call, void *user_data);
+penstock_intercept = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 # int32_t (*interrupted)(void *user_data)
 penstock_interrupted = CFUNCTYPE(c_int32, c_void_p)
 # void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data), and so on
@@ -110,6 +112,20 @@ class penstock_async_interceptor(Structure):
         ("on_response", penstock_async_message),
         ("on_status", penstock_async_status),
         ("on_cancel", penstock_async_cancel),
+    ]
+
+
+class penstock_sync_interceptor(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("methods", c_char_p),
+        ("kinds", c_uint32),
+        ("reserved", c_uint32),
+        ("hold_bytes", c_size_t),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("intercept", penstock_intercept),
     ]
 
 
@@ -449,6 +465,76 @@ _declare("penstock_completion_hop", c_void_p, c_void_p)
 _declare("penstock_completion_retain", c_void_p, c_void_p)
 # void penstock_completion_release(penstock_completion *completion);
 _declare("penstock_completion_release", None, c_void_p)
+
+# ---- sync.h ----
+
+# penstock_result penstock_sync_interceptor_table(const penstock_sync_interceptor *interceptor,
+# penstock_interceptor *table, penstock_error **error);
+_declare(
+    "penstock_sync_interceptor_table",
+    c_int32,
+    POINTER(penstock_sync_interceptor),
+    POINTER(penstock_interceptor),
+    POINTER(c_void_p),
+)
+# penstock_result penstock_intercepted_next(penstock_intercepted_call *call);
+_declare("penstock_intercepted_next", c_int32, c_void_p)
+# penstock_result penstock_intercepted_cancel(penstock_intercepted_call *call, int32_t code, const char
+# *message);
+_declare("penstock_intercepted_cancel", c_int32, c_void_p, c_int32, c_char_p)
+# penstock_result penstock_intercepted_cancel_with(penstock_intercepted_call *call, const penstock_status
+# *status);
+_declare("penstock_intercepted_cancel_with", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_intercepted_answer_message(penstock_intercepted_call *call, const void *data,
+# size_t length);
+_declare("penstock_intercepted_answer_message", c_int32, c_void_p, c_void_p, c_size_t)
+# penstock_result penstock_intercepted_answer(penstock_intercepted_call *call, const penstock_metadata
+# *headers, const penstock_status *status);
+_declare("penstock_intercepted_answer", c_int32, c_void_p, c_void_p, c_void_p)
+# uint64_t penstock_intercepted_id(const penstock_intercepted_call *call);
+_declare("penstock_intercepted_id", c_uint64, c_void_p)
+# int32_t penstock_intercepted_kind(const penstock_intercepted_call *call);
+_declare("penstock_intercepted_kind", c_int32, c_void_p)
+# uint32_t penstock_intercepted_attempt(const penstock_intercepted_call *call);
+_declare("penstock_intercepted_attempt", c_uint32, c_void_p)
+# const char *penstock_intercepted_target(const penstock_intercepted_call *call);
+_declare("penstock_intercepted_target", c_char_p, c_void_p)
+# const char *penstock_intercepted_method(const penstock_intercepted_call *call);
+_declare("penstock_intercepted_method", c_char_p, c_void_p)
+# penstock_result penstock_intercepted_set_method(penstock_intercepted_call *call, const char *method);
+_declare("penstock_intercepted_set_method", c_int32, c_void_p, c_char_p)
+# const char *penstock_intercepted_authority(const penstock_intercepted_call *call);
+_declare("penstock_intercepted_authority", c_char_p, c_void_p)
+# penstock_result penstock_intercepted_set_authority(penstock_intercepted_call *call, const char
+# *authority);
+_declare("penstock_intercepted_set_authority", c_int32, c_void_p, c_char_p)
+# int64_t penstock_intercepted_deadline_ms(const penstock_intercepted_call *call);
+_declare("penstock_intercepted_deadline_ms", c_int64, c_void_p)
+# penstock_result penstock_intercepted_set_deadline_ms(penstock_intercepted_call *call, int64_t ms);
+_declare("penstock_intercepted_set_deadline_ms", c_int32, c_void_p, c_int64)
+# penstock_metadata *penstock_intercepted_metadata(penstock_intercepted_call *call);
+_declare("penstock_intercepted_metadata", c_void_p, c_void_p)
+# penstock_result penstock_intercepted_request(penstock_intercepted_call *call, const void **data, size_t
+# *length);
+_declare("penstock_intercepted_request", c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t))
+# penstock_result penstock_intercepted_set_request(penstock_intercepted_call *call, const void *data,
+# size_t length);
+_declare("penstock_intercepted_set_request", c_int32, c_void_p, c_void_p, c_size_t)
+# penstock_metadata *penstock_intercepted_headers(penstock_intercepted_call *call);
+_declare("penstock_intercepted_headers", c_void_p, c_void_p)
+# penstock_result penstock_intercepted_response(penstock_intercepted_call *call, const void **data, size_t
+# *length);
+_declare("penstock_intercepted_response", c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t))
+# penstock_result penstock_intercepted_set_response(penstock_intercepted_call *call, const void *data,
+# size_t length);
+_declare("penstock_intercepted_set_response", c_int32, c_void_p, c_void_p, c_size_t)
+# penstock_status *penstock_intercepted_status(penstock_intercepted_call *call);
+_declare("penstock_intercepted_status", c_void_p, c_void_p)
+# penstock_result penstock_intercepted_set_value(penstock_intercepted_call *call, const char *key, void
+# *value, penstock_finalizer finalizer);
+_declare("penstock_intercepted_set_value", c_int32, c_void_p, c_char_p, c_void_p, penstock_finalizer)
+# void *penstock_intercepted_get_value(penstock_intercepted_call *call, const char *key);
+_declare("penstock_intercepted_get_value", c_void_p, c_void_p, c_char_p)
 
 # ---- runtime.h ----
 

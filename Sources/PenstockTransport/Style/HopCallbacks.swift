@@ -1,0 +1,233 @@
+import PenstockCall
+import PenstockWire
+
+// What stands in the chain for a synchronous interceptor: an ordinary one, whose callbacks stop what the function is
+// to see. All of it runs on the driving thread.
+
+extension SyncInterceptor {
+  /// What its registration has, with a reference to this object as its user data.
+  public static func callbacks() -> Registration.Callbacks {
+    var callbacks = Registration.Callbacks()
+    callbacks.create = createHop
+    callbacks.destroy = destroyHop
+    callbacks.onStart = { handle, state in with(handle, state) { $0.startCame($1) } }
+    callbacks.onSend = { handle, state in with(handle, state) { $0.requestCame($1, $1.message) } }
+    callbacks.onHalfClose = { handle, state in with(handle, state) { $0.requestCame($1, nil) } }
+    callbacks.onHeaders = { handle, state in with(handle, state) { $0.headersCame($1) } }
+    callbacks.onReceive = { handle, state in with(handle, state) { $0.messageCame($1) } }
+    callbacks.onStatus = { handle, state in with(handle, state) { $0.statusCame($1) } }
+    callbacks.onCancel = { handle, state in
+      with(handle, state) { call, hop in
+        call.end(hop.status)
+        return .next
+      }
+    }
+    callbacks.onDemand = { handle, state in
+      with(handle, state) { call, hop in
+        call.pump(hop)
+        return .next
+      }
+    }
+    return callbacks
+  }
+}
+
+private func createHop(
+  _ handle: OpaquePointer?, _ userData: UnsafeMutableRawPointer?,
+  _ state: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
+) -> Int32 {
+  guard let handle, let userData, let state else { return Verdict.skip.rawValue }
+  let interceptor = Unmanaged<SyncInterceptor>.fromOpaque(userData).takeUnretainedValue()
+  let call = InterceptedCall(Hop.from(handle), interceptor)
+  // The hop's; `destroyHop` releases it.
+  state.pointee = Unmanaged.passRetained(call).toOpaque()
+  return Verdict.next.rawValue
+}
+
+private func destroyHop(_ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?) {
+  guard let state else { return }
+  let call = Unmanaged<InterceptedCall>.fromOpaque(state).takeRetainedValue()
+  call.end(nil)
+  call.hop = nil
+}
+
+private func with(
+  _ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _ body: (InterceptedCall, Hop) -> Verdict
+) -> Int32 {
+  guard let handle, let state else { return Verdict.next.rawValue }
+  return body(Unmanaged<InterceptedCall>.fromOpaque(state).takeUnretainedValue(), Hop.from(handle)).rawValue
+}
+
+extension InterceptedCall {
+  /// A ticket for the event; 0: none to be had, and the call has been ended for it.
+  private func takeTicket(_ hop: Hop) -> UInt64 {
+    let ticket = hop.takeTicket()
+    if ticket == 0 { _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor")) }
+    return ticket
+  }
+
+  // MARK: - On the way out
+
+  fileprivate func startCame(_ hop: Hop) -> Verdict {
+    self.hop = hop
+    if isShort {
+      _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor"))
+      return .next
+    }
+    tickets.start = takeTicket(hop)
+    guard tickets.start != 0 else { return .next }
+    // The message of a call that has one is to be seen, too.
+    if kind.sendsOne { return .hold }
+    offer(hop)
+    return .pause
+  }
+
+  /// The one request message, or its absence.
+  fileprivate func requestCame(_ hop: Hop, _ message: Message?) -> Verdict {
+    guard stage == .collecting else { return .next }
+    tickets.request = takeTicket(hop)
+    guard tickets.request != 0 else { return .next }
+    request = message
+    offer(hop)
+    return .pause
+  }
+
+  private func offer(_ hop: Hop) {
+    stage = .offered
+    if !pool.offer(self) {
+      _ = hop.finish(Status(.resourceExhausted, "no thread for a synchronous interceptor could be started"))
+    }
+  }
+
+  /// `next`: what the function has changed goes with it.
+  func passStart(_ hop: Hop) {
+    guard stage == .offered else { return }
+    stage = .passed
+    let call = hop.call
+    if start.hasPath { _ = call.request.setPath(ByteView(rebasing: start.path.view.dropLast())) }
+    if start.hasAuthority {
+      _ = call.request.setAuthority(ByteView(rebasing: start.authority.view.dropLast()))
+    }
+    if start.hasMetadata {
+      guard let copied = start.metadata.copy() else {
+        stage = .offered
+        finish(Status(.resourceExhausted, "no memory for a synchronous interceptor"), hop)
+        return
+      }
+      call.request.metadata.replace(with: copied)
+    }
+    let late = request == nil ? newRequest : nil
+    if let request, let newRequest { request.exchange(with: newRequest) }
+    let open = tickets
+    call.settle(open.start, .verdict(.next))
+    if let late { _ = hop.injectOutbound(late) }
+    call.settle(open.request, .verdict(.next))
+  }
+
+  // MARK: - On the way in
+
+  fileprivate func headersCame(_ hop: Hop) -> Verdict {
+    guard stage == .passed else { return .next }
+    tickets.headers = takeTicket(hop)
+    guard tickets.headers != 0 else { return .next }
+    headers = hop.metadata
+    if kind.receivesOne { return .hold }
+    respond()
+    return .pause
+  }
+
+  fileprivate func messageCame(_ hop: Hop) -> Verdict {
+    // More than one, where one is allowed: that is judged above the chain.
+    guard stage == .passed, response == nil else { return .next }
+    tickets.response = takeTicket(hop)
+    guard tickets.response != 0 else { return .next }
+    if kind.receivesOne {
+      response = hop.message
+      return .hold
+    }
+    // A stream whose headers a hop below has kept.
+    respond()
+    return .pause
+  }
+
+  fileprivate func statusCame(_ hop: Hop) -> Verdict {
+    guard let arrived = hop.status else { return .next }
+    if arrived.isLocal {
+      end(arrived)
+      return .next
+    }
+    guard stage == .passed else { return .next }
+    tickets.status = takeTicket(hop)
+    guard tickets.status != 0 else { return .next }
+    status = arrived
+    respond()
+    return .pause
+  }
+
+  /// The function has returned: the response goes on, as it has changed it.
+  func letGo(_ hop: Hop) {
+    guard stage == .responded else { return }
+    stage = .passing
+    let call = hop.call
+    let open = tickets
+    call.settle(open.headers, .verdict(.next))
+    if let newResponse {
+      if let response { response.exchange(with: newResponse) } else { lateResponse = newResponse }
+    }
+    call.settle(open.response, .verdict(.next))
+    if lateResponse != nil { pump(hop) } else { call.settle(open.status, .verdict(.next)) }
+  }
+
+  // MARK: - Ending and answering
+
+  func finish(_ status: Status, _ hop: Hop) {
+    let open = tickets
+    switch stage {
+    case .offered:
+      stage = .passing
+      hop.call.settle(open.start, .finish(status))
+    case .responded:
+      stage = .passing
+      hop.call.settle(
+        open.status != 0 ? open.status : open.response != 0 ? open.response : open.headers, .finish(status))
+    case .collecting, .passed, .passing, .answering, .over: break
+    }
+  }
+
+  func begin(_ given: Answer, _ hop: Hop) {
+    guard stage == .offered else { return }
+    if given.headers == nil, given.messages.isEmpty {
+      finish(given.status, hop)
+      return
+    }
+    stage = .answering
+    let open = tickets
+    hop.call.settle(open.start, .verdict(.take))
+    hop.call.settle(open.request, .verdict(.next))
+    if let headers = given.headers { _ = hop.deliverHeaders(headers) }
+    // Only now: taking the call asks for messages already.
+    answer = given
+    pump(hop)
+  }
+
+  /// Delivers what is asked for; the status is last.
+  func pump(_ hop: Hop) {
+    if isPumping { return }
+    isPumping = true
+    defer { isPumping = false }
+    if let late = lateResponse {
+      guard hop.injectInbound(late) == .ok else { return }
+      lateResponse = nil
+      hop.call.settle(tickets.status, .verdict(.next))
+      return
+    }
+    while let message = answer?.messages.first {
+      guard hop.injectInbound(message) == .ok else { return }
+      answer?.messages.removeFirst()
+    }
+    if let done = answer {
+      answer = nil
+      _ = hop.deliverStatus(done.status)
+    }
+  }
+}

@@ -1,0 +1,428 @@
+import CSystem
+import PenstockCall
+import PenstockWire
+import Synchronization
+
+/// A user's function that intercepts calls, and what keeps its data.
+public final class SyncInterceptor {
+  public typealias Function = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32
+
+  let function: Function
+  let userData: UserData
+  /// Each followed by a NUL.
+  public let name: ByteBuffer
+  public let methods: ByteBuffer?
+
+  public init(_ function: @escaping Function, _ userData: UserData, name: ByteBuffer, methods: ByteBuffer?) {
+    self.function = function
+    self.userData = userData
+    self.name = name
+    self.methods = methods
+  }
+}
+
+/// One synchronous interceptor in one call: what its function gets, and the state of the hop that stands for it.
+///
+/// Two threads work on it. On the driving thread the hop's callbacks (HopCallbacks.swift) stop the events that the
+/// function is to see, and offer the function to the workers. The function, on a worker, sees copies of what others
+/// may look at too (the start), and the very events that stand at the hop (the response): those are nobody else's
+/// until it lets them go. What it asks for is posted to the driving thread and done there (`run`).
+///
+/// `@unchecked Sendable`: each part below says whose it is.
+public final class InterceptedCall: InboxItem, @unchecked Sendable {
+  // Immutable.
+  let interceptor: SyncInterceptor
+  let item: CallItem
+  let pool: WorkerPool
+  public let generation: UInt64
+  public let id: UInt64
+  public let kind: CallKind
+  public let attempt: UInt32
+  /// Followed by a NUL.
+  public let target: ByteBuffer
+
+  // The pool's, under its lock.
+  enum Standing { case away, ready }
+  var standing = Standing.away
+  var isQueued = false
+  var nextQueued: InterceptedCall?
+  var previousQueued: Unmanaged<InterceptedCall>?
+
+  // The driving thread's.
+  enum Stage: Equatable {
+    /// Start stands here, until the one request message has come too.
+    case collecting
+    /// The function may run; start stands here.
+    case offered
+    /// `next`: start has gone on.
+    case passed
+    /// The response stands here.
+    case responded
+    /// The function has let it go: everything passes.
+    case passing
+    /// The function answers in place of the server.
+    case answering
+    case over
+  }
+  var stage = Stage.collecting
+  /// nil after its `destroy`.
+  var hop: Hop?
+  var tickets = OpenTickets()
+  var answer: Answer?
+  /// A response that the server did not send, to go before the status as soon as it is asked for.
+  var lateResponse: Message?
+  var isPumping = false
+  /// A copy could not be made.
+  let isShort: Bool
+
+  struct OpenTickets {
+    var start: UInt64 = 0
+    /// The request message's; or half-close's, where there is none.
+    var request: UInt64 = 0
+    var headers: UInt64 = 0
+    var response: UInt64 = 0
+    var status: UInt64 = 0
+  }
+
+  struct Answer {
+    var headers: Metadata?
+    var messages: [Message]
+    var status: Status
+  }
+
+  // The function's, once it runs; before that the driving thread's.
+  public var start: Start
+  /// The message that came, and the one that is to go instead.
+  var request: Message?
+  var newRequest: Message?
+  var newResponse: Message?
+  var answers: [Message] = []
+  private var thread: UInt64 = 0
+  private var hasCalledNext = false
+  private var hasEnded = false
+
+  public struct Start {
+    /// Followed by a NUL each.
+    public var path: ByteBuffer
+    public var authority: ByteBuffer
+    public var metadata: Metadata
+    public var deadline: UInt64?
+    var hasPath = false
+    var hasAuthority = false
+    var hasMetadata = false
+  }
+
+  // Written by the driving thread before `hasResponse`, the function's after.
+  var headers: Metadata?
+  var response: Message?
+  var status: Status?
+
+  // Under the lock.
+  enum Wish {
+    case next
+    case answer(Answer)
+    case end(Status)
+    case letGo
+  }
+  private let lock = Lock()
+  private var wish: Wish?
+  private var deadlineWish: UInt64??
+  private var values: [(key: ByteBuffer, value: UserData?)] = []
+  private var question: Question?
+  private var hasResponse = false
+  private var isOver = false
+  private var cell: WaitCell?
+
+  private final class Question {
+    let key: ByteBuffer
+    let cell = WaitCell()
+    var value: UnsafeMutableRawPointer?
+
+    init(_ key: ByteBuffer) { self.key = key }
+  }
+
+  /// As start comes to the hop.
+  init(_ hop: Hop, _ interceptor: SyncInterceptor) {
+    self.interceptor = interceptor
+    item = hop.call.item
+    let request = hop.call.request
+    let metadata = request.metadata.copy()
+    isShort = metadata == nil
+    start = Start(
+      path: request.path, authority: request.authority ?? hop.call.defaultAuthority,
+      metadata: metadata ?? Metadata(), deadline: request.deadline)
+    pool = item.workers
+    generation = pool.runtime.generation
+    id = hop.call.id
+    kind = hop.call.request.kind
+    attempt = hop.attempt
+    target = hop.call.target
+  }
+
+  /// The borrowed handle that the function gets; pairs with `from`.
+  private var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
+
+  public static func from(_ handle: OpaquePointer) -> InterceptedCall {
+    Unmanaged<InterceptedCall>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
+  }
+
+  // MARK: - What the driving thread tells the function
+
+  /// There is a response to look at: `next` returns.
+  func respond() {
+    stage = .responded
+    lock.lock()
+    hasResponse = true
+    let waits = cell
+    lock.unlock()
+    waits?.set()
+  }
+
+  /// The call has ended by another hand, or the hop has: nothing that the function asks for matters any more.
+  func end(_ status: Status?) {
+    guard stage != .over else { return }
+    stage = .over
+    let own = status?.copy()
+    own?.isReadOnly = true
+    lock.lock()
+    if self.status == nil { self.status = own }
+    isOver = true
+    let waits = cell
+    let asked = question
+    lock.unlock()
+    waits?.set()
+    asked?.cell.set()
+    pool.withdraw(self)
+  }
+
+  /// What the function has asked for.
+  public override func run() {
+    lock.lock()
+    let wanted = wish
+    wish = nil
+    let deadline = deadlineWish
+    deadlineWish = nil
+    let given = values
+    values = []
+    let asked = question
+    lock.unlock()
+    guard let hop, stage != .over else {
+      asked?.cell.set()
+      return
+    }
+    if let deadline, stage == .offered { hop.call.moveDeadline(to: deadline) }
+    for (key, value) in given { _ = hop.call.setValue(key.view, value) }
+    if let asked {
+      asked.value = hop.call.values.get(asked.key.view)
+      asked.cell.set()
+    }
+    switch wanted {
+    case nil: break
+    case .next: passStart(hop)
+    case .answer(let answer): begin(answer, hop)
+    case .end(let status): finish(status, hop)
+    case .letGo: letGo(hop)
+    }
+  }
+
+  /// The runtime has ended before it ran.
+  public override func dropped() {
+    lock.lock()
+    isOver = true
+    let waits = cell
+    let asked = question
+    lock.unlock()
+    waits?.set()
+    asked?.cell.set()
+  }
+
+  private func wishes(_ wanted: Wish) {
+    lock.withLock { wish = wanted }
+    pool.runtime.post(self)
+  }
+
+  // MARK: - The function, on a worker
+
+  /// Runs it. The caller holds a reference.
+  func execute() {
+    thread = cs_thread_self()
+    let verdict = interceptor.function(handle, interceptor.userData.pointer)
+    thread = 0
+    let over = lock.withLock { isOver }
+    if over || hasEnded { return }
+    hasEnded = true
+    if verdict != Verdict.next.rawValue {
+      wishes(.end(broken("returned a value that its function may not return")))
+    } else if !hasCalledNext {
+      wishes(.end(broken("returned without next, cancel or answer")))
+    } else {
+      wishes(.letGo)
+    }
+  }
+
+  /// Law 7.
+  func broken(_ what: StaticString) -> Status {
+    Status(
+      .internal, parts: ("interceptor '" as StaticString).bytes,
+      ByteView(rebasing: interceptor.name.view.dropLast()),
+      ("' " as StaticString).bytes, what.bytes)
+  }
+
+  /// The function runs, on this thread.
+  public var isRunning: Bool { thread == cs_thread_self() }
+  /// Start stands here still.
+  public var isBeforeNext: Bool { isRunning && !hasCalledNext && !hasEnded }
+  /// There is a response, which may be changed.
+  public var isAfterNext: Bool { isRunning && hasCalledNext && !hasEnded && lock.withLock { hasResponse } }
+  /// Another hand has ended the call.
+  public var isGone: Bool { lock.withLock { isOver } }
+
+  /// Lets start go on, and waits for the response. What other functions of the call have to do meanwhile is done
+  /// here.
+  public func next() -> Outcome {
+    guard isRunning else { return .state }
+    if hasCalledNext { return .already }
+    if hasEnded { return .state }
+    hasCalledNext = true
+    start.metadata.isReadOnly = true
+    if isGone { return .gone }
+    let waits = WaitCell()
+    lock.withLock { cell = waits }
+    let attendant = pool.attend(item, waits, isInNext: true)
+    wishes(.next)
+    while true {
+      if let attendant { pool.serve(item, attendant) }
+      if lock.withLock({ hasResponse || isOver }) { break }
+      // A worker does not do the host program's work.
+      let result = pool.runtime.wait(
+        for: waits, deadline: nil, interruptible: false, mayDrive: pool.runtime.options.mode == .thread)
+      waits.reset()
+      if result == .closed || result == .wouldDeadlock {
+        lock.withLock { isOver = isOver || !hasResponse }
+        break
+      }
+    }
+    if let attendant { pool.leave(item, attendant) }
+    lock.withLock { cell = nil }
+    return isGone ? .gone : .ok
+  }
+
+  /// Ends the call. What the function returns is then ignored.
+  public func cancel(_ status: Status) -> Outcome {
+    guard isRunning else { return .state }
+    if hasEnded { return .already }
+    hasEnded = true
+    if isGone { return .gone }
+    wishes(.end(status))
+    return .ok
+  }
+
+  /// Ends the call with an answer of the function's own, after the messages of `addAnswer`.
+  public func answer(_ headers: Metadata?, _ status: Status) -> Outcome {
+    guard isRunning else { return .state }
+    if hasEnded { return .already }
+    guard !hasCalledNext else { return .state }
+    hasEnded = true
+    if isGone { return .gone }
+    wishes(.answer(Answer(headers: headers, messages: answers, status: status)))
+    return .ok
+  }
+
+  public func addAnswer(_ message: Message) -> Outcome {
+    guard isBeforeNext, !kind.receivesOne || answers.isEmpty else { return .state }
+    answers.append(message)
+    return .ok
+  }
+
+  /// nil: none. At once, not only with `next`.
+  public func setDeadline(_ time: UInt64?) -> Outcome {
+    guard isBeforeNext else { return .state }
+    if isGone { return .gone }
+    start.deadline = time
+    lock.withLock { deadlineWish = .some(time) }
+    pool.runtime.post(self)
+    return .ok
+  }
+
+  public func setPath(_ path: ByteView) -> Outcome {
+    guard isBeforeNext else { return .state }
+    guard Request.isValidPath(path) else { return .invalidArgument }
+    guard let copied = terminated(path) else { return .noMemory }
+    start.path = copied
+    start.hasPath = true
+    return .ok
+  }
+
+  public func setAuthority(_ authority: ByteView) -> Outcome {
+    guard isBeforeNext else { return .state }
+    guard Request.isValidAuthority(authority) else { return .invalidArgument }
+    guard let copied = terminated(authority) else { return .noMemory }
+    start.authority = copied
+    start.hasAuthority = true
+    return .ok
+  }
+
+  /// The request's; they can be changed until `next`.
+  public var requestMetadata: Metadata? {
+    guard isRunning else { return nil }
+    start.hasMetadata = true
+    return start.metadata
+  }
+
+  /// Until `next`. nil: streams have none, nor has a caller that half-closed at once.
+  public var requestMessage: Message? { isBeforeNext ? newRequest ?? request : nil }
+
+  public func setRequest(_ message: Message) -> Outcome {
+    guard isBeforeNext, kind.sendsOne else { return .state }
+    newRequest = message
+    return .ok
+  }
+
+  /// After `next`; nil: a trailers-only answer has none.
+  public var responseHeaders: Metadata? { isAfterNext ? headers : nil }
+  /// After `next`, where there is one response.
+  public var responseMessage: Message? { isAfterNext && kind.receivesOne ? newResponse ?? response : nil }
+  /// After `next`, once the call has ended: also if another hand has ended it.
+  public var responseStatus: Status? {
+    guard isRunning, hasCalledNext else { return nil }
+    return lock.withLock { hasResponse || isOver } ? status : nil
+  }
+
+  public func setResponse(_ message: Message) -> Outcome {
+    guard isAfterNext, kind.receivesOne else { return .state }
+    if isGone { return .gone }
+    newResponse = message
+    return .ok
+  }
+
+  public func setValue(_ key: ByteBuffer, _ value: UserData?) -> Outcome {
+    guard isRunning else { return .state }
+    if isGone { return .gone }
+    lock.withLock { values.append((key, value)) }
+    pool.runtime.post(self)
+    return .ok
+  }
+
+  /// Asks the driving thread. nil: there is none, or the call has ended.
+  public func value(_ key: ByteBuffer) -> UnsafeMutableRawPointer? {
+    guard isRunning, !isGone else { return nil }
+    let asked = Question(key)
+    lock.withLock { question = asked }
+    pool.runtime.post(self)
+    while !asked.cell.isSet, !isGone {
+      let result = pool.runtime.wait(
+        for: asked.cell, deadline: nil, interruptible: false, mayDrive: pool.runtime.options.mode == .thread)
+      if result == .closed || result == .wouldDeadlock { break }
+    }
+    lock.withLock { question = nil }
+    return asked.cell.isSet ? asked.value : nil
+  }
+
+  private func terminated(_ bytes: ByteView) -> ByteBuffer? {
+    guard let copied = ByteBuffer(capacity: bytes.count + 1), copied.append(bytes), copied.append(byte: 0)
+    else {
+      return nil
+    }
+    return copied
+  }
+}

@@ -1,0 +1,116 @@
+import CSystem
+import Synchronization
+
+/// A thread that runs the functions of synchronous interceptors.
+///
+/// Whoever waits asks `current` who it is, so that what it waits for can run on it. That is looked up by thread
+/// number, in a list of this process: it costs nothing while there is no worker, and no thread-local storage.
+final class Worker: @unchecked Sendable {
+  let thread = cs_thread_self()
+  /// The pools whose functions run on this thread, innermost last. Its own thread's alone.
+  private(set) var running: [Unmanaged<WorkerPool>] = []
+
+  /// Its own thread: whether a function of `pool` is among those that run.
+  func runs(_ pool: WorkerPool) -> Bool {
+    running.contains { $0.toOpaque() == Unmanaged.passUnretained(pool).toOpaque() }
+  }
+
+  /// Its own thread. The pool is kept by who runs its function.
+  func run(_ call: InterceptedCall, of pool: WorkerPool) {
+    running.append(.passUnretained(pool))
+    call.execute()
+    running.removeLast()
+    pool.runtime.endPending()
+  }
+
+  /// The first of the list, whose links are pointers alone: a worker leaves it before its thread ends. All of it is
+  /// under the lock of the process's page, and a forked child finds it empty.
+  private static let processSlot = 7
+  private var next: Unmanaged<Worker>?
+  private var previous: Unmanaged<Worker>?
+  /// How many there are; those of a parent count too, whom the list does not have.
+  private static let count = Atomic<Int>(0)
+
+  private static var first: Unmanaged<Worker>? {
+    get { UnsafeRawPointer(bitPattern: Process.slot(processSlot).pointee).map { .fromOpaque($0) } }
+    set { Process.slot(processSlot).pointee = newValue.map { UInt(bitPattern: $0.toOpaque()) } ?? 0 }
+  }
+
+  /// The worker that the calling thread is.
+  static var current: Worker? {
+    guard count.load(ordering: .relaxed) > 0 else { return nil }
+    let me = cs_thread_self()
+    return Process.withLock { () -> Worker? in
+      var place = first
+      while let worker = place?.takeUnretainedValue() {
+        if worker.thread == me { return worker }
+        place = worker.next
+      }
+      return nil
+    }
+  }
+
+  func begin() {
+    let me = Unmanaged.passUnretained(self)
+    Process.withLock {
+      next = Worker.first
+      next?.takeUnretainedValue().previous = me
+      Worker.first = me
+    }
+    Worker.count.add(1, ordering: .relaxed)
+  }
+
+  func end() {
+    Worker.count.subtract(1, ordering: .relaxed)
+    Process.withLock {
+      if let previous { previous.takeUnretainedValue().next = next } else { Worker.first = next }
+      next?.takeUnretainedValue().previous = previous
+    }
+  }
+}
+
+/// A worker that waits for a call, and runs the functions of its synchronous interceptors meanwhile. Under the lock
+/// of the call's pool.
+final class Attendant: @unchecked Sendable {
+  let worker: Worker
+  /// Set when there is a function to run.
+  let cell: WaitCell
+  /// In `next` of this very call: its nest is this worker's.
+  let isInNext: Bool
+  /// Not in one of those functions.
+  fileprivate(set) var isIdle = true
+
+  init(_ worker: Worker, _ cell: WaitCell, isInNext: Bool) {
+    self.worker = worker
+    self.cell = cell
+    self.isInNext = isInNext
+  }
+}
+
+/// The synchronous interceptors of one call that wait for a worker, and the workers that wait for the call. Under
+/// the lock of the call's pool.
+final class Nest {
+  var ready: [InterceptedCall] = []
+  private var attendants: [Attendant] = []
+
+  /// Who is to run what is ready; nil: any worker.
+  var idle: Attendant? {
+    var found: Attendant?
+    for attendant in attendants where attendant.isIdle {
+      if found == nil || attendant.isInNext || found?.isInNext == false { found = attendant }
+    }
+    return found
+  }
+
+  func enter(_ attendant: Attendant) { attendants.append(attendant) }
+  func leave(_ attendant: Attendant) { attendants.removeAll { $0 === attendant } }
+
+  /// Something to run, for `attendant`.
+  func take(_ attendant: Attendant) -> InterceptedCall? {
+    guard !ready.isEmpty else { return nil }
+    attendant.isIdle = false
+    return ready.removeFirst()
+  }
+
+  func back(_ attendant: Attendant) { attendant.isIdle = true }
+}

@@ -1,0 +1,291 @@
+import CSystem
+import PenstockCall
+import Synchronization
+
+/// The workers of one runtime: threads that run the functions of synchronous interceptors.
+///
+/// A function that is ready runs on a worker that waits for its call, if there is one: so one worker serves all the
+/// synchronous interceptors of a call, and a worker that waits needs no other. Else it stands in the queue, first
+/// come, first served. Threads are started when there is more in the queue than workers are free, up to the limit;
+/// one that has nothing to do for a while ends.
+///
+/// No user code runs under the lock; what may finalize a user's data is released outside of it.
+final class WorkerPool: @unchecked Sendable {
+  let runtime: Runtime
+  private let limit: Int
+  /// How long a thread waits for work before it ends.
+  private static let idleTime: UInt64 = 2_000_000_000
+
+  private let lock = Lock()
+  private var first: InterceptedCall?
+  private var last: Unmanaged<InterceptedCall>?
+  /// Threads that look at the queue again before they end; and all that have not ended.
+  private var threads = 0
+  private var alive = 0
+  /// Threads that sleep and that nobody has called; and calls that none has taken up.
+  private var idle = 0
+  private var called = 0
+  private var isClosed = false
+  private var joiners = 0
+  private var exited: [pthread_t] = []
+
+  private let workWord = Atomic<UInt32>(0)
+  private let exitWord = Atomic<UInt32>(0)
+
+  init(_ runtime: Runtime, limit: Int) {
+    self.runtime = runtime
+    self.limit = limit
+  }
+
+  // MARK: - What is ready
+
+  /// What offering asks for, to be done without the lock.
+  private enum Followup {
+    case nothing, wakeWorker, startThread
+    case tell(WaitCell)
+  }
+
+  /// The driving thread: `call`'s function may run. False: there is no thread that could, and none can be started.
+  func offer(_ call: InterceptedCall) -> Bool {
+    lock.lock()
+    let nest = call.item.nest ?? Nest()
+    call.item.nest = nest
+    call.standing = .ready
+    nest.ready.append(call)
+    let followup = place(call, nest)
+    lock.unlock()
+    return perform(followup, call)
+  }
+
+  /// With the lock held.
+  private func place(_ call: InterceptedCall, _ nest: Nest) -> Followup {
+    if let attendant = nest.idle { return .tell(attendant.cell) }
+    enqueue(call)
+    if idle > 0 {
+      idle -= 1
+      called += 1
+      workWord.wrappingAdd(1, ordering: .sequentiallyConsistent)
+      return .wakeWorker
+    }
+    guard threads < limit else { return .nothing }
+    threads += 1
+    alive += 1
+    return .startThread
+  }
+
+  private func perform(_ followup: Followup, _ call: InterceptedCall?) -> Bool {
+    switch followup {
+    case .nothing: return true
+    case .tell(let cell): cell.set()
+    case .wakeWorker: Futex.wake(workWord, 1)
+    case .startThread: return startThread() || !withdrawIfStranded(call)
+    }
+    return true
+  }
+
+  /// The call has ended: its function does not run, unless it does already.
+  func withdraw(_ call: InterceptedCall) {
+    lock.lock()
+    let wasReady = call.standing == .ready
+    if wasReady { remove(call) }
+    lock.unlock()
+  }
+
+  /// No thread could be started: true if there is none at all, and `call` stands in the queue no more.
+  private func withdrawIfStranded(_ call: InterceptedCall?) -> Bool {
+    lock.lock()
+    defer { lock.unlock() }
+    guard let call, threads == 0, call.standing == .ready else { return false }
+    remove(call)
+    return true
+  }
+
+  /// With the lock held. Whoever calls has a reference.
+  private func remove(_ call: InterceptedCall) {
+    call.standing = .away
+    call.item.nest?.ready.removeAll { $0 === call }
+    dequeue(call)
+  }
+
+  /// With the lock held: it is to run now. A shutdown waits for it.
+  private func begin(_ call: InterceptedCall) {
+    call.standing = .away
+    dequeue(call)
+    runtime.beginPending()
+  }
+
+  // MARK: - Workers that wait for a call
+
+  /// nil: the calling thread is no worker. While it attends `item`'s call, `cell` is set when there is something to
+  /// `serve`.
+  func attend(_ item: CallItem, _ cell: WaitCell, isInNext: Bool) -> Attendant? {
+    guard let worker = Worker.current else { return nil }
+    let attendant = Attendant(worker, cell, isInNext: isInNext)
+    lock.lock()
+    let nest = item.nest ?? Nest()
+    item.nest = nest
+    nest.enter(attendant)
+    lock.unlock()
+    return attendant
+  }
+
+  /// Runs what is ready in the call, on the calling thread.
+  func serve(_ item: CallItem, _ attendant: Attendant) {
+    while serveOne(item, attendant) { lock.withLock { item.nest?.back(attendant) } }
+  }
+
+  private func serveOne(_ item: CallItem, _ attendant: Attendant) -> Bool {
+    lock.lock()
+    let call = item.nest?.take(attendant)
+    if let call { begin(call) }
+    lock.unlock()
+    guard let call else { return false }
+    attendant.worker.run(call, of: self)
+    return true
+  }
+
+  /// What has become ready for it since goes to others.
+  func leave(_ item: CallItem, _ attendant: Attendant) {
+    var followups: [Followup] = []
+    lock.lock()
+    if let nest = item.nest {
+      nest.leave(attendant)
+      for call in nest.ready where !call.isQueued { followups.append(place(call, nest)) }
+    }
+    lock.unlock()
+    for followup in followups { _ = perform(followup, nil) }
+  }
+
+  // MARK: - The queue, with the lock held
+
+  private func enqueue(_ call: InterceptedCall) {
+    call.isQueued = true
+    call.previousQueued = last
+    if let last { last.takeUnretainedValue().nextQueued = call } else { first = call }
+    last = .passUnretained(call)
+  }
+
+  private func dequeue(_ call: InterceptedCall) {
+    guard call.isQueued else { return }
+    call.isQueued = false
+    let next = call.nextQueued
+    let previous = call.previousQueued
+    if let previous { previous.takeUnretainedValue().nextQueued = next } else { first = next }
+    if let next { next.previousQueued = previous } else { last = previous }
+    call.nextQueued = nil
+    call.previousQueued = nil
+  }
+
+  // MARK: - Threads
+
+  /// It is counted already. False: the system refused.
+  private func startThread() -> Bool {
+    let me = Unmanaged.passRetained(self)
+    var id: pthread_t = 0
+    let r = cs_thread_start(
+      &id, 0,
+      { argument in
+        guard let argument else { return nil }
+        let me = Unmanaged<WorkerPool>.fromOpaque(argument)
+        me.takeUnretainedValue().main()
+        me.release()
+        return nil
+      }, me.toOpaque())
+    if r == 0 { return true }
+    me.release()
+    lock.lock()
+    threads -= 1
+    alive -= 1
+    lock.unlock()
+    return false
+  }
+
+  private func main() {
+    cs_thread_name("penstock-worker")
+    let worker = Worker()
+    worker.begin()
+    while runNext(worker) || rest() {}
+    worker.end()
+    lock.lock()
+    alive -= 1
+    // Somebody who shuts down waits to join; else nobody ever will.
+    if joiners > 0 { exited.append(pthread_self()) } else { pthread_detach(pthread_self()) }
+    exitWord.wrappingAdd(1, ordering: .sequentiallyConsistent)
+    Futex.wake(exitWord, .max)
+    lock.unlock()
+  }
+
+  /// False: there is nothing to run.
+  private func runNext(_ worker: Worker) -> Bool {
+    lock.lock()
+    let call = first
+    if let call {
+      call.item.nest?.ready.removeAll { $0 === call }
+      begin(call)
+    }
+    lock.unlock()
+    guard let call else { return false }
+    worker.run(call, of: self)
+    return true
+  }
+
+  /// Sleeps until there may be something to run. False: there was nothing for a while, and the thread is to end.
+  private func rest() -> Bool {
+    let until = cs_monotonic() + WorkerPool.idleTime
+    lock.lock()
+    defer { lock.unlock() }
+    if first != nil { return true }
+    if isClosed {
+      threads -= 1
+      return false
+    }
+    idle += 1
+    while true {
+      let seen = workWord.load(ordering: .sequentiallyConsistent)
+      lock.unlock()
+      Futex.wait(workWord, while: seen, until: until)
+      lock.lock()
+      if called > 0 {
+        called -= 1
+        return true
+      }
+      if isClosed || cs_monotonic() >= until {
+        idle -= 1
+        threads -= 1
+        return false
+      }
+    }
+  }
+
+  /// Nothing will become ready any more: threads end when they have nothing left to do. Does not wait.
+  func close() {
+    lock.lock()
+    isClosed = true
+    workWord.wrappingAdd(1, ordering: .sequentiallyConsistent)
+    lock.unlock()
+    Futex.wake(workWord, .max)
+  }
+
+  var hasThreads: Bool { lock.withLock { alive > 0 } }
+
+  /// Closes, and waits until every thread has ended. False: not until `deadline`.
+  func join(until deadline: UInt64?) -> Bool {
+    close()
+    lock.lock()
+    joiners += 1
+    while alive > 0 {
+      let seen = exitWord.load(ordering: .sequentiallyConsistent)
+      lock.unlock()
+      let woken = Futex.wait(exitWord, while: seen, until: deadline)
+      lock.lock()
+      if woken == .timedOut { break }
+    }
+    joiners -= 1
+    let done = alive == 0
+    let ended = exited
+    exited = []
+    lock.unlock()
+    for thread in ended { pthread_join(thread, nil) }
+    return done
+  }
+}
