@@ -40,6 +40,7 @@ from ._reply import CompletedCall, RpcError
 from ._runtime import Runtime, add_interceptor, default_runtime
 from ._side import SideChannel
 from ._status import Detail, Status, StatusCode
+from ._sync import InterceptedCall, InterceptedReply, SyncInterceptor
 from ._trampolines import set_exception_hook
 from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
 from ._version import library_version
@@ -59,6 +60,8 @@ __all__ = [
     "GoneError",
     "Hop",
     "Idempotency",
+    "InterceptedCall",
+    "InterceptedReply",
     "Interceptor",
     "InvalidArgumentError",
     "Kind",
@@ -77,6 +80,7 @@ __all__ = [
     "StatusCode",
     "StreamStream",
     "StreamUnary",
+    "SyncInterceptor",
     "Ticket",
     "TimedOutError",
     "UnaryStream",

@@ -11,7 +11,15 @@ from ._arguments import c_string, whole_number
 from ._errors import check_with
 from ._hop import Hop
 from ._objects import forget, registry
-from ._trampolines import EVENTS, SIGNALS, Registered, create_trampoline, destroy_trampoline, trampolines
+from ._trampolines import (
+    EVENTS,
+    SIGNALS,
+    Registered,
+    create_trampoline,
+    destroy_trampoline,
+    intercept_trampoline,
+    trampolines,
+)
 from ._verdict import Kind, Verdict
 
 
@@ -65,6 +73,21 @@ class Interceptor:
 
     def on_sent(self, hop: Hop) -> None:
         """n messages were taken by the transport: ``hop.count``."""
+
+
+def _function(interceptor: object) -> Optional[Callable[[Any], Any]]:
+    """The function of a synchronous interceptor; None: it is one with callbacks. TypeError: both, or async."""
+    function: Optional[Callable[[Any], Any]] = getattr(interceptor, "intercept", None)
+    if function is None:
+        return None
+    name = type(interceptor).__name__
+    if not callable(function):
+        raise TypeError(f"{name}.intercept is not callable")
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(f"{name}.intercept is async, which is not supported")
+    if overridden(interceptor):
+        raise TypeError(f"{name} has both intercept and callbacks: register two interceptors")
+    return function
 
 
 def overridden(interceptor: object) -> Dict[str, Callable[[Hop], Any]]:
@@ -131,7 +154,25 @@ class Registration:
         self._siblings: Optional[List[Registration]] = None
         self._register(place)
 
-    def _register(self, place: Place) -> None:
+    def _sync_table(self, function: Callable[[Any], Any]) -> _raw.penstock_interceptor:
+        sync = _raw.penstock_sync_interceptor()
+        sync.struct_size = sizeof(sync)
+        sync.name = c_string(self.name, "a name")
+        sync.methods = self._methods
+        sync.kinds = self._kinds
+        sync.hold_bytes = self._hold_bytes
+        sync.intercept = intercept_trampoline
+        sync.user_data = registry.add(Registered(self.name, {"intercept": function}))
+        sync.finalizer = forget
+        table, error = _raw.penstock_interceptor(), c_void_p()
+        table.struct_size = sizeof(table)
+        check_with(_raw.penstock_sync_interceptor_table(byref(sync), byref(table), byref(error)), error)
+        return table
+
+    def _table(self) -> _raw.penstock_interceptor:
+        function = _function(self.interceptor)
+        if function is not None:
+            return self._sync_table(function)
         methods = overridden(self.interceptor)
         table = _raw.penstock_interceptor()
         table.struct_size = sizeof(table)
@@ -147,11 +188,16 @@ class Registration:
         for callback, trampoline in trampolines.items():
             if callback in methods:
                 setattr(table, callback, trampoline)
+        table.user_data = registry.add(Registered(self.name, methods))
+        table.finalizer = forget
+        return table
+
+    def _register(self, place: Place) -> None:
         number, error = c_uint64(), c_void_p()
         prefix, handle = place._registry_functions()
         add = getattr(_raw, f"{prefix}_add_interceptor")
-        table.user_data = registry.add(Registered(self.name, methods))
-        table.finalizer = forget
+        # From here on its user data are the library's, whatever comes.
+        table = self._table()
         check_with(add(handle, byref(table), self._priority, byref(number), byref(error)), error)
         self._id = number.value
         # None in the child of a fork, until there is a runtime to register it on again.

@@ -21,6 +21,7 @@ from ._interceptor import Kinds, Methods, Registration
 from ._metadata import owned_text
 from ._objects import own
 from ._options import forget_kept_options
+from ._sync import workers
 from ._trampolines import raise_escaping
 from ._wait import Waiters
 
@@ -92,12 +93,14 @@ class Runtime:
     """An event loop for channels, with interceptors for all of them. Channels that name none share one.
 
     A thread that waits in a call turns the loop. With ``drive`` a daemon thread does while nobody waits; without, the
-    program calls `poll` whenever `fileno` is readable, and nothing happens in between.
+    program calls `poll` whenever `fileno` is readable, and nothing happens in between. Up to ``max_workers`` threads
+    run synchronous interceptors.
     """
 
-    def __init__(self, *, drive: bool = True) -> None:
+    def __init__(self, *, drive: bool = True, max_workers: int = 4) -> None:
         handle, error = c_void_p(), c_void_p()
-        check_with(_raw.penstock_runtime_new(b'{"mode": "host"}', byref(handle), byref(error)), error)
+        options = json.dumps({"mode": "host", "max_workers": max_workers}).encode()
+        check_with(_raw.penstock_runtime_new(options, byref(handle), byref(error)), error)
         assert handle.value is not None
         self._handle: int = handle.value
         self._waiters = Waiters()
@@ -232,6 +235,7 @@ def _after_fork_in_child() -> None:
     _default_lock = threading.Lock()
     _default = None
     forget_kept_options()
+    workers.clear()
     for registration in _for_every_channel:
         registration._place = None
     for runtime in _runtimes:

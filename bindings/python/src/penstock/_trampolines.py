@@ -13,6 +13,7 @@ from ._hop import Hop, Instance
 from ._objects import Raised, forget, registry
 from ._reply import EXCEPTION_KEY
 from ._status import StatusCode
+from ._sync import InterceptedCall, workers
 from ._verdict import Verdict
 
 _logger = logging.getLogger("penstock")
@@ -38,7 +39,7 @@ class Registered:
 
     __slots__ = ("methods", "name")
 
-    def __init__(self, name: str, methods: Dict[str, Callable[[Hop], Any]]) -> None:
+    def __init__(self, name: str, methods: Dict[str, Callable[[Any], Any]]) -> None:
         self.name = name
         self.methods = methods
 
@@ -120,6 +121,26 @@ def _destroy(handle: int, number: Optional[int]) -> None:
         registry.remove(number)
 
 
+def _intercept(handle: int, number: Optional[int]) -> int:
+    """The function of a synchronous interceptor, on a worker; one may run within another."""
+    thread = threading.get_ident()
+    is_first = thread not in workers
+    workers.add(thread)
+    call = InterceptedCall(handle)
+    registered: Any = registry.get(number)
+    try:
+        return _verdict(registered.methods["intercept"](call), "intercept")
+    except BaseException as error:
+        _raw.penstock_intercepted_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+        _report(registered.name, "intercept", error)
+        return _INVALID
+    finally:
+        call._end()
+        if is_first:
+            workers.discard(thread)
+
+
+intercept_trampoline = _raw.penstock_intercept(_intercept)
 _codes = {_create.__code__, _destroy.__code__, _objects._forget.__code__}
 create_trampoline = _raw.penstock_hop_create(_create)
 destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
@@ -141,6 +162,11 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
     if not isinstance(error, Exception):
         _escaping[threading.get_ident()] = error
+    _report(name, callback, error)
+    return _INVALID
+
+
+def _report(name: str, callback: str, error: BaseException) -> None:
     try:
         if _hook is not None:
             _hook(name, callback, error)
@@ -148,7 +174,6 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
             _logger.error("interceptor %r raised in %s", name, callback, exc_info=error)
     except Exception:
         _logger.exception("the exception hook raised")
-    return _INVALID
 
 
 def _finish(name: str, callback: str, handle: int, error: BaseException) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Callable, List
 
 from . import _constants as c
+from ._sync import workers
 from ._trampolines import call
 
 
@@ -12,6 +14,7 @@ class Waiters:
     """The threads that are in a blocking call on one runtime. They turn its loop, so nobody else needs to.
 
     A context manager, for calls that are made of several steps. Any thread: each step is one list operation.
+    Workers of the library do not count: they wait for others to turn the loop.
     """
 
     __slots__ = ("_inside",)
@@ -23,10 +26,12 @@ class Waiters:
         return bool(self._inside)
 
     def __enter__(self) -> None:
-        self._inside.append(None)
+        if not workers or threading.get_ident() not in workers:
+            self._inside.append(None)
 
     def __exit__(self, *exception: object) -> None:
-        self._inside.pop()
+        if not workers or threading.get_ident() not in workers:
+            self._inside.pop()
 
     def wait(self, function: Callable[..., Any], *arguments: Any) -> int:
         """Calls ``function`` until it is not interrupted, and returns its result.

@@ -1,0 +1,257 @@
+"""Synchronous interceptors: one function that sees a call whole, on a worker thread, and may wait."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from ctypes import byref, c_size_t, c_void_p
+from typing import Any, Callable, Iterable, Optional, Set
+
+from . import _constants as c
+from . import _raw
+from ._arguments import Payload, c_string, milliseconds, payload
+from ._errors import GoneError, StateError, check
+from ._metadata import Metadata, MetadataLike
+from ._objects import Value, forget, registry, value_at
+from ._status import CodeLike, DetailLike, Status, StatusCode, code_number
+from ._verdict import Kind
+
+_current_thread = threading.get_ident
+# The threads that are in the function of a synchronous interceptor. The library's: they turn no loop of ours.
+workers: Set[int] = set()
+
+
+class SyncInterceptor:
+    """Sees each call whole, in one function, and may wait in it.
+
+    `intercept` runs on a worker thread of the runtime, of which there are ``Runtime(max_workers=...)``. One worker
+    serves all the synchronous interceptors of a call, and what they wait for: so they may make calls of their own.
+    """
+
+    # For messages and lists; the class's name if empty.
+    name: str = ""
+
+    def intercept(self, call: InterceptedCall) -> None:
+        """Look at ``call`` and change it; call `InterceptedCall.next` and change the response; or end the call with
+        `InterceptedCall.cancel`, or answer it with `InterceptedCall.answer`: one of the three.
+
+        What it raises ends the call with INTERNAL; the caller's `RpcError` has it as its ``__cause__``."""
+        call.next()
+
+
+class InterceptedCall:
+    """A call in `SyncInterceptor.intercept`: to be used there, on that thread; anywhere else StateError.
+
+    Where another hand has ended the call meanwhile (a cancel, the deadline, an interceptor above), what asks
+    something of it gives GoneError.
+    """
+
+    __slots__ = ("__weakref__", "_handle", "_running", "_thread")
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._running = True
+        self._thread = _current_thread()
+
+    def _end(self) -> None:
+        """The function returns."""
+        self._running = False
+
+    def _inside(self) -> int:
+        if self._running and self._thread == _current_thread():
+            return self._handle
+        raise StateError(c.E_STATE, "allowed only in the interceptor's function, on its thread")
+
+    # ---- Going on, ending, answering: one of them, once ----
+
+    def next(self) -> InterceptedReply:
+        """Lets the call go on, with what has been changed in it, and waits for its response: the whole of it where
+        there is one response message; of a stream the headers, or the status if that comes first.
+
+        Where another hand ends the call meanwhile, the reply is ``gone`` and has the status that the caller gets.
+        AlreadyError: a second time. StateError: after `cancel` or `answer`.
+        """
+        result = _raw.penstock_intercepted_next(self._inside())
+        if result != c.E_GONE:
+            check(result, "the call can't go on")
+        return InterceptedReply(self, result == c.E_GONE)
+
+    def cancel(
+        self,
+        code: CodeLike,
+        message: str = "",
+        details: Iterable[DetailLike] = (),
+        trailers: MetadataLike = None,
+    ) -> None:
+        """Ends the call at once, before or after `next`."""
+        status = Status(code, message, details, trailers)
+        check(
+            _raw.penstock_intercepted_cancel_with(self._inside(), status._address()),
+            "the call can't be ended here",
+        )
+
+    def answer(
+        self,
+        *messages: Payload,
+        headers: MetadataLike = None,
+        code: CodeLike = StatusCode.OK,
+        message: str = "",
+        details: Iterable[DetailLike] = (),
+        trailers: MetadataLike = None,
+    ) -> None:
+        """Instead of `next`: answers the call here, and nothing goes below. The caller gets ``headers``, the
+        ``messages`` as it asks for them, and the status."""
+        handle = self._inside()
+        status = Status(code_number(code), message, details, trailers)
+        first: Optional[Metadata] = None
+        if headers is not None:
+            first = headers if isinstance(headers, Metadata) else Metadata(headers)
+        for data in messages:
+            content = payload(data)
+            result = _raw.penstock_intercepted_answer_message(handle, content, len(content))
+            check(result, "the call can't be answered with this")
+        result = _raw.penstock_intercepted_answer(handle, first._address if first else None, status._address())
+        check(result, "the call can't be answered now")
+
+    # ---- The request: it can be changed until the call goes on ----
+
+    @property
+    def call_id(self) -> int:
+        """A number that names the call within the process."""
+        return int(_raw.penstock_intercepted_id(self._inside()))
+
+    @property
+    def kind(self) -> Kind:
+        """Unary, client stream, server stream or bidi."""
+        return Kind(_raw.penstock_intercepted_kind(self._inside()))
+
+    @property
+    def attempt(self) -> int:
+        """1, and one more with each RESTART by an interceptor above."""
+        return int(_raw.penstock_intercepted_attempt(self._inside()))
+
+    @property
+    def target(self) -> str:
+        """The channel's target, as it was given."""
+        return _text(_raw.penstock_intercepted_target(self._inside()))
+
+    @property
+    def method(self) -> str:
+        """``/package.Service/Method``; can be set."""
+        return _text(_raw.penstock_intercepted_method(self._inside()))
+
+    @method.setter
+    def method(self, method: str) -> None:
+        text = c_string(method, "a method")
+        result = _raw.penstock_intercepted_set_method(self._inside(), text)
+        check(result, f"the method can't be set to {method!r}")
+
+    @property
+    def authority(self) -> str:
+        """The authority that is sent; can be set."""
+        return _text(_raw.penstock_intercepted_authority(self._inside()))
+
+    @authority.setter
+    def authority(self, authority: str) -> None:
+        text = c_string(authority, "an authority")
+        result = _raw.penstock_intercepted_set_authority(self._inside(), text)
+        check(result, f"authority {authority!r} can't be set")
+
+    @property
+    def deadline(self) -> Optional[float]:
+        """Seconds left until the deadline, 0 if it has passed, None for none; can be set, and then holds at once."""
+        left = int(_raw.penstock_intercepted_deadline_ms(self._inside()))
+        return None if left < 0 else left / 1000
+
+    @deadline.setter
+    def deadline(self, seconds: Optional[float]) -> None:
+        left = -1 if seconds is None else milliseconds(seconds)
+        check(_raw.penstock_intercepted_set_deadline_ms(self._inside(), left), "the deadline can't be set")
+
+    @property
+    def metadata(self) -> Metadata:
+        """The request's metadata; read-only after `next`."""
+        return Metadata._view(_raw.penstock_intercepted_metadata(self._inside()), self._inside)
+
+    @property
+    def request(self) -> Optional[bytes]:
+        """The request message of a call that has one; setting replaces it. None: the kind has many, or none was sent.
+        StateError: after `next`."""
+        return _message(_raw.penstock_intercepted_request, self._inside())
+
+    @request.setter
+    def request(self, data: Payload) -> None:
+        content = payload(data)
+        result = _raw.penstock_intercepted_set_request(self._inside(), content, len(content))
+        check(result, "the request can't be replaced")
+
+    # ---- Call values ----
+
+    def set_value(self, key: str, value: object) -> None:
+        """Shares ``value`` with the call's other interceptors and its caller; None removes."""
+        name = c_string(key, "a key")
+        handle = self._inside()
+        if value is None:
+            result = _raw.penstock_intercepted_set_value(handle, name, None, _raw.penstock_finalizer())
+        else:
+            number = registry.add(Value(value))
+            result = _raw.penstock_intercepted_set_value(handle, name, number, forget)
+        check(result, f"value {key!r} can't be set")
+
+    def get_value(self, key: str, default: Any = None) -> Any:
+        """What ``key`` holds, or ``default``; also after the call's end. Asks the thread that drives, and waits."""
+        name = c_string(key, "a key")
+        return value_at(_raw.penstock_intercepted_get_value(self._inside(), name), default)
+
+
+class InterceptedReply:
+    """The response of an `InterceptedCall`, which may be changed until the interceptor's function returns."""
+
+    __slots__ = ("_call", "gone")
+
+    def __init__(self, call: InterceptedCall, gone: bool) -> None:
+        self._call = call
+        # Another hand has ended the call: the response matters to nobody any more.
+        self.gone = gone
+
+    @property
+    def headers(self) -> Optional[Metadata]:
+        """The response headers; None without (a trailers-only answer has none)."""
+        pointer = _raw.penstock_intercepted_headers(self._call._inside())
+        return Metadata._view(pointer, self._call._inside) if pointer else None
+
+    @property
+    def message(self) -> Optional[bytes]:
+        """The message of a call that has one response; setting replaces it, or puts one in. None: the kind has many,
+        or none came."""
+        if self.gone:
+            return None
+        return _message(_raw.penstock_intercepted_response, self._call._inside())
+
+    @message.setter
+    def message(self, data: Payload) -> None:
+        content = payload(data)
+        if self.gone:
+            raise GoneError(c.E_GONE, "the call has ended")
+        result = _raw.penstock_intercepted_set_response(self._call._inside(), content, len(content))
+        check(result, "the response can't be replaced")
+
+    @property
+    def status(self) -> Optional[Status]:
+        """The status, which may be changed, with details and trailers. None: the headers of a stream have come, and
+        no status yet; or an interceptor above has restarted the call."""
+        pointer = _raw.penstock_intercepted_status(self._call._inside())
+        return Status._view(pointer, self._call._inside) if pointer else None
+
+
+def _message(get: Callable[..., int], handle: int) -> Optional[bytes]:
+    data, length = c_void_p(), c_size_t()
+    result = get(handle, byref(data), byref(length))
+    if result == c.E_NOT_FOUND:
+        return None
+    check(result, "there is no message here now")
+    return ctypes.string_at(data, length.value)
+
+
+def _text(text: Optional[bytes]) -> str:
+    return (text or b"").decode("utf-8", "replace")
