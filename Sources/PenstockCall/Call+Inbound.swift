@@ -101,6 +101,7 @@ extension Call {
     {
       _ = station.parked.popFirst()
       station.heldBytes -= first.heldBytes
+      if first.event.kind == .receive, first.isOwn || first.heldBytes > 0 { hop.surplus += 1 }
       goAbove(first.event, hop, prepaid: first.isOwn)
       runInbound(first.event, at: hop.index - 1)
     }

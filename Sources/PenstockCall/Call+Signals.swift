@@ -46,7 +46,7 @@ extension Call {
   func showDemand(_ n: Int, to hop: Hop) -> Int {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
-    guard let callback = hop.callbacks.onDemand else { return n }
+    guard let callback = hop.callbacks.onDemand else { return hop.lessSurplus(n) }
     if let queue = hop.jobs?.inbound {
       if !dispatch(.demand, .start, n, to: hop, callback, queue, isAwaited: true) {
         hop.finishRequest = failure(of: hop, "lost its executor")
@@ -55,7 +55,7 @@ extension Call {
     }
     hop.count = n
     _ = hop.run(callback, .demand)
-    return hop.count
+    return hop.lessSurplus(hop.count)
   }
 
   func addDemandBelow(_ n: Int) {

@@ -76,7 +76,7 @@ extension Call {
       if let status = visit.finishRequest {
         finish(at: hop.index, status)
       } else if visit.kind == .demand, !hop.taken {
-        runDemand(visit.count, below: hop)
+        runDemand(hop.lessSurplus(visit.count), below: hop)
       }
       return
     }

@@ -70,6 +70,10 @@ public final class Hop {
   var owed = 0
   var reserved = 0
   var earlyDemand = 0
+  /// How many messages below has been asked for that above has not: each one that was injected, and each that was
+  /// held, has answered demand that was passed on, or asked for another. What above asks for next is that much less
+  /// for below; else each of them would leave one message more standing here, for as long as the call lasts.
+  var surplus = 0
   var inFlight = 0
   /// For each message in flight, in order: does its `sent` stop here. nil: for none.
   var ledger: Fifo<Bool>?
@@ -178,6 +182,13 @@ public final class Hop {
   }
   func noteAnswered() {
     if let recording, recording.unanswered > 0 { recording.unanswered -= 1 }
+  }
+
+  /// What is left for below of demand that the hop passes on.
+  func lessSurplus(_ n: Int) -> Int {
+    let spent = min(surplus, n)
+    surplus -= spent
+    return n - spent
   }
 
   /// From now on other threads may deliver.

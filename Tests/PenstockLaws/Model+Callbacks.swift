@@ -107,7 +107,7 @@ extension Model {
       if let finishing {
         finish(index, finishing)
       } else if !hop.isTaken {
-        arriveDemand(count, at: index + 1)
+        arriveDemand(hop.lessSurplus(count), at: index + 1)
       }
     case .sent: if let finishing { finish(index, finishing) }
     case .cancel, .destroy, .none: break

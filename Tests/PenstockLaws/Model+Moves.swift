@@ -140,6 +140,7 @@ extension Model {
       guard hop.owed > 0 else { return false }
       hop.owed -= 1
       if slot.isInjected { hop.reserved -= 1 }
+      if slot.isInjected || slot.isHeld { hop.surplus += 1 }
     case .status:
       hop.hasPassed = true
       endOutbound(hop.index)
@@ -277,7 +278,7 @@ extension Model {
     guard hop.seesDemand, !hop.has(.demand) else { return false }
     hop.demandSeen = hop.demandCame
     addOwed(pending, hop)
-    if !hop.isTaken { arriveDemand(pending, at: hop.index + 1) }
+    if !hop.isTaken { arriveDemand(hop.lessSurplus(pending), at: hop.index + 1) }
     return true
   }
 

@@ -106,6 +106,14 @@ final class Model {
     /// What it may send up, and how much of that is spoken for by what it has injected.
     var owed = 0
     var reserved = 0
+    /// What below was asked for and above was not: messages that were injected, or were held, have gone up.
+    var surplus = 0
+
+    func lessSurplus(_ n: Int) -> Int {
+      let spent = min(surplus, n)
+      surplus -= spent
+      return n - spent
+    }
     /// Messages that have left downward: does the `sent` of each stop here.
     var ledger: [Bool] = []
     var sentCame = 0

@@ -99,12 +99,12 @@ static inline void pauser_init(probe *probe, pauser *pauser, const char *name) {
 typedef struct collector {
   char text[256]; /* one character of each message */
   int32_t code;
-  atomic_int messages;
+  atomic_int messages, sent;
   latch headers, replies, finalized;
 } collector;
 
 #define COLLECTOR_INIT                                                                                                 \
-  { "", -1, 0, LATCH_INIT, LATCH_INIT, LATCH_INIT }
+  { "", -1, 0, 0, LATCH_INIT, LATCH_INIT, LATCH_INIT }
 
 static inline void collect_headers(penstock_call *call, const penstock_metadata *headers, void *user_data) {
   (void)call, (void)headers;
@@ -117,6 +117,10 @@ static inline void collect_message(penstock_call *call, penstock_message *messag
     strncat(collector->text, penstock_message_data(message), 1);
   }
   atomic_fetch_add(&collector->messages, 1);
+}
+static inline void collect_sent(penstock_call *call, uint64_t count, void *user_data) {
+  (void)call;
+  atomic_fetch_add(&((collector *)user_data)->sent, (int)count);
 }
 static inline void collect_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
   (void)call;
@@ -132,6 +136,7 @@ static inline penstock_call *start_collecting(penstock_channel *channel, const c
   table.finalizer = collector_finalizer;
   table.on_headers = collect_headers;
   table.on_message = collect_message;
+  table.on_sent = collect_sent;
   table.on_reply = collect_reply;
   penstock_call_options *options = new_options(json);
   penstock_call *call = NULL;

@@ -199,8 +199,7 @@ int running_threads(void) {
 
 /* ---- The server ---- */
 
-/* Starts a peer with `more` arguments (ending with NULL), which ends with this process, and waits for its address. */
-static void start_peer(char *text, size_t text_size, char *const *more) {
+int start_peer(char *text, size_t text_size, char *const *more, int *input) {
   pid_t process;
   const char *program = getenv("PENSTOCK_PEER");
   if (!program) program = "build/bin/penstock-peer";
@@ -219,7 +218,7 @@ static void start_peer(char *text, size_t text_size, char *const *more) {
   char line[512] = "";
   size_t length = 0;
   while (status == 0 && length < sizeof(line) - 1 && !memchr(line, '\n', length)) {
-    ssize_t got = read(out[0], line + length, sizeof(line) - 1 - length);
+    ssize_t got = read(out[0], line + length, 1);
     if (got <= 0) break;
     length += (size_t)got;
     line[length] = 0;
@@ -231,12 +230,16 @@ static void start_peer(char *text, size_t text_size, char *const *more) {
     exit(3);
   }
   memcpy(text, address, size);
+  text[size] = 0;
+  *input = in[1];
+  return out[0];
 }
 
 const char *peer_address(void) {
   static char text[64];
+  static int input; /* never closed: the peer ends with this process */
   char *const nothing[] = {NULL};
-  if (!text[0]) start_peer(text, sizeof(text), nothing);
+  if (!text[0]) start_peer(text, sizeof(text), nothing, &input);
   return text;
 }
 
@@ -260,7 +263,8 @@ const char *tls_address(bool mutual) {
                              mutual ? "--client-ca" : NULL,
                              (char *)certificate("ca.pem"),
                              NULL};
-  start_peer(texts[mutual], sizeof(texts[0]), arguments);
+  static int inputs[2];
+  start_peer(texts[mutual], sizeof(texts[0]), arguments, &inputs[mutual]);
   return texts[mutual];
 }
 

@@ -118,6 +118,9 @@ const char *certificate(const char *name);
 const char *tls_address(bool mutual);
 /* A channel to it that trusts the CA; with `mutual` it has the client's certificate. */
 penstock_channel *open_tls_channel(bool mutual);
+/* Starts another, with `more` arguments (ending with NULL), and waits for its address; gives the descriptor of its
+ * standard output. It ends when `*input` is closed, or with this process. */
+int start_peer(char *text, size_t text_size, char *const *more, int *input);
 /* A port where nobody listens. */
 const char *dead_address(void);
 /* A cleartext channel to the peer, on the default runtime. */

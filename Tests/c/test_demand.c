@@ -1,0 +1,271 @@
+/* Demand and `sent` are conserved, message by message, whatever a hop does: it stands between a caller and a hop that has
+ * taken the call and counts. docs/interceptors.md, "Demand". */
+#include "others.h"
+
+typedef int32_t (*hook)(probe *, penstock_hop *, int32_t);
+
+typedef struct line {
+  penstock_channel *channel;
+  penstock_call *call;
+  collector caller;
+  probe middle, end;
+  penstock_hop *middle_hop, *end_hop;
+  atomic_int asked; /* of the far end, in all */
+  latch taken;
+  int lowered;
+} line;
+
+static int32_t far_end(probe *self, penstock_hop *hop, int32_t event) {
+  line *line = self->context;
+  if (event == PENSTOCK_EVENT_DEMAND) atomic_fetch_add(&line->asked, (int)penstock_hop_count(hop));
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  line->end_hop = penstock_hop_retain(hop);
+  latch_signal(&line->taken);
+  return PENSTOCK_TAKE;
+}
+
+static void add_to_streams(line *line, probe *probe, const char *name, hook hook, int32_t priority) {
+  probe_init(probe, name);
+  probe->hook = hook;
+  probe->context = line;
+  penstock_interceptor table = probe_table(probe);
+  table.methods = BIDI;
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(line->channel, &table, priority, &id, NULL));
+}
+
+static void line_open(line *line, hook middle) {
+  memset(line, 0, sizeof(*line));
+  line->channel = open_channel();
+  line->taken = (latch)LATCH_INIT;
+  line->caller = (collector)COLLECTOR_INIT;
+  add_to_streams(line, &line->middle, "middle", middle, 2);
+  add_to_streams(line, &line->end, "end", far_end, 1);
+  line->call = start_collecting(line->channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &line->caller);
+  latch_wait(&line->taken, 1);
+}
+
+static void line_close(line *line) {
+  OK(penstock_call_cancel(line->call, NULL));
+  latch_wait(&line->caller.finalized, 1);
+  penstock_call_release(line->call);
+  penstock_hop_release(line->middle_hop);
+  penstock_hop_release(line->end_hop);
+  penstock_channel_release(line->channel);
+  check_ended(&line->middle);
+  check_ended(&line->end);
+}
+
+/* Once another call has come and gone, what was asked for before has been done. So far the far end has been asked for
+ * `asked` messages, and the caller has got `got`. */
+#define CHECK_LINE(line, asked_, got_)                                                                                 \
+  do {                                                                                                                 \
+    check_echo((line)->channel);                                                                                       \
+    CHECK_INT(atomic_load(&(line)->asked), asked_);                                                                    \
+    CHECK_INT(atomic_load(&(line)->caller.messages), got_);                                                            \
+  } while (0)
+
+static void ask(line *line, uint64_t n) { OK(penstock_call_demand(line->call, n)); }
+
+static void deliver(line *line, const char *messages) {
+  for (; *messages; messages++) OK(penstock_hop_deliver_message(line->end_hop, messages, 1));
+}
+static void deliver_blocks(line *line) {
+  CHECK_RESULT(penstock_hop_deliver_message(line->end_hop, "!", 1), PENSTOCK_E_WOULD_BLOCK);
+}
+
+static int32_t pass(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self, (void)hop, (void)event;
+  return PENSTOCK_NEXT;
+}
+
+TEST(demand_passes) {
+  line line;
+  line_open(&line, pass);
+  deliver_blocks(&line);
+  ask(&line, 5);
+  CHECK_LINE(&line, 5, 0);
+  deliver(&line, "abcde");
+  deliver_blocks(&line);
+  CHECK_LINE(&line, 5, 5);
+  CHECK_STR(line.caller.text, "abcde");
+  line_close(&line);
+}
+
+static int32_t lower(probe *self, penstock_hop *hop, int32_t event) {
+  line *line = self->context;
+  if (event == PENSTOCK_EVENT_CREATE) line->middle_hop = penstock_hop_retain(hop);
+  if (event == PENSTOCK_EVENT_DEMAND) OK(penstock_hop_set_count(hop, 2));
+  return PENSTOCK_NEXT;
+}
+
+TEST(demand_lowered_is_asked_for_later) {
+  line line;
+  line_open(&line, lower);
+  ask(&line, 5);
+  CHECK_LINE(&line, 2, 0);
+  deliver(&line, "ab");
+  deliver_blocks(&line);
+  OK(penstock_hop_demand(line.middle_hop, 3));
+  CHECK_LINE(&line, 5, 2);
+  deliver(&line, "cde");
+  deliver_blocks(&line);
+  CHECK_LINE(&line, 5, 5);
+  CHECK_STR(line.caller.text, "abcde");
+  line_close(&line);
+}
+
+static int32_t raise_first(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_DEMAND && seen(self, event) == 1) {
+    OK(penstock_hop_set_count(hop, penstock_hop_count(hop) + 3));
+  }
+  return PENSTOCK_NEXT;
+}
+
+/* What is read ahead waits at the hop, and stays as much ahead. */
+TEST(demand_raised_reads_ahead) {
+  line line;
+  line_open(&line, raise_first);
+  ask(&line, 2);
+  CHECK_LINE(&line, 5, 0);
+  deliver(&line, "abcde");
+  deliver_blocks(&line);
+  CHECK_LINE(&line, 5, 2);
+  ask(&line, 3);
+  CHECK_LINE(&line, 8, 5);
+  deliver(&line, "fgh");
+  deliver_blocks(&line);
+  CHECK_LINE(&line, 8, 5);
+  ask(&line, 3);
+  CHECK_LINE(&line, 11, 8);
+  CHECK_STR(line.caller.text, "abcdefgh");
+  line_close(&line);
+}
+
+static int32_t drop_second(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  bool message = event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE;
+  return message && seen(self, event) % 2 == 0 ? PENSTOCK_DROP : PENSTOCK_NEXT;
+}
+
+TEST(demand_of_a_dropped_message_is_renewed) {
+  line line;
+  line_open(&line, drop_second);
+  ask(&line, 3);
+  CHECK_LINE(&line, 3, 0);
+  deliver(&line, "axb");
+  CHECK_LINE(&line, 4, 2);
+  deliver(&line, "y");
+  CHECK_LINE(&line, 5, 2);
+  deliver(&line, "c");
+  deliver_blocks(&line);
+  CHECK_LINE(&line, 5, 3);
+  CHECK_STR(line.caller.text, "abc");
+  /* Outbound: each message of the caller's is told as sent once, dropped or not. */
+  for (int i = 0; i < 6; i++) OK(penstock_call_try_send(line.call, "m", 1));
+  CHECK_LINE(&line, 5, 3);
+  CHECK_INT(atomic_load(&line.caller.sent), 6);
+  CHECK_INT(seen(&line.end, PENSTOCK_EVENT_SEND), 3);
+  line_close(&line);
+}
+
+static int32_t inject_before(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_RECEIVE) {
+    penstock_result result = penstock_hop_deliver_message(hop, "+", 1);
+    CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_WOULD_BLOCK);
+  }
+  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_send_message(hop, "+", 1));
+  return PENSTOCK_NEXT;
+}
+
+/* An injected message answers demand that has gone down already: the next that is asked for is that much less. So what
+ * waits at the hop does not grow with each one. */
+TEST(demand_is_spent_by_an_injected_message) {
+  line line;
+  line_open(&line, inject_before);
+  ask(&line, 4);
+  CHECK_LINE(&line, 4, 0);
+  deliver(&line, "ab");
+  CHECK_LINE(&line, 4, 4);
+  deliver(&line, "cd");
+  deliver_blocks(&line);
+  CHECK_LINE(&line, 4, 4);
+  ask(&line, 2);
+  CHECK_LINE(&line, 4, 6);
+  deliver_blocks(&line);
+  ask(&line, 1);
+  CHECK_LINE(&line, 5, 6);
+  deliver(&line, "e");
+  CHECK_LINE(&line, 5, 7);
+  ask(&line, 1);
+  CHECK_LINE(&line, 5, 8);
+  CHECK_STR(line.caller.text, "+a+bcd+e");
+  /* Outbound: the `sent` of an injected one stops at its hop. */
+  for (int i = 0; i < 3; i++) OK(penstock_call_try_send(line.call, "m", 1));
+  CHECK_LINE(&line, 5, 8);
+  CHECK_INT(atomic_load(&line.caller.sent), 3);
+  CHECK_INT(seen(&line.end, PENSTOCK_EVENT_SEND), 6);
+  line_close(&line);
+}
+
+static int32_t hold_until_fourth(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  bool message = event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE;
+  return message && seen(self, event) % 4 ? PENSTOCK_HOLD : PENSTOCK_NEXT;
+}
+
+/* A held message asks for one more at once; once it has gone up, what the caller asks for next is there already. */
+TEST(demand_of_a_held_message_is_renewed_once) {
+  line line;
+  line_open(&line, hold_until_fourth);
+  ask(&line, 1);
+  CHECK_LINE(&line, 1, 0);
+  deliver(&line, "a");
+  CHECK_LINE(&line, 2, 0);
+  deliver(&line, "b");
+  CHECK_LINE(&line, 3, 0);
+  deliver(&line, "c");
+  CHECK_LINE(&line, 4, 0);
+  deliver(&line, "d");
+  deliver_blocks(&line);
+  for (int got = 1; got < 4; got++) {
+    CHECK_LINE(&line, 4, got);
+    ask(&line, 1);
+  }
+  CHECK_LINE(&line, 4, 4);
+  deliver_blocks(&line);
+  ask(&line, 1);
+  CHECK_LINE(&line, 5, 4);
+  CHECK_STR(line.caller.text, "abcd");
+  /* Outbound: it is told as sent when it is held, and not again. */
+  for (int i = 0; i < 3; i++) OK(penstock_call_try_send(line.call, "m", 1));
+  CHECK_LINE(&line, 5, 4);
+  CHECK_INT(atomic_load(&line.caller.sent), 3);
+  CHECK_INT(seen(&line.end, PENSTOCK_EVENT_SEND), 0);
+  OK(penstock_call_try_send(line.call, "m", 1));
+  CHECK_LINE(&line, 5, 4);
+  CHECK_INT(atomic_load(&line.caller.sent), 4);
+  CHECK_INT(seen(&line.end, PENSTOCK_EVENT_SEND), 4);
+  line_close(&line);
+}
+
+static int32_t answer_demand(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_DEMAND) OK(penstock_hop_deliver_message(hop, "*", 1));
+  return PENSTOCK_NEXT;
+}
+
+/* A hop that answers each demand itself leaves one message below it, however long that goes on. */
+TEST(demand_answered_by_the_hop_itself) {
+  line line;
+  line_open(&line, answer_demand);
+  for (int i = 1; i <= 50; i++) {
+    ask(&line, 1);
+    CHECK_LINE(&line, 1, i);
+  }
+  deliver(&line, "a");
+  deliver_blocks(&line);
+  CHECK_LINE(&line, 1, 50);
+  line_close(&line);
+}

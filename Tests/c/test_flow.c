@@ -1,0 +1,235 @@
+/* Flow control through a chain: what a slow reader or a slow server stops, how much is kept meanwhile, and that demand
+ * and `sent` are conserved whatever hops do. docs/interceptors.md, "Demand". */
+#include "others.h"
+
+#include <unistd.h>
+
+static long resident_kilobytes(void) {
+  long pages = 0, ignored = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (!file || fscanf(file, "%ld %ld", &ignored, &pages) != 2) CHECK(false);
+  if (file) fclose(file);
+  return pages * 4;
+}
+
+/* ---- A peer of one's own that tells what it saw ---- */
+
+typedef struct observed {
+  penstock_channel *channel;
+  FILE *lines;
+  int input; /* the peer ends with it */
+  pthread_t reader;
+  long in, out; /* messages that the peer has read, and written, of the last call that was no echo */
+  latch ended;
+} observed;
+
+static void *read_lines(void *pointer) {
+  observed *observed = pointer;
+  char line[4096];
+  while (fgets(line, sizeof(line), observed->lines)) {
+    const char *in = strstr(line, "\"messages_in\":"), *out = strstr(line, "\"messages_out\":");
+    if (strstr(line, UNARY) || !in || !out) continue;
+    observed->in = strtol(in + 14, NULL, 10);
+    observed->out = strtol(out + 15, NULL, 10);
+    latch_signal(&observed->ended);
+    break;
+  }
+  while (fgets(line, sizeof(line), observed->lines)) continue;
+  return NULL;
+}
+
+static bool observe(observed *observed, const char *options) {
+  char address[64];
+  *observed = (struct observed){.ended = LATCH_INIT};
+  char *const more[] = {"--print-requests", NULL};
+  int lines = start_peer(address, sizeof(address), more, &observed->input);
+  observed->lines = fdopen(lines, "r");
+  pthread_create(&observed->reader, NULL, read_lines, observed);
+  return OK(penstock_channel_new(address, options, &observed->channel, NULL));
+}
+
+static void close_observed(observed *observed) {
+  penstock_channel_release(observed->channel);
+  close(observed->input);
+  pthread_join(observed->reader, NULL);
+  fclose(observed->lines);
+}
+
+/* Gives the peer many turns in which it could send, on the same connection. */
+static void echo_times(penstock_channel *channel, int times) {
+  for (int i = 0; i < times; i++) check_echo(channel);
+}
+
+/* ---- Eight hops that do something each ---- */
+
+enum { HOPS = 8, SIZE = 10000 };
+enum {
+  WINDOW = 1 << 20,    /* the default of both sides */
+  HELD = 65536,        /* the default hold_bytes */
+  PEER_KEEPS = 65536,  /* docs/peer.md: what waits there for the client's window */
+  SEND_BUFFER = 65536, /* the default send_buffer_bytes */
+};
+
+static atomic_int injected, dropped;
+
+static int32_t pause_each(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_RECEIVE && event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  OK(penstock_ticket_resume_after(penstock_hop_ticket(hop), 0));
+  return PENSTOCK_PAUSE;
+}
+static int32_t hold_some(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  if (event != PENSTOCK_EVENT_RECEIVE && event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  return atomic_load(&self->seen[event]) % 4 ? PENSTOCK_HOLD : PENSTOCK_NEXT;
+}
+static int32_t ask_late(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_DEMAND) {
+    /* Nothing now, and all of it at once. */
+    uint64_t n = penstock_hop_count(hop);
+    OK(penstock_hop_set_count(hop, 0));
+    OK(penstock_hop_demand(hop, n));
+  }
+  return PENSTOCK_NEXT;
+}
+enum { AHEAD = 4 };
+static int32_t ask_ahead(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_DEMAND && atomic_load(&self->seen[event]) == 1) {
+    OK(penstock_hop_set_count(hop, penstock_hop_count(hop) + AHEAD));
+  }
+  return PENSTOCK_NEXT;
+}
+static int32_t drop_tenth(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  if (event != PENSTOCK_EVENT_RECEIVE && event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  if (atomic_load(&self->seen[event]) % 10 != 5) return PENSTOCK_NEXT;
+  atomic_fetch_add(&dropped, 1);
+  return PENSTOCK_DROP;
+}
+static int32_t inject_tenth(probe *self, penstock_hop *hop, int32_t event) {
+  if (event != PENSTOCK_EVENT_RECEIVE && event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  if (atomic_load(&self->seen[event]) % 10 != 7) return PENSTOCK_NEXT;
+  penstock_result result = event == PENSTOCK_EVENT_SEND ? penstock_hop_send_message(hop, "injected", 8)
+                                                        : penstock_hop_deliver_message(hop, "injected", 8);
+  CHECK(result == PENSTOCK_OK || (event == PENSTOCK_EVENT_RECEIVE && result == PENSTOCK_E_WOULD_BLOCK));
+  atomic_fetch_add(&injected, result == PENSTOCK_OK);
+  return PENSTOCK_NEXT;
+}
+static atomic_llong sent_counted[HOPS];
+static int32_t count_sent(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_SENT) {
+    atomic_fetch_add((atomic_llong *)self->context, (long long)penstock_hop_count(hop));
+  }
+  return PENSTOCK_NEXT;
+}
+
+/* They are for calls to `method` alone: not for the echoes in between. */
+static void add_hops(probe *probes, penstock_channel *channel, const char *method) {
+  static int32_t (*const hooks[HOPS])(probe *, penstock_hop *, int32_t) = {
+      count_sent, pause_each, hold_some, ask_late, ask_ahead, drop_tenth, inject_tenth, count_sent};
+  static const char *const names[HOPS] = {"top", "pauses", "holds", "late", "ahead", "drops", "injects", "bottom"};
+  atomic_store(&injected, 0);
+  atomic_store(&dropped, 0);
+  for (int i = 0; i < HOPS; i++) {
+    atomic_store(&sent_counted[i], 0);
+    probe_init(&probes[i], names[i]);
+    probes[i].hook = hooks[i];
+    probes[i].context = &sent_counted[i];
+    penstock_interceptor table = probe_table(&probes[i]);
+    table.methods = method;
+    penstock_interceptor_id id = 0;
+    OK(penstock_channel_add_interceptor(channel, &table, HOPS - i, &id, NULL));
+  }
+}
+
+/* A reader that takes a message now and then, eight hops above a server that would send for ever. */
+TEST(flow_a_slow_reader_stops_the_server) {
+  observed observed;
+  if (!observe(&observed, "{\"tls\": false}")) return;
+  echo_times(observed.channel, 20);
+  probe probes[HOPS];
+  add_hops(probes, observed.channel, SERVER_STREAM);
+  char *data = calloc(1, SIZE);
+  penstock_call *call = start_with(observed.channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM,
+                                   "{\"metadata\": {\"x-count\": \"2000000000\"}}");
+  OK(penstock_call_send(call, data, SIZE));
+  free(data);
+  long before = resident_kilobytes(), peak = before;
+  int taken = 0, times = test_rounds(200);
+  for (; taken < times; taken++) {
+    penstock_message *message = NULL;
+    if (!OK(penstock_call_receive(call, &message))) break;
+    penstock_message_release(message);
+    echo_times(observed.channel, 3);
+    long now = resident_kilobytes();
+    if (now > peak) peak = now;
+  }
+  OK(penstock_call_cancel(call, "enough"));
+  check_finish(call, PENSTOCK_STATUS_CANCELLED);
+  if (latch_wait(&observed.ended, 1)) {
+    long out = observed.out;
+    /* What has come to the reader, what hops keep, the window, and what the peer keeps itself. */
+    long unread = out - taken - atomic_load(&dropped) + atomic_load(&injected);
+    long limit = (WINDOW + HELD + PEER_KEEPS) / SIZE + AHEAD + 4;
+    printf("  %d read of %ld sent: %ld unread, of at most %ld; %ld KiB more memory at the peak\n", taken, out, unread,
+           limit, peak - before);
+    CHECK(unread >= 0 && unread <= limit);
+    CHECK(out > taken);
+  }
+  /* A buffer that grows takes up to twice what is in it; a sanitizer keeps what is freed. */
+  if (test_slow() == 1) CHECK((peak - before) * 1024 < 2 * (WINDOW + HELD + (AHEAD + 4) * SIZE) + (2 << 20));
+  close_observed(&observed);
+  for (int i = 0; i < HOPS; i++) check_ended(&probes[i]);
+}
+
+/* ---- Upload ---- */
+
+/* A server that does not read on: it echoes, and its answers are not asked for. */
+TEST(flow_a_slow_server_stops_the_sender) {
+  observed observed;
+  if (!observe(&observed, "{\"tls\": false}")) return;
+  echo_times(observed.channel, 20);
+  probe probes[HOPS];
+  add_hops(probes, observed.channel, BIDI);
+  char *data = calloc(1, SIZE);
+  collector collector = COLLECTOR_INIT;
+  penstock_call *call = start_collecting(observed.channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &collector);
+  long before = resident_kilobytes(), peak = before, taken = 0;
+  for (int idle = 0; idle < 20;) {
+    penstock_result result = penstock_call_try_send(call, data, SIZE);
+    if (result == PENSTOCK_OK) {
+      taken++, idle = 0;
+    } else {
+      CHECK_RESULT(result, PENSTOCK_E_WOULD_BLOCK);
+      echo_times(observed.channel, 5);
+      idle++;
+    }
+    long now = resident_kilobytes();
+    if (now > peak) peak = now;
+  }
+  /* Both windows are full: the answers', and the requests'. The peer has some more in its hands. */
+  long through = taken - atomic_load(&dropped);
+  long limit = (2 * WINDOW + 3 * PEER_KEEPS + SEND_BUFFER + HELD) / SIZE;
+  long long sent = atomic_load(&sent_counted[0]);
+  printf(
+      "  %ld taken of an endless stream, %ld of them passed on (at most %ld), %lld told as sent; %ld KiB more memory "
+      "at the peak\n",
+      taken, through, limit, sent, peak - before);
+  CHECK(through > WINDOW / SIZE && through <= limit);
+  CHECK(sent < taken && sent >= taken - SEND_BUFFER / SIZE - 1);
+  if (test_slow() == 1) CHECK((peak - before) * 1024 < 2 * (WINDOW + SEND_BUFFER + HELD) + (2 << 20));
+  /* Once it is read, all of it goes, and each message has been told once. */
+  OK(penstock_call_half_close(call));
+  OK(penstock_call_demand(call, 1000000));
+  latch_wait(&collector.finalized, 1);
+  CHECK_INT(collector.code, 0);
+  CHECK_INT(atomic_load(&sent_counted[0]), taken);
+  penstock_call_release(call);
+  latch_wait(&observed.ended, 1);
+  /* The bottom hop is told of what the hop above it has injected too, but for what the end came before. */
+  CHECK(observed.in > 0 && atomic_load(&sent_counted[HOPS - 1]) <= observed.in);
+  free(data);
+  close_observed(&observed);
+  for (int i = 0; i < HOPS; i++) check_ended(&probes[i]);
+}
