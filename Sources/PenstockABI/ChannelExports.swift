@@ -107,6 +107,20 @@ public func penstock_channel_unary(
   guard let handle, let method, let request = bytes(request, length), let reply else {
     return report(.invalidArgument, "channel, method, request and reply must not be NULL", error)
   }
+  return unary(handle, method, callOptions, reply, error) { call in
+    if call.codec != nil { return (.state, nil) }
+    if request.count > call.request.settings.maxSendBytes { return (.tooLarge, nil) }
+    guard let message = ByteBuffer(copying: request) else { return (.noMemory, nil) }
+    return (.ok, message)
+  }
+}
+
+/// A unary call, whole, with the message that `make` gives for it.
+func unary(
+  _ handle: OpaquePointer, _ method: UnsafePointer<CChar>, _ callOptions: OpaquePointer?,
+  _ reply: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?,
+  _ make: (Call) -> (Outcome, Message?)
+) -> penstock_result {
   let channel = object(handle, ClientChannel.self)
   if Process.isForked(channel.generation) {
     return report(.forked, "the channel belongs to the parent of this process", error)
@@ -118,10 +132,17 @@ public func penstock_channel_unary(
   let options = options(callOptions)
   let (outcome, call) = ClientCall.make(channel, bytes(method), .unary, options, nil)
   guard let call else { return explain(outcome, method, error) }
-  if request.count > call.call.request.settings.maxSendBytes {
-    return report(.tooLarge, "the request is over max_send_message_bytes", error)
+  let (made, message) = make(call.call)
+  guard let message else {
+    return switch made {
+    case .tooLarge: report(made, "the request is over max_send_message_bytes", error)
+    case .state:
+      report(
+        made, call.call.codec == nil ? "the call has no codec for objects" : "the call has a codec: it takes objects",
+        error)
+    default: report(made, "no memory", error)
+    }
   }
-  guard let message = ByteBuffer(copying: request) else { return report(.noMemory, "no memory", error) }
   let (result, ended) = call.unary(message, options)
   guard result == .ok, let ended else { return explain(result, method, error) }
   reply.pointee = retained(ended)

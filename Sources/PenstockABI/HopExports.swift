@@ -93,7 +93,7 @@ public func penstock_hop_message(
 ) -> penstock_result {
   guard let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { hop in
-    guard let message = hop.message else { return hop.hasEnded ? .gone : .state }
+    guard !hop.seesObjects, let message = hop.message else { return hop.hasEnded ? .gone : .state }
     give(message, data, length)
     return .ok
   }
@@ -346,7 +346,9 @@ public func penstock_event_message(
   _ length: UnsafeMutablePointer<Int>!
 ) -> penstock_result {
   guard let event, let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
-  guard let message = object(event, TicketEvent.self).message else { return PENSTOCK_E_STATE }
+  guard let message = object(event, TicketEvent.self).message, message.codecObject == nil else {
+    return PENSTOCK_E_STATE
+  }
   give(message, data, length)
   return PENSTOCK_OK
 }

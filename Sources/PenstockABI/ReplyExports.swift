@@ -6,7 +6,7 @@ import PenstockWire
 
 // call.h: the reply.
 
-private func reply(_ handle: OpaquePointer?) -> Reply? { handle.map { object($0, Reply.self) } }
+func reply(_ handle: OpaquePointer?) -> Reply? { handle.map { object($0, Reply.self) } }
 
 @_cdecl("penstock_reply_retain") @implementation
 public func penstock_reply_retain(_ handle: OpaquePointer!) -> OpaquePointer! { retain(handle, Reply.self) }

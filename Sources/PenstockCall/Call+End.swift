@@ -37,19 +37,24 @@ extension Call {
       hop.endedCall = true
       discardStations(hop)
     }
-    var lower = index + 1
-    while lower < hops.count {
-      let hop = hops[lower]
-      lower += 1
-      guard hop.entered, !hop.destroyed else { continue }
-      discardStations(hop)
-      if hop.isActive { cancel(hop, status) }
-      destroy(hop)
-    }
+    cancelHops(from: index + 1, status)
     if index < 0 {
       complete(status)
     } else {
       runInbound(.status(status), at: index - 1)
+    }
+  }
+
+  /// They stand below what ended the call.
+  func cancelHops(from index: Int, _ status: Status) {
+    var index = index
+    while index < hops.count {
+      let hop = hops[index]
+      index += 1
+      guard hop.entered, !hop.destroyed else { continue }
+      discardStations(hop)
+      if hop.isActive { cancel(hop, status) }
+      destroy(hop)
     }
   }
 
@@ -118,7 +123,7 @@ extension Call {
     tellSent(n, from: hops.count - 1)
   }
 
-  private func stopBelow() {
+  func stopBelow() {
     guard !belowEnded else { return }
     belowEnded = true
     demandBelow = 0

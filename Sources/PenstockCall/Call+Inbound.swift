@@ -6,7 +6,9 @@ extension Call {
   /// Shows `event` to the hops from `index` upward, until one keeps it or it comes to the caller.
   func runInbound(_ event: Event, at index: Int) {
     var index = index
-    while index >= 0 {
+    while true {
+      if index == codecIndex - 1, let codec, let message = event.message, !decode(message, codec) { return }
+      if index < 0 { break }
       let hop = hops[index]
       guard hop.isActive else {
         index -= 1

@@ -13,6 +13,7 @@ extension Call {
         discardOutbound(event, at: index)
         return
       }
+      if index == codecIndex, let codec, let message = event.message, !encode(message, codec) { return }
       if index == hops.count {
         leaveForTransport(event)
         return

@@ -143,7 +143,7 @@ extension Call {
       return true
     }
     // An empty message takes room too.
-    let bytes = parked.event.message.map { max($0.count, 1) } ?? 0
+    let bytes = parked.event.message.map { max($0.charge, 1) } ?? 0
     if station.heldBytes + bytes > hop.registration.holdBytes {
       if ticket != 0 { loop.spendTicket(ticket, of: self) }
       fail(hop, "held more than its hold_bytes", code: .resourceExhausted)

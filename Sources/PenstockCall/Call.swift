@@ -52,6 +52,10 @@ public final class Call {
   /// nil once the call has ended.
   public internal(set) var chain: Chain?
   var hops: [Hop] = []
+  /// Before `open`. nil: both levels see bytes.
+  public var codec: Codec?
+  /// The codec stands above the hop at this index.
+  let codecIndex: Int
   var below: (any CallBelow)?
   var above: (any CallAbove)?
   let loop: any CallLoop
@@ -101,6 +105,7 @@ public final class Call {
     self.loop = loop
     self.attachment = attachment
     self.values = values
+    codecIndex = chain?.codecIndex ?? 0
     outboundEnd = (chain?.entries.count ?? 0) + 1
   }
 

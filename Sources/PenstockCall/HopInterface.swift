@@ -55,8 +55,18 @@ extension Hop {
     }
   }
 
+  /// Messages are objects here.
+  public var seesObjects: Bool { level == .object && call.codec != nil }
+
+  /// At the object level: replaces the message by another object, which is let go if it is not taken.
+  public func setObject(_ object: CodecObject) -> Outcome {
+    guard seesObjects, let message else { return check() == .gone ? .gone : .state }
+    message.attachment = object
+    return .ok
+  }
+
   public func setMessage(_ bytes: ByteView) -> Outcome {
-    guard let message else { return check() == .gone ? .gone : .state }
+    guard !seesObjects, let message else { return check() == .gone ? .gone : .state }
     guard let fresh = ByteBuffer(copying: bytes) else { return .noMemory }
     message.exchange(with: fresh)
     return .ok
@@ -198,6 +208,7 @@ extension Hop {
 
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
+    guard (message.attachment != nil) == seesObjects else { return .state }
     guard startPassed.load(ordering: .acquiring), !isTaken, !halfClosePassed.load(ordering: .acquiring) else {
       return .state
     }
@@ -215,6 +226,7 @@ extension Hop {
   /// one way, on any thread, so that it keeps its order.
   public func injectInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
+    guard (message.attachment != nil) == seesObjects else { return .state }
     if let visit = isInline ? nil : visit, !isTaken {
       guard startPassed.load(ordering: .acquiring) else { return .state }
       guard spendShared() else { return .wouldBlock }

@@ -37,9 +37,10 @@ final class Recording {
     guard failure == nil else { return }
     switch event {
     case .send(let message):
-      guard message.count <= limit - bytes else { return close(.tooLarge) }
-      guard let copied = ByteBuffer(copying: message.view) else { return close(.noMemory) }
-      bytes += message.count
+      if let object = message.codecObject, !object.copies { return close(.unsupported) }
+      guard message.charge <= limit - bytes else { return close(.tooLarge) }
+      guard let copied = message.copied() else { return close(.noMemory) }
+      bytes += message.charge
       entries.append(Entry(event: .send(copied), isTold: false))
     case .halfClose: entries.append(Entry(event: event, isTold: true))
     case .start, .headers, .receive, .status: break
@@ -67,7 +68,7 @@ final class Recording {
     let entry = entries[next]
     next += 1
     guard let message = entry.event.message else { return (entry.event, true) }
-    guard let copied = ByteBuffer(copying: message.view) else {
+    guard let copied = message.copied() else {
       close(.noMemory)
       return nil
     }
@@ -140,7 +141,7 @@ extension Call {
       runOutbound(event, at: hop.index + 1)
     }
     if recording.failure == .noMemory, phase == .live, epoch == now {
-      finish(at: hop.index + 1, Status(.resourceExhausted, "no memory to send the request again"))
+      endBetween(hop.index + 1, Status(.resourceExhausted, "no memory to send the request again"))
     }
   }
 

@@ -10,6 +10,8 @@ public final class ByteBuffer {
   private var capacity = 0
   private var start = 0
   private var end = 0
+  /// What stands for the bytes, for whoever put it there.
+  public var attachment: AnyObject?
 
   /// An empty buffer without storage.
   public init() {}

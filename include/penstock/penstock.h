@@ -16,5 +16,6 @@
 #include "call.h"
 #include "channel.h"
 #include "ready.h"
+#include "codec.h"
 
 #endif

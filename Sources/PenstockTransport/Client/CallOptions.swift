@@ -15,6 +15,7 @@ public final class CallOptions {
   public var waitsForReady = false
   /// Read-only: calls share it.
   public var credentials: Metadata?
+  public var codec: Codec?
   public var sendBufferBytes = 65536
   public var isInterruptible = false
   public var onInterrupted: (callback: Interrupted, userData: UserData)?

@@ -80,6 +80,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
       target: channel.target, defaultAuthority: channel.authority, loop: channel.runtime.loop,
       attachment: CallItem(channel.runtime.workers), values: LockedValues())
     call.stats.createdAt = now
+    call.codec = options?.codec ?? channel.codec
     return (.ok, ClientCall(call, channel, options, callbacks))
   }
 
@@ -262,13 +263,21 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
 
   /// Queues a copy of `bytes` if there is room.
   public func trySend(_ bytes: ByteView) -> Outcome {
+    if call.codec != nil { return .state }
     let checked = lock.withLock { checkSend(bytes.count) }
     guard checked == .ok else { return checked }
     guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
+    return queue(message)
+  }
+
+  /// Queues the object if there is room; else it is the caller's to keep.
+  public func trySend(_ object: CodecObject) -> Outcome { queue(ByteBuffer(object: object)) }
+
+  private func queue(_ message: Message) -> Outcome {
     lock.lock()
-    let outcome = checkSend(bytes.count)
+    let outcome = checkSend(message.count)
     if outcome == .ok {
-      let cost = bytes.count + ClientCall.messageOverhead
+      let cost = message.count + ClientCall.messageOverhead
       sizesInFlight.append(cost)
       bytesInFlight += cost
       sentMessages += 1
@@ -292,6 +301,14 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   public func send(_ bytes: ByteView) -> Outcome {
     wait {
       let outcome = trySend(bytes)
+      return outcome == .wouldBlock ? nil : outcome
+    }
+  }
+
+  public func send(_ object: CodecObject) -> Outcome {
+    let message = ByteBuffer(object: object)
+    return wait {
+      let outcome = queue(message)
       return outcome == .wouldBlock ? nil : outcome
     }
   }

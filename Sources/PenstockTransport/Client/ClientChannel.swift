@@ -13,6 +13,10 @@ public final class ClientChannel: @unchecked Sendable {
   let target: ByteBuffer
   let authority: ByteBuffer
   private let closed = Atomic<Bool>(false)
+  private let lock = Lock()
+  private var ownCodec: Codec?
+  /// So that calls of a channel without one take no lock.
+  private let hasCodec = Atomic<Bool>(false)
 
   /// Takes over one user of `runtime`.
   public init(
@@ -40,6 +44,19 @@ public final class ClientChannel: @unchecked Sendable {
   }
 
   public var isClosed: Bool { closed.load(ordering: .acquiring) || runtime.isClosed }
+
+  /// Of calls that are created from now on.
+  public func setCodec(_ codec: Codec?) {
+    let old = lock.withLock { () -> Codec? in
+      let old = ownCodec
+      ownCodec = codec
+      hasCodec.store(codec != nil, ordering: .releasing)
+      return old
+    }
+    withExtendedLifetime(old) {}
+  }
+
+  var codec: Codec? { hasCodec.load(ordering: .acquiring) ? lock.withLock { ownCodec } : nil }
 
   /// Ends every call, closes the connection, lets the interceptors go. Does not wait.
   public func close() -> Outcome {

@@ -301,8 +301,16 @@ public final class TicketEvent {
     }
   }
 
+  public func setObject(_ object: UnsafeMutableRawPointer?) -> Outcome {
+    guard let message, let old = message.codecObject else { return .state }
+    let fresh = old.another(object)
+    guard book.look(ticket).0 == .ok else { return .gone }
+    message.attachment = fresh
+    return .ok
+  }
+
   public func setMessage(_ bytes: ByteView) -> Outcome {
-    guard let message else { return .state }
+    guard let message, message.attachment == nil else { return .state }
     guard book.look(ticket).0 == .ok else { return .gone }
     guard let fresh = ByteBuffer(copying: bytes) else { return .noMemory }
     message.exchange(with: fresh)

@@ -1,0 +1,155 @@
+import PenstockWire
+
+/// Turns the caller's objects into bytes, and bytes into objects: between the object level and the bytes level of
+/// a chain. What it calls is the user's, on the driving thread; 0 says that it worked.
+public final class Codec {
+  public typealias Encode =
+    @convention(c) (
+      UnsafeMutableRawPointer?, UnsafePointer<CChar>?, UnsafeMutableRawPointer?, OpaquePointer?
+    ) -> Int32
+  public typealias Decode =
+    @convention(c) (
+      UnsafeMutableRawPointer?, UnsafePointer<CChar>?, UnsafeRawPointer?, Int,
+      UnsafeMutablePointer<UnsafeMutableRawPointer?>?
+    ) -> Int32
+  public typealias Free = @convention(c) (UnsafeMutableRawPointer?, UnsafeMutableRawPointer?) -> Void
+  public typealias Copy =
+    @convention(c) (UnsafeMutableRawPointer?, UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer?
+
+  private let userData: UserData
+  private let encodeFunction: Encode
+  private let decodeFunction: Decode
+  private let freeFunction: Free
+  private let copyFunction: Copy?
+
+  public init(
+    _ userData: UserData, encode: @escaping Encode, decode: @escaping Decode, free: @escaping Free, copy: Copy?
+  ) {
+    self.userData = userData
+    encodeFunction = encode
+    decodeFunction = decode
+    freeFunction = free
+    copyFunction = copy
+  }
+
+  var copies: Bool { copyFunction != nil }
+
+  fileprivate func free(_ object: UnsafeMutableRawPointer?) { freeFunction(userData.pointer, object) }
+
+  /// nil: the user's function gave none.
+  func copy(_ object: CodecObject) -> CodecObject? {
+    guard let copyFunction, let made = copyFunction(userData.pointer, object.pointer) else { return nil }
+    return CodecObject(made, self)
+  }
+
+  /// Puts the bytes in the object's place. False: it failed.
+  func encode(_ message: Message, _ path: ByteBuffer) -> Bool {
+    guard let object = message.codecObject else { return true }
+    let bytes = ByteBuffer()
+    let buffer = OpaquePointer(Unmanaged.passUnretained(bytes).toOpaque())
+    let failed = withExtendedLifetime((bytes, object, path)) {
+      encodeFunction(userData.pointer, path.cString, object.pointer, buffer) != 0
+    }
+    if failed { return false }
+    message.exchange(with: bytes)
+    message.attachment = nil
+    return true
+  }
+
+  /// Puts an object in the bytes' place. False: it failed.
+  func decode(_ message: Message, _ path: ByteBuffer) -> Bool {
+    var made: UnsafeMutableRawPointer?
+    let failed = withExtendedLifetime((message, path)) {
+      decodeFunction(userData.pointer, path.cString, message.view.baseAddress, message.count, &made) != 0
+    }
+    if failed { return false }
+    message.exchange(with: ByteBuffer())
+    message.attachment = CodecObject(made, self)
+    return true
+  }
+}
+
+/// One of the caller's objects on its way through a call, which frees it in the end.
+public final class CodecObject {
+  public let pointer: UnsafeMutableRawPointer?
+  private let codec: Codec
+  private var isOurs = true
+
+  public init(_ pointer: UnsafeMutableRawPointer?, _ codec: Codec) {
+    self.pointer = pointer
+    self.codec = codec
+  }
+
+  deinit { if isOurs { codec.free(pointer) } }
+
+  /// It stays its owner's: it was not taken.
+  public func leave() { isOurs = false }
+
+  /// An object in its place.
+  public func another(_ pointer: UnsafeMutableRawPointer?) -> CodecObject { CodecObject(pointer, codec) }
+}
+
+extension ByteBuffer {
+  /// The object that this message is, above a codec.
+  public var codecObject: CodecObject? {
+    // Nothing else is ever attached to a message.
+    attachment.map { unsafeDowncast($0, to: CodecObject.self) }
+  }
+
+  public convenience init(object: CodecObject) {
+    self.init()
+    attachment = object
+  }
+
+  /// What it counts for where messages are kept: an object's size is not known.
+  var charge: Int { attachment == nil ? count : ByteBuffer.objectCharge }
+  private static var objectCharge: Int { 64 }
+
+  /// A message of its own with the same bytes, or a copy of the object; nil: there is none to be had.
+  func copied() -> Message? {
+    guard let object = codecObject else { return ByteBuffer(copying: view) }
+    return object.copy().map { ByteBuffer(object: $0) }
+  }
+
+  /// With a NUL at its end.
+  fileprivate var cString: UnsafePointer<CChar>? {
+    view.baseAddress.map { UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self) }
+  }
+}
+
+extension CodecObject {
+  var copies: Bool { codec.copies }
+  fileprivate func copy() -> CodecObject? { codec.copy(self) }
+}
+
+extension Call {
+  /// A message has come to the codec from above, or to the one that is next above it. False: the codec has
+  /// failed, and the call has been ended.
+  func encode(_ message: Message, _ codec: Codec) -> Bool {
+    if codec.encode(message, request.path) { return true }
+    tellSent(1, from: codecIndex - 1)
+    codecFailed("the codec could not encode a request message of ")
+    return false
+  }
+
+  func decode(_ message: Message, _ codec: Codec) -> Bool {
+    if message.attachment != nil || codec.decode(message, request.path) { return true }
+    codecFailed("the codec could not decode a response message of ")
+    return false
+  }
+
+  private func codecFailed(_ words: StaticString) {
+    endBetween(codecIndex, Status(.internal, parts: words.bytes, request.pathView))
+  }
+
+  /// Ends the call where no hop stands: above the one at `index`. Those above see the status, those from there on
+  /// see on_cancel, then destroy.
+  func endBetween(_ index: Int, _ status: Status) {
+    guard phase == .live else { return }
+    endStatus = status
+    outboundEnd = min(outboundEnd, index)
+    stopBelow()
+    cancelHops(from: index, status)
+    runInbound(.status(status), at: index - 1)
+  }
+}

@@ -1,0 +1,322 @@
+/* codec.h: objects through the chain, bytes below it; who frees what, and what a codec that fails does. */
+#include "test.h"
+
+/* The objects: a text with a count of those that are alive. */
+typedef struct text {
+  char *bytes;
+  size_t length;
+} text;
+
+typedef struct text_codec {
+  atomic_int alive, encoded, decoded, finalized;
+  atomic_bool fails_to_encode, fails_to_decode;
+} text_codec;
+
+static text *text_new(text_codec *codec, const void *data, size_t length) {
+  text *made = malloc(sizeof(text));
+  made->bytes = malloc(length + 1);
+  memcpy(made->bytes, data, length);
+  made->length = length;
+  atomic_fetch_add(&codec->alive, 1);
+  return made;
+}
+
+static int32_t text_encode(void *user_data, const char *method, void *object, penstock_buffer *bytes) {
+  text_codec *codec = user_data;
+  const text *given = object;
+  CHECK_HAS(method, "/penstock.Echo/");
+  atomic_fetch_add(&codec->encoded, 1);
+  if (atomic_load(&codec->fails_to_encode)) return 1;
+  OK(penstock_buffer_append(bytes, "<", 1));
+  OK(penstock_buffer_append(bytes, given->bytes, given->length));
+  return penstock_buffer_append(bytes, ">", 1);
+}
+
+static int32_t text_decode(void *user_data, const char *method, const void *data, size_t length, void **object) {
+  text_codec *codec = user_data;
+  (void)method;
+  atomic_fetch_add(&codec->decoded, 1);
+  if (atomic_load(&codec->fails_to_decode)) return 1;
+  *object = text_new(codec, data, length);
+  return 0;
+}
+
+static void text_free(void *user_data, void *object) {
+  text *given = object;
+  free(given->bytes);
+  free(given);
+  atomic_fetch_sub(&((text_codec *)user_data)->alive, 1);
+}
+
+static void *text_copy(void *user_data, void *object) {
+  const text *given = object;
+  return text_new(user_data, given->bytes, given->length);
+}
+
+static void codec_finalizer(void *user_data) { atomic_fetch_add(&((text_codec *)user_data)->finalized, 1); }
+
+static penstock_codec *make_codec(text_codec *state, bool copies) {
+  memset(state, 0, sizeof(*state));
+  penstock_codec_functions functions = PENSTOCK_CODEC_FUNCTIONS_INIT;
+  functions.user_data = state;
+  functions.finalizer = codec_finalizer;
+  functions.encode = text_encode;
+  functions.decode = text_decode;
+  functions.free = text_free;
+  functions.copy = copies ? text_copy : NULL;
+  penstock_codec *codec = NULL;
+  OK(penstock_codec_new(&functions, &codec, NULL));
+  return codec;
+}
+
+static bool is_text(const void *object, const char *expected) {
+  const text *given = object;
+  return CHECK(given != NULL) && CHECK_INT(given->length, strlen(expected)) &&
+         CHECK(memcmp(given->bytes, expected, given->length) == 0);
+}
+
+/* Waits until every object has been freed, then lets the codec go. */
+static void codec_close(text_codec *state, penstock_codec *codec) {
+  EVENTUALLY(atomic_load(&state->alive) == 0);
+  penstock_codec_release(codec);
+  EVENTUALLY(atomic_load(&state->finalized) == 1);
+}
+
+/* At the object level it sees and replaces objects, at the bytes level bytes. */
+static int32_t look_at_both(probe *self, penstock_hop *hop, int32_t event) {
+  text_codec *codec = self->context;
+  if (event != PENSTOCK_EVENT_SEND && event != PENSTOCK_EVENT_RECEIVE) {
+    CHECK(penstock_hop_object(hop) == NULL);
+    return PENSTOCK_NEXT;
+  }
+  const void *data = NULL;
+  size_t length = 0;
+  if (penstock_hop_level(hop) == PENSTOCK_LEVEL_OBJECT) {
+    CHECK_RESULT(penstock_hop_message(hop, &data, &length), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_hop_set_message(hop, "x", 1), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_hop_send_message(hop, "x", 1), PENSTOCK_E_STATE);
+    is_text(penstock_hop_object(hop), event == PENSTOCK_EVENT_SEND ? "abc" : "<ABC>");
+    const char *fresh = event == PENSTOCK_EVENT_SEND ? "ABC" : "done";
+    OK(penstock_hop_set_object(hop, text_new(codec, fresh, strlen(fresh))));
+  } else {
+    CHECK(penstock_hop_object(hop) == NULL);
+    CHECK_RESULT(penstock_hop_set_object(hop, codec), PENSTOCK_E_STATE);
+    if (OK(penstock_hop_message(hop, &data, &length))) {
+      CHECK(length == 5 && memcmp(data, "<ABC>", 5) == 0);
+    }
+  }
+  return PENSTOCK_NEXT;
+}
+
+TEST(codec_stands_between_the_levels) {
+  text_codec state;
+  penstock_codec *codec = make_codec(&state, false);
+  penstock_channel *channel = open_channel();
+  OK(penstock_channel_set_codec(channel, codec));
+  probe both;
+  probe_init(&both, "both");
+  both.hook = look_at_both;
+  both.context = &state;
+  penstock_interceptor table = probe_table(&both);
+  table.flags = PENSTOCK_LEVEL_BOTH;
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  penstock_reply *reply = NULL;
+  if (OK(penstock_channel_unary_object(channel, UNARY, text_new(&state, "abc", 3), NULL, &reply, NULL))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+    is_text(penstock_reply_object(reply), "done");
+    penstock_reply_release(reply);
+  }
+  CHECK_INT(atomic_load(&both.seen[PENSTOCK_EVENT_CREATE]), 2);
+  CHECK_INT(atomic_load(&both.seen[PENSTOCK_EVENT_DESTROY]), 2);
+  CHECK_INT(atomic_load(&state.encoded), 1);
+  CHECK_INT(atomic_load(&state.decoded), 1);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&both);
+  codec_close(&state, codec);
+}
+
+TEST(codec_of_a_stream_in_the_call_options) {
+  text_codec state;
+  penstock_codec *codec = make_codec(&state, false);
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new(NULL, &options, NULL));
+  OK(penstock_call_options_set_codec(options, codec));
+  penstock_call *call = NULL;
+  if (!OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL))) return;
+  penstock_call_options_release(options);
+  CHECK_RESULT(penstock_call_send(call, "x", 1), PENSTOCK_E_STATE);
+  for (int i = 0; i < 3; i++) {
+    OK(penstock_call_send_object(call, text_new(&state, "abc", 3)));
+    penstock_message *message = NULL;
+    if (!OK(penstock_call_receive(call, &message))) break;
+    is_text(penstock_message_object(message), "<abc>");
+    CHECK_INT(penstock_message_length(message), 0);
+    penstock_message_release(message);
+  }
+  /* There is room for a thousand; what is refused stays the caller's. */
+  penstock_result result = PENSTOCK_OK;
+  int sent = 0;
+  for (; sent < 100000; sent++) {
+    text *object = text_new(&state, "abc", 3);
+    result = penstock_call_try_send_object(call, object);
+    if (result != PENSTOCK_OK) text_free(&state, object);
+    if (result != PENSTOCK_OK) break;
+  }
+  CHECK(result == PENSTOCK_E_WOULD_BLOCK || sent == 100000);
+  OK(penstock_call_half_close(call));
+  CHECK_RESULT(penstock_call_send_object(call, text_new(&state, "abc", 3)), PENSTOCK_E_STATE);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+    penstock_reply_release(reply);
+  }
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  codec_close(&state, codec);
+}
+
+TEST(codec_that_fails_ends_the_call_and_names_the_method) {
+  for (int encodes = 0; encodes < 2; encodes++) {
+    text_codec state;
+    penstock_codec *codec = make_codec(&state, false);
+    atomic_store(encodes ? &state.fails_to_encode : &state.fails_to_decode, true);
+    penstock_channel *channel = open_channel();
+    OK(penstock_channel_set_codec(channel, codec));
+    probe above, below;
+    probe_init(&above, "above");
+    probe_init(&below, "below");
+    penstock_interceptor table = probe_table(&above);
+    table.flags = PENSTOCK_LEVEL_OBJECT;
+    penstock_interceptor_id id = 0;
+    OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+    probe_add(&below, channel, 0);
+    penstock_reply *reply = NULL;
+    if (OK(penstock_channel_unary_object(channel, UNARY, text_new(&state, "abc", 3), NULL, &reply, NULL))) {
+      CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL);
+      CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), UNARY);
+      CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), encodes ? "encode" : "decode");
+      CHECK(penstock_reply_object(reply) == NULL);
+      penstock_reply_release(reply);
+    }
+    CHECK_INT(atomic_load(&above.seen[PENSTOCK_EVENT_STATUS]), 1);
+    CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_CANCEL]), 1);
+    penstock_channel_release(channel);
+    probe_wait_finalized(&above);
+    probe_wait_finalized(&below);
+    CHECK_INT(latch_count(&above.done), 1);
+    CHECK_INT(latch_count(&below.done), 1);
+    codec_close(&state, codec);
+  }
+}
+
+static int32_t answer_with_object(probe *self, penstock_hop *hop, int32_t event) {
+  text_codec *codec = self->context;
+  if (event == PENSTOCK_EVENT_START) return PENSTOCK_TAKE;
+  if (event == PENSTOCK_EVENT_HALF_CLOSE) {
+    penstock_status *status = NULL;
+    OK(penstock_status_new(0, NULL, &status));
+    OK(penstock_hop_deliver_object(hop, text_new(codec, "stub", 4)));
+    OK(penstock_hop_deliver_status(hop, status));
+    penstock_status_release(status);
+  }
+  return PENSTOCK_NEXT;
+}
+
+TEST(codec_is_not_asked_where_an_object_hop_answers) {
+  text_codec state;
+  penstock_codec *codec = make_codec(&state, false);
+  penstock_channel *channel = open_channel();
+  OK(penstock_channel_set_codec(channel, codec));
+  probe stub;
+  probe_init(&stub, "stub");
+  stub.hook = answer_with_object;
+  stub.context = &state;
+  penstock_interceptor table = probe_table(&stub);
+  table.flags = PENSTOCK_LEVEL_OBJECT;
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  penstock_reply *reply = NULL;
+  if (OK(penstock_channel_unary_object(channel, UNARY, text_new(&state, "abc", 3), NULL, &reply, NULL))) {
+    is_text(penstock_reply_object(reply), "stub");
+    penstock_reply_release(reply);
+  }
+  CHECK_INT(atomic_load(&state.encoded) + atomic_load(&state.decoded), 0);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&stub);
+  codec_close(&state, codec);
+}
+
+static int32_t fail_and_restart(probe *self, penstock_hop *hop, int32_t event) {
+  if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
+  penstock_result *said = self->context;
+  *said = penstock_hop_can_restart(hop);
+  return PENSTOCK_RESTART;
+}
+
+static int32_t fail_once(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_HALF_CLOSE && penstock_hop_attempt(hop) == 1) {
+    OK(penstock_hop_finish(hop, PENSTOCK_STATUS_UNAVAILABLE, "again"));
+  }
+  return PENSTOCK_NEXT;
+}
+
+TEST(codec_copies_objects_for_a_restart) {
+  for (int copies = 0; copies < 2; copies++) {
+    text_codec state;
+    penstock_codec *codec = make_codec(&state, copies);
+    penstock_channel *channel = open_channel();
+    OK(penstock_channel_set_codec(channel, codec));
+    penstock_result said = PENSTOCK_OK;
+    probe top, below;
+    probe_init(&top, "top");
+    probe_init(&below, "below");
+    top.hook = fail_and_restart;
+    top.context = &said;
+    top.replay_bytes = 1000;
+    below.hook = fail_once;
+    penstock_interceptor table = probe_table(&top);
+    table.flags = PENSTOCK_LEVEL_OBJECT;
+    penstock_interceptor_id id = 0;
+    OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+    probe_add(&below, channel, 0);
+    penstock_reply *reply = NULL;
+    if (OK(penstock_channel_unary_object(channel, UNARY, text_new(&state, "abc", 3), NULL, &reply, NULL))) {
+      CHECK_INT(penstock_reply_code(reply), copies ? PENSTOCK_STATUS_OK : PENSTOCK_STATUS_UNAVAILABLE);
+      if (copies) is_text(penstock_reply_object(reply), "<abc>");
+      if (!copies) CHECK_RESULT(said, PENSTOCK_E_UNSUPPORTED);
+      penstock_reply_release(reply);
+    }
+    penstock_channel_release(channel);
+    probe_wait_finalized(&top);
+    probe_wait_finalized(&below);
+    codec_close(&state, codec);
+  }
+}
+
+TEST(codec_wrong_arguments) {
+  text_codec state;
+  penstock_codec *codec = make_codec(&state, false);
+  for (int missing = 0; missing < 4; missing++) {
+    atomic_int finalized = 0;
+    penstock_codec_functions functions = PENSTOCK_CODEC_FUNCTIONS_INIT;
+    functions.user_data = &finalized;
+    functions.finalizer = count_up;
+    functions.encode = missing == 0 ? NULL : text_encode;
+    functions.decode = missing == 1 ? NULL : text_decode;
+    functions.free = missing == 2 ? NULL : text_free;
+    CHECK_RESULT(penstock_codec_new(&functions, missing == 3 ? NULL : &codec, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+    CHECK_INT(atomic_load(&finalized), 1);
+  }
+  /* Without a codec an object stays the caller's. */
+  penstock_channel *channel = open_channel();
+  penstock_reply *reply = NULL;
+  penstock_error *error = NULL;
+  CHECK_RESULT(penstock_channel_unary_object(channel, UNARY, &state, NULL, &reply, &error), PENSTOCK_E_STATE);
+  CHECK_HAS(penstock_error_message(error), "codec");
+  penstock_error_release(error);
+  penstock_channel_release(channel);
+  codec_close(&state, codec);
+}

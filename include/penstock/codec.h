@@ -1,0 +1,104 @@
+/* Codec: turns the caller's own objects into message bytes and back, inside the call.
+ *
+ * A channel or a call that has a codec takes and gives objects (penstock_channel_unary_object, penstock_call_send_object,
+ * penstock_message_object): whatever a pointer means to the program. Interceptors at the object level
+ * (PENSTOCK_LEVEL_OBJECT) see those very objects and pay for no serialising; those at the bytes level see what goes out
+ * and what came in. Without a codec both levels see bytes.
+ */
+#ifndef PENSTOCK_CODEC_H
+#define PENSTOCK_CODEC_H
+
+#include "call.h"
+#include "channel.h"
+#include "hop.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Bytes that an encode function fills. */
+typedef struct penstock_buffer penstock_buffer;
+
+/* Appends a copy of `data` (NULL only with length 0). In the encode function that got `buffer`, on its thread.
+ * E_NO_MEMORY. */
+PENSTOCK_API penstock_result penstock_buffer_append(penstock_buffer *buffer, const void *data, size_t length);
+
+/* What a codec is made of. encode and decode run on the thread that drives the runtime, when a message passes from one
+ * level to the other; `method` is "/package.Service/Method", NUL-terminated, borrowed during the call. A result other
+ * than 0 ends the call with INTERNAL and a message that names the method. */
+typedef struct penstock_codec_functions {
+  size_t struct_size;
+  void *user_data;              /* transferred, even on error */
+  penstock_finalizer finalizer; /* runs once, when the codec and the last object of it have gone, or on error */
+  /* Appends the bytes of a request object to `bytes`; the object stays. */
+  int32_t (*encode)(void *user_data, const char *method, void *object, penstock_buffer *bytes);
+  /* Makes an object of a response's bytes, which are borrowed during the call. The library owns it from then on. */
+  int32_t (*decode)(void *user_data, const char *method, const void *data, size_t length, void **object);
+  /* Lets go of an object, exactly once for each that the library owns. On any thread, under no lock. */
+  void (*free)(void *user_data, void *object);
+  /* A copy of an object, for RESTART at the object level; NULL: there is none. May be NULL: then no such restart. */
+  void *(*copy)(void *user_data, void *object);
+} penstock_codec_functions;
+
+#ifdef __cplusplus
+static inline penstock_codec_functions penstock_codec_functions_init(void) {
+  penstock_codec_functions empty = penstock_codec_functions();
+  empty.struct_size = sizeof(empty);
+  return empty;
+}
+#define PENSTOCK_CODEC_FUNCTIONS_INIT penstock_codec_functions_init()
+#else
+#define PENSTOCK_CODEC_FUNCTIONS_INIT                                                                                  \
+  { .struct_size = sizeof(penstock_codec_functions) }
+#endif
+
+typedef struct penstock_codec penstock_codec;
+
+/* A codec made of `functions` (the table is copied). E_INVALID_ARGUMENT: a NULL among encode, decode, free, or a
+ * struct_size that is too small. E_UNSUPPORTED: fields that this version does not know.
+ * Memory: owned by the caller; free with penstock_codec_release. */
+PENSTOCK_API penstock_result penstock_codec_new(const penstock_codec_functions *functions, penstock_codec **codec,
+                                                penstock_error **error);
+PENSTOCK_API penstock_codec *penstock_codec_retain(penstock_codec *codec);
+PENSTOCK_API void penstock_codec_release(penstock_codec *codec);
+
+/* The codec of calls that are created on the channel from now on; NULL: none. Retained. */
+PENSTOCK_API penstock_result penstock_channel_set_codec(penstock_channel *channel, penstock_codec *codec);
+/* The codec of calls with these options, instead of the channel's. Retained. Before the options are shared. */
+PENSTOCK_API penstock_result penstock_call_options_set_codec(penstock_call_options *options, penstock_codec *codec);
+
+/* ---- Calls with objects. Where a call has no codec they give E_STATE, and the object stays the caller's; otherwise it
+ * is transferred, even on error. The functions that take bytes give E_STATE where a call has a codec. ---- */
+
+/* As penstock_channel_unary. The response's object is that of the reply. */
+PENSTOCK_API penstock_result penstock_channel_unary_object(penstock_channel *channel, const char *method, void *object,
+                                                           const penstock_call_options *options, penstock_reply **reply,
+                                                           penstock_error **error);
+/* As penstock_call_send: waits for room. An object counts as 64 bytes of the send buffer. */
+PENSTOCK_API penstock_result penstock_call_send_object(penstock_call *call, void *object);
+/* As penstock_call_try_send, but that with E_WOULD_BLOCK the object stays the caller's. */
+PENSTOCK_API penstock_result penstock_call_try_send_object(penstock_call *call, void *object);
+/* The object of a message that a call with a codec has received: borrowed from the message, and as long-lived. NULL:
+ * the message is bytes. */
+PENSTOCK_API void *penstock_message_object(const penstock_message *message);
+/* That of a reply's message: borrowed from the reply, and as long-lived. NULL: none. */
+PENSTOCK_API void *penstock_reply_object(const penstock_reply *reply);
+
+/* ---- Hops at the object level of a call with a codec. Elsewhere they give E_STATE (NULL), and the object stays the
+ * caller's; otherwise it is transferred, even on error. There the functions of messages as bytes give E_STATE. ---- */
+
+/* In on_send and on_receive: the caller's object, borrowed until it is replaced or the callback returns. */
+PENSTOCK_API void *penstock_hop_object(penstock_hop *hop);
+/* In on_send and on_receive: replaces it. */
+PENSTOCK_API penstock_result penstock_hop_set_object(penstock_hop *hop, void *object);
+/* As penstock_hop_send_message and penstock_hop_deliver_message. */
+PENSTOCK_API penstock_result penstock_hop_send_object(penstock_hop *hop, void *object);
+PENSTOCK_API penstock_result penstock_hop_deliver_object(penstock_hop *hop, void *object);
+/* The object of a ticket's event, as penstock_event_message and penstock_event_set_message. */
+PENSTOCK_API void *penstock_event_object(const penstock_event *event);
+PENSTOCK_API penstock_result penstock_event_set_object(penstock_event *event, void *object);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
