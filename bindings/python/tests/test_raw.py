@@ -137,6 +137,7 @@ def test_structures_have_the_compiler_s_layout(tmp_path: Path) -> None:
         _raw.penstock_interceptor,
         _raw.penstock_async_interceptor,
         _raw.penstock_sync_interceptor,
+        _raw.penstock_codec_functions,
         _raw.penstock_call_callbacks,
     )
     lines = []

@@ -54,6 +54,14 @@ penstock_async_status = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
 penstock_async_cancel = CFUNCTYPE(None, c_void_p, c_void_p)
 # typedef int32_t (*penstock_intercept)(penstock_intercepted_call *call, void *user_data);
 penstock_intercept = CFUNCTYPE(c_int32, c_void_p, c_void_p)
+# int32_t (*encode)(void *user_data, const char *method, void *object, penstock_buffer *bytes)
+penstock_codec_encode = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_void_p)
+# int32_t (*decode)(void *user_data, const char *method, const void *data, size_t length, void **object)
+penstock_codec_decode = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_size_t, POINTER(c_void_p))
+# void (*free)(void *user_data, void *object)
+penstock_codec_free = CFUNCTYPE(None, c_void_p, c_void_p)
+# void *(*copy)(void *user_data, void *object)
+penstock_codec_copy = CFUNCTYPE(c_void_p, c_void_p, c_void_p)
 # int32_t (*interrupted)(void *user_data)
 penstock_interrupted = CFUNCTYPE(c_int32, c_void_p)
 # void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data), and so on
@@ -138,6 +146,18 @@ class penstock_call_callbacks(Structure):
         ("on_message", penstock_call_event),
         ("on_sent", penstock_call_sent),
         ("on_reply", penstock_call_event),
+    ]
+
+
+class penstock_codec_functions(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("encode", penstock_codec_encode),
+        ("decode", penstock_codec_decode),
+        ("free", penstock_codec_free),
+        ("copy", penstock_codec_copy),
     ]
 
 
@@ -781,3 +801,50 @@ _declare("penstock_ready_fault_injection", c_int32, c_char_p, POINTER(penstock_i
 # penstock_result penstock_ready_header_rules(const char *options_json, penstock_interceptor *table,
 # penstock_error **error);
 _declare("penstock_ready_header_rules", c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p))
+# ---- codec.h ----
+
+# penstock_result penstock_buffer_append(penstock_buffer *buffer, const void *data, size_t length);
+_declare("penstock_buffer_append", c_int32, c_void_p, c_void_p, c_size_t)
+# penstock_result penstock_codec_new(const penstock_codec_functions *functions, penstock_codec **codec,
+# penstock_error **error);
+_declare("penstock_codec_new", c_int32, POINTER(penstock_codec_functions), POINTER(c_void_p), POINTER(c_void_p))
+# penstock_codec *penstock_codec_retain(penstock_codec *codec);
+_declare("penstock_codec_retain", c_void_p, c_void_p)
+# void penstock_codec_release(penstock_codec *codec);
+_declare("penstock_codec_release", None, c_void_p)
+# penstock_result penstock_channel_set_codec(penstock_channel *channel, penstock_codec *codec);
+_declare("penstock_channel_set_codec", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_call_options_set_codec(penstock_call_options *options, penstock_codec *codec);
+_declare("penstock_call_options_set_codec", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_channel_unary_object(penstock_channel *channel, const char *method, void *object, const
+# penstock_call_options *options, penstock_reply **reply, penstock_error **error);
+_declare(
+    "penstock_channel_unary_object",
+    c_int32,
+    c_void_p,
+    c_char_p,
+    c_void_p,
+    c_void_p,
+    POINTER(c_void_p),
+    POINTER(c_void_p),
+)
+# penstock_result penstock_call_send_object(penstock_call *call, void *object);
+_declare("penstock_call_send_object", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_call_try_send_object(penstock_call *call, void *object);
+_declare("penstock_call_try_send_object", c_int32, c_void_p, c_void_p)
+# void *penstock_message_object(const penstock_message *message);
+_declare("penstock_message_object", c_void_p, c_void_p)
+# void *penstock_reply_object(const penstock_reply *reply);
+_declare("penstock_reply_object", c_void_p, c_void_p)
+# void *penstock_hop_object(penstock_hop *hop);
+_declare("penstock_hop_object", c_void_p, c_void_p)
+# penstock_result penstock_hop_set_object(penstock_hop *hop, void *object);
+_declare("penstock_hop_set_object", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_hop_send_object(penstock_hop *hop, void *object);
+_declare("penstock_hop_send_object", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_hop_deliver_object(penstock_hop *hop, void *object);
+_declare("penstock_hop_deliver_object", c_int32, c_void_p, c_void_p)
+# void *penstock_event_object(const penstock_event *event);
+_declare("penstock_event_object", c_void_p, c_void_p)
+# penstock_result penstock_event_set_object(penstock_event *event, void *object);
+_declare("penstock_event_set_object", c_int32, c_void_p, c_void_p)
