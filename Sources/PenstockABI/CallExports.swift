@@ -130,6 +130,18 @@ public func penstock_call_options_on_interrupted(
   return PENSTOCK_OK
 }
 
+@_cdecl("penstock_call_options_add_interceptor") @implementation
+public func penstock_call_options_add_interceptor(
+  _ handle: OpaquePointer!, _ interceptor: UnsafePointer<penstock_interceptor>!, _ priority: Int32,
+  _ id: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let owner = handle.map { object($0, CallOptions.self) }
+  return register(interceptor, id, error, owner, owner?.generation) {
+    $0.interceptors.add($1, priority: priority)
+    return .ok
+  }
+}
+
 // MARK: - Messages
 
 @_cdecl("penstock_message_data") @implementation

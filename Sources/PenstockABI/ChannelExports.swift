@@ -66,11 +66,15 @@ private func make(
 
 @_cdecl("penstock_channel_retain") @implementation
 public func penstock_channel_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
-  retain(handle, ClientChannel.self)
+  if let handle { object(handle, ClientChannel.self).retainHandle() }
+  return retain(handle, ClientChannel.self)
 }
 
 @_cdecl("penstock_channel_release") @implementation
-public func penstock_channel_release(_ handle: OpaquePointer!) { release(handle, ClientChannel.self) }
+public func penstock_channel_release(_ handle: OpaquePointer!) {
+  if let handle { object(handle, ClientChannel.self).releaseHandle() }
+  release(handle, ClientChannel.self)
+}
 
 @_cdecl("penstock_channel_close") @implementation
 public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result {
@@ -138,7 +142,9 @@ func unary(
     case .tooLarge: report(made, "the request is over max_send_message_bytes", error)
     case .state:
       report(
-        made, call.call.codec == nil ? "the call has no codec for objects" : "the call has a codec: it takes objects",
+        made,
+        call.call.codec == nil
+          ? "the call has no codec for objects" : "the call has a codec: it takes objects",
         error)
     default: report(made, "no memory", error)
     }
@@ -226,6 +232,26 @@ public func penstock_channel_set_interceptor_priority(
   explain(with(handle) { $0.setPriority(id, priority) }, error)
 }
 
+@_cdecl("penstock_channel_set_interceptor_filter") @implementation
+public func penstock_channel_set_interceptor_filter(
+  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ methods: UnsafePointer<CChar>!, _ kinds: UInt32,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let (filter, failure) = CallFilter.read(methods, kinds)
+  if let failure { return failure.report(error) }
+  return explain(with(handle) { $0.setFilter(id, filter) }, error)
+}
+
+@_cdecl("penstock_channel_replace_interceptor") @implementation
+public func penstock_channel_replace_interceptor(
+  _ handle: OpaquePointer!, _ id: penstock_interceptor_id,
+  _ interceptor: UnsafePointer<penstock_interceptor>!,
+  _ newID: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let owner = handle.map { object($0, ClientChannel.self) }
+  return register(interceptor, newID, error, owner, owner?.generation) { $0.replace(id, by: $1) }
+}
+
 @_cdecl("penstock_channel_interceptors_json") @implementation
 public func penstock_channel_interceptors_json(
   _ handle: OpaquePointer!, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
@@ -233,8 +259,5 @@ public func penstock_channel_interceptors_json(
   guard let handle, let text else { return PENSTOCK_E_INVALID_ARGUMENT }
   let channel = object(handle, ClientChannel.self)
   if Process.isForked(channel.generation) { return PENSTOCK_E_FORKED }
-  let own = channel.ownEntries
-  return give(channel.entries, text) { registration in
-    own.contains { $0.registration === registration } ? "channel" : "runtime"
-  }
+  return give(channel.entries, text)
 }

@@ -1,5 +1,5 @@
 import CMemory
-import CPenstock
+public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -42,8 +42,6 @@ struct InterceptorTable {
       failure = Failure(
         .invalidArgument,
         "interceptor.flags: expected one PENSTOCK_LEVEL_..., with PENSTOCK_PER_ATTEMPT not OBJECT")
-    } else if table.kinds & ~0xf != 0 {
-      failure = Failure(.invalidArgument, "interceptor.kinds: expected a mask of (1 << PENSTOCK_KIND_...)")
     } else {
       failure = nil
     }
@@ -62,19 +60,8 @@ struct InterceptorTable {
       return (nil, Failure(.noMemory, "no memory"))
     }
     guard name.append(byte: 0) else { return (nil, Failure(.noMemory, "no memory")) }
-    var filter = MethodFilter()
-    if let methods = table.methods {
-      guard let given = MethodFilter(bytes(methods)) else {
-        return (
-          nil,
-          Failure(
-            .invalidArgument,
-            ("interceptor.methods: expected paths, or their beginnings followed by one star, separated by commas, got '"
-              as StaticString).bytes, bytes(methods), ("'" as StaticString).bytes)
-        )
-      }
-      filter = given
-    }
+    let (filter, refused) = CallFilter.read(table.methods, table.kinds)
+    if let refused { return (nil, refused) }
     var callbacks = Registration.Callbacks()
     callbacks.create = table.create
     callbacks.destroy = table.destroy
@@ -89,13 +76,36 @@ struct InterceptorTable {
     callbacks.onSent = table.on_sent
     return (
       Registration(
-        id: Process.nextID(), name: name, filter: filter, kinds: table.kinds,
+        id: Registrations.begin(userData), name: name, filter: filter.methods, kinds: filter.kinds,
         level: Level(rawValue: table.flags & 3) ?? .bytes, isPerAttempt: table.flags & 4 != 0,
         holdBytes: Int(clamping: table.hold_bytes), userData: userData, callbacks: callbacks,
         replayBytes: Int(clamping: table.replay_bytes),
         maxRestarts: table.max_restarts == 0 ? 1 : Int(clamping: table.max_restarts),
         outboundExecutor: outbound, inboundExecutor: inbound), nil
     )
+  }
+}
+
+extension CallFilter {
+  /// What the ABI gives: patterns separated by commas, or NULL for every method; a mask, or 0 for every kind.
+  static func read(_ methods: UnsafePointer<CChar>?, _ kinds: UInt32) -> (CallFilter, Failure?) {
+    guard kinds & ~0xf == 0 else {
+      return (
+        CallFilter(),
+        Failure(.invalidArgument, "interceptor.kinds: expected a mask of (1 << PENSTOCK_KIND_...)")
+      )
+    }
+    guard let methods else { return (CallFilter(kinds: kinds), nil) }
+    guard let patterns = MethodFilter(bytes(methods)) else {
+      return (
+        CallFilter(),
+        Failure(
+          .invalidArgument,
+          ("interceptor.methods: expected paths, or their beginnings followed by one star, separated by commas, got '"
+            as StaticString).bytes, bytes(methods), ("'" as StaticString).bytes)
+      )
+    }
+    return (CallFilter(patterns, kinds: kinds), nil)
   }
 }
 
@@ -115,7 +125,7 @@ func register<Owner>(
   let (registration, failure) = table.registration()
   guard let registration else { return failure?.report(error) ?? PENSTOCK_E_NO_MEMORY }
   let outcome = add(owner, registration)
-  guard outcome == .ok else { return report(outcome, "it has been closed", error) }
+  guard outcome == .ok else { return explain(outcome.rawValue, error) }
   id.pointee = registration.id
   return PENSTOCK_OK
 }
@@ -126,34 +136,23 @@ func explain(_ result: penstock_result, _ error: UnsafeMutablePointer<OpaquePoin
   switch outcome {
   case .notFound: return report(outcome, "no interceptor with this id is registered here", error)
   case .forked: return report(outcome, "the handle belongs to the parent of this process", error)
+  case .closed: return report(outcome, "it has been closed", error)
   case .invalidArgument: return report(outcome, "the handle must not be NULL", error)
   default: return report(outcome, outcome.name, error)
   }
 }
 
-/// The list of interceptors as JSON.
+/// The list of interceptors as JSON, in the order of a chain: each where its first hop stands.
 func give(
-  _ entries: [Registry.Entry], _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>,
-  _ place: (Registration) -> StaticString
+  _ entries: [Registry.Entry], _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
 ) -> penstock_result {
   let list = JSON.array { list in
-    for entry in entries {
-      let registration = entry.registration
-      list.append(
-        JSON.object { object in
-          object.set("id", JSON.int(registration.id))
-          object.set("name", JSON.string(ByteView(rebasing: registration.name.view.dropLast())))
-          object.set("priority", JSON.int(Int(entry.priority)))
-          object.set("methods", JSON.string(registration.filter.text?.view ?? ("*" as StaticString).bytes))
-          object.set(
-            "kinds",
-            JSON.array { kinds in
-              for (kind, name) in kindNames where registration.kinds & (1 << kind) != 0 {
-                kinds.append(JSON.string(name))
-              }
-            })
-          object.set("place", JSON.string(place(registration)))
-        }.value)
+    for entry in entries where entry.registration.level != .bytes { list.append(json(entry)) }
+    for isPerAttempt in [false, true] {
+      for entry in entries
+      where entry.registration.level == .bytes && entry.registration.isPerAttempt == isPerAttempt {
+        list.append(json(entry))
+      }
     }
   }
   guard let made = JSON.dump(list) else { return PENSTOCK_E_NO_MEMORY }
@@ -161,6 +160,56 @@ func give(
   return PENSTOCK_OK
 }
 
+private func json(_ entry: Registry.Entry) -> JSON.Value? {
+  let registration = entry.registration
+  return JSON.object { object in
+    object.set("id", JSON.int(registration.id))
+    object.set("name", JSON.string(ByteView(rebasing: registration.name.view.dropLast())))
+    object.set("priority", JSON.int(Int(entry.priority)))
+    object.set("place", JSON.string(entry.place.name))
+    object.set("level", JSON.string(registration.level.name))
+    object.set("per", JSON.string(registration.isPerAttempt ? "attempt" : "call"))
+    object.set("methods", JSON.string(entry.filter.methods.text?.view ?? ("*" as StaticString).bytes))
+    object.set(
+      "kinds",
+      JSON.array { kinds in
+        for (kind, name) in kindNames where entry.filter.kinds & (1 << kind) != 0 {
+          kinds.append(JSON.string(name))
+        }
+      })
+    let calls = registration.calls
+    object.set("calls_in_flight", JSON.int(calls.inFlight))
+    object.set("calls_seen", JSON.int(calls.seen))
+  }.value
+}
+
 private var kindNames: [(UInt32, StaticString)] {
   [(0, "unary"), (1, "client_stream"), (2, "server_stream"), (3, "bidi")]
+}
+
+extension Registry.Place {
+  fileprivate var name: StaticString {
+    switch self {
+    case .runtime: "runtime"
+    case .channel: "channel"
+    case .call: "call"
+    }
+  }
+}
+
+extension Level {
+  fileprivate var name: StaticString {
+    switch self {
+    case .bytes: "bytes"
+    case .object: "object"
+    case .both: "both"
+    }
+  }
+}
+
+@_cdecl("penstock_interceptor_removal_wait") @implementation
+public func penstock_interceptor_removal_wait(_ id: penstock_interceptor_id, _ timeout: Int64)
+  -> penstock_result
+{
+  Registrations.waitForRemoval(id, timeoutMilliseconds: timeout).rawValue
 }

@@ -177,13 +177,30 @@ public func penstock_runtime_set_interceptor_priority(
   explain(with(handle) { $0.setPriority(id, priority).rawValue }, error)
 }
 
+@_cdecl("penstock_runtime_set_interceptor_filter") @implementation
+public func penstock_runtime_set_interceptor_filter(
+  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ methods: UnsafePointer<CChar>!, _ kinds: UInt32,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let (filter, failure) = CallFilter.read(methods, kinds)
+  if let failure { return failure.report(error) }
+  return explain(with(handle) { $0.setFilter(id, filter).rawValue }, error)
+}
+
+@_cdecl("penstock_runtime_replace_interceptor") @implementation
+public func penstock_runtime_replace_interceptor(
+  _ handle: OpaquePointer!, _ id: penstock_interceptor_id,
+  _ interceptor: UnsafePointer<penstock_interceptor>!,
+  _ newID: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let owner = handle.map { runtime($0) }
+  return register(interceptor, newID, error, owner, owner?.generation) { $0.replace(id, by: $1) }
+}
+
 @_cdecl("penstock_runtime_interceptors_json") @implementation
 public func penstock_runtime_interceptors_json(
   _ handle: OpaquePointer!, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
 ) -> penstock_result {
   guard let text else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { runtime in
-    let ordered = Registry.merged(runtime.entries, [], newestFirst: false)
-    return give(ordered, text) { _ in "runtime" }
-  }
+  return with(handle) { give($0.entries, text) }
 }

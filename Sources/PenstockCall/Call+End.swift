@@ -108,6 +108,7 @@ extension Call {
     status.isReadOnly = true
     hops = []
     event = .start
+    chain?.callEnded()
     chain = nil
     pending.removeAll()
     let caller = above

@@ -100,6 +100,7 @@ public final class Call {
     self.id = id
     self.request = request
     self.chain = chain
+    chain?.callBegan()
     self.target = target
     self.defaultAuthority = defaultAuthority
     self.loop = loop
@@ -110,6 +111,7 @@ public final class Call {
   }
 
   deinit {
+    chain?.callEnded()
     // Operations that were posted after the end.
     var next = posted.load(ordering: .relaxed)
     while let pointer = next {

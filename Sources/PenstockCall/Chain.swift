@@ -17,32 +17,77 @@ public final class Chain {
     /// Never `both`.
     public let level: Level
     public let isPerAttempt: Bool
+    /// Where it was registered, as it was then.
+    let source: Registry.Entry?
+
+    /// 0, 1, 2 from the top.
+    var story: Int { level == .object ? 0 : isPerAttempt ? 2 : 1 }
   }
 
   public let entries: [Entry]
   /// The codec works between the hops `codecIndex - 1` and `codecIndex`.
   public let codecIndex: Int
+  /// What it was made of, in order of priority: for calls that merge their own into it.
+  public let sources: [Registry.Entry]
+  /// Those that count its calls: each once, whatever number of hops it has.
+  private let counting: [Registration]
 
   /// In order of priority, as `Registry.merged` gives it.
-  public init(_ registrations: [Registration]) {
-    var entries: [Entry] = []
-    entries.reserveCapacity(registrations.count)
-    for registration in registrations where registration.level != .bytes {
-      entries.append(Entry(registration: registration, level: .object, isPerAttempt: false))
-    }
-    codecIndex = entries.count
-    for isPerAttempt in [false, true] {
-      for registration in registrations
-      where registration.level != .object && registration.isPerAttempt == isPerAttempt {
-        entries.append(Entry(registration: registration, level: .bytes, isPerAttempt: isPerAttempt))
-      }
-    }
-    self.entries = entries
+  public init(_ sources: [Registry.Entry]) {
+    self.sources = sources
+    counting = sources.map { $0.registration }
+    entries = Chain.entries(counting, sources)
+    codecIndex = Chain.codecIndex(entries)
   }
 
-  /// A part of a chain, in its order.
-  public init(of entries: [Entry]) {
-    self.entries = entries
-    codecIndex = entries.firstIndex { $0.level == .bytes } ?? entries.count
+  public init(_ registrations: [Registration]) {
+    sources = []
+    counting = registrations
+    entries = Chain.entries(registrations, nil)
+    codecIndex = Chain.codecIndex(entries)
   }
+
+  /// Of `sources` what stands below `hop`, wherever that stood, and not the hop's own interceptor, nor what has taken
+  /// its place; but all that is registered for one call.
+  public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
+    self.sources = sources
+    entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
+      guard let place = hop.source, let source = entry.source, source.place != .call else { return true }
+      if source.sequence == place.sequence { return false }
+      return entry.story != hop.story
+        ? entry.story > hop.story : Registry.precedes(place, source, newestFirst: newestFirst)
+    }
+    codecIndex = Chain.codecIndex(entries)
+    var counting: [Registration] = []
+    for entry in entries where !counting.contains(where: { $0 === entry.registration }) {
+      counting.append(entry.registration)
+    }
+    self.counting = counting
+  }
+
+  private static func entries(_ registrations: [Registration], _ sources: [Registry.Entry]?) -> [Entry] {
+    var entries: [Entry] = []
+    entries.reserveCapacity(registrations.count)
+    for (index, registration) in registrations.enumerated() where registration.level != .bytes {
+      entries.append(
+        Entry(registration: registration, level: .object, isPerAttempt: false, source: sources?[index]))
+    }
+    for isPerAttempt in [false, true] {
+      for (index, registration) in registrations.enumerated()
+      where registration.level != .object && registration.isPerAttempt == isPerAttempt {
+        entries.append(
+          Entry(
+            registration: registration, level: .bytes, isPerAttempt: isPerAttempt, source: sources?[index]))
+      }
+    }
+    return entries
+  }
+
+  private static func codecIndex(_ entries: [Entry]) -> Int {
+    entries.firstIndex { $0.level == .bytes } ?? entries.count
+  }
+
+  /// A call has it, until `callEnded`.
+  func callBegan() { for registration in counting { registration.callBegan() } }
+  func callEnded() { for registration in counting { registration.callEnded() } }
 }

@@ -23,7 +23,8 @@ public final class Codec {
   private let copyFunction: Copy?
 
   public init(
-    _ userData: UserData, encode: @escaping Encode, decode: @escaping Decode, free: @escaping Free, copy: Copy?
+    _ userData: UserData, encode: @escaping Encode, decode: @escaping Decode, free: @escaping Free,
+    copy: Copy?
   ) {
     self.userData = userData
     encodeFunction = encode

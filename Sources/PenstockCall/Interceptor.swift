@@ -1,4 +1,5 @@
 import PenstockWire
+import Synchronization
 
 public typealias HopCallback = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32
 public typealias HopCreate =
@@ -19,17 +20,27 @@ public enum Verdict: Int32, Sendable {
   case skip = 6
 }
 
+/// Who wants to know when a user's pointer is being finalized, and has been.
+public protocol UserDataKeeper: AnyObject {
+  func finalizing()
+}
+
 /// A user's pointer and what frees it: the finalizer runs exactly once, when the last reference goes.
 public final class UserData {
   public let pointer: UnsafeMutableRawPointer?
   private let finalizer: Finalizer?
+  /// Told before the finalizer runs, and let go after it. Set once, before anything else has this.
+  public var keeper: (any UserDataKeeper)?
 
   public init(_ pointer: UnsafeMutableRawPointer?, _ finalizer: Finalizer?) {
     self.pointer = pointer
     self.finalizer = finalizer
   }
 
-  deinit { finalizer?(pointer) }
+  deinit {
+    keeper?.finalizing()
+    finalizer?(pointer)
+  }
 }
 
 /// One registered interceptor: its callbacks, what it applies to, and its user data. Immutable, shared by
@@ -56,9 +67,8 @@ public final class Registration {
   /// Process-wide, in the order of registration; never 0.
   public let id: UInt64
   public let name: ByteBuffer
-  public let filter: MethodFilter
-  /// A mask of (1 << kind).
-  public let kinds: UInt32
+  /// What it was registered with: its place in a registry has the one that holds.
+  public let filter: CallFilter
   public let level: Level
   /// Its hop at the bytes level is made anew with each attempt.
   public let isPerAttempt: Bool
@@ -81,8 +91,7 @@ public final class Registration {
   ) {
     self.id = id
     self.name = name
-    self.filter = filter
-    self.kinds = kinds == 0 ? 0xf : kinds
+    self.filter = CallFilter(filter, kinds: kinds)
     self.level = level
     self.isPerAttempt = isPerAttempt
     self.holdBytes = holdBytes == 0 ? Registration.defaultHoldBytes : holdBytes
@@ -95,71 +104,17 @@ public final class Registration {
     hasExecutors = outboundExecutor != nil || inboundExecutor != nil
   }
 
-  public var matchesEverything: Bool { filter.matchesEverything && kinds & 0xf == 0xf }
+  // How many calls have had it, and how many of them have ended: for lists. Nothing is ordered by them.
+  private let begun = Atomic<UInt64>(0)
+  private let over = Atomic<UInt64>(0)
+  func callBegan() { begun.wrappingAdd(1, ordering: .relaxed) }
+  func callEnded() { over.wrappingAdd(1, ordering: .relaxed) }
 
-  public func matches(_ path: ByteView, _ kind: CallKind) -> Bool {
-    kinds & (1 << UInt32(kind.rawValue)) != 0 && filter.matches(path)
-  }
-}
-
-/// Patterns separated by commas: a whole path, or a beginning followed by one star.
-public struct MethodFilter {
-  public let text: ByteBuffer?
-
-  /// No text: everything.
-  public init() { text = nil }
-
-  /// nil: a pattern that can match nothing, or no memory.
-  public init?(_ pattern: ByteView) {
-    guard let copied = ByteBuffer(copying: pattern) else { return nil }
-    text = copied
-    var valid = true
-    forEachPattern { one in
-      let star = one.firstIndex(of: 0x2a)
-      if one.isEmpty || (one[0] != 0x2f && one[0] != 0x2a) || (star != nil && star != one.count - 1) {
-        valid = false
-      }
-      return true
-    }
-    guard valid else { return nil }
-  }
-
-  public var matchesEverything: Bool {
-    guard let text else { return true }
-    return text.count == 1 && text.view[0] == 0x2a
-  }
-
-  public func matches(_ path: ByteView) -> Bool {
-    guard text != nil else { return true }
-    var found = false
-    forEachPattern { one in
-      if one[one.count - 1] == 0x2a {
-        found =
-          path.count >= one.count - 1
-          && bytesEqual(
-            ByteView(rebasing: path[0..<one.count - 1]), ByteView(rebasing: one[0..<one.count - 1]))
-      } else {
-        found = bytesEqual(path, one)
-      }
-      return !found
-    }
-    return found
-  }
-
-  /// Trims spaces; the body returns false to stop.
-  private func forEachPattern(_ body: (ByteView) -> Bool) {
-    guard let text else { return }
-    let view = text.view
-    var start = 0
-    while start <= view.count {
-      var end = start
-      while end < view.count, view[end] != 0x2c { end += 1 }
-      var first = start
-      var last = end
-      while first < last, view[first] == 0x20 { first += 1 }
-      while last > first, view[last - 1] == 0x20 { last -= 1 }
-      guard body(ByteView(rebasing: view[first..<last])) else { return }
-      start = end + 1
-    }
+  /// The calls that have or had it in their chain, and those of them that have not ended.
+  public var calls: (seen: UInt64, inFlight: UInt64) {
+    // In this order: what ends in between counts as in flight, and never the other way round.
+    let ended = over.load(ordering: .relaxed)
+    let seen = begun.load(ordering: .relaxed)
+    return (seen, seen > ended ? seen - ended : 0)
   }
 }

@@ -20,6 +20,12 @@ import Testing
 
   private func same(_ chain: Chain?, _ expected: [UInt64]) { #expect(ids(chain) == expected) }
 
+  private func merged(_ first: Registry, _ second: Registry, newestFirst: Bool = false) -> [Registry.Entry] {
+    Registry.merged(
+      first.ordered(newestFirst: newestFirst), second.ordered(newestFirst: newestFirst),
+      newestFirst: newestFirst)
+  }
+
   @Test func higherPriorityFirstThenRegistrationOrder() {
     var channel = Registry()
     var runtime = Registry()
@@ -28,29 +34,99 @@ import Testing
     channel.add(registration(3), priority: 5)
     runtime.add(registration(4), priority: -1)
     channel.add(registration(5), priority: 0)
-    #expect(ids(Registry.merged(channel.entries, runtime.entries, newestFirst: false)) == [3, 1, 2, 5, 4])
-    #expect(ids(Registry.merged(channel.entries, runtime.entries, newestFirst: true)) == [3, 5, 2, 1, 4])
-    #expect(ids(Registry.merged([], [], newestFirst: false)) == [])
+    #expect(ids(merged(channel, runtime)) == [3, 1, 2, 5, 4])
+    #expect(ids(merged(channel, runtime, newestFirst: true)) == [3, 5, 2, 1, 4])
+    #expect(ids(merged(Registry(), Registry())) == [])
   }
 
-  @Test func mergedIsASortForEveryOrder() {
+  /// Whatever was added, moved, replaced and removed: what is there is sorted by priority, then by the turn of the
+  /// first registration.
+  @Test func anyHistoryLeavesASortedList() {
+    struct Expected {
+      var id: UInt64
+      var turn: Int
+      var priority: Int32
+    }
     var random = Random(Seed.value)
     for _ in 0..<200 {
-      var first = Registry()
-      var second = Registry()
-      for id in 1...(1 + random.below(12)) {
-        let priority: Int32 = random.pick([Int32.min, -1, 0, 1, Int32.max])
-        if random.chance(50) {
-          first.add(registration(UInt64(id)), priority: priority)
-        } else {
-          second.add(registration(UInt64(id)), priority: priority)
+      var registries = [Registry(.runtime), Registry(.channel)]
+      var expected: [[Expected]] = [[], []]
+      var last: UInt64 = 0
+      for turn in 0..<40 {
+        let which = random.below(2)
+        let priority: Int32 = random.pick([Int32.min, Int32.min + 1, -1, 0, 1, Int32.max])
+        let place = expected[which].isEmpty ? 0 : random.below(expected[which].count)
+        switch expected[which].isEmpty ? 0 : random.below(5) {
+        case 0, 1:
+          last += 1
+          registries[which].add(registration(last), priority: priority)
+          expected[which].append(Expected(id: last, turn: turn, priority: priority))
+        case 2:
+          let isMoved = registries[which].setPriority(expected[which][place].id, priority)
+          #expect(isMoved)
+          expected[which][place].priority = priority
+        case 3:
+          last += 1
+          let old = registries[which].replace(expected[which][place].id, by: registration(last))
+          #expect(old?.registration.id == expected[which][place].id)
+          expected[which][place].id = last
+        default:
+          let gone = registries[which].remove(expected[which][place].id)
+          #expect(gone?.registration.id == expected[which][place].id)
+          expected[which].remove(at: place)
         }
       }
-      let sorted = (first.entries + second.entries).sorted {
-        $0.priority != $1.priority ? $0.priority > $1.priority : $0.registration.id < $1.registration.id
+      let all = expected[0] + expected[1]
+      let oldestFirst = all.sorted {
+        $0.priority != $1.priority ? $0.priority > $1.priority : $0.turn < $1.turn
       }
-      #expect(ids(Registry.merged(first.entries, second.entries, newestFirst: false)) == ids(sorted))
+      let newestFirst = all.sorted {
+        $0.priority != $1.priority ? $0.priority > $1.priority : $0.turn > $1.turn
+      }
+      #expect(ids(merged(registries[0], registries[1])) == oldestFirst.map { $0.id })
+      #expect(ids(merged(registries[0], registries[1], newestFirst: true)) == newestFirst.map { $0.id })
     }
+  }
+
+  @Test func aChangedFilterKeepsThePlace() {
+    var registry = Registry()
+    var cache = ChainCache()
+    for id: UInt64 in 1...3 { registry.add(registration(id), priority: 0) }
+    let isChanged = registry.setFilter(2, CallFilter(with("/a/*") { MethodFilter($0)! }, kinds: 1))
+    let isOther = registry.setFilter(4, CallFilter())
+    #expect(isChanged && !isOther)
+    _ = cache.rebuild(registry.entries, 1, 1)
+    same(chain(&cache, "/a/b", .unary), [1, 2, 3])
+    same(chain(&cache, "/b/b", .unary), [1, 3])
+    same(chain(&cache, "/a/b", .bidi), [1, 3])
+    _ = registry.setFilter(2, CallFilter())
+    _ = cache.rebuild(registry.entries, 2, 1)
+    same(chain(&cache, "/b/b", .bidi), [1, 2, 3])
+  }
+
+  @Test func levelsStandAboveEachOther() {
+    func at(_ level: Level, _ isPerAttempt: Bool, _ id: UInt64) -> Registration {
+      Registration(
+        id: id, name: buffer("r\0"), filter: MethodFilter(), kinds: 0, level: level,
+        isPerAttempt: isPerAttempt,
+        holdBytes: 0, userData: UserData(nil, nil), callbacks: Registration.Callbacks())
+    }
+    let chain = Chain([at(.bytes, true, 1), at(.both, true, 2), at(.bytes, false, 3), at(.object, false, 4)])
+    same(chain, [2, 4, 3, 1, 2])
+    #expect(chain.codecIndex == 2)
+    #expect(chain.entries.map { $0.level } == [.object, .object, .bytes, .bytes, .bytes])
+    #expect(chain.entries.map { $0.isPerAttempt } == [false, false, false, true, true])
+  }
+
+  @Test func callsAreCountedOnceForEachRegistration() {
+    let both = Registration(
+      id: 1, name: buffer("r\0"), filter: MethodFilter(), kinds: 0, level: .both, holdBytes: 0,
+      userData: UserData(nil, nil), callbacks: Registration.Callbacks())
+    let chain = Chain([both])
+    chain.callBegan()
+    chain.callBegan()
+    chain.callEnded()
+    #expect(both.calls == (2, 1))
   }
 
   @Test func everyChangeIsANewGeneration() {
@@ -64,7 +140,7 @@ import Testing
     let other = registry.remove(2)
     #expect(!isOtherMoved && other == nil && registry.generation == last)
     let removed = registry.remove(1)
-    #expect(removed?.id == 1 && registry.generation != last)
+    #expect(removed?.registration.id == 1 && registry.generation != last)
     let rest = registry.removeAll()
     #expect(rest.isEmpty)
   }
@@ -85,7 +161,7 @@ import Testing
     let second = chain(&cache, "/a/b", .unary)
     #expect(second === first)
     // More methods than it keeps: still right.
-    for number in 0..<200 { same(chain(&cache, "/m\(number)/x", .unary), [1]) }
+    for number in 0..<5000 { same(chain(&cache, "/m\(number)/x", .unary), [1]) }
     same(chain(&cache, "/a/b", .unary), [1, 2])
   }
 

@@ -16,6 +16,7 @@ static int child_failures;
 typedef struct parent {
   penstock_runtime *runtime;
   penstock_channel *channel;
+  penstock_call_options *options;
   penstock_call *call;
   penstock_hop *hop;
   penstock_ticket ticket;
@@ -37,6 +38,10 @@ static void use_in_child(parent *p) {
   CHILD(penstock_channel_add_interceptor(p->channel, &table, 0, &id, NULL) == PENSTOCK_E_FORKED);
   CHILD(penstock_channel_remove_interceptor(p->channel, p->id, NULL) == PENSTOCK_E_FORKED);
   CHILD(penstock_channel_set_interceptor_priority(p->channel, p->id, 1, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_channel_set_interceptor_filter(p->channel, p->id, NULL, 0, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_channel_replace_interceptor(p->channel, p->id, &table, &id, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_call_options_add_interceptor(p->options, &table, 0, &id, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_interceptor_removal_wait(p->id, -1) == PENSTOCK_E_FORKED);
   CHILD(penstock_channel_interceptors_json(p->channel, &json) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_send(p->call, "x", 1) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_try_send(p->call, "x", 1) == PENSTOCK_E_FORKED);
@@ -51,6 +56,7 @@ static void use_in_child(parent *p) {
   CHILD(result == PENSTOCK_E_FORKED || result == PENSTOCK_E_GONE);
   CHILD(penstock_hop_demand(p->hop, 1) == PENSTOCK_E_FORKED);
   /* Releases only forget. */
+  penstock_call_options_release(p->options);
   penstock_hop_release(p->hop);
   penstock_call_release(p->call);
   penstock_channel_release(p->channel);
@@ -62,6 +68,10 @@ static void use_in_child(parent *p) {
     if (i > 0) CHILD(penstock_runtime_new(modes[i], &runtime, NULL) == PENSTOCK_OK);
     penstock_channel *channel = open_channel_on(runtime);
     CHILD(channel != NULL);
+    /* Numbers go on where the parent's were. */
+    CHILD(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL) == PENSTOCK_OK && id > p->id);
+    CHILD(penstock_channel_remove_interceptor(channel, id, NULL) == PENSTOCK_OK);
+    CHILD(penstock_interceptor_removal_wait(id, 0) == PENSTOCK_OK);
     reply = NULL;
     CHILD(penstock_channel_unary(channel, UNARY, "child", 5, NULL, &reply, NULL) == PENSTOCK_OK);
     CHILD(penstock_reply_code(reply) == 0);
@@ -96,6 +106,7 @@ static void fork_with(const char *options) {
   probe.hook = keep_and_pause;
   probe.context = &p;
   p.id = probe_add(&probe, p.channel, 0);
+  OK(penstock_call_options_new(NULL, &p.options, NULL));
   p.call = start_call(p.channel, BIDI, PENSTOCK_KIND_BIDI);
   REQUIRE(p.call != NULL);
   OK(penstock_call_send(p.call, "before", 6));
@@ -124,6 +135,7 @@ static void fork_with(const char *options) {
   }
   penstock_hop_release(p.hop);
   penstock_call_release(p.call);
+  penstock_call_options_release(p.options);
   OK(penstock_channel_remove_interceptor(p.channel, p.id, NULL));
   check_echo(p.channel);
   penstock_channel_release(p.channel);

@@ -203,6 +203,11 @@ TEST(null_runtime) {
   REFUSED_WITH_ERROR(penstock_runtime_add_interceptor(runtime, &table, 0, NULL, &error));
   REFUSED_WITH_ERROR(penstock_runtime_remove_interceptor(NULL, 1, &error));
   REFUSED_WITH_ERROR(penstock_runtime_set_interceptor_priority(NULL, 1, 0, &error));
+  REFUSED_WITH_ERROR(penstock_runtime_set_interceptor_filter(NULL, 1, NULL, 0, &error));
+  CHECK_RESULT(penstock_runtime_set_interceptor_filter(runtime, UINT64_MAX, NULL, 0, NULL), PENSTOCK_E_NOT_FOUND);
+  REFUSED_WITH_ERROR(penstock_runtime_replace_interceptor(NULL, 1, &table, &id, &error));
+  REFUSED_WITH_ERROR(penstock_runtime_replace_interceptor(runtime, 1, NULL, &id, &error));
+  REFUSED_WITH_ERROR(penstock_runtime_replace_interceptor(runtime, 1, &table, NULL, &error));
   REFUSED(penstock_runtime_interceptors_json(NULL, &json));
   REFUSED(penstock_runtime_interceptors_json(runtime, NULL));
   penstock_runtime_release(runtime);
@@ -239,6 +244,11 @@ TEST(null_channel) {
   REFUSED_WITH_ERROR(penstock_channel_add_interceptor(channel, &table, 0, NULL, &error));
   REFUSED_WITH_ERROR(penstock_channel_remove_interceptor(NULL, 1, &error));
   REFUSED_WITH_ERROR(penstock_channel_set_interceptor_priority(NULL, 1, 0, &error));
+  REFUSED_WITH_ERROR(penstock_channel_set_interceptor_filter(NULL, 1, NULL, 0, &error));
+  CHECK_RESULT(penstock_channel_set_interceptor_filter(channel, UINT64_MAX, NULL, 0, NULL), PENSTOCK_E_NOT_FOUND);
+  REFUSED_WITH_ERROR(penstock_channel_replace_interceptor(NULL, 1, &table, &id, &error));
+  REFUSED_WITH_ERROR(penstock_channel_replace_interceptor(channel, 1, NULL, &id, &error));
+  REFUSED_WITH_ERROR(penstock_channel_replace_interceptor(channel, 1, &table, NULL, &error));
   REFUSED(penstock_channel_interceptors_json(NULL, &json));
   REFUSED(penstock_channel_interceptors_json(channel, NULL));
   penstock_channel_release(channel);
@@ -262,6 +272,12 @@ TEST(null_call) {
   REFUSED(penstock_call_options_on_interrupted(NULL, interrupted, NULL, NULL));
   penstock_result result = penstock_call_options_on_interrupted(options, NULL, NULL, NULL);
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  REFUSED_WITH_ERROR(penstock_call_options_add_interceptor(NULL, &table, 0, &id, &error));
+  REFUSED_WITH_ERROR(penstock_call_options_add_interceptor(options, NULL, 0, &id, &error));
+  REFUSED_WITH_ERROR(penstock_call_options_add_interceptor(options, &table, 0, NULL, &error));
+  CHECK_RESULT(penstock_interceptor_removal_wait(0, 0), PENSTOCK_E_NOT_FOUND);
   penstock_call_options_release(options);
 
   CHECK(penstock_message_data(NULL) == NULL);

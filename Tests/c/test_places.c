@@ -56,3 +56,468 @@ TEST(levels_stand_in_their_order) {
     CHECK_INT(atomic_load(&probes[i].seen[PENSTOCK_EVENT_DESTROY]), hops);
   }
 }
+
+/* ---- One order for all places ---- */
+
+static penstock_interceptor_id add_to_runtime(probe *probe, penstock_runtime *runtime, int32_t priority) {
+  penstock_interceptor table = probe_table(probe);
+  penstock_interceptor_id id = 0;
+  OK(penstock_runtime_add_interceptor(runtime, &table, priority, &id, NULL));
+  return id;
+}
+
+static penstock_interceptor_id add_to_options(probe *probe, penstock_call_options *options, int32_t priority) {
+  penstock_interceptor table = probe_table(probe);
+  penstock_interceptor_id id = 0;
+  OK(penstock_call_options_add_interceptor(options, &table, priority, &id, NULL));
+  return id;
+}
+
+static void echo_with(penstock_channel *channel, penstock_call_options *options) {
+  penstock_reply *reply = NULL;
+  if (!OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL))) return;
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+  penstock_reply_release(reply);
+}
+
+static penstock_channel *open_with(penstock_runtime *runtime, const char *options) {
+  char target[64];
+  snprintf(target, sizeof(target), "ipv4:%s", peer_address());
+  penstock_channel *channel = NULL;
+  OK(penstock_channel_new_on(runtime, target, options, &channel, NULL));
+  return channel;
+}
+
+/* Runtime, channel and call, equal priorities and the ends of the range. */
+static void check_order(const char *options_json, const char *expected) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_with(runtime, options_json);
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new(NULL, &options, NULL));
+  probe_trace trace = {PTHREAD_MUTEX_INITIALIZER, ""};
+  static const struct {
+    const char *name;
+    char place;
+    int32_t priority;
+  } all[] = {{"c1", 'c', 0},          {"r1", 'r', 0},         {"o1", 'o', 0},          {"r2", 'r', 0},
+             {"o2", 'o', 0},          {"c2", 'c', 0},         {"low", 'r', INT32_MIN}, {"high", 'c', INT32_MAX},
+             {"top", 'o', INT32_MAX}, {"end", 'o', INT32_MIN}};
+  enum { COUNT = sizeof(all) / sizeof(*all) };
+  probe probes[COUNT];
+  for (int i = 0; i < COUNT; i++) {
+    probe_init(&probes[i], all[i].name);
+    probes[i].trace = &trace;
+    if (all[i].place == 'c') probe_add(&probes[i], channel, all[i].priority);
+    if (all[i].place == 'r') add_to_runtime(&probes[i], runtime, all[i].priority);
+    if (all[i].place == 'o') add_to_options(&probes[i], options, all[i].priority);
+  }
+  echo_with(channel, options);
+  CHECK_HAS(trace.text, expected);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  for (int i = 0; i < COUNT; i++) probe_wait_finalized(&probes[i]);
+}
+
+TEST(places_merge_in_one_order) {
+  check_order("{\"tls\": false}",
+              "high:send top:send c1:send r1:send o1:send r2:send o2:send c2:send low:send end:send ");
+}
+TEST(places_merge_newest_first) {
+  check_order("{\"tls\": false, \"tie_order\": \"lifo\"}",
+              "top:send high:send c2:send o2:send r2:send o1:send r1:send c1:send end:send low:send ");
+}
+
+/* ---- Per call ---- */
+
+typedef struct option_user {
+  penstock_channel *channel;
+  penstock_call_options *options;
+  int calls;
+} option_user;
+
+static void *use_options(void *pointer) {
+  option_user *user = pointer;
+  for (int i = 0; i < user->calls; i++) echo_with(user->channel, user->options);
+  return NULL;
+}
+
+/* One set of options for many calls of several threads, while more is added to it. */
+TEST(options_carry_interceptors_for_many_calls) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new(NULL, &options, NULL));
+  probe probe, late;
+  probe_init(&probe, "probe");
+  probe_init(&late, "late");
+  penstock_interceptor_id id = add_to_options(&probe, options, 0);
+  check_echo(channel);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_CREATE]), 0);
+  option_user user = {channel, options, test_rounds(50)};
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, use_options, &user);
+  penstock_interceptor_id late_id = add_to_options(&late, options, 1);
+  CHECK(late_id > id);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_CREATE]), 4 * user.calls);
+  int before = atomic_load(&late.seen[PENSTOCK_EVENT_CREATE]);
+  echo_with(channel, options);
+  CHECK_INT(atomic_load(&late.seen[PENSTOCK_EVENT_CREATE]), before + 1);
+  CHECK_RESULT(penstock_interceptor_removal_wait(id, 0), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_channel_remove_interceptor(channel, id, NULL), PENSTOCK_E_NOT_FOUND);
+  penstock_call_options_release(options);
+  OK(penstock_interceptor_removal_wait(id, 20000));
+  OK(penstock_interceptor_removal_wait(late_id, 20000));
+  CHECK_INT(atomic_load(&probe.finalized), 1);
+  CHECK_INT(atomic_load(&late.finalized), 1);
+  penstock_channel_release(channel);
+}
+
+/* They live as long as a call that has them. */
+TEST(options_may_go_before_their_call) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new(NULL, &options, NULL));
+  probe probe;
+  probe_init(&probe, "probe");
+  penstock_interceptor table = probe_table(&probe);
+  table.kinds = 1u << PENSTOCK_KIND_BIDI;
+  table.methods = BIDI;
+  penstock_interceptor_id id = 0;
+  OK(penstock_call_options_add_interceptor(options, &table, 0, &id, NULL));
+  echo_with(channel, options);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_CREATE]), 0);
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
+  OK(penstock_call_send(call, "x", 1));
+  penstock_call_options_release(options);
+  CHECK_RESULT(penstock_interceptor_removal_wait(id, 0), PENSTOCK_E_TIMEOUT);
+  CHECK_RESULT(penstock_interceptor_removal_wait(id, 20), PENSTOCK_E_TIMEOUT);
+  CHECK_INT(atomic_load(&probe.finalized), 0);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  penstock_call_release(call);
+  OK(penstock_interceptor_removal_wait(id, 20000));
+  CHECK_INT(atomic_load(&probe.finalized), 1);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_SEND]), 1);
+  penstock_channel_release(channel);
+}
+
+/* ---- Changes on a live registration ---- */
+
+TEST(filters_change_without_losing_the_place) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  probe_trace trace = {PTHREAD_MUTEX_INITIALIZER, ""};
+  probe probes[4];
+  penstock_interceptor_id ids[4];
+  static const char *const names[] = {"a", "b", "c", "d"};
+  for (int i = 0; i < 4; i++) {
+    probe_init(&probes[i], names[i]);
+    probes[i].trace = &trace;
+    ids[i] = i % 2 ? add_to_runtime(&probes[i], runtime, 0) : probe_add(&probes[i], channel, 0);
+  }
+  OK(penstock_runtime_set_interceptor_filter(runtime, ids[1], "/penstock.Echo/Bidi,/other/*", 0, NULL));
+  OK(penstock_channel_set_interceptor_filter(channel, ids[2], NULL, 1u << PENSTOCK_KIND_BIDI, NULL));
+  check_echo(channel);
+  CHECK_HAS(trace.text, "a:send d:send ");
+  char *json = NULL;
+  if (OK(penstock_channel_interceptors_json(channel, &json))) {
+    CHECK_HAS(json, "\"methods\":\"/penstock.Echo/Bidi,/other/*\",\"kinds\":[\"unary\",\"client_stream\","
+                    "\"server_stream\",\"bidi\"]");
+    CHECK_HAS(json, "\"methods\":\"*\",\"kinds\":[\"bidi\"]");
+  }
+  penstock_free(json);
+  OK(penstock_runtime_set_interceptor_filter(runtime, ids[1], "*", 0, NULL));
+  OK(penstock_channel_set_interceptor_filter(channel, ids[2], UNARY, 0, NULL));
+  trace.text[0] = 0;
+  check_echo(channel);
+  CHECK_HAS(trace.text, "a:send b:send c:send d:send ");
+
+  penstock_error *error = NULL;
+  CHECK_RESULT(penstock_channel_set_interceptor_filter(channel, ids[0], "/a/b*c", 0, &error),
+               PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "/a/b*c");
+  CHECK_RESULT(penstock_channel_set_interceptor_filter(channel, ids[0], NULL, 1u << 4, &error),
+               PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "kinds");
+  /* Each place knows its own. */
+  CHECK_RESULT(penstock_channel_set_interceptor_filter(channel, ids[1], NULL, 0, &error), PENSTOCK_E_NOT_FOUND);
+  CHECK_ERROR(error, PENSTOCK_E_NOT_FOUND, NULL, NULL);
+  CHECK_RESULT(penstock_runtime_set_interceptor_filter(runtime, ids[0], NULL, 0, NULL), PENSTOCK_E_NOT_FOUND);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  for (int i = 0; i < 4; i++) probe_wait_finalized(&probes[i]);
+}
+
+TEST(replacing_keeps_the_place) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  probe_trace trace = {PTHREAD_MUTEX_INITIALIZER, ""};
+  static const char *const names[] = {"a", "b", "c", "new", "newer"};
+  probe probes[5];
+  for (int i = 0; i < 5; i++) {
+    probe_init(&probes[i], names[i]);
+    probes[i].trace = &trace;
+  }
+  probe_add(&probes[0], channel, 3);
+  penstock_interceptor_id b = add_to_runtime(&probes[1], runtime, 3), id = 0;
+  probe_add(&probes[2], channel, 3);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  penstock_interceptor table = probe_table(&probes[3]);
+  OK(penstock_runtime_replace_interceptor(runtime, b, &table, &id, NULL));
+  CHECK(id != b && id != 0);
+  /* The call that was created before keeps the old one. */
+  OK(penstock_call_send(call, "x", 1));
+  penstock_message *message = NULL;
+  if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
+  CHECK_HAS(trace.text, "a:send b:send c:send ");
+  CHECK_RESULT(penstock_interceptor_removal_wait(b, 0), PENSTOCK_E_TIMEOUT);
+  trace.text[0] = 0;
+  check_echo(channel);
+  CHECK_HAS(trace.text, "a:send new:send c:send ");
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  penstock_call_release(call);
+  OK(penstock_interceptor_removal_wait(b, 20000));
+  CHECK_INT(atomic_load(&probes[1].finalized), 1);
+  /* Its priority too, and the name of the old one is void. */
+  OK(penstock_runtime_set_interceptor_priority(runtime, id, 2, NULL));
+  CHECK_RESULT(penstock_runtime_set_interceptor_priority(runtime, b, 2, NULL), PENSTOCK_E_NOT_FOUND);
+  penstock_interceptor_id newer = 0;
+  table = probe_table(&probes[4]);
+  table.kinds = 1u << PENSTOCK_KIND_UNARY;
+  OK(penstock_runtime_replace_interceptor(runtime, id, &table, &newer, NULL));
+  OK(penstock_interceptor_removal_wait(id, 20000));
+  CHECK_INT(atomic_load(&probes[3].finalized), 1);
+  trace.text[0] = 0;
+  check_echo(channel);
+  CHECK_HAS(trace.text, "a:send c:send newer:send ");
+  /* A refused replacement ends the new one only. */
+  probe refused;
+  probe_init(&refused, "refused");
+  table = probe_table(&refused);
+  penstock_error *error = NULL;
+  CHECK_RESULT(penstock_runtime_replace_interceptor(runtime, id, &table, &b, &error), PENSTOCK_E_NOT_FOUND);
+  CHECK_ERROR(error, PENSTOCK_E_NOT_FOUND, NULL, NULL);
+  CHECK_INT(atomic_load(&refused.finalized), 1);
+  probe_init(&refused, "refused");
+  table = probe_table(&refused);
+  table.methods = "";
+  CHECK_RESULT(penstock_channel_replace_interceptor(channel, newer, &table, &b, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(atomic_load(&refused.finalized), 1);
+  CHECK_INT(atomic_load(&probes[4].finalized), 0);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  for (int i = 0; i < 5; i++) probe_wait_finalized(&probes[i]);
+}
+
+/* ---- The list ---- */
+
+TEST(list_tells_place_level_filter_and_calls) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  probe a, b, c;
+  probe_init(&a, "a");
+  probe_init(&b, "b");
+  probe_init(&c, "c");
+  add_at(&a, channel, 1, PENSTOCK_PER_ATTEMPT);
+  add_to_runtime(&b, runtime, -5);
+  add_at(&c, channel, INT32_MIN, PENSTOCK_LEVEL_BOTH);
+  check_echo(channel);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  OK(penstock_call_send(call, "x", 1));
+  char *json = NULL;
+  if (OK(penstock_channel_interceptors_json(channel, &json))) {
+    const char *first = strstr(json, "\"name\":\"c\""), *second = strstr(json, "\"name\":\"b\"");
+    const char *third = strstr(json, "\"name\":\"a\"");
+    CHECK(first && second && third && first < second && second < third);
+    CHECK_HAS(json, "\"priority\":-2147483648,\"place\":\"channel\",\"level\":\"both\",\"per\":\"call\",");
+    CHECK_HAS(json, "\"priority\":-5,\"place\":\"runtime\",\"level\":\"bytes\",\"per\":\"call\",");
+    CHECK_HAS(json, "\"priority\":1,\"place\":\"channel\",\"level\":\"bytes\",\"per\":\"attempt\",");
+    CHECK_HAS(first, "\"calls_in_flight\":1,\"calls_seen\":2");
+  }
+  penstock_free(json);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  penstock_call_release(call);
+  if (OK(penstock_runtime_interceptors_json(runtime, &json))) {
+    CHECK_HAS(json, "\"name\":\"b\"");
+    CHECK_HAS(json, "\"calls_in_flight\":0,\"calls_seen\":2");
+    CHECK(strstr(json, "\"name\":\"a\"") == NULL);
+  }
+  penstock_free(json);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&a);
+  probe_wait_finalized(&b);
+  probe_wait_finalized(&c);
+}
+
+/* ---- Removal ---- */
+
+TEST(removal_wait_knows_every_number) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "probe");
+  penstock_interceptor_id id = probe_add(&probe, channel, 0);
+  CHECK_RESULT(penstock_interceptor_removal_wait(id, -1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_interceptor_removal_wait(0, -1), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_interceptor_removal_wait(id + 1000000, -1), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_interceptor_removal_wait(UINT64_MAX, -1), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  OK(penstock_interceptor_removal_wait(id, -1));
+  CHECK_INT(atomic_load(&probe.finalized), 1);
+  OK(penstock_interceptor_removal_wait(id, 0));
+  penstock_channel_release(channel);
+  OK(penstock_interceptor_removal_wait(id, 0));
+}
+
+typedef struct waiter {
+  penstock_interceptor_id id;
+  atomic_int *finalized;
+  latch about;
+} waiter;
+
+static void *wait_for_removal(void *pointer) {
+  waiter *waiter = pointer;
+  latch_signal(&waiter->about);
+  OK(penstock_interceptor_removal_wait(waiter->id, -1));
+  CHECK_INT(atomic_load(waiter->finalized), 1);
+  return NULL;
+}
+
+/* Several threads wait at once; the channel's release counts as removal, though a call goes on. */
+TEST(removal_wait_after_the_channel_was_released) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "probe");
+  penstock_interceptor_id id = probe_add(&probe, channel, 0);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  OK(penstock_call_send(call, "x", 1));
+  penstock_channel_retain(channel);
+  penstock_channel_release(channel);
+  CHECK_RESULT(penstock_interceptor_removal_wait(id, 0), PENSTOCK_E_STATE);
+  penstock_channel_release(channel);
+  CHECK_RESULT(penstock_interceptor_removal_wait(id, 10), PENSTOCK_E_TIMEOUT);
+  waiter waiter = {id, &probe.finalized, LATCH_INIT};
+  pthread_t threads[3];
+  for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, wait_for_removal, &waiter);
+  latch_wait(&waiter.about, 3);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  penstock_call_release(call);
+  for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+}
+
+TEST(removal_wait_after_the_runtime_s_end) {
+  for (int closes = 0; closes < 3; closes++) {
+    penstock_runtime *runtime = new_runtime(NULL);
+    penstock_channel *channel = open_channel_on(runtime);
+    probe on_runtime, on_channel, late;
+    probe_init(&on_runtime, "runtime");
+    probe_init(&on_channel, "channel");
+    probe_init(&late, "late");
+    penstock_interceptor_id runtime_id = add_to_runtime(&on_runtime, runtime, 0);
+    penstock_interceptor_id channel_id = probe_add(&on_channel, channel, 0);
+    check_echo(channel);
+    if (closes == 1) OK(penstock_channel_close(channel));
+    if (closes == 2) OK(penstock_runtime_shutdown(runtime, 20000));
+    if (closes > 0) {
+      penstock_interceptor table = probe_table(&late);
+      penstock_interceptor_id id = 0;
+      CHECK_RESULT(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL), PENSTOCK_E_CLOSED);
+      CHECK_INT(atomic_load(&late.finalized), 1);
+      OK(penstock_interceptor_removal_wait(channel_id, 20000));
+      CHECK_INT(atomic_load(&on_channel.finalized), 1);
+    }
+    penstock_runtime_release(runtime);
+    if (closes < 2) CHECK_RESULT(penstock_interceptor_removal_wait(runtime_id, 0), PENSTOCK_E_STATE);
+    penstock_channel_release(channel);
+    OK(penstock_interceptor_removal_wait(runtime_id, 20000));
+    OK(penstock_interceptor_removal_wait(channel_id, 20000));
+    CHECK_INT(atomic_load(&on_runtime.finalized), 1);
+    CHECK_INT(atomic_load(&on_channel.finalized), 1);
+  }
+}
+
+typedef struct own_wait {
+  penstock_channel *channel;
+  penstock_interceptor_id id;
+  atomic_int in_callback, in_finalizer;
+} own_wait;
+
+static int32_t wait_in_callback(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  own_wait *own = self->context;
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  OK(penstock_channel_remove_interceptor(own->channel, own->id, NULL));
+  atomic_store(&own->in_callback, penstock_interceptor_removal_wait(own->id, -1));
+  return PENSTOCK_NEXT;
+}
+static void wait_in_finalizer(void *user_data) {
+  own_wait *own = user_data;
+  atomic_store(&own->in_finalizer, penstock_interceptor_removal_wait(own->id, -1));
+}
+
+/* Where it could never end it says so at once. */
+TEST(removal_wait_would_deadlock) {
+  own_wait own = {open_channel(), 0, -1, -1};
+  probe probe;
+  probe_init(&probe, "probe");
+  probe.hook = wait_in_callback;
+  probe.context = &own;
+  own.id = probe_add(&probe, own.channel, 0);
+  check_echo(own.channel);
+  probe_wait_finalized(&probe);
+  CHECK_RESULT(atomic_load(&own.in_callback), PENSTOCK_E_WOULD_DEADLOCK);
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.user_data = &own;
+  table.finalizer = wait_in_finalizer;
+  OK(penstock_channel_add_interceptor(own.channel, &table, 0, &own.id, NULL));
+  OK(penstock_channel_remove_interceptor(own.channel, own.id, NULL));
+  CHECK_RESULT(atomic_load(&own.in_finalizer), PENSTOCK_E_WOULD_DEADLOCK);
+  OK(penstock_interceptor_removal_wait(own.id, 0));
+  penstock_channel_release(own.channel);
+}
+
+/* ---- A thousand ---- */
+
+/* A registry with a thousand interceptors that no call wants works as one with none. */
+TEST(a_thousand_interceptors) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  enum { COUNT = 1000 };
+  static penstock_interceptor_id ids[COUNT];
+  static atomic_int finalized;
+  atomic_init(&finalized, 0);
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.user_data = &finalized;
+  table.finalizer = count_up;
+  char pattern[32];
+  for (int i = 0; i < COUNT; i++) {
+    snprintf(pattern, sizeof(pattern), "/service%d/*", i);
+    table.methods = pattern;
+    int32_t priority = (int32_t)test_random(UINT32_MAX);
+    OK(i % 2 ? penstock_runtime_add_interceptor(runtime, &table, priority, &ids[i], NULL)
+             : penstock_channel_add_interceptor(channel, &table, priority, &ids[i], NULL));
+  }
+  for (int i = 0; i < test_rounds(100); i++) check_echo(channel);
+  OK(penstock_runtime_set_interceptor_filter(runtime, ids[1], "/penstock.Echo/*", 0, NULL));
+  check_echo(channel);
+  char *json = NULL;
+  if (OK(penstock_channel_interceptors_json(channel, &json))) {
+    CHECK_HAS(json,
+              "\"methods\":\"/penstock.Echo/*\",\"kinds\":[\"unary\",\"client_stream\",\"server_stream\",\"bidi\"],"
+              "\"calls_in_flight\":0,\"calls_seen\":1}");
+    CHECK_HAS(json, "/service998/*");
+  }
+  penstock_free(json);
+  for (int i = 0; i < COUNT; i++) {
+    OK(i % 2 ? penstock_runtime_remove_interceptor(runtime, ids[i], NULL)
+             : penstock_channel_remove_interceptor(channel, ids[i], NULL));
+  }
+  CHECK_INT(atomic_load(&finalized), COUNT);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}

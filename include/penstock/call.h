@@ -10,6 +10,7 @@
 #define PENSTOCK_CALL_H
 
 #include "base.h"
+#include "interceptor.h"
 #include "metadata.h"
 #include "status.h"
 
@@ -47,6 +48,16 @@ PENSTOCK_API penstock_metadata *penstock_call_options_metadata(penstock_call_opt
 PENSTOCK_API penstock_result penstock_call_options_on_interrupted(penstock_call_options *options,
                                                                   int32_t (*interrupted)(void *user_data),
                                                                   void *user_data, penstock_finalizer finalizer);
+
+/* Registers `interceptor` for every call that is made with these options from now on: for one call or for many, also at
+ * once and from several threads. They stand in one order with those of the channel and the runtime. The options own
+ * the registration: its finalizer runs once they have been freed and the last call that has it has ended. The table is
+ * borrowed during the call; its user_data is transferred, even on error. Errors as penstock_runtime_add_interceptor.
+ * Threading: any thread, also while calls are made with the options. */
+PENSTOCK_API penstock_result penstock_call_options_add_interceptor(penstock_call_options *options,
+                                                                   const penstock_interceptor *interceptor,
+                                                                   int32_t priority, penstock_interceptor_id *id,
+                                                                   penstock_error **error);
 
 /* ---- Messages ---- */
 

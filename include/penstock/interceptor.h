@@ -1,7 +1,8 @@
 /* Interceptors: what sees and changes everything that passes in a call, in both directions.
  *
- * One interceptor is a table of callbacks. It is registered on a runtime (every channel of it) or on a channel, with a
- * priority: a higher one is called earlier on the way out and later on the way in; equal ones keep registration order.
+ * One interceptor is a table of callbacks. It is registered on a runtime (every channel of it), on a channel, or in the
+ * options of calls, with a priority of the whole int32 range: a higher one is called earlier on the way out and later on
+ * the way in; equal ones keep the order of registration.
  * A call's chain is fixed when the call is created. docs/interceptors.md has the laws and drawings.
  */
 #ifndef PENSTOCK_INTERCEPTOR_H
@@ -109,6 +110,15 @@ static inline penstock_interceptor penstock_interceptor_init(void) {
 
 /* Names a registration; never 0, never used again within the process. */
 typedef uint64_t penstock_interceptor_id;
+
+/* Waits until the registration `id`, which has been removed or replaced, or whose channel, runtime or options have been
+ * released, has ended: until its finalizer has run. `timeout_ms` is in milliseconds; negative is without limit. The id
+ * may be of any place, also of one that is no more.
+ * PENSTOCK_OK: it has run. E_STATE: still registered. E_NOT_FOUND: never given. E_TIMEOUT: a call that has it has not
+ * ended. E_WOULD_DEADLOCK: it would wait on a thread that drives a runtime, or in an interceptor's finalizer.
+ * E_FORKED: given before this process was forked.
+ * Threading: any thread that no call with the interceptor waits for. */
+PENSTOCK_API penstock_result penstock_interceptor_removal_wait(penstock_interceptor_id id, int64_t timeout_ms);
 
 #ifdef __cplusplus
 }

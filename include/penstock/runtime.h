@@ -58,7 +58,24 @@ PENSTOCK_API penstock_result penstock_runtime_remove_interceptor(penstock_runtim
 PENSTOCK_API penstock_result penstock_runtime_set_interceptor_priority(penstock_runtime *runtime,
                                                                        penstock_interceptor_id id, int32_t priority,
                                                                        penstock_error **error);
-/* [{"id", "name", "priority", "methods", "kinds", "place"}, ...] in the order that calls meet them.
+/* Changes which calls created later meet it, and nothing else: it keeps its place. `methods` (copied; NULL is every
+ * method) and `kinds` (0 is all) as in penstock_interceptor. E_INVALID_ARGUMENT: a pattern, or a kind, that there is
+ * not. E_NOT_FOUND: not registered here. */
+PENSTOCK_API penstock_result penstock_runtime_set_interceptor_filter(penstock_runtime *runtime,
+                                                                     penstock_interceptor_id id, const char *methods,
+                                                                     uint32_t kinds, penstock_error **error);
+/* Puts `interceptor` where `id` stands: with its priority and its turn among equals, but the name, filter and all else
+ * of the new table. In one step: a call created at any time meets one of the two, or the new one if it is created
+ * later. `id` is removed by it; *new_id names the new one. The table and errors are as with
+ * penstock_runtime_add_interceptor. E_NOT_FOUND: `id` is not registered here. */
+PENSTOCK_API penstock_result penstock_runtime_replace_interceptor(penstock_runtime *runtime, penstock_interceptor_id id,
+                                                                  const penstock_interceptor *interceptor,
+                                                                  penstock_interceptor_id *new_id,
+                                                                  penstock_error **error);
+/* [{"id", "name", "priority", "place": "runtime" or "channel", "level": "bytes", "object" or "both", "per": "call" or
+ * "attempt", "methods", "kinds", "calls_in_flight", "calls_seen"}, ...] in the order that calls meet them. Those of
+ * one call (penstock_call_options_add_interceptor) are not in it. The counts are of calls that have it in their chain,
+ * whether its `create` declined or not.
  * Memory: owned by the caller; free with penstock_free. */
 PENSTOCK_API penstock_result penstock_runtime_interceptors_json(penstock_runtime *runtime, char **json);
 

@@ -20,6 +20,8 @@ public final class CallOptions {
   public var isInterruptible = false
   public var onInterrupted: (callback: Interrupted, userData: UserData)?
   public let generation = Process.generation
+  /// For each call that is made with these options.
+  public let interceptors = OwnInterceptors()
 
   public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32
 

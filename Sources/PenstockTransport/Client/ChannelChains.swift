@@ -5,52 +5,56 @@ import Synchronization
 /// The interceptors of one channel, and the chains that are made of them and the runtime's.
 final class ChannelChains: @unchecked Sendable {
   private let lock = Lock()
-  private var registry = Registry()
+  private var registry = Registry(.channel)
   private var cache = ChainCache()
-  private let newestFirst: Bool
+  private var isOver = false
+  let newestFirst: Bool
 
   init(newestFirst: Bool) { self.newestFirst = newestFirst }
 
-  /// The chain of a call that is created now; nil: no interceptor wants it.
-  func chain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
+  deinit { for entry in registry.entries { Registrations.removed(entry.registration) } }
+
+  /// The chain of a call that is created now, with the interceptors that are its own; nil: none wants it.
+  func chain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime, with own: OwnInterceptors?)
+    -> Chain?
+  {
+    let shared = chain(path, kind, of: runtime)
+    guard let own = own?.entries(path, kind, newestFirst: newestFirst), !own.isEmpty else { return shared }
+    return Chain(Registry.merged(shared?.sources ?? [], own, newestFirst: newestFirst))
+  }
+
+  private func chain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
     let seen = runtime.registryGeneration.load(ordering: .acquiring)
     lock.lock()
     if cache.isCurrent(registry.generation, seen) {
       defer { lock.unlock() }
       return cache.chain(path, kind)
     }
-    let (entries, generation) = runtime.snapshot()
-    let merged = Registry.merged(entries, registry.entries, newestFirst: newestFirst)
-    let remains = cache.rebuild(merged, registry.generation, generation)
+    let theirs = runtime.snapshot()
+    let merged = Registry.merged(
+      theirs.ordered(newestFirst: newestFirst), registry.ordered(newestFirst: newestFirst),
+      newestFirst: newestFirst)
+    let remains = cache.rebuild(merged, registry.generation, theirs.generation)
     let chain = cache.chain(path, kind)
     lock.unlock()
     withExtendedLifetime(remains) {}
     return chain
   }
 
-  /// The chain of a call that a hop makes: what a call on the channel has now, from below the hop's place on,
-  /// and never the hop's own interceptor. `parent` is the chain that has the hop, at `index`.
+  /// The chain of a call that a hop makes: what a call on the channel has now, from below the hop's place on, and
+  /// never the hop's own interceptor, with those that are the new call's own. `parent` is the chain that has the hop,
+  /// at `index`.
   func sideChain(
-    _ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime, below index: Int, in parent: Chain
+    _ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime, below index: Int, in parent: Chain,
+    with own: OwnInterceptors?
   ) -> Chain? {
-    let all = Chain(merged(with: runtime).map { $0.registration }).entries
-    let line = parent.entries
-    guard index < line.count else { return nil }
-    func place(_ entry: Chain.Entry) -> Int? {
-      all.firstIndex { $0.registration === entry.registration && $0.level == entry.level }
-    }
-    var first = 0
-    if let found = place(line[index]) {
-      first = found + 1
-    } else if let below = line[(index + 1)...].first(where: { place($0) != nil }) {
-      // The hop's interceptor has been removed: its neighbours tell where it was.
-      first = place(below) ?? 0
-    } else if let above = line[..<index].last(where: { place($0) != nil }) {
-      first = (place(above) ?? -1) + 1
-    }
-    let own = line[index].registration
-    let wanted = all[first...].filter { $0.registration !== own && $0.registration.matches(path, kind) }
-    return wanted.isEmpty ? nil : Chain(of: wanted)
+    guard index < parent.entries.count else { return nil }
+    let shared = merged(with: runtime).filter { $0.filter.matches(path, kind) }
+    let own = own?.entries(path, kind, newestFirst: newestFirst) ?? []
+    let side = Chain(
+      Registry.merged(shared, own, newestFirst: newestFirst), below: parent.entries[index],
+      newestFirst: newestFirst)
+    return side.entries.isEmpty ? nil : side
   }
 
   /// Lets go of what is kept for the next call.
@@ -59,32 +63,79 @@ final class ChannelChains: @unchecked Sendable {
     withExtendedLifetime(remains) {}
   }
 
-  func add(_ registration: Registration, priority: Int32) {
-    lock.withLock { registry.add(registration, priority: priority) }
+  /// False: nothing is registered here any more.
+  func add(_ registration: Registration, priority: Int32) -> Bool {
+    lock.withLock {
+      if !isOver { registry.add(registration, priority: priority) }
+      return !isOver
+    }
   }
 
-  func remove(_ id: UInt64) -> Bool {
-    let removed = lock.withLock { registry.remove(id) }
-    guard removed != nil else { return false }
-    invalidate()
-    return true
+  func remove(_ id: UInt64) -> Bool { leaves { registry.remove(id) } }
+
+  func replace(_ id: UInt64, by registration: Registration) -> Bool {
+    leaves { registry.replace(id, by: registration) }
+  }
+
+  /// Does without what `change` takes out, and without what was kept of it.
+  private func leaves(_ change: () -> Registry.Entry?) -> Bool {
+    let (gone, remains) = lock.withLock { () -> (Registry.Entry?, ChainCache.Remains?) in
+      let gone = change()
+      return (gone, gone == nil ? nil : cache.invalidate())
+    }
+    if let gone { Registrations.removed(gone.registration) }
+    return withExtendedLifetime(remains) { gone != nil }
   }
 
   func setPriority(_ id: UInt64, _ priority: Int32) -> Bool {
     lock.withLock { registry.setPriority(id, priority) }
   }
 
-  func removeAll() {
-    let gone = lock.withLock { registry.removeAll() }
-    invalidate()
-    withExtendedLifetime(gone) {}
+  func setFilter(_ id: UInt64, _ filter: CallFilter) -> Bool {
+    lock.withLock { registry.setFilter(id, filter) }
   }
 
-  var entries: [Registry.Entry] { lock.withLock { registry.entries } }
+  /// For good.
+  func removeAll() {
+    let (gone, remains) = lock.withLock { () -> ([Registry.Entry], ChainCache.Remains) in
+      isOver = true
+      return (registry.removeAll(), cache.invalidate())
+    }
+    for entry in gone { Registrations.removed(entry.registration) }
+    withExtendedLifetime((gone, remains)) {}
+  }
 
-  /// Both registries in chain order.
+  /// Nobody is left who could remove them: they go when the last call has ended.
+  func areLeftAlone() {
+    for entry in lock.withLock({ registry.entries }) { Registrations.removed(entry.registration) }
+  }
+
+  /// Both registries, by priority.
   func merged(with runtime: ClientRuntime) -> [Registry.Entry] {
-    let theirs = runtime.entries
-    return lock.withLock { Registry.merged(theirs, registry.entries, newestFirst: newestFirst) }
+    lock.withLock {
+      Registry.merged(
+        runtime.snapshot().ordered(newestFirst: newestFirst), registry.ordered(newestFirst: newestFirst),
+        newestFirst: newestFirst)
+    }
+  }
+}
+
+/// The interceptors that the options of calls bring along.
+public final class OwnInterceptors: @unchecked Sendable {
+  private let lock = Lock()
+  private var registry = Registry(.call)
+  private let hasAny = Atomic<Bool>(false)
+
+  deinit { for entry in registry.entries { Registrations.removed(entry.registration) } }
+
+  public func add(_ registration: Registration, priority: Int32) {
+    lock.withLock { registry.add(registration, priority: priority) }
+    hasAny.store(true, ordering: .releasing)
+  }
+
+  func entries(_ path: ByteView, _ kind: CallKind, newestFirst: Bool) -> [Registry.Entry] {
+    guard hasAny.load(ordering: .acquiring) else { return [] }
+    let all = lock.withLock { registry }
+    return all.ordered(newestFirst: newestFirst).filter { $0.filter.matches(path, kind) }
   }
 }

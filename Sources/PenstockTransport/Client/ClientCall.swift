@@ -53,7 +53,9 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
     _ callbacks: CallCallbacks?
   ) -> (Outcome, ClientCall?) {
-    make(channel, path, kind, options, callbacks) { channel.chains.chain(path, kind, of: channel.runtime) }
+    make(channel, path, kind, options, callbacks) {
+      channel.chains.chain(path, kind, of: channel.runtime, with: options?.interceptors)
+    }
   }
 
   static func make(

@@ -17,6 +17,8 @@ public final class ClientChannel: @unchecked Sendable {
   private var ownCodec: Codec?
   /// So that calls of a channel without one take no lock.
   private let hasCodec = Atomic<Bool>(false)
+  /// Users' handles: calls keep the channel longer.
+  private let handles = Atomic<Int>(1)
 
   /// Takes over one user of `runtime`.
   public init(
@@ -40,7 +42,18 @@ public final class ClientChannel: @unchecked Sendable {
       transport.close()
       runtime.leave(chains)
     }
-    runtime.removeUser()
+    runtime.removeHolder()
+  }
+
+  public func retainHandle() { handles.wrappingAdd(1, ordering: .relaxed) }
+
+  /// The reference is yet to be released.
+  public func releaseHandle() {
+    guard handles.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
+      !Process.isForked(generation)
+    else { return }
+    chains.areLeftAlone()
+    runtime.isOutOfReach()
   }
 
   public var isClosed: Bool { closed.load(ordering: .acquiring) || runtime.isClosed }
@@ -79,8 +92,7 @@ public final class ClientChannel: @unchecked Sendable {
 
   public func add(_ registration: Registration, priority: Int32) -> Outcome {
     if isClosed { return .closed }
-    chains.add(registration, priority: priority)
-    return .ok
+    return chains.add(registration, priority: priority) ? .ok : .closed
   }
 
   public func remove(_ id: UInt64) -> Outcome { chains.remove(id) ? .ok : .notFound }
@@ -89,7 +101,15 @@ public final class ClientChannel: @unchecked Sendable {
     chains.setPriority(id, priority) ? .ok : .notFound
   }
 
-  /// Those of the runtime and the channel, in chain order.
+  public func setFilter(_ id: UInt64, _ filter: CallFilter) -> Outcome {
+    chains.setFilter(id, filter) ? .ok : .notFound
+  }
+
+  /// Puts `registration` where the other was.
+  public func replace(_ id: UInt64, by registration: Registration) -> Outcome {
+    chains.replace(id, by: registration) ? .ok : .notFound
+  }
+
+  /// Those of the runtime and the channel, by priority.
   public var entries: [Registry.Entry] { chains.merged(with: runtime) }
-  public var ownEntries: [Registry.Entry] { chains.entries }
 }

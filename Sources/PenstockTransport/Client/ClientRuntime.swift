@@ -17,8 +17,12 @@ public final class ClientRuntime: @unchecked Sendable {
   private let isShared: Bool
   /// Handles of users, and channels. Under the page's lock if shared.
   private var users = 1
+  /// Handles of users, and channels that have some: those who can change what is registered.
+  private let reach = Atomic<Int>(1)
   private let lock = Lock()
-  private var registry = Registry()
+  private var registry = Registry(.runtime)
+  /// Under the lock: nothing is registered any more.
+  private var isOver = false
   /// The chains that channels keep for their next call.
   private var caches: [ChannelChains] = []
   private let closed = Atomic<Bool>(false)
@@ -54,6 +58,7 @@ public final class ClientRuntime: @unchecked Sendable {
         let known = Unmanaged<ClientRuntime>.fromOpaque(raw).takeUnretainedValue()
         if !known.isClosed {
           known.users += 1
+          known.reach.wrappingAdd(1, ordering: .relaxed)
           return .made(known)
         }
         // It was shut down: its users keep it, new ones get another.
@@ -73,11 +78,25 @@ public final class ClientRuntime: @unchecked Sendable {
   public var isClosed: Bool { closed.load(ordering: .acquiring) }
 
   public func addUser() {
+    reach.wrappingAdd(1, ordering: .relaxed)
     if isShared { Process.withLock { users += 1 } } else { lock.withLock { users += 1 } }
   }
 
   /// The last one lets the loop end by itself. Never blocks.
   public func removeUser() {
+    isOutOfReach()
+    removeHolder()
+  }
+
+  /// A channel whose handles are gone is no user any more, but holds the runtime as long as it lives.
+  func isOutOfReach() {
+    guard reach.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
+      !Process.isForked(generation)
+    else { return }
+    for entry in entries { Registrations.removed(entry.registration) }
+  }
+
+  func removeHolder() {
     if Process.isForked(generation) {
       // The locks may be held by threads that this process does not have.
       users -= 1
@@ -115,7 +134,11 @@ public final class ClientRuntime: @unchecked Sendable {
     closed.store(true, ordering: .releasing)
     let deadline = Runtime.deadline(after: timeoutMilliseconds)
     var result = runtime.shutdown(timeoutMilliseconds: timeoutMilliseconds)
-    if result == .ok { forgetInterceptors() }
+    if result == .ok {
+      forgetInterceptors()
+      // Their channels are closed too.
+      for cache in lock.withLock({ caches }) { cache.removeAll() }
+    }
     if result == .ok || (result == .already && workers.hasThreads) {
       result = workers.join(until: deadline) ? .ok : .timedOut
     }
@@ -123,7 +146,11 @@ public final class ClientRuntime: @unchecked Sendable {
   }
 
   private func forgetInterceptors() {
-    let gone = change { registry.removeAll() }
+    let gone = change { () -> [Registry.Entry] in
+      isOver = true
+      return registry.removeAll()
+    }
+    for entry in gone { Registrations.removed(entry.registration) }
     for cache in lock.withLock({ caches }) { cache.invalidate() }
     withExtendedLifetime(gone) {}
   }
@@ -132,13 +159,23 @@ public final class ClientRuntime: @unchecked Sendable {
 
   public func add(_ registration: Registration, priority: Int32) -> Outcome {
     if isClosed { return .closed }
-    change { registry.add(registration, priority: priority) }
-    return .ok
+    return change { () -> Bool in
+      if !isOver { registry.add(registration, priority: priority) }
+      return !isOver
+    } ? .ok : .closed
   }
 
-  public func remove(_ id: UInt64) -> Outcome {
-    let removed = change { registry.remove(id) }
-    guard removed != nil else { return .notFound }
+  public func remove(_ id: UInt64) -> Outcome { leaves { registry.remove(id) } }
+
+  /// Puts `registration` where the other was.
+  public func replace(_ id: UInt64, by registration: Registration) -> Outcome {
+    leaves { registry.replace(id, by: registration) }
+  }
+
+  /// Does without what `body` takes out.
+  private func leaves(_ body: () -> Registry.Entry?) -> Outcome {
+    guard let gone = change(body) else { return .notFound }
+    Registrations.removed(gone.registration)
     // What channels keep for their next call is not to keep the interceptor.
     for cache in lock.withLock({ caches }) { cache.invalidate() }
     return .ok
@@ -148,7 +185,12 @@ public final class ClientRuntime: @unchecked Sendable {
     change { registry.setPriority(id, priority) } ? .ok : .notFound
   }
 
-  public var entries: [Registry.Entry] { lock.withLock { registry.entries } }
+  public func setFilter(_ id: UInt64, _ filter: CallFilter) -> Outcome {
+    change { registry.setFilter(id, filter) } ? .ok : .notFound
+  }
+
+  /// By priority.
+  public var entries: [Registry.Entry] { snapshot().entries }
 
   private func change<R>(_ body: () -> R) -> R {
     lock.withLock {
@@ -158,10 +200,7 @@ public final class ClientRuntime: @unchecked Sendable {
     }
   }
 
-  /// The entries and the generation that they are.
-  func snapshot() -> (entries: [Registry.Entry], generation: UInt64) {
-    lock.withLock { (registry.entries, registry.generation) }
-  }
+  func snapshot() -> Registry { lock.withLock { registry } }
 
   func join(_ cache: ChannelChains) { lock.withLock { caches.append(cache) } }
 

@@ -34,8 +34,9 @@ extension ClientCall {
     let channel = parent.channel
     let (outcome, made) = make(channel, path, kind, options, callbacks) {
       flags.contains(.fromTop)
-        ? channel.chains.chain(path, kind, of: channel.runtime)
-        : channel.chains.sideChain(path, kind, of: channel.runtime, below: hop.index, in: line)
+        ? channel.chains.chain(path, kind, of: channel.runtime, with: options?.interceptors)
+        : channel.chains.sideChain(
+          path, kind, of: channel.runtime, below: hop.index, in: line, with: options?.interceptors)
     }
     if !flags.contains(.detached) { made?.family.parent = parent }
     return (outcome, made)

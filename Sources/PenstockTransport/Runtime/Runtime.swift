@@ -140,6 +140,19 @@ public final class Runtime: @unchecked Sendable {
 
   /// Whether the calling thread is the driver now.
   @inline(__always)
+  /// On the thread that takes the role.
+  func beginDriving() {
+    driverThread.store(cs_thread_self(), ordering: .relaxed)
+    DrivingThread.begin()
+  }
+
+  /// On the thread that has the role, or on any if none has.
+  func endDriving() {
+    guard isDriving else { return }
+    driverThread.store(0, ordering: .relaxed)
+    DrivingThread.end()
+  }
+
   public var isDriving: Bool { driverThread.load(ordering: .relaxed) == cs_thread_self() }
 
   // MARK: For the driver

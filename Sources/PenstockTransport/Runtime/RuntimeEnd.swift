@@ -157,7 +157,7 @@ extension Runtime {
   private func markEnded() {
     phase = .ended
     driver = .none
-    driverThread.store(0, ordering: .relaxed)
+    endDriving()
     ended.store(true, ordering: .sequentiallyConsistent)
   }
 

@@ -113,7 +113,7 @@ extension Runtime {
     driver = .caller
     turnover &+= 1
     ownWanted = false
-    driverThread.store(cs_thread_self(), ordering: .relaxed)
+    beginDriving()
     asleep.store(0, ordering: .relaxed)
     // What this thread does is not the host program's to poll for.
     if let cell {
@@ -151,7 +151,7 @@ extension Runtime {
   private func leave() {
     if endIfDone(abandoned: true) { return }
     lock.lock()
-    driverThread.store(0, ordering: .relaxed)
+    endDriving()
     if let next = nextWaiter() {
       turnover &+= 1
       next.isDriver = true
@@ -250,7 +250,7 @@ extension Runtime {
         turnover &+= 1
         ownWanted = false
         ownSleepsDeep = false
-        driverThread.store(cs_thread_self(), ordering: .relaxed)
+        beginDriving()
         lock.unlock()
         driveAsOwn()
         continue
@@ -295,7 +295,7 @@ extension Runtime {
       lock.unlock()
       return false
     }
-    driverThread.store(0, ordering: .relaxed)
+    endDriving()
     driver = .caller
     turnover &+= 1
     next.isDriver = true

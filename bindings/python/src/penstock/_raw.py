@@ -321,6 +321,11 @@ _declare("penstock_executor_retain", c_void_p, c_void_p)
 # void penstock_executor_release(penstock_executor *executor);
 _declare("penstock_executor_release", None, c_void_p)
 
+# ---- interceptor.h ----
+
+# penstock_result penstock_interceptor_removal_wait(penstock_interceptor_id id, int64_t timeout_ms);
+_declare("penstock_interceptor_removal_wait", c_int32, c_uint64, c_int64)
+
 # ---- hop.h ----
 
 # penstock_hop *penstock_hop_retain(penstock_hop *hop);
@@ -590,6 +595,20 @@ _declare("penstock_runtime_remove_interceptor", c_int32, c_void_p, c_uint64, POI
 # penstock_result penstock_runtime_set_interceptor_priority(penstock_runtime *runtime,
 # penstock_interceptor_id id, int32_t priority, penstock_error **error);
 _declare("penstock_runtime_set_interceptor_priority", c_int32, c_void_p, c_uint64, c_int32, POINTER(c_void_p))
+# penstock_result penstock_runtime_set_interceptor_filter(penstock_runtime *runtime, penstock_interceptor_id
+# id, const char *methods, uint32_t kinds, penstock_error **error);
+_declare("penstock_runtime_set_interceptor_filter", c_int32, c_void_p, c_uint64, c_char_p, c_uint32, POINTER(c_void_p))
+# penstock_result penstock_runtime_replace_interceptor(penstock_runtime *runtime, penstock_interceptor_id
+# id, const penstock_interceptor *interceptor, penstock_interceptor_id *new_id, penstock_error **error);
+_declare(
+    "penstock_runtime_replace_interceptor",
+    c_int32,
+    c_void_p,
+    c_uint64,
+    POINTER(penstock_interceptor),
+    POINTER(c_uint64),
+    POINTER(c_void_p),
+)
 # penstock_result penstock_runtime_interceptors_json(penstock_runtime *runtime, char **json);
 _declare("penstock_runtime_interceptors_json", c_int32, c_void_p, POINTER(c_void_p))
 
@@ -613,6 +632,17 @@ _declare(
     penstock_interrupted,
     c_void_p,
     penstock_finalizer,
+)
+# penstock_result penstock_call_options_add_interceptor(penstock_call_options *options, const
+# penstock_interceptor *interceptor, int32_t priority, penstock_interceptor_id *id, penstock_error **error);
+_declare(
+    "penstock_call_options_add_interceptor",
+    c_int32,
+    c_void_p,
+    POINTER(penstock_interceptor),
+    c_int32,
+    POINTER(c_uint64),
+    POINTER(c_void_p),
 )
 # const void *penstock_message_data(const penstock_message *message);
 _declare("penstock_message_data", c_void_p, c_void_p)
@@ -730,6 +760,20 @@ _declare("penstock_channel_remove_interceptor", c_int32, c_void_p, c_uint64, POI
 # penstock_result penstock_channel_set_interceptor_priority(penstock_channel *channel,
 # penstock_interceptor_id id, int32_t priority, penstock_error **error);
 _declare("penstock_channel_set_interceptor_priority", c_int32, c_void_p, c_uint64, c_int32, POINTER(c_void_p))
+# penstock_result penstock_channel_set_interceptor_filter(penstock_channel *channel, penstock_interceptor_id
+# id, const char *methods, uint32_t kinds, penstock_error **error);
+_declare("penstock_channel_set_interceptor_filter", c_int32, c_void_p, c_uint64, c_char_p, c_uint32, POINTER(c_void_p))
+# penstock_result penstock_channel_replace_interceptor(penstock_channel *channel, penstock_interceptor_id
+# id, const penstock_interceptor *interceptor, penstock_interceptor_id *new_id, penstock_error **error);
+_declare(
+    "penstock_channel_replace_interceptor",
+    c_int32,
+    c_void_p,
+    c_uint64,
+    POINTER(penstock_interceptor),
+    POINTER(c_uint64),
+    POINTER(c_void_p),
+)
 # penstock_result penstock_channel_interceptors_json(penstock_channel *channel, char **json);
 _declare("penstock_channel_interceptors_json", c_int32, c_void_p, POINTER(c_void_p))
 

@@ -1,0 +1,82 @@
+import PenstockWire
+
+/// Which calls an interceptor wants.
+public struct CallFilter {
+  public let methods: MethodFilter
+  /// A mask of (1 << kind), never 0.
+  public let kinds: UInt32
+
+  /// `kinds`: 0 is all.
+  public init(_ methods: MethodFilter = MethodFilter(), kinds: UInt32 = 0) {
+    self.methods = methods
+    self.kinds = kinds & 0xf == 0 ? 0xf : kinds & 0xf
+  }
+
+  public var matchesEverything: Bool { methods.matchesEverything && kinds == 0xf }
+
+  public func matches(_ path: ByteView, _ kind: CallKind) -> Bool {
+    kinds & (1 << UInt32(kind.rawValue)) != 0 && methods.matches(path)
+  }
+}
+
+/// Patterns separated by commas: a whole path, or a beginning followed by one star.
+public struct MethodFilter {
+  public let text: ByteBuffer?
+
+  /// No text: everything.
+  public init() { text = nil }
+
+  /// nil: a pattern that can match nothing, or no memory.
+  public init?(_ pattern: ByteView) {
+    guard let copied = ByteBuffer(copying: pattern) else { return nil }
+    text = copied
+    var valid = true
+    forEachPattern { one in
+      let star = one.firstIndex(of: 0x2a)
+      if one.isEmpty || (one[0] != 0x2f && one[0] != 0x2a) || (star != nil && star != one.count - 1) {
+        valid = false
+      }
+      return true
+    }
+    guard valid else { return nil }
+  }
+
+  public var matchesEverything: Bool {
+    guard let text else { return true }
+    return text.count == 1 && text.view[0] == 0x2a
+  }
+
+  public func matches(_ path: ByteView) -> Bool {
+    guard text != nil else { return true }
+    var found = false
+    forEachPattern { one in
+      if one[one.count - 1] == 0x2a {
+        found =
+          path.count >= one.count - 1
+          && bytesEqual(
+            ByteView(rebasing: path[0..<one.count - 1]), ByteView(rebasing: one[0..<one.count - 1]))
+      } else {
+        found = bytesEqual(path, one)
+      }
+      return !found
+    }
+    return found
+  }
+
+  /// Trims spaces; the body returns false to stop.
+  private func forEachPattern(_ body: (ByteView) -> Bool) {
+    guard let text else { return }
+    let view = text.view
+    var start = 0
+    while start <= view.count {
+      var end = start
+      while end < view.count, view[end] != 0x2c { end += 1 }
+      var first = start
+      var last = end
+      while first < last, view[first] == 0x20 { first += 1 }
+      while last > first, view[last - 1] == 0x20 { last -= 1 }
+      guard body(ByteView(rebasing: view[first..<last])) else { return }
+      start = end + 1
+    }
+  }
+}

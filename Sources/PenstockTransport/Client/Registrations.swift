@@ -1,0 +1,127 @@
+import CSystem
+import PenstockCall
+import Synchronization
+
+/// The registrations of this process: their numbers, and which of them have not been finalized yet.
+///
+/// Under the lock of the process's page, and reached from there, so that the child of a fork starts with none; its
+/// numbers go on from the parent's, so that it knows which were the parent's.
+public enum Registrations {
+  /// Sorted by number: new ones go to the end.
+  private final class Table {
+    struct Live {
+      let id: UInt64
+      var isRemoved = false
+      /// The thread that runs the finalizer.
+      var finalizer: UInt64 = 0
+    }
+
+    /// The newest number that an ancestor of this process has given.
+    let inherited: UInt64
+    var live: [Live] = []
+    var waiting: [(id: UInt64, cell: WaitCell)] = []
+
+    init(inherited: UInt64) { self.inherited = inherited }
+
+    func index(of id: UInt64) -> Int? {
+      var low = 0
+      var high = live.count
+      while low < high {
+        let middle = (low + high) / 2
+        if live[middle].id < id { low = middle + 1 } else { high = middle }
+      }
+      return low < live.count && live[low].id == id ? low : nil
+    }
+  }
+
+  private static let processSlot = 4
+  private static let newest = Atomic<UInt64>(0)
+
+  /// With the page's lock held.
+  private static var table: Table {
+    let slot = Process.slot(processSlot)
+    if let raw = UnsafeRawPointer(bitPattern: slot.pointee) {
+      return Unmanaged<Table>.fromOpaque(raw).takeUnretainedValue()
+    }
+    let fresh = Table(inherited: newest.load(ordering: .relaxed))
+    slot.pointee = UInt(bitPattern: Unmanaged.passRetained(fresh).toOpaque())
+    return fresh
+  }
+
+  /// Gives `userData` a number, which ends with its finalizer.
+  public static func begin(_ userData: UserData) -> UInt64 {
+    let generation = Process.generation
+    let id = Process.withLock { () -> UInt64 in
+      let table = table
+      let id = newest.add(1, ordering: .relaxed).newValue
+      table.live.append(Table.Live(id: id))
+      return id
+    }
+    userData.keeper = Keeper(id, generation)
+    return id
+  }
+
+  /// It is registered nowhere any more, or nobody can take it out.
+  static func removed(_ registration: Registration) {
+    Process.withLock {
+      let table = table
+      if let index = table.index(of: registration.id) { table.live[index].isRemoved = true }
+    }
+  }
+
+  /// Until the finalizer has run. Negative: without limit.
+  public static func waitForRemoval(_ id: UInt64, timeoutMilliseconds: Int64) -> Outcome {
+    let cell = WaitCell()
+    let me = cs_thread_self()
+    let isDriving = DrivingThread.isCurrent
+    let outcome = Process.withLock { () -> Outcome? in
+      let table = table
+      guard id != 0, id <= newest.load(ordering: .relaxed) else { return .notFound }
+      guard id > table.inherited else { return .forked }
+      guard let index = table.index(of: id) else { return .ok }
+      guard table.live[index].isRemoved else { return .state }
+      if isDriving || table.live.contains(where: { $0.finalizer == me }) { return .wouldDeadlock }
+      table.waiting.append((id, cell))
+      return nil
+    }
+    if let outcome { return outcome }
+    let deadline = Runtime.deadline(after: timeoutMilliseconds)
+    while !cell.isSet {
+      let seen = cell.word.load(ordering: .sequentiallyConsistent)
+      if cell.park(seen, until: deadline) == .timedOut { break }
+    }
+    Process.withLock { table.waiting.removeAll { $0.cell === cell } }
+    return cell.isSet ? .ok : .timedOut
+  }
+
+  /// What a registration's user data keeps until its finalizer has run.
+  private final class Keeper: UserDataKeeper {
+    private let id: UInt64
+    private let generation: UInt64
+
+    init(_ id: UInt64, _ generation: UInt64) {
+      self.id = id
+      self.generation = generation
+    }
+
+    func finalizing() {
+      guard !Process.isForked(generation) else { return }
+      Process.withLock {
+        let table = table
+        guard let index = table.index(of: id) else { return }
+        table.live[index].isRemoved = true
+        table.live[index].finalizer = cs_thread_self()
+      }
+    }
+
+    deinit {
+      guard !Process.isForked(generation) else { return }
+      let cells = Process.withLock { () -> [WaitCell] in
+        let table = table
+        if let index = table.index(of: id) { table.live.remove(at: index) }
+        return table.waiting.filter { $0.id == id }.map { $0.cell }
+      }
+      for cell in cells { cell.set() }
+    }
+  }
+}
