@@ -77,6 +77,10 @@ def probe_unary(request: bytes, context: Any) -> bytes:
     return json.dumps(view).encode()
 
 
+def probe_refuse(request: bytes, context: Any) -> None:
+    context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you")
+
+
 def probe_hang(request: bytes, context: Any) -> bytes:
     hanging.hang(context)
     return b""
@@ -133,6 +137,7 @@ def echo_bidi(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
 HANDLERS = {
     "penstock.Probe": {
         "Unary": grpc.unary_unary_rpc_method_handler(probe_unary),
+        "Refuse": grpc.unary_unary_rpc_method_handler(probe_refuse),
         "Hang": grpc.unary_unary_rpc_method_handler(probe_hang),
         "HangStream": grpc.unary_stream_rpc_method_handler(probe_hang_stream),
         "HangBidi": grpc.stream_stream_rpc_method_handler(probe_hang_bidi),

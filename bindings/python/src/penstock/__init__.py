@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import ready
 from ._call import Call
 from ._channel import Channel, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from ._errors import (
@@ -92,6 +93,7 @@ __all__ = [
     "default_runtime",
     "library_version",
     "load",
+    "ready",
     "set_exception_hook",
 ]
 

@@ -75,6 +75,16 @@ class Interceptor:
         """n messages were taken by the transport: ``hop.count``."""
 
 
+class Native:
+    """An interceptor whose callbacks are functions of C: it fills the table itself, for each registration anew."""
+
+    name: str = ""
+
+    def _fill(self, table: _raw.penstock_interceptor) -> None:
+        """Overwrites ``table`` whole; its user data is the registration's."""
+        raise NotImplementedError
+
+
 def _function(interceptor: object) -> Optional[Callable[[Any], Any]]:
     """The function of a synchronous interceptor; None: it is one with callbacks. TypeError: both, or async."""
     function: Optional[Callable[[Any], Any]] = getattr(interceptor, "intercept", None)
@@ -169,7 +179,17 @@ class Registration:
         check_with(_raw.penstock_sync_interceptor_table(byref(sync), byref(table), byref(error)), error)
         return table
 
+    def _native_table(self, interceptor: Native) -> _raw.penstock_interceptor:
+        table = _raw.penstock_interceptor()
+        interceptor._fill(table)
+        table.name = c_string(self.name, "a name")
+        table.methods = self._methods
+        table.kinds = self._kinds or table.kinds
+        return table
+
     def _table(self) -> _raw.penstock_interceptor:
+        if isinstance(self.interceptor, Native):
+            return self._native_table(self.interceptor)
         function = _function(self.interceptor)
         if function is not None:
             return self._sync_table(function)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from typing import Any, Callable, Dict, Optional
+from types import CodeType
+from typing import Any, Callable, Dict, Optional, Set
 
 from . import _constants as c
 from . import _objects, _raw
@@ -142,6 +143,8 @@ def _intercept(handle: int, number: Optional[int]) -> int:
 
 intercept_trampoline = _raw.penstock_intercept(_intercept)
 _codes = {_create.__code__, _destroy.__code__, _objects._forget.__code__}
+# Functions that C calls and that are about no hop.
+hopless_codes: Set[CodeType] = set()
 create_trampoline = _raw.penstock_hop_create(_create)
 destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
 trampolines = {callback: _event_trampoline(callback) for callback in (*EVENTS, *SIGNALS)}
@@ -160,10 +163,16 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
         _finish(name, callback, handle, error)
     if callback not in ("on_cancel", "destroy"):
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+    report(name, callback, error)
+    return _INVALID
+
+
+def report(name: str, callback: str, error: BaseException) -> None:
+    """Tells of what a function that C has called raised; what is more than an Exception goes on in the Python code
+    that waits on this thread."""
     if not isinstance(error, Exception):
         _escaping[threading.get_ident()] = error
     _report(name, callback, error)
-    return _INVALID
 
 
 def _report(name: str, callback: str, error: BaseException) -> None:
@@ -223,6 +232,9 @@ def call(function: Callable[..., int], *arguments: Any) -> int:
 def _begun_in_vain(unraisable: sys.UnraisableHookArgs) -> bool:
     """Whether this came out of a trampoline: then it is a failure of that callback."""
     trace, error = unraisable.exc_traceback, unraisable.exc_value
+    if trace is not None and error is not None and trace.tb_frame.f_code in hopless_codes:
+        _escaping[threading.get_ident()] = error
+        return True
     if trace is None or error is None or trace.tb_frame.f_code not in _codes:
         return False
     arguments = trace.tb_frame.f_locals

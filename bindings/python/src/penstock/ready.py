@@ -1,0 +1,457 @@
+"""Ready-made interceptors: they run in the library, at C's speed. Each is added as any other is:
+
+    metrics = penstock.ready.Metrics()
+    channel.add_interceptor(metrics, priority=100)
+    print(metrics.prometheus())
+
+One object may be added in several places; all of them share its state. Times are in seconds.
+InvalidArgumentError: an option that the library refuses; its ``path`` names it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import json
+import logging
+import os
+import threading
+import weakref
+from ctypes import byref, c_void_p
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+
+from . import _raw, _trampolines
+from ._arguments import c_string, milliseconds
+from ._errors import LibraryError, check, check_with
+from ._interceptor import Native
+from ._metadata import owned_text
+from ._objects import forget, own, registry
+from ._status import CodeLike, StatusCode, code_number
+
+__all__ = [
+    "BearerToken",
+    "FaultInjection",
+    "HeaderRules",
+    "Logging",
+    "Metrics",
+    "RateLimit",
+    "ResponseCache",
+    "TokenRequest",
+    "TraceContext",
+]
+
+
+def _drop(table: Any, process: int) -> None:
+    if os.getpid() == process:
+        table.finalizer(table.user_data)
+
+
+class _Ready(Native):
+    """Owns a table that is registered nowhere; each registration gets one that shares its state."""
+
+    def __init__(self, **options: object) -> None:
+        self._options = {key: value for key, value in options.items() if value is not None}
+        self._own: Any = None
+        self._process = 0
+        self._filled()
+
+    def _filled(self) -> Any:
+        """The table; in the child of a fork another one, for the parent's threads may have been at work in it."""
+        if self._process != os.getpid():
+            table = _raw.penstock_interceptor()
+            self._make(c_string(json.dumps(self._options), "options"), table)
+            self._own, self._process = table, os.getpid()
+            weakref.finalize(self, _drop, table, self._process).atexit = False
+        return self._own
+
+    def _make(self, options: bytes, table: Any) -> None:
+        raise NotImplementedError
+
+    def _made_by(self, function: Callable[..., int], table: Any, *arguments: Any) -> None:
+        error = c_void_p()
+        check_with(function(*arguments, byref(table), byref(error)), error)
+
+    def _fill(self, table: _raw.penstock_interceptor) -> None:
+        check(_raw.penstock_ready_share(byref(self._filled()), byref(table)))
+
+
+def _ms(seconds: Optional[float]) -> Optional[int]:
+    return None if seconds is None else milliseconds(seconds)
+
+
+def _text_value(ended: Any, key: str) -> Optional[str]:
+    """A value that the library has set, of a call, an error or a hop."""
+    address = ended.get_value(key) if hasattr(ended, "get_value") else ended.values.get(key)
+    return ctypes.string_at(address).decode() if isinstance(address, int) else None
+
+
+# ---- Bearer token ----
+
+
+class TokenRequest:
+    """A token that is asked for: answer it once, with `complete` or `fail`, from any thread. One that is dropped
+    without an answer fails."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        own(self, _raw.penstock_token_request_release, handle)
+
+    @property
+    def refused(self) -> Optional[str]:
+        """The token that the server has refused and that this is to replace; None where it is about none."""
+        text: Optional[bytes] = _raw.penstock_token_request_refused(self._handle)
+        return None if text is None else text.decode()
+
+    def complete(self, token: str, expires_in: Optional[float] = None) -> None:
+        """Answers with a token, good for so many seconds (None: until it is refused; 0: for the calls that wait).
+
+        InvalidArgumentError: not what a header may have; the request stays open. AlreadyError: answered. GoneError:
+        it took longer than ``refresh_timeout``.
+        """
+        lifetime = -1 if expires_in is None else milliseconds(expires_in)
+        text = c_string(token, "a token")
+        check(_raw.penstock_token_request_complete(self._handle, text, lifetime), "the token can't be taken")
+
+    def fail(self, code: CodeLike = StatusCode.UNAVAILABLE, message: str = "") -> None:
+        """Answers that there is none: the calls that wait end with this status. AlreadyError, GoneError: see
+        `complete`."""
+        text = c_string(message, "a message")
+        check(_raw.penstock_token_request_fail(self._handle, code_number(code), text), "the failure can't be taken")
+
+
+# A token, a token and its seconds, or None: the request is answered later.
+Source = Callable[[TokenRequest], Union[str, Tuple[str, Optional[float]], None]]
+
+
+class _Asked:
+    """What the registry keeps of a source."""
+
+    def __init__(self, source: Source, in_thread: bool) -> None:
+        self.source = source
+        self.in_thread = in_thread
+
+    def ask(self, request: TokenRequest) -> None:
+        if self.in_thread:
+            threading.Thread(target=self.answer, args=[request], name="penstock-token", daemon=True).start()
+        else:
+            self.answer(request)
+
+    def answer(self, request: TokenRequest) -> None:
+        try:
+            answer = self.source(request)
+            if isinstance(answer, tuple):
+                request.complete(*answer)
+            elif answer is not None:
+                request.complete(answer)
+        except BaseException as error:
+            # On a thread of its own there is no code that waits and could be interrupted.
+            tell = _trampolines._report if self.in_thread else _trampolines.report
+            tell("BearerToken", "source", error)
+            # It may have been answered already.
+            with contextlib.suppress(LibraryError):
+                request.fail(StatusCode.UNAVAILABLE, f"the token source raised {type(error).__name__}")
+
+
+def _ask(request: int, number: Optional[int]) -> None:
+    try:
+        asked = registry.get(number)
+        if isinstance(asked, _Asked):
+            asked.ask(TokenRequest(_raw.penstock_token_request_retain(request)))
+    except BaseException as error:
+        _trampolines.report("BearerToken", "source", error)
+
+
+class BearerToken(_Ready):
+    """Gets a token from ``source``, sends it with each call, and gets another when it has expired or was refused.
+
+    Calls that come while there is no token wait; one request serves them all. UNAUTHENTICATED throws away the token
+    that was sent, and the call is started anew once with the next. A call that brings the header itself is left
+    alone.
+
+    ``source`` gets a `TokenRequest`, and returns a token, or (token, seconds), or None: then it answers the request
+    later. It runs on a thread of its own, so it may wait; with ``in_thread=False`` it runs as a callback does, and
+    may not. ``refresh_early``: so long before a token expires the next one is asked for, while the old one is used
+    still. ``refresh_timeout``: how long a call waits for a token; 0 is without end. ``replay_bytes``: a call that has
+    sent more is not started anew.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        in_thread: bool = True,
+        header: Optional[str] = None,
+        scheme: Optional[str] = None,
+        refresh_early: Optional[float] = None,
+        refresh_timeout: Optional[float] = None,
+        replay_bytes: Optional[int] = None,
+    ) -> None:
+        self._source = source
+        self._in_thread = in_thread
+        super().__init__(
+            header=header,
+            scheme=scheme,
+            refresh_early_ms=_ms(refresh_early),
+            refresh_timeout_ms=_ms(refresh_timeout),
+            replay_bytes=replay_bytes,
+        )
+
+    def _make(self, options: bytes, table: Any) -> None:
+        number = registry.add(_Asked(self._source, self._in_thread))
+        self._made_by(_raw.penstock_ready_bearer_token, table, options, _ask_trampoline, number, forget)
+
+
+# ---- Logging ----
+
+
+def _write(line: Optional[int], length: int, number: Optional[int]) -> None:
+    try:
+        write: Any = registry.get(number)
+        if line is not None:
+            write(ctypes.string_at(line, length).decode())
+    except BaseException as error:
+        _trampolines.report("Logging", "write", error)
+
+
+class Logging(_Ready):
+    """Tells ``write``, a function or a `logging.Logger` (then at INFO), of each event as a line of JSON.
+
+    ``events``: of "start", "send", "half_close", "headers", "receive", "status", "cancel"; the first, "headers" and
+    the last two if not given. ``redact``: header names whose values are shown as "redacted"; "authorization",
+    "cookie", "proxy-authorization" and "set-cookie" if not given. ``metadata``: whether metadata are shown;
+    ``messages``: "sizes" or "none". ``write`` runs as a callback does, and may not wait.
+    """
+
+    def __init__(
+        self,
+        write: Union[Callable[[str], object], logging.Logger],
+        *,
+        events: Optional[Iterable[str]] = None,
+        redact: Optional[Iterable[str]] = None,
+        metadata: Optional[bool] = None,
+        messages: Optional[str] = None,
+    ) -> None:
+        self._write = _to_logger(write) if isinstance(write, logging.Logger) else write
+        super().__init__(
+            events=None if events is None else list(events),
+            redact=None if redact is None else list(redact),
+            metadata=metadata,
+            messages=messages,
+        )
+
+    def _make(self, options: bytes, table: Any) -> None:
+        number = registry.add(self._write)
+        self._made_by(_raw.penstock_ready_logging, table, options, _write_trampoline, number, forget)
+
+
+def _to_logger(logger: logging.Logger) -> Callable[[str], object]:
+    return lambda line: logger.info("%s", line)
+
+
+_trampolines.hopless_codes.update([_ask.__code__, _write.__code__])
+_ask_trampoline = _raw.penstock_token_source(_ask)
+_write_trampoline = _raw.penstock_log_line(_write)
+
+
+# ---- Metrics ----
+
+
+class Metrics(_Ready):
+    """Counts calls, messages and status codes, and sorts how long calls took into buckets, by method and code.
+
+    ``buckets``: upper bounds in seconds, rising, in whole milliseconds. ``max_methods``: calls of more methods are
+    counted together as "other".
+    """
+
+    def __init__(self, *, buckets: Optional[Iterable[float]] = None, max_methods: Optional[int] = None) -> None:
+        self._handle = 0
+        super().__init__(
+            buckets_ms=None if buckets is None else [round(bound * 1000) for bound in buckets],
+            max_methods=max_methods,
+        )
+
+    def _make(self, options: bytes, table: Any) -> None:
+        metrics, error = c_void_p(), c_void_p()
+        check_with(_raw.penstock_metrics_new(options, byref(metrics), byref(error)), error)
+        assert metrics.value is not None
+        self._handle = metrics.value
+        own(self, _raw.penstock_metrics_release, self._handle)
+        check(_raw.penstock_ready_metrics(self._handle, byref(table)))
+
+    def snapshot(self) -> Dict[str, Any]:
+        """What has been counted; see penstock_metrics_snapshot_json in ready.h. Any thread, while calls run."""
+        self._filled()
+        counted: Dict[str, Any] = json.loads(owned_text(_raw.penstock_metrics_snapshot_json, self._handle))
+        return counted
+
+    def prometheus(self) -> str:
+        """The same in Prometheus' text format 0.0.4."""
+        self._filled()
+        return owned_text(_raw.penstock_metrics_prometheus_text, self._handle)
+
+
+# ---- Trace context ----
+
+
+class TraceContext(_Ready):
+    """W3C trace context: passes on a valid ``traceparent`` in the request's metadata, with its ``tracestate``; else
+    begins a trace.
+
+    ``sampled``: how many percent of the traces that begin here are sampled. ``parent_id``: "new" or "keep", whether
+    what is passed on gets a parent-id of its own. ``seed``: for the same numbers each time.
+    """
+
+    def __init__(
+        self, *, sampled: Optional[float] = None, parent_id: Optional[str] = None, seed: Optional[int] = None
+    ) -> None:
+        super().__init__(sampled=sampled, parent_id=parent_id, seed=seed)
+
+    def _make(self, options: bytes, table: Any) -> None:
+        self._made_by(_raw.penstock_ready_trace_context, table, options)
+
+    @staticmethod
+    def of(call: object) -> Optional[str]:
+        """The traceparent that was sent, of a call, an `RpcError` or a hop; None if there was none."""
+        return _text_value(call, "penstock.traceparent")
+
+
+# ---- Response cache ----
+
+
+class ResponseCache(_Ready):
+    """Answers a unary call whose method, request and chosen metadata are those of one before; OK responses only. Add
+    it with ``methods=`` that may be cached.
+
+    ``ttl``: how long an answer is good. ``max_entries``, ``max_bytes``: the least recently used go first.
+    ``metadata``: names of request metadata whose values belong to the key; "authorization" if not given.
+    """
+
+    def __init__(
+        self,
+        *,
+        ttl: Optional[float] = None,
+        max_entries: Optional[int] = None,
+        max_bytes: Optional[int] = None,
+        metadata: Optional[Iterable[str]] = None,
+    ) -> None:
+        super().__init__(
+            ttl_ms=_ms(ttl),
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+            metadata=None if metadata is None else list(metadata),
+        )
+
+    def _make(self, options: bytes, table: Any) -> None:
+        self._made_by(_raw.penstock_ready_response_cache, table, options)
+
+    @staticmethod
+    def answered(call: object) -> bool:
+        """Whether a call, or a hop's, was answered from a cache."""
+        return _text_value(call, "penstock.cache") == "hit"
+
+
+# ---- Rate limit ----
+
+
+class RateLimit(_Ready):
+    """Lets at most ``rate`` calls start per second; one that comes too early waits its turn.
+
+    ``burst``: how many may start at once after a quiet time. One that would have to wait for more than ``max_wait``,
+    or behind ``max_waiting`` others, ends at once with ``code``, RESOURCE_EXHAUSTED if not given.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        *,
+        burst: Optional[int] = None,
+        max_wait: Optional[float] = None,
+        max_waiting: Optional[int] = None,
+        code: Optional[CodeLike] = None,
+    ) -> None:
+        super().__init__(
+            rate=rate,
+            burst=burst,
+            max_wait_ms=_ms(max_wait),
+            max_waiting=max_waiting,
+            code=None if code is None else code_number(code),
+        )
+
+    def _make(self, options: bytes, table: Any) -> None:
+        self._made_by(_raw.penstock_ready_rate_limit, table, options)
+
+
+# ---- Fault injection ----
+
+
+class FaultInjection(_Ready):
+    """Delays calls by ``delay`` before anything is sent, or ends them with the status ``abort``, or one after the
+    other.
+
+    ``delay_percent``, ``abort_percent``: of how many calls. ``message``: that of the status. ``seed``: for the same
+    faults each time.
+    """
+
+    def __init__(
+        self,
+        *,
+        delay: Optional[float] = None,
+        delay_percent: float = 100,
+        abort: Optional[CodeLike] = None,
+        message: str = "injected fault",
+        abort_percent: float = 100,
+        seed: Optional[int] = None,
+    ) -> None:
+        super().__init__(
+            delay=None if delay is None else {"ms": milliseconds(delay), "percent": delay_percent},
+            abort=None
+            if abort is None
+            else {"code": code_number(abort), "message": message, "percent": abort_percent},
+            seed=seed,
+        )
+
+    def _make(self, options: bytes, table: Any) -> None:
+        self._made_by(_raw.penstock_ready_fault_injection, table, options)
+
+
+# ---- Header rules ----
+
+# ("set", name, value), ("add", name, value), ("remove", name), ("rename", name, other)
+Rule = Tuple[Union[str, bytes], ...]
+
+
+class HeaderRules(_Ready):
+    """Changes metadata of the request, of the response's headers and of its trailers, by rules that are applied in
+    order: ``("set", name, value)``, ``("add", name, value)``, ``("remove", name)``, ``("rename", name, other)``. The
+    value of a "-bin" name is bytes."""
+
+    def __init__(
+        self, *, request: Iterable[Rule] = (), headers: Iterable[Rule] = (), trailers: Iterable[Rule] = ()
+    ) -> None:
+        super().__init__(request=_rules(request), headers=_rules(headers), trailers=_rules(trailers))
+
+    def _make(self, options: bytes, table: Any) -> None:
+        self._made_by(_raw.penstock_ready_header_rules, table, options)
+
+
+_KEYS = {"set": ("set", "value"), "add": ("add", "value"), "remove": ("remove",), "rename": ("rename", "to")}
+
+
+def _rules(rules: Iterable[Rule]) -> List[Dict[str, str]]:
+    made = []
+    for rule in rules:
+        verb, *rest = rule
+        keys = _KEYS.get(verb) if isinstance(verb, str) else None
+        if keys is None or len(rest) != len(keys):
+            raise ValueError(f"{rule!r} is no header rule")
+        name = rest[0]
+        if not isinstance(name, str):
+            raise TypeError(f"a header's name must be a str: {rule!r}")
+        texts = [name]
+        for part in rest[1:]:
+            if isinstance(part, str) == ("value" in keys and name.lower().endswith("-bin")):
+                raise TypeError(f'the value of a "-bin" name is bytes, of any other a str: {rule!r}')
+            texts.append(part if isinstance(part, str) else base64.b64encode(part).decode())
+        made.append(dict(zip(keys, texts)))
+    return made
