@@ -139,7 +139,7 @@ class UnaryUnary(_MultiCallable):
         data = _call.serialize(self._method.serializer, request, codec)
         waiters = self._method.channel._waiters
         with waiters:
-            call = self._start(*options, codec)
+            call = self._start(*options, codec=codec)
             try:
                 _call.send(waiters, call, data)
                 return _call.finish(waiters, call)
@@ -215,7 +215,7 @@ class StreamUnary(_MultiCallable):
     def _begin(self, request_iterator: Iterable[Any], timeout: Optional[float], *options: Any) -> Call:
         codec = self._codec
         requests = Requests(request_iterator, self._method.serializer, codec)
-        handle = self._start(timeout, *options, codec)
+        handle = self._start(timeout, *options, codec=codec)
         call = self._stream(handle, requests, timeout)
         _call.begin_sending(call._waiters, handle, requests)
         return call
