@@ -79,6 +79,7 @@ class _MultiCallable:
         credentials: object,
         wait_for_ready: Optional[bool],
         compression: Any,
+        *,
         codec: Optional[Codec],
     ) -> int:
         options = call_options(timeout, metadata, credentials, wait_for_ready, compression, codec)
@@ -173,7 +174,7 @@ class UnaryStream(_MultiCallable):
         """Makes the call and returns at once; the responses are iterated over."""
         codec = self._codec
         data = _call.serialize(self._method.serializer, request, codec)
-        handle = self._start(timeout, metadata, credentials, wait_for_ready, compression, codec)
+        handle = self._start(timeout, metadata, credentials, wait_for_ready, compression, codec=codec)
         call = self._stream(handle, None, timeout)
         if _call.send(call._waiters, handle, data):
             _call.half_close(handle)
