@@ -111,6 +111,7 @@ extension Call {
     chain?.callEnded()
     chain = nil
     pending.removeAll()
+    earlyResolutions = []
     let caller = above
     above = nil
     below = nil

@@ -184,6 +184,7 @@ extension Call {
         return
       }
     }
+    keepIfShown(ticket, resolution)
   }
 
   private func settle(_ hop: Hop, _ station: Station, _ index: Int, _ resolution: Resolution, _ lane: Lane) {

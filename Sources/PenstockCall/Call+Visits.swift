@@ -109,6 +109,19 @@ extension Call {
     settle(visit, hop, station, index)
     if hop.isActive { flush(hop.index, lane) }
     if lane == .inbound, wantsMessage { below?.pull() }
+    if visit.ticket != 0, let index = earlyResolutions.firstIndex(where: { $0.ticket == visit.ticket }) {
+      let early = earlyResolutions.remove(at: index)
+      if phase == .live { resolve(early.ticket, early.resolution) }
+    }
+  }
+
+  /// A ticket that nothing waits with: of an event whose callback has not come back from its executor, perhaps. Then
+  /// it counts when that has.
+  func keepIfShown(_ ticket: UInt64, _ resolution: Resolution) {
+    let isShown = hops.contains { hop in
+      hop.jobs != nil && (hop.outbound?.shownIndex != nil || hop.inbound?.shownIndex != nil)
+    }
+    if isShown { earlyResolutions.append((ticket, resolution)) }
   }
 
   /// The verdict of an executor's callback; its event stood at `index`.

@@ -67,6 +67,8 @@ public final class Call {
   var pending = Fifo<Step>()
   /// Counts restarts: what was on its way before one is no more.
   var epoch = 0
+  /// Of events whose callbacks run on executors.
+  var earlyResolutions: [(ticket: UInt64, resolution: Resolution)] = []
   /// What other threads have asked for, newest first.
   private let posted = Atomic<UnsafeMutableRawPointer?>(nil)
 
@@ -113,10 +115,7 @@ public final class Call {
   deinit {
     chain?.callEnded()
     // Operations that were posted after the end.
-    var next = posted.load(ordering: .relaxed)
-    while let pointer = next {
-      next = Unmanaged<Operation>.fromOpaque(pointer).takeRetainedValue().next
-    }
+    dropPosted()
   }
 
   /// Before `open`.
@@ -145,6 +144,12 @@ public final class Call {
       head = seen
     }
     if head == nil { loop.post(self) }
+  }
+
+  /// Instead of `runPosted` where nothing drives the call any more: it has ended. Any thread.
+  public func dropPosted() {
+    var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
+    while let pointer = next { next = Unmanaged<Operation>.fromOpaque(pointer).takeRetainedValue().next }
   }
 
   /// The loop's answer to `CallLoop.post`.

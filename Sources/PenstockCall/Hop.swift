@@ -109,12 +109,14 @@ public final class Hop {
     registrationReference = .passUnretained(registration)
     state = registration.userData.pointer
     if registration.hasExecutors {
-      jobs = HopJobs(registration.outboundExecutor, registration.inboundExecutor)
+      jobs = HopJobs.make(registration.outboundExecutor, registration.inboundExecutor)
     }
   }
 
   /// In create.
-  func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) { jobs = HopJobs(outbound, inbound) }
+  func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
+    jobs = HopJobs.make(outbound, inbound)
+  }
 
   var callbacks: Registration.Callbacks { registration.callbacks }
 

@@ -136,9 +136,12 @@ final class HopJobs {
   let outbound: LaneQueue?
   let inbound: LaneQueue?
 
-  /// nil: none at all.
-  init?(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
-    guard outbound != nil || inbound != nil else { return nil }
+  /// nil: none at all. (In Embedded Swift an initializer that gives nil leaks its object.)
+  static func make(_ outbound: (any Executor)?, _ inbound: (any Executor)?) -> HopJobs? {
+    outbound == nil && inbound == nil ? nil : HopJobs(outbound, inbound)
+  }
+
+  private init(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
     let first = outbound.map { LaneQueue($0) }
     self.outbound = first
     if let outbound, let inbound, outbound === inbound {

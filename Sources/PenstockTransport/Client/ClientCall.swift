@@ -451,9 +451,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   /// While this thread waits, a hop's callbacks can't run, and so the call can't end.
   private var needsThisThread: Bool {
     lock.lock()
-    let executors = needed
-    lock.unlock()
-    return executors.contains { $0.isOnThisThread }
+    defer { lock.unlock() }
+    return needed.contains { $0.isOnThisThread }
   }
 
   private func wakeWaiting() {

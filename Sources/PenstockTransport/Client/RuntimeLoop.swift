@@ -51,6 +51,7 @@ final class CallItem: InboxItem {
     posted = nil
     whenFirstRun = nil
     call?.perform(.endLocally(Status(.cancelled, "runtime shut down")))
+    call?.dropPosted()
   }
 }
 
