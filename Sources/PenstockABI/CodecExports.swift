@@ -92,7 +92,11 @@ private func with(
 public func penstock_call_send_object(_ handle: OpaquePointer!, _ given: UnsafeMutableRawPointer!)
   -> penstock_result
 {
-  with(handle, given) { $0.send($1) }
+  with(handle, given) { call, object in
+    let outcome = call.send(object)
+    if outcome == .interrupted || outcome == .wouldDeadlock { object.leave() }
+    return outcome
+  }
 }
 
 @_cdecl("penstock_call_try_send_object") @implementation

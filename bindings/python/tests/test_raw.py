@@ -127,7 +127,8 @@ def test_constants_are_those_of_the_header() -> None:
     expected = {
         name: number
         for name, number in defined.items()
-        if name.startswith(kinds) or name in ("OK", "NEXT", "PAUSE", "HOLD", "DROP", "TAKE", "RESTART", "SKIP", "PER_ATTEMPT")
+        if name.startswith(kinds)
+        or name in ("OK", "NEXT", "PAUSE", "HOLD", "DROP", "TAKE", "RESTART", "SKIP", "PER_ATTEMPT")
     }
     assert ours == expected
 

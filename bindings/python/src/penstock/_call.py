@@ -8,14 +8,15 @@ import logging
 import threading
 import time
 from ctypes import byref, c_size_t, c_void_p
-from typing import Any, Callable, Deque, Iterable, Iterator, Optional, Tuple
+from typing import Any, Callable, Deque, Iterable, Iterator, Optional, Tuple, Union
 
 from . import _constants as c
 from . import _raw
 from ._arguments import payload
+from ._codec import Boxed, Codec, boxed
 from ._errors import check, check_with
 from ._metadata import ReceivedMetadata
-from ._objects import own
+from ._objects import own, registry
 from ._options import CallOptions
 from ._reply import Outcome, Reply, RpcError, RunningValues, local_error, reply_error
 from ._status import StatusCode
@@ -25,18 +26,24 @@ _logger = logging.getLogger("penstock")
 
 Serializer = Optional[Callable[[Any], bytes]]
 Deserializer = Optional[Callable[[bytes], Any]]
+# A message on its way: bytes, or with a codec the caller's own object.
+Data = Union[bytes, Boxed]
 
 
-def serialize(serializer: Serializer, request: Any) -> bytes:
-    """The request's bytes. RpcError INTERNAL, as grpcio: the serializer raised."""
+def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = None) -> Data:
+    """The request's bytes, or the request itself for a codec. RpcError INTERNAL, as grpcio: the serializer raised."""
+    if codec is not None:
+        return Boxed(request)
     try:
         return payload(request if serializer is None else serializer(request))
     except Exception as error:
         raise local_error(StatusCode.INTERNAL, "Exception serializing request!", error) from error
 
 
-def deserialize(deserializer: Deserializer, data: bytes) -> Any:
-    """The response. RpcError INTERNAL, as grpcio: the deserializer raised."""
+def deserialize(deserializer: Deserializer, data: Data) -> Any:
+    """The response; a codec has made it already. RpcError INTERNAL, as grpcio: the deserializer raised."""
+    if isinstance(data, Boxed):
+        return data.thing
     try:
         return data if deserializer is None else deserializer(data)
     except Exception as error:
@@ -52,8 +59,18 @@ def start(channel: int, method: bytes, kind: int, options: CallOptions) -> int:
     return call.value
 
 
-def send(waiters: Waiters, call: int, data: bytes) -> bool:
+def send(waiters: Waiters, call: int, data: Data) -> bool:
     """Sends, waiting for room. False: the call has ended. RpcError: the message is over the limit."""
+    if isinstance(data, Boxed):
+        number = registry.add(data)
+        result = -1
+        try:
+            result = waiters.wait(_raw.penstock_call_send_object, call, number)
+        finally:
+            # Not sent, it may have stayed ours.
+            if result != c.OK:
+                registry.remove(number)
+        return _sent(result, 0)
     return _sent(waiters.wait(_raw.penstock_call_send, call, data, len(data)), len(data))
 
 
@@ -92,32 +109,50 @@ def abandon(call: int, reason: bytes) -> None:
     _raw.penstock_call_release(call)
 
 
-def body(reply: int) -> bytes:
+def body(reply: int) -> Data:
     """The response message in a ``penstock_reply *``."""
+    item = boxed(_raw.penstock_reply_object(reply)) if Boxed.ever else None
+    if item is not None:
+        return item
     length = c_size_t()
     data = _raw.penstock_reply_message(reply, byref(length))
     return ctypes.string_at(data, length.value) if data else b""
 
 
-def _taken(message: c_void_p) -> bytes:
-    """The bytes of a ``penstock_message *``, which is released."""
+def _taken(message: c_void_p) -> Data:
+    """The bytes of a ``penstock_message *``, or the object that it is; it is released."""
     try:
+        item = boxed(_raw.penstock_message_object(message)) if Boxed.ever else None
+        if item is not None:
+            return item
         return ctypes.string_at(_raw.penstock_message_data(message), _raw.penstock_message_length(message))
     finally:
         _raw.penstock_message_release(message)
 
 
+def _tried(call: int, data: Data) -> Tuple[int, int]:
+    """The result of sending without waiting, and how many bytes that is."""
+    if not isinstance(data, Boxed):
+        return int(_raw.penstock_call_try_send(call, data, len(data))), len(data)
+    number = registry.add(data)
+    result = int(_raw.penstock_call_try_send_object(call, number))
+    if result != c.OK:
+        registry.remove(number)
+    return result, 0
+
+
 class Requests:
     """Where the requests of a client stream come from, and what went wrong there."""
 
-    def __init__(self, iterator: Iterable[Any], serializer: Serializer) -> None:
+    def __init__(self, iterator: Iterable[Any], serializer: Serializer, codec: Optional[Codec] = None) -> None:
         self._iterator = iter(iterator)
         # What is in memory already can't make anyone wait.
         self.is_ready = isinstance(iterator, (list, tuple))
         self._serializer = serializer
+        self._codec = codec
         self.failure: Optional[RpcError] = None
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[Data]:
         """The requests' bytes; ends early, with `failure` set, where the iterator or the serializer raises."""
         while True:
             try:
@@ -129,12 +164,12 @@ class Requests:
                 self.failure = local_error(StatusCode.UNKNOWN, "Exception iterating requests!", error)
                 return
             try:
-                yield serialize(self._serializer, request)
+                yield serialize(self._serializer, request, self._codec)
             except RpcError as error:
                 self.failure = error
                 return
 
-    def send_all(self, waiters: Waiters, call: int, first: Optional[bytes] = None) -> None:
+    def send_all(self, waiters: Waiters, call: int, first: Optional[Data] = None) -> None:
         """Sends what is left and half-closes, waiting for room; cancels the call if the requests fail."""
         try:
             if first is not None and not send(waiters, call, first):
@@ -145,14 +180,14 @@ class Requests:
             self.failure = error
         self._end(call)
 
-    def send_ready(self, call: int) -> Tuple[bool, Optional[bytes]]:
+    def send_ready(self, call: int) -> Tuple[bool, Optional[Data]]:
         """Sends what there is room for. Returns whether that is all, and if not, the request that had none."""
         try:
             for data in self:
-                result: int = _raw.penstock_call_try_send(call, data, len(data))
+                result, length = _tried(call, data)
                 if result == c.E_WOULD_BLOCK:
                     return False, data
-                if not _sent(result, len(data)):
+                if not _sent(result, length):
                     return True, None
         except RpcError as error:
             self.failure = error
@@ -165,7 +200,7 @@ class Requests:
         else:
             _raw.penstock_call_cancel(call, self.failure.details().encode())
 
-    def send_on_thread(self, waiters: Waiters, call: int, first: Optional[bytes]) -> None:
+    def send_on_thread(self, waiters: Waiters, call: int, first: Optional[Data]) -> None:
         """`send_all` on a daemon thread, which has a reference of its own to the call."""
         handle: int = _raw.penstock_call_retain(call)
 
@@ -207,7 +242,7 @@ class Call(Outcome):
         self._deserializer = deserializer
         self._until = None if timeout is None else time.monotonic() + timeout
         self._keeper = keeper
-        self._unread: Deque[bytes] = collections.deque()
+        self._unread: Deque[Data] = collections.deque()
         self._failure: Optional[RpcError] = None
         own(self, _abandon_dropped, call)
 
@@ -228,7 +263,7 @@ class Call(Outcome):
             _raw.penstock_call_cancel(self._call, b"Exception deserializing response!")
             raise
 
-    def _receive(self) -> Optional[bytes]:
+    def _receive(self) -> Optional[Data]:
         """The next message, waited for; None: there is none, and the reply is here."""
         if self._reply is not None:
             return None

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Pro
 from . import _call, _raw
 from ._arguments import c_string
 from ._call import Call, Deserializer, Requests, Serializer
+from ._codec import Codec
 from ._constants import E_ALREADY, OK
 from ._errors import check_with, library_error
 from ._interceptor import Interceptors, Kinds, Methods, Registration, register_all
@@ -29,6 +30,9 @@ class Caller(Protocol):
 
     @property
     def _waiters(self) -> Waiters: ...
+
+    @property
+    def _sees_objects(self) -> bool: ...
 
     def _start(self, method: bytes, kind: int, options: CallOptions) -> int: ...
 
@@ -56,6 +60,17 @@ class _MultiCallable:
 
     def __init__(self, method: Method) -> None:
         self._method = method
+        self._made_codec: Optional[Codec] = None
+
+    @property
+    def _codec(self) -> Optional[Codec]:
+        """Where an interceptor sees objects, and they are not bytes anyway."""
+        method = self._method
+        if not method.channel._sees_objects or (method.serializer is None and method.deserializer is None):
+            return None
+        if self._made_codec is None:
+            self._made_codec = Codec(method.serializer, method.deserializer)
+        return self._made_codec
 
     def _start(
         self,
@@ -64,8 +79,10 @@ class _MultiCallable:
         credentials: object,
         wait_for_ready: Optional[bool],
         compression: Any,
+        *,
+        codec: Optional[Codec],
     ) -> int:
-        options = call_options(timeout, metadata, credentials, wait_for_ready, compression)
+        options = call_options(timeout, metadata, credentials, wait_for_ready, compression, codec)
         return self._method.channel._start(self._method.name, self._kind, options)
 
     def _stream(self, call: int, requests: Optional[Requests], timeout: Optional[float]) -> Call:
@@ -119,10 +136,11 @@ class UnaryUnary(_MultiCallable):
         return response, CompletedCall(reply)
 
     def _ended(self, request: Any, *options: Any) -> int:
-        data = _call.serialize(self._method.serializer, request)
+        codec = self._codec
+        data = _call.serialize(self._method.serializer, request, codec)
         waiters = self._method.channel._waiters
         with waiters:
-            call = self._start(*options)
+            call = self._start(*options, codec=codec)
             try:
                 _call.send(waiters, call, data)
                 return _call.finish(waiters, call)
@@ -154,8 +172,9 @@ class UnaryStream(_MultiCallable):
         compression: Any = None,
     ) -> Call:
         """Makes the call and returns at once; the responses are iterated over."""
-        data = _call.serialize(self._method.serializer, request)
-        handle = self._start(timeout, metadata, credentials, wait_for_ready, compression)
+        codec = self._codec
+        data = _call.serialize(self._method.serializer, request, codec)
+        handle = self._start(timeout, metadata, credentials, wait_for_ready, compression, codec=codec)
         call = self._stream(handle, None, timeout)
         if _call.send(call._waiters, handle, data):
             _call.half_close(handle)
@@ -195,8 +214,9 @@ class StreamUnary(_MultiCallable):
         return call.result(), call
 
     def _begin(self, request_iterator: Iterable[Any], timeout: Optional[float], *options: Any) -> Call:
-        requests = Requests(request_iterator, self._method.serializer)
-        handle = self._start(timeout, *options)
+        codec = self._codec
+        requests = Requests(request_iterator, self._method.serializer, codec)
+        handle = self._start(timeout, *options, codec=codec)
         call = self._stream(handle, requests, timeout)
         _call.begin_sending(call._waiters, handle, requests)
         return call
@@ -279,6 +299,13 @@ class Channel:
     @property
     def _waiters(self) -> Waiters:
         return self._runtime._waiters
+
+    # Set by the registration of an interceptor at the object level.
+    _has_object_level = False
+
+    @property
+    def _sees_objects(self) -> bool:
+        return self._has_object_level or self._runtime._has_object_level
 
     def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
         return _call.start(self._handle, method, kind, options)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional, Tuple
 from . import _constants as c
 from . import _raw
 from ._arguments import Payload, c_string, milliseconds, payload, whole_number
+from ._codec import Boxed, boxed
 from ._errors import StateError, check
 from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, own, registry, value_at
@@ -279,8 +280,13 @@ class Hop:
         return int(_raw.penstock_hop_attempt(self._callback()))
 
     @property
-    def message(self) -> bytes:
-        """The bytes of the message, in `on_send` and `on_receive`; setting replaces it."""
+    def message(self) -> Any:
+        """The message, in `on_send` and `on_receive`: its bytes, or at the object level the caller's own object;
+        setting replaces it."""
+        if Boxed.ever:
+            item = boxed(_raw.penstock_hop_object(self._callback()))
+            if item is not None:
+                return item.thing
         data, length = c_void_p(), c_size_t()
         check(
             _raw.penstock_hop_message(self._callback(), byref(data), byref(length)),
@@ -289,8 +295,9 @@ class Hop:
         return ctypes.string_at(data, length.value)
 
     @message.setter
-    def message(self, data: Payload) -> None:
-        check(_raw.penstock_hop_set_message(self._callback(), *_sized(data)), "the message can't be replaced")
+    def message(self, data: Any) -> None:
+        functions = _raw.penstock_hop_set_object, _raw.penstock_hop_set_message
+        _put(self._callback(), data, functions, "the message can't be replaced")
 
     @property
     def status(self) -> Status:
@@ -330,19 +337,18 @@ class Hop:
             result = _raw.penstock_hop_finish(self._callback(), code_number(code), text)
         check(result, "the call can't be finished here")
 
-    def send_message(self, data: Payload) -> None:
+    def send_message(self, data: Any) -> None:
         """Puts a message of this hop's own on its way to the server, before the event of the running callback."""
-        check(_raw.penstock_hop_send_message(self._callback(), *_sized(data)), "no message can be sent here")
+        functions = _raw.penstock_hop_send_object, _raw.penstock_hop_send_message
+        _put(self._callback(), data, functions, "no message can be sent here")
 
-    def deliver_message(self, data: Payload) -> None:
+    def deliver_message(self, data: Any) -> None:
         """Puts a message on its way to the caller: an injected one, or the answer of a hop that takes the call. Any
         thread.
 
         WouldBlockError: none is asked for now; `on_demand` tells when one is."""
-        check(
-            _raw.penstock_hop_deliver_message(self._anywhere, *_sized(data)),
-            "no message can be delivered now",
-        )
+        functions = _raw.penstock_hop_deliver_object, _raw.penstock_hop_deliver_message
+        _put(self._anywhere, data, functions, "no message can be delivered now")
 
     def deliver_headers(self, metadata: MetadataLike = None) -> None:
         """For a hop that takes the call, from `on_start` on: answers with these headers, once, before any message.
@@ -486,15 +492,27 @@ class Event:
         return Metadata._view(pointer, self._open)
 
     @property
-    def message(self) -> bytes:
+    def message(self) -> Any:
         """As `Hop.message`."""
+        if Boxed.ever:
+            item = boxed(_raw.penstock_event_object(self._handle))
+            if item is not None:
+                return item.thing
         data, length = c_void_p(), c_size_t()
         check(_raw.penstock_event_message(self._handle, byref(data), byref(length)), "there is no message here")
         return ctypes.string_at(data, length.value)
 
     @message.setter
-    def message(self, data: Payload) -> None:
-        check(_raw.penstock_event_set_message(self._handle, *_sized(data)), "the message can't be replaced")
+    def message(self, data: Any) -> None:
+        words = "the message can't be replaced"
+        if Boxed.ever and boxed(_raw.penstock_event_object(self._handle)) is not None:
+            number = registry.add(Boxed(data))
+            result = _raw.penstock_event_set_object(self._handle, number)
+            if result != c.OK:
+                registry.remove(number)
+            check(result, words)
+        else:
+            check(_raw.penstock_event_set_message(self._handle, *_sized(data)), words)
 
     @property
     def status(self) -> Status:
@@ -503,6 +521,20 @@ class Event:
         if not pointer:
             raise StateError(c.E_STATE, f"there is no status in {self.kind.name}")
         return Status._view(pointer, self._open)
+
+
+def _put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
+    """Gives a message to the function for objects where this is one, else to that for bytes."""
+    put_object, put_bytes = functions
+    if Boxed.ever and _raw.penstock_hop_level(handle) == Level.OBJECT:
+        number = registry.add(Boxed(data))
+        result = put_object(handle, number)
+        if result == c.OK:
+            return
+        registry.remove(number)
+        if result != c.E_STATE or not isinstance(data, (bytes, bytearray, memoryview)):
+            check(result, words)
+    check(put_bytes(handle, *_sized(data)), words)
 
 
 def _sized(data: Payload) -> Tuple[bytes, int]:

@@ -6,6 +6,7 @@ import inspect
 from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Tuple, Union
 
+from . import _constants as c
 from . import _raw
 from ._arguments import c_string, whole_number
 from ._errors import check_with
@@ -20,7 +21,7 @@ from ._trampolines import (
     intercept_trampoline,
     trampolines,
 )
-from ._verdict import Kind, Verdict
+from ._verdict import Kind, Level, Verdict
 
 
 class Interceptor:
@@ -35,6 +36,10 @@ class Interceptor:
 
     # For messages and lists; the class's name if empty.
     name: str = ""
+    # Where it stands. At the object level messages are what the caller gives and gets, else what is sent.
+    level: Level = Level.BYTES
+    # One hop for each attempt of a call, below those that stand once in it. Not at the object level.
+    per_attempt: bool = False
     # How many bytes of request messages are recorded for `Verdict.RESTART`; 0: none, and no RESTART.
     replay_bytes: int = 0
     # How many times one call may be restarted here.
@@ -124,6 +129,9 @@ Interceptors = Iterable[Union[object, Tuple[object, int]]]
 class Place(Protocol):
     """What interceptors are registered on: a channel or a runtime."""
 
+    # An interceptor at the object level has been registered: calls need codecs.
+    _has_object_level: bool
+
     def _registry_functions(self) -> Tuple[str, int]:
         """The prefix of its C functions, and its handle."""
 
@@ -153,12 +161,11 @@ class Registration:
         self._methods = _patterns(methods)
         self._kinds = _mask(kinds)
         self._hold_bytes = whole_number(hold_bytes, "hold_bytes", 0, 2**63 - 1)
-        self._replay_bytes = whole_number(
-            getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1
-        )
-        self._max_restarts = whole_number(
-            getattr(interceptor, "max_restarts", 1), "max_restarts", 1, 2**63 - 1
-        )
+        self._flags = int(Level(getattr(interceptor, "level", Level.BYTES)))
+        if getattr(interceptor, "per_attempt", False):
+            self._flags |= c.PER_ATTEMPT
+        self._replay_bytes = whole_number(getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1)
+        self._max_restarts = whole_number(getattr(interceptor, "max_restarts", 1), "max_restarts", 1, 2**63 - 1)
         self._removed = False
         # A list that it leaves when it is removed.
         self._siblings: Optional[List[Registration]] = None
@@ -199,6 +206,7 @@ class Registration:
         table.name = c_string(self.name, "a name")
         table.methods = self._methods
         table.kinds = self._kinds
+        table.flags = self._flags
         table.hold_bytes = self._hold_bytes
         table.replay_bytes = self._replay_bytes
         table.max_restarts = self._max_restarts
@@ -222,6 +230,8 @@ class Registration:
         self._id = number.value
         # None in the child of a fork, until there is a runtime to register it on again.
         self._place: Optional[Place] = place
+        if self._flags & ~c.PER_ATTEMPT != Level.BYTES:
+            place._has_object_level = True
         place._has_registered(self._id)
 
     @property

@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import _raw
 from ._arguments import c_string, milliseconds
-from ._errors import check_with
+from ._codec import Codec
+from ._errors import check, check_with
 from ._metadata import Metadata, MetadataLike, MetadataValue, given_pairs
 from ._objects import own
 
@@ -41,12 +42,13 @@ def call_options(
     credentials: object,
     wait_for_ready: Optional[bool],
     compression: Any,
+    codec: Optional[Codec] = None,
 ) -> CallOptions:
     """The options for a call. TypeError, ValueError (`InvalidArgumentError` too): an argument that is not allowed."""
     deadline_ms = _milliseconds(timeout)
     algorithm = _compression_name(compression)
     has_metadata = metadata is not None and not (isinstance(metadata, (tuple, list, dict)) and not metadata)
-    if not has_metadata and credentials is None:
+    if not has_metadata and credentials is None and codec is None:
         key = (deadline_ms, wait_for_ready, algorithm)
         options = _kept.get(key)
         if options is None:
@@ -58,7 +60,10 @@ def call_options(
     extra = f', "metadata": {_metadata_json(metadata)}' if has_metadata else ""
     if credentials is not None:
         extra += f', "credentials": {_credentials_json(credentials)}'
-    return CallOptions(_options_json(deadline_ms, wait_for_ready, algorithm, extra))
+    options = CallOptions(_options_json(deadline_ms, wait_for_ready, algorithm, extra))
+    if codec is not None:
+        check(_raw.penstock_call_options_set_codec(options.handle, codec.handle))
+    return options
 
 
 def forget_kept_options() -> None:

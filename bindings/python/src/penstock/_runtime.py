@@ -97,6 +97,9 @@ class Runtime:
     run synchronous interceptors.
     """
 
+    # Set by the registration of an interceptor at the object level.
+    _has_object_level = False
+
     def __init__(self, *, drive: bool = True, max_workers: int = 4) -> None:
         handle, error = c_void_p(), c_void_p()
         options = json.dumps({"mode": "host", "max_workers": max_workers}).encode()

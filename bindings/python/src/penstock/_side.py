@@ -52,6 +52,9 @@ class SideChannel:
         self._flags = flags
         self._waiters = Waiters()
 
+    # Messages of side calls are bytes at every level.
+    _sees_objects = False
+
     def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
         return _begin(self._hop._anywhere, method, kind, self._flags, options, None)
 
@@ -98,7 +101,13 @@ _reply_trampoline = _raw.penstock_call_event(_on_reply)
 
 
 def begin_unary(
-    hop: int, method: str, request: bytes, on_reply: OnReply, timeout: Optional[float], metadata: MetadataLike, flags: int
+    hop: int,
+    method: str,
+    request: bytes,
+    on_reply: OnReply,
+    timeout: Optional[float],
+    metadata: MetadataLike,
+    flags: int,
 ) -> None:
     """A unary side call in callback style."""
     options = call_options(timeout, metadata, None, None, None)

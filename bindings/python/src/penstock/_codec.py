@@ -1,0 +1,106 @@
+"""The codec that a call has where an interceptor sees messages as objects: the serializers of its method, called by
+the library when a message passes between the two levels."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import logging
+from ctypes import byref, c_void_p, sizeof
+from typing import Any, Callable, NamedTuple, Optional
+
+from . import _raw
+from ._arguments import payload
+from ._errors import check_with
+from ._objects import forget, own, registry
+
+_logger = logging.getLogger("penstock")
+
+
+class Boxed:
+    """A message as the caller has it, on its way through a call: the registry keeps it under its number."""
+
+    __slots__ = ("thing",)
+    # Whether there ever was one in this process: till then nobody needs to look.
+    ever = False
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+        Boxed.ever = True
+
+
+class _Serializers(NamedTuple):
+    serializer: Optional[Callable[[Any], bytes]]
+    deserializer: Optional[Callable[[bytes], Any]]
+
+
+class Codec:
+    """Owns a ``penstock_codec *`` made of the serializers of a method."""
+
+    def __init__(
+        self, serializer: Optional[Callable[[Any], bytes]], deserializer: Optional[Callable[[bytes], Any]]
+    ) -> None:
+        functions = _raw.penstock_codec_functions(sizeof(_raw.penstock_codec_functions))
+        functions.user_data = registry.add(_Serializers(serializer, deserializer))
+        functions.finalizer = forget
+        functions.encode = _encode_trampoline
+        functions.decode = _decode_trampoline
+        functions.free = _free_trampoline
+        functions.copy = _copy_trampoline
+        handle, error = c_void_p(), c_void_p()
+        check_with(_raw.penstock_codec_new(byref(functions), byref(handle), byref(error)), error)
+        assert handle.value is not None
+        self.handle: int = handle.value
+        own(self, _raw.penstock_codec_release, self.handle)
+
+
+def boxed(number: Optional[int]) -> Optional[Boxed]:
+    """What a ``void *`` of the library's stands for, if it is a message of ours."""
+    found = registry.get(number)
+    return found if isinstance(found, Boxed) else None
+
+
+# ---- From C to Python: none of these raises into C ----
+
+
+def _encode(number: int, method: bytes, item: int, buffer: int) -> int:
+    try:
+        serializers: Any = registry.get(number)
+        given: Any = registry.get(item)
+        serializer = serializers.serializer
+        data = payload(given.thing if serializer is None else serializer(given.thing))
+        return int(_raw.penstock_buffer_append(buffer, data, len(data)))
+    except BaseException:
+        _logger.exception("a request of %s can't be serialized", method.decode("utf-8", "replace"))
+        return 1
+
+
+def _decode(number: int, method: bytes, data: Optional[int], length: int, item: Any) -> int:
+    try:
+        serializers: Any = registry.get(number)
+        text = ctypes.string_at(data, length) if data else b""
+        deserializer = serializers.deserializer
+        item[0] = registry.add(Boxed(text if deserializer is None else deserializer(text)))
+        return 0
+    except BaseException:
+        _logger.exception("a response of %s can't be deserialized", method.decode("utf-8", "replace"))
+        return 1
+
+
+def _free(_: int, item: Optional[int]) -> None:
+    registry.remove(item)
+
+
+def _copy(_: int, item: int) -> Optional[int]:
+    try:
+        given: Any = registry.get(item)
+        return registry.add(Boxed(copy.deepcopy(given.thing)))
+    except BaseException:
+        _logger.exception("a request can't be copied")
+        return None
+
+
+_encode_trampoline = _raw.penstock_codec_encode(_encode)
+_decode_trampoline = _raw.penstock_codec_decode(_decode)
+_free_trampoline = _raw.penstock_codec_free(_free)
+_copy_trampoline = _raw.penstock_codec_copy(_copy)
