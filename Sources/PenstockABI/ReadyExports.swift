@@ -61,7 +61,10 @@ public func penstock_ready_share(
     let finalizer = table.pointee.finalizer, let state = table.pointee.user_data,
     unsafeBitCast(finalizer, to: UInt.self) == unsafeBitCast(ReadyInterceptor.finalize, to: UInt.self)
   else { return PENSTOCK_E_INVALID_ARGUMENT }
-  fill(other, ReadyInterceptor.from(state))
+  let ready = ReadyInterceptor.from(state)
+  // A lock of it may have been held when the process was copied.
+  if Process.isForked(ready.generation) { return PENSTOCK_E_FORKED }
+  fill(other, ready)
   return PENSTOCK_OK
 }
 
@@ -154,7 +157,9 @@ public func penstock_ready_metrics(
   _ metrics: OpaquePointer!, _ table: UnsafeMutablePointer<penstock_interceptor>!
 ) -> penstock_result {
   guard let metrics, let table else { return PENSTOCK_E_INVALID_ARGUMENT }
-  fill(table, MetricsInterceptor(object(metrics, Metrics.self)))
+  let counted = object(metrics, Metrics.self)
+  if Process.isForked(counted.generation) { return PENSTOCK_E_FORKED }
+  fill(table, MetricsInterceptor(counted))
   return PENSTOCK_OK
 }
 

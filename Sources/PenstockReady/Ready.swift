@@ -14,6 +14,7 @@ open class ReadyInterceptor {
   /// A mask of (1 << kind); 0: all.
   public final let kinds: UInt32
   public final let replayBytes: Int
+  public final let generation = Process.generation
 
   init(
     _ name: StaticString, _ callbacks: Registration.Callbacks, kinds: UInt32 = 0, replayBytes: Int = 0

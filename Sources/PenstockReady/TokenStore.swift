@@ -70,7 +70,7 @@ public final class TokenStore: @unchecked Sendable {
 
   func ask(_ number: UInt64) {
     let shown = lock.withLock { refused }
-    let request = TokenRequest(self, number, refused: shown, prefix: options.prefix.count)
+    let request = TokenRequest(self, number, refused: shown)
     source(OpaquePointer(Unmanaged.passUnretained(request).toOpaque()), userData.pointer)
     withExtendedLifetime(request) {}
   }

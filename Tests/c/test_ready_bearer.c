@@ -426,6 +426,20 @@ TEST(bearer_removed_and_its_channel_closed_while_a_token_is_asked_for) {
   EVENTUALLY(atomic_load(&source.finalized) == 1);
 }
 
+TEST(bearer_request_that_was_answered_does_not_keep_the_source) {
+  penstock_channel *channel = open_channel();
+  source source;
+  source_init(&source, false);
+  bearer_add(channel, &source, NULL);
+  penstock_call *call = ready_begin(channel, "x", NULL);
+  latch_wait(&source.was_asked, 1);
+  OK(penstock_token_request_complete(source.requests[0], "token-1", -1));
+  CHECK_INT(ready_code(ready_finish(call)), 0);
+  end(channel, &source);
+  CHECK_RESULT(penstock_token_request_complete(source.requests[0], "token-2", -1), PENSTOCK_E_ALREADY);
+  penstock_token_request_release(source.requests[0]);
+}
+
 TEST(bearer_token_shared_by_two_runtimes) {
   enum { calls = 20 };
   penstock_runtime *runtime = new_runtime(NULL);

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Fills `other` with another table of what `table` (filled by a function of this header, and not finalized) stands
- * for: both have the same state. E_INVALID_ARGUMENT: another kind of table. */
+ * for: both have the same state. E_INVALID_ARGUMENT: another kind of table. E_FORKED: one of this process's parent. */
 PENSTOCK_API penstock_result penstock_ready_share(const penstock_interceptor *table, penstock_interceptor *other);
 
 /* ---- Bearer token: gets a token, sends it, gets a new one when it has expired or was refused ---- */
@@ -87,7 +87,7 @@ PENSTOCK_API penstock_result penstock_metrics_new(const char *options_json, pens
                                                   penstock_error **error);
 PENSTOCK_API penstock_metrics *penstock_metrics_retain(penstock_metrics *metrics);
 PENSTOCK_API void penstock_metrics_release(penstock_metrics *metrics);
-/* A table that counts into `metrics`, which it retains; for any number of places. */
+/* A table that counts into `metrics`, which it retains; for any number of places. E_FORKED: they are the parent's. */
 PENSTOCK_API penstock_result penstock_ready_metrics(penstock_metrics *metrics, penstock_interceptor *table);
 /* {"methods": [{"method", "kind", "started", "in_flight", "sent": {"messages", "bytes"}, "received": {the same},
  *  "codes": [{"code", "name", "count", "seconds", "buckets": [{"le_ms", "count"}]}]}]}; bucket counts add up, the last
