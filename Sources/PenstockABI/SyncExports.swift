@@ -26,7 +26,6 @@ public func penstock_sync_interceptor_table(
     return report(
       .unsupported, "interceptor.struct_size: the table has fields that this version does not know", error)
   }
-  if table.reserved != 0 { return report(.unsupported, "interceptor.reserved must be 0", error) }
   guard let function = table.intercept else {
     return report(.invalidArgument, "interceptor.intercept must not be NULL", error)
   }
@@ -57,6 +56,7 @@ private func fill(
   place.pointee.name = cString(made.name)
   place.pointee.methods = made.methods.map { cString($0) }
   place.pointee.kinds = given.kinds
+  place.pointee.flags = given.flags
   place.pointee.hold_bytes = given.hold_bytes == 0 ? Int(Int32.max) : given.hold_bytes
   place.pointee.user_data = Unmanaged.passRetained(made).toOpaque()
   place.pointee.finalizer = { made in
@@ -128,6 +128,11 @@ public func penstock_intercepted_answer(
     if let copied, copied == nil { return .noMemory }
     return call.answer(copied ?? nil, status.map { object($0, Status.self).copy() } ?? Status(.ok))
   }
+}
+
+@_cdecl("penstock_intercepted_hop") @implementation
+public func penstock_intercepted_hop(_ handle: OpaquePointer!) -> OpaquePointer! {
+  call(handle)?.runningHop.map { borrowed($0) }
 }
 
 // MARK: - The request
@@ -278,8 +283,7 @@ public func penstock_intercepted_set_value(
   let data = value.map { UserData($0, finalizer) }
   guard let key else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { call in
-    guard let name = ByteBuffer(copying: bytes(key)) else { return .noMemory }
-    return call.setValue(name, data)
+    call.setValue(bytes(key), data)
   }
 }
 
@@ -287,6 +291,5 @@ public func penstock_intercepted_set_value(
 public func penstock_intercepted_get_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!)
   -> UnsafeMutableRawPointer!
 {
-  guard let key, let name = ByteBuffer(copying: bytes(key)) else { return nil }
-  return call(handle)?.value(name)
+  key.flatMap { call(handle)?.value(bytes($0)) }
 }

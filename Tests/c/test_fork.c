@@ -176,3 +176,93 @@ TEST(fork_while_calls_run) {
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
   penstock_channel_release(channel);
 }
+
+/* ---- Synchronous interceptors ---- */
+
+typedef struct forking {
+  latch entered, go;
+  bool forks;
+} forking;
+
+static void wait_for_child(pid_t child) {
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  if (WIFSIGNALED(status)) printf("  the child died of signal %d\n", WTERMSIG(status));
+}
+
+static int32_t fork_in_function(penstock_intercepted_call *call, void *user_data) {
+  forking *plan = user_data;
+  if (plan->forks) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+      const void *data = NULL;
+      size_t length = 0;
+      alarm(25u * (unsigned)test_slow());
+      CHILD(penstock_intercepted_next(call) == PENSTOCK_E_FORKED);
+      CHILD(penstock_intercepted_cancel(call, 1, NULL) == PENSTOCK_E_FORKED);
+      CHILD(penstock_intercepted_answer(call, NULL, NULL) == PENSTOCK_E_FORKED);
+      CHILD(penstock_intercepted_request(call, &data, &length) == PENSTOCK_E_FORKED);
+      CHILD(penstock_intercepted_set_value(call, "k", NULL, NULL) == PENSTOCK_E_FORKED);
+      CHILD(penstock_intercepted_get_value(call, "k") == NULL && penstock_intercepted_metadata(call) == NULL);
+      _exit(child_failures ? 1 : 0);
+    }
+    wait_for_child(child);
+  }
+  latch_signal(&plan->entered);
+  latch_wait(&plan->go, 1);
+  OK(penstock_intercepted_next(call));
+  return PENSTOCK_NEXT;
+}
+
+static void add_function(penstock_channel *channel, forking *plan) {
+  penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  sync.user_data = plan;
+  sync.intercept = fork_in_function;
+  OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+}
+
+/* By the function itself; and by another thread while it runs. The child has workers of its own. */
+TEST(fork_while_a_function_runs) {
+  forking plan = {LATCH_INIT, LATCH_INIT, true};
+  penstock_runtime *runtime = new_runtime("{\"max_workers\": 1}");
+  penstock_channel *channel = open_channel_on(runtime);
+  add_function(channel, &plan);
+  penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
+  OK(penstock_call_send(call, "x", 1));
+  latch_wait(&plan.entered, 1);
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(25u * (unsigned)test_slow());
+    CHILD(penstock_runtime_shutdown(runtime, -1) == PENSTOCK_E_FORKED);
+    penstock_call_release(call);
+    penstock_channel_release(channel);
+    penstock_runtime_release(runtime);
+    forking own = {LATCH_INIT, LATCH_INIT, false};
+    latch_signal(&own.go);
+    penstock_runtime *mine = new_runtime("{\"max_workers\": 1}");
+    penstock_channel *other = open_channel_on(mine);
+    add_function(other, &own);
+    CHILD(unary_code(other, "child") == 0);
+    penstock_channel_release(other);
+    CHILD(penstock_runtime_shutdown(mine, 10000) == PENSTOCK_OK);
+    penstock_runtime_release(mine);
+    fflush(stdout);
+    _exit(child_failures ? 1 : 0);
+  }
+  wait_for_child(child);
+  latch_signal(&plan.go);
+  penstock_reply *reply = NULL;
+  OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, -1));
+  penstock_runtime_release(runtime);
+}

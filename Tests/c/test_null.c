@@ -561,6 +561,7 @@ TEST(null_sync) {
   REFUSED(penstock_intercepted_cancel_with(NULL, status));
   REFUSED(penstock_intercepted_answer_message(NULL, "x", 1));
   REFUSED(penstock_intercepted_answer(NULL, NULL, status));
+  CHECK(penstock_intercepted_hop(NULL) == NULL);
   CHECK_INT(penstock_intercepted_id(NULL), 0);
   CHECK_INT(penstock_intercepted_kind(NULL), -1);
   CHECK_INT(penstock_intercepted_attempt(NULL), 0);

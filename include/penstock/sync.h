@@ -35,10 +35,10 @@ typedef int32_t (*penstock_intercept)(penstock_intercepted_call *call, void *use
 /* Fill with PENSTOCK_SYNC_INTERCEPTOR_INIT, then set what you need. */
 typedef struct penstock_sync_interceptor {
   size_t struct_size;
-  const char *name;    /* as in penstock_interceptor, like the next three */
+  const char *name;    /* as in penstock_interceptor, like all but the last */
   const char *methods; /* patterns of methods; NULL is every one */
   uint32_t kinds;      /* mask of call kinds; 0 is all */
-  uint32_t reserved;   /* 0 */
+  uint32_t flags;      /* PENSTOCK_LEVEL_..., with PENSTOCK_PER_ATTEMPT or without */
   size_t hold_bytes;   /* the largest response that may wait in a call that has one; 0: what the call may receive */
   void *user_data;     /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, when neither a registration nor a running function has it, or on error */
@@ -62,7 +62,7 @@ static inline penstock_sync_interceptor penstock_sync_interceptor_init(void) {
  * go by its own finalizer: table.finalizer(table.user_data). `interceptor` is borrowed during the call; the table's
  * strings live as long as its user_data.
  * E_INVALID_ARGUMENT: NULL, a struct_size that is too small, no function. E_UNSUPPORTED: a larger struct_size with a
- * tail that is not zero, or a reserved field that is not 0. E_NO_MEMORY. */
+ * tail that is not zero. E_NO_MEMORY. */
 PENSTOCK_API penstock_result penstock_sync_interceptor_table(const penstock_sync_interceptor *interceptor,
                                                              penstock_interceptor *table, penstock_error **error);
 
@@ -91,6 +91,10 @@ PENSTOCK_API penstock_result penstock_intercepted_answer_message(penstock_interc
 PENSTOCK_API penstock_result penstock_intercepted_answer(penstock_intercepted_call *call,
                                                          const penstock_metadata *headers,
                                                          const penstock_status *status);
+
+/* The hop that stands in the chain for the function, for what any thread may do with a hop: penstock_hop_call above all,
+ * a call of one's own that does not meet this interceptor. Borrowed until the function returns. */
+PENSTOCK_API penstock_hop *penstock_intercepted_hop(penstock_intercepted_call *call);
 
 /* ---- The request: it can be changed until next, cancel or answer; E_STATE after that ---- */
 
@@ -145,11 +149,10 @@ PENSTOCK_API penstock_status *penstock_intercepted_status(penstock_intercepted_c
 
 /* ---- Call values: what hops and the caller share on purpose ---- */
 
-/* As penstock_hop_set_value; it is done soon, on the driving thread, before what the function does next with the call.
- * E_GONE: another hand has ended the call. */
+/* As penstock_hop_set_value. E_GONE: another hand has ended the call. */
 PENSTOCK_API penstock_result penstock_intercepted_set_value(penstock_intercepted_call *call, const char *key,
                                                             void *value, penstock_finalizer finalizer);
-/* The value under `key`, or NULL: without one, and where the call has ended. Waits for the driving thread to look. */
+/* What `key` holds, or NULL. */
 PENSTOCK_API void *penstock_intercepted_get_value(penstock_intercepted_call *call, const char *key);
 
 #ifdef __cplusplus

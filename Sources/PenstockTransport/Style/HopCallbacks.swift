@@ -48,7 +48,6 @@ private func destroyHop(_ handle: OpaquePointer?, _ state: UnsafeMutableRawPoint
   guard let state else { return }
   let call = Unmanaged<InterceptedCall>.fromOpaque(state).takeRetainedValue()
   call.end(nil)
-  call.hop = nil
 }
 
 private func with(
@@ -69,7 +68,6 @@ extension InterceptedCall {
   // MARK: - On the way out
 
   fileprivate func startCame(_ hop: Hop) -> Verdict {
-    self.hop = hop
     if isShort {
       _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor"))
       return .next

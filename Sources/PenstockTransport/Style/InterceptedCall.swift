@@ -31,6 +31,8 @@ public final class SyncInterceptor {
 /// `@unchecked Sendable`: each part below says whose it is.
 public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // Immutable.
+  /// The driving thread's, but for what any thread may do with a hop. It has a reference to this until its `destroy`.
+  let hop: Hop
   let interceptor: SyncInterceptor
   let item: CallItem
   let pool: WorkerPool
@@ -40,6 +42,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   public let attempt: UInt32
   /// Followed by a NUL.
   public let target: ByteBuffer
+  /// They have a lock of their own.
+  private let values: CallValues
 
   // The pool's, under its lock.
   enum Standing { case away, ready }
@@ -65,8 +69,6 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     case over
   }
   var stage = Stage.collecting
-  /// nil after its `destroy`.
-  var hop: Hop?
   var tickets = OpenTickets()
   var answer: Answer?
   /// A response that the server did not send, to go before the status as soon as it is asked for.
@@ -99,6 +101,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   var answers: [Message] = []
   private var thread: UInt64 = 0
   private var hasCalledNext = false
+  /// `next` has returned with a response.
+  private var hasSeenResponse = false
   private var hasEnded = false
 
   public struct Start {
@@ -127,22 +131,14 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private let lock = Lock()
   private var wish: Wish?
   private var deadlineWish: UInt64??
-  private var values: [(key: ByteBuffer, value: UserData?)] = []
-  private var question: Question?
   private var hasResponse = false
   private var isOver = false
+  private var endStatus: Status?
   private var cell: WaitCell?
-
-  private final class Question {
-    let key: ByteBuffer
-    let cell = WaitCell()
-    var value: UnsafeMutableRawPointer?
-
-    init(_ key: ByteBuffer) { self.key = key }
-  }
 
   /// As start comes to the hop.
   init(_ hop: Hop, _ interceptor: SyncInterceptor) {
+    self.hop = hop
     self.interceptor = interceptor
     item = hop.call.item
     let request = hop.call.request
@@ -157,7 +153,11 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     kind = hop.call.request.kind
     attempt = hop.attempt
     target = hop.call.target
+    values = hop.call.values
+    values.hold()
   }
+
+  deinit { values.letGo() }
 
   /// The borrowed handle that the function gets; pairs with `from`.
   private var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
@@ -185,13 +185,11 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     let own = status?.copy()
     own?.isReadOnly = true
     lock.lock()
-    if self.status == nil { self.status = own }
+    endStatus = own
     isOver = true
     let waits = cell
-    let asked = question
     lock.unlock()
     waits?.set()
-    asked?.cell.set()
     pool.withdraw(self)
   }
 
@@ -202,20 +200,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     wish = nil
     let deadline = deadlineWish
     deadlineWish = nil
-    let given = values
-    values = []
-    let asked = question
     lock.unlock()
-    guard let hop, stage != .over else {
-      asked?.cell.set()
-      return
-    }
+    guard stage != .over else { return }
     if let deadline, stage == .offered { hop.call.moveDeadline(to: deadline) }
-    for (key, value) in given { _ = hop.call.setValue(key.view, value) }
-    if let asked {
-      asked.value = hop.call.values.get(asked.key.view)
-      asked.cell.set()
-    }
     switch wanted {
     case nil: break
     case .next: passStart(hop)
@@ -230,10 +217,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     lock.lock()
     isOver = true
     let waits = cell
-    let asked = question
     lock.unlock()
     waits?.set()
-    asked?.cell.set()
   }
 
   private func wishes(_ wanted: Wish) {
@@ -270,10 +255,11 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   /// The function runs, on this thread.
   public var isRunning: Bool { thread == cs_thread_self() }
+  public var runningHop: Hop? { isRunning ? hop : nil }
   /// Start stands here still.
   public var isBeforeNext: Bool { isRunning && !hasCalledNext && !hasEnded }
   /// There is a response, which may be changed.
-  public var isAfterNext: Bool { isRunning && hasCalledNext && !hasEnded && lock.withLock { hasResponse } }
+  public var isAfterNext: Bool { isRunning && hasSeenResponse && !hasEnded }
   /// Another hand has ended the call.
   public var isGone: Bool { lock.withLock { isOver } }
 
@@ -303,8 +289,11 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
       }
     }
     if let attendant { pool.leave(item, attendant) }
-    lock.withLock { cell = nil }
-    return isGone ? .gone : .ok
+    lock.lock()
+    cell = nil
+    hasSeenResponse = hasResponse && !isOver
+    lock.unlock()
+    return hasSeenResponse ? .ok : .gone
   }
 
   /// Ends the call. What the function returns is then ignored.
@@ -382,10 +371,10 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   public var responseHeaders: Metadata? { isAfterNext ? headers : nil }
   /// After `next`, where there is one response.
   public var responseMessage: Message? { isAfterNext && kind.receivesOne ? newResponse ?? response : nil }
-  /// After `next`, once the call has ended: also if another hand has ended it.
+  /// After `next`: the response's; or what the caller gets, where another hand has ended the call.
   public var responseStatus: Status? {
     guard isRunning, hasCalledNext else { return nil }
-    return lock.withLock { hasResponse || isOver } ? status : nil
+    return hasSeenResponse ? status : lock.withLock { endStatus }
   }
 
   public func setResponse(_ message: Message) -> Outcome {
@@ -395,28 +384,13 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  public func setValue(_ key: ByteBuffer, _ value: UserData?) -> Outcome {
+  public func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
     guard isRunning else { return .state }
     if isGone { return .gone }
-    lock.withLock { values.append((key, value)) }
-    pool.runtime.post(self)
-    return .ok
+    return values.set(key, value) ? .ok : .noMemory
   }
 
-  /// Asks the driving thread. nil: there is none, or the call has ended.
-  public func value(_ key: ByteBuffer) -> UnsafeMutableRawPointer? {
-    guard isRunning, !isGone else { return nil }
-    let asked = Question(key)
-    lock.withLock { question = asked }
-    pool.runtime.post(self)
-    while !asked.cell.isSet, !isGone {
-      let result = pool.runtime.wait(
-        for: asked.cell, deadline: nil, interruptible: false, mayDrive: pool.runtime.options.mode == .thread)
-      if result == .closed || result == .wouldDeadlock { break }
-    }
-    lock.withLock { question = nil }
-    return asked.cell.isSet ? asked.value : nil
-  }
+  public func value(_ key: ByteView) -> UnsafeMutableRawPointer? { isRunning ? values.get(key) : nil }
 
   private func terminated(_ bytes: ByteView) -> ByteBuffer? {
     guard let copied = ByteBuffer(capacity: bytes.count + 1), copied.append(bytes), copied.append(byte: 0)

@@ -192,6 +192,19 @@ def test_values_are_shared_with_callbacks_and_the_caller(channel: Channel) -> No
     assert call.values["mine"] is thing
 
 
+def test_a_side_call_does_not_meet_it(lone: Channel) -> None:
+    def function(call: InterceptedCall) -> None:
+        token = call.side_channel().unary_unary("/penstock.Echo/Unary")(b"token")
+        call.metadata["authorization"] = token.decode()
+        call.next()
+
+    interceptor = Function(function)
+    lone.add_interceptor(interceptor)
+    _, call = lone.unary_unary("/penstock.Probe/Unary").with_call(b"{}")
+    assert call.code() == StatusCode.OK
+    assert len(interceptor.threads) == 1
+
+
 # ---- Law 7 ----
 
 

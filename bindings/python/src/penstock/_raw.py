@@ -129,7 +129,7 @@ class penstock_sync_interceptor(Structure):
         ("name", c_char_p),
         ("methods", c_char_p),
         ("kinds", c_uint32),
-        ("reserved", c_uint32),
+        ("flags", c_uint32),
         ("hold_bytes", c_size_t),
         ("user_data", c_void_p),
         ("finalizer", penstock_finalizer),
@@ -516,6 +516,8 @@ _declare("penstock_intercepted_answer_message", c_int32, c_void_p, c_void_p, c_s
 # penstock_result penstock_intercepted_answer(penstock_intercepted_call *call, const penstock_metadata
 # *headers, const penstock_status *status);
 _declare("penstock_intercepted_answer", c_int32, c_void_p, c_void_p, c_void_p)
+# penstock_hop *penstock_intercepted_hop(penstock_intercepted_call *call);
+_declare("penstock_intercepted_hop", c_void_p, c_void_p)
 # uint64_t penstock_intercepted_id(const penstock_intercepted_call *call);
 _declare("penstock_intercepted_id", c_uint64, c_void_p)
 # int32_t penstock_intercepted_kind(const penstock_intercepted_call *call);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from ctypes import byref, c_size_t, c_void_p
-from typing import Any, Callable, Iterable, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Set
 
 from . import _constants as c
 from . import _raw
@@ -15,6 +15,9 @@ from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, registry, value_at
 from ._status import CodeLike, DetailLike, Status, StatusCode, code_number
 from ._verdict import Kind
+
+if TYPE_CHECKING:
+    from ._side import SideChannel
 
 _current_thread = threading.get_ident
 # The threads that are in the function of a synchronous interceptor. The library's: they turn no loop of ours.
@@ -113,6 +116,15 @@ class InterceptedCall:
         result = _raw.penstock_intercepted_answer(handle, first._address if first else None, status._address())
         check(result, "the call can't be answered now")
 
+    def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
+        """For calls of one's own that do not meet this interceptor: as `Hop.side_channel`."""
+        from ._hop import Hop
+        from ._side import SideChannel, side_flags
+
+        hop = Hop(_raw.penstock_intercepted_hop(self._inside()), None).retain()
+        hop._end()
+        return SideChannel(hop, side_flags(from_top, detached))
+
     # ---- The request: it can be changed until the call goes on ----
 
     @property
@@ -199,7 +211,7 @@ class InterceptedCall:
         check(result, f"value {key!r} can't be set")
 
     def get_value(self, key: str, default: Any = None) -> Any:
-        """What ``key`` holds, or ``default``; also after the call's end. Asks the thread that drives, and waits."""
+        """What ``key`` holds, or ``default``."""
         name = c_string(key, "a key")
         return value_at(_raw.penstock_intercepted_get_value(self._inside(), name), default)
 

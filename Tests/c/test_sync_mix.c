@@ -1,0 +1,294 @@
+/* Synchronous interceptors among others: RESTART around them, calls from runtime to runtime, and random ones. */
+#include "test.h"
+
+typedef struct player player;
+struct player {
+  int32_t (*hook)(player *self, penstock_intercepted_call *call);
+  void *context;
+  penstock_channel *other;
+  atomic_int runs, inside;
+  pthread_t threads[4];
+  latch finalized;
+};
+
+static int32_t intercept(penstock_intercepted_call *call, void *user_data) {
+  player *self = user_data;
+  atomic_fetch_add(&self->inside, 1);
+  int run = atomic_fetch_add(&self->runs, 1);
+  if (run < 4) self->threads[run] = pthread_self();
+  int32_t verdict = self->hook(self, call);
+  atomic_fetch_sub(&self->inside, 1);
+  return verdict;
+}
+
+static void player_finalized(void *user_data) {
+  player *self = user_data;
+  CHECK_INT(self->inside, 0);
+  latch_signal(&self->finalized);
+}
+
+static void player_add(player *self, penstock_channel *channel, int32_t priority,
+                       int32_t (*hook)(player *, penstock_intercepted_call *)) {
+  memset(self, 0, sizeof(*self));
+  self->finalized = (latch)LATCH_INIT;
+  self->hook = hook;
+  penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  sync.name = "player";
+  sync.user_data = self;
+  sync.finalizer = player_finalized;
+  sync.intercept = intercept;
+  OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  OK(penstock_channel_add_interceptor(channel, &table, priority, &id, NULL));
+}
+
+static int32_t pass(player *self, penstock_intercepted_call *call) {
+  (void)self;
+  penstock_intercepted_next(call);
+  return PENSTOCK_NEXT;
+}
+
+/* ---- RESTART ---- */
+
+static int32_t restart_unauthenticated(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
+  if (penstock_status_code(penstock_hop_status(hop)) != PENSTOCK_STATUS_UNAUTHENTICATED) return PENSTOCK_NEXT;
+  CHECK_RESULT(penstock_hop_can_restart(hop), PENSTOCK_OK);
+  OK(penstock_metadata_set(penstock_hop_request_metadata(hop), "authorization", "new"));
+  return PENSTOCK_RESTART;
+}
+
+static int32_t demand_token(player *self, penstock_intercepted_call *call) {
+  const void *value = NULL;
+  penstock_metadata *metadata = penstock_intercepted_metadata(call);
+  if (penstock_metadata_get(metadata, "authorization", 0, &value, NULL) == PENSTOCK_OK) {
+    CHECK_INT(penstock_intercepted_attempt(call), 2);
+    CHECK_STR(value, "new");
+    return pass(self, call);
+  }
+  CHECK_INT(penstock_intercepted_attempt(call), 1);
+  OK(penstock_intercepted_cancel(call, PENSTOCK_STATUS_UNAUTHENTICATED, "who are you"));
+  /* The next instance may run already; this one works on what is its own. */
+  for (int i = 0; i < 1000; i++) penstock_metadata_set(metadata, "authorization", "stale");
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_below_a_restart_runs_again) {
+  for (int nested = 0; nested < 2; nested++) {
+    penstock_runtime *runtime = new_runtime("{\"max_workers\": 2}");
+    penstock_channel *channel = open_channel_on(runtime);
+    probe auth;
+    player above, below;
+    probe_init(&auth, "auth");
+    auth.hook = restart_unauthenticated;
+    penstock_interceptor table = probe_table(&auth);
+    penstock_interceptor_id id = 0;
+    table.replay_bytes = 100;
+    OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+    player_add(&below, channel, -1, demand_token);
+    if (nested) player_add(&above, channel, 1, pass);
+    int rounds = test_rounds(100);
+    for (int i = 0; i < rounds; i++) check_echo(channel);
+    CHECK_INT(below.runs, rounds * 2);
+    if (nested) CHECK_INT(above.runs, rounds);
+    penstock_channel_release(channel);
+    OK(penstock_runtime_shutdown(runtime, -1));
+    penstock_runtime_release(runtime);
+    latch_wait(&below.finalized, 1);
+    if (nested) latch_wait(&above.finalized, 1);
+    probe_wait_finalized(&auth);
+  }
+}
+
+/* ---- From runtime to runtime ---- */
+
+/* Asks the other runtime, whose function asks this one again, and so on, until there is no hop left to go. */
+static int32_t ask_other(player *self, penstock_intercepted_call *call) {
+  const void *value = NULL;
+  int left = 3;
+  if (penstock_metadata_get(penstock_intercepted_metadata(call), "left", 0, &value, NULL) == PENSTOCK_OK) {
+    left = atoi(value);
+  }
+  if (left > 0) {
+    char json[64];
+    snprintf(json, sizeof(json), "{\"metadata\": {\"left\": \"%d\"}}", left - 1);
+    penstock_call_options *options = NULL;
+    penstock_reply *reply = NULL;
+    OK(penstock_call_options_new(json, &options, NULL));
+    OK(penstock_channel_unary(self->other, UNARY, "x", 1, options, &reply, NULL));
+    CHECK_INT(penstock_reply_code(reply), 0);
+    penstock_reply_release(reply);
+    penstock_call_options_release(options);
+  }
+  return pass(self, call);
+}
+
+static void *echo_some(void *channel) {
+  for (int i = 0; i < 5; i++) check_echo(channel);
+  return NULL;
+}
+
+TEST(sync_two_runtimes_with_one_worker_each_ask_each_other) {
+  penstock_runtime *one = new_runtime("{\"max_workers\": 1}");
+  penstock_runtime *two = new_runtime("{\"max_workers\": 1, \"caller_drives\": false}");
+  penstock_channel *first = open_channel_on(one);
+  penstock_channel *second = open_channel_on(two);
+  player left, right;
+  player_add(&left, first, 0, ask_other);
+  player_add(&right, second, 0, ask_other);
+  left.other = second;
+  right.other = first;
+  pthread_t threads[20];
+  for (int i = 0; i < 20; i++) pthread_create(&threads[i], NULL, echo_some, i % 2 ? first : second);
+  for (int i = 0; i < 20; i++) pthread_join(threads[i], NULL);
+  CHECK_INT(left.runs + right.runs, 20 * 5 * 4);
+  penstock_channel_release(first);
+  penstock_channel_release(second);
+  OK(penstock_runtime_shutdown(one, -1));
+  OK(penstock_runtime_shutdown(two, -1));
+  penstock_runtime_release(one);
+  penstock_runtime_release(two);
+  latch_wait(&left.finalized, 1);
+  latch_wait(&right.finalized, 1);
+}
+
+/* ---- Random ---- */
+
+static int32_t act_at_random(player *self, penstock_intercepted_call *call) {
+  const void *data = NULL;
+  size_t length = 0;
+  penstock_metadata *metadata = penstock_intercepted_metadata(call);
+  switch (test_random(16)) {
+  case 0:
+    return 99;
+  case 1:
+    return PENSTOCK_NEXT;
+  case 2:
+    penstock_intercepted_cancel(call, PENSTOCK_STATUS_ABORTED, "at random");
+    return PENSTOCK_NEXT;
+  case 3:
+    penstock_intercepted_answer_message(call, "answer", 6);
+    penstock_intercepted_answer(call, metadata, NULL);
+    return PENSTOCK_NEXT;
+  case 4:
+    penstock_metadata_set(metadata, "a", "b");
+    break;
+  case 5:
+    penstock_intercepted_set_request(call, "other", 5);
+    break;
+  case 6:
+    penstock_intercepted_set_deadline_ms(call, test_random(20));
+    break;
+  case 7:
+    penstock_intercepted_set_value(call, "k", malloc(8), free);
+    break;
+  case 8:
+    if (penstock_metadata_get(metadata, "inner", 0, &data, NULL) != PENSTOCK_OK) {
+      penstock_call_options *options = NULL;
+      penstock_reply *reply = NULL;
+      OK(penstock_call_options_new("{\"metadata\": {\"inner\": \"1\"}}", &options, NULL));
+      OK(penstock_channel_unary(self->other, UNARY, "x", 1, options, &reply, NULL));
+      penstock_reply_release(reply);
+      penstock_call_options_release(options);
+    }
+    break;
+  default:
+    break;
+  }
+  penstock_result result = penstock_intercepted_next(call);
+  CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_GONE);
+  switch (test_random(12)) {
+  case 0:
+    return -1;
+  case 1:
+    penstock_intercepted_cancel(call, PENSTOCK_STATUS_DATA_LOSS, NULL);
+    break;
+  case 2:
+    penstock_intercepted_set_response(call, "changed", 7);
+    break;
+  case 3:
+    penstock_status_set_message(penstock_intercepted_status(call), "changed");
+    break;
+  case 4:
+    penstock_metadata_set(penstock_intercepted_headers(call), "c", "d");
+    break;
+  case 5:
+    penstock_intercepted_response(call, &data, &length);
+    break;
+  case 6:
+    test_pause();
+    break;
+  default:
+    break;
+  }
+  return PENSTOCK_NEXT;
+}
+
+static int32_t pause_at_random(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event < PENSTOCK_EVENT_START || event > PENSTOCK_EVENT_STATUS || test_random(8) > 0) return PENSTOCK_NEXT;
+  if (test_random(20) == 0) {
+    penstock_hop_finish(hop, PENSTOCK_STATUS_UNAVAILABLE, "at random");
+    return PENSTOCK_NEXT;
+  }
+  penstock_ticket ticket = penstock_hop_ticket(hop);
+  if (ticket == 0) return PENSTOCK_NEXT;
+  penstock_ticket_resume_after(ticket, test_random(3));
+  return PENSTOCK_PAUSE;
+}
+
+static void *call_at_random(void *channel) {
+  static const char *const methods[] = {UNARY, CLIENT_STREAM, SERVER_STREAM, BIDI};
+  static const int32_t kinds[] = {PENSTOCK_KIND_UNARY, PENSTOCK_KIND_CLIENT_STREAM, PENSTOCK_KIND_SERVER_STREAM,
+                                  PENSTOCK_KIND_BIDI};
+  for (int i = test_rounds(100); i > 0; i--) {
+    uint32_t which = test_random(4);
+    penstock_call_options *options = NULL;
+    penstock_call *call = NULL;
+    penstock_reply *reply = NULL;
+    OK(penstock_call_options_new(test_random(3) ? NULL : "{\"deadline_ms\": 5}", &options, NULL));
+    OK(penstock_channel_call(channel, methods[which], kinds[which], options, NULL, &call, NULL));
+    penstock_call_options_release(options);
+    penstock_call_send(call, "x", 1);
+    if (test_random(6) == 0) penstock_call_cancel(call, "at random");
+    if (test_random(3) > 0) {
+      penstock_message *message = NULL;
+      if (which % 2 == 1) penstock_call_half_close(call);
+      if (penstock_call_receive(call, &message) == PENSTOCK_OK) penstock_message_release(message);
+    }
+    if (test_random(10) > 0 && OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+    penstock_call_release(call);
+  }
+  return NULL;
+}
+
+TEST(sync_random_functions_among_random_callbacks) {
+  for (int workers = 1; workers <= 4; workers += 3) {
+    char json[64];
+    snprintf(json, sizeof(json), "{\"max_workers\": %d}", workers);
+    penstock_runtime *runtime = new_runtime(json);
+    penstock_channel *channel = open_channel_on(runtime);
+    player players[3];
+    probe probes[3];
+    for (int i = 0; i < 3; i++) {
+      player_add(&players[i], channel, -2 * i, act_at_random);
+      players[i].other = channel;
+      probe_init(&probes[i], "probe");
+      probes[i].hook = pause_at_random;
+      probe_add(&probes[i], channel, -2 * i - 1);
+    }
+    pthread_t threads[8];
+    for (int i = 0; i < 8; i++) pthread_create(&threads[i], NULL, call_at_random, channel);
+    for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+    penstock_channel_release(channel);
+    OK(penstock_runtime_shutdown(runtime, -1));
+    penstock_runtime_release(runtime);
+    for (int i = 0; i < 3; i++) {
+      latch_wait(&players[i].finalized, 1);
+      probe_wait_finalized(&probes[i]);
+      CHECK_INT(probes[i].seen[PENSTOCK_EVENT_CREATE], probes[i].seen[PENSTOCK_EVENT_DESTROY]);
+    }
+  }
+}
