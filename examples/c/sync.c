@@ -1,0 +1,80 @@
+/* Synchronous interceptors: one function that sees a call whole, and may wait. `log` stands above `auth`, which fetches a
+ * token by a call of its own; both run on one worker thread.
+ *
+ *     sync [TARGET]
+ */
+#include <penstock/penstock.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char echo[] = "/penstock.Echo/Unary";
+
+static int32_t log_call(penstock_intercepted_call *call, void *user_data) {
+  (void)user_data;
+  /* The call goes on; this thread waits for its response, and runs `auth` meanwhile. */
+  if (penstock_intercepted_next(call) == PENSTOCK_OK) {
+    penstock_status *status = penstock_intercepted_status(call);
+    printf("%s: %s\n", penstock_intercepted_method(call), penstock_status_code_name(penstock_status_code(status)));
+  } /* else a cancel or the deadline has ended it meanwhile */
+  return PENSTOCK_NEXT;
+}
+
+static int32_t add_token(penstock_intercepted_call *call, void *user_data) {
+  (void)user_data;
+  penstock_call *side;
+  penstock_message *token;
+  char header[64];
+  /* A side call begins below this interceptor: it does not meet itself. It may be waited for. */
+  if (penstock_hop_call(penstock_intercepted_hop(call), echo, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL)) {
+    penstock_intercepted_cancel(call, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
+    return PENSTOCK_NEXT;
+  }
+  penstock_call_send(side, "fetched", 7);
+  if (penstock_call_receive(side, &token) != PENSTOCK_OK) {
+    penstock_intercepted_cancel(call, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
+  } else {
+    snprintf(header, sizeof(header), "Bearer %.*s", (int)penstock_message_length(token),
+             (const char *)penstock_message_data(token));
+    penstock_message_release(token);
+    penstock_metadata_set(penstock_intercepted_metadata(call), "authorization", header);
+    penstock_intercepted_next(call);
+  }
+  penstock_call_release(side);
+  return PENSTOCK_NEXT;
+}
+
+static penstock_result add(penstock_channel *channel, const char *name, int32_t priority, penstock_intercept function,
+                           penstock_error **error) {
+  penstock_interceptor_id id;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  sync.name = name;
+  sync.intercept = function;
+  penstock_result result = penstock_sync_interceptor_table(&sync, &table, error);
+  return result ? result : penstock_channel_add_interceptor(channel, &table, priority, &id, error);
+}
+
+int main(int argc, char **argv) {
+  penstock_error *error = NULL;
+  penstock_channel *channel;
+  penstock_call_options *options;
+  penstock_reply *reply;
+  const void *seen = "";
+
+  if (penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error) ||
+      add(channel, "log", 200, log_call, &error) || add(channel, "auth", 100, add_token, &error) ||
+      penstock_call_options_new("{\"deadline_ms\": 5000, \"metadata\": {\"x-echo-metadata\": \"1\"}}", &options,
+                                &error) ||
+      penstock_channel_unary(channel, echo, "hi", 2, options, &reply, &error)) {
+    fprintf(stderr, "%s\n", penstock_error_message(error));
+    return 1;
+  }
+  penstock_metadata_get(penstock_reply_trailers(reply), "seen-authorization", 0, &seen, NULL);
+  printf("%s; the server saw: authorization: %s\n", penstock_status_code_name(penstock_reply_code(reply)),
+         (const char *)seen);
+  int ok = strcmp(seen, "Bearer fetched") == 0;
+  penstock_reply_release(reply);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  return ok ? 0 : 1;
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Synchronous interceptors: one function that sees a call whole, and may wait. `Log` stands above `Auth`, which fetches
+a token by a call of its own, once; both run on one worker thread.
+
+    sync.py [TARGET]
+"""
+
+import sys
+import time
+
+import penstock
+
+ECHO = "/penstock.Echo/Unary"
+
+
+class Log(penstock.SyncInterceptor):
+    def intercept(self, call):
+        begun = time.monotonic()
+        reply = call.next()  # the call goes on; this thread waits for its response, and runs Auth meanwhile
+        taken = (time.monotonic() - begun) * 1000
+        print(f"{call.method}: {reply.status.code.name} after {taken:.1f} ms")
+
+
+class Auth(penstock.SyncInterceptor):
+    token = None
+
+    def intercept(self, call):
+        if self.token is None:
+            # A side call begins below this interceptor: it does not meet itself.
+            self.token = call.side_channel().unary_unary(ECHO)(b"fetched", timeout=5).decode()
+        call.metadata["authorization"] = f"Bearer {self.token}"
+        call.next()
+
+
+with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051") as channel:
+    channel.add_interceptor(Log(), priority=200)
+    channel.add_interceptor(Auth(), priority=100)
+    _, outcome = channel.unary_unary(ECHO).with_call(b"hi", timeout=5, metadata={"x-echo-metadata": "1"})
+    seen = outcome.trailing_metadata().get("seen-authorization")
+    print(f"{outcome.code().name}; the server saw: authorization: {seen}")
+
+if seen != "Bearer fetched":
+    sys.exit("the server did not see the header")
