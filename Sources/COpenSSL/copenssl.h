@@ -36,6 +36,23 @@ static inline int penstock_error_is_pem_end(unsigned long error) {
 static inline int penstock_error_reason(unsigned long error) { return ERR_GET_REASON(error); }
 static inline int penstock_error_is_ssl(unsigned long error) { return ERR_GET_LIB(error) == ERR_LIB_SSL; }
 
+/* The certificates that the peer of a client has shown, its own first: a stack of its own with a reference to each, for
+ * penstock_chain_free. NULL: none, or no memory. */
+static inline struct stack_st_X509 *penstock_ssl_chain(const SSL *ssl) {
+  STACK_OF(X509) *chain = SSL_get_peer_cert_chain(ssl);
+  return chain ? X509_chain_up_ref(chain) : NULL;
+}
+static inline void penstock_chain_free(struct stack_st_X509 *chain) { sk_X509_pop_free(chain, X509_free); }
+static inline int penstock_chain_count(const struct stack_st_X509 *chain) { return sk_X509_num(chain); }
+/* In PEM form; 1: done. */
+static inline int penstock_chain_write(const struct stack_st_X509 *chain, BIO *bio) {
+  for (int i = 0; i < sk_X509_num(chain); i++) {
+    if (PEM_write_bio_X509(bio, sk_X509_value(chain, i)) != 1) return 0;
+  }
+  return 1;
+}
+static inline int64_t penstock_bio_memory(BIO *bio, char **start) { return (int64_t)BIO_get_mem_data(bio, start); }
+
 /* Files that an option names. A descriptor or -errno; bytes or -errno. */
 static inline int32_t penstock_open_read(const char *path) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);

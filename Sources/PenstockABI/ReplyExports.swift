@@ -69,28 +69,6 @@ public func penstock_reply_stats_json(_ handle: OpaquePointer!) -> UnsafePointer
   text(handle, .stats) { json($0.stats) }
 }
 
-private func json(_ stats: CallStatistics) -> JSON.Value? {
-  func since(_ time: UInt64) -> JSON.Value? {
-    time >= stats.createdAt && time != 0 ? JSON.int((time - stats.createdAt) / 1000) : JSON.null
-  }
-  func counts(_ messages: UInt64, _ bytes: UInt64, _ wireBytes: UInt64) -> JSON.Value? {
-    JSON.object { object in
-      object.set("messages", JSON.int(messages))
-      object.set("bytes", JSON.int(bytes))
-      object.set("wire_bytes", JSON.int(wireBytes))
-    }.value
-  }
-  return JSON.object { object in
-    object.set("duration_us", since(stats.endedAt))
-    object.set("first_byte_sent_us", since(stats.firstByteSentAt))
-    object.set("headers_us", since(stats.headersAt))
-    object.set("first_message_us", since(stats.firstMessageAt))
-    object.set("sent", counts(stats.sentMessages, stats.sentBytes, stats.sentWireBytes))
-    object.set("received", counts(stats.receivedMessages, stats.receivedBytes, stats.receivedWireBytes))
-    object.set("peer", stats.peer.map { JSON.string($0.view) } ?? JSON.null)
-  }.value
-}
-
 @_cdecl("penstock_reply_value") @implementation
 public func penstock_reply_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!)
   -> UnsafeMutableRawPointer!

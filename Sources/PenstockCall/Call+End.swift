@@ -96,7 +96,7 @@ extension Call {
     guard phase != .ended else { return }
     phase = .ended
     endStatus = status
-    stats.endedAt = loop.now
+    measures.endedAt.set(loop.now)
     loop.setDeadline(self, nil)
     stopBelow()
     for hop in hops where hop.entered && !hop.destroyed {

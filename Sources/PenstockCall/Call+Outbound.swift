@@ -214,7 +214,7 @@ extension Call {
     case .start:
       isStarted = true
       startAt = hops.count + 1
-      stats.attempts += 1
+      measures.attempts.add(1)
       request.metadata.isReadOnly = true
       if let other = request.route?.newBelow() { below = other }
       below?.start(self)
@@ -231,8 +231,8 @@ extension Call {
       } else {
         outboundCount += 1
         inTransport += 1
-        stats.sentMessages += 1
-        stats.sentBytes += UInt64(message.count)
+        measures.sent.messages.add(1)
+        measures.sent.bytes.add(message.count)
         below?.send(message)
       }
     case .halfClose:

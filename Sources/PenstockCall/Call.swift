@@ -1,27 +1,6 @@
 import PenstockWire
 import Synchronization
 
-/// What happened to a call, in monotonic nanoseconds and bytes; 0 is "not yet".
-public struct CallStatistics {
-  public var createdAt: UInt64 = 0
-  public var firstByteSentAt: UInt64 = 0
-  public var headersAt: UInt64 = 0
-  public var firstMessageAt: UInt64 = 0
-  public var endedAt: UInt64 = 0
-  /// How many times start has left for the transport.
-  public var attempts: UInt64 = 0
-  public var sentMessages: UInt64 = 0
-  public var sentBytes: UInt64 = 0
-  public var sentWireBytes: UInt64 = 0
-  public var receivedMessages: UInt64 = 0
-  public var receivedBytes: UInt64 = 0
-  public var receivedWireBytes: UInt64 = 0
-  /// The peer's address as text.
-  public var peer: ByteBuffer?
-
-  public init() {}
-}
-
 /// One call: the machine that moves events between the caller, the hops of its chain and what stands below.
 ///
 /// It does no I/O and keeps no time: the loop passes in what arrived, and it tells the layers below and above
@@ -44,7 +23,9 @@ public final class Call {
   public let id: UInt64
   public let request: Request
   public let values: CallValues
-  public var stats = CallStatistics()
+  public let measures = Measures()
+  /// Under `measures.connectionLock`.
+  var connectionFacts: ConnectionFacts?
   /// The channel's target and default authority, each followed by a NUL.
   public let target: ByteBuffer
   public let defaultAuthority: ByteBuffer
@@ -291,7 +272,7 @@ public final class Call {
   private func open(_ demand: Int, _ message: Message?) {
     guard phase == .created else { return }
     // The loop's clock may be older than the call.
-    if let deadline = request.deadline, deadline <= max(loop.now, stats.createdAt) {
+    if let deadline = request.deadline, deadline <= max(loop.now, measures.createdAt.value) {
       deadlinePassed()
       return
     }

@@ -124,8 +124,8 @@ extension Call {
     inTransport = 0
     demandBelow = 0
     frontierDemand = recording.unanswered
-    stats.headersAt = 0
-    stats.firstMessageAt = 0
+    measures.headersAt.set(0)
+    measures.firstMessageAt.set(0)
     endStatus = nil
     pending.append(.replay(hop))
     return true

@@ -81,7 +81,7 @@ public final class LogLines: ReadyInterceptor {
         json.member("name", status.code.name)
         json.member("message", status.message)
         let now = Runtime.monotonicNow()
-        json.member("elapsed_us", (now - min(now, call.stats.createdAt)) / 1000)
+        json.member("elapsed_us", (now - min(now, call.measures.createdAt.value)) / 1000)
       }
       if options.showsMetadata, kind != .cancel, let metadata = hop.metadata {
         json.key("metadata")

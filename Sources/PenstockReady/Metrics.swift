@@ -73,10 +73,10 @@ public final class Metrics: @unchecked Sendable {
     lock.lock()
     defer { lock.unlock() }
     methods[place].ended += 1
-    methods[place].sentMessages += call.stats.sentMessages
-    methods[place].sentBytes += call.stats.sentBytes
-    methods[place].receivedMessages += call.stats.receivedMessages
-    methods[place].receivedBytes += call.stats.receivedBytes
+    methods[place].sentMessages += call.measures.sent.messages.value
+    methods[place].sentBytes += call.measures.sent.bytes.value
+    methods[place].receivedMessages += call.measures.received.messages.value
+    methods[place].receivedBytes += call.measures.received.bytes.value
     let known = methods[place].codes.firstIndex { $0.code == code }
     if known == nil {
       methods[place].codes.append(

@@ -298,6 +298,8 @@ TEST(null_call) {
   const char *stats = penstock_reply_stats_json(NULL);
   CHECK(stats && strcmp(stats, "{}") == 0);
   CHECK(penstock_reply_value(NULL, "k") == NULL);
+  char *pem = NULL;
+  REFUSED(penstock_reply_peer_certificates(NULL, &pem));
 
   CHECK(penstock_call_retain(NULL) == NULL);
   penstock_call_release(NULL);
@@ -334,6 +336,7 @@ TEST(null_call) {
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
   CHECK(penstock_reply_message(reply, NULL) == NULL);
   CHECK(penstock_reply_value(reply, NULL) == NULL);
+  REFUSED(penstock_reply_peer_certificates(reply, NULL));
   penstock_reply_release(reply);
   penstock_call_release(call);
   penstock_channel_release(channel);
@@ -379,6 +382,9 @@ TEST(null_hop) {
   REFUSED(penstock_hop_set_wait_for_ready(NULL, 1));
   CHECK_INT(penstock_hop_has_credentials(NULL), 0);
   REFUSED(penstock_hop_set_credentials(NULL, "x"));
+  char *text = NULL;
+  REFUSED(penstock_hop_stats_json(NULL, &text));
+  REFUSED(penstock_hop_peer_certificates(NULL, &text));
   REFUSED(penstock_hop_finish(NULL, 0, NULL));
   REFUSED(penstock_hop_finish_with(NULL, status));
   REFUSED(penstock_hop_set_channel(NULL, NULL));
@@ -428,6 +434,8 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
     REFUSED(penstock_hop_set_authority(hop, NULL));
     REFUSED(penstock_hop_set_compression(hop, NULL));
     OK(penstock_hop_set_credentials(hop, NULL));
+    REFUSED(penstock_hop_stats_json(hop, NULL));
+    REFUSED(penstock_hop_peer_certificates(hop, NULL));
     REFUSED(penstock_hop_finish_with(hop, NULL));
     REFUSED(penstock_hop_set_channel(hop, NULL));
     penstock_call *call = NULL;

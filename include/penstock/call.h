@@ -88,10 +88,19 @@ PENSTOCK_API const void *penstock_reply_message(const penstock_reply *reply, siz
 PENSTOCK_API const penstock_metadata *penstock_reply_headers(const penstock_reply *reply);
 /* Trailers, read-only; as long-lived as the reply. */
 PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
-/* {"duration_us", "first_byte_sent_us", "headers_us", "first_message_us" (from creation, null if it did not happen),
- *  "sent": {"messages", "bytes", "wire_bytes"}, "received": {the same}, "peer"}; sent is what came
- * below the chain, on the wire or not. Lives as long as the reply. */
+/* What the call took; lives as long as the reply. Times are microseconds from its creation, null for what did not happen:
+ *   "created_unix_ms", "first_byte_sent_us", "headers_us", "first_message_us", "duration_us" (to the end)
+ *   "attempts": how many times the request was given to the transport, those of RESTART and of transparent retries too
+ *   "sent", "received": {"messages", "bytes" (of messages as they are), "compressed_bytes" (of messages as they travel),
+ *     "wire_bytes" (of bodies: five more for each message)}; sent is what came below the chain, on the wire or not
+ *   "peer", "local": "127.0.0.1:50051", "unix:/path"; null without a connection
+ *   "tls": {"version": "TLSv1.3", "cipher", "alpn", "certificates": how many the server has shown}; null in cleartext
+ * Headers and messages are those of the last attempt, bytes those of all. */
 PENSTOCK_API const char *penstock_reply_stats_json(const penstock_reply *reply);
+/* The certificates that the server of the last attempt has shown, its own first, in PEM form, whether they were verified
+ * or not ("verify": false). Made when asked for. E_NOT_FOUND: no connection, or no TLS. Memory: owned by the caller; free
+ * with penstock_free. */
+PENSTOCK_API penstock_result penstock_reply_peer_certificates(const penstock_reply *reply, char **pem);
 /* What a hop or the caller has set under `key`, or NULL; it lives as long as the reply. */
 PENSTOCK_API void *penstock_reply_value(const penstock_reply *reply, const char *key);
 

@@ -123,7 +123,8 @@ PENSTOCK_API penstock_result penstock_hop_set_wait_for_ready(penstock_hop *hop, 
 PENSTOCK_API int32_t penstock_hop_has_credentials(const penstock_hop *hop);
 /* Replaces the credentials of the call by one field, "authorization" (visible ASCII and spaces, copied); NULL removes
  * them. They are sent with the request's headers, instead of metadata of the same name, over TLS only: on a channel
- * without it the call ends with UNAUTHENTICATED before anything is sent. No JSON and no trace shows them.
+ * without it the call ends with UNAUTHENTICATED before anything is sent. No JSON and no trace shows them. They go along
+ * with a redirect.
  * E_INVALID_ARGUMENT: not such a text. */
 PENSTOCK_API penstock_result penstock_hop_set_credentials(penstock_hop *hop, const char *authorization);
 
@@ -150,6 +151,14 @@ PENSTOCK_API penstock_result penstock_hop_call(penstock_hop *hop, const char *me
                                                const penstock_call_options *options,
                                                const penstock_call_callbacks *callbacks, penstock_call **call,
                                                penstock_error **error);
+
+/* ---- What is known of the call in numbers: in any callback, and on any thread that has retained the hop ---- */
+
+/* penstock_reply_stats_json as far as the call has come: the rest is null or 0. The connection is known when it has been
+ * chosen, so in on_headers at the latest. Memory: owned by the caller; free with penstock_free. */
+PENSTOCK_API penstock_result penstock_hop_stats_json(const penstock_hop *hop, char **json);
+/* penstock_reply_peer_certificates of the connection that has been chosen. */
+PENSTOCK_API penstock_result penstock_hop_peer_certificates(const penstock_hop *hop, char **pem);
 
 /* ---- Ending, injecting, answering ---- */
 

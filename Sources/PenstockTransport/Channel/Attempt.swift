@@ -32,6 +32,10 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   // Inbound.
   private var headersCame = false
   private var message: Message?
+  /// How large it was on its way.
+  private var messageSize = 0
+  /// How much of the stream's body the statistics have.
+  private var counted = 0
   /// Ends the call, behind `message`.
   private var failure: Status?
 
@@ -66,7 +70,8 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     switch framing.encode(message) {
     case .failed(let status): failSoon(status)
     case .piece(let piece):
-      call.stats.sentWireBytes += UInt64(piece.count)
+      call.measures.sent.wireBytes.add(piece.count)
+      call.measures.sent.compressedBytes.add(piece.bytes.count)
       keep(piece)
       if let stream, let connection {
         stream.append(piece)
@@ -118,7 +123,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     stream.endsAfterPieces = isHalfClosed
     self.connection = connection
     self.stream = stream
-    call.stats.peer = connection.peer
+    call.connection = connection.facts
     if piecesSize > Attempt.replayLimit { forgetPieces() }
     connection.add(stream)
   }
@@ -151,7 +156,9 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   private func note(_ decoded: (consumed: Int, step: BodyStep)) -> Int {
     switch decoded.step {
     case .needsMore: break
-    case .message(let whole): message = whole
+    case .message(let whole, let size):
+      message = whole
+      messageSize = size
     case .failed(let status): failure = status
     }
     return decoded.consumed
@@ -173,15 +180,17 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     }
     noteSending(stream, call)
     guard self.stream === stream else { return }
-    call.stats.receivedWireBytes = UInt64(stream.bytesReceived)
+    call.measures.received.wireBytes.add(stream.bytesReceived - counted)
+    counted = stream.bytesReceived
     if let head = stream.takeHead(), !takeHeaders(head, stream, call) { return }
     while self.stream === stream, self.call != nil {
       if let whole = message {
         guard call.wantsMessage else { return }
         message = nil
-        if call.stats.firstMessageAt == 0 { call.stats.firstMessageAt = core.runtime.now }
-        call.stats.receivedMessages += 1
-        call.stats.receivedBytes += UInt64(whole.count)
+        call.measures.firstMessageAt.setOnce(core.runtime.now)
+        call.measures.received.messages.add(1)
+        call.measures.received.bytes.add(whole.count)
+        call.measures.received.compressedBytes.add(messageSize)
         call.inboundMessage(whole)
       } else if let failure {
         finish(failure)
@@ -201,9 +210,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   }
 
   private func noteSending(_ stream: HTTP2Stream, _ call: Call) {
-    if stream.headersAreSent, call.stats.firstByteSentAt == 0 {
-      call.stats.firstByteSentAt = core.runtime.now
-    }
+    if stream.headersAreSent { call.measures.firstByteSentAt.setOnce(core.runtime.now) }
     let sent = stream.piecesSent - told
     if sent > 0 {
       told += sent
@@ -220,7 +227,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
       headersCame = true
       // The server has begun: from here on nothing is tried again.
       forgetPieces()
-      if call.stats.headersAt == 0 { call.stats.headersAt = core.runtime.now }
+      call.measures.headersAt.setOnce(core.runtime.now)
       call.inboundHeaders(metadata)
       return self.stream === stream
     case .ended(let status):
@@ -232,6 +239,8 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   private func conclude(_ end: StreamEnd, _ stream: HTTP2Stream, _ call: Call) {
     if case .unprocessed = end, !headersCame, isReplayable, retries < 1, core.closedBecause == nil {
       retries += 1
+      call.measures.attempts.add(1)
+      counted = 0
       self.stream = nil
       connection = nil
       framing = makeFraming(call)

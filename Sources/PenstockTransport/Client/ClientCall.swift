@@ -81,7 +81,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
       id: Process.nextID(), request: request, chain: chain(),
       target: channel.target, defaultAuthority: channel.authority, loop: channel.runtime.loop,
       attachment: CallItem(channel.runtime.workers), values: LockedValues())
-    call.stats.createdAt = now
+    call.measures.createdAt.set(now)
     call.codec = options?.codec ?? channel.codec
     return (.ok, ClientCall(call, channel, options, callbacks))
   }

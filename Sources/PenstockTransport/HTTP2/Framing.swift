@@ -80,6 +80,7 @@ enum ResponseStart {
 
 enum BodyStep {
   case needsMore
-  case message(Message)
+  /// `size`: of what came, compressed or not.
+  case message(Message, size: Int)
   case failed(Status)
 }

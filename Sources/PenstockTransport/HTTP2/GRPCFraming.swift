@@ -174,7 +174,7 @@ final class GRPCFraming: CallFraming {
     let (consumed, event) = decoder.push(bytes)
     switch event {
     case .needsMore: return (consumed, .needsMore)
-    case .message(let message, compressed: false): return (consumed, .message(message))
+    case .message(let message, compressed: false): return (consumed, .message(message, size: message.count))
     case .message(let message, compressed: true): return (consumed, expand(message))
     case .failed(.tooLarge(let length, let limit)):
       let text = ByteBuffer().say("a received message of ").say(unsigned: UInt64(length))
@@ -201,7 +201,7 @@ final class GRPCFraming: CallFraming {
       return .failed(Status(.internal, words: text))
     case .gzip:
       switch Gzip.decompress(message.view, limit: limit) {
-      case .bytes(let bytes): return .message(bytes)
+      case .bytes(let bytes): return .message(bytes, size: message.count)
       case .malformed: return .failed(Status(.internal, "a received message is not valid gzip"))
       case .noMemory: return .failed(Status(.resourceExhausted, "no memory for a received message"))
       case .tooLarge:

@@ -26,6 +26,9 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   /// "127.0.0.1:50051".
   let peer: ByteBuffer
   private(set) var phase = Phase.connecting
+  /// For the statistics of its calls; once it is open.
+  private(set) lazy var facts = ConnectionFacts(
+    peer: peer, local: socket.localAddress.map { ByteBuffer().say($0.text()) }, security: engine?.facts())
   var isScheduled = false
 
   private let runtime: Runtime

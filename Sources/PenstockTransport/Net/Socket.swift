@@ -40,6 +40,13 @@ final class Socket {
   /// 0, or the errno that the connect ended with.
   var connectError: Int32 { cs_socket_error(descriptor) }
 
+  var localAddress: SocketAddress? {
+    var storage = sockaddr_storage()
+    var length = UInt32(MemoryLayout<sockaddr_storage>.size)
+    guard cs_local_name(descriptor, &storage, &length) == 0 else { return nil }
+    return SocketAddress(&storage, length: length)
+  }
+
   func receive(into place: UnsafeMutableRawBufferPointer) -> Moved {
     while true {
       let n = Int(cs_recv(descriptor, place.baseAddress, place.count))

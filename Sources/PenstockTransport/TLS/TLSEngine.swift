@@ -132,13 +132,21 @@ public final class TLSEngine {
   /// "TLSv1.3"; valid for ever.
   public var version: UnsafePointer<CChar>? { SSL_get_version(ssl) }
 
-  private var alpnIsHTTP2: Bool {
+  /// "TLS_AES_256_GCM_SHA384"; valid for ever.
+  var cipher: UnsafePointer<CChar>? { SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)) }
+
+  /// What was agreed on, as long as the engine lives.
+  var alpn: ByteView {
     var selected: UnsafePointer<UInt8>?
     var count: UInt32 = 0
     SSL_get0_alpn_selected(ssl, &selected, &count)
-    guard let selected, count == 2 else { return false }
-    return selected[0] == 0x68 && selected[1] == 0x32
+    return ByteView(start: selected, count: Int(count))
   }
+
+  private var alpnIsHTTP2: Bool { bytesEqual(alpn, "h2") }
+
+  /// The certificates that the server has shown, its own first; the caller's reference, for `penstock_chain_free`.
+  func retainedPeerChain() -> OpaquePointer? { penstock_ssl_chain(ssl) }
 
   // MARK: Errors in words
 

@@ -249,7 +249,7 @@ import Testing
       while !part.isEmpty {
         let (consumed, event) = part.withUnsafeBytes { framing.decode($0) }
         part = part.dropFirst(consumed)
-        if case .message(let message) = event { messages.append([UInt8](message.view)) }
+        if case .message(let message, _) = event { messages.append([UInt8](message.view)) }
         if case .failed = event { throw Unexpected() }
       }
     }

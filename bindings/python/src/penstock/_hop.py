@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import threading
 from ctypes import byref, c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any, Iterable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Optional, Tuple
 
 from . import _constants as c
 from . import _raw
 from ._arguments import Payload, c_string, milliseconds, payload, whole_number
 from ._codec import Boxed, boxed
 from ._errors import StateError, check
-from ._metadata import Metadata, MetadataLike
+from ._metadata import Metadata, MetadataLike, owned_text
 from ._objects import Value, forget, own, registry, value_at
+from ._reply import certificates
 from ._status import DetailLike, Status, StatusLike, as_status, code_number
 from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
 
@@ -316,6 +318,20 @@ class Hop:
     def count(self, n: int) -> None:
         whole_number(n, "n", 0, _UINT64)
         check(_raw.penstock_hop_set_count(self._callback(), n), "n can't be set here")
+
+    # ---- Statistics ----
+
+    @property
+    def stats(self) -> Dict[str, Any]:
+        """`RpcError.stats` as far as the call has come: what is not there yet is None or 0. The peer and TLS are known
+        in `on_headers` at the latest."""
+        stats: Dict[str, Any] = json.loads(owned_text(_raw.penstock_hop_stats_json, self._anywhere))
+        return stats
+
+    @property
+    def peer_certificates(self) -> Optional[str]:
+        """The certificates that the server has shown, its own first, in PEM form; None without TLS."""
+        return certificates(_raw.penstock_hop_peer_certificates, self._anywhere)
 
     # ---- Ending, injecting, answering ----
 

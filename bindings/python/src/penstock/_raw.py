@@ -399,6 +399,10 @@ _declare("penstock_hop_set_wait_for_ready", c_int32, c_void_p, c_int32)
 _declare("penstock_hop_has_credentials", c_int32, c_void_p)
 # penstock_result penstock_hop_set_credentials(penstock_hop *hop, const char *authorization);
 _declare("penstock_hop_set_credentials", c_int32, c_void_p, c_char_p)
+# penstock_result penstock_hop_stats_json(const penstock_hop *hop, char **json);
+_declare("penstock_hop_stats_json", c_int32, c_void_p, POINTER(c_void_p))
+# penstock_result penstock_hop_peer_certificates(const penstock_hop *hop, char **pem);
+_declare("penstock_hop_peer_certificates", c_int32, c_void_p, POINTER(c_void_p))
 # penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code, const char *message);
 _declare("penstock_hop_finish", c_int32, c_void_p, c_int32, c_char_p)
 # penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
@@ -672,6 +676,8 @@ _declare("penstock_reply_headers", c_void_p, c_void_p)
 _declare("penstock_reply_trailers", c_void_p, c_void_p)
 # const char *penstock_reply_stats_json(const penstock_reply *reply);
 _declare("penstock_reply_stats_json", c_char_p, c_void_p)
+# penstock_result penstock_reply_peer_certificates(const penstock_reply *reply, char **pem);
+_declare("penstock_reply_peer_certificates", c_int32, c_void_p, POINTER(c_void_p))
 # void *penstock_reply_value(const penstock_reply *reply, const char *key);
 _declare("penstock_reply_value", c_void_p, c_void_p, c_char_p)
 # penstock_call *penstock_call_retain(penstock_call *call);

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Callable, Dict, List, Optional, Type
 
 from . import _raw
 from ._arguments import c_string
-from ._errors import Error, check
-from ._metadata import ReceivedMetadata
+from ._errors import Error, NotFoundError, check
+from ._metadata import ReceivedMetadata, owned_text
 from ._objects import Raised, Value, forget, own, registry, value_at
 from ._status import Detail, StatusCode, find_detail, status_details, status_message
 
 # Under this key of the call values a hop leaves the exception that its callback raised.
 EXCEPTION_KEY = b"penstock.python.exception"
+
+
+def certificates(function: Callable[..., int], handle: int) -> Optional[str]:
+    """What ``function`` gives for ``handle``, in PEM form; None: there is no connection, or no TLS."""
+    try:
+        return owned_text(function, handle)
+    except NotFoundError:
+        return None
 
 
 class Values:
@@ -103,6 +111,9 @@ class Reply:
         stats: Dict[str, Any] = json.loads(text)
         return stats
 
+    def peer_certificates(self) -> Optional[str]:
+        return certificates(_raw.penstock_reply_peer_certificates, self._handle)
+
     def value(self, key: bytes, default: Any = None) -> Any:
         return value_at(_raw.penstock_reply_value(self._handle, key), default)
 
@@ -159,10 +170,16 @@ class Outcome:
 
     @property
     def stats(self) -> Dict[str, Any]:
-        """Times in microseconds from the call's creation, message and byte counts, the peer; empty if it never
-        started."""
+        """Times in microseconds from the call's creation, attempts, message and byte counts, the peer, TLS; empty if
+        it never started."""
         reply = self._settled()
         return reply.stats() if reply is not None else {}
+
+    @property
+    def peer_certificates(self) -> Optional[str]:
+        """The certificates that the server has shown, its own first, in PEM form; None without TLS."""
+        reply = self._settled()
+        return reply.peer_certificates() if reply is not None else None
 
     @property
     def values(self) -> Values:

@@ -1,0 +1,88 @@
+import CMemory
+public import CPenstock
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// What is known of a call in numbers, at a hop and at the reply.
+
+func json(_ stats: CallStatistics) -> JSON.Value? {
+  func since(_ time: UInt64) -> JSON.Value? {
+    time >= stats.createdAt && time != 0 ? JSON.int((time - stats.createdAt) / 1000) : JSON.null
+  }
+  // The clocks' difference is taken now, so that a call that nobody asks pays nothing for it.
+  let age = Runtime.monotonicNow() &- stats.createdAt
+  let created = (Runtime.wallClock() &- age) / 1_000_000
+  return JSON.object { object in
+    object.set("created_unix_ms", JSON.int(created))
+    object.set("first_byte_sent_us", since(stats.firstByteSentAt))
+    object.set("headers_us", since(stats.headersAt))
+    object.set("first_message_us", since(stats.firstMessageAt))
+    object.set("duration_us", since(stats.endedAt))
+    object.set("attempts", JSON.int(stats.attempts))
+    object.set("sent", json(stats.sent))
+    object.set("received", json(stats.received))
+    object.set("peer", stats.connection.map { JSON.string($0.peer.view) } ?? JSON.null)
+    object.set("local", stats.connection?.local.map { JSON.string($0.view) } ?? JSON.null)
+    object.set("tls", stats.connection?.security.map { json($0) } ?? JSON.null)
+  }.value
+}
+
+private func json(_ traffic: CallStatistics.Traffic) -> JSON.Value? {
+  JSON.object { object in
+    object.set("messages", JSON.int(traffic.messages))
+    object.set("bytes", JSON.int(traffic.bytes))
+    object.set("compressed_bytes", JSON.int(traffic.compressedBytes))
+    object.set("wire_bytes", JSON.int(traffic.wireBytes))
+  }.value
+}
+
+private func json(_ security: SecurityFacts) -> JSON.Value? {
+  JSON.object { object in
+    object.set("version", JSON.string(security.version.view))
+    object.set("cipher", JSON.string(security.cipher.view))
+    object.set("alpn", JSON.string(security.alpn.view))
+    object.set("certificates", JSON.int(security.certificateCount))
+  }.value
+}
+
+@_cdecl("penstock_hop_stats_json") @implementation
+public func penstock_hop_stats_json(
+  _ handle: OpaquePointer!, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
+) -> penstock_result {
+  guard let handle, let text else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let hop = Hop.from(handle)
+  if hop.isForked { return PENSTOCK_E_FORKED }
+  guard let made = JSON.dump(json(hop.call.stats)) else { return PENSTOCK_E_NO_MEMORY }
+  text.pointee = made
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_hop_peer_certificates") @implementation
+public func penstock_hop_peer_certificates(
+  _ handle: OpaquePointer!, _ pem: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
+) -> penstock_result {
+  guard let handle, let pem else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let hop = Hop.from(handle)
+  return hop.isForked ? PENSTOCK_E_FORKED : give(hop.call.connection, pem)
+}
+
+@_cdecl("penstock_reply_peer_certificates") @implementation
+public func penstock_reply_peer_certificates(
+  _ handle: OpaquePointer!, _ pem: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
+) -> penstock_result {
+  guard let handle, let pem else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let reply = object(handle, Reply.self)
+  return Process.isForked(reply.generation) ? PENSTOCK_E_FORKED : give(reply.stats.connection, pem)
+}
+
+private func give(_ connection: ConnectionFacts?, _ pem: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>)
+  -> penstock_result
+{
+  guard let security = connection?.security else { return PENSTOCK_E_NOT_FOUND }
+  guard let made = security.certificates(), let copy = ByteBuffer(copying: made.view), copy.append(byte: 0) else {
+    return PENSTOCK_E_NO_MEMORY
+  }
+  pem.pointee = copy.take().0?.assumingMemoryBound(to: CChar.self)
+  return PENSTOCK_OK
+}

@@ -1,0 +1,14 @@
+import Synchronization
+
+/// For a few steps that call nothing of a user's and wait for nothing.
+struct SpinLock: ~Copyable {
+  private let isLocked = Atomic<Bool>(false)
+
+  func lock() {
+    while isLocked.exchange(true, ordering: .acquiring) {
+      while isLocked.load(ordering: .relaxed) {}
+    }
+  }
+
+  func unlock() { isLocked.store(false, ordering: .releasing) }
+}

@@ -1,0 +1,126 @@
+import PenstockWire
+import Synchronization
+
+/// What happened to a call, in monotonic nanoseconds and bytes; 0 is "not yet".
+public struct CallStatistics {
+  public var createdAt: UInt64 = 0
+  public var firstByteSentAt: UInt64 = 0
+  public var headersAt: UInt64 = 0
+  public var firstMessageAt: UInt64 = 0
+  public var endedAt: UInt64 = 0
+  /// How many times start has left for the transport, or was sent again by it.
+  public var attempts: UInt64 = 0
+  public var sent = Traffic()
+  public var received = Traffic()
+  /// Of the last attempt that had one.
+  public var connection: ConnectionFacts?
+
+  public struct Traffic {
+    public var messages: UInt64 = 0
+    /// Of messages as they are.
+    public var bytes: UInt64 = 0
+    /// Of messages as they travel: what compression has made of them.
+    public var compressedBytes: UInt64 = 0
+    /// Of bodies on the wire: with what stands before each message.
+    public var wireBytes: UInt64 = 0
+  }
+}
+
+/// A number that the driving thread changes and any thread reads.
+public struct Measure: ~Copyable {
+  private let number = Atomic<UInt64>(0)
+
+  public var value: UInt64 { number.load(ordering: .relaxed) }
+  public func set(_ value: UInt64) { number.store(value, ordering: .relaxed) }
+  public func add(_ n: Int) { set(value &+ UInt64(clamping: n)) }
+  /// What happens again does not count.
+  public func setOnce(_ value: UInt64) { if self.value == 0 { set(value) } }
+}
+
+/// The same while it happens. Each number is right by itself: a reader on another thread may see one that is newer than
+/// the next.
+public struct Measures: ~Copyable {
+  public let createdAt = Measure()
+  public let firstByteSentAt = Measure()
+  public let headersAt = Measure()
+  public let firstMessageAt = Measure()
+  public let endedAt = Measure()
+  public let attempts = Measure()
+  public let sent = TrafficMeasures()
+  public let received = TrafficMeasures()
+  let connectionLock = SpinLock()
+
+  public struct TrafficMeasures: ~Copyable {
+    public let messages = Measure()
+    public let bytes = Measure()
+    public let compressedBytes = Measure()
+    public let wireBytes = Measure()
+
+    var snapshot: CallStatistics.Traffic {
+      CallStatistics.Traffic(
+        messages: messages.value, bytes: bytes.value, compressedBytes: compressedBytes.value,
+        wireBytes: wireBytes.value)
+    }
+  }
+}
+
+/// What is known of the connection that a call runs on. Never changed: its calls and their replies keep it.
+public final class ConnectionFacts {
+  /// "127.0.0.1:50051".
+  public let peer: ByteBuffer
+  public let local: ByteBuffer?
+  /// nil: cleartext.
+  public let security: SecurityFacts?
+
+  public init(peer: ByteBuffer, local: ByteBuffer?, security: SecurityFacts?) {
+    self.peer = peer
+    self.local = local
+    self.security = security
+  }
+}
+
+/// How a connection is secured.
+open class SecurityFacts {
+  /// "TLSv1.3", "TLS_AES_256_GCM_SHA384", "h2".
+  public final let version: ByteBuffer
+  public final let cipher: ByteBuffer
+  public final let alpn: ByteBuffer
+
+  public init(version: ByteBuffer, cipher: ByteBuffer, alpn: ByteBuffer) {
+    self.version = version
+    self.cipher = cipher
+    self.alpn = alpn
+  }
+
+  /// How many certificates the peer has shown.
+  open var certificateCount: Int { 0 }
+  /// Any thread: they in PEM form, the peer's own first. nil: no memory.
+  open func certificates() -> ByteBuffer? { nil }
+}
+
+extension Call {
+  /// Any thread: how far it has come.
+  public var stats: CallStatistics {
+    CallStatistics(
+      createdAt: measures.createdAt.value, firstByteSentAt: measures.firstByteSentAt.value,
+      headersAt: measures.headersAt.value, firstMessageAt: measures.firstMessageAt.value,
+      endedAt: measures.endedAt.value, attempts: measures.attempts.value, sent: measures.sent.snapshot,
+      received: measures.received.snapshot, connection: connection)
+  }
+
+  /// Any thread reads it, the driving thread sets it.
+  public var connection: ConnectionFacts? {
+    get {
+      measures.connectionLock.lock()
+      defer { measures.connectionLock.unlock() }
+      return connectionFacts
+    }
+    set {
+      measures.connectionLock.lock()
+      let old = connectionFacts
+      connectionFacts = newValue
+      measures.connectionLock.unlock()
+      withExtendedLifetime(old) {}
+    }
+  }
+}

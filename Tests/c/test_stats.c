@@ -1,0 +1,303 @@
+/* What is known of a call in numbers: at each callback, and at the reply; in cleartext, over TLS, with gzip. */
+#include "test.h"
+
+/* The integer behind "key": in `json`; -1 for null, -2 if it is not there. */
+static int64_t number(const char *json, const char *key) {
+  char name[64];
+  snprintf(name, sizeof(name), "\"%s\":", key);
+  const char *at = json ? strstr(json, name) : NULL;
+  if (!at) return -2;
+  at += strlen(name);
+  return strncmp(at, "null", 4) == 0 ? -1 : strtoll(at, NULL, 10);
+}
+
+/* The object behind "key":, in a place of its own. */
+static const char *part(const char *json, const char *key) {
+  static char parts[4][512];
+  static int next;
+  char *out = parts[next++ % 4];
+  char name[64];
+  snprintf(name, sizeof(name), "\"%s\":{", key);
+  const char *at = json ? strstr(json, name) : NULL;
+  const char *end = at ? strchr(at, '}') : NULL;
+  snprintf(out, sizeof(parts[0]), "%.*s", end ? (int)(end - at) : 0, at ? at : "");
+  return out;
+}
+
+/* The statistics of one call, as each callback saw them. */
+typedef struct seen_stats {
+  char *json[12];
+} seen_stats;
+
+static int32_t see_stats(probe *self, penstock_hop *hop, int32_t event) {
+  seen_stats *seen = self->context;
+  free(seen->json[event]);
+  seen->json[event] = NULL;
+  char *json = NULL;
+  if (OK(penstock_hop_stats_json(hop, &json))) seen->json[event] = strdup(json);
+  penstock_free(json);
+  return PENSTOCK_NEXT;
+}
+
+static void forget_stats(seen_stats *seen) {
+  for (int i = 0; i < 12; i++) free(seen->json[i]);
+}
+
+TEST(stats_grow_with_the_call) {
+  penstock_channel *channel = open_channel();
+  seen_stats seen = {{NULL}};
+  probe probe;
+  probe_init(&probe, "stats");
+  probe.hook = see_stats;
+  probe.context = &seen;
+  probe_add(&probe, channel, 0);
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, "ping", 4, NULL, &reply, NULL));
+  const char *json = seen.json[PENSTOCK_EVENT_CREATE];
+  CHECK(number(json, "created_unix_ms") > 1600000000000);
+  CHECK_INT(number(json, "first_byte_sent_us"), -1);
+  CHECK_INT(number(json, "headers_us"), -1);
+  CHECK_INT(number(json, "duration_us"), -1);
+  CHECK_INT(number(json, "attempts"), 0);
+  CHECK_INT(number(json, "peer"), -1);
+  json = seen.json[PENSTOCK_EVENT_HEADERS];
+  char peer[80];
+  snprintf(peer, sizeof(peer), "\"peer\":\"%s\"", peer_address());
+  CHECK_HAS(json, peer);
+  CHECK_HAS(json, "\"local\":\"127.0.0.1:");
+  CHECK_INT(number(json, "tls"), -1);
+  CHECK_INT(number(json, "attempts"), 1);
+  CHECK(number(json, "first_byte_sent_us") >= 0 && number(json, "headers_us") >= number(json, "first_byte_sent_us"));
+  CHECK_INT(number(json, "first_message_us"), -1);
+  CHECK_INT(number(part(json, "sent"), "messages"), 1);
+  CHECK_INT(number(part(json, "received"), "messages"), 0);
+  json = seen.json[PENSTOCK_EVENT_STATUS];
+  CHECK_INT(number(part(json, "sent"), "wire_bytes"), 9);
+  CHECK_INT(number(part(json, "received"), "wire_bytes"), 9);
+  CHECK_INT(number(part(json, "received"), "bytes"), 4);
+  CHECK(number(json, "first_message_us") >= number(json, "headers_us"));
+  CHECK_INT(number(json, "duration_us"), -1);
+  json = penstock_reply_stats_json(reply);
+  CHECK(number(json, "duration_us") >= number(json, "first_message_us"));
+  CHECK(number(seen.json[PENSTOCK_EVENT_DESTROY], "duration_us") == number(json, "duration_us"));
+  CHECK_INT(number(part(json, "sent"), "compressed_bytes"), 4);
+  char *pem = NULL;
+  CHECK_RESULT(penstock_reply_peer_certificates(reply, &pem), PENSTOCK_E_NOT_FOUND);
+  CHECK(pem == NULL);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+  forget_stats(&seen);
+}
+
+TEST(stats_of_compressed_messages) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = NULL;
+  REQUIRE_OK(
+      penstock_call_options_new("{\"compression\": \"gzip\", \"metadata\": {\"x-compress\": \"gzip\"}}", &options, NULL));
+  char *data = calloc(1, 100000);
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, data, 100000, options, &reply, NULL));
+  free(data);
+  const char *ways[] = {"sent", "received"};
+  for (int i = 0; i < 2; i++) {
+    const char *json = part(penstock_reply_stats_json(reply), ways[i]);
+    CHECK_INT(number(json, "messages"), 1);
+    CHECK_INT(number(json, "bytes"), 100000);
+    CHECK(number(json, "compressed_bytes") > 20 && number(json, "compressed_bytes") < 1000);
+    CHECK_INT(number(json, "wire_bytes"), number(json, "compressed_bytes") + 5);
+  }
+  penstock_reply_release(reply);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+}
+
+TEST(stats_of_a_stream) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  for (int i = 0; i < 3; i++) {
+    OK(penstock_call_send(call, "abcd", 4));
+    penstock_message *message = NULL;
+    if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
+  }
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_call_finish(call, &reply));
+  const char *json = penstock_reply_stats_json(reply);
+  CHECK_INT(number(part(json, "sent"), "messages"), 3);
+  CHECK_INT(number(part(json, "received"), "messages"), 3);
+  CHECK_INT(number(part(json, "received"), "wire_bytes"), 27);
+  CHECK_INT(number(json, "attempts"), 1);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+
+TEST(stats_without_a_connection) {
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new(dead_address(), "{\"tls\": false}", &channel, NULL));
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
+  const char *json = penstock_reply_stats_json(reply);
+  CHECK_INT(number(json, "peer"), -1);
+  CHECK_INT(number(json, "local"), -1);
+  CHECK_INT(number(json, "tls"), -1);
+  CHECK_INT(number(json, "first_byte_sent_us"), -1);
+  CHECK(number(json, "duration_us") >= 0);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+}
+
+/* ---- RESTART: bytes and attempts go on, times are those of the last one ---- */
+
+static int32_t restart_once(penstock_hop *hop, void *state) {
+  (void)state;
+  return penstock_hop_can_restart(hop) == PENSTOCK_OK ? PENSTOCK_RESTART : PENSTOCK_NEXT;
+}
+TEST(stats_count_attempts) {
+  penstock_channel *channel = open_channel();
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  table.on_status = restart_once;
+  table.replay_bytes = 1000;
+  REQUIRE_OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  penstock_call_options *options = NULL;
+  REQUIRE_OK(penstock_call_options_new("{\"metadata\": {\"x-status\": \"14\"}}", &options, NULL));
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, "abc", 3, options, &reply, NULL));
+  const char *json = penstock_reply_stats_json(reply);
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_INT(number(json, "attempts"), 2);
+  CHECK_INT(number(part(json, "sent"), "messages"), 2);
+  CHECK_INT(number(part(json, "sent"), "wire_bytes"), 16);
+  penstock_reply_release(reply);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+}
+
+/* ---- TLS ---- */
+
+static char *read_file(const char *path) {
+  FILE *file = fopen(path, "r");
+  char *text = calloc(1, 65536);
+  if (CHECK(file != NULL)) {
+    text[fread(text, 1, 65535, file)] = 0;
+    fclose(file);
+  }
+  return text;
+}
+
+static int32_t see_certificates(probe *self, penstock_hop *hop, int32_t event) {
+  char *json = NULL, *pem = NULL;
+  if (event == PENSTOCK_EVENT_CREATE) {
+    CHECK_RESULT(penstock_hop_peer_certificates(hop, &pem), PENSTOCK_E_NOT_FOUND);
+  }
+  if (event == PENSTOCK_EVENT_HEADERS && OK(penstock_hop_stats_json(hop, &json))) {
+    CHECK_HAS(json, "\"tls\":{\"version\":\"TLSv1.");
+    CHECK_HAS(json, "\"alpn\":\"h2\"");
+    CHECK_INT(number(json, "certificates"), 2);
+    if (OK(penstock_hop_peer_certificates(hop, &pem))) CHECK_STR(pem, self->context);
+  }
+  penstock_free(json);
+  penstock_free(pem);
+  return PENSTOCK_NEXT;
+}
+
+TEST(stats_of_tls) {
+  char *shown = read_file(certificate("server.pem"));
+  for (int mutual = 0; mutual < 2; mutual++) {
+    penstock_channel *channel = open_tls_channel(mutual);
+    probe probe;
+    probe_init(&probe, "certificates");
+    probe.hook = see_certificates;
+    probe.context = shown;
+    probe_add(&probe, channel, 0);
+    penstock_reply *replies[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+      REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &replies[i], NULL));
+      CHECK_INT(penstock_reply_code(replies[i]), 0);
+    }
+    /* What a reply knows of its connection outlives it. */
+    penstock_channel_release(channel);
+    probe_wait_finalized(&probe);
+    for (int i = 0; i < 2; i++) {
+      const char *json = penstock_reply_stats_json(replies[i]);
+      CHECK_HAS(json, tls_address(mutual));
+      CHECK_HAS(json, "\"cipher\":\"TLS_");
+      CHECK_INT(number(json, "certificates"), 2);
+      char *pem = NULL;
+      if (OK(penstock_reply_peer_certificates(replies[i], &pem))) CHECK_STR(pem, shown);
+      penstock_free(pem);
+      penstock_reply_release(replies[i]);
+    }
+  }
+  free(shown);
+}
+
+/* Certificates are asked for on many threads at once. */
+static void *ask_certificates(void *reply) {
+  for (int i = 0; i < test_rounds(200); i++) {
+    char *pem = NULL;
+    if (OK(penstock_reply_peer_certificates(reply, &pem))) CHECK_HAS(pem, "BEGIN CERTIFICATE");
+    penstock_free(pem);
+  }
+  return NULL;
+}
+TEST(stats_certificates_on_many_threads) {
+  penstock_channel *channel = open_tls_channel(false);
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, ask_certificates, reply);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+}
+
+/* A retained hop tells how far its call has come, on any thread, while the call runs and after it. */
+typedef struct kept_hop {
+  penstock_hop *_Atomic hop;
+  atomic_bool ends;
+} kept_hop;
+static int32_t keep_hop(probe *self, penstock_hop *hop, int32_t event) {
+  kept_hop *kept = self->context;
+  if (event == PENSTOCK_EVENT_START) kept->hop = penstock_hop_retain(hop);
+  return PENSTOCK_NEXT;
+}
+static void *ask_stats(void *pointer) {
+  kept_hop *kept = pointer;
+  while (!atomic_load(&kept->ends)) {
+    penstock_hop *hop = kept->hop;
+    char *json = NULL;
+    if (hop && OK(penstock_hop_stats_json(hop, &json))) CHECK(number(json, "attempts") >= 0);
+    penstock_free(json);
+  }
+  return NULL;
+}
+TEST(stats_on_another_thread) {
+  penstock_channel *channel = open_channel();
+  kept_hop kept = {NULL, false};
+  probe probe;
+  probe_init(&probe, "keep");
+  probe.hook = keep_hop;
+  probe.context = &kept;
+  probe_add(&probe, channel, 0);
+  pthread_t thread;
+  pthread_create(&thread, NULL, ask_stats, &kept);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  for (int i = 0; i < test_rounds(200); i++) {
+    OK(penstock_call_send(call, "abcd", 4));
+    penstock_message *message = NULL;
+    if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
+  }
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  char *json = NULL;
+  if (OK(penstock_hop_stats_json(kept.hop, &json))) CHECK(number(json, "duration_us") > 0);
+  penstock_free(json);
+  atomic_store(&kept.ends, true);
+  pthread_join(thread, NULL);
+  penstock_hop_release(kept.hop);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
