@@ -329,3 +329,41 @@ TEST(others_envoy_8025_changed_while_calls_are_paused_in_it) {
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
   penstock_channel_release(load.channel);
 }
+
+static int32_t refuse_job(penstock_job job, void *argument, void *user_data) {
+  (void)job, (void)argument;
+  atomic_fetch_add((atomic_int *)user_data, 1);
+  return 1;
+}
+
+/* concurrency-limits 190: a full executor dropped the response, and nobody was told. */
+TEST(others_concurrency_limits_190_a_refused_job_ends_the_call) {
+  penstock_channel *channel = open_channel();
+  for (int i = 0; i < 2; i++) {
+    atomic_int refused = 0;
+    penstock_executor *full = NULL;
+    REQUIRE_OK(penstock_executor_new(refuse_job, &refused, NULL, &full));
+    probe above, limited, below;
+    probe_init(&above, "above");
+    probe_init(&limited, "limited");
+    probe_init(&below, "below");
+    penstock_interceptor table = probe_table(&limited);
+    if (i == 0) {
+      table.outbound_executor = full;
+    } else {
+      table.inbound_executor = full;
+    }
+    penstock_interceptor_id ids[3] = {probe_add(&above, channel, 3), 0, probe_add(&below, channel, 1)};
+    OK(penstock_channel_add_interceptor(channel, &table, 2, &ids[1], NULL));
+    penstock_executor_release(full);
+    check_unary(channel, NULL, PENSTOCK_STATUS_INTERNAL, "'limited'");
+    for (int k = 0; k < 3; k++) OK(penstock_channel_remove_interceptor(channel, ids[k], NULL));
+    check_ended(&above);
+    check_ended(&limited);
+    check_ended(&below);
+    CHECK(atomic_load(&refused) > 0);
+    CHECK_INT(seen(&above, PENSTOCK_EVENT_STATUS), 1);
+    CHECK_INT(latch_count(&limited.done), 1);
+  }
+  penstock_channel_release(channel);
+}
