@@ -7,6 +7,7 @@
  *   --bytes       of each message
  *   --window      of a stream and of the connection; without, the library's defaults
  *   --style       of the streams: blocking or callback
+ *   --interceptors  how many, with on_start and on_status
  *
  * Every reply is checked. A tenth of the calls goes before, unmeasured, so that the connection is there and warm.
  */
@@ -218,6 +219,11 @@ static void down_callbacks(bench *self, long calls) {
   penstock_call_options_release(options);
 }
 
+static int32_t pass(penstock_hop *hop, void *state) {
+  (void)hop, (void)state;
+  return PENSTOCK_NEXT;
+}
+
 /* ---- The command line ---- */
 
 int main(int argc, char **argv) {
@@ -227,7 +233,7 @@ int main(int argc, char **argv) {
                 .mutex = PTHREAD_MUTEX_INITIALIZER,
                 .changed = PTHREAD_COND_INITIALIZER};
   const char *what = "unary", *style = "blocking";
-  long window = 0;
+  long window = 0, interceptors = 0;
   for (int i = 1; i + 1 < argc; i += 2) {
     const char *name = argv[i], *value = argv[i + 1];
     if (strcmp(name, "--target") == 0)
@@ -244,6 +250,8 @@ int main(int argc, char **argv) {
       self.bytes = (size_t)atol(value);
     else if (strcmp(name, "--window") == 0)
       window = atol(value);
+    else if (strcmp(name, "--interceptors") == 0)
+      interceptors = atol(value);
     else
       die(name, PENSTOCK_E_INVALID_ARGUMENT);
   }
@@ -262,6 +270,12 @@ int main(int argc, char **argv) {
   penstock_result opened = penstock_channel_new_on(runtime, self.target, options, &self.channel, &error);
   if (opened != PENSTOCK_OK) die(penstock_error_message(error), opened);
 
+  for (long i = 0; i < interceptors; i++) {
+    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+    penstock_interceptor_id id;
+    table.on_start = table.on_status = pass;
+    need("interceptor", penstock_channel_add_interceptor(self.channel, &table, 0, &id, NULL));
+  }
   bool callbacks = strcmp(style, "callback") == 0;
   void (*run)(bench *, long) = strcmp(what, "up") == 0     ? up
                                : strcmp(what, "down") == 0 ? (callbacks ? down_callbacks : down_blocking)
