@@ -79,7 +79,7 @@ extension Call {
       if overtakes {
         cancel(hop, status)
       } else {
-        if let callback = hop.callbacks.onStatus, !dispatchEnd(.status, status, to: hop, callback) {
+        if let callback = hop.callbacks.pointee.onStatus, !dispatchEnd(.status, status, to: hop, callback) {
           event = .status(status)
           _ = hop.run(callback, .status)
           spendTicket(hop)
@@ -136,7 +136,7 @@ extension Call {
   /// on_cancel: the call ended by another hand, and no status passes this hop.
   private func cancel(_ hop: Hop, _ status: Status) {
     hop.cancelled = true
-    guard let callback = hop.callbacks.onCancel, !dispatchEnd(.cancel, status, to: hop, callback) else {
+    guard let callback = hop.callbacks.pointee.onCancel, !dispatchEnd(.cancel, status, to: hop, callback) else {
       return
     }
     event = .status(status)
@@ -156,7 +156,7 @@ extension Call {
       dispatchDestroy(hop, jobs)
       return
     }
-    guard let callback = hop.callbacks.destroy else { return }
+    guard let callback = hop.callbacks.pointee.destroy else { return }
     hop.current = .destroy
     callback(hop.handle, hop.state)
     hop.current = .none

@@ -31,9 +31,9 @@ extension Call {
   private func showInbound(_ event: Event, to hop: Hop) -> Bool {
     let callback: HopCallback? =
       switch event {
-      case .headers: hop.callbacks.onHeaders
-      case .receive: hop.callbacks.onReceive
-      case .status: hop.callbacks.onStatus
+      case .headers: hop.callbacks.pointee.onHeaders
+      case .receive: hop.callbacks.pointee.onReceive
+      case .status: hop.callbacks.pointee.onStatus
       case .start, .send, .halfClose: nil
       }
     if case .receive = event { hop.noteAnswered() }

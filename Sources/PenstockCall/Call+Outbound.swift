@@ -45,7 +45,7 @@ extension Call {
 
   /// Asks `create`. False: the hop is not in this call.
   private func enter(_ hop: Hop) -> Bool {
-    if let create = hop.callbacks.create {
+    if let create = hop.callbacks.pointee.create {
       hop.current = .create
       var state: UnsafeMutableRawPointer?
       hop.mayChooseExecutors = true
@@ -79,9 +79,9 @@ extension Call {
   private func showOutbound(_ event: Event, to hop: Hop) -> Bool {
     let callback: HopCallback? =
       switch event {
-      case .start: hop.callbacks.onStart
-      case .send: hop.callbacks.onSend
-      case .halfClose: hop.callbacks.onHalfClose
+      case .start: hop.callbacks.pointee.onStart
+      case .send: hop.callbacks.pointee.onSend
+      case .halfClose: hop.callbacks.pointee.onHalfClose
       case .headers, .receive, .status: nil
       }
     guard let callback else {

@@ -46,7 +46,7 @@ extension Call {
   func showDemand(_ n: Int, to hop: Hop) -> Int {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
-    guard let callback = hop.callbacks.onDemand else { return hop.lessSurplus(n) }
+    guard let callback = hop.callbacks.pointee.onDemand else { return hop.lessSurplus(n) }
     if let queue = hop.jobs?.inbound {
       if !dispatch(.demand, .start, n, to: hop, callback, queue, isAwaited: true) {
         hop.finishRequest = failure(of: hop, "lost its executor")
@@ -78,7 +78,7 @@ extension Call {
       let hop = hops[index]
       if hop.entered {
         n = hop.countSent(n)
-        if n > 0, hop.isActive, let callback = hop.callbacks.onSent {
+        if n > 0, hop.isActive, let callback = hop.callbacks.pointee.onSent {
           if let queue = hop.jobs?.outbound {
             if !dispatch(.sent, .start, n, to: hop, callback, queue, isAwaited: true) { executorLost(hop) }
           } else {

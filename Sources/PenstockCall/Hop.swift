@@ -14,6 +14,8 @@ public final class Hop {
   private let registrationReference: Unmanaged<Registration>
   /// While the call has not ended.
   var registration: Registration { registrationReference.takeUnretainedValue() }
+  /// The registration's, and as long there: read for every event, without touching its reference count.
+  let callbacks: UnsafePointer<Registration.Callbacks>
   var state: UnsafeMutableRawPointer?
 
   // What has become of it. `entered` is true once `create` has said NEXT (or there is none to ask).
@@ -107,6 +109,7 @@ public final class Hop {
     self.attempt = attempt
     recording = registration.replayBytes > 0 ? Recording(limit: registration.replayBytes) : nil
     registrationReference = .passUnretained(registration)
+    callbacks = UnsafePointer(registration.callbacks)
     state = registration.userData.pointer
     if registration.hasExecutors {
       jobs = HopJobs.make(registration.outboundExecutor, registration.inboundExecutor)
@@ -117,8 +120,6 @@ public final class Hop {
   func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
     jobs = HopJobs.make(outbound, inbound)
   }
-
-  var callbacks: Registration.Callbacks { registration.callbacks }
 
   /// Sees events: entered, and neither out of the call nor overtaken.
   var isActive: Bool { entered && !endedCall && !cancelled && !destroyed && !statusPassed }

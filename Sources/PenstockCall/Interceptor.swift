@@ -81,7 +81,7 @@ public final class Registration {
   public let inboundExecutor: (any Executor)?
   let hasExecutors: Bool
   public let userData: UserData
-  public let callbacks: Callbacks
+  let callbacks: UnsafeMutablePointer<Callbacks>
 
   public init(
     id: UInt64, name: ByteBuffer, filter: MethodFilter, kinds: UInt32, level: Level = .bytes,
@@ -96,13 +96,16 @@ public final class Registration {
     self.isPerAttempt = isPerAttempt
     self.holdBytes = holdBytes == 0 ? Registration.defaultHoldBytes : holdBytes
     self.userData = userData
-    self.callbacks = callbacks
+    self.callbacks = .allocate(capacity: 1)
+    self.callbacks.initialize(to: callbacks)
     self.replayBytes = replayBytes
     self.maxRestarts = maxRestarts
     self.outboundExecutor = outboundExecutor
     self.inboundExecutor = inboundExecutor
     hasExecutors = outboundExecutor != nil || inboundExecutor != nil
   }
+
+  deinit { callbacks.deallocate() }
 
   // How many calls have had it, and how many of them have ended: for lists. Nothing is ordered by them.
   private let begun = Atomic<UInt64>(0)

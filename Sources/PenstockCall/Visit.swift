@@ -60,7 +60,7 @@ public final class Visit: ExecutorJob {
     queue.begin(self, on: hop.call.loop.thread)
     switch work {
     case .callback(let callback): answer = callback(hop.handle, hop.state)
-    case .destroy: registration.callbacks.destroy?(hop.handle, hop.state)
+    case .destroy: registration.callbacks.pointee.destroy?(hop.handle, hop.state)
     case .lastOfLane(let last): last.queue.appendOrPerform(last)
     }
     queue.end()
