@@ -1,0 +1,353 @@
+/* A hundred threads add, remove, replace, re-prioritise and re-filter, on a channel and its runtime, while ten thousand
+ * calls run. Each call checks the chain that it got: whole, in order, and without what was removed before. */
+#include "test.h"
+
+enum {
+  PASSERS = 30,  /* registrations that come and go */
+  SLOTS = 20,    /* replaced, again and again */
+  MOVERS = 20,   /* moved within a band of priorities */
+  WANTED = 10,   /* filtered in several ways, all of which want the calls */
+  UNWANTED = 10, /* the same, none of which does */
+  MIXERS = 10,   /* add, replace, remove, and wait for the end */
+  THREADS = PASSERS + SLOTS + MOVERS + WANTED + UNWANTED + MIXERS,
+  CALLERS = 8,
+  RECORDED = SLOTS + MOVERS + WANTED,
+};
+
+typedef struct storm {
+  penstock_runtime *runtime;
+  penstock_channel *channel;
+  atomic_int stop, ready;
+  atomic_int calls_left;
+  /* Goes up with each removal; a call is as old as it was when it was made. */
+  atomic_ullong epoch;
+  atomic_int registered, finalized, changes, torn;
+} storm;
+
+/* One registration. */
+typedef struct entry {
+  storm *storm;
+  /* Which of the recorded ones it is; -1: none of them. */
+  int number;
+  bool is_unwanted;
+  /* Where it stands; movers: between these. */
+  int32_t lowest, highest;
+  /* The epoch at which its removal had returned; 0: not yet. */
+  atomic_ullong removed;
+  atomic_int *told;
+  atomic_int references;
+} entry;
+
+/* What a call has met so far. */
+typedef struct record {
+  unsigned long long born;
+  int32_t last;
+  int met[RECORDED];
+  entry *passers[PASSERS + MIXERS + 1];
+  int passer_count;
+} record;
+
+static void torn(storm *storm, const char *what, int number) {
+  if (atomic_fetch_add(&storm->torn, 1) < 10) printf("  torn: %s %d\n", what, number);
+}
+
+static void entry_release(entry *entry) {
+  if (atomic_fetch_sub(&entry->references, 1) == 1) free(entry);
+}
+
+static void entry_finalizer(void *user_data) {
+  entry *entry = user_data;
+  atomic_fetch_add(&entry->storm->finalized, 1);
+  if (entry->told) atomic_fetch_add(entry->told, 1);
+  entry_release(entry);
+}
+
+static int32_t entry_start(penstock_hop *hop, void *state) {
+  entry *entry = state;
+  storm *storm = entry->storm;
+  record *record = penstock_hop_get_value(hop, "record");
+  if (!record) {
+    torn(storm, "met above the top", entry->number);
+    return PENSTOCK_NEXT;
+  }
+  if (entry->is_unwanted) torn(storm, "met, though no call is wanted", entry->number);
+  unsigned long long removed = atomic_load(&entry->removed);
+  if (removed && record->born >= removed) torn(storm, "met after its removal", entry->number);
+  if (entry->lowest > record->last) torn(storm, "met below a lower one", entry->number);
+  if (entry->highest < record->last) record->last = entry->highest;
+  if (entry->number >= 0) {
+    record->met[entry->number]++;
+    return PENSTOCK_NEXT;
+  }
+  for (int i = 0; i < record->passer_count; i++) {
+    if (record->passers[i] == entry) torn(storm, "met twice", -1);
+  }
+  if (record->passer_count < PASSERS + MIXERS + 1) record->passers[record->passer_count++] = entry;
+  return PENSTOCK_NEXT;
+}
+
+/* The one at the top gives each call its record, the one at the bottom checks it. */
+static int32_t top_start(penstock_hop *hop, void *state) {
+  record *fresh = calloc(1, sizeof(*fresh));
+  if (!fresh) abort();
+  const void *born = NULL;
+  if (OK(penstock_metadata_get(penstock_hop_metadata(hop), "born", 0, &born, NULL))) {
+    fresh->born = strtoull(born, NULL, 10);
+  } else {
+    torn(state, "no birth", 0);
+  }
+  fresh->last = INT32_MAX;
+  OK(penstock_hop_set_value(hop, "record", fresh, free));
+  return PENSTOCK_NEXT;
+}
+static int32_t bottom_start(penstock_hop *hop, void *state) {
+  record *record = penstock_hop_get_value(hop, "record");
+  for (int i = 0; record && i < RECORDED; i++) {
+    if (record->met[i] != 1) torn(state, record->met[i] ? "met more than once" : "missed", i);
+  }
+  if (!record) torn(state, "the top was missed", 0);
+  return PENSTOCK_NEXT;
+}
+
+/* ---- Registering ---- */
+
+static entry *entry_new(storm *storm, int number, int32_t lowest, int32_t highest) {
+  entry *fresh = calloc(1, sizeof(*fresh));
+  if (!fresh) abort();
+  fresh->storm = storm;
+  fresh->number = number;
+  fresh->lowest = lowest;
+  fresh->highest = highest;
+  /* The registration's and the maker's. */
+  atomic_init(&fresh->references, 2);
+  atomic_fetch_add(&storm->registered, 1);
+  return fresh;
+}
+
+static penstock_interceptor entry_table(entry *entry) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.name = "storm";
+  table.user_data = entry;
+  table.finalizer = entry_finalizer;
+  table.on_start = entry_start;
+  return table;
+}
+
+static penstock_interceptor_id entry_add(storm *storm, bool on_runtime, entry *entry, int32_t priority,
+                                         const char *methods) {
+  penstock_interceptor table = entry_table(entry);
+  table.methods = methods;
+  penstock_interceptor_id id = 0;
+  OK(on_runtime ? penstock_runtime_add_interceptor(storm->runtime, &table, priority, &id, NULL)
+                : penstock_channel_add_interceptor(storm->channel, &table, priority, &id, NULL));
+  return id;
+}
+
+/* Law 6: a call that is made after this does not meet it. */
+static void entry_removed(entry *entry) {
+  atomic_store(&entry->removed, atomic_fetch_add(&entry->storm->epoch, 1) + 1);
+  entry_release(entry);
+}
+
+static void entry_remove(storm *storm, bool on_runtime, penstock_interceptor_id id, entry *entry) {
+  OK(on_runtime ? penstock_runtime_remove_interceptor(storm->runtime, id, NULL)
+                : penstock_channel_remove_interceptor(storm->channel, id, NULL));
+  entry_removed(entry);
+}
+
+/* ---- The threads: what is registered for good is there before the first call ---- */
+
+typedef struct actor {
+  storm *storm;
+  int number;
+  bool on_runtime;
+} actor;
+
+static bool goes_on(storm *storm) {
+  atomic_fetch_add(&storm->changes, 1);
+  test_pause();
+  return !atomic_load(&storm->stop);
+}
+
+static void *come_and_go(void *pointer) {
+  actor *self = pointer;
+  atomic_fetch_add(&self->storm->ready, 1);
+  do {
+    int32_t priority = (int32_t)test_random(4000) - 2000;
+    entry *entry = entry_new(self->storm, -1, priority, priority);
+    penstock_interceptor_id id = entry_add(self->storm, self->on_runtime, entry, priority, NULL);
+    if (!id) break;
+    if (test_random(2)) test_pause();
+    entry_remove(self->storm, self->on_runtime, id, entry);
+  } while (goes_on(self->storm));
+  return NULL;
+}
+
+static void *replace_often(void *pointer) {
+  actor *self = pointer;
+  storm *storm = self->storm;
+  int32_t priority = (int32_t)test_random(4000) - 2000;
+  entry *held = entry_new(storm, self->number, priority, priority);
+  penstock_interceptor_id id = entry_add(storm, self->on_runtime, held, priority, NULL);
+  atomic_fetch_add(&storm->ready, 1);
+  while (goes_on(storm)) {
+    entry *next = entry_new(storm, self->number, priority, priority);
+    penstock_interceptor table = entry_table(next);
+    penstock_interceptor_id next_id = 0;
+    if (!OK(self->on_runtime ? penstock_runtime_replace_interceptor(storm->runtime, id, &table, &next_id, NULL)
+                             : penstock_channel_replace_interceptor(storm->channel, id, &table, &next_id, NULL))) {
+      break;
+    }
+    entry_removed(held);
+    held = next;
+    id = next_id;
+  }
+  entry_release(held);
+  return NULL;
+}
+
+static void *move_often(void *pointer) {
+  actor *self = pointer;
+  storm *storm = self->storm;
+  int32_t lowest = 10000 * (self->number % 2 ? 1 : -1), highest = lowest + 1000;
+  entry *held = entry_new(storm, self->number, lowest, highest);
+  penstock_interceptor_id id = entry_add(storm, self->on_runtime, held, lowest, NULL);
+  atomic_fetch_add(&storm->ready, 1);
+  while (goes_on(storm)) {
+    int32_t priority = lowest + (int32_t)test_random(1001);
+    OK(self->on_runtime ? penstock_runtime_set_interceptor_priority(storm->runtime, id, priority, NULL)
+                        : penstock_channel_set_interceptor_priority(storm->channel, id, priority, NULL));
+  }
+  entry_release(held);
+  return NULL;
+}
+
+static void filter_often(actor *self, entry *held, const char *const *methods, uint32_t kinds) {
+  storm *storm = self->storm;
+  penstock_interceptor_id id = entry_add(storm, self->on_runtime, held, held->lowest, methods[0]);
+  atomic_fetch_add(&storm->ready, 1);
+  while (goes_on(storm)) {
+    const char *next = methods[test_random(3)];
+    uint32_t mask = test_random(2) ? kinds : 0;
+    OK(self->on_runtime ? penstock_runtime_set_interceptor_filter(storm->runtime, id, next, mask, NULL)
+                        : penstock_channel_set_interceptor_filter(storm->channel, id, next, mask, NULL));
+  }
+  entry_release(held);
+}
+static void *want_often(void *pointer) {
+  static const char *const methods[] = {"*", "/penstock.Echo/*", "/a/b, /penstock.Echo/Unary"};
+  actor *self = pointer;
+  int32_t priority = (int32_t)test_random(4000) - 2000;
+  filter_often(self, entry_new(self->storm, self->number, priority, priority), methods, 1u << PENSTOCK_KIND_UNARY);
+  return NULL;
+}
+static void *refuse_often(void *pointer) {
+  static const char *const methods[] = {"/other.Echo/*", "/penstock.Echo/Bidi", "/a/b"};
+  actor *self = pointer;
+  entry *held = entry_new(self->storm, -1, 0, 0);
+  held->is_unwanted = true;
+  filter_often(self, held, methods, 1u << PENSTOCK_KIND_BIDI);
+  return NULL;
+}
+
+static void *mix_often(void *pointer) {
+  actor *self = pointer;
+  storm *storm = self->storm;
+  atomic_fetch_add(&storm->ready, 1);
+  do {
+    atomic_int told;
+    atomic_init(&told, 0);
+    int32_t priority = (int32_t)test_random(4000) - 2000;
+    entry *first = entry_new(storm, -1, priority, priority), *second = entry_new(storm, -1, priority, priority);
+    first->told = second->told = &told;
+    penstock_interceptor_id id = entry_add(storm, self->on_runtime, first, priority, NULL), next = 0;
+    CHECK_RESULT(penstock_interceptor_removal_wait(id, -1), PENSTOCK_E_STATE);
+    penstock_interceptor table = entry_table(second);
+    if (!OK(self->on_runtime ? penstock_runtime_replace_interceptor(storm->runtime, id, &table, &next, NULL)
+                             : penstock_channel_replace_interceptor(storm->channel, id, &table, &next, NULL))) {
+      break;
+    }
+    entry_removed(first);
+    OK(penstock_interceptor_removal_wait(id, 60000 * test_slow()));
+    CHECK_INT(atomic_load(&told), 1);
+    char *json = NULL;
+    if (OK(penstock_channel_interceptors_json(storm->channel, &json))) CHECK_HAS(json, "\"calls_seen\"");
+    penstock_free(json);
+    entry_remove(storm, self->on_runtime, next, second);
+    OK(penstock_interceptor_removal_wait(next, 60000 * test_slow()));
+    CHECK_INT(atomic_load(&told), 2);
+  } while (goes_on(storm));
+  return NULL;
+}
+
+/* Each call has options of its own, every third an interceptor too. */
+static void *call_often(void *pointer) {
+  storm *storm = pointer;
+  while (atomic_fetch_sub(&storm->calls_left, 1) > 0) {
+    char json[64];
+    snprintf(json, sizeof(json), "{\"metadata\": {\"born\": \"%llu\"}}", atomic_load(&storm->epoch));
+    penstock_call_options *options = NULL;
+    if (!OK(penstock_call_options_new(json, &options, NULL))) break;
+    if (test_random(3) == 0) {
+      int32_t priority = (int32_t)test_random(4000) - 2000;
+      entry *own = entry_new(storm, -1, priority, priority);
+      penstock_interceptor table = entry_table(own);
+      penstock_interceptor_id id = 0;
+      OK(penstock_call_options_add_interceptor(options, &table, priority, &id, NULL));
+      entry_release(own);
+    }
+    penstock_reply *reply = NULL;
+    if (OK(penstock_channel_unary(storm->channel, UNARY, "x", 1, options, &reply, NULL))) {
+      CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+      penstock_reply_release(reply);
+    }
+    penstock_call_options_release(options);
+  }
+  return NULL;
+}
+
+static void run_storm(const char *runtime_options, int calls) {
+  storm storm = {0};
+  atomic_store(&storm.epoch, 1);
+  atomic_store(&storm.calls_left, calls);
+  storm.runtime = new_runtime(runtime_options);
+  storm.channel = open_channel_on(storm.runtime);
+  penstock_interceptor ends = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  ends.user_data = &storm;
+  ends.on_start = top_start;
+  OK(penstock_runtime_add_interceptor(storm.runtime, &ends, INT32_MAX, &id, NULL));
+  ends.on_start = bottom_start;
+  OK(penstock_channel_add_interceptor(storm.channel, &ends, INT32_MIN, &id, NULL));
+
+  static const struct {
+    int count;
+    void *(*run)(void *);
+    bool is_recorded;
+  } roles[] = {{PASSERS, come_and_go, false}, {SLOTS, replace_often, true},    {MOVERS, move_often, true},
+               {WANTED, want_often, true},    {UNWANTED, refuse_often, false}, {MIXERS, mix_often, false}};
+  pthread_t threads[THREADS], callers[CALLERS];
+  actor actors[THREADS];
+  int started = 0, recorded = 0;
+  for (size_t role = 0; role < sizeof(roles) / sizeof(*roles); role++) {
+    for (int i = 0; i < roles[role].count; i++, started++) {
+      actors[started] = (actor){&storm, roles[role].is_recorded ? recorded++ : -1, i % 2 == 1};
+      pthread_create(&threads[started], NULL, roles[role].run, &actors[started]);
+    }
+  }
+  EVENTUALLY(atomic_load(&storm.ready) == THREADS);
+  for (int i = 0; i < CALLERS; i++) pthread_create(&callers[i], NULL, call_often, &storm);
+  for (int i = 0; i < CALLERS; i++) pthread_join(callers[i], NULL);
+  atomic_store(&storm.stop, 1);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  CHECK_INT(atomic_load(&storm.torn), 0);
+  penstock_channel_release(storm.channel);
+  OK(penstock_runtime_shutdown(storm.runtime, 10000 * test_slow()));
+  penstock_runtime_release(storm.runtime);
+  EVENTUALLY(atomic_load(&storm.finalized) == atomic_load(&storm.registered));
+  printf("  %d calls, %d threads, %d registrations, %d rounds of changes\n", calls, THREADS,
+         atomic_load(&storm.registered), atomic_load(&storm.changes));
+}
+
+TEST(registry_storm) { run_storm(NULL, test_rounds(10000)); }
+TEST(registry_storm_without_drivers) { run_storm("{\"caller_drives\": false}", test_rounds(1000)); }
