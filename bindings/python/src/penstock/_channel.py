@@ -12,14 +12,14 @@ from ._call import Call, Deserializer, Requests, Serializer
 from ._codec import Codec
 from ._constants import E_ALREADY, OK
 from ._errors import check_with, library_error
-from ._interceptor import Interceptors, Kinds, Methods, Registration, register_all
+from ._interceptor import Interceptors, Kinds, Methods, Registration, register_all, see_objects
 from ._metadata import MetadataLike, owned_text
 from ._objects import Raised, own
 from ._options import CallOptions, call_options
 from ._reply import CompletedCall, Reply, reply_error
 from ._runtime import Runtime, default_runtime
 from ._status import StatusCode
-from ._verdict import Kind
+from ._verdict import Kind, Level
 from ._wait import Waiters
 
 TLS = Union[bool, Mapping[str, Any]]
@@ -50,7 +50,9 @@ class _MultiCallable:
     Keyword arguments of a call: ``timeout``, seconds until its deadline (None: the channel's, or none);
     ``metadata``, pairs, a mapping or JSON; ``compression``, ``"identity"``, ``"gzip"`` or a member of
     ``grpc.Compression``; ``wait_for_ready``, carried for interceptors (channels do not wait yet); ``credentials``,
-    the value of ``authorization`` or header fields as in metadata, for TLS only: without it UNAUTHENTICATED.
+    the value of ``authorization`` or header fields as in metadata, for TLS only: without it UNAUTHENTICATED;
+    ``interceptors``, for this call only: each an interceptor, or (interceptor, priority), in one order with those of
+    the channel and its runtime.
 
     Raises `RpcError` if the call ends with another status than OK; `LibraryError` if it could not be made at all
     (ClosedError, InvalidArgumentError, WouldDeadlockError in a callback, ForkedError).
@@ -62,11 +64,12 @@ class _MultiCallable:
         self._method = method
         self._made_codec: Optional[Codec] = None
 
-    @property
-    def _codec(self) -> Optional[Codec]:
+    def _codec(self, interceptors: Interceptors) -> Optional[Codec]:
         """Where an interceptor sees objects, and they are not bytes anyway."""
         method = self._method
-        if not method.channel._sees_objects or (method.serializer is None and method.deserializer is None):
+        if method.serializer is None and method.deserializer is None:
+            return None
+        if not method.channel._sees_objects and not (interceptors and see_objects(interceptors)):
             return None
         if self._made_codec is None:
             self._made_codec = Codec(method.serializer, method.deserializer)
@@ -79,10 +82,11 @@ class _MultiCallable:
         credentials: object,
         wait_for_ready: Optional[bool],
         compression: Any,
+        interceptors: Interceptors = (),
         *,
         codec: Optional[Codec],
     ) -> int:
-        options = call_options(timeout, metadata, credentials, wait_for_ready, compression, codec)
+        options = call_options(timeout, metadata, credentials, wait_for_ready, compression, codec, interceptors)
         return self._method.channel._start(self._method.name, self._kind, options)
 
     def _stream(self, call: int, requests: Optional[Requests], timeout: Optional[float]) -> Call:
@@ -107,9 +111,12 @@ class UnaryUnary(_MultiCallable):
         credentials: object = None,
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
+        interceptors: Interceptors = (),
     ) -> Any:
         """Makes the call and returns the response."""
-        handle = self._ended(request, timeout, metadata, credentials, wait_for_ready, compression)
+        handle = self._ended(
+            request, timeout, metadata, credentials, wait_for_ready, compression, tuple(interceptors)
+        )
         if Raised.ever or _raw.penstock_reply_code(handle) != StatusCode.OK.number:
             reply = _good(handle)
             data = _call.body(reply._handle)
@@ -129,14 +136,17 @@ class UnaryUnary(_MultiCallable):
         credentials: object = None,
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
+        interceptors: Interceptors = (),
     ) -> Tuple[Any, CompletedCall]:
         """Makes the call and returns the response with what else came."""
-        reply = _good(self._ended(request, timeout, metadata, credentials, wait_for_ready, compression))
+        reply = _good(
+            self._ended(request, timeout, metadata, credentials, wait_for_ready, compression, tuple(interceptors))
+        )
         response = _call.deserialize(self._method.deserializer, _call.body(reply._handle))
         return response, CompletedCall(reply)
 
     def _ended(self, request: Any, *options: Any) -> int:
-        codec = self._codec
+        codec = self._codec(options[-1])
         data = _call.serialize(self._method.serializer, request, codec)
         waiters = self._method.channel._waiters
         with waiters:
@@ -170,11 +180,13 @@ class UnaryStream(_MultiCallable):
         credentials: object = None,
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
+        interceptors: Interceptors = (),
     ) -> Call:
         """Makes the call and returns at once; the responses are iterated over."""
-        codec = self._codec
+        interceptors = tuple(interceptors)
+        codec = self._codec(interceptors)
         data = _call.serialize(self._method.serializer, request, codec)
-        handle = self._start(timeout, metadata, credentials, wait_for_ready, compression, codec=codec)
+        handle = self._start(timeout, metadata, credentials, wait_for_ready, compression, interceptors, codec=codec)
         call = self._stream(handle, None, timeout)
         if _call.send(call._waiters, handle, data):
             _call.half_close(handle)
@@ -195,9 +207,12 @@ class StreamUnary(_MultiCallable):
         credentials: object = None,
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
+        interceptors: Interceptors = (),
     ) -> Any:
         """Makes the call and returns the response."""
-        call = self._begin(request_iterator, timeout, metadata, credentials, wait_for_ready, compression)
+        call = self._begin(
+            request_iterator, timeout, metadata, credentials, wait_for_ready, compression, tuple(interceptors)
+        )
         return call.result()
 
     def with_call(
@@ -208,13 +223,16 @@ class StreamUnary(_MultiCallable):
         credentials: object = None,
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
+        interceptors: Interceptors = (),
     ) -> Tuple[Any, Call]:
         """Makes the call and returns the response with what else came."""
-        call = self._begin(request_iterator, timeout, metadata, credentials, wait_for_ready, compression)
+        call = self._begin(
+            request_iterator, timeout, metadata, credentials, wait_for_ready, compression, tuple(interceptors)
+        )
         return call.result(), call
 
     def _begin(self, request_iterator: Iterable[Any], timeout: Optional[float], *options: Any) -> Call:
-        codec = self._codec
+        codec = self._codec(options[-1])
         requests = Requests(request_iterator, self._method.serializer, codec)
         handle = self._start(timeout, *options, codec=codec)
         call = self._stream(handle, requests, timeout)
@@ -235,9 +253,12 @@ class StreamStream(StreamUnary):
         credentials: object = None,
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
+        interceptors: Interceptors = (),
     ) -> Call:
         """Makes the call and returns at once; the responses are iterated over."""
-        return self._begin(request_iterator, timeout, metadata, credentials, wait_for_ready, compression)
+        return self._begin(
+            request_iterator, timeout, metadata, credentials, wait_for_ready, compression, tuple(interceptors)
+        )
 
 
 class Channel:
@@ -368,20 +389,24 @@ class Channel:
         kinds: Kinds = None,
         name: Optional[str] = None,
         hold_bytes: int = 0,
+        level: Optional[Level] = None,
+        per_attempt: Optional[bool] = None,
     ) -> Registration:
         """Registers ``interceptor`` for the calls that are made from now on.
 
         A higher ``priority`` is called earlier on the way out and later on the way in; equal ones keep the order of
         registration. ``methods``: patterns, each a whole method or a beginning followed by one star; None is all.
         ``kinds``: kinds of calls; None is all. ``name``: for messages and lists, instead of the interceptor's own.
-        ``hold_bytes``: how many message bytes HOLD may park per call and lane; 0 is 65536.
+        ``hold_bytes``: how many message bytes HOLD may park per call and lane; 0 is 65536. ``level``,
+        ``per_attempt``: where it stands (`Level`), instead of what the interceptor's attributes of these names say.
         """
-        return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes)
+        return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes, level, per_attempt)
 
     @property
     def interceptors(self) -> List[Dict[str, Any]]:
         """What is registered on the channel and its runtime, in the order that calls meet it: id, name, priority,
-        methods, kinds, place."""
+        place (``"runtime"`` or ``"channel"``), level, per (``"call"`` or ``"attempt"``), methods, kinds,
+        calls_in_flight, calls_seen. A call's own are not in it."""
         listed: List[Dict[str, Any]] = json.loads(owned_text(_raw.penstock_channel_interceptors_json, self._handle))
         return listed
 

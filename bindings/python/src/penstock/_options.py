@@ -11,6 +11,7 @@ from . import _raw
 from ._arguments import c_string, milliseconds
 from ._codec import Codec
 from ._errors import check, check_with
+from ._interceptor import Interceptors, register_all
 from ._metadata import Metadata, MetadataLike, MetadataValue, given_pairs
 from ._objects import own
 
@@ -21,16 +22,25 @@ _KEPT = 64
 
 
 class CallOptions:
-    """Parsed options: immutable, for any number of calls. Owns a ``penstock_call_options *``."""
+    """Parsed options, for any number of calls; what interceptors of one call are registered on. Owns a
+    ``penstock_call_options *``."""
 
-    __slots__ = ("__weakref__", "handle")
+    __slots__ = ("__weakref__", "_has_object_level", "handle")
 
     def __init__(self, text: str) -> None:
         handle, error = c_void_p(), c_void_p()
         check_with(_raw.penstock_call_options_new(c_string(text, "options"), byref(handle), byref(error)), error)
         assert handle.value is not None
         self.handle: int = handle.value
+        self._has_object_level = False
         own(self, _raw.penstock_call_options_release, self.handle)
+
+    def _registry_functions(self) -> Tuple[str, int]:
+        return "penstock_call_options", self.handle
+
+    def _has_registered(self, number: int) -> None: ...
+
+    def _has_removed(self, number: int) -> None: ...
 
 
 _kept: Dict[Tuple[Optional[int], Optional[bool], Optional[str]], CallOptions] = {}
@@ -43,12 +53,13 @@ def call_options(
     wait_for_ready: Optional[bool],
     compression: Any,
     codec: Optional[Codec] = None,
+    interceptors: Interceptors = (),
 ) -> CallOptions:
     """The options for a call. TypeError, ValueError (`InvalidArgumentError` too): an argument that is not allowed."""
     deadline_ms = _milliseconds(timeout)
     algorithm = _compression_name(compression)
     has_metadata = metadata is not None and not (isinstance(metadata, (tuple, list, dict)) and not metadata)
-    if not has_metadata and credentials is None and codec is None:
+    if not has_metadata and credentials is None and codec is None and not interceptors:
         key = (deadline_ms, wait_for_ready, algorithm)
         options = _kept.get(key)
         if options is None:
@@ -63,6 +74,7 @@ def call_options(
     options = CallOptions(_options_json(deadline_ms, wait_for_ready, algorithm, extra))
     if codec is not None:
         check(_raw.penstock_call_options_set_codec(options.handle, codec.handle))
+    register_all(options, interceptors)
     return options
 
 

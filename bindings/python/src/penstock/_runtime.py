@@ -23,6 +23,7 @@ from ._objects import own
 from ._options import forget_kept_options
 from ._sync import workers
 from ._trampolines import raise_escaping
+from ._verdict import Level
 from ._wait import Waiters
 
 _logger = logging.getLogger("penstock")
@@ -154,17 +155,19 @@ class Runtime:
         kinds: Kinds = None,
         name: Optional[str] = None,
         hold_bytes: int = 0,
+        level: Optional[Level] = None,
+        per_attempt: Optional[bool] = None,
     ) -> Registration:
         """Registers ``interceptor`` for the calls that are made from now on, on every channel of the runtime.
 
         See `Channel.add_interceptor`.
         """
-        return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes)
+        return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes, level, per_attempt)
 
     @property
     def interceptors(self) -> List[Dict[str, Any]]:
-        """What is registered on the runtime, in the order that calls meet it: id, name, priority, methods, kinds,
-        place."""
+        """What is registered on the runtime, in the order that calls meet it: id, name, priority, place,
+        level, per, methods, kinds, calls_in_flight, calls_seen."""
         listed: List[Dict[str, Any]] = json.loads(owned_text(_raw.penstock_runtime_interceptors_json, self._handle))
         return listed
 
@@ -222,12 +225,16 @@ def add_interceptor(
     kinds: Kinds = None,
     name: Optional[str] = None,
     hold_bytes: int = 0,
+    level: Optional[Level] = None,
+    per_attempt: Optional[bool] = None,
 ) -> Registration:
     """Registers ``interceptor`` for the calls that are made from now on, on every channel that names no runtime.
 
     It is there in the child of a fork, too. See `Channel.add_interceptor`.
     """
-    registration = default_runtime().add_interceptor(interceptor, priority, methods, kinds, name, hold_bytes)
+    registration = default_runtime().add_interceptor(
+        interceptor, priority, methods, kinds, name, hold_bytes, level, per_attempt
+    )
     registration._siblings = _for_every_channel
     _for_every_channel.append(registration)
     return registration
