@@ -14,7 +14,7 @@ from typing import Any, Callable, List, Optional, Tuple
 import pytest
 
 import penstock
-from conftest import json_bytes
+from conftest import REPOSITORY, json_bytes
 from helpers import Only, bidi, on_thread, unary
 from penstock import Channel, Hop, RpcError, StatusCode, ready
 
@@ -506,3 +506,10 @@ def test_the_child_of_a_fork_has_a_state_of_its_own(server: str) -> None:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     assert metrics.snapshot()["methods"][0]["started"] == 1
+
+
+def test_it_is_documented() -> None:
+    page = (REPOSITORY / "docs/ready.md").read_text(encoding="utf-8")
+    for name in ready.__all__:
+        if name != "TokenRequest":
+            assert f"ready.{name}" in page

@@ -1,0 +1,82 @@
+/* A ready-made interceptor: a bearer token that is fetched when it is needed, kept, and fetched anew when the server
+ * refuses it. The call that was refused is sent again, with the new token; its caller sees nothing of that.
+ *
+ *     bearer_token [TARGET]
+ */
+#include <penstock/penstock.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static int asked = 0;
+
+/* On a thread of its own: it may wait, read files, ask another server. */
+static void *fetch(void *argument) {
+  penstock_token_request *request = argument;
+  const char *refused = penstock_token_request_refused(request);
+  char token[32];
+  snprintf(token, sizeof token, "token-%d", ++asked);
+  if (refused != NULL) printf("the server has refused %s; ", refused);
+  printf("fetched %s\n", token);
+  penstock_token_request_complete(request, token, 3600000); /* or penstock_token_request_fail */
+  penstock_token_request_release(request);
+  return NULL;
+}
+
+/* The source: in a callback it may not wait, so it answers later. */
+static void ask(penstock_token_request *request, void *user_data) {
+  pthread_t thread;
+  (void)user_data;
+  penstock_token_request_retain(request);
+  if (pthread_create(&thread, NULL, fetch, request) != 0) {
+    penstock_token_request_release(request); /* not answered: the calls that wait end with UNAVAILABLE */
+    return;
+  }
+  pthread_detach(thread);
+}
+
+/* Stands below, for want of a server that knows tokens: has it refuse the first. */
+static int32_t distrust(penstock_hop *hop, void *state) {
+  const void *token = NULL;
+  (void)state;
+  penstock_metadata *metadata = penstock_hop_metadata(hop);
+  if (penstock_metadata_get(metadata, "authorization", 0, &token, NULL) != PENSTOCK_OK ||
+      strcmp(token, "Bearer token-1") == 0)
+    penstock_metadata_set(metadata, "x-status", "16"); /* UNAUTHENTICATED */
+  return PENSTOCK_NEXT;
+}
+
+int main(int argc, char **argv) {
+  penstock_error *error = NULL;
+  penstock_channel *channel;
+  penstock_call_options *options;
+  penstock_interceptor_id id;
+  penstock_interceptor bearer, server = PENSTOCK_INTERCEPTOR_INIT;
+  const char *text = "{\"deadline_ms\": 5000, \"metadata\": {\"x-echo-metadata\": \"1\"}}";
+  int ok = 1;
+  server.name = "server";
+  server.on_start = distrust;
+
+  if (penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error) ||
+      penstock_ready_bearer_token("{\"refresh_early_ms\": 60000}", ask, NULL, NULL, &bearer, &error) ||
+      penstock_channel_add_interceptor(channel, &bearer, 100, &id, &error) ||
+      penstock_channel_add_interceptor(channel, &server, -100, &id, &error) ||
+      penstock_call_options_new(text, &options, &error)) {
+    fprintf(stderr, "%s\n", penstock_error_message(error));
+    return 1;
+  }
+  for (int i = 0; i < 2; i++) {
+    penstock_reply *reply;
+    const void *seen = "";
+    if (penstock_channel_unary(channel, "/penstock.Echo/Unary", "hi", 2, options, &reply, NULL) != PENSTOCK_OK)
+      return 1;
+    penstock_metadata_get(penstock_reply_trailers(reply), "seen-authorization", 0, &seen, NULL);
+    printf("%s; the server saw: authorization: %s\n", penstock_status_code_name(penstock_reply_code(reply)),
+           (const char *)seen);
+    ok = ok && strcmp(seen, "Bearer token-2") == 0;
+    penstock_reply_release(reply);
+  }
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  return ok && asked == 2 ? 0 : 1;
+}

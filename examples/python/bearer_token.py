@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""A ready-made interceptor: a bearer token that is fetched when it is needed, kept, and fetched anew when the server
+refuses it. The call that was refused is sent again, with the new token; its caller sees nothing of that.
+
+    bearer_token.py [TARGET]
+"""
+
+import sys
+
+import penstock
+from penstock import ready
+
+tokens = []
+
+
+def fetch(request):
+    """Runs on a thread of its own: it may wait, read files, ask another server."""
+    if request.refused:
+        print(f"the server has refused {request.refused}", end="; ")
+    tokens.append(f"token-{len(tokens) + 1}")
+    print(f"fetched {tokens[-1]}")
+    return tokens[-1], 3600  # good for an hour
+
+
+class Server(penstock.Interceptor):
+    """Stands below, for want of a server that knows tokens: has it refuse the first."""
+
+    def on_start(self, hop):
+        if hop.metadata.get("authorization") == "Bearer token-1":
+            hop.metadata["x-status"] = "16"  # UNAUTHENTICATED
+
+
+with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051") as channel:
+    channel.add_interceptor(ready.BearerToken(fetch, refresh_early=60), priority=100)
+    channel.add_interceptor(Server(), priority=-100)
+    echo = channel.unary_unary("/penstock.Echo/Unary")
+    seen = []
+    for _ in range(2):
+        _, call = echo.with_call(b"hi", timeout=5, metadata={"x-echo-metadata": "1"})
+        seen.append(call.trailing_metadata().get("seen-authorization"))
+        print(f"{call.code().name}; the server saw: authorization: {seen[-1]}")
+
+if seen != ["Bearer token-2"] * 2 or len(tokens) != 2:
+    sys.exit("the refused token was not replaced once")
