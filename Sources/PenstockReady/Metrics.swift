@@ -44,7 +44,17 @@ public final class Metrics: @unchecked Sendable {
 
   public init(_ options: Options) { self.options = options }
 
-  var snapshot: [Method] { lock.withLock { methods } }
+  /// Lends what has been counted. It is let go under the lock, so that whoever changes it next, in place, comes after
+  /// the last look at it.
+  func read<Result>(_ body: ([Method]) -> Result) -> Result {
+    var lent = lock.withLock { methods }
+    let result = body(lent)
+    lock.lock()
+    withExtendedLifetime(lent) {}
+    lent = []
+    lock.unlock()
+    return result
+  }
 
   /// Where the calls of a method are counted.
   fileprivate func begin(_ path: ByteView, _ kind: CallKind) -> Int {

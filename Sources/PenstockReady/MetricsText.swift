@@ -7,10 +7,11 @@ extension Metrics {
   /// Followed by a NUL; nil: no memory.
   public func json() -> ByteBuffer? {
     let json = JSONText()
-    let methods = snapshot
-    json.object {
-      json.key("methods")
-      json.array { for method in methods { write(method, json) } }
+    read { methods in
+      json.object {
+        json.key("methods")
+        json.array { for method in methods { write(method, json) } }
+      }
     }
     return json.isComplete && json.buffer.append(byte: 0) ? json.buffer : nil
   }
@@ -65,7 +66,11 @@ extension Metrics {
   /// Followed by a NUL; nil: no memory.
   public func prometheusText() -> ByteBuffer? {
     let text = PrometheusText()
-    let methods = snapshot
+    read { write($0, text) }
+    return text.isComplete && text.buffer.append(byte: 0) ? text.buffer : nil
+  }
+
+  private func write(_ methods: [Method], _ text: PrometheusText) {
     text.family("grpc_client_started_total", "counter", "Calls started.")
     for method in methods { text.sample("grpc_client_started_total", method, nil, nil, method.started) }
     text.family("grpc_client_handled_total", "counter", "Calls ended, by status code.")
@@ -82,7 +87,6 @@ extension Metrics {
     }
     text.family("grpc_client_handling_seconds", "histogram", "How long calls took.")
     for method in methods { for ended in method.codes { write(ended, of: method, text) } }
-    return text.isComplete && text.buffer.append(byte: 0) ? text.buffer : nil
   }
 
   private func write(_ ended: Ended, of method: Method, _ text: PrometheusText) {
