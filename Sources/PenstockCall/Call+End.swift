@@ -177,14 +177,19 @@ extension Call {
 
   /// What stands at the hop on its way out goes; whoever waits for room is not to wait for it.
   func discardOutbound(_ hop: Hop) {
-    guard let station = hop.outbound else { return }
     var abandoned = 0
-    for index in 0..<station.parked.count {
-      if case .send = station.parked[index].event, !station.parked[index].isOwn { abandoned += 1 }
+    // What waits behind a RESTART.
+    while let (event, isTold) = hop.recording?.skipNext() {
+      if case .send = event, !isTold { abandoned += 1 }
     }
-    for index in 0..<station.waiting.count { if case .send = station.waiting[index] { abandoned += 1 } }
-    loseTickets(station)
-    hop.outbound = nil
+    if let station = hop.outbound {
+      for index in 0..<station.parked.count {
+        if case .send = station.parked[index].event, !station.parked[index].isOwn { abandoned += 1 }
+      }
+      for index in 0..<station.waiting.count { if case .send = station.waiting[index] { abandoned += 1 } }
+      loseTickets(station)
+      hop.outbound = nil
+    }
     tellSent(abandoned, from: hop.index - 1)
   }
 

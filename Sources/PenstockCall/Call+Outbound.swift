@@ -148,15 +148,12 @@ extension Call {
         if !isOwn { tellSent(1, from: hop.index - 1) }
         return false
       }
-      hop.recording?.note(event)
-      if hop.isReplaying {
-        hop.countInFlight(isOwn: isOwn)
-        return false
-      }
+      hop.recording?.note(event, isOwn: isOwn)
+      if hop.isReplaying { return false }
       hop.countInFlight(isOwn: isOwn)
     case .halfClose:
       hop.halfClosePassed.store(true, ordering: .releasing)
-      hop.recording?.note(event)
+      hop.recording?.note(event, isOwn: true)
       if hop.isReplaying { return false }
     case .headers, .receive, .status: break
     }

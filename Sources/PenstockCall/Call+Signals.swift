@@ -73,8 +73,10 @@ extension Call {
   func runSent(_ n: Int, at index: Int) {
     var n = n
     var index = index
+    let now = epoch
     while index >= 0, n > 0 {
-      guard phase == .live else { return }
+      // After a RESTART above they have been told.
+      guard phase == .live, epoch == now else { return }
       let hop = hops[index]
       if hop.entered {
         n = hop.countSent(n)
@@ -90,7 +92,7 @@ extension Call {
       }
       index -= 1
     }
-    if n > 0, phase == .live { above?.callSent(n) }
+    if n > 0, phase == .live, epoch == now { above?.callSent(n) }
   }
 
   /// The callback that has just returned has asked to end the call; its verdict is ignored.

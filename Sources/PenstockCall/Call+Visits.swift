@@ -127,6 +127,7 @@ extension Call {
   /// The verdict of an executor's callback; its event stood at `index`.
   private func settle(_ visit: Visit, _ hop: Hop, _ station: Station, _ index: Int) {
     let event = visit.event
+    let now = epoch
     var parked = Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0)
     var staysHere = false
     if !finishIfAsked(hop), let verdict = checked(visit.answer, for: event, at: hop) {
@@ -153,7 +154,7 @@ extension Call {
     }
     if staysHere {
       station.parked.insert(parked, at: index)
-    } else if case .send = event, !hop.destroyed {
+    } else if case .send = event, epoch == now {
       tellSent(1, from: hop.index - 1)
     }
   }

@@ -5,14 +5,19 @@ import PenstockWire
 final class Recording {
   private struct Entry {
     let event: Event
-    /// Its `sent` has gone up already: it stops at the hop when it comes again.
+    /// Its `sent` has gone up already, or was never to: it stops at the hop when it comes again.
     var isTold: Bool
+    /// The recording keeps it: what is sent is a copy.
+    var isKept = true
   }
 
   private let limit: Int
   private var bytes = 0
   private var entries: [Entry] = []
-  private var next = 0
+  /// What is sent again, and what has come behind it since RESTART.
+  private var again = Fifo<Entry>()
+  /// Nothing more of it could be copied.
+  private(set) var isCutShort = false
   /// nil until start has left the hop.
   private(set) var start: Request?
   private(set) var below: (any CallBelow)?
@@ -33,7 +38,10 @@ final class Recording {
     if start == nil { close(.noMemory) }
   }
 
-  func note(_ event: Event) {
+  /// It leaves the hop. Between RESTART and the step that replays it waits behind what is sent again, also if it can't
+  /// be recorded itself.
+  func note(_ event: Event, isOwn: Bool) {
+    if isReplaying { again.append(Entry(event: event, isTold: isOwn, isKept: false)) }
     guard failure == nil else { return }
     switch event {
     case .send(let message):
@@ -41,7 +49,7 @@ final class Recording {
       guard message.charge <= limit - bytes else { return close(.tooLarge) }
       guard let copied = message.copied() else { return close(.noMemory) }
       bytes += message.charge
-      entries.append(Entry(event: .send(copied), isTold: false))
+      entries.append(Entry(event: .send(copied), isTold: isOwn))
     case .halfClose: entries.append(Entry(event: event, isTold: true))
     case .start, .headers, .receive, .status: break
     }
@@ -58,17 +66,21 @@ final class Recording {
   func begin() {
     restarts += 1
     isReplaying = true
-    next = 0
-    for index in entries.indices { entries[index].isTold = true }
+    for index in entries.indices {
+      entries[index].isTold = true
+      again.append(entries[index])
+    }
   }
 
-  /// The next event to send again; nil at the end, and without memory (then `failure` says so).
+  /// The same without a copy, for what is not to be sent.
+  func skipNext() -> (event: Event, isTold: Bool)? { again.popFirst().map { ($0.event, $0.isTold) } }
+
+  /// The next event to send again; nil at the end, and without memory (`isCutShort`).
   func takeNext() -> (event: Event, isTold: Bool)? {
-    guard next < entries.count else { return nil }
-    let entry = entries[next]
-    next += 1
-    guard let message = entry.event.message else { return (entry.event, true) }
+    guard let entry = again.popFirst() else { return nil }
+    guard entry.isKept, let message = entry.event.message else { return (entry.event, entry.isTold) }
     guard let copied = message.copied() else {
+      isCutShort = true
       close(.noMemory)
       return nil
     }
@@ -95,6 +107,10 @@ extension Call {
     else { return false }
     let owed = discardInbound(hop)
     recording.unanswered = saturatingSum(recording.unanswered, owed)
+    // What an earlier replay has not come to has left the hop all the same.
+    while let (event, isTold) = recording.skipNext() {
+      if case .send = event { hop.countInFlight(isOwn: isTold) }
+    }
     recording.begin()
     epoch += 1
     // What those below have asked for dies with them; what they have not told as `sent` is told now.
@@ -134,13 +150,16 @@ extension Call {
   func replay(_ hop: Hop) {
     guard let recording = hop.recording, recording.isReplaying, hop.isActive else { return }
     recording.isReplaying = false
-    let now = epoch
+    let restarts = recording.restarts
     runOutbound(.start, at: hop.index + 1)
-    while phase == .live, epoch == now, let (event, isTold) = recording.takeNext() {
+    // A RESTART below goes on with what this one sends; another one here, or above, sends everything itself.
+    while phase == .live, recording.restarts == restarts, !hop.destroyed,
+      let (event, isTold) = recording.takeNext()
+    {
       if case .send = event { hop.countInFlight(isOwn: isTold) }
       runOutbound(event, at: hop.index + 1)
     }
-    if recording.failure == .noMemory, phase == .live, epoch == now {
+    if recording.isCutShort, phase == .live, recording.restarts == restarts, !hop.destroyed {
       endBetween(hop.index + 1, Status(.resourceExhausted, "no memory to send the request again"))
     }
   }
