@@ -85,13 +85,15 @@ final class FakeBelow: CallBelow {
   var onHalfClose: () -> Void = {}
   var onPull: () -> Void = {}
   var onReset: () -> Void = {}
+  /// nil: the same again.
+  var onAnother: (() -> FakeBelow)?
 
   func start(_ call: Call) { onStart(call) }
   func send(_ message: Message) { onSend(message) }
   func halfClose() { onHalfClose() }
   func pull() { onPull() }
   func reset() { onReset() }
-  func another() -> any CallBelow { self }
+  func another() -> any CallBelow { onAnother?() ?? self }
 }
 
 final class FakeAbove: CallAbove {

@@ -13,7 +13,8 @@ final class HopPlayer {
   private var isInCallback = false
   /// That the running callback has taken.
   private var ticket: UInt64 = 0
-  private var state: State?
+  /// One for each instance.
+  private var states: [State] = []
 
   /// What stands behind `user_data` and, with `create`, behind the hop's state.
   final class State {
@@ -72,14 +73,14 @@ final class HopPlayer {
       userData: UserData(pointer) { pointer in
         let box = Unmanaged<State>.fromOpaque(pointer!).takeRetainedValue()
         box.play.finalized += 1
-      }, callbacks: callbacks)
+      }, callbacks: callbacks, replayBytes: plan.replayBytes, maxRestarts: plan.maxRestarts)
   }
 
   private func create(_ hop: Hop, _ state: UnsafeMutablePointer<UnsafeMutableRawPointer?>) -> Int32 {
-    model.begin(index, .create, nil, count: 0)
+    model.begin(index, hop.attempt, .create, nil, count: 0)
     play.log("    hop \(index) create: \(plan.create.word)")
     let own = State(self, isCreated: true)
-    self.state = own
+    states.append(own)
     state.pointee = Unmanaged.passUnretained(own).toOpaque()
     let verdict: Int32 = plan.create == .skip ? 6 : plan.create == .nonsense ? 3 : 0
     model.require(hop.finish(Status(.ok)) == .state, "law 2", "finish from create")
@@ -100,7 +101,7 @@ final class HopPlayer {
       case .none, .demand, .sent, .create, .destroy: nil
       }
     let n = hop.signalCount
-    model.begin(index, kind, seen, count: n)
+    model.begin(index, hop.attempt, kind, seen, count: n)
     guard model.broken == nil else { return 0 }
     model.require(
       hop.currentEvent == kind, "event", "hop \(index) \(kind.word) says \(hop.currentEvent.word)")
@@ -109,11 +110,12 @@ final class HopPlayer {
     let reactions = plan.reactions[Int(kind.rawValue)]
     let reaction =
       turn < reactions.count ? reactions[turn] : Reaction(operations: [], verdict: 0, takesTicket: false)
-    if plan.shares, kept == nil, kind != .destroy {
+    if plan.shares, kept !== hop, kind != .destroy {
       hop.becomeShared()
       kept = hop
     }
     play.log("    hop \(index) \(kind.word) \(seen?.id ?? n) code \(seen?.code ?? 0): \(reaction.words)")
+    if kind == .status { expect(hop.canRestart, model.mayRestart(model.hops[index]), "may restart") }
     finishing = nil
     isInCallback = true
     ticket = 0
@@ -164,7 +166,7 @@ final class HopPlayer {
     case .injectInbound(let size): injectInbound(size, hop)
     case .demand(let n):
       let expected: Outcome = model.isGone(index) ? .gone : .ok
-      let result = play.submitting(.hopDemand(index, n)) { hop.demand(n) }
+      let result = play.submitting(.hopDemand(model.hops[index], n)) { hop.demand(n) }
       expect(result, expected, "demands \(n)")
     case .finish(let code):
       let item = play.status(code)
@@ -189,13 +191,31 @@ final class HopPlayer {
       guard ticket != 0 else { break }
       if before == 0 { model.issued(ticket, kind) }
       play.use(ticket, end)
+    case .changeStart:
+      guard isInCallback, hop.currentEvent == .status else { break }
+      let mine = model.hops[index]
+      let recorded = mine.unreplayable == nil && mine.plan.replayBytes > 0 && mine.recordedStart != nil
+      model.require(
+        (hop.requestMetadata != nil) == recorded, "restart",
+        "\(mine.name): the recorded start is there: \(!recorded)")
+      if let metadata = hop.requestMetadata {
+        mark(metadata)
+        mine.recordedStart?.marks.append(index)
+      }
+    case .setStartDeadline(let ms):
+      guard isInCallback, hop.currentEvent == .status else { break }
+      let mine = model.hops[index]
+      let recorded = mine.unreplayable == nil && mine.plan.replayBytes > 0 && mine.recordedStart != nil
+      let result = hop.setRemaining(UInt64(ms) * 1_000_000)
+      expect(result, recorded ? .ok : .state, "sets the recorded deadline")
+      if result == .ok { mine.recordedStart?.deadline = play.loop.now + UInt64(ms) * 1_000_000 }
     case .deliverHeaders:
       let mine = model.hops[index]
       let isOpen = mine.mayDeliver && !mine.messageDelivered && !mine.statusDelivered
       let expected: Outcome =
         model.isGone(index)
         ? .gone : !mine.mayDeliver ? .state : mine.headersDelivered ? .already : isOpen ? .ok : .state
-      let result = play.submitting(.deliver(index, Model.Item(.headers))) { hop.deliverHeaders(Metadata()) }
+      let result = play.submitting(.deliver(mine, Model.Item(.headers))) { hop.deliverHeaders(Metadata()) }
       expect(result, expected, "delivers headers")
       if result == .ok { mine.headersDelivered = true }
     case .deliverStatus(let code):
@@ -203,7 +223,7 @@ final class HopPlayer {
       let expected: Outcome =
         model.isGone(index) ? .gone : !mine.mayDeliver ? .state : mine.statusDelivered ? .already : .ok
       let item = play.status(code)
-      let result = play.submitting(.deliver(index, item)) { hop.deliverStatus(play.statusObject(item)) }
+      let result = play.submitting(.deliver(mine, item)) { hop.deliverStatus(play.statusObject(item)) }
       expect(result, expected, "delivers status \(item.id)")
       if result == .ok { mine.statusDelivered = true }
     }
@@ -218,7 +238,7 @@ final class HopPlayer {
     let message = play.message(item)
     let result =
       isPosted
-      ? play.submitting(.deliver(index, item)) { hop.injectInbound(message) } : hop.injectInbound(message)
+      ? play.submitting(.deliver(mine, item)) { hop.injectInbound(message) } : hop.injectInbound(message)
     // Another thread may ask when the hop's part is over but its end is not there yet.
     let isRace = !play.loop.isDriving && expected == .state && !mine.statusDelivered
     if isRace, result == .ok { mine.messageDelivered = true }
@@ -230,7 +250,7 @@ final class HopPlayer {
     switch hop.currentEvent {
     case .start:
       mark(hop.metadata!)
-      model.requestMarks.marks.append(index)
+      model.requestMarks.append(index)
     case .headers:
       mark(hop.metadata!)
       model.change { $0.marks.append(index) }

@@ -3,9 +3,30 @@ import PenstockCall
 // What callbacks see, and what becomes of it.
 
 extension Model {
-  func begin(_ index: Int, _ kind: EventKind, _ seen: Item?, count: Int) {
-    let hop = hops[index]
-    let name = "hop \(index) \(kind.word)"
+  /// The instance: of those that are in the call, or of those below a RESTART that are to be destroyed.
+  func instance(_ index: Int, _ attempt: UInt32) -> Hop? {
+    hops[index].attempt == attempt
+      ? hops[index] : retired.first { $0.index == index && $0.attempt == attempt }
+  }
+
+  func begin(_ index: Int, _ attempt: UInt32, _ kind: EventKind, _ seen: Item?, count: Int) {
+    guard let hop = instance(index, attempt) else {
+      fail("restart", "hop \(index) \(kind.word): there is no instance \(attempt)")
+      return
+    }
+    let name = "\(hop.name) \(kind.word)"
+    if kind == .destroy, retired.contains(where: { $0 === hop }) {
+      require(running == nil, "one at a time", "\(name) inside \(runningKind.word)")
+      require(
+        retired.first === hop, "restart", "\(name), next to be destroyed is \(retired.first?.name ?? "")")
+      retired.removeFirst()
+      hop.isDestroyed = true
+      running = hop
+      runningKind = kind
+      return
+    }
+    require(
+      retired.isEmpty, "restart", "\(name) before destroy of \(retired.first?.name ?? "")")
     require(running == nil, "one at a time", "\(name) inside \(runningKind.word)")
     require(!hop.isDestroyed, "law 2", "\(name) after destroy")
     require(hop.plan.has(kind) || kind == .create, "callbacks", "\(name) is NULL")
@@ -24,7 +45,9 @@ extension Model {
       if kind == .start, hop.life == .notEntered, hop.plan.create == .none { hop.life = .entered }
       require(hop.isActive, "law 2", "\(name): not in the call any more")
       runningItem = take(hop.outbound, kind, seen, name, .above(index))
-    case .headers, .receive: runningItem = seeInbound(hop, kind, seen, name)
+    case .headers, .receive:
+      runningItem = seeInbound(hop, kind, seen, name)
+      if kind == .receive, runningItem != nil { noteAnswer(hop) }
     case .status:
       if local != nil {
         expectLocal(hop, .status, name)
@@ -81,7 +104,7 @@ extension Model {
 
   /// The callback returns `verdict`; it has asked for `finishing`.
   func end(_ index: Int, _ kind: EventKind, verdict: Int32, ticket: UInt64, finishing: Item?, count: Int) {
-    let hop = hops[index]
+    guard let hop = running else { return }
     let item = runningItem
     running = nil
     runningItem = nil
@@ -107,7 +130,7 @@ extension Model {
       if let finishing {
         finish(index, finishing)
       } else if !hop.isTaken {
-        arriveDemand(hop.lessSurplus(count), at: index + 1)
+        ask(hop, hop.lessSurplus(count))
       }
     case .sent: if let finishing { finish(index, finishing) }
     case .cancel, .destroy, .none: break
@@ -131,9 +154,8 @@ extension Model {
       next(hop, lane, item)
       return false
     case .restart where item.kind == .status:
-      // Nothing is recorded here: it passes.
       spend(ticket)
-      next(hop, lane, item)
+      if mayRestart(hop) == .ok { restart(hop) } else { next(hop, lane, item) }
       return false
     case .pause where ticket != 0:
       lane.slots.append(Slot(item: item, state: .paused(ticket), isInjected: false, isAnswered: false))
@@ -186,7 +208,7 @@ extension Model {
       seen.id == expected.id && seen.size == expected.size, "law 1",
       "\(name) is \(seen.id) of \(seen.size) bytes, next to come is \(expected.id) of \(expected.size)")
     require(seen.code == expected.code, "law 3", "\(name) says \(seen.code), not \(expected.code)")
-    let marks = expected.kind == .start ? requestMarks.marks : expected.marks
+    let marks = expected.kind == .start ? requestMarks : expected.marks
     require(
       seen.marks == marks, "law 5", "\(name) was changed by \(listed(seen.marks)), not \(listed(marks))")
     require(seen.isLocal == expected.isLocal, "law 2", "\(name) local: \(seen.isLocal)")

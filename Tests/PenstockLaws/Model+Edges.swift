@@ -68,6 +68,7 @@ extension Model {
     case .start:
       require(!serverHasStarted, "law 1", "\(name) twice")
       serverHasStarted = true
+      attempts += 1
     case .send:
       require(serverMessages == 0 || !self.kind.sendsOne, "cardinality", "a second request message")
       serverMessages += 1
@@ -94,10 +95,12 @@ extension Model {
   /// Nothing is posted, no one is running: whatever could happen has happened.
   func checkRest(wants: Bool, deadline: UInt64?) {
     guard isOpen, !isOver, local == nil else { return }
-    renewed = false
     hurry()
+    require(
+      retired.isEmpty, "restart", "\(retired.first?.name ?? ""): destroy did not come before the call went on"
+    )
     for hop in hops {
-      let name = "hop \(hop.index)"
+      let name = hop.name
       require(!hop.owesCancel || !hop.has(.cancel), "law 2", "\(name): on_cancel did not come")
       require(
         !hop.mayDestroy || hop.isDestroyed || hop.life != .entered || !hop.has(.destroy), "law 2",

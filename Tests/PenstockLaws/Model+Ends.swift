@@ -18,8 +18,10 @@ extension Model {
   func discardOutbound(_ hop: Hop) {
     lose(hop.outbound)
     let abandoned =
-      hop.outbound.queue.count { $0.kind == .send }
+      hop.again.count { $0.item.kind == .send && !$0.isAnswered }
+      + hop.outbound.queue.count { $0.kind == .send }
       + hop.outbound.slots.count { $0.item.kind == .send && !$0.isAnswered }
+    hop.again = []
     hop.outbound.removeAll()
     arriveSent(abandoned, at: hop.index - 1)
   }
@@ -110,7 +112,8 @@ extension Model {
     guard local == nil, !isOver, hop?.owesCancel != true, hop?.mayDestroy != true else { return }
     if discover(hop) { return }
     var found = false
-    for part in [Part.above(hops.count), .below(-1), .everywhere] where !found {
+    let ends = [Part.above(hops.count), .below(-1)]
+    for part in (order.looksUpFirst ? ends.reversed() : ends) + [.everywhere] where !found {
       hurry(part) {
         found = found || self.isOver || self.discover(hop)
         return found

@@ -15,8 +15,8 @@ extension Model {
     case sent(Int)
     case resolve(UInt64, verdict: Verdict)
     case finish(UInt64, Item)
-    case deliver(Int, Item)
-    case hopDemand(Int, Int)
+    case deliver(Hop, Item)
+    case hopDemand(Hop, Int)
   }
 
   /// `isNested`: asked for while something ran; what hops have asked for earlier may be done later.
@@ -52,9 +52,9 @@ extension Model {
     case .finish(let ticket, let item):
       guard let (hop, _, _) = place(of: ticket) else { break }
       finish(hop.index, item)
-    case .deliver(let index, let item):
-      let hop = hops[index]
-      guard hop.isActive else { break }
+    case .deliver(let hop, let item):
+      let index = hop.index
+      guard hop.isActive, hops[index] === hop else { break }
       guard hop.isTaken || item.kind == .receive else {
         if hop.mayDeliver { hop.earlyAnswers.append(item) }
         break
@@ -64,7 +64,7 @@ extension Model {
       case .receive: inject(item, hop, hop.inbound)
       default: pushInbound(item, index - 1)
       }
-    case .hopDemand(let index, let n): if hops[index].isActive { arriveDemand(n, at: index + 1) }
+    case .hopDemand(let hop, let n): if hop.isActive, hops[hop.index] === hop { ask(hop, n) }
     }
     advance()
   }
@@ -79,6 +79,7 @@ extension Model {
     case .take:
       lane.slots.remove(at: index)
       hop.isTaken = true
+    case .restart where lane.slots[index].item.kind == .status && mayRestart(hop) == .ok: restart(hop)
     default:
       lane.slots[index].state = .ready
       lane.releaseTicketless()
@@ -98,7 +99,6 @@ extension Model {
   }
 
   func renew(_ hop: Hop) {
-    renewed = true
-    arriveDemand(1, at: hop.index + 1)
+    ask(hop, 1)
   }
 }

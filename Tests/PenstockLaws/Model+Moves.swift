@@ -75,9 +75,11 @@ extension Model {
         serverDemandCame = 0
       }
       if callerQueue.first?.kind == .status { isOver = true }
-      if !whole.isEmpty, mayHurry || (!moved && finishing == nil && !isMoving(below: -1)) {
+      for hop in hops where !hop.again.isEmpty && may(.replay, hop, !moved) && replay(hop) { moved = true }
+      let isCalm = !moved && finishing == nil
+      if !whole.isEmpty, mayHurry || order.allows(.open, 0, { isCalm && !isMoving(below: -1) }) {
         moved = true
-        if wholeIsNext || mayHurry {
+        if wholeIsNext || mayHurry || !isCalm {
           pushOutbound(whole.removeFirst(), 0)
         } else {
           wholeIsNext = true
@@ -85,7 +87,7 @@ extension Model {
         }
       }
       if let hop = hops.first(where: { $0.isTaken && !$0.earlyAnswers.isEmpty && $0.isActive }),
-        mayHurry || (!moved && finishing == nil && !isMoving(below: -1))
+        may(.answer, hop, !moved && finishing == nil && !isMoving(below: -1))
       {
         moved = true
         let answer = hop.earlyAnswers.removeFirst()
@@ -104,6 +106,7 @@ extension Model {
     if slot.item.kind == .start, !hop.startHasLeft {
       // The demand that waits with it goes first.
       hop.startHasLeft = true
+      record(hop, slot.item)
       if !hop.isTaken {
         hop.headersDelivered = false
         hop.statusDelivered = false
@@ -121,6 +124,11 @@ extension Model {
       if slot.item.kind == .send, !slot.isAnswered { arriveSent(1, at: hop.index - 1) }
       return true
     }
+    record(hop, slot.item)
+    if !hop.again.isEmpty {
+      hop.again.append((slot.item, slot.isAnswered))
+      return true
+    }
     if slot.item.kind == .send { hop.ledger.append(slot.isAnswered) }
     pushOutbound(slot.item, hop.index + 1)
     return true
@@ -136,8 +144,10 @@ extension Model {
       may(.leaveUp, hop, !slot.isFresh && !isMoving(above: hop.index))
     else { return false }
     switch slot.item.kind {
+    case .headers: hop.unreplayable = hop.unreplayable ?? .state
     case .receive:
       guard hop.owed > 0 else { return false }
+      hop.unreplayable = hop.unreplayable ?? .state
       hop.owed -= 1
       if slot.isInjected { hop.reserved -= 1 }
       if slot.isInjected || slot.isHeld { hop.surplus += 1 }
@@ -186,13 +196,16 @@ extension Model {
     switch part {
     case .everywhere: return false
     case .above(let index):
-      for hop in hops[..<index].reversed() where hop !== running && (leaveDown(hop) || passDown(hop)) {
+      if index < hops.count, passDown(hops[index]) { return true }
+      for hop in hops[..<index].reversed()
+      where hop !== running && (replay(hop) || leaveDown(hop) || passDown(hop)) {
         return true
       }
       guard !whole.isEmpty else { return false }
       pushOutbound(whole.removeFirst(), 0)
       return true
     case .below(let index):
+      if index >= 0, passUp(hops[index]) { return true }
       for hop in hops[(index + 1)...] where hop !== running && (leaveUp(hop) || passUp(hop)) { return true }
     case .demand(let index):
       for hop in hops[..<index].reversed() where passDemand(hop) { return true }
@@ -263,6 +276,7 @@ extension Model {
     }
     guard !hop.has(item.kind) else { return false }
     hop.inbound.queue.removeFirst()
+    if item.kind == .receive { noteAnswer(hop) }
     next(hop, hop.inbound, item)
     return true
   }
@@ -278,8 +292,15 @@ extension Model {
     guard hop.seesDemand, !hop.has(.demand) else { return false }
     hop.demandSeen = hop.demandCame
     addOwed(pending, hop)
-    if !hop.isTaken { arriveDemand(hop.lessSurplus(pending), at: hop.index + 1) }
+    if !hop.isTaken { ask(hop, hop.lessSurplus(pending)) }
     return true
+  }
+
+  /// Demand leaves the hop downward.
+  func ask(_ hop: Hop, _ n: Int) {
+    guard n > 0 else { return }
+    hop.unanswered = saturating(hop.unanswered, n)
+    arriveDemand(n, at: hop.index + 1)
   }
 
   /// What has waited for demand leaves after what runs.

@@ -80,6 +80,8 @@ final class Model {
   final class Hop {
     let index: Int
     let plan: HopPlan
+    /// Which instance it is: one more with each RESTART above.
+    let attempt: UInt32
     var life = Life.notEntered
     var isTaken = false
     /// What it has delivered before TAKE.
@@ -120,10 +122,25 @@ final class Model {
     var sentPassed = 0
     var sentSeen = 0
 
-    init(_ index: Int, _ plan: HopPlan) {
+    /// What RESTART sends again: what has left it.
+    var recordedStart: (marks: [Int], deadline: UInt64?)?
+    var recorded: [Item] = []
+    var recordedBytes = 0
+    /// Why it may not.
+    var unreplayable: Outcome?
+    var restarts = 0
+    /// What is sent again, and what has left it since.
+    var again: [(item: Item, isAnswered: Bool)] = []
+    /// Demand that has gone below and that no message has answered.
+    var unanswered = 0
+
+    init(_ index: Int, _ plan: HopPlan, attempt: UInt32) {
       self.index = index
       self.plan = plan
+      self.attempt = attempt
     }
+
+    var name: String { attempt == 1 ? "hop \(index)" : "hop \(index) (instance \(attempt))" }
 
     var isActive: Bool {
       life == .entered && !hasPassed && !hasFinished && !isCancelled && !owesCancel && !isDestroyed
@@ -137,10 +154,14 @@ final class Model {
   struct Broken { let law: String, what: String }
 
   let kind: CallKind
-  let hops: [Hop]
+  var hops: [Hop]
+  /// Below a RESTART: what has not seen destroy yet, in order.
+  var retired: [Hop] = []
   private(set) var broken: Broken?
 
   var isOpen = false
+  /// How many times start has come to the server.
+  var attempts = 0
   // The caller.
   var callerQueue: [Item] = []
   var callerMessages = 0
@@ -173,10 +194,8 @@ final class Model {
   var running: Hop?
   var runningKind = EventKind.none
   var runningItem: Item?
-  let requestMarks = Item(.start)
+  var requestMarks: [Int] = []
   var expectedDeadline: UInt64?
-  /// Demand was renewed in this turn: that a hop below does not have it yet is fine.
-  var renewed = false
   /// Everything may leave, though something is moving in front of it.
   var mayHurry = false
   var order: Order
@@ -187,7 +206,7 @@ final class Model {
   init(_ scenario: Scenario, _ order: Order) {
     self.order = order
     kind = scenario.kind
-    hops = scenario.hops.enumerated().map { Hop($0, $1) }
+    hops = scenario.hops.enumerated().map { Hop($0, $1, attempt: 1) }
     outboundEnd = hops.count + 1
   }
 

@@ -9,9 +9,11 @@ struct Order {
   enum Patience { case some, more, none }
 
   /// What moves at a hop.
-  enum Move: Int { case leaveDown, leaveUp, passDown, passUp, passDemand }
+  enum Move: Int { case leaveDown, leaveUp, passDown, passUp, passDemand, open, answer, replay }
 
   let patience: Patience
+  /// Where a message too many is looked for first: at the caller's end.
+  let looksUpFirst: Bool
   private let isDrawn: Bool
   private var random: Random
   /// By move, in a hundred: how often it waits though it could be done, and is done though it should wait.
@@ -25,6 +27,7 @@ struct Order {
     random = Random(UInt64(number))
     patience = [.some, .more, .none][number % 3]
     isDrawn = number >= 3
+    looksUpFirst = number & 1 == 1
     guard isDrawn else { return }
     for move in slow.indices {
       slow[move] = random.pick([0, 0, 5, 50, 100])

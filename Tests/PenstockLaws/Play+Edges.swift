@@ -8,7 +8,7 @@ extension Play {
     guard let call else { return }
     isPulled = false
     while !isStopped, served < available, model.broken == nil {
-      switch scenario.server.items[served] {
+      switch server.items[served] {
       case .headers:
         served += 1
         let item = Model.Item(.headers)
@@ -35,36 +35,13 @@ extension Play {
   }
 
   func connect(_ call: Call) {
+    connect(below)
     call.attach(below: below)
     call.attach(above: above)
     loop.onMarker = { [unowned(unsafe) self] marker in
       if let input = inputs.removeValue(forKey: marker) {
         model.apply(input, isNested: nested.remove(marker) != nil)
       }
-    }
-    below.onStart = { [unowned(unsafe) self] call in
-      let item = Model.Item(.start)
-      item.marks = marks(call.request.metadata)
-      log("  server sees start")
-      model.require(call.request.metadata.isReadOnly, "law 5", "the request can be changed after it has left")
-      isStopped = false
-      isPulled = true
-      model.serverSees(.start, item)
-    }
-    below.onSend = { [unowned(unsafe) self] message in
-      let item = self.item(.send, message)
-      log("  server sees message \(item.id)")
-      model.serverSees(.send, item)
-    }
-    below.onHalfClose = { [unowned(unsafe) self] in
-      log("  server sees half-close")
-      model.serverSees(.halfClose, Model.Item(.halfClose))
-    }
-    below.onPull = { [unowned(unsafe) self] in isPulled = true }
-    below.onReset = { [unowned(unsafe) self] in
-      log("  server sees reset")
-      isStopped = true
-      model.serverReset()
     }
     above.onHeaders = { [unowned(unsafe) self] headers in
       let item = Model.Item(.headers)
@@ -99,6 +76,48 @@ extension Play {
       if item.isLocal { model.require(discards == 1, "law 3", "a local end left \(discards) discards") }
       isEnded = true
       isStopped = true
+    }
+  }
+
+  /// One attempt.
+  func connect(_ below: FakeBelow) {
+    below.onAnother = { [unowned(unsafe) self] in
+      let fresh = FakeBelow()
+      connect(fresh)
+      self.below = fresh
+      isStopped = true
+      return fresh
+    }
+    below.onStart = { [unowned(unsafe) self, unowned(unsafe) below] call in
+      model.require(below === self.below, "restart", "start on the stream of an attempt that is over")
+      let item = Model.Item(.start)
+      item.marks = marks(call.request.metadata)
+      log("  server sees start")
+      model.require(call.request.metadata.isReadOnly, "law 5", "the request can be changed after it has left")
+      isStopped = false
+      isPulled = true
+      attempts += 1
+      served = 0
+      available = min(server.ready, server.items.count)
+      model.serverSees(.start, item)
+    }
+    below.onSend = { [unowned(unsafe) self, unowned(unsafe) below] message in
+      model.require(below === self.below, "restart", "a message on the stream of an attempt that is over")
+      let item = self.item(.send, message)
+      log("  server sees message \(item.id)")
+      model.serverSees(.send, item)
+    }
+    below.onHalfClose = { [unowned(unsafe) self, unowned(unsafe) below] in
+      model.require(below === self.below, "restart", "half-close on the stream of an attempt that is over")
+      log("  server sees half-close")
+      model.serverSees(.halfClose, Model.Item(.halfClose))
+    }
+    below.onPull = { [unowned(unsafe) self] in isPulled = true }
+    below.onReset = { [unowned(unsafe) self, unowned(unsafe) below] in
+      model.require(below === self.below, "restart", "reset on the stream of an attempt that is over")
+      log("  server sees reset")
+      isStopped = true
+      model.serverReset()
     }
   }
 

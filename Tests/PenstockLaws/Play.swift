@@ -8,7 +8,7 @@ final class Play {
   let scenario: Scenario
   let model: Model
   let loop = FakeLoop()
-  let below = FakeBelow()
+  var below = FakeBelow()
   let above = FakeAbove()
   var call: Call?
   var players: [HopPlayer] = []
@@ -19,6 +19,7 @@ final class Play {
   private let isVerbose: Bool
   private var trace: [String] = []
   // The server.
+  var attempts = 0
   var served = 0
   var available = 0
   var isPulled = false
@@ -62,6 +63,9 @@ final class Play {
       play.finalized == scenario.hops.count, "law 6", "\(play.finalized) finalizers have run")
     return play.model.broken.map { Failure(law: $0.law, what: $0.what, trace: play.trace) }
   }
+
+  /// What the server of this attempt says.
+  var server: ServerPlan { scenario.servers[min(max(attempts, 1), scenario.servers.count) - 1] }
 
   func log(_ line: @autoclosure () -> String) { if isVerbose { trace.append(line()) } }
 
@@ -128,7 +132,7 @@ final class Play {
     case .demand(let n): submit(.demand(n), .demand(n))
     case .cancel: cancel(call)
     case .server(let n):
-      available = min(available + n, scenario.server.items.count)
+      available = min(available + n, server.items.count)
       isPulled = true
       pump()
     case .sent(let n):
@@ -169,7 +173,14 @@ final class Play {
       if !loop.entries.isEmpty { use(UInt64(pick % loop.entries.count + 1), end) }
     case .hop(let index, let operation):
       guard scenario.hops.indices.contains(index), let hop = players[index].kept else { break }
-      elsewhere { players[index].perform(operation, hop) }
+      elsewhere {
+        if hop.attempt == model.hops[index].attempt {
+          players[index].perform(operation, hop)
+        } else {
+          model.require(
+            hop.demand(1) == .gone, "restart", "hop \(index): an instance below a RESTART still works")
+        }
+      }
     }
   }
 
@@ -231,7 +242,7 @@ final class Play {
   /// A message is there and could go up, but nobody pulled.
   func late() -> String? {
     guard !isStopped, served < available, !isEnded, let call, call.wantsMessage else { return nil }
-    guard case .message = scenario.server.items[served] else { return nil }
+    guard case .message = server.items[served] else { return nil }
     return "a message is wanted, but nobody pulled"
   }
 
@@ -241,7 +252,8 @@ final class Play {
     for ticket in loop.entries.indices { use(UInt64(ticket + 1), .verdict(.next)) }
     for player in players {
       guard let hop = player.kept else { continue }
-      let entered = model.hops[player.index].life == .entered
+      let mine = model.hops[player.index]
+      let entered = mine.life == .entered || hop.attempt < mine.attempt
       if entered { model.require(hop.hasEnded, "law 2", "hop \(player.index) has not ended") }
       elsewhere {
         let message = Message()

@@ -12,11 +12,11 @@ extension Scenario {
     var hops: [HopPlan] = []
     for _ in 0..<count { hops.append(.random(&random, wildness)) }
 
-    var items: [ServerPlan.Item] = []
-    if random.chance(85) { items.append(.headers) }
-    let messages = kind.receivesOne ? random.pick([0, 1, 1, 1, 1, 1, 1, 2]) : random.below(6)
-    for _ in 0..<messages { items.append(.message(random.size())) }
-    if random.chance(90) { items.append(.status(random.chance(60) ? 0 : Int32(random.below(17)))) }
+    let restarts = hops.contains { $0.replayBytes > 0 }
+    var servers: [ServerPlan] = []
+    for number in 0..<(restarts ? 1 + random.below(4) : 1) {
+      servers.append(.random(&random, kind, fails: restarts && number < 2))
+    }
 
     let whole = kind.sendsOne && random.chance(60)
     var steps: [Step] = []
@@ -29,10 +29,27 @@ extension Scenario {
       if random.chance(20) { steps.append(Step(act: .demand(1 + random.below(3)), runs: true)) }
     }
     return Scenario(
-      kind: kind, hops: hops, steps: steps, server: ServerPlan(items: items),
+      kind: kind, hops: hops, steps: steps, servers: servers,
       firstMessage: whole ? random.size() : nil,
       firstDemand: random.pick([0, 0, 1, 2, 2, 5]), deadline: random.chance(15) ? 1 + random.below(30) : nil,
       demandsWhenServed: random.chance(30))
+  }
+}
+
+extension ServerPlan {
+  /// `fails`: often a status alone, so that there is something to restart for.
+  static func random(_ random: inout Random, _ kind: CallKind, fails: Bool) -> ServerPlan {
+    var items: [ServerPlan.Item] = []
+    if fails, random.chance(50) {
+      if random.chance(30) { items.append(.headers) }
+      items.append(.status(Int32(random.below(17))))
+    } else {
+      if random.chance(85) { items.append(.headers) }
+      let messages = kind.receivesOne ? random.pick([0, 1, 1, 1, 1, 1, 1, 2]) : random.below(6)
+      for _ in 0..<messages { items.append(.message(random.size())) }
+      if random.chance(90) { items.append(.status(random.chance(60) ? 0 : Int32(random.below(17)))) }
+    }
+    return ServerPlan(items: items, ready: random.pick([0, 0, 1, 2, 8]))
   }
 }
 
@@ -45,14 +62,34 @@ extension HopPlan {
     for kind in laneKinds + signals where random.chance(72) { callbacks |= 1 << UInt32(kind.rawValue) }
     let create: Create =
       random.chance(50) ? .none : random.chance(80) ? .next : random.chance(85) ? .skip : .nonsense
+    let records = random.chance(25)
+    if records { callbacks |= 1 << UInt32(EventKind.status.rawValue) }
     var reactions: [[Reaction]] = Array(repeating: [], count: 12)
     for kind in laneKinds + [.cancel, .demand, .sent] {
       for _ in 0..<random.below(4) {
         reactions[Int(kind.rawValue)].append(.random(&random, kind, wildness))
       }
     }
+    let statuses = Int(EventKind.status.rawValue)
+    if records, random.chance(80) {
+      for _ in 0..<(1 + random.below(3)) {
+        var operations: [Operation] = []
+        while random.chance(20) { operations.append(.random(&random, .status)) }
+        reactions[statuses].insert(
+          Reaction(
+            operations: operations, verdict: random.chance(75) ? 5 : random.pick([1, 2]), takesTicket: true),
+          at: 0)
+      }
+      // What has come before is held, so that nothing goes above.
+      for kind in [EventKind.headers, .receive] where random.chance(60) {
+        reactions[Int(kind.rawValue)] = Array(
+          repeating: Reaction(operations: [], verdict: 2, takesTicket: random.chance(20)), count: 6)
+      }
+    }
     return HopPlan(
       create: create, callbacks: callbacks, holdBytes: random.pick([0, 0, 1, 64, 200]),
+      replayBytes: records ? random.pick([1, 20, 100, 1000, 1 << 20]) : 0,
+      maxRestarts: random.pick([1, 1, 2, 3]),
       shares: random.chance(40),
       reactions: reactions)
   }
@@ -89,8 +126,11 @@ extension Operation {
     case 11..<13: .demand(random.pick([1, 1, 2, 3, 1 << 40]))
     case 13: random.chance(40) ? .finish(Int32(random.below(17))) : .change
     case 14..<17: kind == .demand ? .setCount(random.pick([0, 0, 1, 2, 7])) : .injectInbound(random.size())
-    case 17: kind == .start ? .setDeadline(random.below(20)) : .deliverHeaders
-    case 18: .deliverHeaders
+    case 17:
+      kind == .start
+        ? .setDeadline(random.below(20))
+        : kind == .status ? .setStartDeadline(random.below(20)) : .deliverHeaders
+    case 18: kind == .status ? .changeStart : .deliverHeaders
     case 19: .deliverStatus(Int32(random.below(17)))
     case 20: .resolveEarly(.random(&random))
     default: .injectInbound(random.size())
@@ -103,7 +143,8 @@ extension End {
     switch random.below(20) {
     case 0..<10: .verdict(.next)
     case 10..<13: .verdict(.drop)
-    case 13..<15: .verdict(.take)
+    case 13: .verdict(.take)
+    case 14: .verdict(.restart)
     case 15: .verdict(random.pick([.pause, .hold, .restart, .skip]))
     case 16..<18: .after(random.below(12))
     default: .finish(Int32(random.below(17)))

@@ -32,10 +32,18 @@ extension Scenario {
         if attempt(candidate) { improved = true }
       }
       for index in best.hops.indices { improved = shrinkHop(best, index, attempt) || improved }
-      for index in best.server.items.indices.reversed() {
+      for number in best.servers.indices.reversed() {
         var candidate = best
-        candidate.server.items.remove(at: index)
-        if attempt(candidate) { improved = true }
+        candidate.servers.remove(at: number)
+        if !candidate.servers.isEmpty, attempt(candidate) {
+          improved = true
+          continue
+        }
+        for index in best.servers[number].items.indices.reversed() {
+          var candidate = best
+          candidate.servers[number].items.remove(at: index)
+          if attempt(candidate) { improved = true }
+        }
       }
       for change in simplifications {
         var candidate = best
@@ -72,6 +80,11 @@ extension Scenario {
         candidate.hops[index].callbacks &= ~(1 << UInt32(kind))
         keep(candidate)
       }
+    }
+    if best.hops[index].replayBytes > 0 {
+      var candidate = best
+      candidate.hops[index].replayBytes = 0
+      keep(candidate)
     }
     if best.hops[index].create != .none {
       var candidate = best

@@ -46,6 +46,7 @@ extension Scenario {
     for (index, hop) in hops.enumerated() {
       var line =
         "  hop \(index): create \(hop.create.word), hold_bytes \(hop.holdBytes)\(hop.shares ? ", shared" : "")"
+      if hop.replayBytes > 0 { line += ", records \(hop.replayBytes) for \(hop.maxRestarts) restarts" }
       let missing = (HopPlan.laneKinds + HopPlan.signals).filter { !hop.has($0) }.map { $0.word }
       if !missing.isEmpty { line += ", without \(missing.joined(separator: " "))" }
       lines.append(line)
@@ -54,7 +55,11 @@ extension Scenario {
         lines.append("    \(word): " + reactions.map { $0.words }.joined(separator: "; "))
       }
     }
-    lines.append("  server: " + server.items.map { $0.words }.joined(separator: ", "))
+    for (index, server) in servers.enumerated() {
+      lines.append(
+        "  server \(index + 1): " + server.items.map { $0.words }.joined(separator: ", ")
+          + (server.ready > 0 ? "; \(server.ready) at once" : ""))
+    }
     for (index, step) in steps.enumerated() {
       lines.append("  step \(index): \(step.act.words)\(step.runs ? ", run" : "")")
     }
@@ -103,6 +108,8 @@ extension Operation {
     case .setDeadline(let ms): "set deadline \(ms)"
     case .resolveEarly(let end): "resolve early \(end.words)"
     case .deliverHeaders: "deliver headers"
+    case .changeStart: "change the recorded start"
+    case .setStartDeadline(let ms): "set the recorded deadline \(ms)"
     case .deliverStatus(let code): "deliver status \(code)"
     }
   }

@@ -6,7 +6,8 @@ struct Scenario: Sendable {
   var kind: CallKind
   var hops: [HopPlan]
   var steps: [Step]
-  var server: ServerPlan
+  /// What the server says, attempt by attempt; the last one for all that follow.
+  var servers: [ServerPlan]
   /// The message of a call that is opened whole, with its half-close.
   var firstMessage: Int?
   var firstDemand: Int
@@ -22,6 +23,9 @@ struct HopPlan: Sendable {
   /// 1 << EventKind: the callbacks that are there.
   var callbacks: UInt32
   var holdBytes: Int
+  /// 0: no recording.
+  var replayBytes = 0
+  var maxRestarts = 1
   /// Its handle is kept for other threads.
   var shares: Bool
   /// By EventKind: what it does the first time, the second... After that it says NEXT.
@@ -48,6 +52,9 @@ enum Operation: Sendable {
   case setDeadline(Int)
   case resolveEarly(End)
   case deliverHeaders
+  /// The request that a RESTART sends: its metadata, its deadline.
+  case changeStart
+  case setStartDeadline(Int)
   case deliverStatus(Int32)
 }
 
@@ -61,6 +68,8 @@ enum End: Sendable {
 struct ServerPlan: Sendable {
   enum Item: Sendable { case headers, message(Int), status(Int32) }
   var items: [Item]
+  /// How many of them are there at once.
+  var ready = 0
 }
 
 /// What happens next; then, perhaps, the loop runs what was posted.

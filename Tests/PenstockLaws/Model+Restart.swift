@@ -1,0 +1,94 @@
+import PenstockCall
+
+// RESTART: what is recorded, whether it may be sent again, and how.
+
+extension Model {
+  /// The start, a message or the half-close leaves the hop downward.
+  func record(_ hop: Hop, _ item: Item) {
+    guard hop.plan.replayBytes > 0, hop.unreplayable == nil, !hop.isTaken else { return }
+    switch item.kind {
+    case .start:
+      if hop.recordedStart == nil { hop.recordedStart = (requestMarks, expectedDeadline) }
+    case .send:
+      guard item.size <= hop.plan.replayBytes - hop.recordedBytes else {
+        hop.unreplayable = .tooLarge
+        return
+      }
+      hop.recordedBytes += item.size
+      hop.recorded.append(Item(.send, id: item.id, size: item.size))
+    default: hop.recorded.append(item)
+    }
+  }
+
+  func noteAnswer(_ hop: Hop) { if hop.unanswered > 0 { hop.unanswered -= 1 } }
+
+  /// What asking gives, in on_status and for its ticket.
+  func mayRestart(_ hop: Hop) -> Outcome {
+    guard hop.plan.replayBytes > 0, local == nil, hop.isActive else { return .state }
+    if let reason = hop.unreplayable { return reason }
+    guard hop.recordedStart != nil else { return .state }
+    return hop.restarts < hop.plan.maxRestarts ? .ok : .already
+  }
+
+  func restart(_ hop: Hop) {
+    guard let start = hop.recordedStart else { return }
+    hop.restarts += 1
+    // What stands in its inbound lane is discarded; demand for it has been renewed if it was held.
+    for slot in hop.inbound.slots where slot.item.kind == .receive {
+      if slot.isInjected {
+        hop.reserved -= 1
+      } else if !slot.isHeld {
+        hop.unanswered = saturating(hop.unanswered, 1)
+      }
+    }
+    discardInbound(hop)
+    // What left the hop and was not told as sent is told now.
+    for (item, isAnswered) in hop.again where item.kind == .send { hop.ledger.append(isAnswered) }
+    hop.again = []
+    arriveSent(hop.ledger.count - hop.sentCame, at: hop.index)
+    for index in (hop.index + 1)..<max(hops.count, hop.index + 1) {
+      let old = hops[index]
+      lose(old.outbound)
+      lose(old.inbound)
+      old.outbound.removeAll()
+      old.inbound.removeAll()
+      if old.life == .entered, !old.isDestroyed {
+        require(
+          !old.isActive && !old.owesCancel, "restart",
+          "\(old.name) is below a RESTART, and has not seen the end")
+        if old.has(.destroy) { retired.append(old) } else { old.isDestroyed = true }
+      }
+      hops[index] = Hop(index, old.plan, attempt: old.attempt + 1)
+    }
+    serverQueue = []
+    serverHasStarted = false
+    serverHasEnded = false
+    serverSaidStatus = false
+    serverMessages = 0
+    serverDemandCame = 0
+    serverDemand = 0
+    inTransport = 0
+    wasReset = false
+    outboundEnd = hops.count + 1
+    finishing = nil
+    requestMarks = start.marks
+    expectedDeadline = start.deadline
+    arriveDemand(hop.unanswered, at: hop.index + 1)
+    hop.again = [(Item(.start), true)]
+    for item in hop.recorded {
+      hop.again.append((Item(item.kind, id: item.id, size: item.size), true))
+    }
+  }
+
+  /// What is to be sent again goes, all at once: events that come to leave meanwhile wait behind it.
+  func replay(_ hop: Hop) -> Bool {
+    guard !hop.again.isEmpty, finishing == nil else { return false }
+    let all = hop.again
+    hop.again = []
+    for (item, isAnswered) in all {
+      if item.kind == .send { hop.ledger.append(isAnswered) }
+      pushOutbound(item, hop.index + 1)
+    }
+    return true
+  }
+}
