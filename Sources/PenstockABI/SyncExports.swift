@@ -152,6 +152,11 @@ public func penstock_intercepted_attempt(_ handle: OpaquePointer!) -> UInt32 {
   handle.map { InterceptedCall.from($0).attempt } ?? 0
 }
 
+@_cdecl("penstock_intercepted_level") @implementation
+public func penstock_intercepted_level(_ handle: OpaquePointer!) -> Int32 {
+  handle.map { Int32(InterceptedCall.from($0).level.rawValue) } ?? -1
+}
+
 @_cdecl("penstock_intercepted_target") @implementation
 public func penstock_intercepted_target(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
   handle.map { cString(InterceptedCall.from($0).target) }
@@ -214,6 +219,7 @@ private func give(
   guard let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
   return with(handle) { call in
     guard isOpen(call) else { return .state }
+    guard call.codec == nil else { return .state }
     guard let message = find(call) else { return .notFound }
     give(message, data, length)
     return .ok
@@ -271,6 +277,49 @@ public func penstock_intercepted_set_response(
 @_cdecl("penstock_intercepted_status") @implementation
 public func penstock_intercepted_status(_ handle: OpaquePointer!) -> OpaquePointer! {
   call(handle)?.responseStatus.map { borrowed($0) }
+}
+
+// MARK: - Objects
+
+/// Where the function sees no objects, it stays the caller's.
+private func withObject(
+  _ handle: OpaquePointer?, _ given: UnsafeMutableRawPointer?, _ body: (InterceptedCall, Message) -> Outcome
+) -> penstock_result {
+  with(handle) { call in
+    guard let codec = call.codec else { return .state }
+    return body(call, ByteBuffer(object: CodecObject(given, codec)))
+  }
+}
+
+@_cdecl("penstock_intercepted_request_object") @implementation
+public func penstock_intercepted_request_object(_ handle: OpaquePointer!) -> UnsafeMutableRawPointer! {
+  call(handle)?.requestMessage?.codecObject?.pointer
+}
+
+@_cdecl("penstock_intercepted_set_request_object") @implementation
+public func penstock_intercepted_set_request_object(
+  _ handle: OpaquePointer!, _ object: UnsafeMutableRawPointer!
+) -> penstock_result {
+  withObject(handle, object) { $0.setRequest($1) }
+}
+
+@_cdecl("penstock_intercepted_response_object") @implementation
+public func penstock_intercepted_response_object(_ handle: OpaquePointer!) -> UnsafeMutableRawPointer! {
+  call(handle)?.responseMessage?.codecObject?.pointer
+}
+
+@_cdecl("penstock_intercepted_set_response_object") @implementation
+public func penstock_intercepted_set_response_object(
+  _ handle: OpaquePointer!, _ object: UnsafeMutableRawPointer!
+) -> penstock_result {
+  withObject(handle, object) { $0.setResponse($1) }
+}
+
+@_cdecl("penstock_intercepted_answer_object") @implementation
+public func penstock_intercepted_answer_object(_ handle: OpaquePointer!, _ object: UnsafeMutableRawPointer!)
+  -> penstock_result
+{
+  withObject(handle, object) { $0.addAnswer($1) }
 }
 
 // MARK: - Values

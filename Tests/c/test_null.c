@@ -573,6 +573,12 @@ TEST(null_sync) {
   CHECK_INT(penstock_intercepted_id(NULL), 0);
   CHECK_INT(penstock_intercepted_kind(NULL), -1);
   CHECK_INT(penstock_intercepted_attempt(NULL), 0);
+  CHECK_INT(penstock_intercepted_level(NULL), -1);
+  CHECK(penstock_intercepted_request_object(NULL) == NULL);
+  CHECK(penstock_intercepted_response_object(NULL) == NULL);
+  REFUSED(penstock_intercepted_set_request_object(NULL, &data));
+  REFUSED(penstock_intercepted_set_response_object(NULL, &data));
+  REFUSED(penstock_intercepted_answer_object(NULL, &data));
   CHECK(penstock_intercepted_target(NULL) == NULL);
   CHECK(penstock_intercepted_method(NULL) == NULL);
   REFUSED(penstock_intercepted_set_method(NULL, UNARY));

@@ -27,8 +27,8 @@ static void player_finalized(void *user_data) {
   latch_signal(&self->finalized);
 }
 
-static void player_add(player *self, penstock_channel *channel, int32_t priority,
-                       int32_t (*hook)(player *, penstock_intercepted_call *)) {
+static void player_add_at(player *self, penstock_channel *channel, int32_t priority,
+                          int32_t (*hook)(player *, penstock_intercepted_call *), uint32_t flags) {
   memset(self, 0, sizeof(*self));
   self->finalized = (latch)LATCH_INIT;
   self->hook = hook;
@@ -38,9 +38,15 @@ static void player_add(player *self, penstock_channel *channel, int32_t priority
   sync.name = "player";
   sync.user_data = self;
   sync.finalizer = player_finalized;
+  sync.flags = flags;
   sync.intercept = intercept;
   OK(penstock_sync_interceptor_table(&sync, &table, NULL));
   OK(penstock_channel_add_interceptor(channel, &table, priority, &id, NULL));
+}
+
+static void player_add(player *self, penstock_channel *channel, int32_t priority,
+                       int32_t (*hook)(player *, penstock_intercepted_call *)) {
+  player_add_at(self, channel, priority, hook, PENSTOCK_LEVEL_BYTES);
 }
 
 static int32_t pass(player *self, penstock_intercepted_call *call) {
@@ -100,6 +106,99 @@ TEST(sync_below_a_restart_runs_again) {
     if (nested) latch_wait(&above.finalized, 1);
     probe_wait_finalized(&auth);
   }
+}
+
+/* ---- Objects: texts that are counted ---- */
+
+static char *text_new(atomic_int *alive, const char *bytes, size_t length) {
+  char *text = calloc(1, length + 1);
+  memcpy(text, bytes, length);
+  atomic_fetch_add(alive, 1);
+  return text;
+}
+static int32_t text_encode(void *alive, const char *method, void *object, penstock_buffer *bytes) {
+  (void)alive, (void)method;
+  return penstock_buffer_append(bytes, object, strlen(object));
+}
+static int32_t text_decode(void *alive, const char *method, const void *data, size_t length, void **object) {
+  (void)method;
+  *object = text_new(alive, data, length);
+  return 0;
+}
+static void text_free(void *alive, void *object) {
+  free(object);
+  atomic_fetch_sub((atomic_int *)alive, 1);
+}
+
+/* At the object level the caller's own text, at the bytes level what is sent. */
+static int32_t at_both_levels(player *self, penstock_intercepted_call *call) {
+  atomic_int *alive = self->context;
+  const void *data = NULL;
+  size_t length = 0;
+  bool sees_objects = penstock_intercepted_level(call) == PENSTOCK_LEVEL_OBJECT;
+  char *given = penstock_intercepted_request_object(call);
+  if (!sees_objects) {
+    CHECK(given == NULL);
+    OK(penstock_intercepted_request(call, &data, &length));
+    CHECK(length == 7 && memcmp(data, "changed", 7) == 0);
+    CHECK_RESULT(penstock_intercepted_set_request_object(call, alive), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_intercepted_answer_object(call, alive), PENSTOCK_E_STATE);
+    OK(penstock_intercepted_next(call));
+    CHECK(penstock_intercepted_response_object(call) == NULL);
+    CHECK_RESULT(penstock_intercepted_set_response_object(call, alive), PENSTOCK_E_STATE);
+    OK(penstock_intercepted_set_response(call, "bytes", 5));
+    return PENSTOCK_NEXT;
+  }
+  CHECK_RESULT(penstock_intercepted_request(call, &data, &length), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_intercepted_set_request(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_intercepted_answer_message(call, "x", 1), PENSTOCK_E_STATE);
+  if (strcmp(given, "answer") == 0) {
+    OK(penstock_intercepted_answer_object(call, text_new(alive, "stub", 4)));
+    OK(penstock_intercepted_answer(call, NULL, NULL));
+    return PENSTOCK_NEXT;
+  }
+  CHECK_STR(given, "given");
+  OK(penstock_intercepted_set_request_object(call, text_new(alive, "first", 5)));
+  OK(penstock_intercepted_set_request_object(call, text_new(alive, "changed", 7)));
+  CHECK_STR(penstock_intercepted_request_object(call), "changed");
+  OK(penstock_intercepted_next(call));
+  CHECK(penstock_intercepted_request_object(call) == NULL);
+  CHECK_RESULT(penstock_intercepted_response(call, &data, &length), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_intercepted_set_response(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_STR(penstock_intercepted_response_object(call), "bytes");
+  OK(penstock_intercepted_set_response_object(call, text_new(alive, "done", 4)));
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_sees_objects_above_the_codec) {
+  atomic_int alive = 0;
+  penstock_codec_functions functions = PENSTOCK_CODEC_FUNCTIONS_INIT;
+  functions.user_data = &alive;
+  functions.encode = text_encode;
+  functions.decode = text_decode;
+  functions.free = text_free;
+  penstock_codec *codec = NULL;
+  REQUIRE_OK(penstock_codec_new(&functions, &codec, NULL));
+  penstock_channel *channel = open_channel();
+  OK(penstock_channel_set_codec(channel, codec));
+  player both;
+  player_add_at(&both, channel, 0, at_both_levels, PENSTOCK_LEVEL_BOTH);
+  both.context = &alive;
+  static const char *const requests[] = {"given", "answer"}, *const responses[] = {"done", "stub"};
+  for (int i = 0; i < 2; i++) {
+    penstock_reply *reply = NULL;
+    char *request = text_new(&alive, requests[i], strlen(requests[i]));
+    OK(penstock_channel_unary_object(channel, UNARY, request, NULL, &reply, NULL));
+    CHECK_INT(penstock_reply_code(reply), 0);
+    CHECK_STR(penstock_reply_object(reply), responses[i]);
+    penstock_reply_release(reply);
+  }
+  CHECK_INT(both.runs, 3);
+  penstock_channel_close(channel);
+  penstock_channel_release(channel);
+  latch_wait(&both.finalized, 1);
+  EVENTUALLY(atomic_load(&alive) == 0);
+  penstock_codec_release(codec);
 }
 
 /* ---- From runtime to runtime ---- */

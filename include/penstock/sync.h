@@ -104,6 +104,8 @@ PENSTOCK_API uint64_t penstock_intercepted_id(const penstock_intercepted_call *c
 PENSTOCK_API int32_t penstock_intercepted_kind(const penstock_intercepted_call *call);
 /* 1, and one more each time that an interceptor above has restarted the call; 0 for NULL. */
 PENSTOCK_API uint32_t penstock_intercepted_attempt(const penstock_intercepted_call *call);
+/* PENSTOCK_LEVEL_OBJECT or PENSTOCK_LEVEL_BYTES; -1 for NULL. */
+PENSTOCK_API int32_t penstock_intercepted_level(const penstock_intercepted_call *call);
 /* The channel's target as it was given. NULL for NULL. */
 PENSTOCK_API const char *penstock_intercepted_target(const penstock_intercepted_call *call);
 /* "/package.Service/Method"; lives until it is set again or the function returns. NULL for NULL. */
@@ -146,6 +148,19 @@ PENSTOCK_API penstock_result penstock_intercepted_set_response(penstock_intercep
  * Where next gave E_GONE it is the status that the caller gets, read-only (NULL where a hop above has restarted the
  * call). */
 PENSTOCK_API penstock_status *penstock_intercepted_status(penstock_intercepted_call *call);
+
+/* ---- At the object level of a call with a codec: objects in the place of bytes. Elsewhere these give E_STATE (NULL),
+ * and the object stays the caller's; otherwise it is transferred, even on error. There the functions of messages as
+ * bytes give E_STATE. See codec.h ---- */
+
+/* As penstock_intercepted_request and _set_request. Borrowed until it is replaced or the call goes on; NULL: none. */
+PENSTOCK_API void *penstock_intercepted_request_object(penstock_intercepted_call *call);
+PENSTOCK_API penstock_result penstock_intercepted_set_request_object(penstock_intercepted_call *call, void *object);
+/* As penstock_intercepted_response and _set_response. Borrowed until it is replaced; NULL: none. */
+PENSTOCK_API void *penstock_intercepted_response_object(penstock_intercepted_call *call);
+PENSTOCK_API penstock_result penstock_intercepted_set_response_object(penstock_intercepted_call *call, void *object);
+/* As penstock_intercepted_answer_message. */
+PENSTOCK_API penstock_result penstock_intercepted_answer_object(penstock_intercepted_call *call, void *object);
 
 /* ---- Call values: what hops and the caller share on purpose ---- */
 

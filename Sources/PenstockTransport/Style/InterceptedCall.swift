@@ -40,6 +40,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   public let id: UInt64
   public let kind: CallKind
   public let attempt: UInt32
+  public let level: Level
+  /// Set where messages are objects.
+  public let codec: Codec?
   /// Followed by a NUL.
   public let target: ByteBuffer
   /// They have a lock of their own.
@@ -152,6 +155,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     id = hop.call.id
     kind = hop.call.request.kind
     attempt = hop.attempt
+    level = hop.level
+    codec = hop.seesObjects ? hop.call.codec : nil
     target = hop.call.target
     values = hop.call.values
     values.hold()
@@ -317,7 +322,11 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
+  /// What a message holds fits the level that the function sees.
+  private func fits(_ message: Message) -> Bool { (message.codecObject != nil) == (codec != nil) }
+
   public func addAnswer(_ message: Message) -> Outcome {
+    guard fits(message) else { return .state }
     guard isBeforeNext, !kind.receivesOne || answers.isEmpty else { return .state }
     answers.append(message)
     return .ok
@@ -362,7 +371,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   public var requestMessage: Message? { isBeforeNext ? newRequest ?? request : nil }
 
   public func setRequest(_ message: Message) -> Outcome {
-    guard isBeforeNext, kind.sendsOne else { return .state }
+    guard isBeforeNext, kind.sendsOne, fits(message) else { return .state }
     newRequest = message
     return .ok
   }
@@ -378,7 +387,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   public func setResponse(_ message: Message) -> Outcome {
-    guard isAfterNext, kind.receivesOne else { return .state }
+    guard isAfterNext, kind.receivesOne, fits(message) else { return .state }
     if isGone { return .gone }
     newResponse = message
     return .ok

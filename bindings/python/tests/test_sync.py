@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from penstock import (
     GoneError,
     InterceptedCall,
     Kind,
+    Level,
     RpcError,
     Runtime,
     StateError,
@@ -203,6 +205,36 @@ def test_a_side_call_does_not_meet_it(lone: Channel) -> None:
     _, call = lone.unary_unary("/penstock.Probe/Unary").with_call(b"{}")
     assert call.code() == StatusCode.OK
     assert len(interceptor.threads) == 1
+
+
+def test_it_sees_the_caller_s_objects(channel: Channel) -> None:
+    seen: List[Any] = []
+
+    class Both(SyncInterceptor):
+        level = Level.BOTH
+
+        def intercept(self, call: InterceptedCall) -> None:
+            seen.append((call.level, call.request))
+            if call.level is Level.OBJECT:
+                if call.request == ["answer"]:
+                    call.answer(["stub"])
+                    return
+                call.request = [*call.request, "more"]
+            reply = call.next()
+            seen.append((call.level, reply.message))
+            if call.level is Level.OBJECT:
+                reply.message = [*reply.message, "in the end"]
+
+    channel.add_interceptor(Both())
+    call = channel.unary_unary("/penstock.Echo/Unary", lambda given: json.dumps(given).encode(), json.loads)
+    assert call(["given"]) == ["given", "more", "in the end"]
+    assert seen == [
+        (Level.OBJECT, ["given"]),
+        (Level.BYTES, b'["given", "more"]'),
+        (Level.BYTES, b'["given", "more"]'),
+        (Level.OBJECT, ["given", "more"]),
+    ]
+    assert call(["answer"]) == ["stub"]
 
 
 # ---- Law 7 ----

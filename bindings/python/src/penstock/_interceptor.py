@@ -193,6 +193,7 @@ class Registration:
         sync.name = c_string(self.name, "a name")
         sync.methods = self._methods
         sync.kinds = self._kinds
+        sync.flags = self._flags
         sync.hold_bytes = self._hold_bytes
         sync.intercept = intercept_trampoline
         sync.user_data = registry.add(Registered(self.name, {"intercept": function}))

@@ -528,6 +528,8 @@ _declare("penstock_intercepted_id", c_uint64, c_void_p)
 _declare("penstock_intercepted_kind", c_int32, c_void_p)
 # uint32_t penstock_intercepted_attempt(const penstock_intercepted_call *call);
 _declare("penstock_intercepted_attempt", c_uint32, c_void_p)
+# int32_t penstock_intercepted_level(const penstock_intercepted_call *call);
+_declare("penstock_intercepted_level", c_int32, c_void_p)
 # const char *penstock_intercepted_target(const penstock_intercepted_call *call);
 _declare("penstock_intercepted_target", c_char_p, c_void_p)
 # const char *penstock_intercepted_method(const penstock_intercepted_call *call);
@@ -561,6 +563,16 @@ _declare("penstock_intercepted_response", c_int32, c_void_p, POINTER(c_void_p), 
 _declare("penstock_intercepted_set_response", c_int32, c_void_p, c_void_p, c_size_t)
 # penstock_status *penstock_intercepted_status(penstock_intercepted_call *call);
 _declare("penstock_intercepted_status", c_void_p, c_void_p)
+# void *penstock_intercepted_request_object(penstock_intercepted_call *call);
+_declare("penstock_intercepted_request_object", c_void_p, c_void_p)
+# penstock_result penstock_intercepted_set_request_object(penstock_intercepted_call *call, void *object);
+_declare("penstock_intercepted_set_request_object", c_int32, c_void_p, c_void_p)
+# void *penstock_intercepted_response_object(penstock_intercepted_call *call);
+_declare("penstock_intercepted_response_object", c_void_p, c_void_p)
+# penstock_result penstock_intercepted_set_response_object(penstock_intercepted_call *call, void *object);
+_declare("penstock_intercepted_set_response_object", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_intercepted_answer_object(penstock_intercepted_call *call, void *object);
+_declare("penstock_intercepted_answer_object", c_int32, c_void_p, c_void_p)
 # penstock_result penstock_intercepted_set_value(penstock_intercepted_call *call, const char *key, void
 # *value, penstock_finalizer finalizer);
 _declare("penstock_intercepted_set_value", c_int32, c_void_p, c_char_p, c_void_p, penstock_finalizer)
@@ -603,7 +615,9 @@ _declare("penstock_runtime_remove_interceptor", c_int32, c_void_p, c_uint64, POI
 _declare("penstock_runtime_set_interceptor_priority", c_int32, c_void_p, c_uint64, c_int32, POINTER(c_void_p))
 # penstock_result penstock_runtime_set_interceptor_filter(penstock_runtime *runtime, penstock_interceptor_id
 # id, const char *methods, uint32_t kinds, penstock_error **error);
-_declare("penstock_runtime_set_interceptor_filter", c_int32, c_void_p, c_uint64, c_char_p, c_uint32, POINTER(c_void_p))
+_declare(
+    "penstock_runtime_set_interceptor_filter", c_int32, c_void_p, c_uint64, c_char_p, c_uint32, POINTER(c_void_p)
+)
 # penstock_result penstock_runtime_replace_interceptor(penstock_runtime *runtime, penstock_interceptor_id
 # id, const penstock_interceptor *interceptor, penstock_interceptor_id *new_id, penstock_error **error);
 _declare(
@@ -770,7 +784,9 @@ _declare("penstock_channel_remove_interceptor", c_int32, c_void_p, c_uint64, POI
 _declare("penstock_channel_set_interceptor_priority", c_int32, c_void_p, c_uint64, c_int32, POINTER(c_void_p))
 # penstock_result penstock_channel_set_interceptor_filter(penstock_channel *channel, penstock_interceptor_id
 # id, const char *methods, uint32_t kinds, penstock_error **error);
-_declare("penstock_channel_set_interceptor_filter", c_int32, c_void_p, c_uint64, c_char_p, c_uint32, POINTER(c_void_p))
+_declare(
+    "penstock_channel_set_interceptor_filter", c_int32, c_void_p, c_uint64, c_char_p, c_uint32, POINTER(c_void_p)
+)
 # penstock_result penstock_channel_replace_interceptor(penstock_channel *channel, penstock_interceptor_id
 # id, const penstock_interceptor *interceptor, penstock_interceptor_id *new_id, penstock_error **error);
 _declare(

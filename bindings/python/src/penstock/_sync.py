@@ -5,16 +5,17 @@ from __future__ import annotations
 import ctypes
 import threading
 from ctypes import byref, c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Set, Tuple
 
 from . import _constants as c
 from . import _raw
-from ._arguments import Payload, c_string, milliseconds, payload
+from ._arguments import c_string, milliseconds, payload
+from ._codec import Boxed, boxed
 from ._errors import GoneError, StateError, check
 from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, registry, value_at
 from ._status import CodeLike, DetailLike, Status, StatusCode, code_number
-from ._verdict import Kind
+from ._verdict import Kind, Level
 
 if TYPE_CHECKING:
     from ._side import SideChannel
@@ -33,6 +34,10 @@ class SyncInterceptor:
 
     # For messages and lists; the class's name if empty.
     name: str = ""
+    # Where it stands. At the object level messages are what the caller gives and gets, else what is sent.
+    level: Level = Level.BYTES
+    # One for each attempt of a call, below those that stand once in it. Not at the object level.
+    per_attempt: bool = False
 
     def intercept(self, call: InterceptedCall) -> None:
         """Look at ``call`` and change it; call `InterceptedCall.next` and change the response; or end the call with
@@ -95,7 +100,7 @@ class InterceptedCall:
 
     def answer(
         self,
-        *messages: Payload,
+        *messages: Any,
         headers: MetadataLike = None,
         code: CodeLike = StatusCode.OK,
         message: str = "",
@@ -109,10 +114,9 @@ class InterceptedCall:
         first: Optional[Metadata] = None
         if headers is not None:
             first = headers if isinstance(headers, Metadata) else Metadata(headers)
+        functions = _raw.penstock_intercepted_answer_object, _raw.penstock_intercepted_answer_message
         for data in messages:
-            content = payload(data)
-            result = _raw.penstock_intercepted_answer_message(handle, content, len(content))
-            check(result, "the call can't be answered with this")
+            _put(handle, data, functions, "the call can't be answered with this")
         result = _raw.penstock_intercepted_answer(handle, first._address if first else None, status._address())
         check(result, "the call can't be answered now")
 
@@ -141,6 +145,11 @@ class InterceptedCall:
     def attempt(self) -> int:
         """1, and one more with each RESTART by an interceptor above."""
         return int(_raw.penstock_intercepted_attempt(self._inside()))
+
+    @property
+    def level(self) -> Level:
+        """Object or bytes: a registration at both runs once at each."""
+        return Level(_raw.penstock_intercepted_level(self._inside()))
 
     @property
     def target(self) -> str:
@@ -186,16 +195,15 @@ class InterceptedCall:
         return Metadata._view(_raw.penstock_intercepted_metadata(self._inside()), self._inside)
 
     @property
-    def request(self) -> Optional[bytes]:
-        """The request message of a call that has one; setting replaces it. None: the kind has many, or none was sent.
-        StateError: after `next`."""
-        return _message(_raw.penstock_intercepted_request, self._inside())
+    def request(self) -> Any:
+        """The request message of a call that has one: its bytes, or at the object level the caller's own object;
+        setting replaces it. None: the kind has many, or none was sent. StateError: after `next`."""
+        return _get(self._inside(), _raw.penstock_intercepted_request_object, _raw.penstock_intercepted_request)
 
     @request.setter
-    def request(self, data: Payload) -> None:
-        content = payload(data)
-        result = _raw.penstock_intercepted_set_request(self._inside(), content, len(content))
-        check(result, "the request can't be replaced")
+    def request(self, data: Any) -> None:
+        functions = _raw.penstock_intercepted_set_request_object, _raw.penstock_intercepted_set_request
+        _put(self._inside(), data, functions, "the request can't be replaced")
 
     # ---- Call values ----
 
@@ -233,20 +241,21 @@ class InterceptedReply:
         return Metadata._view(pointer, self._call._inside) if pointer else None
 
     @property
-    def message(self) -> Optional[bytes]:
-        """The message of a call that has one response; setting replaces it, or puts one in. None: the kind has many,
-        or none came."""
+    def message(self) -> Any:
+        """The message of a call that has one response: its bytes, or at the object level the object that the caller
+        gets; setting replaces it, or puts one in. None: the kind has many, or none came."""
         if self.gone:
             return None
-        return _message(_raw.penstock_intercepted_response, self._call._inside())
+        return _get(
+            self._call._inside(), _raw.penstock_intercepted_response_object, _raw.penstock_intercepted_response
+        )
 
     @message.setter
-    def message(self, data: Payload) -> None:
-        content = payload(data)
+    def message(self, data: Any) -> None:
         if self.gone:
             raise GoneError(c.E_GONE, "the call has ended")
-        result = _raw.penstock_intercepted_set_response(self._call._inside(), content, len(content))
-        check(result, "the response can't be replaced")
+        functions = _raw.penstock_intercepted_set_response_object, _raw.penstock_intercepted_set_response
+        _put(self._call._inside(), data, functions, "the response can't be replaced")
 
     @property
     def status(self) -> Optional[Status]:
@@ -256,13 +265,37 @@ class InterceptedReply:
         return Status._view(pointer, self._call._inside) if pointer else None
 
 
-def _message(get: Callable[..., int], handle: int) -> Optional[bytes]:
+def _sees_objects(handle: int) -> bool:
+    return Boxed.ever and _raw.penstock_intercepted_level(handle) == Level.OBJECT
+
+
+def _get(handle: int, get_object: Callable[..., Optional[int]], get_bytes: Callable[..., int]) -> Any:
+    if _sees_objects(handle):
+        item = boxed(get_object(handle))
+        if item is not None:
+            return item.thing
     data, length = c_void_p(), c_size_t()
-    result = get(handle, byref(data), byref(length))
+    result = get_bytes(handle, byref(data), byref(length))
     if result == c.E_NOT_FOUND:
         return None
     check(result, "there is no message here now")
     return ctypes.string_at(data, length.value)
+
+
+def _put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
+    """Gives a message to the function for objects where they are seen, else to that for bytes."""
+    put_object, put_bytes = functions
+    if _sees_objects(handle):
+        # The library's from then on, but where there is no codec.
+        number = registry.add(Boxed(data))
+        result = put_object(handle, number)
+        if result == c.OK:
+            return
+        registry.remove(number)
+        if result != c.E_STATE or not isinstance(data, (bytes, bytearray, memoryview)):
+            check(result, words)
+    content = payload(data)
+    check(put_bytes(handle, content, len(content)), words)
 
 
 def _text(text: Optional[bytes]) -> str:
