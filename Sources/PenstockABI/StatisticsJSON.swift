@@ -80,7 +80,8 @@ private func give(_ connection: ConnectionFacts?, _ pem: UnsafeMutablePointer<Un
   -> penstock_result
 {
   guard let security = connection?.security else { return PENSTOCK_E_NOT_FOUND }
-  guard let made = security.certificates(), let copy = ByteBuffer(copying: made.view), copy.append(byte: 0) else {
+  guard let made = security.certificates(), let copy = ByteBuffer(copying: made.view), copy.append(byte: 0)
+  else {
     return PENSTOCK_E_NO_MEMORY
   }
   pem.pointee = copy.take().0?.assumingMemoryBound(to: CChar.self)

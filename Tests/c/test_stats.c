@@ -93,8 +93,8 @@ TEST(stats_grow_with_the_call) {
 TEST(stats_of_compressed_messages) {
   penstock_channel *channel = open_channel();
   penstock_call_options *options = NULL;
-  REQUIRE_OK(
-      penstock_call_options_new("{\"compression\": \"gzip\", \"metadata\": {\"x-compress\": \"gzip\"}}", &options, NULL));
+  REQUIRE_OK(penstock_call_options_new("{\"compression\": \"gzip\", \"metadata\": {\"x-compress\": \"gzip\"}}",
+                                       &options, NULL));
   char *data = calloc(1, 100000);
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, data, 100000, options, &reply, NULL));
