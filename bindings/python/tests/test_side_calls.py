@@ -24,7 +24,8 @@ def test_a_token_is_fetched_below_the_hop(channel: Channel, probe: Callable[...,
             start = ticket.event()
 
             def have_token(token: Optional[bytes], outcome: CompletedCall) -> None:
-                assert token is not None and outcome.code() is StatusCode.OK
+                assert outcome.code() is StatusCode.OK
+                assert token is not None
                 fetched.append(1)
                 start.metadata["authorization"] = "Bearer " + token.decode()
                 ticket.resume()
@@ -108,7 +109,8 @@ def test_it_ends_with_its_call_unless_detached(channel: Channel) -> None:
 
     channel.add_interceptor(Only(on_start=start))
     assert unary(channel) == b"x"
-    assert ended[False].wait(30) and ended[True].wait(30)
+    assert ended[False].wait(30)
+    assert ended[True].wait(30)
     assert ends == ["CANCELLED", "DEADLINE_EXCEEDED"]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from . import ready
 from ._call import Call
 from ._channel import Channel, StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from ._completion import Completion, CompletionInterceptor
 from ._errors import (
     AlreadyError,
     BusyError,
@@ -33,6 +34,7 @@ from ._errors import (
     WouldBlockError,
     WouldDeadlockError,
 )
+from ._executor import Executor, SerialExecutor
 from ._hop import Event, Hop, Ticket
 from ._interceptor import Interceptor, Registration
 from ._library import load
@@ -53,10 +55,13 @@ __all__ = [
     "Channel",
     "ClosedError",
     "CompletedCall",
+    "Completion",
+    "CompletionInterceptor",
     "Detail",
     "Error",
     "Event",
     "EventKind",
+    "Executor",
     "ForkedError",
     "GoneError",
     "Hop",
@@ -75,6 +80,7 @@ __all__ = [
     "Registration",
     "RpcError",
     "Runtime",
+    "SerialExecutor",
     "SideChannel",
     "StateError",
     "Status",

@@ -21,6 +21,7 @@ from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
 
 if TYPE_CHECKING:
     from ._channel import Channel
+    from ._executor import Executor
     from ._side import OnReply, SideChannel
 
 _UINT64 = 2**64 - 1
@@ -215,6 +216,14 @@ class Hop:
         if self._instance is None:
             raise AttributeError("there is no state: the interceptor has no create()")
         self._instance.state = state
+
+    def set_executors(self, outbound: Optional[Executor], inbound: Optional[Executor]) -> None:
+        """In `create`: where this call's other callbacks run, `on_start`, `on_send`, `on_half_close` and `on_sent` on
+        ``outbound``, the rest on ``inbound``; None is the thread that drives."""
+        from ._executor import address
+
+        result = _raw.penstock_hop_set_executors(self._callback(), address(outbound), address(inbound))
+        check(result, "executors can be chosen in create only")
 
     # ---- Other calls, other channels ----
 
@@ -435,8 +444,8 @@ class Ticket:
         self.number = number
 
     def resolve(self, verdict: Verdict) -> None:
-        """Ends the pause with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this event does not allow
-        it, and the ticket stays."""
+        """Ends the pause with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this
+        event does not allow it, and the ticket stays."""
         check(
             _raw.penstock_ticket_resolve(self.number, int(verdict)),
             f"the ticket can't be resolved to {verdict!r}",

@@ -9,7 +9,9 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Tupl
 from . import _constants as c
 from . import _raw
 from ._arguments import c_string, milliseconds, whole_number
+from ._completion import CALLBACKS, CompletionInterceptor, completion_table
 from ._errors import StateError, check, check_with
+from ._executor import Executor, address, chosen
 from ._hop import Hop
 from ._objects import forget, registry
 from ._trampolines import (
@@ -44,6 +46,10 @@ class Interceptor:
     replay_bytes: int = 0
     # How many times one call may be restarted here.
     max_restarts: int = 1
+    # Where callbacks run: for both lanes, or for each. None: on the thread that drives.
+    executor: Optional[Executor] = None
+    outbound_executor: Optional[Executor] = None
+    inbound_executor: Optional[Executor] = None
 
     def create(self, hop: Hop) -> Any:
         """A call has come to this interceptor. What is returned becomes ``hop.state``; `Verdict.SKIP`: not this
@@ -211,9 +217,21 @@ class Registration:
         table.kinds = self._kinds or table.kinds
         return table
 
+    def _completion_table(self, interceptor: CompletionInterceptor) -> _raw.penstock_interceptor:
+        for callback in ("create", *CALLBACKS):
+            if inspect.iscoroutinefunction(getattr(interceptor, callback)):
+                raise TypeError(f"{type(interceptor).__name__}.{callback} is async, which is not supported yet")
+        table = completion_table(interceptor, c_string(self.name, "a name"), self._methods, self._kinds, self._flags)
+        table.hold_bytes = self._hold_bytes
+        table.replay_bytes = self._replay_bytes
+        table.max_restarts = self._max_restarts
+        return table
+
     def _table(self) -> _raw.penstock_interceptor:
         if isinstance(self.interceptor, Native):
             return self._native_table(self.interceptor)
+        if isinstance(self.interceptor, CompletionInterceptor):
+            return self._completion_table(self.interceptor)
         function = _function(self.interceptor)
         if function is not None:
             return self._sync_table(function)
@@ -239,9 +257,12 @@ class Registration:
     def _register(self, place: Place) -> None:
         number, error = c_uint64(), c_void_p()
         prefix, handle = place._registry_functions()
+        outbound, inbound = map(address, chosen(self.interceptor))
         # From here on its user data are the library's, whatever comes.
         table = self._table()
         table.flags |= self._flags
+        if outbound or inbound:
+            table.outbound_executor, table.inbound_executor = outbound, inbound
         old, self._replaces = self._replaces, None
         if old is None:
             add = getattr(_raw, f"{prefix}_add_interceptor")

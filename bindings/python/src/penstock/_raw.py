@@ -44,7 +44,8 @@ penstock_async_create = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_int32, POINTER(
 penstock_async_destroy = CFUNCTYPE(None, c_void_p)
 # typedef void (*penstock_async_metadata)(void *state, penstock_metadata *metadata, penstock_completion *completion);
 penstock_async_metadata = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
-# typedef void (*penstock_async_message)(void *state, const void *data, size_t length, penstock_completion *completion);
+# typedef void (*penstock_async_message)(void *state, const void *data, size_t length,
+#                                       penstock_completion *completion);
 penstock_async_message = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_void_p)
 # typedef void (*penstock_async_signal)(void *state, penstock_completion *completion);
 penstock_async_signal = CFUNCTYPE(None, c_void_p, c_void_p)

@@ -145,6 +145,8 @@ intercept_trampoline = _raw.penstock_intercept(_intercept)
 _codes = {_create.__code__, _destroy.__code__, _objects._forget.__code__}
 # Functions that C calls and that are about no hop.
 hopless_codes: Set[CodeType] = set()
+# Functions that C calls, with what makes up for one that has not run, given its arguments.
+recoveries: Dict[CodeType, Callable[[Dict[str, Any]], object]] = {}
 create_trampoline = _raw.penstock_hop_create(_create)
 destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
 trampolines = {callback: _event_trampoline(callback) for callback in (*EVENTS, *SIGNALS)}
@@ -232,6 +234,10 @@ def call(function: Callable[..., int], *arguments: Any) -> int:
 def _begun_in_vain(unraisable: sys.UnraisableHookArgs) -> bool:
     """Whether this came out of a trampoline: then it is a failure of that callback."""
     trace, error = unraisable.exc_traceback, unraisable.exc_value
+    if trace is not None and error is not None and trace.tb_frame.f_code in recoveries:
+        _escaping[threading.get_ident()] = error
+        recoveries[trace.tb_frame.f_code](trace.tb_frame.f_locals)
+        return True
     if trace is not None and error is not None and trace.tb_frame.f_code in hopless_codes:
         _escaping[threading.get_ident()] = error
         return True

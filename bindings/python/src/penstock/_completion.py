@@ -1,0 +1,286 @@
+"""The asynchronous style: interceptors whose callbacks get a completion, to be called once, later and anywhere."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_void_p, sizeof
+from typing import Any, Callable, Iterable, Optional
+
+from . import _constants as c
+from . import _raw
+from ._arguments import Payload, payload
+from ._errors import StateError, check, check_with
+from ._executor import Executor
+from ._hop import Hop
+from ._metadata import Metadata, MetadataLike
+from ._objects import Raised, forget, own, registry
+from ._reply import EXCEPTION_KEY
+from ._status import DetailLike, Status, StatusCode, StatusLike, as_status
+from ._trampolines import recoveries, report
+from ._verdict import Kind, Level, Verdict
+
+CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_response", "on_status", "on_cancel")
+
+
+class CompletionInterceptor:
+    """Sees and changes what passes in a call, in asynchronous style: each callback gets its event and a `Completion`,
+    to be called once: in the callback or later, on any thread. Until then the event waits, and later ones of its
+    direction behind it. A completion that is let go of uncalled ends the call with INTERNAL, as an exception does.
+
+    Override what you need: what is not overridden passes, and costs nothing.
+    """
+
+    # As in `Interceptor`.
+    name: str = ""
+    level: Level = Level.BYTES
+    per_attempt: bool = False
+    replay_bytes: int = 0
+    max_restarts: int = 1
+    executor: Optional[Executor] = None
+    outbound_executor: Optional[Executor] = None
+    inbound_executor: Optional[Executor] = None
+
+    def create(self, method: str, kind: Kind) -> Any:
+        """A call has come: what is returned has the methods that see it: an object of its own for each call, or
+        None: this very object. `Verdict.SKIP`: not this call."""
+
+    def on_start(self, metadata: Metadata, done: Completion) -> None:
+        """Before anything is sent: the request's metadata, which may be changed until ``done`` is called."""
+
+    def on_request(self, message: bytes, done: Completion) -> None:
+        """A message to the server. ``done.next(other)`` replaces it."""
+
+    def on_half_close(self, done: Completion) -> None:
+        """The caller is done sending."""
+
+    def on_headers(self, metadata: Metadata, done: Completion) -> None:
+        """Response headers; a trailers-only answer has none."""
+
+    def on_response(self, message: bytes, done: Completion) -> None:
+        """A message from the server. ``done.next(other)`` replaces it."""
+
+    def on_status(self, status: Status, done: Completion) -> None:
+        """The end. A local cancel or deadline can't be changed, and goes on by itself."""
+
+    def on_cancel(self, status: Status) -> None:
+        """The call ended by another hand, and no `on_status` comes, or comes again."""
+
+
+class Completion:
+    """What a callback owes its event: to be called once, on any thread.
+
+    AlreadyError: it has been called. GoneError: the call has ended, or went on without it. Both do no harm.
+    """
+
+    __slots__ = ("__weakref__", "_handle", "_hop", "_open", "_running")
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._hop: Optional[Hop] = None
+        self._open = True
+        self._running = True
+        own(self, _raw.penstock_completion_release, handle)
+
+    def next(self, message: Optional[Payload] = None) -> None:
+        """The event goes on, with what was changed in it; a message with other bytes, if they are given."""
+        if message is None:
+            self._called(_raw.penstock_completion_next(self._handle))
+        else:
+            content = payload(message)
+            self._called(_raw.penstock_completion_next_message(self._handle, content, len(content)))
+
+    def cancel(
+        self,
+        code: StatusLike,
+        message: str = "",
+        details: Iterable[DetailLike] = (),
+        trailers: MetadataLike = None,
+    ) -> None:
+        """Ends the call here, as `Hop.finish`."""
+        status = as_status(code, message, details, trailers)
+        self._called(_raw.penstock_completion_cancel_with(self._handle, status._address()))
+
+    def resolve(self, verdict: Verdict) -> None:
+        """Ends it with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this event does
+        not allow it, and the completion stays."""
+        self._called(_raw.penstock_completion_resolve(self._handle, int(verdict)))
+
+    @property
+    def hop(self) -> Hop:
+        """The hop: in the callback all of it; later what any thread may use, if it was asked for in the callback."""
+        if self._hop is None:
+            if not self._running:
+                raise StateError(c.E_STATE, "the callback has returned: ask for the hop in it")
+            self._hop = Hop(_raw.penstock_completion_hop(self._handle), None).retain()
+        return self._hop
+
+    def _end(self) -> None:
+        """The callback returns."""
+        self._running = False
+        if self._hop is not None:
+            self._hop._end()
+
+    def _called(self, result: int) -> None:
+        if result in (c.OK, c.E_ALREADY, c.E_GONE):
+            self._open = False
+        check(result, "the completion can't be used")
+
+    def _guard(self) -> None:
+        if not self._open:
+            raise StateError(c.E_STATE, "the completion has been called: its event is others' now")
+
+
+class _Style:
+    """What C gets as user data or state: whose methods see the calls."""
+
+    __slots__ = ("methods", "name")
+
+    def __init__(self, name: str, methods: Any) -> None:
+        self.name = name
+        self.methods = methods
+
+
+class _InCallback:
+    """Guards what is valid in one callback only."""
+
+    __slots__ = ("runs",)
+
+    def __init__(self) -> None:
+        self.runs = True
+
+    def guard(self) -> None:
+        if not self.runs:
+            raise StateError(c.E_STATE, "allowed only in the callback")
+
+
+def _call(callback: str, number: Optional[int], handle: int, give: Callable[[Any, Completion], None]) -> None:
+    """Runs a callback that gets a completion. Nothing is ever raised into C: it ends the call instead."""
+    done = Completion(handle)
+    style: Any = registry.get(number)
+    try:
+        method = getattr(style.methods, callback, None)
+        if method is None:
+            done.next()
+            return
+        try:
+            give(method, done)
+        finally:
+            done._end()
+    except BaseException as error:
+        _fail(style.name, callback, handle, error)
+
+
+def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
+    hop = _raw.penstock_completion_hop(handle)
+    _raw.penstock_hop_set_value(hop, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+    text = f"interceptor {name!r}: {callback} raised {type(error).__name__}"
+    encoded = text.encode("utf-8", "replace").replace(b"\0", b"?")
+    _raw.penstock_completion_cancel(handle, StatusCode.INTERNAL.number, encoded)
+    report(name, callback, error)
+
+
+def _drops(trampoline: Callable[..., None]) -> None:
+    """Where it has not run its completion is dropped, which ends the call."""
+    recoveries[trampoline.__code__] = lambda given: _raw.penstock_completion_release(given["handle"])
+
+
+def _metadata_callback(callback: str) -> Any:
+    def trampoline(number: Optional[int], pointer: int, handle: int) -> None:
+        _call(callback, number, handle, lambda method, done: method(Metadata._view(pointer, done._guard), done))
+
+    _drops(trampoline)
+    return _raw.penstock_async_metadata(trampoline)
+
+
+def _message_callback(callback: str) -> Any:
+    def trampoline(number: Optional[int], data: Optional[int], length: int, handle: int) -> None:
+        def give(method: Any, done: Completion) -> None:
+            method(done.hop.message if data is None else ctypes.string_at(data, length), done)
+
+        _call(callback, number, handle, give)
+
+    _drops(trampoline)
+    return _raw.penstock_async_message(trampoline)
+
+
+def _half_close(number: Optional[int], handle: int) -> None:
+    _call("on_half_close", number, handle, lambda method, done: method(done))
+
+
+def _status(number: Optional[int], pointer: int, handle: int) -> None:
+    _call("on_status", number, handle, lambda method, done: method(Status._view(pointer, done._guard), done))
+
+
+def _cancel(number: Optional[int], pointer: int) -> None:
+    style: Any = registry.get(number)
+    scope = _InCallback()
+    try:
+        method = getattr(style.methods, "on_cancel", None)
+        if method is not None:
+            method(Status._view(pointer, scope.guard))
+    except BaseException as error:
+        report(style.name, "on_cancel", error)
+    finally:
+        scope.runs = False
+
+
+def _create(number: Optional[int], method: Optional[bytes], kind: int, state: Any) -> int:
+    style: Any = registry.get(number)
+    try:
+        made = style.methods.create((method or b"").decode("utf-8", "replace"), Kind(kind))
+    except BaseException as error:
+        report(style.name, "create", error)
+        # No verdict: the library ends the call with INTERNAL, and names the interceptor.
+        return -1
+    if isinstance(made, Verdict):
+        return int(made)
+    state[0] = registry.add(_Style(style.name, style.methods if made is None else made))
+    return c.NEXT
+
+
+def _destroy(number: Optional[int]) -> None:
+    registry.remove(number)
+
+
+for _function in (_half_close, _status):
+    _drops(_function)
+recoveries[_cancel.__code__] = lambda given: None
+recoveries[_create.__code__] = lambda given: None
+recoveries[_destroy.__code__] = lambda given: registry.remove(given["number"])
+_create_trampoline = _raw.penstock_async_create(_create)
+_destroy_trampoline = _raw.penstock_async_destroy(_destroy)
+_trampolines = {
+    "on_start": _metadata_callback("on_start"),
+    "on_request": _message_callback("on_request"),
+    "on_half_close": _raw.penstock_async_signal(_half_close),
+    "on_headers": _metadata_callback("on_headers"),
+    "on_response": _message_callback("on_response"),
+    "on_status": _raw.penstock_async_status(_status),
+    "on_cancel": _raw.penstock_async_cancel(_cancel),
+}
+
+
+def completion_table(
+    interceptor: CompletionInterceptor, name: bytes, methods: Optional[bytes], kinds: int, flags: int
+) -> _raw.penstock_interceptor:
+    """The ordinary table of one in asynchronous style; its user data is the registration's."""
+    given = _raw.penstock_async_interceptor()
+    given.struct_size = sizeof(given)
+    given.name = name
+    given.methods = methods
+    given.kinds = kinds
+    given.flags = flags
+    factory = getattr(interceptor.create, "__func__", interceptor.create) is not CompletionInterceptor.create
+    if factory:
+        given.create = _create_trampoline
+        given.destroy = _destroy_trampoline
+    for callback, trampoline in _trampolines.items():
+        method = getattr(interceptor, callback)
+        if factory or getattr(method, "__func__", method) is not getattr(CompletionInterceptor, callback):
+            setattr(given, callback, trampoline)
+    given.user_data = registry.add(_Style(name.decode("utf-8", "replace"), interceptor))
+    given.finalizer = forget
+    table, error = _raw.penstock_interceptor(), c_void_p()
+    table.struct_size = sizeof(table)
+    check_with(_raw.penstock_async_interceptor_table(byref(given), byref(table), byref(error)), error)
+    return table

@@ -1,0 +1,123 @@
+"""Executors: where an interceptor's callbacks run, if not on the thread that drives."""
+
+from __future__ import annotations
+
+import os
+from ctypes import byref, c_void_p
+from typing import Any, Callable, List, Optional, Tuple
+
+from . import _raw
+from ._errors import check
+from ._objects import forget, own, registry
+from ._trampolines import recoveries, report
+
+
+class Job:
+    """Work of the library's, to be called once, on any thread. A second call does nothing."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self, job: Callable[[Any], None], argument: Any) -> None:
+        # Whoever takes it out runs it: list.pop is one step.
+        self._pending: List[Tuple[Callable[[Any], None], Any]] = [(job, argument)]
+
+    def __call__(self) -> None:
+        try:
+            job, argument = self._pending.pop()
+        except IndexError:
+            return
+        job(argument)
+
+    def _revoke(self) -> bool:
+        """It will not run. False: it has been run already, or is running."""
+        try:
+            self._pending.pop()
+        except IndexError:
+            return False
+        return True
+
+
+class Executor:
+    """Runs an interceptor's callbacks: ``submit(job)`` has ``job()`` called once, on any thread. What it returns is
+    ignored; if it raises, the job is not taken, and the call ends with INTERNAL.
+
+    ``Executor(pool.submit)`` takes a `concurrent.futures.Executor`. A job that is taken and never run holds its call
+    up until that is cancelled, or its deadline comes.
+
+    An interceptor names its executors in the attributes ``executor`` (both lanes), ``outbound_executor`` and
+    ``inbound_executor``, or for one call in `create`, with `Hop.set_executors`.
+    """
+
+    def __init__(self, submit: Callable[[Job], object]) -> None:
+        if not callable(submit):
+            raise TypeError(f"submit must be callable, got {submit!r}")
+        self._submit = submit
+        self._process = 0
+        self._address = 0
+
+    @property
+    def _handle(self) -> int:
+        # The child of a fork has none of its parent's executors.
+        if self._process != os.getpid():
+            self._address = self._new()
+            self._process = os.getpid()
+            own(self, _raw.penstock_executor_release, self._address)
+        return self._address
+
+    def _new(self) -> int:
+        handle = c_void_p()
+        result = _raw.penstock_executor_new(_take, registry.add(self._submit), forget, byref(handle))
+        check(result, "the executor can't be made")
+        assert handle.value is not None
+        return handle.value
+
+
+class SerialExecutor(Executor):
+    """One thread of its own, the library's, which runs callbacks in the order in which they come. It ends by itself.
+
+    Callbacks may wait there, but not for a call that needs this very executor: WouldDeadlockError.
+    """
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._address = 0
+
+    def _new(self) -> int:
+        handle = c_void_p()
+        check(_raw.penstock_executor_serial_new(byref(handle)), "there is no thread for the executor")
+        assert handle.value is not None
+        return handle.value
+
+
+def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) -> int:
+    submit: Any = registry.get(number)
+    taken = Job(job, argument)
+    try:
+        submit(taken)
+        return 0
+    except BaseException as error:
+        report("", "submit", error)
+        # Whatever it has done with the job: it has run, or is not taken and will not run.
+        return int(taken._revoke())
+
+
+# C takes a job that this function has not seen for taken.
+recoveries[_take_job.__code__] = lambda given: given["job"](given["argument"])
+_take = _raw.penstock_submit(_take_job)
+
+
+def address(executor: Optional[Executor]) -> Optional[int]:
+    """The C handle; None for None."""
+    if executor is None:
+        return None
+    if not isinstance(executor, Executor):
+        raise TypeError(f"expected a penstock.Executor, got {executor!r}")
+    return executor._handle
+
+
+def chosen(interceptor: object) -> Tuple[Optional[Executor], Optional[Executor]]:
+    """The executors that an interceptor names, outbound and inbound."""
+    both = getattr(interceptor, "executor", None)
+    outbound = getattr(interceptor, "outbound_executor", None)
+    inbound = getattr(interceptor, "inbound_executor", None)
+    return outbound or both, inbound or both

@@ -1,0 +1,299 @@
+"""The asynchronous style: callbacks that get a completion."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any, Callable, List, Optional
+
+import pytest
+
+import penstock
+from helpers import Only, bidi, on_thread, unary
+from penstock import (
+    Channel,
+    Completion,
+    CompletionInterceptor,
+    Kind,
+    Metadata,
+    RpcError,
+    Status,
+    StatusCode,
+    Verdict,
+)
+from penstock._objects import registry
+
+CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_response", "on_status")
+
+
+class Every(CompletionInterceptor):
+    """Has each completion ended by ``end``."""
+
+    name = "every"
+
+    def __init__(self, end: Callable[[str, Completion], object]) -> None:
+        self.end = end
+        self.seen: List[str] = []
+
+    def came(self, callback: str, done: Completion) -> None:
+        self.seen.append(callback)
+        self.end(callback, done)
+
+    def on_start(self, metadata: Metadata, done: Completion) -> None:
+        self.came("on_start", done)
+
+    def on_request(self, message: bytes, done: Completion) -> None:
+        self.came("on_request", done)
+
+    def on_half_close(self, done: Completion) -> None:
+        self.came("on_half_close", done)
+
+    def on_headers(self, metadata: Metadata, done: Completion) -> None:
+        self.came("on_headers", done)
+
+    def on_response(self, message: bytes, done: Completion) -> None:
+        self.came("on_response", done)
+
+    def on_status(self, status: Status, done: Completion) -> None:
+        self.came("on_status", done)
+
+
+def test_completed_in_the_callback(channel: Channel) -> None:
+    interceptor = Every(lambda callback, done: done.next())
+    channel.add_interceptor(interceptor)
+    assert unary(channel) == b"x"
+    assert sorted(interceptor.seen) == sorted(CALLBACKS)
+    assert bidi(channel, [b"1", b"2", b"3"]) == [b"1", b"2", b"3"]
+    assert interceptor.seen.count("on_request") == interceptor.seen.count("on_response") == 4
+
+
+def test_completed_later_on_another_thread(channel: Channel) -> None:
+    threads: List[threading.Thread] = []
+    interceptor = Every(lambda callback, done: threads.append(on_thread(done.next)))
+    channel.add_interceptor(interceptor)
+    messages = [bytes([n]) for n in range(20)]
+    assert bidi(channel, messages) == messages
+    for thread in threads:
+        thread.join()
+
+
+class Changes(CompletionInterceptor):
+    def on_start(self, metadata: Metadata, done: Completion) -> None:
+        metadata["x-mine"] = "1"
+        done.hop.set_value("key", "value")
+        done.next()
+        with pytest.raises(penstock.StateError):
+            metadata["x-mine"] = "2"
+
+    def on_request(self, message: bytes, done: Completion) -> None:
+        on_thread(lambda: done.next(message + b"?")).join()
+
+    def on_response(self, message: bytes, done: Completion) -> None:
+        done.next(message + b"!")
+
+    def on_status(self, status: Status, done: Completion) -> None:
+        def finish() -> None:
+            status.message = "changed"
+            status.trailers["x-late"] = "2"
+            done.next()
+
+        on_thread(finish)
+
+
+def test_values_are_changed_now_and_later(channel: Channel) -> None:
+    channel.add_interceptor(Changes())
+    response, call = channel.unary_unary("/penstock.Echo/Unary").with_call(b"x", timeout=30)
+    assert response == b"x?!"
+    assert call.details() == "changed"
+    assert ("x-late", "2") in call.trailing_metadata()
+    assert call.values["key"] == "value"
+
+
+class PerCall:
+    def __init__(self, method: str, kind: Kind) -> None:
+        self.method = method
+        self.kind = kind
+        self.messages = 0
+
+    def on_response(self, message: bytes, done: Completion) -> None:
+        self.messages += 1
+        done.next()
+
+
+class Factory(CompletionInterceptor):
+    def __init__(self) -> None:
+        self.calls: List[PerCall] = []
+
+    def create(self, method: str, kind: Kind) -> Any:
+        if kind is Kind.CLIENT_STREAM:
+            return Verdict.SKIP
+        self.calls.append(PerCall(method, kind))
+        return self.calls[-1]
+
+
+def test_a_factory_gives_each_call_its_own_object_or_declines(channel: Channel) -> None:
+    factory = Factory()
+    channel.add_interceptor(factory)
+    unary(channel)
+    assert bidi(channel, [b"1", b"2"]) == [b"1", b"2"]
+    channel.stream_unary("/penstock.Echo/ClientStream")(iter([b"1"]))
+    assert [(call.method, call.kind, call.messages) for call in factory.calls] == [
+        ("/penstock.Echo/Unary", Kind.UNARY, 1),
+        ("/penstock.Echo/Bidi", Kind.BIDI, 2),
+    ]
+
+
+@pytest.mark.parametrize("callback", CALLBACKS)
+@pytest.mark.parametrize("later", [False, True])
+def test_cancel_at_every_event(channel: Channel, callback: str, later: bool) -> None:
+    def end(which: str, done: Completion) -> None:
+        if which != callback:
+            done.next()
+        elif later:
+            on_thread(lambda: done.cancel(StatusCode.DATA_LOSS, "not today", trailers={"x-t": "1"}))
+        else:
+            done.cancel(StatusCode.DATA_LOSS, "not today", trailers={"x-t": "1"})
+
+    channel.add_interceptor(Every(end))
+    with pytest.raises(RpcError) as caught:
+        unary(channel, timeout=30)
+    assert caught.value.code() == StatusCode.DATA_LOSS
+    assert caught.value.details() == "not today"
+    assert ("x-t", "1") in caught.value.trailing_metadata()
+
+
+@pytest.mark.parametrize("callback", CALLBACKS)
+@pytest.mark.parametrize("later", [False, True])
+def test_a_dropped_completion_is_no_hang(channel: Channel, callback: str, later: bool) -> None:
+    kept: List[Completion] = []
+
+    def end(which: str, done: Completion) -> None:
+        if which != callback:
+            done.next()
+        elif later:
+            kept.append(done)
+            on_thread(kept.clear)
+
+    channel.add_interceptor(Every(end))
+    with pytest.raises(RpcError) as caught:
+        unary(channel, timeout=30)
+    assert caught.value.code() == StatusCode.INTERNAL
+    assert caught.value.details() == "interceptor 'every' dropped its completion"
+
+
+def test_a_second_call_and_a_late_one_are_errors(channel: Channel) -> None:
+    kept: List[Completion] = []
+
+    def end(which: str, done: Completion) -> None:
+        if which == "on_headers":
+            with pytest.raises(penstock.StateError):
+                done.next(b"no message")
+            with pytest.raises(penstock.InvalidArgumentError):
+                done.resolve(Verdict.DROP)
+        done.next()
+        with pytest.raises(penstock.AlreadyError):
+            done.next()
+        with pytest.raises(penstock.AlreadyError):
+            done.cancel(StatusCode.ABORTED)
+        kept.append(done)
+
+    channel.add_interceptor(Every(end))
+    assert unary(channel) == b"x"
+    with pytest.raises(penstock.AlreadyError):
+        kept[0].next()
+    with pytest.raises(penstock.StateError):
+        _ = kept[0].hop
+
+    open_ones: List[Completion] = []
+    channel.add_interceptor(Every(lambda which, done: open_ones.append(done)), priority=1)
+    with pytest.raises(RpcError) as caught:
+        unary(channel, timeout=0.05)
+    assert caught.value.code() == StatusCode.DEADLINE_EXCEEDED
+    with pytest.raises(penstock.GoneError):
+        open_ones[0].next()
+
+
+def test_an_exception_ends_the_call(channel: Channel) -> None:
+    def end(which: str, done: Completion) -> None:
+        if which == "on_response":
+            raise ValueError("mine")
+        done.next()
+
+    heard: List[Any] = []
+    penstock.set_exception_hook(lambda *what: heard.append(what[:2]))
+    try:
+        channel.add_interceptor(Every(end))
+        with pytest.raises(RpcError) as caught:
+            unary(channel)
+    finally:
+        penstock.set_exception_hook(None)
+    assert caught.value.code() == StatusCode.INTERNAL
+    assert "'every'" in (caught.value.details() or "")
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert heard == [("every", "on_response")]
+
+
+class Refresh(CompletionInterceptor):
+    """Restarts a call that the server refuses, once a token is there."""
+
+    replay_bytes = 1000
+
+    def on_start(self, metadata: Metadata, done: Completion) -> None:
+        metadata["authorization"] = "old"
+        done.next()
+
+    def on_status(self, status: Status, done: Completion) -> None:
+        if status.code is StatusCode.UNAUTHENTICATED and done.hop.can_restart:
+            done.hop.request_metadata["authorization"] = "new"
+            on_thread(lambda: done.resolve(Verdict.RESTART))
+        else:
+            done.next()
+
+
+def test_restart_by_completion(channel: Channel) -> None:
+    seen: List[Any] = []
+
+    def refuse_old(hop: penstock.Hop) -> None:
+        seen.append(hop.metadata["authorization"])
+        if seen[-1] == "old":
+            hop.finish(StatusCode.UNAUTHENTICATED, "who")
+
+    channel.add_interceptor(Refresh(), priority=1)
+    channel.add_interceptor(Only(on_start=refuse_old))
+    assert unary(channel, timeout=30) == b"x"
+    assert seen == ["old", "new"]
+
+
+def test_a_hop_above_tells_by_on_cancel(channel: Channel) -> None:
+    told: List[Optional[StatusCode]] = []
+
+    class Told(CompletionInterceptor):
+        def on_cancel(self, status: Status) -> None:
+            told.append(status.code)
+
+    channel.add_interceptor(Told())
+    channel.add_interceptor(Only(on_receive=lambda hop: hop.finish(StatusCode.ABORTED)), priority=1)
+    with pytest.raises(RpcError):
+        unary(channel)
+    assert told == [StatusCode.ABORTED]
+
+
+def test_coroutines_are_refused(channel: Channel) -> None:
+    class Coroutine(CompletionInterceptor):
+        async def on_start(self, metadata: Metadata, done: Completion) -> None:  # type: ignore[override]
+            done.next()
+
+    with pytest.raises(TypeError, match="async"):
+        channel.add_interceptor(Coroutine())
+
+
+def test_nothing_is_left(channel: Channel) -> None:
+    gc.collect()
+    before = len(registry)
+    registrations = [channel.add_interceptor(Factory()), channel.add_interceptor(Changes())]
+    for _ in range(20):
+        unary(channel)
+    for registration in registrations:
+        registration.remove()
+    gc.collect()
+    assert len(registry) == before
