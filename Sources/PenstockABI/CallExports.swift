@@ -38,6 +38,7 @@ private func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     }
     if bytesEqual(key, "max_send_message_bytes") { return readLimit(member) { options.maxSendBytes = $0 } }
     if bytesEqual(key, "send_buffer_bytes") { return readLimit(member) { options.sendBufferBytes = $0 } }
+    if bytesEqual(key, "trace") { return readTrace(member) { options.traceEvents = $0 } }
     if bytesEqual(key, "interruptible") { return member.bool { options.isInterruptible = $0 } }
     return member.unknown
   }

@@ -40,6 +40,7 @@ struct ParsedChannelOptions {
       if bytesEqual(key, "initial_connection_window_bytes") {
         return readWindow(member) { transport.initialConnectionWindow = $0 }
       }
+      if bytesEqual(key, "trace") { return readTrace(member) { defaults.traceEvents = $0 } }
       if bytesEqual(key, "tie_order") {
         guard let order = member.string, bytesEqual(order, "fifo") || bytesEqual(order, "lifo") else {
           return member.fail("\"fifo\" or \"lifo\"")

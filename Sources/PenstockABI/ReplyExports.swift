@@ -26,11 +26,11 @@ public func penstock_reply_status(_ handle: OpaquePointer!) -> OpaquePointer! {
 
 @_cdecl("penstock_reply_status_json") @implementation
 public func penstock_reply_status_json(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  text(handle, .status) { json($0.status) }
+  replyText(handle, .status) { json($0.status) }
 }
 
 /// Made when it is first asked for, and kept by the reply; "{}" where there is none.
-private func text(
+func replyText(
   _ handle: OpaquePointer?, _ which: Reply.Text, _ make: (Reply) -> JSON.Value?
 ) -> UnsafePointer<CChar> {
   guard let reply = reply(handle), !Process.isForked(reply.generation) else { return cString("{}") }
@@ -66,7 +66,7 @@ public func penstock_reply_trailers(_ handle: OpaquePointer!) -> OpaquePointer! 
 
 @_cdecl("penstock_reply_stats_json") @implementation
 public func penstock_reply_stats_json(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  text(handle, .stats) { json($0.stats) }
+  replyText(handle, .stats) { json($0.stats) }
 }
 
 @_cdecl("penstock_reply_value") @implementation

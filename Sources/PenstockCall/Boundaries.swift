@@ -15,6 +15,12 @@ public protocol CallBelow: AnyObject {
   func another() -> any CallBelow
   /// The call ended above: free the stream (RST_STREAM CANCEL if it is open). Nothing inbound may follow.
   func reset()
+  /// It has been started, and waits for a connection.
+  var isConnecting: Bool { get }
+}
+
+extension CallBelow {
+  public var isConnecting: Bool { false }
 }
 
 /// What stands above the chain: the caller. Everything runs on the driving thread.

@@ -29,6 +29,9 @@ extension Call {
       drainInbound(hop)
       guard phase == .live, hop.isActive || !hop.entered else { return }
     }
+    if trace != nil, index >= 0, index < hops.count {
+      note(.finished, hops[index], .status, detail: Int(status.code.rawValue))
+    }
     endStatus = status
     outboundEnd = min(outboundEnd, max(index, 0))
     stopBelow()
@@ -96,6 +99,7 @@ extension Call {
     guard phase != .ended else { return }
     phase = .ended
     endStatus = status
+    if trace != nil { note(.ended, nil, .status, detail: Int(status.code.rawValue)) }
     measures.endedAt.set(loop.now)
     loop.setDeadline(self, nil)
     stopBelow()
@@ -158,8 +162,11 @@ extension Call {
     }
     guard let callback = hop.callbacks.pointee.destroy else { return }
     hop.current = .destroy
+    watch.begin(hop, .destroy)
     callback(hop.handle, hop.state)
+    watch.end()
     hop.current = .none
+    if trace != nil { note(.callback, hop, .destroy) }
   }
 
   /// What stands at the hop goes; the tickets on it are gone.

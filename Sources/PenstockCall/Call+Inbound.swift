@@ -145,6 +145,7 @@ extension Call {
 
   /// The event has come to the caller.
   private func arrive(_ event: Event) {
+    if trace != nil { note(.caller, nil, event.kind) }
     switch event {
     case .headers(let headers):
       headers.isReadOnly = true

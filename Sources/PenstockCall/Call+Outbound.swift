@@ -50,7 +50,14 @@ extension Call {
       var state: UnsafeMutableRawPointer?
       hop.mayChooseExecutors = true
       request.metadata.isReadOnly = true
-      let answer = create(hop.handle, hop.registration.userData.pointer, &state)
+      watch.begin(hop, .create)
+      let answer: Int32
+      if trace == nil {
+        answer = create(hop.handle, hop.registration.userData.pointer, &state)
+      } else {
+        answer = hop.runTraced(.create) { create(hop.handle, hop.registration.userData.pointer, &state) }
+      }
+      watch.end()
       request.metadata.isReadOnly = false
       hop.mayChooseExecutors = false
       hop.current = .none
@@ -207,6 +214,7 @@ extension Call {
   }
 
   private func leaveForTransport(_ event: Event) {
+    if trace != nil { note(.transport, nil, event.kind) }
     switch event {
     case .start:
       isStarted = true

@@ -137,6 +137,7 @@ extension Call {
     let station = hop.station(lane)
     let ticket = hop.ticket
     hop.ticket = 0
+    parked.since = loop.now
     guard verdict == .hold else {
       parked.state = .paused(ticket)
       parked.ticket = ticket
@@ -196,6 +197,7 @@ extension Call {
       station.isPaused = false
       if lane == .inbound { pausesInbound -= 1 }
     }
+    if trace != nil { noteResolved(hop, station.parked[index].event.kind, resolution) }
     switch resolution {
     case .finish(let status):
       finish(at: hop.index, status)

@@ -18,7 +18,9 @@ extension Call {
     case .send, .halfClose, .headers, .receive: break
     }
     let station = hop.station(lane)
-    station.parked.append(Station.Parked(event: event, state: .shown, isOwn: false, heldBytes: 0))
+    if trace != nil { note(.executor, hop, event.kind) }
+    station.parked.append(
+      Station.Parked(event: event, state: .shown, isOwn: false, heldBytes: 0, since: loop.now))
     station.isPaused = true
     if lane == .inbound { pausesInbound += 1 }
     if !queue.append(visit) { executorLost(hop) }

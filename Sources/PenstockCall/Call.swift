@@ -40,6 +40,10 @@ public final class Call {
   var below: (any CallBelow)?
   var above: (any CallAbove)?
   let loop: any CallLoop
+  /// Where its callbacks are shown while they run.
+  public let watch: CallWatch
+  /// nil: none is kept.
+  public let trace: (any CallTrace)?
   /// What the loop keeps with the call.
   public let attachment: AnyObject
 
@@ -78,7 +82,8 @@ public final class Call {
 
   public init(
     id: UInt64, request: Request, chain: Chain?, target: ByteBuffer, defaultAuthority: ByteBuffer,
-    loop: any CallLoop, attachment: AnyObject, values: CallValues = CallValues()
+    loop: any CallLoop, attachment: AnyObject, values: CallValues = CallValues(),
+    watch: CallWatch = CallWatch(), trace: (any CallTrace)? = nil
   ) {
     self.id = id
     self.request = request
@@ -90,6 +95,8 @@ public final class Call {
     self.attachment = attachment
     self.values = values
     codecIndex = chain?.codecIndex ?? 0
+    self.watch = watch
+    self.trace = trace
     outboundEnd = (chain?.entries.count ?? 0) + 1
   }
 
@@ -231,6 +238,7 @@ public final class Call {
 
   private func execute(_ step: Step) {
     guard phase != .ended, phase != .created || step.mayBegin else { return }
+    if trace != nil { note(step) }
     switch step {
     case .open(let demand, let message): open(demand, message)
     case .send(let message): runOutbound(.send(message), at: 0)

@@ -16,6 +16,8 @@ public final class Hop {
   var registration: Registration { registrationReference.takeUnretainedValue() }
   /// The registration's, and as long there: read for every event, without touching its reference count.
   let callbacks: UnsafePointer<Registration.Callbacks>
+  /// Without counting a reference, in every callback.
+  var shortName: CallWatch.Name { registrationReference._withUnsafeGuaranteedRef { $0.shortName } }
   var state: UnsafeMutableRawPointer?
 
   // What has become of it. `entered` is true once `create` has said NEXT (or there is none to ask).
@@ -130,7 +132,10 @@ public final class Hop {
   func run(_ callback: HopCallback, _ kind: EventKind) -> Int32 {
     current = kind
     ticket = 0
-    let verdict = callback(handle, state)
+    call.watch.begin(self, kind)
+    let verdict =
+      call.trace == nil ? callback(handle, state) : runTraced(kind) { callback(handle, state) }
+    call.watch.end()
     current = .none
     return verdict
   }

@@ -102,9 +102,15 @@ extension Call {
   /// What is below the hop goes, and everything that left the hop is sent again. False: it may not, and the
   /// status passes.
   func restart(_ hop: Hop, _ status: Status) -> Bool {
-    guard hop.mayRestart(status) == .ok, let recording = hop.recording, let start = recording.start,
-      request.become(start)
-    else { return false }
+    let allowed = hop.mayRestart(status)
+    guard allowed == .ok, let recording = hop.recording, let start = recording.start, request.become(start)
+    else {
+      if trace != nil {
+        note(.notRestarted, hop, .status, detail: Int((allowed == .ok ? .noMemory : allowed).rawValue))
+      }
+      return false
+    }
+    if trace != nil { note(.restarted, hop, .status, detail: recording.restarts + 1) }
     let owed = discardInbound(hop)
     recording.unanswered = saturatingSum(recording.unanswered, owed)
     // What an earlier replay has not come to has left the hop all the same.

@@ -92,6 +92,8 @@ final class Station {
     var heldBytes: Int
     /// The one it waited for, once it does no more too. 0: none.
     var ticket: UInt64 = 0
+    /// When it was paused, held or handed on; 0: not at all.
+    var since: UInt64 = 0
   }
 
   var waiting = Fifo<Event>()

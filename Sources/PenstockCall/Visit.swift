@@ -59,8 +59,13 @@ public final class Visit: ExecutorJob {
   func perform() {
     queue.begin(self, on: hop.call.loop.thread)
     switch work {
-    case .callback(let callback): answer = callback(hop.handle, hop.state)
-    case .destroy: registration.callbacks.pointee.destroy?(hop.handle, hop.state)
+    case .callback(let callback):
+      answer =
+        hop.call.trace == nil
+        ? callback(hop.handle, hop.state) : hop.runTraced(kind) { callback(hop.handle, hop.state) }
+    case .destroy:
+      registration.callbacks.pointee.destroy?(hop.handle, hop.state)
+      if hop.call.trace != nil { hop.call.note(.callback, hop, .destroy) }
     case .lastOfLane(let last): last.queue.appendOrPerform(last)
     }
     queue.end()

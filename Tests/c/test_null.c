@@ -210,6 +210,8 @@ TEST(null_runtime) {
   REFUSED_WITH_ERROR(penstock_runtime_replace_interceptor(runtime, 1, &table, NULL, &error));
   REFUSED(penstock_runtime_interceptors_json(NULL, &json));
   REFUSED(penstock_runtime_interceptors_json(runtime, NULL));
+  REFUSED(penstock_runtime_snapshot_json(NULL, 0, &json));
+  REFUSED(penstock_runtime_snapshot_json(runtime, 0, NULL));
   penstock_runtime_release(runtime);
 }
 
@@ -300,6 +302,9 @@ TEST(null_call) {
   CHECK(penstock_reply_value(NULL, "k") == NULL);
   char *pem = NULL;
   REFUSED(penstock_reply_peer_certificates(NULL, &pem));
+  CHECK_STR(penstock_reply_trace_json(NULL), "{}");
+  char *trace = NULL;
+  REFUSED(penstock_call_trace_json(NULL, &trace));
 
   CHECK(penstock_call_retain(NULL) == NULL);
   penstock_call_release(NULL);
@@ -327,6 +332,7 @@ TEST(null_call) {
   REFUSED(penstock_call_wait_headers(call, NULL));
   REFUSED(penstock_call_finish(call, NULL));
   REFUSED(penstock_call_reply(call, NULL));
+  REFUSED(penstock_call_trace_json(call, NULL));
   CHECK(penstock_call_value(call, NULL) == NULL);
   REFUSED(penstock_call_set_value(call, NULL, &finalized, count_up));
   CHECK_INT(atomic_load(&finalized), 2);
@@ -388,6 +394,8 @@ TEST(null_hop) {
   REFUSED(penstock_hop_finish(NULL, 0, NULL));
   REFUSED(penstock_hop_finish_with(NULL, status));
   REFUSED(penstock_hop_set_channel(NULL, NULL));
+  char *trace = NULL;
+  REFUSED(penstock_hop_trace_json(NULL, &trace));
   penstock_call *call = NULL;
   REFUSED_WITH_ERROR(penstock_hop_call(NULL, UNARY, 0, 0, NULL, NULL, &call, &error));
   REFUSED(penstock_hop_send_message(NULL, "x", 1));
@@ -438,6 +446,7 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
     REFUSED(penstock_hop_peer_certificates(hop, NULL));
     REFUSED(penstock_hop_finish_with(hop, NULL));
     REFUSED(penstock_hop_set_channel(hop, NULL));
+    REFUSED(penstock_hop_trace_json(hop, NULL));
     penstock_call *call = NULL;
     REFUSED_WITH_ERROR(penstock_hop_call(hop, NULL, 0, 0, NULL, NULL, &call, &error));
     REFUSED_WITH_ERROR(penstock_hop_call(hop, UNARY, 0, 0, NULL, NULL, NULL, &error));

@@ -34,6 +34,8 @@ typedef struct penstock_call_options penstock_call_options;
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
  *   "send_buffer_bytes": how much may be sent ahead of the transport (65536; one message is always taken)
  *   "interruptible": false; see above
+ *   "trace": true, false, or {"events": n}, of which the latest n are kept (256; 1 to 65536); see
+ *   penstock_call_trace_json. Absent: as the channel's options say
  * Memory: owned by the caller; free with penstock_call_options_release. E_INVALID_JSON names the JSON path. */
 PENSTOCK_API penstock_result penstock_call_options_new(const char *json, penstock_call_options **options,
                                                        penstock_error **error);
@@ -101,6 +103,8 @@ PENSTOCK_API const char *penstock_reply_stats_json(const penstock_reply *reply);
  * or not ("verify": false). Made when asked for. E_NOT_FOUND: no connection, or no TLS. Memory: owned by the caller; free
  * with penstock_free. */
 PENSTOCK_API penstock_result penstock_reply_peer_certificates(const penstock_reply *reply, char **pem);
+/* penstock_call_trace_json of the call, once it has ended; "{}" where no trace was kept. Lives as long as the reply. */
+PENSTOCK_API const char *penstock_reply_trace_json(const penstock_reply *reply);
 /* What a hop or the caller has set under `key`, or NULL; it lives as long as the reply. */
 PENSTOCK_API void *penstock_reply_value(const penstock_reply *reply, const char *key);
 
@@ -177,6 +181,29 @@ PENSTOCK_API penstock_result penstock_call_set_value(penstock_call *call, const 
                                                      penstock_finalizer finalizer);
 /* What a hop or the caller has set under `key`, or NULL. */
 PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *key);
+
+/* ---- The trace ---- */
+
+/* What has happened in the call, and who holds it now:
+ * {"id", "method", "kind", "target", "ended",
+ *  "holder": null once it has ended, or if the loop does not answer within 100 ms, else {"state", "hop" (a name or
+ *    null), "text"}, such as "paused in `auth` for 3,204 ms". "state": "paused", "held", "executor" (which has not run
+ *    the callback yet), "running", "taken", "connection", "demand" (no message is asked for), "server", "loop"
+ *  "age_ms", "deadline_ms" (left; null without), "attempts", and "outbound", "inbound": what stands at hops, each
+ *    {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many wait unseen};
+ *    not there without a holder
+ *  "events": null without the option "trace", else the latest, each with "us" since the call's creation, "what",
+ *    "hop" (null: the caller or the transport) with "place", "level" and "attempt", "lane", "event", "thread"
+ *    ("driving" or "other"), "thread_id"; for "what":
+ *    "callback": one has returned, "verdict" and "took_us"   "executor": it was handed to the hop's
+ *    "resolved": a ticket, with "verdict" or "code"           "finished": the hop has ended the call with "code"
+ *    "restarted": for the "restarts"-th time                  "not_restarted": "why", a result such as E_TOO_LARGE
+ *    "redirected"   "side_call": "call" is its id             "caller", "transport": came from there, or to it
+ *    "ended_locally": cancel or deadline                      "ended": the caller has "code"
+ *  "dropped": how many events were more than are kept}
+ * No message and no metadata value is in it. Any thread; on the driving thread at once.
+ * Memory: owned by the caller; free with penstock_free. */
+PENSTOCK_API penstock_result penstock_call_trace_json(penstock_call *call, char **json);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,7 @@ typedef struct penstock_channel penstock_channel;
  *   "max_header_list_bytes" (16384), "connect_timeout_ms" (20000), "compression": "identity" or "gzip"
  *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how much of a stream may wait unread;
  *   "initial_connection_window_bytes" (4194304)
+ *   "trace": false; true or {"events": n} keeps a trace of each call, see penstock_call_trace_json
  *   "tie_order": "fifo" (default) or "lifo", of interceptors with equal priority
  * Memory: owned by the caller; free with penstock_channel_release.
  * Errors: E_INVALID_ARGUMENT (the target), E_INVALID_JSON (names the JSON path; a certificate that does not parse

@@ -160,6 +160,9 @@ PENSTOCK_API penstock_result penstock_hop_stats_json(const penstock_hop *hop, ch
 /* penstock_reply_peer_certificates of the connection that has been chosen. */
 PENSTOCK_API penstock_result penstock_hop_peer_certificates(const penstock_hop *hop, char **pem);
 
+/* penstock_call_trace_json of the hop's call. Any thread that has the hop; E_GONE after the call. */
+PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **json);
+
 /* ---- Ending, injecting, answering ---- */
 
 /* Ends the call here with `code` (0-16) and `message` (copied; NULL is ""): hops above see the status, hops below

@@ -39,6 +39,15 @@ PENSTOCK_API penstock_result penstock_runtime_fd(penstock_runtime *runtime, int 
  * for that thread up to timeout_ms, then E_TIMEOUT. E_INTERRUPTED: a signal handler ran. E_CLOSED: shut down. */
 PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, int64_t timeout_ms);
 
+/* What the runtime is at, for when something does not go on:
+ * {"complete", "running": null or {"interceptor" (null: a callback of the call's own), "event", "call": an id, "for_ms":
+ *  at most so long}, "calls": [{"id", "method", "kind", "target", "age_ms", "deadline_ms", "attempts", "holder",
+ *  "outbound", "inbound": as in penstock_call_trace_json}, ...], the latest first}
+ * The loop is asked for the calls. If it does not answer within `timeout_ms`, because a callback does not return,
+ * "complete" is false, "calls" null, and "running" names the interceptor (the first 32 bytes of its name). Any thread; on
+ * the driving thread at once. Memory: owned by the caller; free with penstock_free. */
+PENSTOCK_API penstock_result penstock_runtime_snapshot_json(penstock_runtime *runtime, int64_t timeout_ms, char **json);
+
 /* Ends every call with CANCELLED ("runtime shut down"), closes every channel and connection, and joins the threads;
  * waits up to `timeout_ms` (-1: without limit). E_TIMEOUT: a user's function or the resolver has not returned; what
  * they hold stays until they do, and it may be called again. E_WOULD_DEADLOCK: in a callback, or in the function of a

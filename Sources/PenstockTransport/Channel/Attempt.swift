@@ -42,6 +42,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   init(_ core: ChannelCore) { self.core = core }
 
   /// It waits for a connection.
+  var isConnecting: Bool { isWaiting }
   var isWaiting: Bool { call != nil && stream == nil && failure == nil }
 
   // MARK: From the call

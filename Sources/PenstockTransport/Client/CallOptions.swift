@@ -18,6 +18,8 @@ public final class CallOptions {
   public var codec: Codec?
   public var sendBufferBytes = 65536
   public var isInterruptible = false
+  /// How many events of the call are kept; 0: none. nil: as the channel says.
+  public var traceEvents: Int?
   public var onInterrupted: (callback: Interrupted, userData: UserData)?
   public let generation = Process.generation
   /// For each call that is made with these options.
@@ -45,6 +47,7 @@ public struct CallDefaults {
   public var compression = Compression.identity
   public var maxReceiveBytes = 4 << 20
   public var maxSendBytes = Int(Int32.max)
+  public var traceEvents = 0
 
   public init() {}
 

@@ -9,6 +9,9 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   public let channel: ClientChannel
   public let generation: UInt64
   public var kind: CallKind { call.request.kind }
+  /// As it was made, for any thread; hops may have changed the method.
+  let path: ByteBuffer
+  let createdAt: UInt64
   let isInterruptible: Bool
   private let isCallbackStyle: Bool
 
@@ -77,10 +80,13 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     }
     request.settings = options?.settings(channel.defaults) ?? channel.defaults.settings
     if let authority = options?.authority, !request.setAuthority(authority.view) { return (.noMemory, nil) }
+    let line = chain()
+    let events = options?.traceEvents ?? channel.defaults.traceEvents
     let call = Call(
-      id: Process.nextID(), request: request, chain: chain(),
+      id: Process.nextID(), request: request, chain: line,
       target: channel.target, defaultAuthority: channel.authority, loop: channel.runtime.loop,
-      attachment: CallItem(channel.runtime.workers), values: LockedValues())
+      attachment: CallItem(channel.runtime.workers), values: LockedValues(), watch: channel.runtime.watch,
+      trace: events > 0 ? TraceLog(line, events) : nil)
     call.measures.createdAt.set(now)
     call.codec = options?.codec ?? channel.codec
     return (.ok, ClientCall(call, channel, options, callbacks))
@@ -90,6 +96,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     self.call = call
     self.channel = channel
     self.callbacks = callbacks
+    path = call.request.path
+    createdAt = call.measures.createdAt.value
     isCallbackStyle = callbacks != nil
     generation = channel.generation
     isInterruptible = options?.isInterruptible ?? false
@@ -156,12 +164,16 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   public func callHeaders(_ headers: Metadata) {
     lock.withLock { self.headers = headers }
     if let told = callbacks?.onHeaders {
+      call.watch.begin(call.id, .headers)
+      defer { call.watch.end() }
       told(handle, OpaquePointer(Unmanaged.passUnretained(headers).toOpaque()), callbacks?.userData.pointer)
     }
     wakeWaiting()
   }
 
   public func callMessage(_ message: Message) {
+    if callbacks != nil { call.watch.begin(call.id, .receive) }
+    defer { if isCallbackStyle { call.watch.end() } }
     if let callbacks, !kind.receivesOne {
       callbacks.onMessage?(
         handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.userData.pointer)
@@ -189,7 +201,11 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
       sizesHead = 0
     }
     lock.unlock()
-    if let sent = callbacks?.onSent { sent(handle, UInt64(count), callbacks?.userData.pointer) }
+    if let sent = callbacks?.onSent {
+      call.watch.begin(call.id, .sent)
+      sent(handle, UInt64(count), callbacks?.userData.pointer)
+      call.watch.end()
+    }
     wakeWaiting()
   }
 
@@ -219,13 +235,15 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     let visited = guests
     guests = []
     let message = kind.receivesOne ? received.first : nil
-    let ended = Reply(status, headers, message, call.stats, call.values, generation)
+    let ended = Reply(status, headers, message, call.stats, call.values, generation, call)
     reply = ended
     noHeaders = headers == nil
     lock.unlock()
     withExtendedLifetime(visited) {}
     let runtime = channel.runtime.runtime
     if let told = callbacks {
+      call.watch.begin(call.id, .status)
+      defer { call.watch.end() }
       told.onReply?(handle, OpaquePointer(Unmanaged.passUnretained(ended).toOpaque()), told.userData.pointer)
       callbacks = nil
       runtime.endBackground()

@@ -30,6 +30,7 @@ public final class ClientRuntime: @unchecked Sendable {
   let registryGeneration = Atomic<UInt64>(0)
   let live = LiveCalls()
   let workers: WorkerPool
+  let watch = CallWatch()
 
   private init(_ runtime: Runtime, isShared: Bool) {
     self.runtime = runtime

@@ -24,6 +24,17 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     call.previousLive = nil
   }
 
+  /// The latest first.
+  var all: [ClientCall] {
+    var found: [ClientCall] = []
+    var next = first
+    while let call = next {
+      found.append(call)
+      next = call.nextLive
+    }
+    return found
+  }
+
   /// Ends those that were made on `channel` or run on it; all without one. A call that ends takes itself out.
   func end(_ channel: ClientChannel?, _ reason: StaticString) {
     var ending: [ClientCall] = []

@@ -9,13 +9,15 @@ public final class Reply {
   public let stats: CallStatistics
   public let values: CallValues
   public let generation: UInt64
+  /// What of the call its trace needs; nil: none was kept.
+  public let trace: CallRecord?
   private let lock = Lock()
-  private var texts: (status: ByteBuffer?, stats: ByteBuffer?) = (nil, nil)
+  private var texts: (status: ByteBuffer?, stats: ByteBuffer?, trace: ByteBuffer?) = (nil, nil, nil)
 
   init(
     _ status: Status, _ headers: Metadata?, _ message: Message?, _ stats: CallStatistics,
     _ values: CallValues,
-    _ generation: UInt64
+    _ generation: UInt64, _ call: Call
   ) {
     self.status = status
     self.headers = headers
@@ -23,17 +25,23 @@ public final class Reply {
     self.stats = stats
     self.values = values
     self.generation = generation
+    trace = call.trace == nil ? nil : CallRecord(call)
     values.hold()
   }
 
   deinit { values.letGo() }
 
-  public enum Text { case status, stats }
+  public enum Text { case status, stats, trace }
 
   /// Made once by `make`, then kept as long as the reply.
   public func text(_ which: Text, _ make: (Reply) -> ByteBuffer?) -> ByteBuffer? {
     lock.lock()
-    let known = which == .status ? texts.status : texts.stats
+    let known: ByteBuffer?
+    switch which {
+    case .status: known = texts.status
+    case .stats: known = texts.stats
+    case .trace: known = texts.trace
+    }
     lock.unlock()
     if let known { return known }
     guard let made = make(self) else { return nil }
@@ -46,6 +54,9 @@ public final class Reply {
     case .stats:
       if texts.stats == nil { texts.stats = made }
       return texts.stats
+    case .trace:
+      if texts.trace == nil { texts.trace = made }
+      return texts.trace
     }
   }
 }

@@ -39,6 +39,9 @@ extension ClientCall {
           path, kind, of: channel.runtime, below: hop.index, in: line, with: options?.interceptors)
     }
     if !flags.contains(.detached) { made?.family.parent = parent }
+    if let made, hop.call.trace != nil {
+      hop.call.note(.sideCall, hop, detail: Int(truncatingIfNeeded: made.call.id))
+    }
     return (outcome, made)
   }
 
@@ -90,6 +93,7 @@ extension ClientChannel {
     guard owner.channel.runtime === runtime else { return .invalidArgument }
     if isClosed { return .closed }
     let outcome = hop.setRoute(ClientRoute(self))
+    if outcome == .ok, hop.call.trace != nil { hop.call.note(.redirected, hop) }
     return outcome == .ok && !owner.keep(self) ? .gone : outcome
   }
 }

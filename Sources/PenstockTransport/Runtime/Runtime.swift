@@ -103,8 +103,12 @@ public final class Runtime: @unchecked Sendable {
   var turnEnds: [any TurnEndHandler] = []
   var turnEndsRunning: [any TurnEndHandler] = []
   var hooks: [any ShutdownHook] = []
-  /// Monotonic time in ns, read once per turn.
-  public internal(set) var now: UInt64 = 0
+  /// Monotonic time in ns, read once per turn. The driver's; any thread may look at it.
+  public internal(set) var now: UInt64 {
+    get { turnTime.load(ordering: .relaxed) }
+    set { turnTime.store(newValue, ordering: .relaxed) }
+  }
+  private let turnTime = Atomic<UInt64>(0)
   /// When the descriptors were looked at.
   var polledAt: UInt64 = 0
   /// Items, events, timers and turn ends so far.

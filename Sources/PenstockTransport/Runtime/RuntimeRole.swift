@@ -210,6 +210,21 @@ extension Runtime {
     }
   }
 
+  /// Where nobody drives: runs `body`, which calls no user code, as the driver. False: somebody does, or the runtime
+  /// has ended.
+  func inspect(_ body: () -> Void) -> Bool {
+    lock.lock()
+    guard driver == .none, phase != .ended else {
+      lock.unlock()
+      return false
+    }
+    takeRole(nil)
+    lock.unlock()
+    body()
+    leave()
+    return true
+  }
+
   // MARK: The own thread
 
   /// nil, or errno.

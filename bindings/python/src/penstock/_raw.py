@@ -632,6 +632,14 @@ _declare(
 )
 # penstock_result penstock_runtime_interceptors_json(penstock_runtime *runtime, char **json);
 _declare("penstock_runtime_interceptors_json", c_int32, c_void_p, POINTER(c_void_p))
+# penstock_result penstock_runtime_snapshot_json(penstock_runtime *runtime, int64_t timeout_ms, char **json);
+_declare("penstock_runtime_snapshot_json", c_int32, c_void_p, c_int64, POINTER(c_void_p))
+# penstock_result penstock_call_trace_json(penstock_call *call, char **json);
+_declare("penstock_call_trace_json", c_int32, c_void_p, POINTER(c_void_p))
+# penstock_result penstock_hop_trace_json(penstock_hop *hop, char **json);
+_declare("penstock_hop_trace_json", c_int32, c_void_p, POINTER(c_void_p))
+# const char *penstock_reply_trace_json(const penstock_reply *reply);
+_declare("penstock_reply_trace_json", c_char_p, c_void_p)
 
 # ---- call.h ----
 

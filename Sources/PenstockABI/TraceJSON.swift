@@ -1,0 +1,310 @@
+import CMemory
+import CPenstock
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// Traces and snapshots as JSON. No message and no metadata value is in them.
+
+/// "trace": true, false, or {"events": n}.
+func readTrace(_ member: JSONReader, _ into: (Int) -> Void) -> Failure? {
+  if !member.isObject { return member.bool { into($0 ? TraceLog.defaultEvents : 0) } }
+  var events = TraceLog.defaultEvents
+  let failure = member.members { key, value in
+    guard bytesEqual(key, "events") else { return value.unknown }
+    return value.int(1...65536, "an integer from 1 to 65536") { events = $0 }
+  }
+  if failure == nil { into(events) }
+  return failure
+}
+
+private func text(_ terminated: ByteBuffer) -> JSON.Value? {
+  JSON.string(terminated.isEmpty ? terminated.view : ByteView(rebasing: terminated.view.dropLast()))
+}
+
+private func name(_ event: EventKind) -> StaticString {
+  switch event {
+  case .none: "none"
+  case .start: "start"
+  case .send: "send"
+  case .halfClose: "half_close"
+  case .headers: "headers"
+  case .receive: "receive"
+  case .status: "status"
+  case .cancel: "cancel"
+  case .demand: "demand"
+  case .sent: "sent"
+  case .create: "create"
+  case .destroy: "destroy"
+  }
+}
+
+private func name(_ kind: CallKind) -> StaticString {
+  switch kind {
+  case .unary: "unary"
+  case .clientStream: "client_stream"
+  case .serverStream: "server_stream"
+  case .bidi: "bidi"
+  }
+}
+
+private func name(_ level: Level) -> StaticString { level == .object ? "object" : "bytes" }
+
+private func verdict(_ value: Int32) -> JSON.Value? {
+  switch Verdict(rawValue: value) {
+  case .next: JSON.string("NEXT")
+  case .pause: JSON.string("PAUSE")
+  case .hold: JSON.string("HOLD")
+  case .drop: JSON.string("DROP")
+  case .take: JSON.string("TAKE")
+  case .restart: JSON.string("RESTART")
+  case .skip: JSON.string("SKIP")
+  case nil: JSON.int(Int(value))
+  }
+}
+
+private func milliseconds(_ from: UInt64, _ to: UInt64) -> UInt64 { to > from ? (to - from) / 1_000_000 : 0 }
+
+// MARK: - One event
+
+private func lane(_ note: TraceNote) -> JSON.Value? {
+  switch note.event {
+  case .start, .send, .halfClose, .demand: JSON.string("outbound")
+  case .headers, .receive, .status, .sent: JSON.string("inbound")
+  case .none, .create, .destroy, .cancel: JSON.null
+  }
+}
+
+private func name(_ what: TraceNote.What) -> StaticString {
+  switch what {
+  case .callback: "callback"
+  case .executor: "executor"
+  case .resolved: "resolved"
+  case .finished: "finished"
+  case .restarted: "restarted"
+  case .notRestarted: "not_restarted"
+  case .redirected: "redirected"
+  case .sideCall: "side_call"
+  case .caller: "caller"
+  case .transport: "transport"
+  case .endedLocally: "ended_locally"
+  case .ended: "ended"
+  }
+}
+
+private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> JSON.Value? {
+  JSON.object { object in
+    object.set("us", JSON.int(note.time > record.createdAt ? (note.time - record.createdAt) / 1000 : 0))
+    object.set("what", JSON.string(name(note.what)))
+    if note.hop >= 0, note.hop < log.places.count {
+      object.set("hop", text(log.places[note.hop].name))
+      object.set("place", JSON.int(note.hop))
+      object.set("level", JSON.string(name(log.places[note.hop].level)))
+      object.set("attempt", JSON.int(Int(note.attempt)))
+    } else {
+      object.set("hop", JSON.null)
+    }
+    if note.event != .none {
+      object.set("event", JSON.string(name(note.event)))
+      object.set("lane", lane(note))
+    }
+    if let answer = note.verdict { object.set("verdict", verdict(answer)) }
+    switch note.what {
+    case .callback: if note.event != .destroy { object.set("took_us", JSON.int(note.took / 1000)) }
+    case .finished, .endedLocally, .ended:
+      object.set("code", JSON.int(note.detail))
+    case .resolved: if note.verdict == nil { object.set("code", JSON.int(note.detail)) }
+    case .transport: if note.event == .status { object.set("code", JSON.int(note.detail)) }
+    case .restarted: object.set("restarts", JSON.int(note.detail))
+    case .notRestarted:
+      let outcome = Outcome(rawValue: Int32(truncatingIfNeeded: note.detail)) ?? .state
+      object.set("why", JSON.string(outcome.name))
+    case .sideCall: object.set("call", JSON.int(note.detail))
+    case .executor, .redirected, .caller: break
+    }
+    if note.event == .demand || note.event == .sent, note.what != .callback {
+      object.set("count", JSON.int(note.detail))
+    }
+    object.set("thread", JSON.string(note.isDriving ? "driving" : "other"))
+    object.set("thread_id", JSON.int(UInt64(note.thread)))
+  }.value
+}
+
+// MARK: - Who holds it
+
+/// 3204 as "3,204".
+private func append(_ number: UInt64, to text: ByteBuffer) {
+  let digits = ByteBuffer()
+  _ = appendDecimal(number, to: digits)
+  for (index, digit) in digits.view.enumerated() {
+    if index > 0, (digits.count - index) % 3 == 0 { _ = text.append(byte: 0x2c) }
+    _ = text.append(byte: digit)
+  }
+}
+
+private func named(_ before: StaticString, _ name: ByteBuffer, _ after: StaticString) -> ByteBuffer {
+  let made = ByteBuffer()
+  _ = made.append(before)
+  _ = made.append("`")
+  _ = made.append(ByteView(rebasing: name.view.dropLast()))
+  _ = made.append("`")
+  _ = made.append(after)
+  return made
+}
+
+private func state(_ standing: Standing) -> StaticString {
+  switch standing.state {
+  case .paused: "paused"
+  case .held: "held"
+  case .onExecutor: "executor"
+  case .unasked: "demand"
+  case .queued: "queued"
+  }
+}
+
+private func json(_ standing: Standing, _ now: UInt64) -> JSON.Value? {
+  JSON.object { object in
+    object.set("hop", text(standing.name))
+    object.set("place", JSON.int(standing.hop))
+    object.set("level", JSON.string(name(standing.level)))
+    object.set("attempt", JSON.int(Int(standing.attempt)))
+    object.set("state", JSON.string(state(standing)))
+    object.set("event", JSON.string(name(standing.event)))
+    object.set("for_ms", standing.since == 0 ? JSON.null : JSON.int(milliseconds(standing.since, now)))
+    object.set("waiting", JSON.int(standing.waiting))
+  }.value
+}
+
+private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
+  func made(_ state: StaticString, _ hop: ByteBuffer?, _ words: ByteBuffer, _ since: UInt64? = nil) -> JSON
+    .Value?
+  {
+    JSON.object { object in
+      object.set("state", JSON.string(state))
+      object.set("hop", hop.map { text($0) } ?? JSON.null)
+      if let since { object.set("for_ms", JSON.int(milliseconds(since, now))) }
+      object.set("text", JSON.string(words.view))
+    }.value
+  }
+  func plain(_ state: StaticString, _ words: StaticString) -> JSON.Value? {
+    let text = ByteBuffer()
+    _ = text.append(words)
+    return made(state, nil, text)
+  }
+  switch holder {
+  case .running(let hop, let event):
+    let words = named("in the callback of ", hop, " about ")
+    _ = words.append(name(event))
+    return made("running", hop, words)
+  case .hop(let standing):
+    if standing.state == .unasked {
+      return made(
+        "demand", standing.name, named("a message waits at ", standing.name, " until one is asked for"))
+    }
+    let before: StaticString
+    switch standing.state {
+    case .paused: before = "paused in "
+    case .held: before = "held in "
+    case .onExecutor: before = "on the executor of "
+    case .unasked, .queued: before = "in "
+    }
+    let words = named(before, standing.name, " for ")
+    append(milliseconds(standing.since, now), to: words)
+    _ = words.append(" ms")
+    return made(state(standing), standing.name, words, standing.since)
+  case .taken(let hop): return made("taken", hop, named("taken by ", hop, ", which has not answered"))
+  case .connection: return plain("connection", "waiting for a connection")
+  case .demand: return plain("demand", "waiting for the caller to ask for a message")
+  case .server: return plain("server", "waiting for the server, or for the caller to send")
+  case .loop: return plain("loop", "about to go on")
+  case .nobody: return JSON.null
+  }
+}
+
+// MARK: - Calls
+
+/// `view`: nil where the call has ended, or nobody could look.
+private func fill(_ object: JSON.Object, _ record: CallRecord) {
+  object.set("id", JSON.int(record.id))
+  object.set("method", text(record.path))
+  object.set("kind", JSON.string(name(record.kind)))
+  object.set("target", text(record.target))
+}
+
+private func fillEvents(_ object: JSON.Object, _ record: CallRecord) {
+  guard let log = record.log else {
+    object.set("events", JSON.null)
+    object.set("dropped", JSON.int(0))
+    return
+  }
+  let (notes, dropped) = log.kept
+  object.set("events", JSON.array { list in for note in notes { list.append(json(note, record, log)) } })
+  object.set("dropped", JSON.int(dropped))
+}
+
+private func fillStanding(_ object: JSON.Object, _ view: CallView, _ now: UInt64) {
+  object.set("age_ms", JSON.int(milliseconds(view.record.createdAt, now)))
+  object.set("deadline_ms", view.deadline.map { JSON.int(milliseconds(now, $0)) } ?? JSON.null)
+  object.set("attempts", JSON.int(view.attempts))
+  object.set("holder", json(view.holder, now))
+  for (key, lane) in [("outbound" as StaticString, Lane.outbound), ("inbound", .inbound)] {
+    object.set(
+      key,
+      JSON.array { list in
+        for standing in view.standings where standing.lane == lane { list.append(json(standing, now)) }
+      })
+  }
+}
+
+/// The trace of a call that has ended.
+func traceJSON(_ record: CallRecord) -> JSON.Value? {
+  JSON.object { object in
+    fill(object, record)
+    object.set("ended", JSON.bool(true))
+    object.set("holder", JSON.null)
+    fillEvents(object, record)
+  }.value
+}
+
+/// The same of one that may live; without `view` nobody could look where it stands.
+func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
+  JSON.object { object in
+    let record = view?.record ?? call.ended?.trace ?? call.record
+    fill(object, record)
+    object.set("ended", JSON.bool(call.ended != nil))
+    if let view, call.ended == nil {
+      fillStanding(object, view, Runtime.monotonicNow())
+    } else {
+      object.set("holder", JSON.null)
+    }
+    fillEvents(object, record)
+  }.value
+}
+
+private func json(_ running: CallWatch.Running, _ view: RuntimeView) -> JSON.Value? {
+  JSON.object { object in
+    object.set("interceptor", running.interceptor.map { JSON.string($0.view) } ?? JSON.null)
+    object.set("event", JSON.string(name(running.event)))
+    object.set("call", JSON.int(running.call))
+    object.set("for_ms", JSON.int(milliseconds(view.turnTime, view.now)))
+  }.value
+}
+
+func snapshotJSON(_ view: RuntimeView) -> JSON.Value? {
+  JSON.object { object in
+    object.set("complete", JSON.bool(view.calls != nil))
+    object.set("running", view.running.map { json($0, view) } ?? JSON.null)
+    guard let calls = view.calls else { return object.set("calls", JSON.null) }
+    object.set(
+      "calls",
+      JSON.array { list in
+        for call in calls {
+          list.append(
+            JSON.object { object in
+              fill(object, call.record)
+              fillStanding(object, call, view.now)
+            }.value)
+        }
+      })
+  }.value
+}

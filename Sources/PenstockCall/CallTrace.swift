@@ -1,0 +1,109 @@
+import PenstockWire
+
+/// Something that happened in a call, for its trace. Never what a message or metadata held.
+public struct TraceNote {
+  public enum What: Int, Sendable {
+    /// A hop's callback has returned.
+    case callback
+    /// Handed to a hop's executor, which will run the callback.
+    case executor
+    /// A ticket was resolved, with a verdict or with a status, whose code is `detail`.
+    case resolved
+    /// The hop has ended the call; `detail` is the code.
+    case finished
+    /// A RESTART was honoured; `detail` counts them.
+    case restarted
+    /// One was not; `detail` is the outcome that says why.
+    case notRestarted
+    /// Sent to another channel.
+    case redirected
+    /// Made a call of its own; `detail` is its id.
+    case sideCall
+    /// Came from the caller, or to it.
+    case caller
+    /// Left for the transport, or came from it.
+    case transport
+    /// A cancel or the deadline; `detail` is the code.
+    case endedLocally
+    /// The caller has the status; `detail` is the code.
+    case ended
+  }
+
+  public let what: What
+  public let event: EventKind
+  /// -1: none.
+  public let hop: Int
+  public let attempt: UInt32
+  /// nil: none, or the event is not answered.
+  public var verdict: Int32?
+  public var detail: Int
+  /// Monotonic nanoseconds; of a callback its beginning.
+  public var time: UInt64
+  public var took: UInt64 = 0
+  public let thread: UInt
+  public let isDriving: Bool
+}
+
+/// Keeps the notes of one call. Any thread: callbacks run on executors too.
+public protocol CallTrace: AnyObject {
+  func note(_ note: TraceNote)
+}
+
+extension Call {
+  /// Only where there is a trace: `if trace != nil`, so that none costs a branch.
+  @inline(never)
+  public func note(
+    _ what: TraceNote.What, _ hop: Hop? = nil, _ event: EventKind = .none, verdict: Int32? = nil,
+    detail: Int = 0, since: UInt64? = nil
+  ) {
+    guard let trace else { return }
+    let now = loop.clock
+    var note = TraceNote(
+      what: what, event: event, hop: hop?.index ?? -1, attempt: hop?.attempt ?? 0, verdict: verdict,
+      detail: detail, time: since ?? now, thread: loop.thread, isDriving: loop.isDriving)
+    if let since { note.took = now > since ? now - since : 0 }
+    trace.note(note)
+  }
+
+  @inline(never)
+  func noteResolved(_ hop: Hop, _ event: EventKind, _ resolution: Resolution) {
+    switch resolution {
+    case .verdict(let verdict): note(.resolved, hop, event, verdict: verdict.rawValue)
+    case .finish(let status): note(.resolved, hop, event, detail: Int(status.code.rawValue))
+    case .broken: note(.resolved, hop, event, detail: Int(StatusCode.internal.rawValue))
+    }
+  }
+
+  /// What is asked from outside.
+  @inline(never)
+  func note(_ step: Step) {
+    switch step {
+    case .open: note(.caller, nil, .start)
+    case .send: note(.caller, nil, .send)
+    case .halfClose: note(.caller, nil, .halfClose)
+    case .demand(let n): note(.caller, nil, .demand, detail: n)
+    case .headersFromBelow: note(.transport, nil, .headers)
+    case .messageFromBelow: note(.transport, nil, .receive)
+    case .statusFromBelow(let status): note(.transport, nil, .status, detail: Int(status.code.rawValue))
+    case .sentFromBelow(let n): note(.transport, nil, .sent, detail: n)
+    case .endLocally(let status): note(.endedLocally, nil, .status, detail: Int(status.code.rawValue))
+    case .sentFrom, .resolve, .resumeAfter, .deliver, .demandBelow, .flush, .replay, .visited, .executorLost:
+      break
+    }
+  }
+}
+
+extension Hop {
+  @inline(never)
+  func runTraced(_ kind: EventKind, _ body: () -> Int32) -> Int32 {
+    let began = call.loop.clock
+    let answer = body()
+    var verdict: Int32?
+    switch kind {
+    case .start, .send, .halfClose, .headers, .receive, .status, .create: verdict = answer
+    case .none, .cancel, .demand, .sent, .destroy: break
+    }
+    call.note(.callback, self, kind, verdict: verdict, since: began)
+    return answer
+  }
+}

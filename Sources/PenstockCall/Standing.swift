@@ -1,0 +1,96 @@
+import PenstockWire
+
+/// What stands at a hop and goes no further by itself.
+public struct Standing {
+  public enum State: Sendable {
+    case paused, held
+    /// Its callback has been handed to an executor.
+    case onExecutor
+    /// The message would go, but nobody above asks for one.
+    case unasked
+    /// Behind another.
+    case queued
+  }
+
+  public let hop: Int
+  /// Followed by a NUL.
+  public let name: ByteBuffer
+  public let level: Level
+  public let attempt: UInt32
+  public let lane: Lane
+  public let state: State
+  public let event: EventKind
+  /// Monotonic nanoseconds; 0: not known.
+  public let since: UInt64
+  /// How many events wait in front of the hop, unseen.
+  public let waiting: Int
+}
+
+/// Who has to do something next.
+public enum Holder {
+  /// A callback, whose thread asks.
+  case running(name: ByteBuffer, EventKind)
+  case hop(Standing)
+  /// The hop that has taken the call.
+  case taken(name: ByteBuffer)
+  case connection
+  /// The caller has not asked for a message.
+  case demand
+  case server
+  /// What there is to do is about to be done.
+  case loop
+  case nobody
+}
+
+extension Call {
+  /// The driving thread: what stands where, from the top.
+  public var standings: [Standing] {
+    var found: [Standing] = []
+    for hop in hops where hop.entered && !hop.destroyed {
+      add(hop, hop.outbound, .outbound, to: &found)
+      add(hop, hop.inbound, .inbound, to: &found)
+    }
+    return found
+  }
+
+  private func add(_ hop: Hop, _ station: Station?, _ lane: Lane, to found: inout [Standing]) {
+    guard let station else { return }
+    for index in 0..<station.parked.count {
+      let parked = station.parked[index]
+      let state: Standing.State
+      switch parked.state {
+      case .paused: state = .paused
+      case .held: state = .held
+      case .shown: state = .onExecutor
+      case .ready: state = index == 0 && parked.event.kind == .receive && hop.owed == 0 ? .unasked : .queued
+      }
+      found.append(
+        Standing(
+          hop: hop.index, name: hop.registration.name, level: hop.level, attempt: hop.attempt, lane: lane,
+          state: state, event: parked.event.kind, since: parked.since, waiting: station.waiting.count))
+    }
+  }
+
+  /// The driving thread.
+  public func holder(_ standings: [Standing]) -> Holder {
+    guard phase == .live else { return phase == .created ? .loop : .nobody }
+    for hop in hops where hop.current != .none {
+      return .running(name: hop.registration.name, hop.current)
+    }
+    // Of those that hold something the one that does so longest.
+    var oldest: Standing?
+    for one in standings {
+      switch one.state {
+      case .paused, .held, .onExecutor: if one.since < oldest?.since ?? UInt64.max { oldest = one }
+      case .unasked, .queued: break
+      }
+    }
+    if let oldest { return .hop(oldest) }
+    for hop in hops where hop.taken && hop.isActive { return .taken(name: hop.registration.name) }
+    guard isStarted else { return .loop }
+    if below?.isConnecting == true { return .connection }
+    if let unasked = standings.first(where: { $0.state == .unasked }) { return .hop(unasked) }
+    if belowEnded { return .loop }
+    return demandBelow == 0 && !request.kind.receivesOne ? .demand : .server
+  }
+}

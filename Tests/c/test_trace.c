@@ -1,0 +1,525 @@
+/* Traces of calls, and snapshots of runtimes: what happened, who holds a call, which interceptor hangs. */
+#include "test.h"
+
+static penstock_channel *open_traced(const char *trace) {
+  char options[128];
+  snprintf(options, sizeof(options), "{\"tls\": false, \"trace\": %s}", trace);
+  penstock_channel *channel = NULL;
+  OK(penstock_channel_new(peer_address(), options, &channel, NULL));
+  return channel;
+}
+
+static int count_of(const char *text, const char *part) {
+  int count = 0;
+  for (const char *at = text ? strstr(text, part) : NULL; at; at = strstr(at + 1, part)) count++;
+  return count;
+}
+
+/* ---- Events ---- */
+
+static int32_t pause_start(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  OK(penstock_ticket_resume_after(penstock_hop_ticket(hop), 3));
+  return PENSTOCK_PAUSE;
+}
+
+TEST(trace_has_each_event_of_a_call) {
+  penstock_channel *channel = open_traced("true");
+  probe slow;
+  probe_init(&slow, "slow");
+  slow.hook = pause_start;
+  probe_add(&slow, channel, 0);
+  penstock_reply *reply = NULL;
+  OK(penstock_channel_unary(channel, UNARY, "s3cret message", 14, NULL, &reply, NULL));
+  const char *trace = penstock_reply_trace_json(reply);
+  CHECK(trace == penstock_reply_trace_json(reply));
+  CHECK_HAS(trace, "\"method\":\"/penstock.Echo/Unary\"");
+  CHECK_HAS(trace, "\"ended\":true,\"holder\":null");
+  CHECK_HAS(trace, "\"dropped\":0");
+  /* create, start, send, half_close, headers, receive, status, destroy; and demand and sent as often as they came. */
+  int signals = atomic_load(&slow.seen[PENSTOCK_EVENT_DEMAND]) + atomic_load(&slow.seen[PENSTOCK_EVENT_SENT]);
+  CHECK_INT(count_of(trace, "\"what\":\"callback\",\"hop\":\"slow\""), 8 + signals);
+  CHECK_HAS(trace, "\"event\":\"create\",\"lane\":null,\"verdict\":\"NEXT\"");
+  CHECK_HAS(trace, "\"event\":\"start\",\"lane\":\"outbound\",\"verdict\":\"PAUSE\"");
+  CHECK_INT(count_of(trace, "\"what\":\"resolved\""), 1);
+  CHECK_INT(count_of(trace, "\"what\":\"ended\""), 1);
+  CHECK_HAS(trace, "\"what\":\"caller\",\"hop\":null,\"event\":\"start\"");
+  CHECK_HAS(trace, "\"what\":\"transport\",\"hop\":null,\"event\":\"half_close\"");
+  CHECK_HAS(trace, "\"what\":\"transport\",\"hop\":null,\"event\":\"receive\"");
+  CHECK_HAS(trace, "\"what\":\"caller\",\"hop\":null,\"event\":\"receive\"");
+  CHECK_HAS(trace, "\"thread\":\"driving\"");
+  /* Order: the pause before its end, that before the message. */
+  const char *paused = strstr(trace, "PAUSE"), *resolved = strstr(trace, "\"resolved\"");
+  const char *sent = strstr(trace, "\"what\":\"transport\",\"hop\":null,\"event\":\"send\"");
+  CHECK(paused && resolved && sent && paused < resolved && resolved < sent);
+  CHECK(strstr(trace, "s3cret") == NULL);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&slow);
+}
+
+TEST(trace_is_off_unless_asked_for) {
+  penstock_channel *channel = open_channel();
+  penstock_reply *reply = NULL;
+  OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
+  CHECK_STR(penstock_reply_trace_json(reply), "{}");
+  penstock_reply_release(reply);
+  /* For one call, and off for one call. */
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new("{\"trace\": true}", &options, NULL));
+  OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
+  CHECK_HAS(penstock_reply_trace_json(reply), "\"what\":\"ended\"");
+  penstock_reply_release(reply);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  channel = open_traced("true");
+  OK(penstock_call_options_new("{\"trace\": false}", &options, NULL));
+  OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
+  CHECK_STR(penstock_reply_trace_json(reply), "{}");
+  penstock_reply_release(reply);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+}
+
+TEST(trace_keeps_the_latest) {
+  penstock_channel *channel = open_traced("{\"events\": 3}");
+  penstock_reply *reply = NULL;
+  OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
+  const char *trace = penstock_reply_trace_json(reply);
+  CHECK_INT(count_of(trace, "\"us\":"), 3);
+  CHECK(strstr(trace, "\"dropped\":0") == NULL);
+  /* The last is the end. */
+  const char *end = strstr(trace, "\"what\":\"ended\"");
+  CHECK(end && strstr(end, "\"us\":") == NULL);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+}
+
+TEST(trace_options_are_checked) {
+  static const char *const wrong[] = {
+      "1", "null", "\"yes\"", "{\"events\": 0}", "{\"events\": 65537}", "{\"kept\": 1}"};
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    char json[64];
+    snprintf(json, sizeof(json), "{\"trace\": %s}", wrong[i]);
+    penstock_call_options *options = NULL;
+    penstock_error *error = NULL;
+    CHECK_RESULT(penstock_call_options_new(json, &options, &error), PENSTOCK_E_INVALID_JSON);
+    CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, NULL, "$.trace");
+    penstock_channel *channel = NULL;
+    CHECK_RESULT(penstock_channel_new("a:1", json, &channel, NULL), PENSTOCK_E_INVALID_JSON);
+  }
+}
+
+/* ---- What the verdicts leave in it ---- */
+
+static int32_t finish_at_headers(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_HEADERS) OK(penstock_hop_finish(hop, 7, "no"));
+  return PENSTOCK_NEXT;
+}
+static int32_t restart_once(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self, (void)hop;
+  return event == PENSTOCK_EVENT_STATUS ? PENSTOCK_RESTART : PENSTOCK_NEXT;
+}
+
+static void trace_of(penstock_channel *channel, const char *request, char *text, size_t size) {
+  penstock_reply *reply = NULL;
+  text[0] = 0;
+  if (!OK(penstock_channel_unary(channel, UNARY, request, strlen(request), NULL, &reply, NULL))) return;
+  snprintf(text, size, "%s", penstock_reply_trace_json(reply));
+  penstock_reply_release(reply);
+}
+
+TEST(trace_says_who_finished) {
+  penstock_channel *channel = open_traced("true");
+  probe guard;
+  probe_init(&guard, "guard");
+  guard.hook = finish_at_headers;
+  probe_add(&guard, channel, 0);
+  static char trace[65536];
+  trace_of(channel, "x", trace, sizeof(trace));
+  CHECK_HAS(trace, "\"what\":\"finished\",\"hop\":\"guard\"");
+  CHECK_HAS(trace, "\"code\":7");
+  penstock_channel_release(channel);
+  probe_wait_finalized(&guard);
+}
+
+TEST(trace_says_why_a_restart_was_not_honoured) {
+  static const struct {
+    size_t bytes;
+    const char *request, *why;
+  } cases[] = {{0, "x", "PENSTOCK_E_STATE"}, {2, "too long", "PENSTOCK_E_TOO_LARGE"}, {64, "x", "PENSTOCK_E_ALREADY"}};
+  for (size_t i = 0; i < 3; i++) {
+    penstock_channel *channel = NULL;
+    OK(penstock_channel_new(dead_address(), "{\"tls\": false, \"trace\": true}", &channel, NULL));
+    probe retry;
+    probe_init(&retry, "retry");
+    retry.hook = restart_once;
+    penstock_interceptor table = probe_table(&retry);
+    penstock_interceptor_id id;
+    table.replay_bytes = cases[i].bytes;
+    OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+    static char trace[65536];
+    trace_of(channel, cases[i].request, trace, sizeof(trace));
+    CHECK_INT(count_of(trace, "\"what\":\"restarted\""), cases[i].bytes == 64 ? 1 : 0);
+    CHECK_INT(count_of(trace, "\"what\":\"not_restarted\""), 1);
+    CHECK_HAS(trace, cases[i].why);
+    penstock_channel_release(channel);
+    probe_wait_finalized(&retry);
+  }
+}
+
+TEST(trace_on_an_executor_tells_the_thread) {
+  penstock_channel *channel = open_traced("true");
+  penstock_executor *executor = NULL;
+  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  probe away;
+  probe_init(&away, "away");
+  penstock_interceptor table = probe_table(&away);
+  penstock_interceptor_id id;
+  table.outbound_executor = table.inbound_executor = executor;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  static char trace[65536];
+  trace_of(channel, "x", trace, sizeof(trace));
+  CHECK_HAS(trace, "\"what\":\"executor\",\"hop\":\"away\"");
+  CHECK_HAS(trace, "\"thread\":\"other\"");
+  penstock_executor_release(executor);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&away);
+}
+
+/* ---- Who holds it ---- */
+
+typedef struct stop {
+  penstock_ticket ticket;
+  penstock_hop *hop;
+  int32_t at, verdict;
+  latch reached;
+} stop;
+
+static int32_t stop_there(probe *self, penstock_hop *hop, int32_t event) {
+  stop *stop = self->context;
+  if (event != stop->at) return PENSTOCK_NEXT;
+  stop->ticket = penstock_hop_ticket(hop);
+  stop->hop = penstock_hop_retain(hop);
+  latch_signal(&stop->reached);
+  return stop->verdict;
+}
+
+static void end_call(penstock_call *call) {
+  penstock_reply *reply = NULL;
+  penstock_call_cancel(call, "enough");
+  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  penstock_call_release(call);
+}
+
+static void check_snapshot(penstock_runtime *runtime, const char *part) {
+  char *json = NULL;
+  if (!OK(penstock_runtime_snapshot_json(runtime, 20000, &json))) return;
+  CHECK_HAS(json, "{\"complete\":true,\"running\":null");
+  CHECK_HAS(json, part);
+  penstock_free(json);
+}
+
+static void check_holder(penstock_call *call, const char *part) {
+  char *json = NULL;
+  /* Under load the loop may be late. */
+  for (int i = 0; i < 200; i++) {
+    if (!OK(penstock_call_trace_json(call, &json))) return;
+    if (strstr(json, part)) break;
+    penstock_free(json);
+    json = NULL;
+    test_pause();
+  }
+  CHECK(json != NULL);
+  if (!json) {
+    OK(penstock_call_trace_json(call, &json));
+    CHECK_HAS(json, part);
+  }
+  penstock_free(json);
+}
+
+/* A call that waits at one hop: its trace, the hop's, and the runtime's snapshot say so. */
+TEST(trace_tells_who_holds_a_call) {
+  static const struct {
+    int32_t at, verdict;
+    const char *text;
+  } cases[] = {
+      {PENSTOCK_EVENT_START, PENSTOCK_PAUSE, "\"text\":\"paused in `auth` for "},
+      {PENSTOCK_EVENT_SEND, PENSTOCK_HOLD, "\"text\":\"held in `auth` for "},
+      {PENSTOCK_EVENT_RECEIVE, PENSTOCK_PAUSE, "\"text\":\"paused in `auth` for "},
+  };
+  for (size_t i = 0; i < 3; i++) {
+    penstock_runtime *runtime = new_runtime(NULL);
+    penstock_channel *channel = open_channel_on(runtime);
+    stop stop = {.at = cases[i].at, .verdict = cases[i].verdict, .reached = LATCH_INIT};
+    probe auth;
+    probe_init(&auth, "auth");
+    auth.hook = stop_there;
+    auth.context = &stop;
+    probe_add(&auth, channel, 0);
+    penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
+    OK(penstock_call_send(call, "x", 1));
+    OK(penstock_call_half_close(call));
+    latch_wait(&stop.reached, 1);
+    check_holder(call, cases[i].text);
+    check_holder(call, " ms\"");
+    check_snapshot(runtime, cases[i].text);
+    check_snapshot(runtime, "\"method\":\"/penstock.Echo/Unary\"");
+    char *json = NULL;
+    OK(penstock_hop_trace_json(stop.hop, &json));
+    CHECK_HAS(json, "\"events\":null");
+    CHECK_HAS(json, cases[i].text);
+    penstock_free(json);
+    end_call(call);
+    CHECK_RESULT(penstock_hop_trace_json(stop.hop, &json), PENSTOCK_E_GONE);
+    penstock_hop_release(stop.hop);
+    check_snapshot(runtime, "\"calls\":[]");
+    penstock_channel_release(channel);
+    penstock_runtime_release(runtime);
+    probe_wait_finalized(&auth);
+  }
+}
+
+TEST(trace_tells_what_else_a_call_waits_for) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  const penstock_metadata *headers = NULL;
+  OK(penstock_call_wait_headers(call, &headers));
+  check_holder(call, "waiting for the caller to ask for a message");
+  end_call(call);
+  /* Nobody answers there, so the connection does not come. */
+  penstock_channel_release(channel);
+  OK(penstock_channel_new("192.0.2.1:1", "{\"tls\": false}", &channel, NULL));
+  call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  char *json = NULL;
+  for (int i = 0; i < 50 && !json; i++) {
+    OK(penstock_call_trace_json(call, &json));
+    if (strstr(json, "waiting for a connection") || strstr(json, "\"ended\":true")) break;
+    penstock_free(json);
+    json = NULL;
+    test_pause();
+  }
+  /* Without any network the connection fails at once. */
+  CHECK(json && (strstr(json, "waiting for a connection") || strstr(json, "\"ended\":true")));
+  penstock_free(json);
+  end_call(call);
+  penstock_channel_release(channel);
+}
+
+static int32_t take_it(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self, (void)hop;
+  return event == PENSTOCK_EVENT_START ? PENSTOCK_TAKE : PENSTOCK_NEXT;
+}
+
+TEST(trace_tells_who_has_taken_a_call) {
+  penstock_channel *channel = open_channel();
+  probe stub;
+  probe_init(&stub, "stub");
+  stub.hook = take_it;
+  probe_add(&stub, channel, 0);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  check_holder(call, "taken by `stub`");
+  end_call(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&stub);
+}
+
+/* On the driving thread the answer is there at once, and names the callback that asks. */
+static int32_t look_inside(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_START) {
+    char *json = NULL;
+    OK(penstock_hop_trace_json(hop, &json));
+    CHECK_HAS(json, "\"state\":\"running\",\"hop\":\"curious\"");
+    penstock_free(json);
+    OK(penstock_runtime_snapshot_json(self->context, 0, &json));
+    CHECK_HAS(json, "{\"complete\":true,\"running\":{\"interceptor\":\"curious\",\"event\":\"start\"");
+    penstock_free(json);
+  }
+  return PENSTOCK_NEXT;
+}
+
+TEST(snapshot_within_a_callback) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  probe curious;
+  probe_init(&curious, "curious");
+  curious.hook = look_inside;
+  curious.context = runtime;
+  probe_add(&curious, channel, 0);
+  check_echo(channel);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&curious);
+}
+
+/* ---- The loop that does not answer ---- */
+
+typedef struct gate {
+  latch entered, open;
+  int32_t at;
+} gate;
+
+static int32_t hang(probe *self, penstock_hop *hop, int32_t event) {
+  gate *gate = self->context;
+  (void)hop;
+  if (event == gate->at) {
+    latch_signal(&gate->entered);
+    latch_wait(&gate->open, 1);
+  }
+  return PENSTOCK_NEXT;
+}
+
+static void *run_echo(void *channel) {
+  check_echo(channel);
+  return NULL;
+}
+
+static void hang_in(const char *options, int32_t at, const char *event) {
+  penstock_runtime *runtime = new_runtime(options);
+  penstock_channel *channel = open_channel_on(runtime);
+  gate gate = {.entered = LATCH_INIT, .open = LATCH_INIT, .at = at};
+  probe stuck, other;
+  probe_init(&stuck, "stuck");
+  stuck.hook = hang;
+  stuck.context = &gate;
+  probe_init(&other, "other");
+  probe_add(&other, channel, 1);
+  probe_add(&stuck, channel, 0);
+  pthread_t thread;
+  pthread_create(&thread, NULL, run_echo, channel);
+  latch_wait(&gate.entered, 1);
+  int64_t began = test_now_ms();
+  char *json = NULL, expected[128];
+  OK(penstock_runtime_snapshot_json(runtime, 50, &json));
+  int64_t took = test_now_ms() - began;
+  CHECK(took >= 49 && took < 5000 * test_slow());
+  snprintf(expected, sizeof(expected), "{\"complete\":false,\"running\":{\"interceptor\":\"stuck\",\"event\":\"%s\"",
+           event);
+  CHECK_HAS(json, expected);
+  CHECK_HAS(json, "\"calls\":null");
+  penstock_free(json);
+  latch_signal(&gate.open);
+  pthread_join(thread, NULL);
+  OK(penstock_runtime_snapshot_json(runtime, 20000, &json));
+  CHECK_JSON(json, "{\"complete\":true,\"running\":null,\"calls\":[]}");
+  penstock_free(json);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&stuck);
+  probe_wait_finalized(&other);
+}
+
+TEST(snapshot_names_an_interceptor_that_hangs) {
+  hang_in(NULL, PENSTOCK_EVENT_START, "start");
+  hang_in("{\"caller_drives\": false}", PENSTOCK_EVENT_RECEIVE, "receive");
+  hang_in("{\"mode\": \"host\"}", PENSTOCK_EVENT_STATUS, "status");
+  hang_in(NULL, PENSTOCK_EVENT_CREATE, "create");
+  hang_in(NULL, PENSTOCK_EVENT_DESTROY, "destroy");
+}
+
+/* A host-driven runtime that nobody polls answers all the same. */
+TEST(snapshot_of_a_runtime_that_nobody_drives) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  char *json = NULL;
+  OK(penstock_runtime_snapshot_json(runtime, 0, &json));
+  CHECK_HAS(json, "{\"complete\":true,\"running\":null,\"calls\":[");
+  penstock_free(json);
+  OK(penstock_runtime_poll(runtime, 0));
+  OK(penstock_runtime_snapshot_json(runtime, 0, &json));
+  CHECK_HAS(json, "\"kind\":\"bidi\"");
+  penstock_free(json);
+  end_call(call);
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, -1));
+  OK(penstock_runtime_snapshot_json(runtime, 0, &json));
+  penstock_free(json);
+  penstock_runtime_release(runtime);
+}
+
+static void slow_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call, (void)reply;
+  gate *gate = user_data;
+  latch_signal(&gate->entered);
+  latch_wait(&gate->open, 1);
+}
+
+TEST(snapshot_tells_a_callback_of_the_caller_that_hangs) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  gate gate = {.entered = LATCH_INIT, .open = LATCH_INIT};
+  penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
+  callbacks.user_data = &gate;
+  callbacks.on_reply = slow_reply;
+  penstock_call *call = NULL;
+  OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &callbacks, &call, NULL));
+  OK(penstock_call_try_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
+  latch_wait(&gate.entered, 1);
+  char *json = NULL;
+  OK(penstock_runtime_snapshot_json(runtime, 10, &json));
+  CHECK_HAS(json, "{\"complete\":false,\"running\":{\"interceptor\":null,\"event\":\"status\"");
+  penstock_free(json);
+  latch_signal(&gate.open);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, -1));
+  penstock_runtime_release(runtime);
+}
+
+/* Looked at from all sides while calls run: under ThreadSanitizer above all. */
+typedef struct crowd {
+  penstock_runtime *runtime;
+  penstock_channel *channel;
+  atomic_bool done;
+  int rounds;
+} crowd;
+
+static void *watch_crowd(void *argument) {
+  crowd *crowd = argument;
+  while (!atomic_load(&crowd->done)) {
+    char *json = NULL;
+    if (OK(penstock_runtime_snapshot_json(crowd->runtime, 1000, &json))) CHECK_HAS(json, "{\"complete\":");
+    penstock_free(json);
+  }
+  return NULL;
+}
+static void *run_crowd(void *argument) {
+  crowd *crowd = argument;
+  for (int i = 0; i < crowd->rounds; i++) {
+    penstock_call *call = start_call(crowd->channel, UNARY, PENSTOCK_KIND_UNARY);
+    char *json = NULL;
+    penstock_call_send(call, "x", 1);
+    if (OK(penstock_call_trace_json(call, &json))) CHECK_HAS(json, "\"events\":[");
+    penstock_free(json);
+    penstock_reply *reply = NULL;
+    if (OK(penstock_call_finish(call, &reply))) {
+      CHECK_INT(penstock_reply_code(reply), 0);
+      CHECK_HAS(penstock_reply_trace_json(reply), "\"ended\":true");
+      penstock_reply_release(reply);
+    }
+    penstock_call_release(call);
+  }
+  return NULL;
+}
+
+TEST(snapshot_while_calls_run) {
+  crowd crowd = {.runtime = new_runtime(NULL), .rounds = test_rounds(60)};
+  OK(penstock_channel_new_on(crowd.runtime, peer_address(), "{\"tls\": false, \"trace\": true}", &crowd.channel, NULL));
+  probe waits;
+  probe_init(&waits, "waits");
+  waits.hook = pause_start;
+  probe_add(&waits, crowd.channel, 0);
+  pthread_t watcher, threads[4];
+  pthread_create(&watcher, NULL, watch_crowd, &crowd);
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, run_crowd, &crowd);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  atomic_store(&crowd.done, true);
+  pthread_join(watcher, NULL);
+  penstock_channel_release(crowd.channel);
+  penstock_runtime_release(crowd.runtime);
+  probe_wait_finalized(&waits);
+}
