@@ -143,7 +143,8 @@ PENSTOCK_API penstock_result penstock_hop_set_channel(penstock_hop *hop, penstoc
 /* Starts a call for this one, on the channel that this one was made on: to fetch a token, to ask a cache. As
  * penstock_channel_call, but its chain is what a call to `method` has now from below this hop's place on; the hop's own
  * interceptor never is in it. It inherits the deadline, if that is earlier than its own, and ends with CANCELLED when
- * this call ends. `flags`: PENSTOCK_SIDE_CALL_... or 0. Any thread that has the hop, until its destroy runs: then
+ * this call ends. From a hop at the bytes level it takes bytes, unless its options have a codec; else the channel's codec
+ * is its, too. `flags`: PENSTOCK_SIDE_CALL_... or 0. Any thread that has the hop, until its destroy runs: then
  * E_GONE, as after the call. E_CLOSED: the channel has been closed. In a callback on the driving thread use `callbacks`:
  * waiting there gives E_WOULD_DEADLOCK. They may run after the destroy of this hop.
  * Memory: *call is owned by the caller; free with penstock_call_release. */

@@ -38,6 +38,8 @@ extension ClientCall {
         : channel.chains.sideChain(
           path, kind, of: channel.runtime, below: hop.index, in: line, with: options?.interceptors)
     }
+    // Below the codec messages are bytes; what starts there has one only if its options say so.
+    if flags.isDisjoint(with: .fromTop), hop.level == .bytes { made?.call.codec = options?.codec }
     if !flags.contains(.detached) { made?.family.parent = parent }
     if let made, hop.call.trace != nil {
       hop.call.note(.sideCall, hop, detail: Int(truncatingIfNeeded: made.call.id))

@@ -40,7 +40,7 @@ from ._interceptor import Interceptor, Registration
 from ._library import load
 from ._metadata import Metadata, Metadatum, ReceivedMetadata
 from ._reply import CompletedCall, RpcError
-from ._runtime import Runtime, add_interceptor, default_runtime
+from ._runtime import Runtime, add_interceptor, default_runtime, snapshot
 from ._side import SideChannel
 from ._status import Detail, Status, StatusCode
 from ._sync import InterceptedCall, InterceptedReply, SyncInterceptor
@@ -101,6 +101,7 @@ __all__ = [
     "load",
     "ready",
     "set_exception_hook",
+    "snapshot",
 ]
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import json
 import logging
 import threading
 import time
 from ctypes import byref, c_size_t, c_void_p
-from typing import Any, Callable, Deque, Iterable, Iterator, Optional, Tuple, Union
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, Optional, Tuple, Union
 
 from . import _constants as c
 from . import _raw
 from ._arguments import payload
 from ._codec import Boxed, Codec, boxed
 from ._errors import check, check_with
-from ._metadata import ReceivedMetadata
+from ._metadata import ReceivedMetadata, owned_text
 from ._objects import own, registry
 from ._options import CallOptions
 from ._reply import Outcome, Reply, RpcError, RunningValues, local_error, reply_error
@@ -350,6 +351,13 @@ class Call(Outcome):
     def values(self) -> RunningValues:
         """What the call's hops have shared so far; setting one shares it with them. Does not wait."""
         return RunningValues(self._call, self)
+
+    @property
+    def trace(self) -> Dict[str, Any]:
+        """What has happened at each hop (with the channel option ``trace``), and ``holder``: who holds the call now.
+        Does not wait for the end."""
+        trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_call_trace_json, self._call))
+        return trace
 
     def initial_metadata(self) -> ReceivedMetadata:
         """The response headers, waited for; empty if the call ends without."""

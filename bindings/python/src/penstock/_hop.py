@@ -225,6 +225,12 @@ class Hop:
         result = _raw.penstock_hop_set_executors(self._callback(), address(outbound), address(inbound))
         check(result, "executors can be chosen in create only")
 
+    @property
+    def trace(self) -> Dict[str, Any]:
+        """What has happened in the call (with the channel option ``trace``), and where it stands."""
+        trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_hop_trace_json, self._anywhere))
+        return trace
+
     # ---- Other calls, other channels ----
 
     def set_channel(self, channel: Channel) -> None:

@@ -114,6 +114,11 @@ class Reply:
     def peer_certificates(self) -> Optional[str]:
         return certificates(_raw.penstock_reply_peer_certificates, self._handle)
 
+    def trace(self) -> Dict[str, Any]:
+        text: bytes = _raw.penstock_reply_trace_json(self._handle)
+        trace: Dict[str, Any] = json.loads(text)
+        return trace
+
     def value(self, key: bytes, default: Any = None) -> Any:
         return value_at(_raw.penstock_reply_value(self._handle, key), default)
 
@@ -180,6 +185,12 @@ class Outcome:
         """The certificates that the server has shown, its own first, in PEM form; None without TLS."""
         reply = self._settled()
         return reply.peer_certificates() if reply is not None else None
+
+    @property
+    def trace(self) -> Dict[str, Any]:
+        """What happened at each hop; empty without the channel option ``trace``. See penstock_call_trace_json."""
+        reply = self._settled()
+        return reply.trace() if reply is not None else {}
 
     @property
     def values(self) -> Values:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
 import logging
 import os
@@ -171,6 +172,18 @@ class Runtime:
         listed: List[Dict[str, Any]] = json.loads(owned_text(_raw.penstock_runtime_interceptors_json, self._handle))
         return listed
 
+    def snapshot(self, timeout: float = 1.0) -> Dict[str, Any]:
+        """What the runtime is at: ``calls``, each with ``holder`` and what stands at its hops. If a callback does not
+        return within ``timeout`` seconds, ``complete`` is False, ``calls`` is None, and ``running`` names the
+        interceptor. See penstock_runtime_snapshot_json."""
+        text = c_void_p()
+        check(_raw.penstock_runtime_snapshot_json(self._handle, milliseconds(timeout), byref(text)))
+        try:
+            view: Dict[str, Any] = json.loads(ctypes.string_at(text.value or 0))
+            return view
+        finally:
+            _raw.penstock_free(text)
+
     def shutdown(self, timeout: Optional[float] = None) -> None:
         """Ends every call with CANCELLED, closes every channel, and stops the driver thread.
 
@@ -238,6 +251,11 @@ def add_interceptor(
     registration._siblings = _for_every_channel
     _for_every_channel.append(registration)
     return registration
+
+
+def snapshot(timeout: float = 1.0) -> Dict[str, Any]:
+    """What the runtime of channels that name none is at. See `Runtime.snapshot`."""
+    return default_runtime().snapshot(timeout)
 
 
 def _after_fork_in_child() -> None:

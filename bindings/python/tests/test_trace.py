@@ -1,0 +1,108 @@
+"""What happened in a call, who holds it, and which interceptor hangs."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Dict, Iterator, List
+
+import pytest
+
+import penstock
+from helpers import Only, on_thread, unary
+from penstock import Channel, Hop, RpcError, StatusCode, Ticket, Verdict
+
+UNARY = "/penstock.Echo/Unary"
+BIDI = "/penstock.Echo/Bidi"
+
+
+@pytest.fixture
+def traced(server: str) -> Iterator[Channel]:
+    with Channel(server, options={"trace": True}) as channel:
+        yield channel
+
+
+class Auth(penstock.Interceptor):
+    """Keeps each start until it is told."""
+
+    def __init__(self) -> None:
+        self.tickets: List[Ticket] = []
+        self.reached = threading.Event()
+
+    def on_start(self, hop: Hop) -> Verdict:
+        self.tickets.append(hop.ticket())
+        self.reached.set()
+        return Verdict.PAUSE
+
+
+def test_a_trace_has_what_happened_at_each_hop(traced: Channel) -> None:
+    traced.add_interceptor(Only(on_start=lambda hop: None, on_receive=lambda hop: None), name="meter")
+    _, outcome = traced.unary_unary(UNARY).with_call(b"s3cret")
+    trace = outcome.trace
+    assert trace["method"] == UNARY
+    assert trace["ended"] is True
+    assert trace["holder"] is None
+    at_hop = [(event["event"], event.get("verdict")) for event in trace["events"] if event["hop"] == "meter"]
+    assert ("start", "NEXT") in at_hop
+    assert ("receive", "NEXT") in at_hop
+    assert trace["events"][-1]["what"] == "ended"
+    times = [event["us"] for event in trace["events"]]
+    assert times[0] <= times[-1]
+    assert "s3cret" not in str(trace)
+
+
+def test_without_the_option_there_is_none(channel: Channel) -> None:
+    _, outcome = channel.unary_unary(UNARY).with_call(b"x")
+    assert outcome.trace == {}
+
+
+def test_an_error_tells_who_ended_the_call(traced: Channel) -> None:
+    def refuse(hop: Hop) -> None:
+        hop.finish(StatusCode.PERMISSION_DENIED, "no")
+
+    traced.add_interceptor(Only(on_start=refuse), name="guard")
+    with pytest.raises(RpcError) as raised:
+        unary(traced)
+    finished = [event for event in raised.value.trace["events"] if event["what"] == "finished"]
+    assert [(event["hop"], event["code"]) for event in finished] == [("guard", 7)]
+
+
+def test_a_hop_sees_its_call_s_trace(traced: Channel) -> None:
+    traces: List[Dict[str, Any]] = []
+    traced.add_interceptor(Only(on_status=lambda hop: traces.append(hop.trace)), name="curious")
+    unary(traced)
+    assert traces[0]["holder"]["text"] == "in the callback of `curious` about status"
+    assert any(event["event"] == "receive" for event in traces[0]["events"])
+
+
+def test_a_paused_call_names_who_holds_it(channel: Channel) -> None:
+    auth = Auth()
+    channel.add_interceptor(auth, name="auth")
+    call = channel.stream_stream(BIDI)([b"1"])
+    assert auth.reached.wait(30)
+    assert call.trace["holder"]["text"].startswith("paused in `auth` for ")
+    views = [view for view in penstock.snapshot()["calls"] if view["id"] == call.call_id]
+    assert [view["outbound"][0]["event"] for view in views] == ["start"]
+    assert views[0]["holder"]["hop"] == "auth"
+    auth.tickets[0].resume()
+    assert list(call) == [b"1"]
+    assert call.trace["ended"] is True
+
+
+def test_a_hung_interceptor_names_itself(server: str) -> None:
+    entered, may_go = threading.Event(), threading.Event()
+
+    def hang(hop: Hop) -> None:
+        entered.set()
+        may_go.wait(30)
+
+    with penstock.Runtime() as runtime, Channel(server, runtime=runtime) as channel:
+        channel.add_interceptor(Only(on_start=hang), name="stuck")
+        thread = on_thread(lambda: unary(channel))
+        assert entered.wait(30)
+        view = runtime.snapshot(0.1)
+        assert view["complete"] is False
+        assert view["calls"] is None
+        assert (view["running"]["interceptor"], view["running"]["event"]) == ("stuck", "start")
+        may_go.set()
+        thread.join()
+        assert runtime.snapshot(20) == {"complete": True, "running": None, "calls": []}
