@@ -140,9 +140,9 @@ extension Call {
   /// on_cancel: the call ended by another hand, and no status passes this hop.
   private func cancel(_ hop: Hop, _ status: Status) {
     hop.cancelled = true
-    guard let callback = hop.callbacks.pointee.onCancel, !dispatchEnd(.cancel, status, to: hop, callback) else {
-      return
-    }
+    guard let callback = hop.callbacks.pointee.onCancel,
+      !dispatchEnd(.cancel, status, to: hop, callback)
+    else { return }
     event = .status(status)
     // On its way up it may be changed; here it is only told.
     let wasReadOnly = status.isReadOnly

@@ -1,0 +1,249 @@
+"""Flow control through a chain: what a slow reader stops, and that demand and sent messages are counted exactly.
+
+Measured more closely in Tests/c/test_flow.c and Tests/c/test_demand.c.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+from conftest import REPOSITORY
+from helpers import Only, on_thread
+from penstock import Channel, GoneError, Hop, Interceptor, StatusCode, Verdict, WouldBlockError
+
+SIZE = 10_000
+WINDOW = 1 << 20
+
+
+class Peer:
+    """A penstock-peer that tells what it saw of each call."""
+
+    def __init__(self) -> None:
+        command = [REPOSITORY / "build/bin/penstock-peer", "--listen", "127.0.0.1:0", "--print-requests"]
+        self.process = subprocess.Popen(
+            [*command, "--exit-with-stdin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.target: str = json.loads(self.process.stdout.readline())["address"]
+        self.seen: List[Dict[str, Any]] = []
+        self.came = threading.Event()
+        self.reader = on_thread(self._read)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            request = json.loads(line)
+            if not request["path"].endswith("/Unary"):
+                self.seen.append(request)
+                self.came.set()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(20)
+        self.reader.join()
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    started = Peer()
+    yield started
+    started.close()
+
+
+def eight() -> List[Interceptor]:
+    """Each does something to messages or to demand."""
+    counts = {"hold": 0, "drop": 0, "inject": 0, "ahead": 0}
+
+    def each(name: str) -> int:
+        counts[name] += 1
+        return counts[name]
+
+    def pause(hop: Hop) -> Verdict:
+        hop.ticket().resume_after(0)
+        return Verdict.PAUSE
+
+    def hold(hop: Hop) -> Optional[Verdict]:
+        return Verdict.HOLD if each("hold") % 4 else None
+
+    def late(hop: Hop) -> None:
+        count = hop.count
+        hop.count = 0
+        hop.demand(count)
+
+    def ahead(hop: Hop) -> None:
+        if each("ahead") == 1:
+            hop.count += 4
+
+    def drop(hop: Hop) -> Optional[Verdict]:
+        return Verdict.DROP if each("drop") % 10 == 5 else None
+
+    def inject(hop: Hop) -> None:
+        if each("inject") % 10 == 7:
+            try:
+                hop.deliver_message(b"injected")
+            except WouldBlockError:
+                counts["inject"] -= 1
+
+    def nothing(hop: Hop) -> None: ...
+
+    return [
+        Only(on_receive=nothing, on_demand=nothing),
+        Only(on_receive=pause),
+        Only(on_receive=hold),
+        Only(on_demand=late),
+        Only(on_demand=ahead),
+        Only(on_receive=drop),
+        Only(on_receive=inject),
+        Only(on_receive=nothing, on_sent=nothing),
+    ]
+
+
+def test_a_slow_reader_stops_the_server(peer: Peer) -> None:
+    with Channel(peer.target) as channel:
+        for place, interceptor in enumerate(eight()):
+            channel.add_interceptor(interceptor, priority=-place, methods="/penstock.Echo/ServerStream")
+        echo = channel.unary_unary("/penstock.Echo/Unary")
+        stream = channel.unary_stream("/penstock.Echo/ServerStream")
+        call = stream(bytes(SIZE), metadata={"x-count": "2000000000"})
+        for _ in range(100):
+            assert next(call) is not None
+            # Turns in which the server could send.
+            echo(b"")
+        call.cancel()
+        assert peer.came.wait(30)
+    # What was read, the window, what hops hold and the peer has in its hands: of two thousand million.
+    assert 100 <= peer.seen[0]["messages_out"] <= 100 + (WINDOW + 2 * 65536) // SIZE + 40
+
+
+class FarEnd(Interceptor):
+    """Takes each call, and counts what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.hop: Optional[Hop] = None
+        self.taken = threading.Event()
+
+    def on_start(self, hop: Hop) -> Verdict:
+        self.hop = hop.retain()
+        self.taken.set()
+        return Verdict.TAKE
+
+    def on_demand(self, hop: Hop) -> None:
+        self.asked += hop.count
+
+    def deliver(self, message: bytes) -> None:
+        assert self.hop is not None
+        self.hop.deliver_message(message)
+
+    def end(self) -> None:
+        assert self.hop is not None
+        self.hop.deliver_status(StatusCode.OK)
+
+
+def line(channel: Channel, middle: Interceptor) -> Tuple[FarEnd, Any]:
+    end = FarEnd()
+    channel.add_interceptor(middle, priority=2, methods="/penstock.Echo/Bidi")
+    channel.add_interceptor(end, priority=1, methods="/penstock.Echo/Bidi")
+    call = channel.unary_stream("/penstock.Echo/Bidi")(b"")
+    assert end.taken.wait(30)
+    return end, call
+
+
+def settle(channel: Channel) -> None:
+    """Once another call has come and gone, what was asked for before has been done."""
+    assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+
+
+def take(call: Any, end: FarEnd, *messages: bytes) -> bytes:
+    """Reads one message: it asks, and what it waits for is delivered meanwhile."""
+
+    def answer() -> None:
+        for message in messages:
+            while True:
+                try:
+                    end.deliver(message)
+                    break
+                except WouldBlockError:
+                    threading.Event().wait(0.001)
+
+    answering = on_thread(answer)
+    message = next(call)
+    answering.join()
+    assert isinstance(message, bytes)
+    return message
+
+
+def test_demand_that_is_lowered_is_asked_for_later(channel: Channel) -> None:
+    kept: List[Hop] = []
+
+    def lower(hop: Hop) -> None:
+        if not kept:
+            kept.append(hop.retain())
+            hop.count = 0
+
+    end, call = line(channel, Only(on_demand=lower))
+    got: List[bytes] = []
+    reading = on_thread(lambda: got.append(next(call)))
+    while not kept:
+        threading.Event().wait(0.001)
+    settle(channel)
+    assert end.asked == 0
+    with pytest.raises(WouldBlockError):
+        end.deliver(b"early")
+    kept[0].demand(1)
+    settle(channel)
+    assert end.asked == 1
+    end.deliver(b"a")
+    reading.join()
+    assert got == [b"a"]
+    end.end()
+    assert list(call) == []
+
+
+def test_an_injected_message_is_one_less_to_ask_for(channel: Channel) -> None:
+    def inject(hop: Hop) -> None:
+        hop.deliver_message(b"own")
+
+    end, call = line(channel, Only(on_demand=inject))
+    assert [next(call) for _ in range(20)] == [b"own"] * 20
+    settle(channel)
+    # Whoever answers each demand itself leaves one message below it, however often.
+    assert end.asked == 1
+    end.end()
+    with pytest.raises((GoneError, StopIteration)):
+        next(call)
+
+
+def test_a_dropped_message_is_asked_for_again(channel: Channel) -> None:
+    end, call = line(channel, Only(on_receive=lambda hop: Verdict.DROP if hop.message == b"x" else None))
+    assert take(call, end, b"x", b"x", b"a") == b"a"
+    settle(channel)
+    assert end.asked == 3
+    end.end()
+    assert list(call) == []
+
+
+def test_each_message_is_told_as_sent_once(channel: Channel) -> None:
+    told: List[int] = []
+
+    def send(hop: Hop) -> Optional[Verdict]:
+        if hop.message == b"1":
+            return Verdict.DROP
+        if hop.message == b"2":
+            return Verdict.HOLD
+        hop.send_message(b"own")
+        return None
+
+    channel.add_interceptor(Only(on_sent=lambda hop: told.append(hop.count)), priority=1)
+    channel.add_interceptor(Only(on_send=send))
+    messages = [b"1", b"2", b"3", b"4"]
+    assert list(channel.stream_stream("/penstock.Echo/Bidi")(messages)) == [b"2", b"own", b"3", b"own", b"4"]
+    assert sum(told) == 4
