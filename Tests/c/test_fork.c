@@ -1,5 +1,5 @@
 /* fork: a child that uses its parent's handles gets E_FORKED; what it makes itself works. */
-#include "test.h"
+#include "ready.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -265,4 +265,47 @@ TEST(fork_while_a_function_runs) {
   penstock_channel_release(channel);
   OK(penstock_runtime_shutdown(runtime, -1));
   penstock_runtime_release(runtime);
+}
+
+static void keep_request(penstock_token_request *request, void *user_data) {
+  *(penstock_token_request **)user_data = penstock_token_request_retain(request);
+}
+TEST(fork_ready_state_of_the_parent_is_refused) {
+  penstock_channel *channel = open_channel();
+  penstock_metrics *metrics = NULL;
+  penstock_interceptor tables[2], other;
+  penstock_token_request *request = NULL;
+  OK(penstock_metrics_new(NULL, &metrics, NULL));
+  OK(penstock_ready_metrics(metrics, &tables[0]));
+  OK(penstock_ready_bearer_token(NULL, keep_request, &request, NULL, &tables[1], NULL));
+  OK(penstock_ready_share(&tables[1], &other));
+  ready_add(channel, &tables[1], 0);
+  penstock_call *call = ready_begin(channel, "x", NULL);
+  char *text = NULL;
+  do OK(penstock_metrics_snapshot_json(metrics, &text));
+  while (penstock_free(text), text = NULL, request == NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(25u * (unsigned)test_slow());
+    penstock_interceptor table;
+    int wrong = 0;
+    wrong += penstock_metrics_snapshot_json(metrics, &text) != PENSTOCK_E_FORKED;
+    wrong += penstock_metrics_prometheus_text(metrics, &text) != PENSTOCK_E_FORKED;
+    wrong += penstock_ready_metrics(metrics, &table) != PENSTOCK_E_FORKED;
+    wrong += penstock_ready_share(&tables[0], &table) != PENSTOCK_E_FORKED;
+    wrong += penstock_token_request_complete(request, "token", -1) != PENSTOCK_E_FORKED;
+    penstock_token_request_release(request);
+    penstock_metrics_release(metrics);
+    wrong += penstock_ready_trace_context(NULL, &table, NULL) != PENSTOCK_OK;
+    _exit(wrong);
+  }
+  int status = -1;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  OK(penstock_token_request_complete(request, "token", -1));
+  penstock_token_request_release(request);
+  CHECK_INT(ready_code(ready_finish(call)), 0);
+  ready_drop(&tables[0]);
+  ready_drop(&other);
+  penstock_metrics_release(metrics);
+  penstock_channel_release(channel);
 }

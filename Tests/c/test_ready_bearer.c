@@ -52,6 +52,7 @@ static void ask(penstock_token_request *request, void *user_data) {
 typedef struct guard {
   probe probe;
   int refused_up_to;
+  bool at_once; /* before the first message of a stream */
 } guard;
 
 static int32_t refuse(probe *self, penstock_hop *hop, int32_t event) {
@@ -64,6 +65,7 @@ static int32_t refuse(probe *self, penstock_hop *hop, int32_t event) {
       sscanf(value, "Bearer token-%d", &number) != 1 || number <= guard->refused_up_to) {
     OK(penstock_metadata_set(metadata, "x-status", "16"));
     OK(penstock_metadata_set(metadata, "x-message", "who are you"));
+    if (guard->at_once) OK(penstock_metadata_set(metadata, "x-after", "0"));
   }
   return PENSTOCK_NEXT;
 }
@@ -73,6 +75,7 @@ static void guard_add(guard *guard, penstock_channel *channel, int refused_up_to
   guard->probe.hook = refuse;
   guard->probe.context = guard;
   guard->refused_up_to = refused_up_to;
+  guard->at_once = false;
   probe_add(&guard->probe, channel, -10);
 }
 
@@ -177,6 +180,33 @@ TEST(bearer_starts_a_refused_call_anew_with_the_next_token) {
   CHECK_INT(atomic_load(&guard.probe.seen[PENSTOCK_EVENT_START]), 2);
   CHECK_INT(unary_code(channel, "another"), 0);
   CHECK_INT(atomic_load(&source.asked), 2);
+  end(channel, &source);
+  probe_wait_finalized(&guard.probe);
+}
+
+TEST(bearer_starts_a_refused_stream_anew) {
+  penstock_channel *channel = open_channel();
+  source source;
+  guard guard;
+  source_init(&source, true);
+  bearer_add(channel, &source, NULL);
+  guard_add(&guard, channel, 1);
+  penstock_call_options *options = ready_options("\"x-repeat\": \"2\", \"x-after\": \"2\"");
+  penstock_call *call = NULL;
+  penstock_message *message = NULL;
+  /* The server refuses it in place of its messages. */
+  guard.at_once = true;
+  REQUIRE_OK(penstock_channel_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, options, NULL, &call, NULL));
+  penstock_call_options_release(options);
+  OK(penstock_call_send(call, "twice", 5));
+  for (int i = 0; i < 2; i++) {
+    if (!OK(penstock_call_receive(call, &message))) break;
+    CHECK_INT(penstock_message_length(message), 5);
+    penstock_message_release(message);
+  }
+  CHECK_INT(ready_code(ready_finish(call)), 0);
+  CHECK_INT(atomic_load(&source.asked), 2);
+  CHECK_INT(atomic_load(&guard.probe.seen[PENSTOCK_EVENT_START]), 2);
   end(channel, &source);
   probe_wait_finalized(&guard.probe);
 }

@@ -135,3 +135,63 @@ TEST(ready_tables_take_a_name_a_filter_and_any_place) {
   penstock_channel_release(channel);
   penstock_runtime_release(runtime);
 }
+
+/* Their callbacks on an executor, instead of the driving thread. */
+static void give_token(penstock_token_request *request, void *user_data) {
+  (void)user_data;
+  OK(penstock_token_request_complete(request, "token", -1));
+}
+static void count_line(const char *line, size_t length, void *user_data) {
+  (void)line, (void)length;
+  atomic_fetch_add((atomic_int *)user_data, 1);
+}
+TEST(ready_tables_run_on_executors) {
+  enum { calls = 30 };
+  penstock_channel *channel = open_channel();
+  penstock_executor *executor = NULL;
+  penstock_metrics *metrics = NULL;
+  penstock_interceptor tables[7];
+  atomic_int lines = 0;
+  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  OK(penstock_metrics_new(NULL, &metrics, NULL));
+  OK(penstock_ready_metrics(metrics, &tables[0]));
+  OK(penstock_ready_trace_context(NULL, &tables[1], NULL));
+  OK(penstock_ready_response_cache("{\"max_entries\": 4}", &tables[2], NULL));
+  OK(penstock_ready_rate_limit("{\"rate\": 1000, \"burst\": 5, \"max_wait_ms\": 60000}", &tables[3], NULL));
+  OK(penstock_ready_bearer_token(NULL, give_token, NULL, NULL, &tables[4], NULL));
+  OK(penstock_ready_fault_injection("{\"delay\": {\"ms\": 1, \"percent\": 20}}", &tables[5], NULL));
+  OK(penstock_ready_logging("{\"events\": [\"start\", \"receive\", \"status\"]}", count_line, &lines, NULL, &tables[6],
+                            NULL));
+  for (int i = 0; i < 7; i++) {
+    tables[i].outbound_executor = executor;
+    tables[i].inbound_executor = i % 2 ? executor : NULL;
+    ready_add(channel, &tables[i], -i);
+  }
+  penstock_executor_release(executor);
+  int hits = 0;
+  for (int round = 0; round < 3; round++) {
+    penstock_call *call[calls];
+    for (int i = 0; i < calls; i++) {
+      char request[16];
+      snprintf(request, sizeof(request), "%d", i % 6);
+      call[i] = ready_begin(channel, request, "\"x-echo-metadata\": \"1\"");
+    }
+    for (int i = 0; i < calls; i++) {
+      char request[16];
+      snprintf(request, sizeof(request), "%d", i % 6);
+      penstock_reply *reply = ready_finish(call[i]);
+      CHECK(ready_message_is(reply, request));
+      CHECK_STR(ready_value(penstock_reply_trailers(reply), "seen-authorization"), "Bearer token");
+      hits += penstock_reply_value(reply, "penstock.cache") != NULL;
+      CHECK_INT(ready_code(reply), 0);
+    }
+  }
+  CHECK(hits > 0);
+  char *json = NULL;
+  OK(penstock_metrics_snapshot_json(metrics, &json));
+  CHECK_HAS(json, "\"started\":90,\"in_flight\":0,");
+  penstock_free(json);
+  CHECK_INT(atomic_load(&lines), 3 * (90 - hits));
+  penstock_metrics_release(metrics);
+  penstock_channel_release(channel);
+}

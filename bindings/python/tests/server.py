@@ -78,6 +78,7 @@ def probe_unary(request: bytes, context: Any) -> bytes:
 
 
 def probe_refuse(request: bytes, context: Any) -> None:
+    context.send_initial_metadata((("seen", "1"),))
     context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you")
 
 
