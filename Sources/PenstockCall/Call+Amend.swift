@@ -6,3 +6,8 @@ extension Call {
     loop.setDeadline(self, time)
   }
 }
+
+extension Hop {
+  /// What keeps the interceptor's user data, for who uses them longer than the call lives. In `create`.
+  public var registered: (id: UInt64, userData: UserData) { (registration.id, registration.userData) }
+}

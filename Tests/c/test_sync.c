@@ -550,6 +550,7 @@ TEST(sync_deadline_ends_the_call_of_a_function_that_does_not_return) {
   bench_close(&self, channel);
 }
 
+/* In a client stream: nothing comes before its half-close. */
 static int32_t wait_in_next(syncer *self, penstock_intercepted_call *call) {
   latch_signal(&self->entered);
   CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_GONE);
@@ -563,7 +564,7 @@ TEST(sync_cancel_reaches_a_function_in_next) {
   syncer self;
   penstock_channel *channel = bench_open(&self, wait_in_next);
   self.text = "enough";
-  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  penstock_call *call = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
   latch_wait(&self.entered, 1);
   OK(penstock_call_cancel(call, "enough"));
   latch_wait(&self.done, 1);
@@ -590,7 +591,7 @@ TEST(sync_hop_above_ends_a_function_in_next) {
   probe_init(&above, "above");
   above.hook = finish_on_send;
   probe_add(&above, channel, 10);
-  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  penstock_call *call = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
   latch_wait(&self.entered, 1);
   OK(penstock_call_send(call, "x", 1));
   latch_wait(&self.done, 1);

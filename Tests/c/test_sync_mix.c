@@ -27,20 +27,26 @@ static void player_finalized(void *user_data) {
   latch_signal(&self->finalized);
 }
 
-static void player_add_at(player *self, penstock_channel *channel, int32_t priority,
-                          int32_t (*hook)(player *, penstock_intercepted_call *), uint32_t flags) {
+static penstock_interceptor player_table(player *self, int32_t (*hook)(player *, penstock_intercepted_call *),
+                                         uint32_t flags) {
   memset(self, 0, sizeof(*self));
   self->finalized = (latch)LATCH_INIT;
   self->hook = hook;
   penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  penstock_interceptor_id id = 0;
   sync.name = "player";
   sync.user_data = self;
   sync.finalizer = player_finalized;
   sync.flags = flags;
   sync.intercept = intercept;
   OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  return table;
+}
+
+static void player_add_at(player *self, penstock_channel *channel, int32_t priority,
+                          int32_t (*hook)(player *, penstock_intercepted_call *), uint32_t flags) {
+  penstock_interceptor table = player_table(self, hook, flags);
+  penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, priority, &id, NULL));
 }
 
@@ -199,6 +205,106 @@ TEST(sync_sees_objects_above_the_codec) {
   latch_wait(&both.finalized, 1);
   EVENTUALLY(atomic_load(&alive) == 0);
   penstock_codec_release(codec);
+}
+
+/* ---- Places ---- */
+
+typedef struct place_plan {
+  penstock_interceptor_id id;
+  penstock_runtime *runtime;
+  latch entered, go;
+} place_plan;
+
+static int32_t wait_for_itself(player *self, penstock_intercepted_call *call) {
+  place_plan *plan = self->context;
+  latch_signal(&plan->entered);
+  latch_wait(&plan->go, 1);
+  CHECK_RESULT(penstock_interceptor_removal_wait(plan->id, -1), PENSTOCK_E_WOULD_DEADLOCK);
+  return pass(self, call);
+}
+
+TEST(sync_in_every_place_replaced_filtered_and_waited_for) {
+  penstock_runtime *runtime = new_runtime("{\"max_workers\": 2}");
+  penstock_channel *channel = open_channel_on(runtime);
+  player wide, first, second, own;
+  place_plan plan = {.entered = LATCH_INIT, .go = LATCH_INIT};
+  penstock_interceptor table = player_table(&wide, pass, 0);
+  penstock_interceptor_id wide_id = 0, id = 0;
+  OK(penstock_runtime_add_interceptor(runtime, &table, 3, &wide_id, NULL));
+  table = player_table(&first, wait_for_itself, 0);
+  first.context = &plan;
+  OK(penstock_channel_add_interceptor(channel, &table, 2, &plan.id, NULL));
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new(NULL, &options, NULL));
+  table = player_table(&own, pass, 0);
+  OK(penstock_call_options_add_interceptor(options, &table, 1, &id, NULL));
+
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL, &call, NULL));
+  OK(penstock_call_send(call, "x", 1));
+  latch_wait(&plan.entered, 1);
+  /* Another takes the place of the one that runs; calls from now on meet that. */
+  table = player_table(&second, pass, 0);
+  OK(penstock_channel_replace_interceptor(channel, plan.id, &table, &id, NULL));
+  check_echo(channel);
+  CHECK_INT(second.runs, 1);
+  CHECK_INT(first.runs, 1);
+  CHECK_RESULT(penstock_interceptor_removal_wait(plan.id, 0), PENSTOCK_E_TIMEOUT);
+  latch_signal(&plan.go);
+  penstock_reply *reply = NULL;
+  OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  OK(penstock_interceptor_removal_wait(plan.id, 20000 * test_slow()));
+  CHECK_INT(latch_count(&first.finalized), 1);
+  CHECK_INT(own.runs, 1);
+  CHECK_INT(wide.runs, 2);
+  OK(penstock_channel_set_interceptor_filter(channel, id, "/nobody.Has/This", 0, NULL));
+  OK(penstock_runtime_set_interceptor_filter(runtime, wide_id, NULL, 1u << PENSTOCK_KIND_BIDI, NULL));
+  check_echo(channel);
+  CHECK_INT(second.runs, 1);
+  CHECK_INT(wide.runs, 2);
+  penstock_call_options_release(options);
+  latch_wait(&own.finalized, 1);
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, -1));
+  penstock_runtime_release(runtime);
+  latch_wait(&second.finalized, 1);
+  latch_wait(&wide.finalized, 1);
+}
+
+/* The call has ended by its deadline, the function has not: so the registration has not either. */
+static int32_t outlast(player *self, penstock_intercepted_call *call) {
+  place_plan *plan = self->context;
+  (void)call;
+  latch_signal(&plan->entered);
+  latch_wait(&plan->go, 1);
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_removal_waits_for_a_function_that_outlasts_its_call) {
+  penstock_channel *channel = open_channel();
+  player self;
+  place_plan plan = {.entered = LATCH_INIT, .go = LATCH_INIT};
+  penstock_interceptor table = player_table(&self, outlast, 0);
+  self.context = &plan;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &plan.id, NULL));
+  penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
+  OK(penstock_call_send(call, "x", 1));
+  latch_wait(&plan.entered, 1);
+  OK(penstock_call_cancel(call, NULL));
+  penstock_reply *reply = NULL;
+  OK(penstock_call_finish(call, &reply));
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  OK(penstock_channel_remove_interceptor(channel, plan.id, NULL));
+  CHECK_RESULT(penstock_interceptor_removal_wait(plan.id, 20), PENSTOCK_E_TIMEOUT);
+  CHECK_INT(latch_count(&self.finalized), 0);
+  latch_signal(&plan.go);
+  OK(penstock_interceptor_removal_wait(plan.id, 20000 * test_slow()));
+  CHECK_INT(latch_count(&self.finalized), 1);
+  penstock_channel_release(channel);
 }
 
 /* ---- From runtime to runtime ---- */

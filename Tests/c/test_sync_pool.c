@@ -335,7 +335,7 @@ TEST(sync_shutdown_within_a_function_would_deadlock) {
 TEST(sync_shutdown_wakes_a_function_in_next) {
   worker_bench bench;
   bench_open(&bench, NULL, 2, pass);
-  penstock_call *call = start_call(bench.channel, BIDI, PENSTOCK_KIND_BIDI);
+  penstock_call *call = start_call(bench.channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
   EVENTUALLY(atomic_load(&bench.layers[1].runs) == 1);
   bench.kept = call;
   bench_close(&bench);

@@ -73,7 +73,8 @@ public enum Registrations {
   public static func waitForRemoval(_ id: UInt64, timeoutMilliseconds: Int64) -> Outcome {
     let cell = WaitCell()
     let me = cs_thread_self()
-    let isDriving = DrivingThread.isCurrent
+    // A function keeps what it runs for, too.
+    let isDriving = DrivingThread.isCurrent || Worker.current?.runs(registration: id) == true
     let outcome = Process.withLock { () -> Outcome? in
       let table = table
       guard id != 0, id <= newest.load(ordering: .relaxed) else { return .notFound }

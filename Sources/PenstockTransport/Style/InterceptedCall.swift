@@ -33,7 +33,10 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // Immutable.
   /// The driving thread's, but for what any thread may do with a hop. It has a reference to this until its `destroy`.
   let hop: Hop
-  let interceptor: SyncInterceptor
+  /// Kept by the user data of its registration, whose end is so the end of the last function that runs.
+  unowned(unsafe) let interceptor: SyncInterceptor
+  private let userData: UserData
+  let registration: UInt64
   let item: CallItem
   let pool: WorkerPool
   public let generation: UInt64
@@ -143,6 +146,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   init(_ hop: Hop, _ interceptor: SyncInterceptor) {
     self.hop = hop
     self.interceptor = interceptor
+    (registration, userData) = hop.registered
     item = hop.call.item
     let request = hop.call.request
     let metadata = request.metadata.copy()

@@ -7,20 +7,21 @@ import Synchronization
 /// number, in a list of this process: it costs nothing while there is no worker, and no thread-local storage.
 final class Worker: @unchecked Sendable {
   let thread = cs_thread_self()
-  /// The pools whose functions run on this thread, innermost last. Its own thread's alone.
-  private(set) var running: [Unmanaged<WorkerPool>] = []
+  /// Those whose functions run on this thread, innermost last. Its own thread's alone.
+  private var running: [InterceptedCall] = []
 
-  /// Its own thread: whether a function of `pool` is among those that run.
-  func runs(_ pool: WorkerPool) -> Bool {
-    running.contains { $0.toOpaque() == Unmanaged.passUnretained(pool).toOpaque() }
-  }
+  /// Its own thread: whether a function of `pool`'s runtime is among those that run.
+  func runs(_ pool: WorkerPool) -> Bool { running.contains { $0.pool === pool } }
 
-  /// Its own thread. The pool is kept by who runs its function.
-  func run(_ call: InterceptedCall, of pool: WorkerPool) {
-    running.append(.passUnretained(pool))
+  /// The same for a registration.
+  func runs(registration: UInt64) -> Bool { running.contains { $0.registration == registration } }
+
+  /// Its own thread.
+  func run(_ call: InterceptedCall) {
+    running.append(call)
     call.execute()
     running.removeLast()
-    pool.runtime.endPending()
+    call.pool.runtime.endPending()
   }
 
   /// The first of the list, whose links are pointers alone: a worker leaves it before its thread ends. All of it is

@@ -140,7 +140,7 @@ final class WorkerPool: @unchecked Sendable {
     if let call { begin(call) }
     lock.unlock()
     guard let call else { return false }
-    attendant.worker.run(call, of: self)
+    attendant.worker.run(call)
     return true
   }
 
@@ -225,7 +225,7 @@ final class WorkerPool: @unchecked Sendable {
     }
     lock.unlock()
     guard let call else { return false }
-    worker.run(call, of: self)
+    worker.run(call)
     return true
   }
 
