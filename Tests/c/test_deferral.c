@@ -295,3 +295,76 @@ TEST(deferral_keeps_what_the_design_names) {
     }
   }
 }
+
+/* ---- With what hops hold and record ---- */
+
+enum { PIECE = 30000, PIECES = 8 };
+
+/* Holds some messages of a lane, then pauses. */
+static int32_t hold_then_pause(probe *self, penstock_hop *hop, int32_t event) {
+  pauser *pauser = self->context;
+  if (event != pauser->event) return PENSTOCK_NEXT;
+  if (seen(self, event) <= PIECES) return PENSTOCK_HOLD;
+  if (!pauser->ticket) {
+    pauser->ticket = penstock_hop_ticket(hop);
+    latch_signal(&pauser->paused);
+  }
+  return PENSTOCK_PAUSE;
+}
+
+/* A hop that records, and below it one that holds what it may in this lane, and then pauses. */
+static void check_kept_by_hops(int32_t event) {
+  observed observed;
+  if (!observe(&observed, "{\"tls\": false}")) return;
+  echo_times(observed.channel, 20);
+  probe recorder, holder;
+  pauser pauser = {event, NULL, 0, LATCH_INIT};
+  probe_init(&recorder, "recorder");
+  probe_init(&holder, "holder");
+  holder.hook = hold_then_pause;
+  holder.context = &pauser;
+  penstock_interceptor tables[2] = {probe_table(&recorder), probe_table(&holder)};
+  tables[0].replay_bytes = 1 << 20;
+  tables[1].hold_bytes = PIECES * PIECE;
+  for (int i = 0; i < 2; i++) {
+    penstock_interceptor_id id = 0;
+    tables[i].methods = BIDI;
+    OK(penstock_channel_add_interceptor(observed.channel, &tables[i], 2 - i, &id, NULL));
+  }
+  char *data = calloc(1, PIECE);
+  long before = bytes_in_use(), accepted = 0;
+  collector collector = COLLECTOR_INIT;
+  penstock_call *call = start_collecting(observed.channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &collector);
+  OK(penstock_call_demand(call, 1000));
+  for (int idle = 0; idle < 20;) {
+    penstock_result result = penstock_call_try_send(call, data, PIECE);
+    if (result == PENSTOCK_OK) {
+      accepted++, idle = 0;
+    } else {
+      CHECK_RESULT(result, PENSTOCK_E_WOULD_BLOCK);
+      check_echo(observed.channel);
+      idle++;
+    }
+  }
+  latch_wait(&pauser.paused, 1);
+  long kept = bytes_in_use() - before;
+  /* What is held, or recorded and passed on; the message that is paused; what the sender may have on its way. */
+  long limit = PIECES * PIECE + PIECE + SEND_BUFFER + (384 << 10);
+  limit += event == PENSTOCK_EVENT_SEND ? 0 : WINDOW + (1 << 20);
+  printf("  %ld taken, %ld KiB kept of at most %ld\n", accepted, kept / 1024, limit / 1024);
+  if (test_slow() == 1) CHECK(kept < limit);
+  if (event == PENSTOCK_EVENT_SEND) CHECK(accepted <= PIECES + 1 + SEND_BUFFER / PIECE);
+  OK(penstock_call_cancel(call, NULL));
+  latch_wait(&collector.finalized, 1);
+  CHECK_INT(collector.code, PENSTOCK_STATUS_CANCELLED);
+  penstock_call_release(call);
+  free(data);
+  close_observed(&observed);
+  check_ended(&recorder);
+  check_ended(&holder);
+}
+
+TEST(deferral_keeps_what_hops_hold_and_record) {
+  check_kept_by_hops(PENSTOCK_EVENT_SEND);
+  check_kept_by_hops(PENSTOCK_EVENT_RECEIVE);
+}
