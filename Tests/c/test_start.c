@@ -387,3 +387,28 @@ TEST(values_from_many_threads) {
   penstock_call_release(race.call);
   penstock_channel_release(channel);
 }
+
+/* The channel that a call runs on decides, not the one that it was made on. */
+static int32_t go_elsewhere(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_START) OK(penstock_hop_set_channel(hop, self->context));
+  return PENSTOCK_NEXT;
+}
+TEST(credentials_of_a_redirected_call) {
+  for (int secure = 0; secure < 2; secure++) {
+    penstock_channel *from = secure ? open_channel() : open_tls_channel(false);
+    penstock_channel *to = secure ? open_tls_channel(false) : open_channel();
+    probe probe;
+    probe_init(&probe, "elsewhere");
+    probe.hook = go_elsewhere;
+    probe.context = to;
+    probe_add(&probe, from, 0);
+    penstock_reply *reply = unary_seen(from, secret, "x", 1);
+    REQUIRE(reply != NULL);
+    CHECK_INT(penstock_reply_code(reply), secure ? 0 : PENSTOCK_STATUS_UNAUTHENTICATED);
+    CHECK_STR(seen(reply, "seen-authorization", 0), secure ? "Bearer s3cret" : "");
+    penstock_reply_release(reply);
+    penstock_channel_release(from);
+    probe_wait_finalized(&probe);
+    penstock_channel_release(to);
+  }
+}

@@ -301,3 +301,31 @@ TEST(stats_on_another_thread) {
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
 }
+
+/* Callbacks on an executor read them too, and change how the call is made. */
+static int32_t look_on_executor(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_START) OK(penstock_hop_set_compression(hop, "gzip"));
+  if (event == PENSTOCK_EVENT_STATUS) CHECK_STR(penstock_hop_compression(hop), "gzip");
+  return see_stats(self, hop, event);
+}
+TEST(stats_on_executors) {
+  penstock_channel *channel = open_channel();
+  seen_stats seen = {{NULL}};
+  probe probe;
+  probe_init(&probe, "stats");
+  probe.hook = look_on_executor;
+  probe.context = &seen;
+  penstock_interceptor table = probe_table(&probe);
+  OK(penstock_executor_serial_new(&table.inbound_executor));
+  table.outbound_executor = table.inbound_executor;
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  penstock_executor_release(table.inbound_executor);
+  for (int i = 0; i < test_rounds(20); i++) check_echo(channel);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+  CHECK_INT(number(seen.json[PENSTOCK_EVENT_HEADERS], "attempts"), 1);
+  CHECK_HAS(seen.json[PENSTOCK_EVENT_HEADERS], peer_address());
+  CHECK_INT(number(part(seen.json[PENSTOCK_EVENT_STATUS], "received"), "bytes"), 4);
+  forget_stats(&seen);
+}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
+from conftest import REPOSITORY
 from helpers import EVENTS, Only, bidi, unary
 from penstock import Channel, Hop, RpcError, Verdict
 
@@ -120,3 +122,18 @@ def test_a_kept_hop_tells_after_the_call(channel: Channel) -> None:
     channel.add_interceptor(Only(on_start=lambda hop: kept.append(hop.retain())))
     unary(channel)
     assert kept[0].stats["duration_us"] > 0
+
+
+def test_transparent_retries_are_counted() -> None:
+    """What the server has refused to begin is sent again by the transport."""
+    script = REPOSITORY / "Tests/faults/rst-refused-once.script"
+    command = [str(REPOSITORY / "build/bin/penstock-peer"), "--exit-with-stdin", "--script", str(script)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with Channel(json.loads(process.stdout.readline())["address"]) as channel:
+            response, outcome = channel.unary_unary("/a.B/C").with_call(b"ping", timeout=20)
+        process.stdin.close()
+        process.wait(20)
+    assert (response, outcome.stats["attempts"]) == (b"pong", 2)
+    assert outcome.stats["sent"]["messages"] == 1
