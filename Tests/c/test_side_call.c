@@ -248,6 +248,48 @@ TEST(side_call_of_a_hop_above_the_codec) {
   probe_wait_finalized(&bytes);
 }
 
+/* Where the channel's messages are objects: a hop below the codec makes its call with bytes all the same. */
+static int32_t encode_byte(void *user_data, const char *method, void *object, penstock_buffer *bytes) {
+  (void)user_data, (void)method;
+  return penstock_buffer_append(bytes, object, 1);
+}
+static int32_t decode_byte(void *user_data, const char *method, const void *data, size_t length, void **object) {
+  (void)user_data, (void)method;
+  *object = calloc(1, length + 1);
+  memcpy(*object, data, length);
+  return 0;
+}
+static void free_byte(void *user_data, void *object) {
+  (void)user_data;
+  free(object);
+}
+
+TEST(side_call_of_a_hop_below_a_codec_takes_bytes) {
+  penstock_codec_functions functions = PENSTOCK_CODEC_FUNCTIONS_INIT;
+  functions.encode = encode_byte;
+  functions.decode = decode_byte;
+  functions.free = free_byte;
+  penstock_codec *codec = NULL;
+  REQUIRE_OK(penstock_codec_new(&functions, &codec, NULL));
+  penstock_channel *channel = open_channel();
+  OK(penstock_channel_set_codec(channel, codec));
+  plan token;
+  plan_init(&token, UNARY, PENSTOCK_KIND_UNARY, 0, PENSTOCK_EVENT_START, true);
+  probe maker;
+  add_maker(&maker, &token, channel, 0);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_channel_unary_object(channel, UNARY, calloc(1, 2), NULL, &reply, NULL))) {
+    CHECK_INT(penstock_reply_code(reply), 0);
+    penstock_reply_release(reply);
+  }
+  latch_wait(&token.told.replied, 1);
+  CHECK_INT(atomic_load(&token.told.code), 0);
+  CHECK_STR(token.told.body, "token");
+  penstock_codec_release(codec);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&maker);
+}
+
 /* Each level of side calls begins further down: so what makes a call for each call that it meets comes to an end. */
 static int32_t make_always(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;

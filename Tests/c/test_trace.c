@@ -436,6 +436,7 @@ TEST(snapshot_of_a_runtime_that_nobody_drives) {
   penstock_channel_release(channel);
   OK(penstock_runtime_shutdown(runtime, -1));
   OK(penstock_runtime_snapshot_json(runtime, 0, &json));
+  CHECK_JSON(json, "{\"complete\":true,\"running\":null,\"calls\":[]}");
   penstock_free(json);
   penstock_runtime_release(runtime);
 }

@@ -34,7 +34,10 @@ public struct RuntimeView {
 extension ClientRuntime {
   /// Any thread: on the driving thread at once, elsewhere within `nanoseconds`, whatever the loop does.
   public func view(within nanoseconds: UInt64) -> RuntimeView {
-    let calls = look(within: nanoseconds) { live in live.all.map { CallView($0.call) } }
+    // Where the loop has ended, there are none.
+    let calls =
+      runtime.ended.load(ordering: .acquiring)
+      ? [] : look(within: nanoseconds) { live in live.all.map { CallView($0.call) } }
     let running = watch.running()
     return RuntimeView(calls: calls, running: running, turnTime: runtime.now, now: Runtime.monotonicNow())
   }
