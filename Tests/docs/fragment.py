@@ -1,0 +1,62 @@
+"""Runs a Python fragment of docs/interceptors.md: `fragment.py SOURCE TARGET [CODE]`.
+
+The interceptors that it defines are registered, a unary call and a stream are made, and some callback of them has to run.
+With CODE, the first attempt of each call ends with that status.
+"""
+
+import sys
+from pathlib import Path
+
+import penstock
+
+METHODS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status", "on_demand", "on_sent", "intercept")
+ran = 0
+
+
+def counted(method):
+    def run(self, *arguments):
+        global ran
+        ran += 1
+        return method(self, *arguments)
+
+    return run
+
+
+class Server(penstock.Interceptor):
+    """Says no to first attempts."""
+
+    def __init__(self, code):
+        self.code = code
+
+    def on_half_close(self, hop):
+        if hop.attempt == 1:
+            hop.finish(self.code, "the server said no")
+
+
+def main():
+    source, target, *code = sys.argv[1:]
+    with penstock.Channel(target) as channel:
+        names = {"penstock": penstock, "channel": channel}
+        exec(compile(Path(source).read_text(encoding="utf-8"), source, "exec"), names)
+        for thing in list(names.values()):
+            if isinstance(thing, type) and thing not in (penstock.Interceptor, penstock.SyncInterceptor) and issubclass(
+                thing, (penstock.Interceptor, penstock.SyncInterceptor)
+            ):
+                for name in METHODS:
+                    if name in vars(thing):
+                        setattr(thing, name, counted(vars(thing)[name]))
+                channel.add_interceptor(thing(), priority=1)
+        if code:
+            channel.add_interceptor(Server(penstock.StatusCode[code[0]]))
+        print(channel.unary_unary("/penstock.Echo/Unary", str.encode, bytes.decode)("you"))
+        try:
+            for answer in channel.stream_stream("/penstock.Echo/Bidi")([b"you"]):
+                print(answer.decode())
+        except penstock.RpcError as error:
+            # What is meant for unary calls may end a stream.
+            print(error)
+    if not ran:
+        sys.exit("no callback of the fragment ran")
+
+
+main()

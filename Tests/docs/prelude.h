@@ -1,0 +1,50 @@
+/* What stands around each C fragment of docs/interceptors.md: the names that the fragments take as given. */
+#ifndef PRELUDE_H
+#define PRELUDE_H
+#include <penstock/penstock.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A fragment shows what matters. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+#define UNARY "/penstock.Echo/Unary"
+
+typedef struct cached {
+  const void *data;
+  size_t length;
+} cached;
+typedef struct number_of_messages {
+  int seen;
+} number_of_messages;
+typedef struct point {
+  double x, y;
+} point;
+typedef struct waiting_start {
+  penstock_ticket ticket;
+  penstock_event *event;
+} waiting_start;
+
+/* What `state` may be: see the fragment's marker. */
+static cached last = {"you", 3};
+static number_of_messages counter;
+static char token[] = "Bearer new";
+static void *nothing;
+
+static void *answer_on_a_thread(void *ticket) {
+  penstock_ticket_resume((penstock_ticket)(uintptr_t)ticket);
+  return NULL;
+}
+static void ask_for_a_token(void *state, penstock_ticket ticket) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, answer_on_a_thread, (void *)(uintptr_t)ticket) != 0) abort();
+  pthread_detach(thread);
+}
+static bool is_enough(penstock_hop *hop, void *state) { return false; }
+static void forget(penstock_ticket ticket) {}
+
+#endif

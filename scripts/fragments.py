@@ -1,0 +1,37 @@
+"""The code blocks of a document that are no whole programs: each is put between Tests/docs/prelude.h and main.h, or into
+fragment.py, and runs against a server.
+
+A comment before a block says what it needs: `<!-- state: last; fails: UNAVAILABLE; flags: PENSTOCK_LEVEL_BOTH -->`. A block
+of statements without a function is the body of an on_start.
+"""
+
+import re
+
+BLOCK = re.compile(r"(?:<!-- ([^>]*) -->\s*)?```(c|python)\n(.*?)```", re.S)
+CALLBACKS = ("create", "destroy", "on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status",
+             "on_demand", "on_sent", "use", "encode", "have_token", "say_what_hangs")
+
+
+def fragments(text):
+    """Each block that is no program: line, language, settings, text."""
+    for match in BLOCK.finditer(text):
+        marker = match.group(1) or ""
+        if marker.startswith("program:"):
+            continue
+        settings = dict(re.findall(r"(\w+): ([\w |&.]+)", marker))
+        yield text[: match.start()].count("\n") + 1, match.group(2), settings, match.group(3)
+
+
+def c_source(text, settings):
+    """A whole program."""
+    if not re.search(r"^(static|int|typedef)\b", text, re.M):
+        text = ("static int32_t on_start(penstock_hop *hop, void *state) {\npenstock_ticket ticket = 0;\n"
+                f"penstock_channel *channel = NULL;\npenstock_interceptor_id id = 0;\n{text}\nreturn PENSTOCK_NEXT;\n}}\n")
+    defines = [f"#define HAS_{name}" for name in CALLBACKS if re.search(rf"^static \w+ {name}\(", text, re.M)]
+    state = settings.get("state", "nothing")
+    defines.append(f"#define STATE {state if state == 'nothing' else '(void *)&' + state}")
+    if "fails" in settings:
+        defines.append(f"#define FAILS PENSTOCK_STATUS_{settings['fails']}")
+    if "flags" in settings:
+        defines.append(f"#define FLAGS {settings['flags']}")
+    return '#include "prelude.h"\n' + "\n".join(defines) + f'\n{text}\n#include "main.h"\n'
