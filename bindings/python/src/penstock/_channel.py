@@ -270,8 +270,8 @@ class Channel:
     ``server_name``, ``verify``. ``options``: ``authority``, ``user_agent``, ``default_deadline_ms``,
     ``max_receive_message_bytes``, ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``,
     ``compression``, ``initial_stream_window_bytes``, ``initial_connection_window_bytes``, ``tie_order``,
-    ``trace``; see channel.h. ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`,
-    instead of the one that is shared.
+    ``trace``; see channel.h. ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a
+    `Runtime`, instead of the one that is shared.
 
     Nothing is connected before the first call. InvalidArgumentError: the target or an option; its ``path`` names it.
     """

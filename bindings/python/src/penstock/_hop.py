@@ -338,8 +338,8 @@ class Hop:
 
     @property
     def stats(self) -> Dict[str, Any]:
-        """`RpcError.stats` as far as the call has come: what is not there yet is None or 0. The peer and TLS are known
-        in `on_headers` at the latest."""
+        """`RpcError.stats` as far as the call has come: what is not there yet is None or 0. The peer and TLS are
+        known in `on_headers` at the latest."""
         stats: Dict[str, Any] = json.loads(owned_text(_raw.penstock_hop_stats_json, self._anywhere))
         return stats
 

@@ -160,8 +160,8 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
     found: Any = registry.get(number)
     registered = found.registered if isinstance(found, Instance) else found
     name = registered.name if isinstance(registered, Registered) else "?"
-    # The status names the exception; where a call can't be finished (create), the verdict below ends it. Signals have no
-    # verdict at all.
+    # The status names the exception. Where a call can't be finished (create), the verdict below ends it; signals have
+    # no verdict at all.
     _finish(name, callback, handle, error)
     if callback not in ("on_cancel", "destroy"):
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
