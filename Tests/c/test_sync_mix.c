@@ -207,6 +207,37 @@ TEST(sync_sees_objects_above_the_codec) {
   penstock_codec_release(codec);
 }
 
+/* ---- Redirect ---- */
+
+static int32_t send_elsewhere(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_START) OK(penstock_hop_set_channel(hop, self->context));
+  return PENSTOCK_NEXT;
+}
+
+static int32_t look_at_target(player *self, penstock_intercepted_call *call) {
+  CHECK_STR(penstock_intercepted_target(call), peer_address());
+  CHECK_STR(penstock_intercepted_authority(call), peer_address());
+  return pass(self, call);
+}
+
+TEST(sync_below_a_redirect_sees_where_the_call_goes) {
+  penstock_channel *nowhere = NULL, *other = open_channel();
+  REQUIRE_OK(penstock_channel_new(dead_address(), "{\"tls\": false}", &nowhere, NULL));
+  probe redirect;
+  player below;
+  probe_init(&redirect, "redirect");
+  redirect.hook = send_elsewhere;
+  redirect.context = other;
+  probe_add(&redirect, nowhere, 1);
+  player_add(&below, nowhere, 0, look_at_target);
+  check_echo(nowhere);
+  CHECK_INT(below.runs, 1);
+  penstock_channel_release(nowhere);
+  penstock_channel_release(other);
+  probe_wait_finalized(&redirect);
+  latch_wait(&below.finalized, 1);
+}
+
 /* ---- Places ---- */
 
 typedef struct place_plan {

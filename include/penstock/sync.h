@@ -106,7 +106,7 @@ PENSTOCK_API int32_t penstock_intercepted_kind(const penstock_intercepted_call *
 PENSTOCK_API uint32_t penstock_intercepted_attempt(const penstock_intercepted_call *call);
 /* PENSTOCK_LEVEL_OBJECT or PENSTOCK_LEVEL_BYTES; -1 for NULL. */
 PENSTOCK_API int32_t penstock_intercepted_level(const penstock_intercepted_call *call);
-/* The channel's target as it was given. NULL for NULL. */
+/* The channel's target as it was given, or that of the channel that a hop above has sent the call to. NULL for NULL. */
 PENSTOCK_API const char *penstock_intercepted_target(const penstock_intercepted_call *call);
 /* "/package.Service/Method"; lives until it is set again or the function returns. NULL for NULL. */
 PENSTOCK_API const char *penstock_intercepted_method(const penstock_intercepted_call *call);

@@ -152,7 +152,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     let metadata = request.metadata.copy()
     isShort = metadata == nil
     start = Start(
-      path: request.path, authority: request.authority ?? hop.call.defaultAuthority,
+      path: request.path, authority: request.authority ?? hop.defaultAuthority,
       metadata: metadata ?? Metadata(), deadline: request.deadline)
     pool = item.workers
     generation = pool.runtime.generation
@@ -161,7 +161,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     attempt = hop.attempt
     level = hop.level
     codec = hop.seesObjects ? hop.call.codec : nil
-    target = hop.call.target
+    target = hop.target
     values = hop.call.values
     values.hold()
   }
