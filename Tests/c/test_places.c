@@ -521,3 +521,71 @@ TEST(a_thousand_interceptors) {
   penstock_channel_release(channel);
   penstock_runtime_release(runtime);
 }
+
+/* ---- Side calls ---- */
+
+typedef struct replacement {
+  penstock_channel *channel;
+  penstock_call_options *options;
+  penstock_interceptor_id id;
+  probe *by;
+  latch ended;
+  atomic_int code;
+} replacement;
+
+static void side_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call;
+  atomic_store(&((replacement *)user_data)->code, penstock_reply_code(reply));
+}
+static void side_finalizer(void *user_data) { latch_signal(&((replacement *)user_data)->ended); }
+
+static int32_t replace_and_call(probe *self, penstock_hop *hop, int32_t event) {
+  replacement *context = self->context;
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  penstock_interceptor table = probe_table(context->by);
+  OK(penstock_channel_replace_interceptor(context->channel, context->id, &table, &context->id, NULL));
+  penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
+  callbacks.user_data = context;
+  callbacks.finalizer = side_finalizer;
+  callbacks.on_reply = side_reply;
+  penstock_call *call = NULL;
+  if (OK(penstock_hop_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, context->options, &callbacks, &call, NULL))) {
+    OK(penstock_call_try_send(call, "side", 4));
+    OK(penstock_call_half_close(call));
+  }
+  penstock_call_release(call);
+  return PENSTOCK_NEXT;
+}
+
+/* A side call goes on below the place of its hop, also if another stands there now; its options' own are with it. */
+TEST(side_calls_keep_to_the_place_of_a_replaced_hop) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new(NULL, &options, NULL));
+  probe_trace trace = {PTHREAD_MUTEX_INITIALIZER, ""};
+  static const char *const names[] = {"above", "old", "below", "new", "own"};
+  probe probes[5];
+  for (int i = 0; i < 5; i++) {
+    probe_init(&probes[i], names[i]);
+    if (i > 1) probes[i].trace = &trace;
+  }
+  replacement context = {channel, options, 0, &probes[3], LATCH_INIT, -1};
+  probes[1].hook = replace_and_call;
+  probes[1].context = &context;
+  probe_add(&probes[0], channel, 1);
+  context.id = probe_add(&probes[1], channel, 0);
+  probe_add(&probes[2], channel, -1);
+  add_to_options(&probes[4], options, INT32_MAX);
+  check_echo(channel);
+  latch_wait(&context.ended, 1);
+  CHECK_INT(atomic_load(&context.code), PENSTOCK_STATUS_OK);
+  CHECK_HAS(trace.text, "own:start below:create below:start ");
+  CHECK_INT(atomic_load(&probes[0].seen[PENSTOCK_EVENT_START]), 1);
+  CHECK_INT(atomic_load(&probes[1].seen[PENSTOCK_EVENT_START]), 1);
+  CHECK_INT(atomic_load(&probes[2].seen[PENSTOCK_EVENT_START]), 2);
+  CHECK_INT(atomic_load(&probes[3].seen[PENSTOCK_EVENT_START]), 0);
+  CHECK_INT(atomic_load(&probes[4].seen[PENSTOCK_EVENT_START]), 1);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  for (int i = 0; i < 5; i++) probe_wait_finalized(&probes[i]);
+}
