@@ -1,6 +1,8 @@
 /* executor.h: executors by themselves, and as where an interceptor's callbacks run. */
 #include "test.h"
 
+#include <unistd.h>
+
 /* ---- A pool of threads: an executor of the test's own ---- */
 
 typedef struct pool {
@@ -146,12 +148,20 @@ TEST(executor_user_data_is_finalized_with_the_last_reference) {
   CHECK_INT(atomic_load(&finalized), 1);
 }
 
-static void *no_work(void *argument) { return argument; }
+static void *tell_thread(void *tid) {
+  *(pid_t *)tid = gettid();
+  return NULL;
+}
 
 TEST(executor_serial_thread_ends_with_the_last_reference) {
   /* A sanitizer starts a thread of its own with the first one. */
   pthread_t first;
-  REQUIRE(pthread_create(&first, NULL, no_work, NULL) == 0 && pthread_join(first, NULL) == 0);
+  pid_t tid = 0;
+  REQUIRE(pthread_create(&first, NULL, tell_thread, &tid) == 0 && pthread_join(first, NULL) == 0);
+  /* A thread that has been joined is still listed for a moment. */
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/self/task/%d", (int)tid);
+  EVENTUALLY(access(path, F_OK) != 0);
   int before = running_threads();
   penstock_executor *executor = NULL;
   REQUIRE_OK(penstock_executor_serial_new(&executor));
