@@ -14,7 +14,9 @@ extension Call {
         finish(at: hop.index, Status(.resourceExhausted, "no memory to show the start to an interceptor"))
         return
       }
-    case .status: visit.start = hop.recording?.start
+    case .status(let status):
+      visit.start = hop.recording?.start
+      visit.canRestart = hop.mayRestart(status)
     case .send, .halfClose, .headers, .receive: break
     }
     let station = hop.station(lane)

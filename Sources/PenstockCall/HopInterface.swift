@@ -126,7 +126,7 @@ extension Hop {
   public var canRestart: Outcome {
     if hasEnded { return .gone }
     guard currentEvent == .status, let status else { return .state }
-    return mayRestart(status)
+    return isInline ? mayRestart(status) : visit?.canRestart ?? .state
   }
 
   public func setPath(_ path: ByteView) -> Outcome {

@@ -30,6 +30,8 @@ public final class Visit: ExecutorJob {
   let deadline: UInt64?
   let tickets: (any TicketIssuer)?
 
+  /// In on_status, as it was when the status came.
+  var canRestart = Outcome.state
   var count = 0
   var ticket: UInt64 = 0
   var finishRequest: Status?

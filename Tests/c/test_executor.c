@@ -631,6 +631,50 @@ TEST(executor_callbacks_may_take) {
   pool_close(&pool);
 }
 
+/* RESTART from a job, while the caller sends. */
+static int32_t restart_there(probe *self, penstock_hop *hop, int32_t event) {
+  atomic_int *restarts = self->context;
+  if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
+  if (penstock_status_code(penstock_hop_status(hop)) != PENSTOCK_STATUS_UNAUTHENTICATED) return PENSTOCK_NEXT;
+  OK(penstock_hop_can_restart(hop));
+  OK(penstock_metadata_set(penstock_hop_request_metadata(hop), "x-new", "1"));
+  atomic_fetch_add(restarts, 1);
+  return PENSTOCK_RESTART;
+}
+static int32_t refuse_old(probe *self, penstock_hop *hop, int32_t event) {
+  const void *value = NULL;
+  (void)self;
+  if (event == PENSTOCK_EVENT_START) {
+    bool is_new = penstock_metadata_get(penstock_hop_metadata(hop), "x-new", 0, &value, NULL) == PENSTOCK_OK;
+    if (!is_new) OK(penstock_hop_finish(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "who"));
+  }
+  return PENSTOCK_NEXT;
+}
+TEST(executor_callbacks_may_restart) {
+  pool pool;
+  pool_open(&pool, 4);
+  probe here, below;
+  atomic_int restarts = 0;
+  probe_init(&here, "here");
+  probe_init(&below, "below");
+  here.hook = restart_there;
+  here.context = &restarts;
+  here.replay_bytes = 100000;
+  below.hook = refuse_old;
+  penstock_channel *channel = open_channel();
+  add_on(channel, &here, 2, pool.executor, pool.executor);
+  add_on(channel, &below, 1, pool.executor, NULL);
+  int rounds = test_rounds(50);
+  for (int i = 0; i < rounds; i++) exchange(channel, 20);
+  CHECK_INT(atomic_load(&restarts), rounds);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&here);
+  probe_wait_finalized(&below);
+  CHECK_INT(latch_count(&here.done), rounds);
+  CHECK_INT(latch_count(&below.done), 2 * rounds);
+  pool_close(&pool);
+}
+
 /* ---- Law 7: the executor does not take a job ---- */
 
 TEST(law_7_executor_that_refuses_a_job) {
