@@ -283,4 +283,6 @@ def completion_table(
     table, error = _raw.penstock_interceptor(), c_void_p()
     table.struct_size = sizeof(table)
     check_with(_raw.penstock_async_interceptor_table(byref(given), byref(table), byref(error)), error)
+    # C has left the pointers of `given`, which goes now: the table has to keep what they point to.
+    table.name, table.methods = name, methods
     return table

@@ -207,6 +207,8 @@ class Registration:
         table, error = _raw.penstock_interceptor(), c_void_p()
         table.struct_size = sizeof(table)
         check_with(_raw.penstock_sync_interceptor_table(byref(sync), byref(table), byref(error)), error)
+        # C has left the pointers of `sync`, which goes now: the table has to keep what they point to.
+        table.name, table.methods = sync.name, sync.methods
         return table
 
     def _native_table(self, interceptor: Native) -> _raw.penstock_interceptor:
