@@ -56,7 +56,10 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     case .at(let time):
       turn.at = time
       let ticket = hop.takeTicket()
-      if ticket != 0, Tickets.resumeAfter(ticket, nanoseconds: time - now) == .ok { return pause }
+      // By the clock that counts turns: the loop's may be older.
+      if ticket != 0, Tickets.resolveAfter(ticket, .verdict(.next), nanoseconds: time - now) == .ok {
+        return pause
+      }
       _ = hop.finish(Status(.resourceExhausted, "rate limit: no memory to wait"))
     case .tooMany: _ = hop.finish(Status(options.code, "rate limit: too many calls wait already"))
     case .tooLate: _ = hop.finish(Status(options.code, "rate limit: the wait would be over max_wait_ms"))
