@@ -5,7 +5,7 @@ import PenstockWire
 final class HopPlayer {
   private unowned(unsafe) let play: Play
   let index: Int
-  private let plan: HopPlan
+  let plan: HopPlan
   private var done = [Int](repeating: 0, count: 12)
   /// The handle, for other threads.
   var kept: Hop?
@@ -19,15 +19,20 @@ final class HopPlayer {
   /// What stands behind `user_data` and, with `create`, behind the hop's state.
   final class State {
     /// Both outlive it: a play keeps them until its call is gone.
-    unowned(unsafe) let player: HopPlayer
+    unowned(unsafe) let first: HopPlayer
+    unowned(unsafe) let last: HopPlayer
     unowned(unsafe) let play: Play
     let isCreated: Bool
 
-    init(_ player: HopPlayer, isCreated: Bool) {
-      self.player = player
-      play = player.play
+    init(_ first: HopPlayer, _ last: HopPlayer, isCreated: Bool) {
+      self.first = first
+      self.last = last
+      play = first.play
       self.isCreated = isCreated
     }
+
+    /// One for each level.
+    func player(_ hop: Hop) -> HopPlayer { hop.level == .object ? first : last }
   }
 
   init(_ play: Play, _ index: Int, _ plan: HopPlan) {
@@ -38,9 +43,9 @@ final class HopPlayer {
 
   private var model: Model { play.model }
 
-  private static func from(_ pointer: UnsafeMutableRawPointer?) -> HopPlayer {
+  private static func from(_ pointer: UnsafeMutableRawPointer?, _ handle: OpaquePointer) -> HopPlayer {
     let state = Unmanaged<State>.fromOpaque(pointer!).takeUnretainedValue()
-    let player = state.player
+    let player = state.player(Hop.from(handle))
     let wantsOwn = player.plan.create != .none
     player.model.require(
       state.isCreated == wantsOwn, "state",
@@ -48,27 +53,29 @@ final class HopPlayer {
     return player
   }
 
-  func registration() -> Registration {
+  /// `other`: that of the bytes level, where a registration has both.
+  func registration(_ other: HopPlayer) -> Registration {
     var callbacks = Registration.Callbacks()
     if plan.create != .none {
       callbacks.create = { handle, userData, state in
         let box = Unmanaged<State>.fromOpaque(userData!).takeUnretainedValue()
-        return box.player.create(Hop.from(handle!), state!)
+        return box.player(Hop.from(handle!)).create(Hop.from(handle!), state!)
       }
     }
-    if plan.has(.start) { callbacks.onStart = { HopPlayer.from($1).event(.start, $0!) } }
-    if plan.has(.send) { callbacks.onSend = { HopPlayer.from($1).event(.send, $0!) } }
-    if plan.has(.halfClose) { callbacks.onHalfClose = { HopPlayer.from($1).event(.halfClose, $0!) } }
-    if plan.has(.headers) { callbacks.onHeaders = { HopPlayer.from($1).event(.headers, $0!) } }
-    if plan.has(.receive) { callbacks.onReceive = { HopPlayer.from($1).event(.receive, $0!) } }
-    if plan.has(.status) { callbacks.onStatus = { HopPlayer.from($1).event(.status, $0!) } }
-    if plan.has(.cancel) { callbacks.onCancel = { HopPlayer.from($1).event(.cancel, $0!) } }
-    if plan.has(.demand) { callbacks.onDemand = { HopPlayer.from($1).event(.demand, $0!) } }
-    if plan.has(.sent) { callbacks.onSent = { HopPlayer.from($1).event(.sent, $0!) } }
-    if plan.has(.destroy) { callbacks.destroy = { _ = HopPlayer.from($1).event(.destroy, $0!) } }
-    let pointer = Unmanaged.passRetained(State(self, isCreated: false)).toOpaque()
+    if plan.has(.start) { callbacks.onStart = { HopPlayer.from($1, $0!).event(.start, $0!) } }
+    if plan.has(.send) { callbacks.onSend = { HopPlayer.from($1, $0!).event(.send, $0!) } }
+    if plan.has(.halfClose) { callbacks.onHalfClose = { HopPlayer.from($1, $0!).event(.halfClose, $0!) } }
+    if plan.has(.headers) { callbacks.onHeaders = { HopPlayer.from($1, $0!).event(.headers, $0!) } }
+    if plan.has(.receive) { callbacks.onReceive = { HopPlayer.from($1, $0!).event(.receive, $0!) } }
+    if plan.has(.status) { callbacks.onStatus = { HopPlayer.from($1, $0!).event(.status, $0!) } }
+    if plan.has(.cancel) { callbacks.onCancel = { HopPlayer.from($1, $0!).event(.cancel, $0!) } }
+    if plan.has(.demand) { callbacks.onDemand = { HopPlayer.from($1, $0!).event(.demand, $0!) } }
+    if plan.has(.sent) { callbacks.onSent = { HopPlayer.from($1, $0!).event(.sent, $0!) } }
+    if plan.has(.destroy) { callbacks.destroy = { _ = HopPlayer.from($1, $0!).event(.destroy, $0!) } }
+    let pointer = Unmanaged.passRetained(State(self, other, isCreated: false)).toOpaque()
     return Registration(
-      id: UInt64(index + 1), name: buffer("hop\(index)\0"), filter: MethodFilter(), kinds: 0,
+      id: UInt64(plan.registration + 1), name: buffer("hop\(index)\0"), filter: MethodFilter(), kinds: 0,
+      level: other !== self ? .both : plan.isObject ? .object : .bytes, isPerAttempt: other.plan.isPerAttempt,
       holdBytes: plan.holdBytes,
       userData: UserData(pointer) { pointer in
         let box = Unmanaged<State>.fromOpaque(pointer!).takeRetainedValue()
@@ -79,7 +86,7 @@ final class HopPlayer {
   private func create(_ hop: Hop, _ state: UnsafeMutablePointer<UnsafeMutableRawPointer?>) -> Int32 {
     model.begin(index, hop.attempt, .create, nil, count: 0)
     play.log("    hop \(index) create: \(plan.create.word)")
-    let own = State(self, isCreated: true)
+    let own = State(self, self, isCreated: true)
     states.append(own)
     state.pointee = Unmanaged.passUnretained(own).toOpaque()
     let verdict: Int32 = plan.create == .skip ? 6 : plan.create == .nonsense ? 3 : 0
@@ -160,6 +167,13 @@ final class HopPlayer {
       guard isInCallback else { break }
       let expected = model.resultOfInjectOutbound(index)
       let item = Model.Item(.send, id: play.identity(size), size: size)
+      if play.codec != nil {
+        item.isObject = !model.isObject(at: index)
+        let result = hop.injectOutbound(play.message(item))
+        model.require(
+          result == .state || result == .gone, "levels", "hop \(index) sends across levels: \(result.word)")
+      }
+      item.isObject = model.isObject(at: index)
       let result = hop.injectOutbound(play.message(item))
       expect(result, expected, "sends message \(item.id)")
       if result == .ok { model.injectOutbound(index, item) }
@@ -234,6 +248,7 @@ final class HopPlayer {
     guard isInCallback || kept != nil else { return }
     let expected = model.resultOfInjectInbound(index)
     let item = Model.Item(.receive, id: play.identity(size), size: size)
+    item.isObject = model.isObject(at: index)
     let isPosted = mine.isTaken || !play.loop.isDriving
     let message = play.message(item)
     let result =
@@ -264,11 +279,20 @@ final class HopPlayer {
         $0.code = ($0.code + 1) % 17
       }
     case .send, .receive:
-      let size = hop.message!.count == 0 ? 8 : hop.message!.count - 1
+      let message = hop.message!
+      let old = play.item(hop.currentEvent, message)
+      let size = old.size == 0 ? 8 : old.size - 1
       let item = Model.Item(.send, id: play.identity(size), size: size)
       // Ids stand in eight bytes or more.
-      let fresh = play.message(item)
-      expect(hop.setMessage(fresh.view), .ok, "replaces the message by \(item.id)")
+      let fresh = play.bytes(item)
+      if old.isObject {
+        expect(hop.setMessage(fresh.view), .state, "puts bytes in an object's place")
+        let thing = Thing(item.id, size, play.things)
+        let another = message.codecObject!.another(Unmanaged.passRetained(thing).toOpaque())
+        expect(hop.setObject(another), .ok, "replaces the object by \(item.id)")
+      } else {
+        expect(hop.setMessage(fresh.view), .ok, "replaces the message by \(item.id)")
+      }
       model.change {
         $0.id = item.id
         $0.size = size

@@ -207,6 +207,8 @@ extension Model {
     require(
       seen.id == expected.id && seen.size == expected.size, "law 1",
       "\(name) is \(seen.id) of \(seen.size) bytes, next to come is \(expected.id) of \(expected.size)")
+    require(
+      seen.isObject == expected.isObject, "levels", "\(name) is \(seen.isObject ? "an object" : "bytes")")
     require(seen.code == expected.code, "law 3", "\(name) says \(seen.code), not \(expected.code)")
     let marks = expected.kind == .start ? requestMarks : expected.marks
     require(

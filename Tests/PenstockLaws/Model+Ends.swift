@@ -56,12 +56,28 @@ extension Model {
   }
 
   func finishNow(_ index: Int, _ status: Item) {
+    guard index >= 0, index < hops.count else { return finishBetween(max(index, 0), status) }
+    endBelow(index, from: index + 1)
+    let hop = hops[index]
+    discardOutbound(hop)
+    discardInbound(hop)
+    hop.hasFinished = true
+    pushInbound(status, index - 1)
+  }
+
+  /// The call ends above the hop at `index`, and no hop has ended it.
+  func finishBetween(_ index: Int, _ status: Item) {
+    endBelow(index, from: index)
+    pushInbound(status, index - 1)
+  }
+
+  func endBelow(_ end: Int, from first: Int) {
     if !serverHasEnded {
       endServer()
       serverSaidStatus = false
     }
-    endOutbound(index)
-    for hop in hops where hop.index > index {
+    endOutbound(end)
+    for hop in hops[first...] {
       discardOutbound(hop)
       discardInbound(hop)
       guard hop.life == .entered else { continue }
@@ -70,13 +86,6 @@ extension Model {
       }
       hop.mayDestroy = true
     }
-    if index >= 0, index < hops.count {
-      let hop = hops[index]
-      discardOutbound(hop)
-      discardInbound(hop)
-      hop.hasFinished = true
-    }
-    pushInbound(status, index - 1)
   }
 
   func endLocally(_ status: Item) {

@@ -4,10 +4,12 @@ import PenstockCall
 
 extension Model {
   func pushOutbound(_ item: Item, _ index: Int) {
+    if index == codecIndex, index < outboundEnd, !encode(item) { return }
     if index < hops.count { hops[index].outbound.queue.append(item) } else { serverQueue.append(item) }
   }
 
   func pushInbound(_ item: Item, _ index: Int) {
+    if index == codecIndex - 1, !decode(item) { return }
     if index >= 0 { hops[index].inbound.queue.append(item) } else { callerQueue.append(item) }
   }
 
@@ -75,7 +77,11 @@ extension Model {
         serverDemandCame = 0
       }
       if callerQueue.first?.kind == .status { isOver = true }
-      for hop in hops where !hop.again.isEmpty && may(.replay, hop, !moved) && replay(hop) { moved = true }
+      for hop in hops
+      where !hop.again.isEmpty
+        && may(.replay, hop, !moved && (hop.again[0].item.kind == .start || !isMoving(below: hop.index)))
+        && replay(hop)
+      { moved = true }
       let isCalm = !moved && finishing == nil
       if !whole.isEmpty, mayHurry || order.allows(.open, 0, { isCalm && !isMoving(below: -1) }) {
         moved = true

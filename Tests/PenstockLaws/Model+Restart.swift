@@ -10,12 +10,18 @@ extension Model {
     case .start:
       if hop.recordedStart == nil { hop.recordedStart = (requestMarks, expectedDeadline) }
     case .send:
-      guard item.size <= hop.plan.replayBytes - hop.recordedBytes else {
+      if item.isObject, codec?.copies == false {
+        hop.unreplayable = .unsupported
+        return
+      }
+      guard item.charge <= hop.plan.replayBytes - hop.recordedBytes else {
         hop.unreplayable = .tooLarge
         return
       }
-      hop.recordedBytes += item.size
-      hop.recorded.append(Item(.send, id: item.id, size: item.size))
+      hop.recordedBytes += item.charge
+      let copy = Item(.send, id: item.id, size: item.size)
+      copy.isObject = item.isObject
+      hop.recorded.append(copy)
     default: hop.recorded.append(item)
     }
   }
@@ -76,19 +82,18 @@ extension Model {
     arriveDemand(hop.unanswered, at: hop.index + 1)
     hop.again = [(Item(.start), true)]
     for item in hop.recorded {
-      hop.again.append((Item(item.kind, id: item.id, size: item.size), true))
+      let copy = Item(item.kind, id: item.id, size: item.size)
+      copy.isObject = item.isObject
+      hop.again.append((copy, true))
     }
   }
 
-  /// What is to be sent again goes, all at once: events that come to leave meanwhile wait behind it.
+  /// The next of what is to be sent again: events that come to leave meanwhile wait behind it.
   func replay(_ hop: Hop) -> Bool {
     guard !hop.again.isEmpty, finishing == nil else { return false }
-    let all = hop.again
-    hop.again = []
-    for (item, isAnswered) in all {
-      if item.kind == .send { hop.ledger.append(isAnswered) }
-      pushOutbound(item, hop.index + 1)
-    }
+    let (item, isAnswered) = hop.again.removeFirst()
+    if item.kind == .send { hop.ledger.append(isAnswered) }
+    pushOutbound(item, hop.index + 1)
     return true
   }
 }

@@ -14,12 +14,16 @@ final class Model {
     var id: Int
     var size: Int
     var code: Int32
+    /// A message above the codec.
+    var isObject = false
     /// The hops that have changed the metadata.
     var marks: [Int] = []
     var isLocal = false
 
+    /// Of replay_bytes: the size of an object is not known.
+    var charge: Int { isObject ? 64 : size }
     /// Of hold_bytes: an empty message takes one.
-    var room: Int { kind == .send || kind == .receive ? max(size, 1) : 0 }
+    var room: Int { kind == .send || kind == .receive ? max(charge, 1) : 0 }
 
     init(_ kind: EventKind, id: Int = 0, size: Int = 0, code: Int32 = 0) {
       self.kind = kind
@@ -154,6 +158,9 @@ final class Model {
   struct Broken { let law: String, what: String }
 
   let kind: CallKind
+  let codec: CodecPlan?
+  /// It works above the hop at this index.
+  let codecIndex: Int
   var hops: [Hop]
   /// Below a RESTART: what has not seen destroy yet, in order.
   var retired: [Hop] = []
@@ -206,6 +213,8 @@ final class Model {
   init(_ scenario: Scenario, _ order: Order) {
     self.order = order
     kind = scenario.kind
+    codec = scenario.codec
+    codecIndex = scenario.hops.count { $0.isObject }
     hops = scenario.hops.enumerated().map { Hop($0, $1, attempt: 1) }
     outboundEnd = hops.count + 1
   }

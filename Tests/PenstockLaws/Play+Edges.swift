@@ -21,8 +21,9 @@ extension Play {
         served += 1
         let item = Model.Item(.receive, id: identity(size), size: size)
         log("  server: message \(item.id)")
+        let bytes = message(item)
         model.apply(.message(item))
-        call.inboundMessage(message(item))
+        call.inboundMessage(bytes)
       case .status(let code):
         served += 1
         isStopped = true

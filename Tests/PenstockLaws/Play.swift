@@ -27,7 +27,10 @@ final class Play {
   var isEnded = false
   var discards = 0
   var finalized = 0
+  var registrationCount = 0
   let freed = Counter()
+  var codec: Codec?
+  let things = Counter()
 
   /// How many are gone of what is to go.
   final class Counter { var count = 0 }
@@ -59,8 +62,9 @@ final class Play {
     let play = Play(scenario, order, isVerbose: isVerbose)
     play.play()
     play.model.require(play.freed.count == 1, "memory", "the call is still there after its end")
+    play.model.require(play.things.count == 0, "memory", "\(play.things.count) objects were not let go")
     play.model.require(
-      play.finalized == scenario.hops.count, "law 6", "\(play.finalized) finalizers have run")
+      play.finalized == play.registrationCount, "law 6", "\(play.finalized) finalizers have run")
     return play.model.broken.map { Failure(law: $0.law, what: $0.what, trace: play.trace) }
   }
 
@@ -77,16 +81,20 @@ final class Play {
       deadline: scenario.deadline.map { loop.now + UInt64($0) * 1_000_000 })!
     model.expectedDeadline = request.deadline
     var registrations: [Registration] = []
-    for (index, plan) in scenario.hops.enumerated() {
-      let player = HopPlayer(self, index, plan)
-      players.append(player)
-      registrations.append(player.registration())
+    for (index, plan) in scenario.hops.enumerated() { players.append(HopPlayer(self, index, plan)) }
+    let numbers = scenario.hops.map { $0.registration }
+    for number in 0..<((numbers.max() ?? -1) + 1) {
+      let own = players.filter { $0.plan.registration == number }
+      if let first = own.first { registrations.append(first.registration(own.last!)) }
     }
     let chain = registrations.isEmpty ? nil : Chain(registrations)
+    registrationCount = registrations.count
     registrations = []
     let fresh = Call(
       id: 7, request: request, chain: chain, target: buffer("t\0"), defaultAuthority: buffer("a\0"),
       loop: loop, attachment: Attachment(freed))
+    codec = scenario.codec.map { CodecState($0, things).codec() }
+    fresh.codec = codec
     connect(fresh)
     call = fresh
 
@@ -114,6 +122,7 @@ final class Play {
     var message: Message?
     if let size = scenario.firstMessage {
       let item = Model.Item(.send, id: identity(size), size: size)
+      item.isObject = codec != nil
       message = self.message(item)
       input = .open(demand: scenario.firstDemand, message: item)
     }
@@ -127,6 +136,7 @@ final class Play {
     case .nothing: break
     case .send(let size):
       let item = Model.Item(.send, id: identity(size), size: size)
+      item.isObject = codec != nil
       submit(.send(message(item)), .send(item))
     case .halfClose: submit(.halfClose, .halfClose)
     case .demand(let n): submit(.demand(n), .demand(n))
@@ -257,6 +267,8 @@ final class Play {
       if entered { model.require(hop.hasEnded, "law 2", "hop \(player.index) has not ended") }
       elsewhere {
         let message = Message()
+        let isObject = model.isObject(at: player.index)
+        if isObject, let codec { message.attachment = object(Model.Item(.send), codec) }
         for result in [
           hop.injectInbound(message), hop.injectOutbound(message), hop.demand(1), hop.finish(Status(.ok)),
         ]

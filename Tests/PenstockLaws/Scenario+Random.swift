@@ -10,7 +10,9 @@ extension Scenario {
     // Some stories are calm, so that events get far; some are wild.
     let wildness = random.pick([10, 30, 45, 70])
     var hops: [HopPlan] = []
-    for _ in 0..<count { hops.append(.random(&random, wildness)) }
+    let levels = random.chance(50)
+    for number in 0..<count { hops.append(.random(&random, wildness, number)) }
+    if levels { hops = HopPlan.placed(hops, &random) }
 
     let restarts = hops.contains { $0.replayBytes > 0 }
     var servers: [ServerPlan] = []
@@ -31,7 +33,12 @@ extension Scenario {
     return Scenario(
       kind: kind, hops: hops, steps: steps, servers: servers,
       firstMessage: whole ? random.size() : nil,
-      firstDemand: random.pick([0, 0, 1, 2, 2, 5]), deadline: random.chance(15) ? 1 + random.below(30) : nil,
+      firstDemand: random.pick([0, 0, 1, 2, 2, 5]),
+      codec: levels && random.chance(80)
+        ? CodecPlan(
+          cannotEncode: random.pick([0, 0, 0, 63, 7]), cannotDecode: random.pick([0, 0, 0, 63, 20]),
+          copies: random.chance(70)) : nil,
+      deadline: random.chance(15) ? 1 + random.below(30) : nil,
       demandsWhenServed: random.chance(30))
   }
 }
@@ -54,10 +61,28 @@ extension ServerPlan {
 }
 
 extension HopPlan {
+  /// Gives them levels and places, and puts them in the order of the chain.
+  static func placed(_ plans: [HopPlan], _ random: inout Random) -> [HopPlan] {
+    var places: [[HopPlan]] = [[], [], []]
+    for var plan in plans {
+      let level = random.below(20)
+      if level < 8 {
+        plan.isObject = true
+        places[0].append(plan)
+      }
+      if level == 0 || level >= 8 {
+        plan.isObject = false
+        plan.isPerAttempt = random.chance(30)
+        places[plan.isPerAttempt ? 2 : 1].append(plan)
+      }
+    }
+    return Array((places[0] + places[1] + places[2]).prefix(8))
+  }
+
   static let laneKinds: [EventKind] = [.start, .send, .halfClose, .headers, .receive, .status]
   static let signals: [EventKind] = [.cancel, .demand, .sent, .destroy]
 
-  static func random(_ random: inout Random, _ wildness: Int) -> HopPlan {
+  static func random(_ random: inout Random, _ wildness: Int, _ number: Int) -> HopPlan {
     var callbacks: UInt32 = 0
     for kind in laneKinds + signals where random.chance(72) { callbacks |= 1 << UInt32(kind.rawValue) }
     let create: Create =
@@ -87,7 +112,8 @@ extension HopPlan {
       }
     }
     return HopPlan(
-      create: create, callbacks: callbacks, holdBytes: random.pick([0, 0, 1, 64, 200]),
+      registration: number, isObject: false, isPerAttempt: false, create: create, callbacks: callbacks,
+      holdBytes: random.pick([0, 0, 1, 64, 200]),
       replayBytes: records ? random.pick([1, 20, 100, 1000, 1 << 20]) : 0,
       maxRestarts: random.pick([1, 1, 2, 3]),
       shares: random.chance(40),

@@ -62,6 +62,7 @@ extension Scenario {
         improved = true
       }
     }
+    let isBoth = best.hops.count { $0.registration == best.hops[index].registration } > 1
     for kind in best.hops[index].reactions.indices {
       for turn in best.hops[index].reactions[kind].indices.reversed() {
         var candidate = best
@@ -75,12 +76,13 @@ extension Scenario {
           keep(candidate)
         }
       }
-      if best.hops[index].callbacks & (1 << UInt32(kind)) != 0 {
+      if !isBoth, best.hops[index].callbacks & (1 << UInt32(kind)) != 0 {
         var candidate = best
         candidate.hops[index].callbacks &= ~(1 << UInt32(kind))
         keep(candidate)
       }
     }
+    if isBoth { return improved }
     if best.hops[index].replayBytes > 0 {
       var candidate = best
       candidate.hops[index].replayBytes = 0
@@ -100,6 +102,10 @@ extension Scenario {
       { scenario in
         defer { scenario.firstMessage = nil }
         return scenario.firstMessage != nil
+      },
+      { scenario in
+        defer { scenario.codec = nil }
+        return scenario.codec != nil
       },
       { scenario in
         defer { scenario.deadline = nil }

@@ -42,10 +42,15 @@ extension Scenario {
     var lines = ["\(kind.word) call, opened with a demand of \(firstDemand)"]
     if let firstMessage { lines[0] += ", a message of \(firstMessage) bytes and half-close" }
     if let deadline { lines[0] += ", deadline \(deadline) ms" }
+    if let codec {
+      lines[0] +=
+        "; a codec\(codec.copies ? "" : " that can't copy"), not for \(codec.cannotEncode), \(codec.cannotDecode) bytes"
+    }
     if demandsWhenServed { lines[0] += "; asks for one more with each message" }
     for (index, hop) in hops.enumerated() {
-      var line =
-        "  hop \(index): create \(hop.create.word), hold_bytes \(hop.holdBytes)\(hop.shares ? ", shared" : "")"
+      let level = hop.isObject ? "objects" : hop.isPerAttempt ? "bytes, per attempt" : "bytes"
+      var line = "  hop \(index): create \(hop.create.word), \(level), registered \(hop.registration)"
+      line += ", hold_bytes \(hop.holdBytes)\(hop.shares ? ", shared" : "")"
       if hop.replayBytes > 0 { line += ", records \(hop.replayBytes) for \(hop.maxRestarts) restarts" }
       let missing = (HopPlan.laneKinds + HopPlan.signals).filter { !hop.has($0) }.map { $0.word }
       if !missing.isEmpty { line += ", without \(missing.joined(separator: " "))" }

@@ -11,14 +11,29 @@ struct Scenario: Sendable {
   /// The message of a call that is opened whole, with its half-close.
   var firstMessage: Int?
   var firstDemand: Int
+  /// nil: both levels see bytes.
+  var codec: CodecPlan?
   var deadline: Int?
   /// The caller asks for one more in the callback that brings a message.
   var demandsWhenServed: Bool
 }
 
+/// Messages of this size cannot be encoded, or decoded; 0: all can.
+struct CodecPlan: Sendable {
+  var cannotEncode: Int
+  var cannotDecode: Int
+  var copies: Bool
+}
+
+/// One hop. They stand in the order that the chain has to have: the object level, the bytes level, the bytes level per
+/// attempt.
 struct HopPlan: Sendable {
   enum Create: Sendable { case none, next, skip, nonsense }
 
+  /// Registrations are made in this order. Two hops with the same number are one, for both levels.
+  var registration: Int
+  var isObject: Bool
+  var isPerAttempt: Bool
   var create: Create
   /// 1 << EventKind: the callbacks that are there.
   var callbacks: UInt32
