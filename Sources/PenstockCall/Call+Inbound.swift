@@ -7,7 +7,11 @@ extension Call {
   func runInbound(_ event: Event, at index: Int) {
     var index = index
     while true {
-      if index == codecIndex - 1, let codec, let message = event.message, !decode(message, codec) { return }
+      if index == codecIndex - 1, let codec {
+        if let message = event.message, !decode(message, codec) { return }
+        // One status is enough: a message that cannot be encoded ends nothing any more.
+        if case .status = event { outboundEnd = min(outboundEnd, codecIndex) }
+      }
       if index < 0 { break }
       let hop = hops[index]
       guard hop.isActive else {

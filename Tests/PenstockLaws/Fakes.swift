@@ -85,6 +85,7 @@ final class FakeBelow: CallBelow {
   var onHalfClose: () -> Void = {}
   var onPull: () -> Void = {}
   var onReset: () -> Void = {}
+  var hasStarted = false
   /// nil: the same again.
   var onAnother: (() -> FakeBelow)?
 

@@ -10,6 +10,7 @@ extension Model {
 
   func pushInbound(_ item: Item, _ index: Int) {
     if index == codecIndex - 1, !decode(item) { return }
+    if index == codecIndex - 1, codec != nil, item.kind == .status { endOutbound(codecIndex) }
     if index >= 0 { hops[index].inbound.queue.append(item) } else { callerQueue.append(item) }
   }
 

@@ -90,7 +90,9 @@ extension Play {
       return fresh
     }
     below.onStart = { [unowned(unsafe) self, unowned(unsafe) below] call in
-      model.require(below === self.below, "restart", "start on the stream of an attempt that is over")
+      model.require(
+        below === self.below && !below.hasStarted, "restart", "start on the stream of an attempt that is over")
+      below.hasStarted = true
       let item = Model.Item(.start)
       item.marks = marks(call.request.metadata)
       log("  server sees start")

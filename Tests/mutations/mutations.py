@@ -157,6 +157,7 @@ MUTATIONS = [
      "      hop.recording?.note(event, isOwn: isOwn)\n      if hop.isReplaying { return false }\n", "      hop.recording?.note(event, isOwn: isOwn)\n"),
     ("restart", "what comes before the replay is lost", "Recording.swift",
      "    if isReplaying { again.append(Entry(event: event, isTold: isOwn, isKept: false)) }\n", ""),
+    ("restart", "the stream of the attempt before is used again", "Recording.swift", "    below = recording.below?.another()\n", ""),
     ("restart", "a held status stands in the lane still", "Recording.swift", "    let owed = discardInbound(hop)\n", "    let owed = 0\n"),
     ("restart", "the server's end holds for the next attempt", "Recording.swift", "    belowEnded = false\n", ""),
     ("recording", "there is no limit", "Recording.swift", "guard message.charge <= limit - bytes else { return close(.tooLarge) }\n",
