@@ -85,7 +85,10 @@ private func with(
   let call = object(handle, ClientCall.self)
   if Process.isForked(call.generation) { return PENSTOCK_E_FORKED }
   guard let codec = call.call.codec else { return PENSTOCK_E_STATE }
-  return body(call, CodecObject(given, codec)).rawValue
+  let object = CodecObject(given, codec)
+  let outcome = body(call, object)
+  if outcome == .state { object.leave() }
+  return outcome.rawValue
 }
 
 @_cdecl("penstock_call_send_object") @implementation
@@ -129,7 +132,10 @@ private func with(
   let hop = Hop.from(handle)
   if hop.isForked { return PENSTOCK_E_FORKED }
   guard hop.seesObjects, let codec = hop.call.codec else { return PENSTOCK_E_STATE }
-  return body(hop, CodecObject(given, codec)).rawValue
+  let object = CodecObject(given, codec)
+  let outcome = body(hop, object)
+  if outcome == .state { object.leave() }
+  return outcome.rawValue
 }
 
 @_cdecl("penstock_hop_object") @implementation

@@ -91,7 +91,8 @@ extension Play {
     }
     below.onStart = { [unowned(unsafe) self, unowned(unsafe) below] call in
       model.require(
-        below === self.below && !below.hasStarted, "restart", "start on the stream of an attempt that is over")
+        below === self.below && !below.hasStarted, "restart", "start on the stream of an attempt that is over"
+      )
       below.hasStarted = true
       let item = Model.Item(.start)
       item.marks = marks(call.request.metadata)

@@ -166,7 +166,9 @@ TEST(codec_of_a_stream_in_the_call_options) {
   }
   CHECK(result == PENSTOCK_E_WOULD_BLOCK || sent == 100000);
   OK(penstock_call_half_close(call));
-  CHECK_RESULT(penstock_call_send_object(call, text_new(&state, "abc", 3)), PENSTOCK_E_STATE);
+  text *late = text_new(&state, "abc", 3);
+  CHECK_RESULT(penstock_call_send_object(call, late), PENSTOCK_E_STATE);
+  text_free(&state, late);
   penstock_reply *reply = NULL;
   if (OK(penstock_call_finish(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
