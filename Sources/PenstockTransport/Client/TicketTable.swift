@@ -171,6 +171,11 @@ final class TicketBook: TicketIssuer, @unchecked Sendable {
   /// The one that drives the call; nil once it has ended.
   var driver: Runtime? { lock.withLock { runtime } }
 
+  /// Changes what the ticket is for: whoever ends it at the same time comes before or after.
+  fileprivate func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
+    lock.withLock { find(ticket).2 == nil ? .gone : change() }
+  }
+
   fileprivate func close() {
     lock.lock()
     let last = (call, runtime)
@@ -302,18 +307,26 @@ public final class TicketEvent {
   }
 
   public func setObject(_ object: UnsafeMutableRawPointer?) -> Outcome {
-    guard let message, let old = message.codecObject else { return .state }
-    let fresh = old.another(object)
-    guard book.look(ticket).0 == .ok else { return .gone }
-    message.attachment = fresh
-    return .ok
+    guard let message else { return .state }
+    // Let go after the lock: what frees it is the user's.
+    var old: CodecObject?
+    let outcome = book.whileOpen(ticket) {
+      old = message.codecObject
+      guard let old else { return .state }
+      message.attachment = old.another(object)
+      return .ok
+    }
+    withExtendedLifetime(old) {}
+    return outcome
   }
 
   public func setMessage(_ bytes: ByteView) -> Outcome {
-    guard let message, message.attachment == nil else { return .state }
-    guard book.look(ticket).0 == .ok else { return .gone }
+    guard let message else { return .state }
     guard let fresh = ByteBuffer(copying: bytes) else { return .noMemory }
-    message.exchange(with: fresh)
-    return .ok
+    return book.whileOpen(ticket) {
+      guard message.attachment == nil else { return .state }
+      message.exchange(with: fresh)
+      return .ok
+    }
   }
 }
