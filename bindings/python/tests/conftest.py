@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any, Callable, Dict, Iterator
 import pytest
 
 import penstock
+
+# A shell that starts this in the background has SIGINT ignored; the tests of Ctrl-C want it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PROTO = REPOSITORY / "Tests/interop/proto"
