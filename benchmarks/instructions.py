@@ -1,0 +1,198 @@
+"""Instructions per call by callgrind, split by layer; `profile` beside it starts it.
+
+A program makes a fixed number of calls on one thread, twice: a few, and many more. The difference, divided by the calls
+that the longer run made more, is the cost of a call: instructions of the client alone, the kernel's not included. The
+server is another process. Unlike a time it repeats, to 0.5 %, also on a busy machine. Streams of 64 KiB vary more, with
+the size of what is read and written at once; a large copy counts about one instruction a byte there, as the processor's
+string instructions are counted once for each byte.
+"""
+
+import argparse
+import collections
+import datetime
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" / "interop"))
+
+import callgrind
+import harness
+from harness import ROOT
+
+KIB64 = 65536
+HISTORY = "## History: instructions per call"
+# Name; what the client does; calls of the shorter and of the longer run.
+SCENARIOS = {
+    "serial": ("unary, serial", ["serial"], 200, 1200),
+    "flight": ("unary, 100 in flight", ["flight", "--in-flight", 100], 1000, 4000),
+    "hops": ("the same, 8 interceptors", ["flight", "--in-flight", 100, "--interceptors", 8], 1000, 4000),
+    "pingpong": ("ping-pong", ["pingpong"], 200, 1200),
+    "up": ("64 KiB up", ["up", "--bytes", KIB64], 200, 800),
+    "down": ("64 KiB down", ["down", "--bytes", KIB64], 200, 800),
+}
+ALLOCATION = re.compile(r"(_int_)?(malloc|free|calloc|realloc|memalign)|malloc_consolidate|unlink_chunk|sysmalloc|tcache"
+                        r"|posix_memalign|aligned_alloc|_mid_memalign|systrim|(\$es\d+)?swift_(alloc|dealloc|slow)")
+COPY = re.compile(r"_*(mem|str|stp)(cpy|move|set|cmp|chr|len|rchr|ncmp|nlen|casecmp)|_*rawmem")
+COUNT = re.compile(r"(\$es\d+)?swift_(nonatomic_)?(retain|release|bridgeObject|isUnique|setDeallocating|tryRetain|unowned|weak)")
+MODULES = {
+    "PenstockTransport": "transport", "PenstockCall": "call machine", "PenstockWire": "wire", "PenstockABI": "ABI",
+    "PenstockReady": "ready-made interceptors",
+}
+LAYERS = ["malloc and free", "nghttp2", "transport", "call machine", "wire", "ABI", "ready-made interceptors",
+          "Swift library", "reference counts", "memory copies", "TLS", "system library", "the program"]
+
+
+def layer(where):
+    """Which layer a function belongs to, by its name and the object that it is in."""
+    path, function = where
+    base = path.rsplit("/", 1)[-1]
+    name = function.split("'")[0]
+    if ALLOCATION.match(name) and base.startswith(("libc.", "libpenstock", "vgpreload")):
+        return "malloc and free"
+    if base.startswith("libnghttp2"):
+        return "nghttp2"
+    if base.startswith(("libssl", "libcrypto")):
+        return "TLS"
+    if base.startswith("libpenstock"):
+        if COUNT.match(name):
+            return "reference counts"
+        if name.startswith("penstock_"):
+            return "ABI"
+        # What is made for one of our types out of the library's code counts as the library's.
+        module = re.match(r"\$e(\d+)(Penstock\w+)", name)
+        if module:
+            return MODULES.get(module.group(2)[:int(module.group(1))], "transport")
+        return "Swift library" if name.startswith("$e") else "system library"
+    if base.startswith(("libc.", "ld-", "libpthread", "libm.", "libz.", "libjansson")):
+        return "memory copies" if COPY.match(name) else "system library"
+    return "the program" if base == "counted_client" else "system library"
+
+
+class Bench:
+    def __init__(self, library):
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": str(library)}
+        self.program = harness.build_c("counted_client", [ROOT / "benchmarks" / "counted_client.c"], optimize="-O2")
+        self.target = harness.peer("--stream-window", str(1 << 30)).address
+
+    def measure(self, what, folder):
+        _, arguments, few, many = SCENARIOS[what]
+        command = [self.program, "--target", self.target, "--what", *arguments, "--calls"]
+        runs = [callgrind.run([*command, calls], folder / "callgrind", self.environment) for calls in (few, many)]
+        return runs[1].per_call(runs[0], many - few)
+
+
+def demangled(names):
+    """Swift's names in words, where the toolchain is there."""
+    swift = shutil.which(os.environ.get("SWIFT", "swift"))
+    if not swift:
+        return {}
+    done = subprocess.run([swift, "demangle", "--simplified", "--compact"], input="\n".join(names), text=True,
+                          stdout=subprocess.PIPE, check=False)
+    return dict(zip(names, done.stdout.splitlines(), strict=False)) if done.returncode == 0 else {}
+
+
+def shown(number):
+    return f"{number:,.0f}"
+
+
+def table(found):
+    """Markdown: layers down, scenarios across."""
+    sums = {}
+    for what, profile in found.items():
+        sums[what] = collections.Counter()
+        for where, count in profile.own.items():
+            sums[what][layer(where)] += count
+    lines = ["| layer | " + " | ".join(SCENARIOS[what][0] for what in found) + " |", "|---|" + "---|" * len(found)]
+    for name in LAYERS:
+        if any(sums[what][name] >= 0.5 for what in found):
+            cells = (f"{shown(sums[what][name])} ({sums[what][name] / found[what].total():.0%})" for what in found)
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines.append("| all | " + " | ".join(shown(profile.total()) for profile in found.values()) + " |")
+    return "\n".join(lines)
+
+
+def print_functions(profile, limit):
+    top = profile.own.most_common(limit)
+    words = demangled([where[1] for where, _ in top])
+    for where, count in top:
+        times = sum(calls for (_, callee), calls in profile.calls.items() if callee == where)
+        print(f"{count:>9,.1f}  {times:>8.2f} times  {layer(where):<17} {words.get(where[1], where[1])}")
+
+
+def print_callers(profile, pattern, limit):
+    """Who calls what the expression finds, and how often per call."""
+    wanted = re.compile(pattern)
+    calls = collections.Counter()
+    for (caller, callee), count in profile.calls.items():
+        if wanted.search(callee[1]) and not wanted.search(caller[1]):
+            calls[caller[1], callee[1]] += count
+    top = [(key, count) for key, count in calls.most_common(limit) if count >= 0.005]
+    words = demangled([caller for (caller, _), _ in top])
+    print(f"{sum(calls.values()):>9.2f} times per call in all")
+    for (caller, callee), count in top:
+        print(f"{count:>9.2f}  {callee:<28} from {words.get(caller, caller)}")
+
+
+def append(title, found):
+    """One more row in the history of docs/performance.md."""
+    path = ROOT / "docs" / "performance.md"
+    lines = path.read_text().splitlines()
+    if HISTORY not in lines:
+        sys.exit(f"{path} has no section \"{HISTORY}\"")
+    at = lines.index(HISTORY) + 1
+    while at < len(lines) and not lines[at].startswith("|"):
+        at += 1
+    while at < len(lines) and lines[at].startswith("|"):
+        at += 1
+    cells = (shown(found[what].total()) if what in found else "" for what in SCENARIOS)
+    lines.insert(at, f"| {datetime.date.today()} | {title} | " + " | ".join(cells) + " |")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/profile", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__,
+        epilog="scenarios: " + ", ".join(f"{key} ({value[0]})" for key, value in SCENARIOS.items()) + """
+
+examples, after `make lib peer`:
+  benchmarks/profile                                all, as a table (30 s)
+  benchmarks/profile flight                         one of them (5 s)
+  benchmarks/profile flight --functions 40          the dearest functions: instructions and calls, per call
+  benchmarks/profile flight --callers 'malloc|realloc|allocObject'  who allocates, and how often
+  benchmarks/profile flight --callers 'swift_(retain|release)'      who counts references
+  benchmarks/profile flight --library ../other/build/lib            another build of the library
+  benchmarks/profile --append "Calls in one slab"   a row for the history in docs/performance.md""")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all without")
+    parser.add_argument("--functions", type=int, metavar="N", help="also the N dearest functions")
+    parser.add_argument("--callers", metavar="REGEX", help="also who calls the functions that it finds")
+    parser.add_argument("--library", type=pathlib.Path, default=harness.LIBRARY, help="the folder of libpenstock.so")
+    parser.add_argument("--append", metavar="TITLE", help="adds a row to the history in docs/performance.md")
+    arguments = parser.parse_args()
+    unknown = [what for what in arguments.scenarios if what not in SCENARIOS]
+    if unknown:
+        parser.error(f"no scenario {', '.join(unknown)}")
+    found = {}
+    with harness.workspace() as folder:
+        bench = Bench(arguments.library.resolve())
+        for what in arguments.scenarios or SCENARIOS:
+            found[what] = bench.measure(what, folder)
+    print(table(found))
+    for what, profile in found.items():
+        if arguments.functions:
+            print(f"\n{SCENARIOS[what][0]}, instructions per call:")
+            print_functions(profile, arguments.functions)
+        if arguments.callers:
+            print(f"\n{SCENARIOS[what][0]}, calls of {arguments.callers}:")
+            print_callers(profile, arguments.callers, 40)
+    if arguments.append:
+        append(arguments.append, found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
