@@ -22,7 +22,7 @@ SOURCES := $(shell find Sources -type f ! -path 'Sources/penstock-peer/*' 2>/dev
 PEER_SOURCES := $(shell find Sources/penstock-peer -type f 2>/dev/null)
 
 .DEFAULT_GOAL := all
-.PHONY: all lib peer install uninstall check demo bench check-long check-mutations format lint clean help doctor
+.PHONY: all lib peer install uninstall check demo bench bench-quick check-long check-mutations format lint clean help doctor
 
 ## all: the library (the default)
 all: lib
@@ -93,11 +93,17 @@ check-long: doctor
 check-mutations: doctor
 	@scripts/mutations
 
-## bench: ratios against h2load and grpcio in the same run
+## bench: ratios against h2load and other gRPC clients in the same run; about 15 minutes
 bench:
 	@scripts/doctor --bench
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/bench
+
+## bench-quick: the same in few short rounds; about 2 minutes
+bench-quick:
+	@scripts/doctor --bench
+	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
+	@scripts/bench --quick
 
 ## format: rewrites Swift, C and Python sources in the project's style
 format:

@@ -1,11 +1,8 @@
-"""This library, h2load and grpcio against penstock-peer, by turns; `run` beside it starts it.
+"""This library beside h2load, grpc++, grpcio and grpc-swift-2 against common servers, by turns; `run` starts it.
 
-Prints a table of ratios and writes build/bench.json. Nothing here fails because of a time.
-
-What is compared: `penstock` is a C program through the public header and checks each reply byte by byte; `h2load`
-(nghttp2's own load generator, C) knows nothing of gRPC: it sends a request that was made before, counts bytes and
-reads no message, so it stands for what HTTP/2 alone costs; `grpcio` is Python over gRPC's C core, and checks each
-reply too. All three have one connection. The order within a round changes from round to round.
+Prints tables of ratios and of the aims, and writes build/bench.json, build/bench.md and build/bench.svg. Nothing here fails
+because of a time; a wrong reply does fail, and its figures do not count. The order of the clients changes from round to
+round, and ratios are taken within a round: what is slow for a while is slow for all.
 """
 
 import argparse
@@ -14,207 +11,209 @@ import os
 import pathlib
 import platform
 import re
-import resource
 import statistics
-import struct
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" / "interop"))
 
+import aims
+import clients
 import harness
+import plot
+import scenarios
+import servers
+import table
 from harness import ROOT
 
-HERE = ROOT / "benchmarks"
-KIB64 = 65536
-UNARY_BYTES = 64
-MESSAGES = 1024  # of one stream of h2load's
-TICKS = os.sysconf("SC_CLK_TCK")
-# As h2load's -w and -W 30: no window is ever in the way.
-WIDE = 1 << 30
-
-
-class Server:
-    """penstock-peer, and what of a core it has used."""
-
-    def __init__(self):
-        self.process = harness.peer("--stream-window", str(WIDE), "--max-message-bytes", str(1 << 30))
-        self.target = self.process.address
-
-    def cpu(self):
-        stat = pathlib.Path(f"/proc/{self.process.popen.pid}/stat").read_text().rsplit(") ", 1)[1].split()
-        return (int(stat[11]) + int(stat[12])) / TICKS
-
-
-def children_cpu():
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime, usage.ru_stime
+OUTPUT = ROOT / "build"
+KEYS = ("cpu_us", "p50_us", "p99_us", "slowest", "max_rss_kb", "switches", "server_busy", "client_busy")
 
 
 class Bench:
-    def __init__(self, folder):
-        self.folder = folder
-        self.server = Server()
-        self.program = harness.build_c("bench_client", [HERE / "bench_client.c"], optimize="-O2")
-        body = bytes(i * 131 & 255 for i in range(KIB64))
-        message = b"\0" + struct.pack(">I", KIB64) + body
-        self.bodies = {
-            "unary": b"\0" + struct.pack(">I", UNARY_BYTES) + body[:UNARY_BYTES],
-            "up": message * MESSAGES,
-            "down": message,
-        }
-        for name, content in self.bodies.items():
-            (folder / name).write_bytes(content)
+    def __init__(self, folder, arguments):
+        self.arguments = arguments
+        self.programs = clients.peers()
+        self.clients, self.missing = clients.clients(folder, self.programs)
+        self.servers = servers.Servers(folder, self.programs)
+        self.rows = []
+        self.wrong = []
 
-    def environment(self):
-        return {**os.environ, "LD_LIBRARY_PATH": str(harness.LIBRARY)}
+    def server(self, name, tls=False):
+        return self.servers.get(name, tls)
 
-    def output(self, command):
-        done = subprocess.run([str(part) for part in command], env=self.environment(), text=True, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
-        harness.check(done.returncode == 0, f"{command}: {done.stdout[-2000:]}")
-        return done.stdout
+    def once(self, case, server, name, calls):
+        """One measurement: its figures, per call or message."""
+        client = self.clients[name]
+        before = server.cpu()
+        told = client.measure(case, server.target, calls, self.servers.authority)
+        count, seconds = told["calls"], told["seconds"]
+        served = (server.cpu() - before) * count / told["served"]
+        return {"rate": case.rate(count / seconds), "cpu_us": told["cpu"] / count * 1e6, "seconds": seconds,
+                "server_busy": served / seconds, "client_busy": told["cpu"] / seconds, "calls": count,
+                "switches": told.get("switches", 0) / count,
+                **{key: told[key] for key in ("p50_us", "p99_us", "slowest", "max_rss_kb") if told.get(key)}}
 
-    # Each gives calls (or messages), seconds, and CPU seconds of the client.
+    def pilots(self, case, server):
+        """How many calls each client makes in a measurement; without those that cannot."""
+        calls = {}
+        for name in case.clients:
+            if name not in self.clients:
+                continue
+            try:
+                told = self.once(case, server, name, case.pilot)
+            except clients.Unavailable as why:
+                print(f"  {name} left out: {why}", flush=True)
+            except (harness.Failure, ValueError) as why:
+                self.failed(case, server, name, why)
+            else:
+                calls[name] = self.sized(case, told)
+        return calls
 
-    def own(self, command, what, calls, in_flight, style, size):
-        told = json.loads(self.output([*command, "--target", self.server.target, "--what", what, "--calls", calls,
-                                       "--in-flight", in_flight, "--bytes", size, "--style", style]))
-        return told["calls"], told["seconds"], told["user"] + told["system"]
+    def sized(self, case, told):
+        return max(int(told["calls"] / told["seconds"] * self.arguments.seconds), case.least)
 
-    def penstock(self, what, calls, in_flight, size, style="blocking"):
-        return self.own([self.program], what, calls, in_flight, style, size)
+    def failed(self, case, server, name, why):
+        print(f"  {name} left out: {why}", flush=True)
+        if "wrong" in str(why):
+            self.wrong.append(f"{case.metric}, {name}: {why}")
 
-    def grpcio(self, what, calls, in_flight, size):
-        style = "asyncio" if in_flight > 1 else "blocking"
-        return self.own([sys.executable, HERE / "grpcio_client.py"], what, calls, in_flight, style, size)
+    def case(self, case, server_name):
+        server = self.server(server_name, case.tls)
+        calls = self.pilots(case, server)
+        names = list(calls)
+        rounds = {name: [] for name in names}
+        for number in range(self.arguments.rounds):
+            turn = number % max(len(names), 1)
+            for name in names[turn:] + names[:turn]:
+                if name not in rounds:
+                    continue
+                try:
+                    told = self.once(case, server, name, calls[name])
+                except (harness.Failure, ValueError) as why:
+                    self.failed(case, server, name, why)
+                    del rounds[name]
+                else:
+                    rounds[name].append(told)
+                    calls[name] = self.sized(case, told)
+        figures = {name: summary(rounds[name]) for name in case.clients if name in rounds}
+        print(f"{case.metric}, {server_name}: " + ", ".join(
+            f"{name} {table.shown(found['median'])}" for name, found in figures.items()) + f" {case.unit}", flush=True)
+        self.add({"metric": case.metric, "unit": case.unit, "server": server_name, "better": "more", "tls": case.tls,
+                  "bytes": case.bytes, "in_flight": case.in_flight, "threads": case.threads, "clients": figures})
 
-    def h2load(self, what, calls, in_flight, size):
-        del size
-        method, header, requests, answer = {
-            "unary": ("Unary", (), calls, len(self.bodies["unary"])),
-            "up": ("ClientStream", ("-H", "x-mode: count"), max(calls // MESSAGES, 1), 5 + len(str(MESSAGES))),
-            "down": ("ServerStream", ("-H", f"x-repeat: {MESSAGES}"), max(calls // MESSAGES, 1),
-                     MESSAGES * (5 + KIB64)),
-        }[what]
-        before = children_cpu()
-        told = self.output(["h2load", "-n", requests, "-c", 1, "-m", in_flight, "-w", 30, "-W", 30, "-d",
-                            self.folder / what, "-H", "content-type: application/grpc", "-H", "te: trailers", *header,
-                            f"http://{self.server.target}/penstock.Echo/{method}"])
-        after = children_cpu()
-        took, unit = re.search(r"finished in ([\d.]+)(us|ms|s)\b", told).groups()
-        succeeded = int(re.search(r"(\d+) succeeded", told).group(1))
-        data = int(re.search(r"\((\d+)\) data", told).group(1))
-        harness.check(succeeded == requests and data == requests * answer,
-                      f"h2load: {succeeded} of {requests}, {data} bytes of {requests * answer}")
-        seconds = float(took) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit]
-        return requests * (1 if what == "unary" else MESSAGES), seconds, sum(after) - sum(before)
+    def add(self, row):
+        row["noisy"] = any(table.spread(found) > table.NOISE for found in row["clients"].values())
+        self.rows.append(row)
 
+    def special(self, title, function, *arguments):
+        if not self.wanted(title):
+            return
+        try:
+            rows = function(self, *arguments)
+        except (harness.Failure, clients.Unavailable, ValueError, KeyError) as why:
+            print(f"{title} left out: {why}", flush=True)
+            if "wrong" in str(why):
+                self.wrong.append(f"{title}: {why}")
+            return
+        for row in rows:
+            self.add(row)
+            print(f"{row['metric']}: " + ", ".join(
+                f"{name} {table.shown(found['median'])}" for name, found in row["clients"].items()) + f" {row['unit']}",
+                flush=True)
 
-# Name; what is measured; in flight; bytes; unit; the clients, each with the calls of about a second.
-SCENARIOS = [
-    ("unary, 1 in flight", "unary", 1, UNARY_BYTES, "calls/s", {
-        "penstock": (30_000, {}), "h2load": (30_000, {}), "grpcio": (5_000, {})}),
-    ("unary, 100 in flight", "unary", 100, UNARY_BYTES, "calls/s", {
-        "penstock": (150_000, {"style": "callback"}), "h2load": (200_000, {}), "grpcio": (15_000, {})}),
-    ("64 KiB stream up", "up", 1, KIB64, "MiB/s", {
-        "penstock": (20_000, {}), "h2load": (20_480, {}), "grpcio": (10_000, {})}),
-    ("64 KiB stream down", "down", 1, KIB64, "MiB/s", {
-        "penstock": (20_000, {}),
-        "penstock, callbacks": (20_000, {"style": "callback"}),
-        "h2load": (20_480, {}), "grpcio": (10_000, {})}),
-]
+    def wanted(self, title):
+        return not self.arguments.patterns or any(re.search(pattern, title) for pattern in self.arguments.patterns)
 
-
-def one_round(bench, scenario, name, scale):
-    _, what, in_flight, size, unit, clients = scenario
-    calls, more = clients[name]
-    run = getattr(bench, name.split(",")[0])
-    server, started = bench.server.cpu(), time.monotonic()
-    count, seconds, cpu = run(what, max(int(calls * scale), 10), in_flight, size, **more)
-    busy = (bench.server.cpu() - server) / (time.monotonic() - started)
-    rate = count / seconds * (size / (1 << 20) if unit == "MiB/s" else 1)
-    return {"rate": rate, "cpu_us": cpu / count * 1e6, "server_busy": busy, "client_busy": cpu / seconds}
+    def run(self):
+        for name, why in self.missing.items():
+            print(f"{name} is left out: {why}")
+        names = self.servers.names()
+        if len(names) == 1:
+            print("grpc++ as a server is left out: there is no build/bench/grpcpp_server")
+        for name in names[:1] if self.arguments.quick else names:
+            for case in scenarios.CASES:
+                if self.wanted(case.metric):
+                    self.case(case if not self.arguments.quick else scenarios.quick(case), name)
+        quick = self.arguments.quick
+        self.special("memory", scenarios.memory, 200_000 if quick else 1_000_000, 1 if quick else 3)
+        self.special("idle streams", scenarios.idle_streams, 10_000, 1 if quick else 3)
+        self.special("idle channel", scenarios.idle_channel, 10)
+        self.special("first call", scenarios.first_call, 5 if quick else 21)
 
 
 def summary(rounds):
-    """The median of each figure, and the least and most of the rate."""
+    """The medians of each figure, and the least and most of the rate."""
     rates = [one["rate"] for one in rounds]
-    return {"median": statistics.median(rates), "min": min(rates), "max": max(rates), "rounds": rates,
-            **{key: statistics.median(one[key] for one in rounds) for key in ("cpu_us", "server_busy", "client_busy")}}
+    return {"median": statistics.median(rates), "min": min(rates), "max": max(rates),
+            **{key: statistics.median(one[key] for one in rounds) for key in KEYS if key in rounds[0]}, "rounds": rounds}
 
 
-def ratio(one, other):
-    """The median of the ratios round by round: what is slow for a while is slow for both."""
-    return statistics.median(a / b for a, b in zip(one["rounds"], other["rounds"], strict=True))
-
-
-def shown(number):
-    return f"{number:,.0f}"
-
-
-def print_table(results):
-    print(f"\n{'':<22}{'client':<26}{'median':>9}  {'min .. max':<20}{'':<9}{'CPU us':>8}{'client':>8}{'server':>8}"
-          f"{'/h2load':>9}{'/grpcio':>9}")
-    for title, result in results.items():
-        for number, (name, figures) in enumerate(result["clients"].items()):
-            span = f"{shown(figures['min'])} .. {shown(figures['max'])}"
-            ratios = "".join(f"{ratio(figures, result['clients'][other]):>9.2f}" for other in ("h2load", "grpcio"))
-            print(f"{title if number == 0 else '':<22}{name:<26}{shown(figures['median']):>9}  {span:<20}"
-                  f"{result['unit']:<9}{figures['cpu_us']:>8.1f}{figures['client_busy']:>8.0%}"
-                  f"{figures['server_busy']:>8.0%}{ratios}")
-    print("\nCPU us: of the client, per call or message. client, server: how busy, of one core; a server near 100% is the"
-          "\nlimit, and the ratio says less than it could. Ratios: medians of those of each round.")
-
-
-def facts():
+def facts(bench):
     def version(*command):
         return subprocess.run(command, text=True, stdout=subprocess.PIPE, check=False).stdout.split("\n")[0]
 
-    import grpc
-
     header = (ROOT / "include" / "penstock" / "version.h").read_text()
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    return {
+    memory = re.search(r"MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())
+    found = {
+        "date": time.strftime("%Y-%m-%d"),
         "penstock": re.search(r'#define PENSTOCK_VERSION +"(.*)"', header).group(1),
-        "h2load": version("h2load", "--version").removeprefix("h2load nghttp2/"),
-        "grpcio": grpc.__version__,
+        "h2load": version("h2load", "--version").removeprefix("h2load nghttp2/") if "h2load" in bench.clients else None,
+        "grpc++": version("pkg-config", "--modversion", "grpc++") if "grpc++" in bench.clients else None,
+        "grpcio": getattr(bench.clients.get("grpcio"), "version", None),
+        "grpc-swift-2": "2.4.3" if "grpc-swift-2" in bench.clients else None,
         "kernel": platform.release(),
         "cpu": cpu.group(1) if cpu else platform.machine(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
+        "cores": servers.cores(),
+        "memory_mb": int(memory.group(1)) // 1024,
+        "load": round(os.getloadavg()[0], 2),
+        "rounds": bench.arguments.rounds,
+        "seconds": bench.arguments.seconds,
     }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def write(result):
+    OUTPUT.mkdir(exist_ok=True)
+    (OUTPUT / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
+    (OUTPUT / "bench.md").write_text(table.markdown(result))
+    (OUTPUT / "bench.svg").write_text(plot.svg(result))
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1, help="about how long each client runs in a round")
-    parser.add_argument("patterns", nargs="*")
+    parser.add_argument("--quick", action="store_true", help="about 2 minutes: few short rounds, penstock-peer only")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float, help="about how long each client runs in a round")
+    parser.add_argument("--again", action="store_true", help="print the tables of build/bench.json; measure nothing")
+    parser.add_argument("patterns", nargs="*", help="what is measured: regular expressions for its name")
     arguments = parser.parse_args()
-    wanted = [scenario for scenario in SCENARIOS
-              if not arguments.patterns or any(re.search(pattern, scenario[0]) for pattern in arguments.patterns)]
-    about = facts()
-    print(", ".join(f"{key} {value}" for key, value in about.items()))
+    if arguments.again:
+        result = json.loads((OUTPUT / "bench.json").read_text())
+        write(result)
+        print(table.text(result))
+        return 0
+    arguments.rounds = arguments.rounds or (3 if arguments.quick else 5)
+    arguments.seconds = arguments.seconds or (0.25 if arguments.quick else 0.7)
+    started = time.monotonic()
     with harness.workspace() as folder:
-        bench = Bench(folder)
-        results = {}
-        for scenario in wanted:
-            title, unit, clients = scenario[0], scenario[4], list(scenario[5])
-            rounds = {name: [] for name in clients}
-            for number in range(arguments.rounds):
-                turn = number % len(clients)
-                for name in clients[turn:] + clients[:turn]:
-                    rounds[name].append(one_round(bench, scenario, name, arguments.seconds))
-                print(f"{title}, round {number + 1}: " +
-                      ", ".join(f"{name} {shown(rounds[name][-1]['rate'])}" for name in clients) + f" {unit}", flush=True)
-            results[title] = {"unit": unit, "clients": {name: summary(rounds[name]) for name in clients}}
-        print_table(results)
-    (ROOT / "build").mkdir(exist_ok=True)
-    (ROOT / "build" / "bench.json").write_text(json.dumps({"about": about, "results": results}, indent=2) + "\n")
-    print("figures in build/bench.json")
-    return 0
+        bench = Bench(folder, arguments)
+        about = facts(bench)
+        print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
+        try:
+            bench.run()
+        finally:
+            bench.servers.end()
+    result = {"about": about, "rows": bench.rows, "aims": aims.judged(bench.rows), "wrong": bench.wrong,
+              "noisy": table.noisy(bench.rows)}
+    write(result)
+    print(table.text(result))
+    print(f"{time.monotonic() - started:.0f} s; figures in build/bench.json, tables in build/bench.md, plot in build/bench.svg")
+    for why in bench.wrong:
+        print(f"WRONG REPLIES, figures do not count: {why}")
+    return 1 if bench.wrong else 0
 
 
 if __name__ == "__main__":

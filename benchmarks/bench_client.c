@@ -1,35 +1,41 @@
 /* bench_client: one measurement through the public header of Penstock, told as one line of JSON.
  *
- *   bench_client --target T --what unary|up|down [--calls N] [--in-flight N] [--bytes N] [--window N] [--style STYLE]
+ *   bench_client --target HOST:PORT --what WHAT [--calls N] [--in-flight N] [--bytes N] [--style blocking|callback] ...
  *
- *   --calls       unary calls, or messages of the stream
- *   --in-flight   unary calls at once: 1 uses penstock_channel_unary, more the callback style
- *   --bytes       of each message
- *   --window      of a stream and of the connection; without, the library's defaults
- *   --style       of the streams: blocking or callback
+ *   --what          unary, up, down, duplex (both ways at once), pingpong (one message, its echo, the next);
+ *                   idle: so many streams left open; idle-channel: so many channels left alone for --seconds
+ *   --calls         unary calls, messages of the stream, or what is left idle
+ *   --in-flight     unary calls at once: 1 uses penstock_channel_unary, more the callback style
+ *   --threads       unary: threads that make blocking calls on the one channel
+ *   --bytes         of each message
+ *   --style         of the streams: blocking (the default) or callback
+ *   --tls           the CA's certificate; without, cleartext
+ *   --window        of a stream and of the connection; without, the library's defaults
+ *   --spin          the runtime's "spin_us"
  *   --interceptors  how many, with on_start and on_status
  *
  * Every reply is checked. A tenth of the calls goes before, unmeasured, so that the connection is there and warm.
+ * Printed: calls, seconds, user and system (CPU seconds), switches, max_rss_kb; of what goes one by one p50_us and p99_us;
+ * slowest: the slowest thread's calls / the mean; rss_kb after the warm-up and at the end.
  */
-#include <penstock/penstock.h>
+#include "bench.h"
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
-static void die(const char *what, penstock_result result) {
+void die(const char *what, penstock_result result) {
   fprintf(stderr, "bench_client: %s: %s\n", what, penstock_result_name(result));
   exit(1);
 }
-static void need(const char *what, penstock_result result) {
+
+void need(const char *what, penstock_result result) {
   if (result != PENSTOCK_OK) die(what, result);
 }
 
-static double now(void) {
+double now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
@@ -37,186 +43,50 @@ static double now(void) {
 
 static double seconds(struct timeval time) { return (double)time.tv_sec + (double)time.tv_usec / 1e6; }
 
-typedef struct bench {
-  penstock_channel *channel;
-  const char *target;
-  uint8_t *request;
-  size_t bytes;
-  long calls;
-  int in_flight;
-  /* The callback style. */
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  long started, ended;
-  bool done;
-} bench;
+double note_latency(bench *self, double since) {
+  if (!self->latencies) return since;
+  double at = now();
+  self->latencies[self->latency_count++] = (uint32_t)((at - since) * 1e9);
+  return at;
+}
 
-static void check_echo(const bench *self, const penstock_reply *reply) {
-  size_t length = 0;
-  const void *data = penstock_reply_message(reply, &length);
-  if (penstock_reply_code(reply) != 0 || length != self->bytes || memcmp(data, self->request, length) != 0) {
+static int by_number(const void *one, const void *other) {
+  uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+  return (a > b) - (a < b);
+}
+
+/* Microseconds; the latencies are sorted. */
+static double percentile(const bench *self, double part) {
+  if (self->latency_count == 0) return 0;
+  return self->latencies[(long)((double)(self->latency_count - 1) * part)] / 1e3;
+}
+
+void check_reply(const penstock_reply *reply, const void *wanted, size_t length) {
+  size_t found = 0;
+  const void *data = penstock_reply_message(reply, &found);
+  if (penstock_reply_code(reply) != 0 || found != length || (length > 0 && memcmp(data, wanted, length) != 0)) {
     fprintf(stderr, "bench_client: wrong reply: %s\n", penstock_reply_status_json(reply));
     exit(1);
   }
 }
 
-/* ---- Unary ---- */
-
-static const char unary_method[] = "/penstock.Echo/Unary";
-
-static void unary_blocking(bench *self, long calls) {
-  for (long i = 0; i < calls; i++) {
-    penstock_reply *reply = NULL;
-    need("unary", penstock_channel_unary(self->channel, unary_method, self->request, self->bytes, NULL, &reply, NULL));
-    check_echo(self, reply);
-    penstock_reply_release(reply);
-  }
-}
-
-static void start_one(bench *self);
-
-/* All of this runs on the driving thread, but for the first calls. */
-static void unary_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
-  (void)call;
-  bench *self = user_data;
-  check_echo(self, reply);
-  pthread_mutex_lock(&self->mutex);
-  bool more = self->started < self->calls;
-  self->started += more;
-  bool done = ++self->ended == self->calls;
-  if (done) {
-    self->done = true;
-    pthread_cond_signal(&self->changed);
-  }
-  pthread_mutex_unlock(&self->mutex);
-  if (more) start_one(self);
-}
-
-static void start_one(bench *self) {
-  penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
-  callbacks.user_data = self;
-  callbacks.on_reply = unary_reply;
-  penstock_call *call = NULL;
-  need("call", penstock_channel_call(self->channel, unary_method, PENSTOCK_KIND_UNARY, NULL, &callbacks, &call, NULL));
-  need("try_send", penstock_call_try_send(call, self->request, self->bytes));
-  need("half_close", penstock_call_half_close(call));
-  penstock_call_release(call);
-}
-
-static void unary_callbacks(bench *self, long calls) {
-  pthread_mutex_lock(&self->mutex);
+void begin(bench *self, long calls) {
   self->calls = calls;
-  self->ended = 0;
+  self->started = self->sent = self->received = self->ended = 0;
   self->done = false;
-  self->started = self->in_flight < calls ? self->in_flight : calls;
-  long first = self->started;
-  pthread_mutex_unlock(&self->mutex);
-  for (long i = 0; i < first; i++) start_one(self);
-  pthread_mutex_lock(&self->mutex);
-  while (!self->done) pthread_cond_wait(&self->changed, &self->mutex);
-  pthread_mutex_unlock(&self->mutex);
 }
 
-/* ---- Streams: blocking style ---- */
-
-static penstock_call_options *stream_options(const char *name, long value) {
-  char json[200];
-  penstock_call_options *options = NULL;
-  snprintf(json, sizeof(json), "{\"metadata\": {\"%s\": \"%ld\"}, \"max_receive_message_bytes\": 67108864}", name,
-           value);
-  need("options", penstock_call_options_new(json, &options, NULL));
-  return options;
-}
-
-/* `calls` messages to the server, which says how many it got. */
-static void up(bench *self, long calls) {
-  penstock_call_options *options = NULL;
-  need("options", penstock_call_options_new("{\"metadata\": {\"x-mode\": \"count\"}}", &options, NULL));
-  penstock_call *call = NULL;
-  need("call", penstock_channel_call(self->channel, "/penstock.Echo/ClientStream", PENSTOCK_KIND_CLIENT_STREAM, options,
-                                     NULL, &call, NULL));
-  for (long i = 0; i < calls; i++) need("send", penstock_call_send(call, self->request, self->bytes));
-  penstock_reply *reply = NULL;
-  need("finish", penstock_call_finish(call, &reply));
-  char wanted[32];
-  snprintf(wanted, sizeof(wanted), "%ld", calls);
-  size_t length = 0;
-  const void *data = penstock_reply_message(reply, &length);
-  if (penstock_reply_code(reply) != 0 || length != strlen(wanted) || memcmp(data, wanted, length) != 0) {
-    fprintf(stderr, "bench_client: wrong reply: %s\n", penstock_reply_status_json(reply));
-    exit(1);
-  }
-  penstock_reply_release(reply);
-  penstock_call_release(call);
-  penstock_call_options_release(options);
-}
-
-static void check_message(const bench *self, const penstock_message *message) {
-  if (penstock_message_length(message) != self->bytes ||
-      memcmp(penstock_message_data(message), self->request, self->bytes) != 0) {
-    fprintf(stderr, "bench_client: wrong message\n");
-    exit(1);
-  }
-}
-
-static void down_blocking(bench *self, long calls) {
-  penstock_call_options *options = stream_options("x-repeat", calls);
-  penstock_call *call = NULL;
-  need("call", penstock_channel_call(self->channel, "/penstock.Echo/ServerStream", PENSTOCK_KIND_SERVER_STREAM, options,
-                                     NULL, &call, NULL));
-  need("send", penstock_call_send(call, self->request, self->bytes));
-  need("half_close", penstock_call_half_close(call));
-  for (long i = 0; i < calls; i++) {
-    penstock_message *message = NULL;
-    need("receive", penstock_call_receive(call, &message));
-    check_message(self, message);
-    penstock_message_release(message);
-  }
-  penstock_reply *reply = NULL;
-  need("finish", penstock_call_finish(call, &reply));
-  if (penstock_reply_code(reply) != 0) die(penstock_reply_status_json(reply), 0);
-  penstock_reply_release(reply);
-  penstock_call_release(call);
-  penstock_call_options_release(options);
-}
-
-static void down_message(penstock_call *call, penstock_message *message, void *user_data) {
-  (void)call;
-  bench *self = user_data;
-  check_message(self, message);
-  self->started++;
-}
-
-static void down_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
-  (void)call;
-  bench *self = user_data;
-  if (penstock_reply_code(reply) != 0 || self->started != self->calls) die(penstock_reply_status_json(reply), 0);
+void done(bench *self) {
   pthread_mutex_lock(&self->mutex);
   self->done = true;
   pthread_cond_signal(&self->changed);
   pthread_mutex_unlock(&self->mutex);
 }
 
-static void down_callbacks(bench *self, long calls) {
-  penstock_call_options *options = stream_options("x-repeat", calls);
-  penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
-  callbacks.user_data = self;
-  callbacks.on_message = down_message;
-  callbacks.on_reply = down_reply;
-  self->started = 0;
-  self->calls = calls;
-  self->done = false;
-  penstock_call *call = NULL;
-  need("call", penstock_channel_call(self->channel, "/penstock.Echo/ServerStream", PENSTOCK_KIND_SERVER_STREAM, options,
-                                     &callbacks, &call, NULL));
-  need("try_send", penstock_call_try_send(call, self->request, self->bytes));
-  need("half_close", penstock_call_half_close(call));
-  need("demand", penstock_call_demand(call, (uint64_t)calls + 1));
+void wait_until_done(bench *self) {
   pthread_mutex_lock(&self->mutex);
   while (!self->done) pthread_cond_wait(&self->changed, &self->mutex);
   pthread_mutex_unlock(&self->mutex);
-  penstock_call_release(call);
-  penstock_call_options_release(options);
 }
 
 static int32_t pass(penstock_hop *hop, void *state) {
@@ -224,32 +94,80 @@ static int32_t pass(penstock_hop *hop, void *state) {
   return PENSTOCK_NEXT;
 }
 
-/* ---- The command line ---- */
+static void add_interceptors(bench *self, long count) {
+  for (long i = 0; i < count; i++) {
+    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+    penstock_interceptor_id id;
+    table.on_start = table.on_status = pass;
+    need("interceptor", penstock_channel_add_interceptor(self->channel, &table, 0, &id, NULL));
+  }
+}
+
+static const struct {
+  const char *what;
+  bench_run *blocking, *callbacks;
+} runs[] = {{"unary", unary_blocking, unary_callbacks},
+            {"up", up_blocking, up_callbacks},
+            {"down", down_blocking, down_callbacks},
+            {"duplex", duplex_blocking, duplex_callbacks},
+            {"pingpong", pingpong_blocking, pingpong_callbacks}};
+
+static void measure(bench *self, bench_run *run, long calls) {
+  run(self, calls / 10 + 1);
+  uint32_t *latencies = self->in_flight == 1 ? malloc((size_t)calls * sizeof(uint32_t)) : NULL;
+  self->latencies = latencies;
+  long resident = resident_kb();
+  struct rusage before, after;
+  getrusage(RUSAGE_SELF, &before);
+  double started = now();
+  run(self, calls);
+  double took = now() - started;
+  getrusage(RUSAGE_SELF, &after);
+  if (latencies) qsort(latencies, (size_t)self->latency_count, sizeof(uint32_t), by_number);
+  printf(
+      "{\"calls\": %ld, \"seconds\": %.6f, \"user\": %.6f, \"system\": %.6f, \"switches\": %ld, \"max_rss_kb\": %ld, "
+      "\"p50_us\": %.2f, \"p99_us\": %.2f, \"slowest\": %.3f, \"rss_kb\": [%ld, %ld]}\n",
+      calls, took, seconds(after.ru_utime) - seconds(before.ru_utime),
+      seconds(after.ru_stime) - seconds(before.ru_stime), after.ru_nvcsw - before.ru_nvcsw, peak_kb(),
+      percentile(self, 0.5), percentile(self, 0.99), self->slowest, resident, resident_kb());
+  free(latencies);
+}
 
 int main(int argc, char **argv) {
-  bench self = {.calls = 1000,
-                .in_flight = 1,
+  bench self = {.in_flight = 1,
                 .bytes = 64,
+                .threads = 1,
+                .seconds = 10,
+                .slowest = 1,
                 .mutex = PTHREAD_MUTEX_INITIALIZER,
                 .changed = PTHREAD_COND_INITIALIZER};
-  const char *what = "unary", *style = "blocking";
-  long window = 0, interceptors = 0;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  const char *what = "unary", *style = "blocking", *tls = NULL;
+  long calls = 1000, window = 0, interceptors = 0, spin = -1;
+  for (int i = 1; i < argc; i += 2) {
     const char *name = argv[i], *value = argv[i + 1];
+    if (!value) die(name, PENSTOCK_E_INVALID_ARGUMENT);
     if (strcmp(name, "--target") == 0)
       self.target = value;
     else if (strcmp(name, "--what") == 0)
       what = value;
     else if (strcmp(name, "--style") == 0)
       style = value;
+    else if (strcmp(name, "--tls") == 0)
+      tls = value;
     else if (strcmp(name, "--calls") == 0)
-      self.calls = atol(value);
+      calls = atol(value);
     else if (strcmp(name, "--in-flight") == 0)
       self.in_flight = atoi(value);
+    else if (strcmp(name, "--threads") == 0)
+      self.threads = atoi(value);
+    else if (strcmp(name, "--seconds") == 0)
+      self.seconds = atoi(value);
     else if (strcmp(name, "--bytes") == 0)
       self.bytes = (size_t)atol(value);
     else if (strcmp(name, "--window") == 0)
       window = atol(value);
+    else if (strcmp(name, "--spin") == 0)
+      spin = atol(value);
     else if (strcmp(name, "--interceptors") == 0)
       interceptors = atol(value);
     else
@@ -258,45 +176,38 @@ int main(int argc, char **argv) {
   if (!self.target) die("--target", PENSTOCK_E_INVALID_ARGUMENT);
   self.request = malloc(self.bytes + 1);
   for (size_t i = 0; i < self.bytes; i++) self.request[i] = (uint8_t)(i * 131);
-  char options[200] = "{\"tls\": false}";
-  if (window) {
-    snprintf(options, sizeof(options),
-             "{\"tls\": false, \"initial_stream_window_bytes\": %ld, \"initial_connection_window_bytes\": %ld}", window,
-             window);
-  }
-  penstock_runtime *runtime = NULL;
-  penstock_error *error = NULL;
-  need("runtime", penstock_runtime_new(NULL, &runtime, NULL));
-  penstock_result opened = penstock_channel_new_on(runtime, self.target, options, &self.channel, &error);
-  if (opened != PENSTOCK_OK) die(penstock_error_message(error), opened);
 
-  for (long i = 0; i < interceptors; i++) {
-    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-    penstock_interceptor_id id;
-    table.on_start = table.on_status = pass;
-    need("interceptor", penstock_channel_add_interceptor(self.channel, &table, 0, &id, NULL));
+  char roots[1000] = "false", windows[200] = "", channel[1500], runtime[100];
+  if (tls) snprintf(roots, sizeof(roots), "{\"roots_file\": \"%s\"}", tls);
+  if (window)
+    snprintf(windows, sizeof(windows),
+             ", \"initial_stream_window_bytes\": %ld, \"initial_connection_window_bytes\": %ld", window, window);
+  snprintf(channel, sizeof(channel), "{\"tls\": %s, \"max_receive_message_bytes\": 67108864%s}", roots, windows);
+  snprintf(runtime, sizeof(runtime), "{\"spin_us\": %ld}", spin);
+  self.channel_options = channel;
+  penstock_error *error = NULL;
+  penstock_result result = penstock_runtime_new(spin < 0 ? NULL : runtime, &self.runtime, &error);
+  if (result == PENSTOCK_OK)
+    result = penstock_channel_new_on(self.runtime, self.target, channel, &self.channel, &error);
+  if (result != PENSTOCK_OK) die(penstock_error_message(error), result);
+  add_interceptors(&self, interceptors);
+
+  if (strcmp(what, "idle") == 0) {
+    idle_streams(&self, calls);
+  } else if (strcmp(what, "idle-channel") == 0) {
+    idle_channels(&self, calls);
+  } else {
+    bench_run *run = NULL;
+    bool callbacks = strcmp(style, "callback") == 0 || self.in_flight > 1;
+    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
+      if (strcmp(what, runs[i].what) == 0) run = callbacks ? runs[i].callbacks : runs[i].blocking;
+    if (!run) die(what, PENSTOCK_E_INVALID_ARGUMENT);
+    if (self.threads > 1) run = unary_threads;
+    measure(&self, run, calls);
   }
-  bool callbacks = strcmp(style, "callback") == 0;
-  void (*run)(bench *, long) = strcmp(what, "up") == 0     ? up
-                               : strcmp(what, "down") == 0 ? (callbacks ? down_callbacks : down_blocking)
-                               : self.in_flight > 1        ? unary_callbacks
-                                                           : unary_blocking;
-  long calls = self.calls;
-  run(&self, calls / 10 + 1);
-  struct rusage before, after;
-  getrusage(RUSAGE_SELF, &before);
-  double started = now();
-  run(&self, calls);
-  double took = now() - started;
-  getrusage(RUSAGE_SELF, &after);
-  double user = seconds(after.ru_utime) - seconds(before.ru_utime);
-  double system = seconds(after.ru_stime) - seconds(before.ru_stime);
-  printf("{\"calls\": %ld, \"seconds\": %.6f, \"user\": %.6f, \"system\": %.6f, \"switches\": %ld, "
-         "\"max_rss_kb\": %ld}\n",
-         calls, took, user, system, after.ru_nvcsw - before.ru_nvcsw, after.ru_maxrss);
   penstock_channel_release(self.channel);
-  need("shutdown", penstock_runtime_shutdown(runtime, 5000));
-  penstock_runtime_release(runtime);
+  need("shutdown", penstock_runtime_shutdown(self.runtime, 5000));
+  penstock_runtime_release(self.runtime);
   free(self.request);
   return 0;
 }

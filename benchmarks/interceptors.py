@@ -15,6 +15,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" / "interop"))
 
+import clients
 import harness
 from harness import ROOT
 
@@ -102,7 +103,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
     chain = harness.build_c("chain_client", [HERE / "chain_client.c"], optimize="-O2")
-    client = harness.build_c("bench_client", [HERE / "bench_client.c"], optimize="-O2")
+    client = clients.build_client()
     results = {"hops": hop_costs(rounds, chain), "registry": registry_costs(rounds, chain),
                "rates": rates(rounds, client)}
 

@@ -1,0 +1,109 @@
+"""The aims of this library's speed, and what a run has found of each."""
+
+import dataclasses
+import operator
+import statistics
+
+SIGNS = {">=": operator.ge, "<=": operator.le, "<": operator.lt}
+
+
+@dataclasses.dataclass(frozen=True)
+class Aim:
+    """`figure` of `client`, of that of `other` where there is one: the median of the ratios of the rounds."""
+
+    metric: str
+    figure: str
+    other: str
+    sign: str
+    limit: float
+    client: str = "penstock"
+    words: str = ""
+    other_metric: str = ""
+
+    def __str__(self):
+        words = self.words or {"rate": "rate", "cpu_us": "client CPU", "p50_us": "p50", "p99_us": "p99"}[self.figure]
+        style = self.client.removeprefix("penstock").removeprefix(", ")
+        other = f" of {self.other}'s" if self.other and self.other != self.client else ""
+        if self.other_metric:
+            other = f" of that of {self.other_metric}"
+        return f"{self.metric}{f' ({style})' if style else ''}: {words} {self.sign} {self.limit:,g}{other}"
+
+
+SPIN, CALLBACKS = "penstock, spin", "penstock, callbacks"
+SERIAL, MANY, UP, DOWN = "unary, 1 in flight", "unary, 100 in flight", "64 KiB messages up", "64 KiB messages down"
+SMALL = "16 B messages both ways"
+FIRST = "first call: load, connect, one unary"
+
+AIMS = (
+    Aim(MANY, "rate", "h2load", ">=", 0.75),
+    Aim(MANY, "rate", "grpc++", ">=", 3),
+    Aim(MANY, "rate", "grpc-swift-2", ">=", 10),
+    Aim(MANY, "cpu_us", "h2load", "<=", 1.5),
+    Aim(MANY, "cpu_us", "grpc++", "<=", 0.25),
+    Aim(SERIAL, "p50_us", "h2load", "<=", 1.1),
+    Aim(SERIAL, "p99_us", "h2load", "<=", 1.1),
+    Aim(SERIAL, "p50_us", "h2load", "<", 1, SPIN),
+    Aim(SERIAL, "p99_us", "h2load", "<", 1, SPIN),
+    Aim(SERIAL, "cpu_us", "h2load", "<=", 1),
+    Aim("ping-pong on one stream", "rate", "grpc++", ">=", 1.7),
+    Aim(UP, "rate", "grpc++", ">=", 1.3),
+    Aim(DOWN, "rate", "h2load", ">=", 0.9),
+    Aim(DOWN, "rate", "h2load", ">=", 0.9, CALLBACKS),
+    Aim("1 MiB messages up", "rate", "grpc++", ">=", 1.3),
+    Aim("1 MiB messages down", "rate", "grpc++", ">=", 1.3),
+    Aim("1 MiB messages both ways", "rate", "grpc++", ">=", 1.3),
+    Aim(SMALL, "rate", "grpc++", ">=", 3),
+    Aim(SMALL, "rate", "grpc++", ">=", 3, CALLBACKS),
+    Aim(f"TLS: {MANY}", "rate", "h2load", ">=", 0.8),
+    Aim(f"TLS: {MANY}", "rate", "grpc++", ">=", 1.5),
+    Aim(f"TLS: {SERIAL}", "rate", "h2load", ">=", 0.8),
+    Aim(f"TLS: {SERIAL}", "rate", "grpc++", ">=", 1.5),
+    Aim(f"TLS: {UP}", "rate", "grpc++", ">=", 1.5),
+    Aim(f"TLS: {DOWN}", "rate", "h2load", ">=", 0.8),
+    Aim(f"TLS: {DOWN}", "rate", "grpc++", ">=", 1.5),
+    Aim("unary, 16 threads", "rate", "grpc++", ">=", 2),
+    Aim("unary, 16 threads", "slowest", "", ">=", 0.5, words="the slowest thread, of the mean,"),
+    Aim("unary, 10,000 in flight", "rate", "penstock", ">=", 0.6, other_metric=MANY),
+    Aim("memory of one of 10,000 idle streams", "rate", "", "<", 2048, words="bytes"),
+    Aim("peak memory after 1,000,000 unary calls", "rate", "", "<", 8_000_000 / 1024, words="kB"),
+    Aim("peak memory after 1,000,000 unary calls", "growth_kb", "", "<=", 64,
+        words="growth from the 10 % mark to the end, kB,"),
+    Aim(FIRST, "rate", "nghttp2", "<=", 1.2, words="time"),
+    Aim("memory of an idle channel with its connection", "rate", "", "<", 65536, words="bytes"),
+    Aim("wake-ups of 100 idle channels in 10 s", "rate", "", "<=", 0, words="wake-ups"),
+    Aim(MANY, "rate", "penstock", ">=", 0.95, "penstock, 8 interceptors"),
+)
+
+
+def ratio(one, other, figure="rate"):
+    """The median of the ratios round by round; None where one of them has no such figure."""
+    pairs = [(a.get(figure), b.get(figure)) for a, b in zip(one["rounds"], other["rounds"])]
+    if not pairs or any(a is None or not b for a, b in pairs):
+        return None
+    return statistics.median(a / b for a, b in pairs)
+
+
+def found(aim, rows, server):
+    """What was measured of `aim` against `server`; None if it was not."""
+    here = {row["metric"]: row["clients"] for row in rows if row["server"] == server}
+    clients = here.get(aim.metric, {})
+    if aim.client not in clients:
+        return None
+    figures = clients[aim.client]
+    if not aim.other:
+        return figures["median"] if aim.figure == "rate" else figures.get(aim.figure)
+    others = here.get(aim.other_metric or aim.metric, {})
+    return ratio(figures, others[aim.other], aim.figure) if aim.other in others else None
+
+
+def judged(rows):
+    """Each aim that was measured: what was found against each server, and whether it is met there."""
+    servers = list(dict.fromkeys(row["server"] for row in rows))
+    told = []
+    for aim in AIMS:
+        values = {server: found(aim, rows, server) for server in servers}
+        values = {server: value for server, value in values.items() if value is not None}
+        if values:
+            told.append({"aim": str(aim), "metric": aim.metric, "found": values,
+                         "met": {server: SIGNS[aim.sign](value, aim.limit) for server, value in values.items()}})
+    return told

@@ -1,0 +1,56 @@
+/* What the files of bench_client share. */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <penstock/penstock.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bench {
+  penstock_runtime *runtime;
+  penstock_channel *channel;
+  const char *target, *channel_options;
+  uint8_t *request; /* byte i is i * 131 */
+  size_t bytes;
+  int in_flight, threads, seconds;
+  /* One run. */
+  long calls;
+  uint32_t *latencies; /* nanoseconds of each call made one after the other; NULL during the warm-up */
+  long latency_count;
+  double slowest; /* the slowest thread's calls / the mean */
+  /* Callback style: written on the driving thread, but for the first calls. */
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  long started, sent, received, ended;
+  double since;
+  bool done;
+} bench;
+
+typedef void bench_run(bench *self, long calls);
+
+void die(const char *what, penstock_result result);
+void need(const char *what, penstock_result result);
+double now(void);
+/* The time since `since` is one latency; returns the time of now. */
+double note_latency(bench *self, double since);
+void check_reply(const penstock_reply *reply, const void *wanted, size_t length);
+/* Callback style: before a run, after its last reply, and until then. */
+void begin(bench *self, long calls);
+void done(bench *self);
+void wait_until_done(bench *self);
+void unary_once(bench *self, penstock_channel *channel);
+
+bench_run unary_blocking, unary_callbacks, unary_threads;
+bench_run up_blocking, up_callbacks, down_blocking, down_callbacks, duplex_blocking, duplex_callbacks;
+bench_run pingpong_blocking, pingpong_callbacks;
+
+/* Not runs: each prints its own line. */
+void idle_streams(bench *self, long streams);
+void idle_channels(bench *self, long channels);
+/* Kilobytes: what is resident now, and the most there was. */
+long resident_kb(void);
+long peak_kb(void);
+
+#endif

@@ -1,0 +1,124 @@
+"""What is measured: the cases, each with its clients, and what does not go by rounds of a rate."""
+
+import dataclasses
+import json
+import statistics
+
+import clients as programs
+import harness
+
+KIB64 = 1 << 16
+MIB = 1 << 20
+UNARY_BYTES = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One measurement: `what` as bench_client's --what, and what it is called in the tables."""
+
+    metric: str
+    what: str
+    clients: tuple
+    in_flight: int = 1
+    bytes: int = UNARY_BYTES
+    tls: bool = False
+    threads: int = 1
+    least: int = 20  # calls, however slow the client is
+    pilot: int = 200  # calls of the run that tells how many make a measurement
+
+    @property
+    def unit(self):
+        return "MiB/s" if self.bytes >= KIB64 else "calls/s" if self.what == "unary" else "messages/s"
+
+    def rate(self, per_second):
+        return per_second * (self.bytes / MIB if self.unit == "MiB/s" else 1)
+
+
+SPIN, CALLBACKS, HOPS = "penstock, spin", "penstock, callbacks", "penstock, 8 interceptors"
+NATIVE = ("penstock", "h2load", "grpc++")
+STREAM = ("penstock", CALLBACKS, "h2load", "grpc++")
+ALL = ("grpcio", "grpc-swift-2")
+
+CASES = (
+    Case("unary, 1 in flight", "unary", ("penstock", SPIN, "h2load", "grpc++", *ALL)),
+    Case("unary, 100 in flight", "unary", ("penstock", HOPS, "h2load", "grpc++", *ALL), in_flight=100, pilot=3000),
+    Case("unary, 10,000 in flight", "unary", NATIVE, in_flight=10_000, least=50_000, pilot=20_000),
+    Case("unary, 16 threads", "unary", ("penstock", "grpc++"), threads=16, pilot=2000),
+    Case("ping-pong on one stream", "pingpong", ("penstock", CALLBACKS, SPIN, "grpc++", *ALL)),
+    Case("64 KiB messages up", "up", (*STREAM, *ALL), bytes=KIB64),
+    Case("64 KiB messages down", "down", (*STREAM, *ALL), bytes=KIB64),
+    Case("1 MiB messages up", "up", NATIVE, bytes=MIB, pilot=20),
+    Case("1 MiB messages down", "down", NATIVE, bytes=MIB, pilot=20),
+    Case("1 MiB messages both ways", "duplex", NATIVE, bytes=MIB, pilot=20),
+    Case("16 B messages both ways", "duplex", STREAM, bytes=16, pilot=10_000),
+    Case("TLS: unary, 1 in flight", "unary", ("penstock", SPIN, "h2load", "grpc++"), tls=True),
+    Case("TLS: unary, 100 in flight", "unary", NATIVE, in_flight=100, tls=True, pilot=3000),
+    Case("TLS: 64 KiB messages up", "up", STREAM, bytes=KIB64, tls=True),
+    Case("TLS: 64 KiB messages down", "down", STREAM, bytes=KIB64, tls=True),
+)
+
+
+def rounds_of(values, **more):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values),
+            "rounds": [{"rate": value} for value in values], **more}
+
+
+def row(metric, unit, clients, server="penstock-peer", better="less"):
+    return {"metric": metric, "unit": unit, "server": server, "better": better, "clients": clients}
+
+
+def memory(bench, calls, rounds):
+    """The most memory of a client with 100 calls in flight, and whether it grows once a tenth of them is done."""
+    case = Case("", "unary", NATIVE, in_flight=100)
+    taken = {}
+    for name in (name for name in case.clients if name in bench.clients):
+        taken[name] = [bench.clients[name].measure(case, bench.server("penstock-peer").target, calls, None, memory=True)
+                       for _ in range(rounds)]
+    figures = {name: rounds_of([one["max_rss_kb"] for one in told]) for name, told in taken.items()}
+    figures["penstock"]["growth_kb"] = max(one["rss_kb"][1] - one["rss_kb"][0] for one in taken["penstock"])
+    return [row(f"peak memory after {calls:,} unary calls", "kB", figures)]
+
+
+def idle_streams(bench, streams, rounds):
+    case = Case("", "idle", ("penstock", "grpc++"))
+    figures = {}
+    for name in (name for name in case.clients if name in bench.clients):
+        told = [bench.clients[name].measure(case, bench.server("penstock-peer").target, streams, None)
+                for _ in range(rounds)]
+        figures[name] = rounds_of([one["bytes_per_stream"] for one in told], max_rss_kb=told[0]["max_rss_kb"])
+    return [row(f"memory of one of {streams:,} idle streams", "bytes", figures)]
+
+
+def idle_channel(bench, seconds):
+    own = bench.clients["penstock"]
+    case = Case("", "idle-channel", ())
+    target = bench.server("penstock-peer").target
+    told = programs.Program(own.command, "--seconds", seconds).measure(case, target, 100, None)
+    return [row("memory of an idle channel with its connection", "bytes", {"penstock": rounds_of([told["bytes_per_channel"]])}),
+            row(f"wake-ups of 100 idle channels in {seconds} s", "", {"penstock": rounds_of([told["wakeups"]])})]
+
+
+def first_call(bench, rounds):
+    """A program's start to its first reply: penstock_first loads the library by dlopen, nghttp2_first does it by hand."""
+    names = {"penstock": "penstock_first", "nghttp2": "nghttp2_first"}
+    if any(program not in bench.programs for program in names.values()):
+        raise programs.Unavailable("there is no build/bench/penstock_first or nghttp2_first")
+    target = bench.server("penstock-peer").target
+    taken = {name: [] for name in names}
+    for number in range(rounds):
+        for name in sorted(names, reverse=number % 2 == 1):
+            child = programs.Child([bench.programs[names[name]], "--target", target])
+            taken[name].append(json.loads(child.output.strip().split("\n")[-1]))
+    rows = []
+    for key, title in (("load_us", "first call: load the library"), ("connect_and_call_us", "first call: connect, one unary"),
+                       ("total_us", "first call: load, connect, one unary")):
+        figures = {name: rounds_of([one[key] for one in told]) for name, told in taken.items() if key in told[0]}
+        if figures:
+            rows.append(row(title, "us", figures))
+    harness.check(rows, "the programs of the first call tell nothing known")
+    return rows
+
+
+def quick(case):
+    """The same with the clients that the aims are about."""
+    return dataclasses.replace(case, clients=tuple(name for name in case.clients if name not in ALL))

@@ -1,0 +1,61 @@
+"""The common servers: penstock-peer and grpc++'s asynchronous one, each in cleartext and over TLS."""
+
+import os
+import pathlib
+
+import harness
+
+# As h2load's windows of 2**30: the peer's window is never in the way.
+WIDE = 1 << 30
+
+
+class Server:
+    """One process, and what of a core it uses."""
+
+    def __init__(self, process):
+        self.process = process
+        self.target = process.address
+
+    def cpu(self):
+        """CPU seconds of all its threads so far."""
+        total = 0
+        for task in pathlib.Path(f"/proc/{self.process.popen.pid}/task").iterdir():
+            try:
+                total += int((task / "schedstat").read_text().split()[0])
+            except OSError:
+                continue  # It has just ended.
+        return total / 1e9
+
+
+class Servers:
+    """Started when they are first wanted; one end for all."""
+
+    def __init__(self, folder, programs):
+        self.certificates = harness.Certificates(folder)
+        self.authority = self.certificates.path("ca.pem")
+        self.programs = programs
+        self.running = {}
+
+    def names(self):
+        return ["penstock-peer", *(["grpc++ server"] if "grpcpp_server" in self.programs else [])]
+
+    def get(self, name, tls=False):
+        key = (name, tls)
+        if key not in self.running:
+            pair = [self.certificates.path("server.pem"), self.certificates.path("server.key")]
+            if name == "penstock-peer":
+                more = ["--tls", "--cert", pair[0], "--key", pair[1]] if tls else []
+                process = harness.peer("--stream-window", str(WIDE), "--max-message-bytes", str(WIDE), *more)
+            else:
+                process = harness.Server([self.programs["grpcpp_server"], *(["--tls", *pair] if tls else [])])
+            self.running[key] = Server(process)
+        return self.running[key]
+
+    def end(self):
+        for server in self.running.values():
+            server.process.end()
+        self.running.clear()
+
+
+def cores():
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,101 @@
+"""The tables of a run: as text, and in Markdown for docs/performance.md."""
+
+from aims import ratio
+
+NOISE = 0.15  # (max - min) / median, beyond which a machine is too noisy to tell
+LIMIT = 0.9  # of a core: from there on the server is the limit
+BASES = ("h2load", "grpc++")
+
+
+def spread(found):
+    return (found["max"] - found["min"]) / found["median"] if found["median"] else 0
+
+
+def noisy(rows):
+    """Too noisy to tell: of what was measured more than once, more than a quarter is."""
+    told = [row["noisy"] for row in rows if any(len(found["rounds"]) > 1 for found in row["clients"].values())]
+    return bool(told) and sum(told) > len(told) / 4
+
+
+def shown(number):
+    return f"{number:,.0f}" if abs(number) >= 100 or number == int(number) else f"{number:,.2f}"
+
+
+def of(row, name, other):
+    """The ratio to another client, as text."""
+    clients = row["clients"]
+    value = ratio(clients[name], clients[other]) if other in clients else None
+    return "" if value is None else f"{value:.2f}"
+
+
+def optional(found, key, form="{:.1f}"):
+    return form.format(found[key]) if found.get(key) is not None else ""
+
+
+def servers(result):
+    return list(dict.fromkeys(row["server"] for row in result["rows"]))
+
+
+def lines(row):
+    """The cells of each client: name, median, span, CPU, p50, p99, the server's load, ratios."""
+    for name, found in row["clients"].items():
+        busy = optional(found, "server_busy", "{:.0%}") + ("*" if found.get("server_busy", 0) >= LIMIT else "")
+        yield (name + (" ~" if spread(found) > NOISE else ""), shown(found["median"]),
+               f"{shown(found['min'])} .. {shown(found['max'])}", optional(found, "cpu_us"),
+               optional(found, "p50_us"), optional(found, "p99_us"), busy, *(of(row, name, base) for base in BASES))
+
+
+HEADS = ("client", "median", "min .. max", "CPU us", "p50 us", "p99 us", "server", "/h2load", "/grpc++")
+NOTES = (
+    "CPU us: of the client, per call or message. server: its load, of one core; * it is the limit, and the ratio says less",
+    "than it could. Ratios: medians of those of each round. ~ (max - min) / median is over 15 %.",
+)
+
+
+def verdict(result):
+    told = sum(row["noisy"] for row in result["rows"])
+    words = f"{told} of {len(result['rows'])} rows spread over more than 15 %"
+    return f"The machine is TOO NOISY to tell: {words}." if result["noisy"] else f"{words.capitalize()}."
+
+
+def value_of(aim, server):
+    if server not in aim["found"]:
+        return ""
+    return f"{shown(aim['found'][server])} {'met' if aim['met'][server] else 'MISSED'}"
+
+
+def text(result):
+    out = []
+    for server in servers(result):
+        out += ["", f"Server: {server}", f"{'':<54}{HEADS[0]:<27}{HEADS[1]:>9}  {HEADS[2]:<22}" +
+                "".join(f"{head:>9}" for head in HEADS[3:])]
+        for row in (row for row in result["rows"] if row["server"] == server):
+            for number, cells in enumerate(lines(row)):
+                title = f"{row['metric']}{', ' + row['unit'] if row['unit'] else ''}" if number == 0 else ""
+                out.append(f"{title:<54}{cells[0]:<27}{cells[1]:>9}  {cells[2]:<22}" +
+                           "".join(f"{cell:>9}" for cell in cells[3:]))
+    out += ["", *NOTES, "", f"{'aim':<96}" + "".join(f"{server:>20}" for server in servers(result))]
+    for aim in result["aims"]:
+        out.append(f"{aim['aim']:<96}" + "".join(f"{value_of(aim, server):>20}" for server in servers(result)))
+    out += ["", verdict(result)]
+    return "\n".join(out)
+
+
+def markdown(result):
+    """The same, ready for docs/performance.md."""
+    about = ", ".join(f"{key} {value}" for key, value in result["about"].items())
+    out = [f"<!-- {about} -->", ""]
+    for server in servers(result):
+        out += [f"Server: {server}.", "", "| what | client | median | min .. max | client CPU, us | p50 / p99, us | server | "
+                "of h2load | of grpc++ |", "|---|---|---|---|---|---|---|---|---|"]
+        for row in (row for row in result["rows"] if row["server"] == server):
+            for number, (name, median, span, cpu, p50, p99, busy, *ratios) in enumerate(lines(row)):
+                title = row["metric"] if number == 0 else ""
+                unit = {"calls/s": "/s", "messages/s": "/s"}.get(row["unit"], f" {row['unit']}" if row["unit"] else "")
+                latency = f"{p50} / {p99}" if p50 else ""
+                out.append("| " + " | ".join([title, name, median + unit, span, cpu, latency, busy, *ratios]) + " |")
+        out.append("")
+    out += ["| aim | " + " | ".join(servers(result)) + " |", "|---|" + "---|" * len(servers(result))]
+    for aim in result["aims"]:
+        out.append(f"| {aim['aim']} | " + " | ".join(value_of(aim, server) for server in servers(result)) + " |")
+    return "\n".join([*out, "", verdict(result), ""])
