@@ -5,7 +5,7 @@ import pathlib
 
 import harness
 
-# As h2load's windows of 2**30: the peer's window is never in the way.
+# The peer's window is never in the way of what is sent to it.
 WIDE = 1 << 30
 
 
