@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import queue
 import resource
 import time
 
@@ -13,11 +14,30 @@ OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_leng
 
 
 def unary_one(arguments, request, calls):
-    """The synchronous stub: the fastest way to make one call after the other."""
-    call = arguments.channel.unary_unary(UNARY)
+    """The synchronous stub: the fastest way to make one call after the other. Gives the seconds of each."""
+    call, taken = arguments.channel.unary_unary(UNARY), []
     for _ in range(calls):
+        started = time.perf_counter()
         if call(request) != request:
             raise SystemExit("wrong reply")
+        taken.append(time.perf_counter() - started)
+    return taken
+
+
+def pingpong(arguments, request, calls):
+    """One message, its echo, the next; gives the seconds of each."""
+    messages, taken = queue.SimpleQueue(), []
+    replies = arguments.channel.stream_stream("/penstock.Echo/Bidi")(iter(messages.get, None))
+    for _ in range(calls):
+        started = time.perf_counter()
+        messages.put(request)
+        if next(replies) != request:
+            raise SystemExit("wrong message")
+        taken.append(time.perf_counter() - started)
+    messages.put(None)
+    if next(replies, None) is not None:
+        raise SystemExit("wrong count")
+    return taken
 
 
 async def unary_asyncio(arguments, request, calls):
@@ -52,20 +72,22 @@ def down(arguments, request, calls):
         raise SystemExit("wrong count")
 
 
-def tell(calls, started, before):
+def tell(calls, started, before, taken=None):
     took, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
+    taken = sorted(taken or [0])
     print(json.dumps({"calls": calls, "seconds": took, "user": after.ru_utime - before.ru_utime,
                       "system": after.ru_stime - before.ru_stime, "switches": after.ru_nvcsw - before.ru_nvcsw,
-                      "max_rss_kb": after.ru_maxrss}))
+                      "max_rss_kb": after.ru_maxrss, "p50_us": taken[len(taken) // 2] * 1e6,
+                      "p99_us": taken[int((len(taken) - 1) * 0.99)] * 1e6, "slowest": 1}))
 
 
 def measure(arguments, request):
-    run = {"up": up, "down": down}.get(arguments.what, unary_one)
+    run = {"up": up, "down": down, "pingpong": pingpong}.get(arguments.what, unary_one)
     with grpc.insecure_channel(arguments.target, options=OPTIONS) as arguments.channel:
         run(arguments, request, arguments.calls // 10 + 1)
         before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-        run(arguments, request, arguments.calls)
-        tell(arguments.calls, started, before)
+        taken = run(arguments, request, arguments.calls)
+        tell(arguments.calls, started, before, taken)
 
 
 async def measure_asyncio(arguments, request):
@@ -79,7 +101,7 @@ async def measure_asyncio(arguments, request):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--target", required=True)
-    parser.add_argument("--what", choices=("unary", "up", "down"), default="unary")
+    parser.add_argument("--what", choices=("unary", "up", "down", "pingpong"), default="unary")
     parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--bytes", type=int, default=64)
