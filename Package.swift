@@ -15,7 +15,8 @@ if embedded {
     .enableExperimentalFeature("Embedded"),
     // Embedded mode has no exclusivity checks: without this it calls an empty function at each access all the same.
     .unsafeFlags([
-      "-wmo", "-enforce-exclusivity=unchecked", "-Xcc", "-fPIC", "-Xfrontend", "-function-sections",
+      "-wmo", "-enforce-exclusivity=unchecked", "-Xcc", "-fPIC", "-Xcc", "-DPENSTOCK_EMBEDDED",
+      "-Xfrontend", "-function-sections",
     ]),
   ]
 }
@@ -24,7 +25,11 @@ if embedded {
 let small = swift + (embedded ? [.unsafeFlags(["-Osize"])] : [])
 
 // What the Embedded runtime takes from libc and older glibc versions lack.
-let shims: [Target] = embedded ? [.target(name: "CEmbedded")] : []
+let shims: [Target] =
+  embedded
+  ? [
+    .target(name: "CEmbedded", cSettings: [.unsafeFlags(["-gdwarf-4", "-O3", "-momit-leaf-frame-pointer"])])
+  ] : []
 let shimmed: [Target.Dependency] = embedded ? ["CEmbedded"] : []
 
 let tests: [Target] =

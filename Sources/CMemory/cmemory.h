@@ -4,4 +4,20 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Blocks that are used again (Sources/CEmbedded/blocks.c); each may be given to free() too. In full mode, where the
+ * sanitizers run, malloc itself. */
+#ifdef PENSTOCK_EMBEDDED
+void *cm_alloc(size_t size);
+void *cm_realloc(void *block, size_t size);
+void cm_free(void *block);
+/* Whatever makes and drops references to a Swift object does so one thread at a time, from now on
+ * (Sources/CEmbedded/references.c). */
+void cm_confine(void *object);
+#else
+static inline void *cm_alloc(size_t size) { return malloc(size); }
+static inline void *cm_realloc(void *block, size_t size) { return realloc(block, size); }
+static inline void cm_free(void *block) { free(block); }
+static inline void cm_confine(void *object) { (void)object; }
+#endif
 #endif

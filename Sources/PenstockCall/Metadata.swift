@@ -26,7 +26,7 @@ public final class Metadata {
 
   public init() {}
 
-  deinit { free(entries) }
+  deinit { cm_free(entries) }
 
   /// The sum of name and value sizes plus 32 an entry, as RFC 9113 section 6.5.2 counts a header list.
   public var listSize: Int { arena.count - garbage + count * 30 }
@@ -169,7 +169,7 @@ public final class Metadata {
   private func grow() -> Bool {
     let wanted = capacity == 0 ? 8 : capacity * 2
     let (size, overflow) = wanted.multipliedReportingOverflow(by: MemoryLayout<Entry>.stride)
-    guard !overflow, let memory = realloc(entries, size) else { return false }
+    guard !overflow, let memory = cm_realloc(entries, size) else { return false }
     entries = memory.assumingMemoryBound(to: Entry.self)
     capacity = wanted
     return true

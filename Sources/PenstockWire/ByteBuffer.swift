@@ -28,7 +28,7 @@ public final class ByteBuffer {
     guard resize(to: bytes.count), append(bytes) else { return nil }
   }
 
-  deinit { free(storage) }
+  deinit { cm_free(storage) }
 
   /// How many bytes can be read.
   public var count: Int { end &- start }
@@ -111,7 +111,7 @@ public final class ByteBuffer {
     start = 0
     end = 0
     if !keepingCapacity {
-      free(storage)
+      cm_free(storage)
       storage = nil
       capacity = 0
     }
@@ -166,13 +166,13 @@ public final class ByteBuffer {
     guard size >= count else { return false }
     if start == 0 {
       // `realloc` moves pages instead of copying bytes when the block is large.
-      guard let grown = realloc(storage, max(size, 1)) else { return false }
+      guard let grown = cm_realloc(storage, max(size, 1)) else { return false }
       storage = grown
     } else {
-      guard let grown = malloc(max(size, 1)) else { return false }
+      guard let grown = cm_alloc(max(size, 1)) else { return false }
       let n = count
       if let storage, n > 0 { memcpy(grown, storage + start, n) }
-      free(storage)
+      cm_free(storage)
       storage = grown
       start = 0
       end = n

@@ -26,7 +26,7 @@ public final class StatusDetails {
 
   private init(_ bytes: ByteBuffer) { self.bytes = bytes }
 
-  deinit { free(details) }
+  deinit { cm_free(details) }
 
   public var message: ByteView { view(messageRange) }
 
@@ -65,7 +65,7 @@ public final class StatusDetails {
   private func fill(_ total: Int) -> Bool {
     // No overflow: `total` is at most half of the number of bytes that we hold.
     let (size, overflow) = total.multipliedReportingOverflow(by: MemoryLayout<Detail>.stride)
-    guard !overflow, let storage = malloc(size) else { return false }
+    guard !overflow, let storage = cm_alloc(size) else { return false }
     let slots = storage.bindMemory(to: Detail.self, capacity: total)
     details = slots
     var reader = ProtoReader(bytes.view)

