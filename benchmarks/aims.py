@@ -4,6 +4,7 @@ import dataclasses
 import operator
 import statistics
 
+LIMIT = 0.9  # of a core that the server uses: from there on it is the limit
 SIGNS = {">=": operator.ge, "<=": operator.le, "<": operator.lt}
 
 
@@ -69,6 +70,7 @@ AIMS = (
     Aim("peak memory after 1,000,000 unary calls", "growth_kb", "", "<=", 64,
         words="growth from the 10 % mark to the end, kB,"),
     Aim(FIRST, "rate", "nghttp2", "<=", 1.2, words="time"),
+    Aim("first call: dlopen of the library, its dependencies being there", "rate", "", "<=", 300, words="us"),
     Aim("memory of an idle channel with its connection", "rate", "", "<", 65536, words="bytes"),
     Aim("wake-ups of 100 idle channels in 10 s", "rate", "", "<=", 0, words="wake-ups"),
     Aim(MANY, "rate", "penstock", ">=", 0.95, "penstock, 8 interceptors"),
@@ -96,6 +98,13 @@ def found(aim, rows, server):
     return ratio(figures, others[aim.other], aim.figure) if aim.other in others else None
 
 
+def limited(aim, rows, server):
+    """Whether the server was the limit of a rate: the ratio says less than it could."""
+    return aim.figure == "rate" and any(
+        found.get("server_busy", 0) >= LIMIT for row in rows if row["server"] == server and row["metric"] == aim.metric
+        for name, found in row["clients"].items() if name in (aim.client, aim.other))
+
+
 def judged(rows):
     """Each aim that was measured: what was found against each server, and whether it is met there."""
     servers = list(dict.fromkeys(row["server"] for row in rows))
@@ -105,5 +114,6 @@ def judged(rows):
         values = {server: value for server, value in values.items() if value is not None}
         if values:
             told.append({"aim": str(aim), "metric": aim.metric, "found": values,
-                         "met": {server: SIGNS[aim.sign](value, aim.limit) for server, value in values.items()}})
+                         "met": {server: SIGNS[aim.sign](value, aim.limit) for server, value in values.items()},
+                         "server_is_limit": {server: limited(aim, rows, server) for server in values}})
     return told

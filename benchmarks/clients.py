@@ -25,7 +25,7 @@ from harness import ROOT
 HERE = ROOT / "benchmarks"
 BUILT = ROOT / "build" / "bench"
 SPIN_US = 50
-LIMIT = 180  # seconds of one measurement, before it counts as hung
+LIMIT = 90  # seconds of one measurement, before it counts as hung
 
 
 class Unavailable(Exception):

@@ -99,7 +99,7 @@ def idle_channel(bench, seconds):
 
 
 def first_call(bench, rounds):
-    """A program's start to its first reply: penstock_first loads the library by dlopen, nghttp2_first does it by hand."""
+    """From the start of a program to its first reply: penstock_first, and nghttp2_first that does the least there is."""
     names = {"penstock": "penstock_first", "nghttp2": "nghttp2_first"}
     if any(program not in bench.programs for program in names.values()):
         raise programs.Unavailable("there is no build/bench/penstock_first or nghttp2_first")
@@ -110,7 +110,8 @@ def first_call(bench, rounds):
             child = programs.Child([bench.programs[names[name]], "--target", target])
             taken[name].append(json.loads(child.output.strip().split("\n")[-1]))
     rows = []
-    for key, title in (("load_us", "first call: load the library"), ("connect_and_call_us", "first call: connect, one unary"),
+    for key, title in (("dlopen_us", "first call: dlopen of the library, its dependencies being there"),
+                       ("connect_and_call_us", "first call: connect, one unary"),
                        ("total_us", "first call: load, connect, one unary")):
         figures = {name: rounds_of([one[key] for one in told]) for name, told in taken.items() if key in told[0]}
         if figures:

@@ -1,9 +1,8 @@
 """The tables of a run: as text, and in Markdown for docs/performance.md."""
 
-from aims import ratio
+from aims import LIMIT, ratio
 
 NOISE = 0.15  # (max - min) / median, beyond which a machine is too noisy to tell
-LIMIT = 0.9  # of a core: from there on the server is the limit
 BASES = ("h2load", "grpc++")
 
 
@@ -61,7 +60,8 @@ def verdict(result):
 def value_of(aim, server):
     if server not in aim["found"]:
         return ""
-    return f"{shown(aim['found'][server])} {'met' if aim['met'][server] else 'MISSED'}"
+    words = "met" if aim["met"][server] else "MISSED"
+    return f"{shown(aim['found'][server])} {words}{'*' if aim['server_is_limit'][server] else ''}"
 
 
 def text(result):
