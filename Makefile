@@ -105,6 +105,12 @@ bench-quick:
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/bench --quick
 
+## bench-growth: unary calls against more and more of one thing: tables, plots in build/growth (4 minutes)
+bench-growth:
+	@scripts/doctor
+	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
+	@PYTHONDONTWRITEBYTECODE=1 python3 benchmarks/growth.py
+
 ## format: rewrites Swift, C and Python sources in the project's style
 format:
 	@scripts/lint --fix

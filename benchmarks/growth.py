@@ -1,0 +1,162 @@
+"""Unary calls against more and more of one thing: calls a second, the client's CPU per call, and its peak memory.
+
+The axes: calls in flight, message size, metadata entries, interceptors, channels of one runtime, blocking threads. Each
+point is a process of its own against one penstock-peer; rounds go through all points of an axis, every other one
+backwards; medians with the least and the most. Prints tables, writes build/growth.json and a plot for each axis into
+build/growth. Nothing here fails because of a time.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import resource
+import statistics
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" / "interop"))
+
+import harness
+import plots
+from harness import ROOT
+
+HERE = ROOT / "benchmarks"
+DOCUMENT = ROOT / "docs" / "performance.md"
+# Name: the client's option, what stands at the axis, its points, and what else is asked for.
+AXES = {
+    "in-flight": ("--in-flight", "calls in flight", [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000], []),
+    "bytes": ("--bytes", "bytes of a message, 4 calls in flight",
+              [0, 16, 256, 4096, 16384, 65536, 1 << 18, 1 << 20, 1 << 22, 1 << 24], ["--in-flight", 4]),
+    "metadata": ("--metadata", "metadata entries of a request, 100 calls in flight",
+                 [0, 1, 2, 5, 10, 20, 50, 100, 200], []),
+    "interceptors": ("--interceptors", "interceptors, 100 calls in flight", [0, 1, 2, 4, 8, 16, 32], []),
+    "channels": ("--channels", "channels of one runtime, 100 calls in flight",
+                 [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], []),
+    "threads": ("--threads", "threads that make blocking calls", [1, 2, 4, 8, 16, 32], []),
+}
+NOISY = 0.15
+
+
+def run(program, target, axis, value, calls):
+    option, _, _, more = AXES[axis]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(harness.LIBRARY)}
+    command = [str(part) for part in (program, "--target", target, option, value, "--calls", calls, *more)]
+    done = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          timeout=300, check=False)
+    harness.check(done.returncode == 0, f"{' '.join(command)}: {done.stdout[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def least_calls(axis, value):
+    """Every call in flight, and every channel, takes part a few times."""
+    return 4 * max(value if axis in ("in-flight", "channels") else 1, 10 if axis == "bytes" else 200)
+
+
+def measure(axis, program, target, rounds, seconds):
+    """For each point the figures of all rounds."""
+    values = AXES[axis][2]
+    calls = {}
+    for value in values:
+        few = least_calls(axis, value)
+        told = run(program, target, axis, value, few)
+        calls[value] = max(int(few * seconds / told["seconds"]), few)
+    samples = {value: [] for value in values}
+    for number in range(rounds):
+        for value in values if number % 2 == 0 else values[::-1]:
+            told = run(program, target, axis, value, calls[value])
+            samples[value].append({"rate": told["calls"] / told["seconds"],
+                                   "cpu_us": (told["user"] + told["system"]) / told["calls"] * 1e6,
+                                   "rss_mb": told["max_rss_kb"] / 1000})
+        print(f"{axis}, round {number + 1}: " + " ".join(f"{one[-1]['rate']:,.0f}" for one in samples.values()) +
+              " calls/s", file=sys.stderr, flush=True)
+    return {value: {key: {"median": statistics.median(one[key] for one in taken), "min": min(one[key] for one in taken),
+                          "max": max(one[key] for one in taken)} for key in taken[0]}
+            for value, taken in samples.items()}
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+
+
+def is_noisy(figures):
+    rate = figures["rate"]
+    return (rate["max"] - rate["min"]) / rate["median"] > NOISY
+
+
+def table(axis, found):
+    """Markdown; `~` marks a rate that has moved by more than 15 % between rounds."""
+    has_size = axis == "bytes"
+    head = [AXES[axis][1], "calls/s", "min .. max", *(["MiB/s each way"] if has_size else []), "client CPU, us a call",
+            "peak RSS, MB"]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for value, figures in found.items():
+        rate = figures["rate"]
+        cells = [f"{value:,}", ("~ " if is_noisy(figures) else "") + number(rate["median"]),
+                 f"{number(rate['min'])} .. {number(rate['max'])}"]
+        if has_size:
+            cells.append(number(rate["median"] * value / (1 << 20)))
+        cells += [number(figures["cpu_us"]["median"]), f"{figures['rss_mb']['median']:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def plot(axis, found, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    titles = {"rate": "calls/s", "cpu_us": "client CPU, us a call", "rss_mb": "peak RSS, MB"}
+    panels = [(title, [(one[key]["min"], one[key]["median"], one[key]["max"]) for one in found.values()])
+              for key, title in titles.items()]
+    plots.write(folder / f"growth-{axis}.svg", AXES[axis][1], list(found), panels)
+
+
+def write_document(results):
+    """Puts each table between its marks in docs/performance.md, and the plots beside it."""
+    words = DOCUMENT.read_text()
+    for axis, found in results.items():
+        begin, end = f"<!-- growth: {axis} -->\n", "<!-- end -->"
+        at = words.index(begin) + len(begin)
+        words = words[:at] + table(axis, found) + "\n" + words[words.index(end, at):]
+        plot(axis, found, ROOT / "docs" / "figures")
+    DOCUMENT.write_text(words)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("axes", nargs="*", metavar="AXIS", help=f"of {', '.join(AXES)}; all without")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1, help="about how long each point runs in a round")
+    parser.add_argument("--markdown", action="store_true", help="tables only on standard output")
+    parser.add_argument("--document", action="store_true", help="also puts tables and plots into docs/")
+    arguments = parser.parse_args()
+    unknown = [axis for axis in arguments.axes if axis not in AXES]
+    if unknown:
+        parser.error(f"no axis {', '.join(unknown)}")
+    # A thousand channels are a thousand descriptors, here and in the server.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    results = {}
+    with harness.workspace():
+        program = harness.build_c("growth_client", [HERE / "growth_client.c"], optimize="-O2")
+        target = harness.peer("--stream-window", str(1 << 30)).address
+        for axis in arguments.axes or AXES:
+            results[axis] = measure(axis, program, target, arguments.rounds, arguments.seconds)
+            plot(axis, results[axis], ROOT / "build" / "growth")
+    for axis, found in results.items():
+        print(f"\n{'' if arguments.markdown else axis + chr(10)}{table(axis, found)}")
+    cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    about = {"cpu": cpu.group(1) if cpu else "", "cores": os.cpu_count(), "load": os.getloadavg()[0],
+             "rounds": arguments.rounds}
+    told = json.dumps({"about": about, "axes": results}, indent=2)
+    (ROOT / "build" / "growth.json").write_text(told + "\n")
+    if arguments.document:
+        write_document(results)
+    noisy = sum(is_noisy(figures) for found in results.values() for figures in found.values())
+    if not arguments.markdown:
+        print(f"\nfigures in build/growth.json, plots in build/growth\n{noisy} rates moved by more than {NOISY:.0%} "
+              "between rounds" + (": this machine is too noisy to tell small differences" if noisy else ""))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
