@@ -1,0 +1,136 @@
+"""bench_client against penstock-peer and against a server that lies; the runner's ratios and verdicts."""
+
+import argparse
+import concurrent.futures
+import pathlib
+import sys
+import xml.dom.minidom
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "Tests" / "interop"), str(ROOT / "benchmarks")]
+
+import aims  # noqa: E402
+import clients  # noqa: E402
+import grpc  # noqa: E402
+import harness  # noqa: E402
+import plot  # noqa: E402
+import scenarios  # noqa: E402
+import servers  # noqa: E402
+import table  # noqa: E402
+from harness import check, check_equal  # noqa: E402
+
+KEYS = {"calls", "seconds", "user", "system", "switches", "max_rss_kb", "p50_us", "p99_us", "slowest"}
+CALLS = 300
+
+
+def liar():
+    """A gRPC server whose replies are one byte wrong, and its count of messages one too small."""
+    def bad(message):
+        return message[:-1] + bytes([message[-1] ^ 1]) if message else b"?"
+
+    methods = {
+        "Unary": grpc.unary_unary_rpc_method_handler(lambda request, context: bad(request)),
+        "ServerStream": grpc.unary_stream_rpc_method_handler(
+            lambda request, context: (bad(request) for _ in range(CALLS + CALLS // 10 + 1))),
+        "ClientStream": grpc.stream_unary_rpc_method_handler(
+            lambda requests, context: str(sum(1 for _ in requests) - 1).encode()),
+        "Bidi": grpc.stream_stream_rpc_method_handler(lambda requests, context: map(bad, requests)),
+    }
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("penstock.Echo", methods)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    return server, f"127.0.0.1:{port}"
+
+
+def measured(client, case, server, authority):
+    told = client.measure(case, server.target, CALLS, authority)
+    check_equal(told["calls"], CALLS, "calls")
+    check(KEYS <= set(told), f"missing: {KEYS - set(told)}")
+    check(told["seconds"] > 0 and 0 < told["slowest"] <= 1, told)
+    serial = case.what == "pingpong" or (case.what == "unary" and case.in_flight == case.threads == 1)
+    check((told["p50_us"] > 0) == serial and told["p50_us"] <= told["p99_us"], told)
+
+
+def found_out(client, case, target):
+    try:
+        client.measure(case, target, CALLS, None)
+    except harness.Failure as failure:
+        check("wrong" in str(failure), failure)
+    else:
+        raise harness.Failure("the wrong reply was not seen")
+
+
+def rates(*values, **more):
+    return {"median": sorted(values)[len(values) // 2], "min": min(values), "max": max(values),
+            "rounds": [{"rate": value, **more} for value in values], "cpu_us": 1, **more}
+
+
+def run_of(own, other, **more):
+    """A result with one row."""
+    row = {"metric": aims.MANY, "unit": "calls/s", "server": "penstock-peer", "better": "more",
+           "clients": {"penstock": own, "h2load": other}}
+    row["noisy"] = any(table.spread(found) > table.NOISE for found in row["clients"].values())
+    return {"about": {key: "" for key in ("date", "cpu", "cores", "kernel")}, "rows": [row], "aims": aims.judged([row]),
+            "noisy": table.noisy([row]), **more}
+
+
+def verdicts():
+    # In each round 0.8 of the other, though the median of the one is 1.6 of that of the other's least.
+    steady = run_of(rates(80, 84, 88), rates(100, 105, 110))
+    check_equal([(one["found"], one["met"]) for one in steady["aims"]],
+                [({"penstock-peer": 0.8}, {"penstock-peer": True})], "0.8 of h2load")
+    check_equal(run_of(rates(70, 70, 70), rates(100, 100, 100))["aims"][0]["met"], {"penstock-peer": False}, "0.7 of h2load")
+    check(not steady["noisy"], "a spread of 10 % is not noise")
+    check(run_of(rates(80, 84, 98), rates(100, 105, 110))["noisy"], "a spread of 21 % is noise")
+    limited = run_of(rates(80, 80, 80), rates(100, 100, 100, server_busy=0.95))
+    check_equal(limited["aims"][0]["server_is_limit"], {"penstock-peer": True}, "the server used 95 % of a core")
+    check_equal(aims.judged([{"metric": aims.MANY, "server": "x", "clients": {"penstock": rates(1)}}]), [], "nothing to compare")
+
+
+def outputs():
+    result = run_of(rates(80, 84, 88), rates(100, 105, 110))
+    for text in (table.text(result), table.markdown(result)):
+        check("0.80 met" in text and "80 .. 88" in text, text)
+    xml.dom.minidom.parseString(plot.svg(result))
+
+
+def h2load_counts(client, target):
+    """A stream up whose answer has one byte less than the count of its messages has."""
+    found_out(client, scenarios.Case("", "up", (), bytes=16), target)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("patterns", nargs="*")
+    suite = harness.Suite(parser.parse_args().patterns)
+    suite.run("verdicts", verdicts)
+    suite.run("outputs", outputs)
+    with harness.workspace() as folder:
+        programs = clients.clients(folder, {})[0]
+        common = servers.Servers(folder, {})
+        lying, target = liar()
+        seen = set()
+        for case in scenarios.CASES:
+            for name in ("penstock",) if case.what == "unary" else ("penstock", "penstock, callbacks"):
+                size = min(case.bytes, 70_000)
+                small = scenarios.dataclasses.replace(case, bytes=size, in_flight=min(case.in_flight, 100))
+                kind = f"{case.what} {'TLS ' if case.tls else ''}{small.in_flight} {case.threads} {size} {name}"
+                if kind in seen:
+                    continue
+                seen.add(kind)
+                server = common.get("penstock-peer", case.tls)
+                suite.run(f"measures {kind}", measured, programs[name], small, server, common.authority)
+                if not case.tls:
+                    suite.run(f"finds wrong replies {kind}", found_out, programs[name], small, target)
+        if "h2load" in programs:
+            suite.run("finds wrong replies h2load", h2load_counts, programs["h2load"], target)
+        else:
+            suite.skipped += 1
+        lying.stop(None)
+        common.end()
+    return suite.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
