@@ -22,6 +22,7 @@ extension Call {
   /// destroy.
   func finish(at index: Int, _ status: Status) {
     guard phase == .live else { return }
+    breakStep(at: max(index, 0))
     if index >= 0, index < hops.count {
       let hop = hops[index]
       spendTicket(hop)
@@ -50,6 +51,7 @@ extension Call {
 
   /// They stand below what ended the call.
   func cancelHops(from index: Int, _ status: Status) {
+    breakStep(at: index)
     var index = index
     while index < hops.count {
       let hop = hops[index]
@@ -65,6 +67,7 @@ extension Call {
   /// comes up from the bottom; a hop that held another status, or has taken the call, sees on_cancel instead.
   func endLocally(_ status: Status) {
     guard phase == .live || phase == .created else { return }
+    breakStep(at: 0)
     phase = .endingLocally
     status.isLocal = true
     status.isReadOnly = true
@@ -103,14 +106,15 @@ extension Call {
     measures.endedAt.set(loop.now)
     loop.setDeadline(self, nil)
     stopBelow()
-    for hop in hops where hop.entered && !hop.destroyed {
+    let passed = endStep()
+    for hop in hops[passed...] where hop.entered && !hop.destroyed {
       discardStations(hop)
       if hop.isActive { cancel(hop, status) }
       destroy(hop)
     }
     loop.closeTickets(of: self)
     status.isReadOnly = true
-    hops = []
+    hops = Hops()
     event = .start
     chain?.callEnded()
     chain = nil
@@ -154,7 +158,7 @@ extension Call {
 
   func destroy(_ hop: Hop) {
     hop.destroyed = true
-    hop.isOver.store(true, ordering: .releasing)
+    hop.mark(Hop.Mark.over)
     hop.recording?.close(.gone)
     if let jobs = hop.jobs {
       dispatchDestroy(hop, jobs)

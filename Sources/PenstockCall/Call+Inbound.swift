@@ -12,6 +12,10 @@ extension Call {
         // One status is enough: a message that cannot be encoded ends nothing any more.
         if case .status = event { outboundEnd = min(outboundEnd, codecIndex) }
       }
+      if index < inStep {
+        guard runInStep(event, from: index) else { return }
+        break
+      }
       if index < 0 { break }
       let hop = hops[index]
       guard hop.isActive else {
@@ -50,7 +54,11 @@ extension Call {
       return false
     }
     self.event = event
-    let answer = hop.run(callback, event.kind)
+    return inboundAnswered(hop.run(callback, event.kind), event, hop)
+  }
+
+  /// What becomes of the event after its callback has returned. True: it is to leave the hop now.
+  func inboundAnswered(_ answer: Int32, _ event: Event, _ hop: Hop) -> Bool {
     if finishIfAsked(hop) { return false }
     guard let verdict = checked(answer, for: event, at: hop) else { return false }
     switch verdict {
@@ -74,7 +82,7 @@ extension Call {
   }
 
   /// True: it goes on at once; else it stands behind others, or waits for demand.
-  private func leaveInbound(_ event: Event, _ hop: Hop) -> Bool {
+  func leaveInbound(_ event: Event, _ hop: Hop) -> Bool {
     let stands = hop.inbound.map { !$0.parked.isEmpty } ?? false
     let needsDemand = event.kind == .receive && hop.owed == 0
     if stands || needsDemand {
@@ -116,6 +124,7 @@ extension Call {
   /// The same; then shows what waited in front of it.
   func flushInbound(_ index: Int) {
     guard index < hops.count else { return }
+    breakStep(at: index)
     let hop = hops[index]
     while true {
       drainInbound(hop)
@@ -128,6 +137,7 @@ extension Call {
 
   /// What a hop that has taken the call, or injects from another thread, delivers.
   func deliver(_ event: Event, from hop: Hop) {
+    breakStep(at: hop.index)
     guard hop.isActive, phase == .live else { return }
     if !hop.taken, event.kind != .receive {
       // Start stands at the hop still: it counts if TAKE comes.
@@ -148,7 +158,7 @@ extension Call {
   }
 
   /// The event has come to the caller.
-  private func arrive(_ event: Event) {
+  func arrive(_ event: Event) {
     if trace != nil { note(.caller, nil, event.kind) }
     switch event {
     case .headers(let headers):

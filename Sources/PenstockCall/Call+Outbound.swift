@@ -8,6 +8,10 @@ extension Call {
   func runOutbound(_ event: Event, at index: Int) {
     var index = index
     let now = epoch
+    if index < inStep {
+      guard runInStep(event, at: index) else { return }
+      index = inStep
+    }
     while true {
       if index >= outboundEnd {
         discardOutbound(event, at: index)
@@ -44,7 +48,7 @@ extension Call {
   }
 
   /// Asks `create`. False: the hop is not in this call.
-  private func enter(_ hop: Hop) -> Bool {
+  func enter(_ hop: Hop) -> Bool {
     if let create = hop.callbacks.pointee.create {
       hop.current = .create
       var state: UnsafeMutableRawPointer?
@@ -65,10 +69,10 @@ extension Call {
       switch Verdict(rawValue: answer) {
       case .next: break
       case .skip:
-        hop.isOver.store(true, ordering: .releasing)
+        hop.mark(Hop.Mark.over)
         return false
       default:
-        hop.isOver.store(true, ordering: .releasing)
+        hop.mark(Hop.Mark.over)
         fail(hop, "returned a value from create that is neither NEXT nor SKIP")
         return false
       }
@@ -83,7 +87,7 @@ extension Call {
   }
 
   /// Calls the hop's callback. True: the event is to leave the hop now.
-  private func showOutbound(_ event: Event, to hop: Hop) -> Bool {
+  func showOutbound(_ event: Event, to hop: Hop) -> Bool {
     let callback: HopCallback? =
       switch event {
       case .start: hop.callbacks.pointee.onStart
@@ -102,7 +106,12 @@ extension Call {
       return false
     }
     self.event = event
-    let answer = hop.run(callback, event.kind)
+    return outboundAnswered(hop.run(callback, event.kind), event, hop, now)
+  }
+
+  /// What becomes of the event after its callback has returned; it was shown in this epoch. True: it is to leave the
+  /// hop now.
+  func outboundAnswered(_ answer: Int32, _ event: Event, _ hop: Hop, _ now: Int) -> Bool {
     if !finishIfAsked(hop), let verdict = checked(answer, for: event, at: hop) {
       switch verdict {
       case .next:
@@ -125,7 +134,7 @@ extension Call {
 
   /// The event has the hop's NEXT. True: it goes on at once; else it stands behind others, or the hop has
   /// taken it.
-  private func leave(_ event: Event, _ hop: Hop) -> Bool {
+  func leave(_ event: Event, _ hop: Hop) -> Bool {
     if let station = hop.outbound, !station.parked.isEmpty {
       station.parked.append(Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0))
       return false
@@ -159,7 +168,7 @@ extension Call {
       if hop.isReplaying { return false }
       hop.countInFlight(isOwn: isOwn)
     case .halfClose:
-      hop.halfClosePassed.store(true, ordering: .releasing)
+      hop.mark(Hop.Mark.halfClosePassed)
       hop.recording?.note(event, isOwn: true)
       if hop.isReplaying { return false }
     case .headers, .receive, .status: break
@@ -189,6 +198,7 @@ extension Call {
       return
     }
     guard index < hops.count else { return }
+    breakStep(at: index)
     let hop = hops[index]
     while let station = hop.outbound {
       if let first = station.parked.first, first.state == .ready {

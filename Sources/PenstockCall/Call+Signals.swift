@@ -9,6 +9,14 @@ extension Call {
     var n = n
     var index = index
     guard n > 0, phase == .live || phase == .created else { return }
+    if index < inStep {
+      if index > 0 {
+        breakStep(at: index)
+      } else {
+        stepOwed = saturatingSum(stepOwed, n)
+        index = inStep
+      }
+    }
     while n > 0 {
       // Where start has not come to, nothing can be asked: it waits, and moves on with start.
       if index >= startAt, startAt <= hops.count {
@@ -33,6 +41,7 @@ extension Call {
 
   /// A hop asks for more from below. Before start has left it, that waits with it.
   func runDemand(_ n: Int, below hop: Hop) {
+    breakStep(at: hop.index)
     guard hop.isActive, n > 0 else { return }
     if startAt <= hop.index {
       hop.earlyDemand = saturatingSum(hop.earlyDemand, n)
@@ -77,6 +86,11 @@ extension Call {
     while index >= 0, n > 0 {
       // After a RESTART above they have been told.
       guard phase == .live, epoch == now else { return }
+      if index < inStep {
+        breakStep(at: index + 1)
+        stepInFlight -= n
+        break
+      }
       let hop = hops[index]
       if hop.entered {
         n = hop.countSent(n)

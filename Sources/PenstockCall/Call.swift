@@ -32,7 +32,10 @@ public final class Call {
 
   /// nil once the call has ended.
   public internal(set) var chain: Chain?
-  var hops: [Hop] = []
+  var hops = Hops()
+  /// What holds them, with where it came from; until the step that ended the call is done.
+  private var row: HopRow?
+  private var stock: HopStock?
   /// Before `open`. nil: both levels see bytes.
   public var codec: Codec?
   /// The codec stands above the hop at this index.
@@ -49,6 +52,8 @@ public final class Call {
 
   var phase = Phase.created
   var isRunning = false
+  /// A step that another thread has asked for may refer to a hop.
+  private var isTakingPosted = false
   var pending = Fifo<Step>()
   /// Counts restarts: what was on its way before one is no more.
   var epoch = 0
@@ -56,6 +61,17 @@ public final class Call {
   var earlyResolutions: [(ticket: UInt64, resolution: Resolution)] = []
   /// What other threads have asked for, newest first.
   private let posted = Atomic<UnsafeMutableRawPointer?>(nil)
+
+  // Of the hops that are in step: see `Call+Step`.
+  /// How many are, from the top.
+  var inStep = 0
+  var masks = CallbackMasks()
+  var stepOwed = 0
+  var stepInFlight = 0
+  var stepHalfClosed = false
+  /// The event on its way through them, and the hop whose callback runs.
+  var stride = EventKind.none
+  var strideAt = 0
 
   // Outbound.
   /// The hop that start has come to; hops.count + 1 once it has left for the transport.
@@ -150,11 +166,14 @@ public final class Call {
       operation.following = inOrder
       inOrder = operation
     }
+    isTakingPosted = true
     while let operation = inOrder {
       inOrder = operation.following
       operation.following = nil
       perform(operation.step)
     }
+    isTakingPosted = false
+    if phase == .ended, !isRunning { giveRow() }
   }
 
   // MARK: - From below, on the driving thread
@@ -234,6 +253,15 @@ public final class Call {
     execute(step)
     while let next = pending.popFirst() { execute(next) }
     isRunning = false
+    if phase == .ended, !isTakingPosted { giveRow() }
+  }
+
+  /// Nothing of the call runs any more that might have one of its hops.
+  private func giveRow() {
+    guard let row else { return }
+    self.row = nil
+    stock?.give(row, of: self, inStep: inStep)
+    stock = nil
   }
 
   private func execute(_ step: Step) {
@@ -286,9 +314,14 @@ public final class Call {
     }
     phase = .live
     loop.setDeadline(self, request.deadline)
-    if let chain {
-      hops.reserveCapacity(chain.entries.count)
-      for entry in chain.entries { hops.append(Hop(self, hops.count, entry)) }
+    if let chain, !chain.entries.isEmpty {
+      let row = chain.stock.take(self, chain.entries)
+      self.row = row
+      stock = chain.stock
+      hops = row.hops
+      masks = chain.masks
+      // Who wants a trace pays for it.
+      if trace == nil { inStep = codec == nil ? masks.inStep : min(masks.inStep, codecIndex) }
     }
     frontierDemand = demand
     runOutbound(.start, at: 0)

@@ -31,6 +31,9 @@ public final class Chain {
   public let sources: [Registry.Entry]
   /// Those that count its calls: each once, whatever number of hops it has.
   private let counting: [Registration]
+  /// Which hops have which callbacks.
+  let masks: CallbackMasks
+  let stock = HopStock()
 
   /// In order of priority, as `Registry.merged` gives it.
   public init(_ sources: [Registry.Entry]) {
@@ -38,6 +41,7 @@ public final class Chain {
     counting = sources.map { $0.registration }
     entries = Chain.entries(counting, sources)
     codecIndex = Chain.codecIndex(entries)
+    masks = CallbackMasks(entries)
   }
 
   public init(_ registrations: [Registration]) {
@@ -45,6 +49,7 @@ public final class Chain {
     counting = registrations
     entries = Chain.entries(registrations, nil)
     codecIndex = Chain.codecIndex(entries)
+    masks = CallbackMasks(entries)
   }
 
   /// Of `sources` what stands below `hop`, wherever that stood, and not the hop's own interceptor, nor what has taken
@@ -63,7 +68,10 @@ public final class Chain {
       counting.append(entry.registration)
     }
     self.counting = counting
+    masks = CallbackMasks(entries)
   }
+
+  deinit { stock.close() }
 
   private static func entries(_ registrations: [Registration], _ sources: [Registry.Entry]?) -> [Entry] {
     var entries: [Entry] = []

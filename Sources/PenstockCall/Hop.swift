@@ -3,70 +3,47 @@ import Synchronization
 
 /// One interceptor's place in one call. Everything here belongs to the driving thread, except what says
 /// otherwise. The handle that callbacks get is this object; it may be retained past the call, whose memory it
-/// then keeps.
+/// then keeps. One that is not is used again by a later call with the same chain: see `HopRow`.
+///
+/// What every callback touches comes first, so that it shares a cache line.
 public final class Hop {
-  public let call: Call
-  public let index: Int
-  /// 1, and one more with each RESTART above.
-  public let attempt: UInt32
-  public let level: Level
+  /// It lives as long as it runs, and as `kept` says.
+  public internal(set) unowned(unsafe) var call: Call
   /// The call's chain owns it until the call ends: a hop that is retained longer does not keep the interceptor.
   private let registrationReference: Unmanaged<Registration>
-  /// While the call has not ended.
-  var registration: Registration { registrationReference.takeUnretainedValue() }
   /// The registration's, and as long there: read for every event, without touching its reference count.
   let callbacks: UnsafePointer<Registration.Callbacks>
-  /// Without counting a reference, in every callback.
-  var shortName: CallWatch.Name { registrationReference._withUnsafeGuaranteedRef { $0.shortName } }
   var state: UnsafeMutableRawPointer?
+  /// The callback that runs.
+  var current = EventKind.none
+  /// Any thread: what it has come to, written by the driving thread only.
+  let marks = Atomic<UInt8>(0)
+  /// Any thread: what a hop that has taken the call has delivered of what it delivers once.
+  let delivered = Atomic<UInt8>(0)
 
   // What has become of it. `entered` is true once `create` has said NEXT (or there is none to ask).
   var entered = false
-  var taken = false {
-    didSet { if taken { answering.store(Hop.answers, ordering: .releasing) } }
-  }
+  var taken = false { didSet { if taken { mark(Mark.answers) } } }
   /// The status has left it upward.
   var statusPassed = false
   /// It ended the call itself.
   var endedCall = false
   var cancelled = false
   var destroyed = false
-  /// Any thread.
-  let halfClosePassed = Atomic<Bool>(false)
-  /// Any thread: start has gone below.
-  let startPassed = Atomic<Bool>(false)
-  /// Any thread: nothing of the hop works from now on.
-  let isOver = Atomic<Bool>(false)
-  /// Any thread: whether the hop is the far end, or may still become it: while on_start runs, or start stands
-  /// here. What it delivers then counts if its verdict is TAKE.
-  private let answering = Atomic<UInt8>(0)
-  private static let mayAnswer: UInt8 = 1
-  private static let answers: UInt8 = 2
-  var isTaken: Bool { answering.load(ordering: .acquiring) == Hop.answers }
-  var mayDeliver: Bool { answering.load(ordering: .acquiring) != 0 }
-  func startArrived() { answering.store(Hop.mayAnswer, ordering: .releasing) }
-  /// What was delivered before TAKE.
-  var earlyAnswers: [Event] = []
-  /// What was delivered in the hope of TAKE is void.
-  func startLeft() {
-    startPassed.store(true, ordering: .releasing)
-    guard !taken else { return }
-    answering.store(0, ordering: .releasing)
-    earlyAnswers = []
-    headersDelivered.store(false, ordering: .releasing)
-    statusDelivered.store(false, ordering: .releasing)
-  }
-  /// What a hop that has taken the call delivers once.
-  let headersDelivered = Atomic<Bool>(false)
-  let messageDelivered = Atomic<Bool>(false)
-  let statusDelivered = Atomic<Bool>(false)
-
-  // The callback that runs.
-  var current = EventKind.none
-  var count = 0
+  var mayChooseExecutors = false
+  /// Other threads may have it.
+  var isShared = false
   /// The ticket that the running callback has taken; 0 for none.
   var ticket: UInt64 = 0
+  var count = 0
   var finishRequest: Status?
+
+  public let index: Int
+  /// 1, and one more with each RESTART above.
+  public let attempt: UInt32
+  public let level: Level
+  /// Where it may be used longer than the call runs.
+  var kept: Call?
 
   // Demand from above that no message has answered yet; how much of it is spoken for by messages that the hop
   // has injected and that have not left; what the hop has asked for before start has left it; and messages
@@ -83,14 +60,14 @@ public final class Hop {
   var ledger: Fifo<Bool>?
   /// `owed` less `reserved`, which other threads spend from, kept once the hop is shared with them.
   let sharedOwed = Atomic<Int>(0)
-  var isShared = false
+  /// What was delivered before TAKE.
+  var earlyAnswers: [Event] = []
 
   /// nil: the hop does not restart.
-  let recording: Recording?
+  private(set) var recording: Recording?
 
   /// nil: every callback runs on the driving thread.
   private(set) var jobs: HopJobs?
-  var mayChooseExecutors = false
 
   var outbound: Station?
   var inbound: Station?
@@ -109,17 +86,112 @@ public final class Hop {
     self.index = index
     self.level = level
     self.attempt = attempt
-    recording = registration.replayBytes > 0 ? Recording(limit: registration.replayBytes) : nil
     registrationReference = .passUnretained(registration)
     callbacks = UnsafePointer(registration.callbacks)
-    state = registration.userData.pointer
-    if registration.hasExecutors {
-      jobs = HopJobs.make(registration.outboundExecutor, registration.inboundExecutor)
+    begin()
+  }
+
+  /// For a call.
+  private func begin() {
+    registrationReference._withUnsafeGuaranteedRef {
+      state = $0.userData.pointer
+      if $0.replayBytes > 0 { recording = Recording(limit: $0.replayBytes) }
+      if $0.hasExecutors { jobs = HopJobs.make($0.outboundExecutor, $0.inboundExecutor) }
     }
+  }
+
+  /// As it was made, for another call; the registration is there still.
+  func renew() {
+    marks.store(0, ordering: .relaxed)
+    delivered.store(0, ordering: .relaxed)
+    entered = false
+    taken = false
+    statusPassed = false
+    endedCall = false
+    cancelled = false
+    destroyed = false
+    ticket = 0
+    count = 0
+    finishRequest = nil
+    isShared = false
+    kept = nil
+    owed = 0
+    reserved = 0
+    earlyDemand = 0
+    surplus = 0
+    inFlight = 0
+    ledger = nil
+    if !earlyAnswers.isEmpty { earlyAnswers = [] }
+    recording = nil
+    jobs = nil
+    outbound = nil
+    inbound = nil
+    begin()
+  }
+
+  /// The same where it has been in step to the end: nothing else was touched.
+  @inline(__always)
+  func renewInStep() {
+    marks.store(0, ordering: .relaxed)
+    delivered.store(0, ordering: .relaxed)
+    entered = false
+    destroyed = false
+    if callbacks.pointee.create != nil {
+      state = registrationReference._withUnsafeGuaranteedRef { $0.userData.pointer }
+    }
+  }
+
+  /// While the call has not ended.
+  var registration: Registration { registrationReference.takeUnretainedValue() }
+  /// Without counting a reference, in every callback.
+  var shortName: CallWatch.Name { registrationReference._withUnsafeGuaranteedRef { $0.shortName } }
+
+  enum Mark {
+    /// The hop may still become the far end: on_start runs, or start stands here. What it delivers then counts if its
+    /// verdict is TAKE.
+    static let mayAnswer: UInt8 = 1
+    /// It is the far end.
+    static let answers: UInt8 = 2
+    /// Start has gone below.
+    static let startPassed: UInt8 = 4
+    static let halfClosePassed: UInt8 = 8
+    /// Nothing of the hop works from now on.
+    static let over: UInt8 = 16
+  }
+  /// On the driving thread, the only one that writes.
+  @inline(__always)
+  func mark(_ mark: UInt8, without gone: UInt8 = 0) {
+    marks.store(marks.load(ordering: .relaxed) & ~gone | mark, ordering: .releasing)
+  }
+  private func has(_ mark: UInt8) -> Bool { marks.load(ordering: .acquiring) & mark != 0 }
+  var isOver: Bool { has(Mark.over) }
+  var hasStartPassed: Bool { has(Mark.startPassed) }
+  var hasHalfClosePassed: Bool { has(Mark.halfClosePassed) }
+  var isTaken: Bool { has(Mark.answers) }
+  var mayDeliver: Bool { has(Mark.mayAnswer | Mark.answers) }
+  func startArrived() { mark(Mark.mayAnswer) }
+  /// What was delivered in the hope of TAKE is void.
+  func startLeft() {
+    mark(Mark.startPassed, without: taken ? 0 : Mark.mayAnswer)
+    guard !taken else { return }
+    earlyAnswers = []
+    delivered.store(0, ordering: .releasing)
+  }
+
+  enum Delivery {
+    static let headers: UInt8 = 1
+    static let message: UInt8 = 2
+    static let status: UInt8 = 4
+  }
+  func hasDelivered(_ what: UInt8) -> Bool { delivered.load(ordering: .acquiring) & what != 0 }
+  /// False: it was before.
+  func noteDelivered(_ what: UInt8) -> Bool {
+    delivered.bitwiseOr(what, ordering: .acquiringAndReleasing).oldValue & what == 0
   }
 
   /// In create.
   func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
+    call.breakStep(at: index)
     jobs = HopJobs.make(outbound, inbound)
   }
 
@@ -202,7 +274,9 @@ public final class Hop {
   /// From now on other threads may deliver.
   func share() {
     guard !isShared else { return }
+    call.breakStep(at: index)
     isShared = true
+    kept = call
     sharedOwed.store(owed - reserved, ordering: .releasing)
   }
 

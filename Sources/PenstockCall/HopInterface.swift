@@ -11,7 +11,7 @@ extension Hop {
   }
 
   /// Any thread.
-  public var hasEnded: Bool { isOver.load(ordering: .acquiring) }
+  public var hasEnded: Bool { isOver }
 
   /// Any thread.
   public var isForked: Bool { call.loop.isForked }
@@ -199,6 +199,7 @@ extension Hop {
         visit.finishRequest = status
         return .ok
       }
+      call.breakStep(at: index)
       guard isActive else { return .state }
       guard finishRequest == nil else { return .already }
       finishRequest = status
@@ -209,9 +210,8 @@ extension Hop {
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     guard (message.attachment != nil) == seesObjects else { return .state }
-    guard startPassed.load(ordering: .acquiring), !isTaken, !halfClosePassed.load(ordering: .acquiring) else {
-      return .state
-    }
+    if call.loop.isDriving { call.breakStep(at: index) }
+    guard hasStartPassed, !isTaken, !hasHalfClosePassed else { return .state }
     if let visit = isInline ? nil : visit {
       visit.injected.append(.send(message))
       return .ok
@@ -228,12 +228,13 @@ extension Hop {
     if hasEnded { return .gone }
     guard (message.attachment != nil) == seesObjects else { return .state }
     if let visit = isInline ? nil : visit, !isTaken {
-      guard startPassed.load(ordering: .acquiring) else { return .state }
+      guard hasStartPassed else { return .state }
       guard spendShared() else { return .wouldBlock }
       visit.injected.append(.receive(message))
       return .ok
     }
     if call.loop.isDriving {
+      call.breakStep(at: index)
       guard isActive, call.phase == .live, call.startAt > index else { return .state }
       if !isTaken {
         guard isShared ? spendShared() : owed > reserved else { return .wouldBlock }
@@ -243,9 +244,9 @@ extension Hop {
         return .ok
       }
     }
-    guard !statusDelivered.load(ordering: .acquiring) else { return .state }
+    guard !hasDelivered(Delivery.status) else { return .state }
     guard spendShared() else { return .wouldBlock }
-    messageDelivered.store(true, ordering: .releasing)
+    _ = noteDelivered(Delivery.message)
     call.submit(.deliver(self, .receive(message)))
     return .ok
   }
@@ -264,12 +265,11 @@ extension Hop {
   /// Any thread, for a hop whose verdict on start is TAKE.
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
+    if call.loop.isDriving { call.breakStep(at: index) }
     guard mayDeliver else { return .state }
-    guard !headersDelivered.load(ordering: .acquiring) else { return .already }
-    guard !messageDelivered.load(ordering: .acquiring), !statusDelivered.load(ordering: .acquiring) else {
-      return .state
-    }
-    guard !headersDelivered.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
+    guard !hasDelivered(Delivery.headers) else { return .already }
+    guard !hasDelivered(Delivery.message | Delivery.status) else { return .state }
+    guard noteDelivered(Delivery.headers) else { return .already }
     call.submit(.deliver(self, .headers(headers)))
     return .ok
   }
@@ -277,8 +277,9 @@ extension Hop {
   /// Any thread, for a hop whose verdict on start is TAKE.
   public func deliverStatus(_ status: Status) -> Outcome {
     if hasEnded { return .gone }
+    if call.loop.isDriving { call.breakStep(at: index) }
     guard mayDeliver else { return .state }
-    guard !statusDelivered.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
+    guard noteDelivered(Delivery.status) else { return .already }
     call.submit(.deliver(self, .status(status)))
     return .ok
   }
@@ -316,6 +317,7 @@ extension Hop {
     case .start, .send, .halfClose, .headers, .receive, .status: break
     case .none, .cancel, .demand, .sent, .create, .destroy: return 0
     }
+    call.breakStep(at: index)
     if ticket == 0 { ticket = call.loop.issueTicket(call.event, of: self) }
     return ticket
   }

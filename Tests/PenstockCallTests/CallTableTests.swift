@@ -4,7 +4,7 @@ import Testing
 @testable import PenstockCall
 @testable import PenstockLaws
 
-/// A call with hops that do what closures say, and a log of everything that it does.
+/// A call with hops that do what closures say, and a log.
 final class CallBench {
   final class Hook {
     let name: String
@@ -34,12 +34,10 @@ final class CallBench {
 
   init(
     _ kind: CallKind = .bidi, hops: Int = 1, maxSendBytes: Int? = nil, replayBytes: [Int] = [],
-    maxRestarts: Int = 1, loop: FakeLoop = FakeLoop(), executors: (any Executor, any Executor)? = nil
+    maxRestarts: Int = 1, loop: FakeLoop = FakeLoop(), executors: (any Executor, any Executor)? = nil,
+    signals: Bool = true
   ) {
     self.loop = loop
-    let request = Request(
-      kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
-    if let maxSendBytes { request.settings.maxSendBytes = maxSendBytes }
     for index in 0..<hops { hooks.append(Hook("\(index)", self)) }
     var callbacks = Registration.Callbacks()
     callbacks.onStart = { Hook.run($1, $0, .start) }
@@ -49,8 +47,10 @@ final class CallBench {
     callbacks.onReceive = { Hook.run($1, $0, .receive) }
     callbacks.onStatus = { Hook.run($1, $0, .status) }
     callbacks.onCancel = { Hook.run($1, $0, .cancel) }
-    callbacks.onDemand = { Hook.run($1, $0, .demand) }
-    callbacks.onSent = { Hook.run($1, $0, .sent) }
+    if signals {
+      callbacks.onDemand = { Hook.run($1, $0, .demand) }
+      callbacks.onSent = { Hook.run($1, $0, .sent) }
+    }
     callbacks.destroy = { _ = Hook.run($1, $0, .destroy) }
     let registrations = hooks.enumerated().map { index, hook in
       Registration(
@@ -61,11 +61,7 @@ final class CallBench {
         maxRestarts: maxRestarts, outboundExecutor: index == 0 ? executors?.0 : nil,
         inboundExecutor: index == 0 ? executors?.1 : nil)
     }
-    call = Call(
-      id: 1, request: request, chain: hops == 0 ? nil : Chain(registrations), target: buffer("t\0"),
-      defaultAuthority: buffer("a\0"), loop: loop, attachment: loop)
-    call.attach(below: below)
-    call.attach(above: above)
+    begin(kind, hops == 0 ? nil : Chain(registrations), maxSendBytes)
     below.onStart = { [unowned self] _ in log.append("server start") }
     below.onSend = { [unowned self] in log.append("server message \($0.count)") }
     below.onHalfClose = { [unowned self] in log.append("server half-close") }
@@ -79,6 +75,19 @@ final class CallBench {
       log.append("caller status \($0.code.rawValue)")
       status = $0
     }
+  }
+
+  /// A call, or the next one.
+  func begin(_ kind: CallKind, _ chain: Chain?, _ maxSendBytes: Int? = nil) {
+    let request = Request(
+      kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
+    if let maxSendBytes { request.settings.maxSendBytes = maxSendBytes }
+    call = Call(
+      id: 1, request: request, chain: chain, target: buffer("t\0"), defaultAuthority: buffer("a\0"),
+      loop: loop,
+      attachment: loop)
+    call.attach(below: below)
+    call.attach(above: above)
   }
 
   func perform(_ step: Call.Step) { call.perform(step) }
@@ -385,6 +394,64 @@ extension CallBench {
     bench.call.inboundMessage(CallBench.message(2))
     bench.perform(.resolve(1, .verdict(.drop)))
     #expect(bench.take().filter { $0.hasPrefix("caller message") } == ["caller message 9"])
+  }
+
+  /// Whatever a call has done with its hops, the next one that has them finds them as new; with those that somebody
+  /// has kept it has nothing to do.
+  @Test(arguments: [true, false], [true, false]) func hopsServeOneCallAfterAnother(signals: Bool, keeps: Bool)
+  {
+    let bench = CallBench(hops: 4, signals: signals)
+    let chain = bench.call.chain
+    var seen: [[ObjectIdentifier]] = []
+    var kept: Hop?
+    func whole() -> [String] {
+      seen.append([])
+      bench.perform(.open(demand: 1, message: nil))
+      bench.perform(.send(CallBench.message(3)))
+      bench.perform(.halfClose)
+      bench.perform(.sentFromBelow(1))
+      bench.call.inboundHeaders(Metadata())
+      bench.call.inboundMessage(CallBench.message(2))
+      bench.perform(.demand(1))
+      bench.call.inboundStatus(Status(.notFound))
+      return bench.take()
+    }
+    for hook in bench.hooks {
+      hook.on[.start] = { hop in (seen[seen.count - 1].append(ObjectIdentifier(hop)), 0).1 }
+    }
+    let first = whole()
+    bench.begin(.bidi, chain)
+    // One is kept and injects, one holds, one drops, one takes the call and answers.
+    bench.hooks[0].on[.send] = { hop in
+      hop.becomeShared()
+      if keeps { kept = hop }
+      #expect(hop.injectOutbound(CallBench.message(7)) == .ok)
+      return 0
+    }
+    bench.hooks[1].on[.send] = { hop in hop.takeTicket() == 0 ? -1 : 2 }
+    bench.hooks[2].on[.receive] = { _ in 3 }
+    bench.hooks[3].on[.start] = { hop in (seen[seen.count - 1].append(ObjectIdentifier(hop)), 4).1 }
+    bench.hooks[3].on[.send] = { hop in
+      _ = hop.deliverHeaders(Metadata())
+      _ = hop.injectInbound(CallBench.message(5))
+      return Int32(hop.deliverStatus(Status(.aborted)).rawValue)
+    }
+    _ = whole()
+    bench.perform(.resolve(1, .verdict(.next)))
+    bench.call.runPosted()
+    bench.perform(.endLocally(Status(.cancelled)))
+    _ = bench.take()
+    #expect(kept?.hasEnded == (keeps ? true : nil))
+    for hook in bench.hooks { hook.on = [.start: hook.on[.start]!] }
+    bench.hooks[3].on[.start] = bench.hooks[2].on[.start]
+    for _ in 0..<2 {
+      bench.begin(.bidi, chain)
+      #expect(whole() == first)
+    }
+    #expect(seen[0] == seen[1] && seen[2] == seen[3])
+    #expect((seen[1] == seen[2]) == !keeps)
+    #expect(!seen[2].contains { $0 == kept.map { ObjectIdentifier($0) } })
+    #expect(kept == nil || kept?.hasEnded == true)
   }
 
   @Test func aCallThatIsNeverOpenedIsFreed() {

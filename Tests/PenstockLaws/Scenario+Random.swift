@@ -12,6 +12,15 @@ extension Scenario {
     var hops: [HopPlan] = []
     let levels = random.chance(50)
     for number in 0..<count { hops.append(.random(&random, wildness, number)) }
+    // Hops go in step only where nothing counts at each of them.
+    if random.chance(50) {
+      for index in hops.indices where !random.chance(10) {
+        hops[index].callbacks &=
+          ~(1 << UInt32(EventKind.demand.rawValue) | 1 << UInt32(EventKind.sent.rawValue))
+        if random.chance(70) { hops[index].shares = false }
+        if random.chance(70) { hops[index].replayBytes = 0 }
+      }
+    }
     if levels { hops = HopPlan.placed(hops, &random) }
 
     let restarts = hops.contains { $0.replayBytes > 0 }
