@@ -20,7 +20,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   // Outbound.
   /// What has been sent so far, as long as it may have to be sent again; before there is a stream, all of it.
-  private var pieces: [BodyPiece] = []
+  private var pieces = PieceQueue()
   private var piecesSize = 0
   private var isReplayable = true
   private var isHalfClosed = false
@@ -30,7 +30,10 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   private static let replayLimit = 1 << 20
 
   // Inbound.
+  /// What the response's head comes to, until the call is told.
+  private var head: ResponseStart?
   private var headersCame = false
+  private var trailers: Status?
   private var message: Message?
   /// How large it was on its way.
   private var messageSize = 0
@@ -39,7 +42,10 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   /// Ends the call, behind `message`.
   private var failure: Status?
 
-  init(_ core: ChannelCore) { self.core = core }
+  init(_ core: ChannelCore) {
+    self.core = core
+    confine(self)
+  }
 
   /// It waits for a connection.
   var isConnecting: Bool { isWaiting }
@@ -91,7 +97,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   private func forgetPieces() {
     isReplayable = false
-    pieces = []
+    pieces.removeAll()
     piecesSize = 0
   }
 
@@ -120,7 +126,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     guard let call, isWaiting else { return }
     let stream = HTTP2Stream()
     stream.owner = self
-    for piece in pieces { stream.append(piece) }
+    pieces.forEach { stream.append($0) }
     stream.endsAfterPieces = isHalfClosed
     self.connection = connection
     self.stream = stream
@@ -139,18 +145,30 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     core.work.schedule(self)
   }
 
-  func streamOpens(_ stream: HTTP2Stream) -> Metadata? {
-    guard let call, let framing else { return nil }
-    return framing.requestHeaders(call.request, now: core.runtime.now)
+  func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+    guard let call, let framing else { return false }
+    return framing.requestHeaders(call.request, now: core.runtime.now, into: fields)
   }
 
   // MARK: From the stream
 
+  func streamReceives(head fields: Metadata, endsStream: Bool) {
+    head = framing?.responseHeaders(fields, endsStream: endsStream)
+  }
+
+  func streamReceives(trailers fields: Metadata) { trailers = framing?.status(ofTrailers: fields) }
+
   func streamReceives(_ bytes: ByteView) -> Int {
-    guard headersCame, message == nil, failure == nil, let call, let framing, call.wantsMessage else {
+    guard hasHeaders, message == nil, failure == nil, let call, let framing, call.wantsMessage else {
       return 0
     }
     return note(framing.decode(bytes))
+  }
+
+  /// They have come, whether or not the call knows.
+  private var hasHeaders: Bool {
+    if case .headers = head { return true }
+    return headersCame
   }
 
   /// Keeps what came out; how much went in.
@@ -183,7 +201,10 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     guard self.stream === stream else { return }
     call.measures.received.wireBytes.add(stream.bytesReceived - counted)
     counted = stream.bytesReceived
-    if let head = stream.takeHead(), !takeHeaders(head, stream, call) { return }
+    if let start = head {
+      head = nil
+      guard takeHeaders(start, stream, call) else { return }
+    }
     while self.stream === stream, self.call != nil {
       if let whole = message {
         guard call.wantsMessage else { return }
@@ -195,7 +216,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
         call.inboundMessage(whole)
       } else if let failure {
         finish(failure)
-      } else if !stream.body.isEmpty, headersCame, let framing {
+      } else if !stream.bodyIsEmpty, headersCame, let framing {
         // At the end the rest is looked at even if nobody asks: a cut message is no message.
         guard call.wantsMessage || stream.end != nil else { return }
         let consumed = note(framing.decode(stream.body.view))
@@ -220,9 +241,8 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   }
 
   /// False: the call has ended.
-  private func takeHeaders(_ head: Metadata, _ stream: HTTP2Stream, _ call: Call) -> Bool {
-    guard let framing else { return false }
-    switch framing.responseHeaders(head, endsStream: stream.headEndsStream) {
+  private func takeHeaders(_ start: ResponseStart, _ stream: HTTP2Stream, _ call: Call) -> Bool {
+    switch start {
     case .informational: return true
     case .headers(let metadata):
       headersCame = true
@@ -249,7 +269,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     }
     guard let framing else { return }
     let late = call.request.deadline.map { $0 <= core.runtime.now } ?? false
-    finish(framing.status(end, deadlineHasPassed: late))
+    finish(framing.status(end, trailers: trailers, deadlineHasPassed: late))
   }
 
   /// The end, from below.
@@ -272,9 +292,11 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     stream = nil
     connection = nil
     framing = nil
+    head = nil
+    trailers = nil
     message = nil
     failure = nil
-    pieces = []
+    pieces.removeAll()
     core.end(self)
   }
 }

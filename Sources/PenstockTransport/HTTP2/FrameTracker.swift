@@ -19,6 +19,13 @@ struct FrameTracker {
   mutating func push(_ bytes: ByteView) -> Int? {
     if opening.count < FrameTracker.openingSize, !notePreface(bytes) { return nil }
     var at = 0
+    if have == 0, bytes.count >= 9 {
+      let start = UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self))
+      header = (start & ~0xFFFF_FFFF) | (start & 0xFF_FFFF) << 8 | UInt64(bytes[8])
+      have = 9
+      at = 9
+      payload = Int(header >> 40)
+    }
     while have < 9 && at < bytes.count {
       // Length (24 bits), type (8), flags (8), stream (32): together, the flags dropped, they fill a word.
       if have != 4 { header = header << 8 | UInt64(bytes[at]) }

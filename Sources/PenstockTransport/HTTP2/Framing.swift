@@ -31,10 +31,49 @@ struct BodyPiece {
   }
 }
 
+/// Pieces in order. Most bodies have one, which stands here itself.
+struct PieceQueue {
+  private(set) var first: BodyPiece?
+  /// Behind the first, from `next` on.
+  private var rest: [BodyPiece] = []
+  private var next = 0
+
+  mutating func append(_ piece: BodyPiece) {
+    if first == nil { first = piece } else { rest.append(piece) }
+  }
+
+  mutating func removeFirst() {
+    if next == rest.count {
+      first = nil
+      return
+    }
+    first = rest[next]
+    next += 1
+    if next == rest.count {
+      rest.removeAll(keepingCapacity: true)
+      next = 0
+    } else if next >= 64 {
+      rest.removeFirst(next)
+      next = 0
+    }
+  }
+
+  mutating func removeAll() {
+    first = nil
+    rest = []
+    next = 0
+  }
+
+  func forEach(_ body: (BodyPiece) -> Void) {
+    if let first { body(first) }
+    for index in next..<rest.count { body(rest[index]) }
+  }
+}
+
 /// How a transport stream ended, other than by trailers.
 enum StreamEnd {
-  /// The last HEADERS frame.
-  case trailers(Metadata)
+  /// The last HEADERS frame: its owner has it.
+  case trailers
   /// END_STREAM on a DATA frame.
   case endOfBody
   /// RST_STREAM from the peer.
@@ -55,14 +94,17 @@ enum StreamEnd {
 /// The *framing* of calls: how a call's start, messages and end become HTTP messages, and back. One object per
 /// attempt. It knows nothing of connections and never calls out.
 protocol CallFraming: AnyObject {
-  /// The request's header list as it goes on the wire, pseudo headers first; nil: no memory.
-  func requestHeaders(_ request: Request, now: UInt64) -> Metadata?
+  /// Adds the request's header list as it goes on the wire, pseudo headers first; it refers to what the request has.
+  /// False: no memory.
+  func requestHeaders(_ request: Request, now: UInt64, into fields: FieldList) -> Bool
   func encode(_ message: Message) -> FramedMessage
   func responseHeaders(_ fields: Metadata, endsStream: Bool) -> ResponseStart
   /// Takes bytes of the body, up to the end of one message.
   func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep)
+  /// What trailers say.
+  func status(ofTrailers fields: Metadata) -> Status
   /// The status of a stream that has ended, after all that `decode` could give.
-  func status(_ end: StreamEnd, deadlineHasPassed: Bool) -> Status
+  func status(_ end: StreamEnd, trailers: Status?, deadlineHasPassed: Bool) -> Status
 }
 
 enum FramedMessage {

@@ -35,60 +35,51 @@ final class GRPCFraming: CallFraming {
     sends = compression
     limit = maxReceiveBytes
     decoder = MessageDecoder(limit: maxReceiveBytes)
+    confine(self)
   }
 
   // MARK: Request
 
   /// "Requests": reserved headers, then Timeout, then the rest of Call-Definition, then Custom-Metadata.
-  func requestHeaders(_ request: Request, now: UInt64) -> Metadata? {
-    let fields = Metadata()
-    let authority = request.authorityView ?? defaults.authority.view
-    guard add(fields, ":method", "POST"), add(fields, ":scheme", defaults.isSecure ? "https" : "http"),
-      add(fields, ":path", request.pathView), add(fields, ":authority", authority)
-    else { return nil }
-    let scratch = ByteBuffer()
+  func requestHeaders(_ request: Request, now: UInt64, into fields: FieldList) -> Bool {
+    guard fields.add(":method", "POST"), fields.add(":scheme", defaults.isSecure ? "https" : "http"),
+      fields.add(":path", request.pathView),
+      fields.add(":authority", request.authorityView ?? defaults.authority.view)
+    else { return false }
     if let deadline = request.deadline {
       let left = deadline > now ? deadline - now : 0
-      guard Timeout.write(nanoseconds: left, into: scratch), add(fields, "grpc-timeout", scratch.view) else {
-        return nil
-      }
+      let name = ("grpc-timeout" as StaticString).bytes
+      guard
+        fields.add(name, most: 16, indexed: false, { Timeout.write(nanoseconds: left, into: $0) })
+      else { return false }
     }
-    guard add(fields, "te", "trailers"), add(fields, "content-type", "application/grpc"),
-      sends == .identity || add(fields, "grpc-encoding", "gzip"),
-      add(fields, "grpc-accept-encoding", "identity,gzip"), add(fields, "user-agent", defaults.userAgent.view)
-    else { return nil }
+    guard fields.add("te", "trailers"), fields.add("content-type", "application/grpc"),
+      sends == .identity || fields.add("grpc-encoding", "gzip"),
+      fields.add("grpc-accept-encoding", "identity,gzip"), fields.add("user-agent", defaults.userAgent.view)
+    else { return false }
     let custom = request.metadata
     for index in 0..<custom.count {
       let name = custom.name(at: index)
       if HeaderRules.isReserved(name) || bytesEqual(name, "user-agent") { continue }
       // What the credentials say of a name is all that is said.
       if let credentials = request.settings.credentials, credentials.index(of: name) != nil { continue }
-      guard addCustom(fields, name, custom.value(at: index), scratch) else { return nil }
+      guard addCustom(fields, name, custom.value(at: index)) else { return false }
     }
     if let credentials = request.settings.credentials {
       for index in 0..<credentials.count {
-        guard addCustom(fields, credentials.name(at: index), credentials.value(at: index), scratch) else {
-          return nil
+        guard addCustom(fields, credentials.name(at: index), credentials.value(at: index)) else {
+          return false
         }
       }
     }
-    return fields
+    return true
   }
 
-  private func addCustom(_ fields: Metadata, _ name: ByteView, _ value: ByteView, _ scratch: ByteBuffer)
-    -> Bool
-  {
-    guard HeaderRules.isBinary(name) else { return fields.add(name, value) == .done }
-    scratch.removeAll(keepingCapacity: true)
-    return Base64.encode(value, padded: false, into: scratch) && fields.add(name, scratch.view) == .done
-  }
-
-  private func add(_ fields: Metadata, _ name: StaticString, _ value: StaticString) -> Bool {
-    fields.add(name.bytes, value.bytes) == .done
-  }
-
-  private func add(_ fields: Metadata, _ name: StaticString, _ value: ByteView) -> Bool {
-    fields.add(name.bytes, value) == .done
+  private func addCustom(_ fields: FieldList, _ name: ByteView, _ value: ByteView) -> Bool {
+    guard HeaderRules.isBinary(name) else { return fields.add(name, value) }
+    return fields.add(name, most: value.count / 3 * 4 + 4, indexed: true) {
+      Base64.encode(value, padded: false, into: $0)
+    }
   }
 
   func encode(_ message: Message) -> FramedMessage {
@@ -214,10 +205,12 @@ final class GRPCFraming: CallFraming {
 
   // MARK: End
 
-  func status(_ end: StreamEnd, deadlineHasPassed: Bool) -> Status {
+  func status(ofTrailers fields: Metadata) -> Status { trailers(fields) }
+
+  func status(_ end: StreamEnd, trailers: Status?, deadlineHasPassed: Bool) -> Status {
     switch end {
-    case .trailers(let fields):
-      let status = trailers(fields)
+    case .trailers:
+      let status = trailers ?? Status(.internal, "the trailers were lost")
       // The server's own account of a failure explains a cut message better than the cut does.
       if decoder.isMidMessage && status.code == .ok {
         return Status(.internal, "the stream ended in the middle of a message")
@@ -298,7 +291,6 @@ final class GRPCFraming: CallFraming {
   /// Custom-Metadata without what is reserved, "-bin" values decoded. The first malformed one is told, the rest copied.
   private func copyCustom(_ fields: Metadata, to metadata: Metadata) -> Copied {
     var outcome = Copied.done
-    let scratch = ByteBuffer()
     for index in 0..<fields.count {
       let name = fields.name(at: index)
       guard HeaderRules.isValidName(name), !HeaderRules.isReserved(name) else { continue }
@@ -307,6 +299,7 @@ final class GRPCFraming: CallFraming {
         if metadata.add(name, value) != .done { return .noMemory }
         continue
       }
+      let scratch = ByteBuffer()
       HeaderRules.forEachBinaryValue(value) { part in
         scratch.removeAll(keepingCapacity: true)
         switch Base64.decode(part, into: scratch) {

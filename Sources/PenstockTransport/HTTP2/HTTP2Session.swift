@@ -53,8 +53,13 @@ final class HTTP2Session {
   private var isDispatching = false
   /// nghttp2 is not to be asked again: what it points to is gone.
   private var isAbandoned = false
-  private var nvs: UnsafeMutablePointer<nghttp2_nv>?
-  private var nvCapacity = 0
+  /// The request that is being opened.
+  private let request = FieldList()
+  /// The header block that comes in: one at a time on a connection.
+  let block = Metadata()
+  var blockSize = 0
+  /// The stream that nghttp2 has last told of, while it is there.
+  var lastStream: (id: Int32, stream: Unmanaged<HTTP2Stream>)?
 
   /// nil: no memory.
   static func make(_ limits: HTTP2Limits) -> HTTP2Session? {
@@ -62,11 +67,13 @@ final class HTTP2Session {
     return session.begin() ? session : nil
   }
 
-  private init(_ limits: HTTP2Limits) { self.limits = limits }
+  private init(_ limits: HTTP2Limits) {
+    self.limits = limits
+    confine(self)
+  }
 
   deinit {
     if let session { nghttp2_session_del(session) }
-    free(nvs)
   }
 
   private func begin() -> Bool {
@@ -159,39 +166,24 @@ final class HTTP2Session {
       stream.state = .closed
       return
     }
-    guard let fields = owner.streamOpens(stream) else { return refuse(stream, .noMemory) }
+    request.clear()
+    guard owner.streamOpens(stream, request) else { return refuse(stream, .noMemory) }
     // RFC 9113 section 10.5.1: a list over the peer's advisory limit may be answered with an error; ours is clearer.
     let limit = Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE))
-    if fields.listSize > limit {
-      return refuse(stream, .requestTooLarge(size: fields.listSize, limit: limit))
-    }
-    guard submit(stream, fields) else { return }
+    if request.size > limit { return refuse(stream, .requestTooLarge(size: request.size, limit: limit)) }
+    guard submit(stream) else { return }
     stream.state = .open
     stream.slot = open.count
     open.append(stream)
   }
 
-  private func submit(_ stream: HTTP2Stream, _ fields: Metadata) -> Bool {
-    guard reserve(fields.count), let nvs else {
-      refuse(stream, .noMemory)
-      return false
-    }
-    for index in 0..<fields.count {
-      let name = fields.name(at: index)
-      let value = fields.value(at: index)
-      // A timeout hardly comes twice: it would only push what is useful out of the table.
-      let flags = bytesEqual(name, "grpc-timeout") ? UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue) : 0
-      nvs[index] = nghttp2_nv(
-        name: HTTP2Session.mutable(name), value: HTTP2Session.mutable(value), namelen: name.count,
-        valuelen: value.count, flags: flags)
-    }
+  private func submit(_ stream: HTTP2Stream) -> Bool {
     var provider = nghttp2_data_provider()
     provider.read_callback = HTTP2Session.readBody
     // The stream is in `open` for as long as nghttp2 knows it.
     let pointer = Unmanaged.passUnretained(stream).toOpaque()
     provider.source.ptr = pointer
-    let id = nghttp2_submit_request(session, nil, nvs, fields.count, &provider, pointer)
-    withExtendedLifetime(fields) {}
+    let id = nghttp2_submit_request(session, nil, request.fields, request.count, &provider, pointer)
     if id > 0 {
       stream.id = id
       return true
@@ -209,21 +201,6 @@ final class HTTP2Session {
     stream.state = .closed
     stream.finish(end)
     mark(stream)
-  }
-
-  private func reserve(_ count: Int) -> Bool {
-    if count <= nvCapacity { return true }
-    let wanted = max(count, 32)
-    let (size, overflow) = wanted.multipliedReportingOverflow(by: MemoryLayout<nghttp2_nv>.stride)
-    guard !overflow, let memory = realloc(nvs, size) else { return false }
-    nvs = memory.assumingMemoryBound(to: nghttp2_nv.self)
-    nvCapacity = wanted
-    return true
-  }
-
-  /// nghttp2 only reads and copies them.
-  private static func mutable(_ bytes: ByteView) -> UnsafeMutablePointer<UInt8>? {
-    bytes.baseAddress.map { UnsafeMutablePointer(mutating: $0.assumingMemoryBound(to: UInt8.self)) }
   }
 
   /// There is more to send on `stream`.
@@ -292,18 +269,18 @@ final class HTTP2Session {
   func receive(_ bytes: ByteView) -> Bool {
     guard failure == nil, let session else { return false }
     complaint.truncate(to: 0)
+    guard let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return true }
     var at = 0
     while at < bytes.count {
       guard let count = tracker.push(ByteView(rebasing: bytes[at...])) else {
         fail(tracker.wrongPreface())
         return false
       }
-      let part = ByteView(rebasing: bytes[at..<(at + count)])
-      at += count
       isInside = true
       let n = nghttp2_session_mem_recv(
-        session, part.baseAddress?.assumingMemoryBound(to: UInt8.self), part.count)
+        session, start + at, count)
       isInside = false
+      at += count
       if n < 0 {
         fail(broken(Int32(truncatingIfNeeded: n)))
         return false
@@ -364,6 +341,7 @@ final class HTTP2Session {
     isAbandoned = true
     let all = open
     open = []
+    lastStream = nil
     for stream in all {
       stream.slot = -1
       if !stream.headersAreSent {

@@ -9,23 +9,28 @@ extension HTTP2Session {
     pointer.map { Unmanaged<HTTP2Session>.fromOpaque($0).takeUnretainedValue() }
   }
 
+  /// nghttp2 looks it up in a hash table, and tells of the same stream many times in a row.
   private func stream(_ id: Int32) -> HTTP2Stream? {
+    if let lastStream, lastStream.id == id { return lastStream.stream.takeUnretainedValue() }
     guard id > 0, let pointer = nghttp2_session_get_stream_user_data(session, id) else { return nil }
-    return Unmanaged<HTTP2Stream>.fromOpaque(pointer).takeUnretainedValue()
+    let stream = Unmanaged<HTTP2Stream>.fromOpaque(pointer)
+    lastStream = (id, stream)
+    return stream.takeUnretainedValue()
   }
 
   static func setCallbacks(_ callbacks: OpaquePointer) {
-    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, frame, me in
-      guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.stream(frame.pointee.hd.stream_id)?.beginBlock()
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, _, me in
+      guard let session = HTTP2Session.of(me) else { return 0 }
+      session.block.clear()
+      session.blockSize = 0
       return 0
     }
     nghttp2_session_callbacks_set_on_header_callback(callbacks) {
       _, frame, name, nameCount, value, valueCount, _, me in
       guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.stream(frame.pointee.hd.stream_id)?.addField(
+      session.addField(
         ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount),
-        limit: session.limits.maxHeaderList)
+        frame.pointee.hd.stream_id)
       return 0
     }
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { _, _, id, data, count, me in
@@ -97,6 +102,13 @@ extension HTTP2Session {
     return count
   }
 
+  /// The size as RFC 9113 section 6.5.2 counts it.
+  private func addField(_ name: ByteView, _ value: ByteView, _ id: Int32) {
+    blockSize += name.count + value.count + 32
+    guard blockSize <= limits.maxHeaderList else { return }
+    if block.add(name, value) != .done { stream(id)?.finish(.noMemory) }
+  }
+
   private func complain(_ text: UnsafePointer<CChar>?) {
     complaint.truncate(to: 0)
     complaint.say(cString: text)
@@ -107,7 +119,7 @@ extension HTTP2Session {
     guard let stream = stream(id), let owner = stream.owner, stream.end == nil else { return }
     stream.bytesReceived += bytes.count
     var taken = 0
-    if stream.body.isEmpty {
+    if stream.bodyIsEmpty {
       taken = min(max(owner.streamReceives(bytes), 0), bytes.count)
       if taken > 0 { _ = nghttp2_session_consume_stream(session, id, taken) }
     }
@@ -123,7 +135,11 @@ extension HTTP2Session {
     switch UInt32(header.type) {
     case NGHTTP2_HEADERS.rawValue:
       guard let stream = stream(header.stream_id) else { return }
-      stream.endBlock(endsStream: endsStream, limit: limits.maxHeaderList)
+      if blockSize > limits.maxHeaderList {
+        stream.finish(.headersTooLarge(limit: limits.maxHeaderList))
+      } else {
+        stream.take(block, endsStream: endsStream)
+      }
       mark(stream)
     case NGHTTP2_DATA.rawValue:
       guard endsStream, let stream = stream(header.stream_id) else { return }
@@ -154,6 +170,7 @@ extension HTTP2Session {
   private func closed(_ id: Int32, _ code: UInt32) {
     guard let stream = stream(id) else { return }
     _ = nghttp2_session_set_stream_user_data(session, id, nil)
+    lastStream = nil
     remove(stream)
     if stream.end == nil {
       if code == NGHTTP2_REFUSED_STREAM.rawValue {
@@ -217,6 +234,7 @@ extension HTTP2Session {
     let header = frame.pointee.hd
     guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }
     for stream in open where stream.id == header.stream_id {
+      lastStream = nil
       remove(stream)
       stream.finish(.unprocessed(words: goAway ?? ByteBuffer().say("the request could not be sent")))
       mark(stream)

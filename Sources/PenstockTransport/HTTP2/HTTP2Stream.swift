@@ -1,13 +1,18 @@
 import PenstockCall
 import PenstockWire
 
-/// Who stands above a stream. All on the driving thread, outside of nghttp2's callbacks but for `streamReceives`.
+/// Who stands above a stream. All on the driving thread, outside of nghttp2's callbacks but for
+/// `streamReceives`.
 protocol StreamOwner: AnyObject {
-  /// The stream is about to open: its header list. nil: no memory, and the stream ends.
-  func streamOpens(_ stream: HTTP2Stream) -> Metadata?
+  /// The stream is about to open: adds its header list. False: no memory, and the stream ends.
+  func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool
+  /// The head of the final response, there until this returns. Must only record.
+  func streamReceives(head: Metadata, endsStream: Bool)
+  /// The trailers, there until this returns. Must only record.
+  func streamReceives(trailers: Metadata)
   /// Takes as much of a body as it wants now, and says how much; what is left is buffered. Must only record.
   func streamReceives(_ bytes: ByteView) -> Int
-  /// Something has changed since the last call: look at `head`, `body`, `end`, `piecesSent`.
+  /// Something has changed since the last call: look at `body`, `end`, `piecesSent`.
   func streamChanged(_ stream: HTTP2Stream)
 }
 
@@ -30,8 +35,7 @@ final class HTTP2Stream {
   var isMarked = false
 
   // Outbound.
-  private var pieces: [BodyPiece] = []
-  private var firstPiece = 0
+  private var pieces = PieceQueue()
   /// How much of the first piece is sent.
   private var offset = 0
   private(set) var bytesToSend = 0
@@ -47,18 +51,16 @@ final class HTTP2Stream {
   private(set) var bytesSent = 0
 
   // Inbound.
-  private(set) var head: Metadata?
-  private(set) var headEndsStream = false
   /// What the owner has not taken yet. Bounded by the stream's window.
-  let body = ByteBuffer()
+  private(set) lazy var body = makeBody()
+  private var hasBody = false
   private(set) var end: StreamEnd?
   var bytesReceived = 0
   /// The final response has come: what follows are trailers.
   private var hasFinalHead = false
-  private var block: Metadata?
-  private var blockSize = 0
-  private var blockOverflows = false
   var peerReset: UInt32?
+
+  init() { confine(self) }
 
   // MARK: Outbound
 
@@ -72,24 +74,16 @@ final class HTTP2Stream {
   /// Appends the next `count` bytes of the body. False: no memory.
   func copyBody(_ count: Int, into out: ByteBuffer) -> Bool {
     var left = count
-    while left > 0, firstPiece < pieces.count {
-      let piece = pieces[firstPiece]
+    while left > 0, let piece = pieces.first {
       let part = min(left, piece.count - offset)
       guard piece.copy(from: offset, count: part, into: out) else { return false }
       left -= part
       offset += part
       if offset == piece.count {
         offset = 0
-        firstPiece += 1
+        pieces.removeFirst()
         piecesSent += 1
       }
-    }
-    if firstPiece == pieces.count {
-      pieces.removeAll(keepingCapacity: true)
-      firstPiece = 0
-    } else if firstPiece >= 64 {
-      pieces.removeFirst(firstPiece)
-      firstPiece = 0
     }
     bytesToSend -= count
     bytesSent += count
@@ -98,43 +92,26 @@ final class HTTP2Stream {
 
   // MARK: Inbound
 
-  func takeHead() -> Metadata? {
-    let taken = head
-    head = nil
-    return taken
-  }
+  var bodyIsEmpty: Bool { !hasBody || body.isEmpty }
 
-  func beginBlock() {
-    block = Metadata()
-    blockSize = 0
-    blockOverflows = false
-  }
-
-  /// The size as RFC 9113 section 6.5.2 counts it.
-  func addField(_ name: ByteView, _ value: ByteView, limit: Int) {
-    guard let block, !blockOverflows else { return }
-    blockSize += name.count + value.count + 32
-    if blockSize > limit {
-      blockOverflows = true
-    } else if block.add(name, value) != .done {
-      finish(.noMemory)
-    }
+  private func makeBody() -> ByteBuffer {
+    hasBody = true
+    return ByteBuffer()
   }
 
   /// A HEADERS frame is complete.
-  func endBlock(endsStream: Bool, limit: Int) {
-    guard let fields = block else { return }
-    block = nil
+  func take(_ fields: Metadata, endsStream: Bool) {
     if end != nil { return }
-    if blockOverflows { return finish(.headersTooLarge(limit: limit)) }
-    if hasFinalHead { return finish(.trailers(fields)) }
+    if hasFinalHead {
+      owner?.streamReceives(trailers: fields)
+      return finish(.trailers)
+    }
     let index = fields.index(of: (":status" as StaticString).bytes)
     // "1xx: Technically, the entire header should be skipped and a subsequent header be read" (the mapping document).
     if let index, fields.value(at: index).first == 0x31, !endsStream { return }
     hasFinalHead = true
-    head = fields
-    headEndsStream = endsStream
-    if endsStream { finish(.trailers(Metadata())) }
+    owner?.streamReceives(head: fields, endsStream: endsStream)
+    if endsStream { finish(.trailers) }
   }
 
   func finish(_ how: StreamEnd) {
@@ -144,11 +121,8 @@ final class HTTP2Stream {
   /// Nothing more is wanted of this stream.
   func letGo() {
     owner = nil
-    body.removeAll(keepingCapacity: false)
-    head = nil
-    block = nil
-    pieces = []
-    firstPiece = 0
+    if hasBody { body.removeAll(keepingCapacity: false) }
+    pieces.removeAll()
     bytesToSend = 0
     offset = 0
   }

@@ -179,7 +179,8 @@ import Testing
 
   func ended(_ framing: GRPCFraming, _ trailers: [(String, String)]) -> Status {
     _ = framing.responseHeaders(fields(FramingTests.grpc), endsStream: false)
-    return framing.status(.trailers(fields(trailers)), deadlineHasPassed: false)
+    return framing.status(
+      .trailers, trailers: framing.status(ofTrailers: fields(trailers)), deadlineHasPassed: false)
   }
 
   @Test func trailers() {
@@ -221,12 +222,12 @@ import Testing
     (12, .permissionDenied), (13, .internal), (0xFFFF_FFFF, .internal),
   ])
   func resets(_ code: UInt32, _ expected: StatusCode) {
-    #expect(framing().status(.reset(code), deadlineHasPassed: false).code == expected)
+    #expect(framing().status(.reset(code), trailers: nil, deadlineHasPassed: false).code == expected)
   }
 
   @Test func cancelAfterTheDeadlineIsTheDeadline() {
-    #expect(framing().status(.reset(8), deadlineHasPassed: true).code == .deadlineExceeded)
-    #expect(framing().status(.reset(2), deadlineHasPassed: true).code == .internal)
+    #expect(framing().status(.reset(8), trailers: nil, deadlineHasPassed: true).code == .deadlineExceeded)
+    #expect(framing().status(.reset(2), trailers: nil, deadlineHasPassed: true).code == .internal)
   }
 
   // MARK: Bodies
@@ -254,7 +255,7 @@ import Testing
       }
     }
     #expect(messages == [[1, 2], [], [UInt8](long.view)])
-    #expect(framing.status(.endOfBody, deadlineHasPassed: false).code == .internal)
+    #expect(framing.status(.endOfBody, trailers: nil, deadlineHasPassed: false).code == .internal)
   }
 
   @Test func decompressedOverTheLimit() throws {
@@ -270,5 +271,17 @@ import Testing
     #expect(
       text(status.message)
         == "a received message is, decompressed, over the limit of 899 bytes (max_receive_message_bytes)")
+  }
+}
+
+extension GRPCFraming {
+  /// The request's header list, copied out.
+  fileprivate func requestHeaders(_ request: Request, now: UInt64) -> Metadata? {
+    let list = FieldList()
+    guard requestHeaders(request, now: now, into: list) else { return nil }
+    let fields = Metadata()
+    for index in 0..<list.count { _ = fields.add(list.name(at: index), list.value(at: index)) }
+    #expect(list.size == fields.listSize)
+    return fields
   }
 }

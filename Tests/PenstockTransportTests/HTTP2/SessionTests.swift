@@ -18,17 +18,17 @@ import Testing
       self.takes = takes
     }
 
-    func streamOpens(_ stream: HTTP2Stream) -> Metadata? {
-      let fields = Metadata()
-      for (name, value) in [
-        (":method", "POST"), (":scheme", "http"), (":path", "/a.B/C"), (":authority", "x"),
-      ] {
-        let name = bytes(name)
-        let value = bytes(value)
-        _ = fields.add(name.view, value.view)
-      }
-      return fields
+    func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+      fields.add(":method", "POST") && fields.add(":scheme", "http") && fields.add(":path", "/a.B/C")
+        && fields.add(":authority", "x")
     }
+
+    func streamReceives(head: Metadata, endsStream: Bool) {
+      let status = head.index(of: (":status" as StaticString).bytes).map { text(head.value(at: $0))! }
+      log.append("head \(status ?? "none")\(endsStream ? " end" : "")")
+    }
+
+    func streamReceives(trailers: Metadata) { log.append("trailers \(trailers.count)") }
 
     func streamReceives(_ bytes: ByteView) -> Int {
       guard takes else { return 0 }
@@ -37,10 +37,6 @@ import Testing
     }
 
     func streamChanged(_ stream: HTTP2Stream) {
-      if let head = stream.takeHead() {
-        let status = head.index(of: (":status" as StaticString).bytes).map { text(head.value(at: $0))! }
-        log.append("head \(status ?? "none")\(stream.headEndsStream ? " end" : "")")
-      }
       if !stream.body.isEmpty {
         body += stream.body.view
         let count = stream.body.count
@@ -49,7 +45,7 @@ import Testing
       }
       guard let end = stream.end else { return }
       switch end {
-      case .trailers(let fields): log.append("trailers \(fields.count)")
+      case .trailers: break
       case .endOfBody: log.append("end of body")
       case .reset(let code): log.append("reset \(code)")
       case .unprocessed(let words): log.append("unprocessed: \(text(words)!)")
@@ -117,7 +113,7 @@ import Testing
   @Test(arguments: [1, 1000])
   func ends(_ step: Int) {
     func log(_ frames: Frame...) -> [String] { run(frames.flatMap { $0.encoded }, step: step).1.log }
-    #expect(log(.headers(1, [(":status", "200")], end: true)) == ["head 200 end", "trailers 0"])
+    #expect(log(.headers(1, [(":status", "200")], end: true)) == ["head 200 end"])
     #expect(log(.head(1), .data(1, [1], end: true)) == ["head 200", "end of body"])
     #expect(log(.head(1), .reset(1, 2)) == ["head 200", "reset 2"])
     #expect(log(.reset(1, 7)) == ["unprocessed: the server refused the stream (REFUSED_STREAM)"])
@@ -163,11 +159,9 @@ import Testing
     _ = drain(session)
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
     final class Holder: StreamOwner {
-      func streamOpens(_ stream: HTTP2Stream) -> Metadata? {
-        let fields = Metadata()
-        _ = fields.add((":method" as StaticString).bytes, ("POST" as StaticString).bytes)
-        return fields
-      }
+      func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool { fields.add(":method", "POST") }
+      func streamReceives(head: Metadata, endsStream: Bool) {}
+      func streamReceives(trailers: Metadata) {}
       func streamReceives(_ bytes: ByteView) -> Int { 0 }
       func streamChanged(_ stream: HTTP2Stream) {}
     }

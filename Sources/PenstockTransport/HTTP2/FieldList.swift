@@ -1,0 +1,97 @@
+import CMemory
+import CNghttp2
+import PenstockWire
+
+/// A request's header list on its way to nghttp2, which copies it. Names and values belong to others and stay theirs;
+/// only those that are made for the list (a timeout, base64) stand here. Used again for each request of a connection.
+final class FieldList {
+  private(set) var fields: UnsafeMutablePointer<nghttp2_nv>?
+  private(set) var count = 0
+  private var capacity = 0
+  /// As RFC 9113 section 6.5.2 counts it.
+  private(set) var size = 0
+  private let made = ByteBuffer()
+
+  deinit { free(fields) }
+
+  func clear() {
+    count = 0
+    size = 0
+    made.removeAll(keepingCapacity: true)
+  }
+
+  func name(at index: Int) -> ByteView {
+    fields.map { ByteView(start: $0[index].name, count: $0[index].namelen) } ?? ByteView(start: nil, count: 0)
+  }
+
+  func value(at index: Int) -> ByteView {
+    fields.map { ByteView(start: $0[index].value, count: $0[index].valuelen) }
+      ?? ByteView(start: nil, count: 0)
+  }
+
+  // Each is false without memory.
+
+  func add(_ name: ByteView, _ value: ByteView) -> Bool { add(name, value, flags: 0) }
+
+  func add(_ name: StaticString, _ value: ByteView) -> Bool {
+    add(name.bytes, value, flags: FieldList.staticName)
+  }
+
+  func add(_ name: StaticString, _ value: StaticString) -> Bool {
+    add(name.bytes, value.bytes, flags: FieldList.staticName | FieldList.staticValue)
+  }
+
+  /// `write` appends the value, at most `most` bytes. What hardly comes twice is not `indexed`: it would only push what
+  /// is useful out of HPACK's table.
+  func add(_ name: ByteView, most: Int, indexed: Bool, _ write: (ByteBuffer) -> Bool) -> Bool {
+    let before = made.view
+    guard made.reserve(most) else { return false }
+    rebase(from: before)
+    let start = made.count
+    guard write(made) else { return false }
+    let value = ByteView(rebasing: made.view[start...])
+    return add(name, value, flags: indexed ? 0 : UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue))
+  }
+
+  /// nghttp2 need not copy them.
+  private static let staticName = UInt8(NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue)
+  private static let staticValue = UInt8(NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue)
+
+  private func add(_ name: ByteView, _ value: ByteView, flags: UInt8) -> Bool {
+    guard count < capacity || grow(), let fields else { return false }
+    fields[count] = nghttp2_nv(
+      name: FieldList.mutable(name), value: FieldList.mutable(value), namelen: name.count,
+      valuelen: value.count, flags: flags)
+    count += 1
+    size += name.count + value.count + 32
+    return true
+  }
+
+  private func grow() -> Bool {
+    let wanted = max(capacity * 2, 32)
+    let (size, overflow) = wanted.multipliedReportingOverflow(by: MemoryLayout<nghttp2_nv>.stride)
+    guard !overflow, let memory = realloc(fields, size) else { return false }
+    fields = memory.assumingMemoryBound(to: nghttp2_nv.self)
+    capacity = wanted
+    return true
+  }
+
+  /// `made` may have moved, and values with it.
+  private func rebase(from before: ByteView) {
+    guard let fields, let old = before.baseAddress, let new = made.view.baseAddress, old != new else {
+      return
+    }
+    for index in 0..<count {
+      guard let value = fields[index].value, fields[index].valuelen > 0 else { continue }
+      let offset = UnsafeRawPointer(value) - old
+      if offset >= 0, offset < before.count {
+        fields[index].value = FieldList.mutable(ByteView(start: new + offset, count: 0))
+      }
+    }
+  }
+
+  /// nghttp2 only reads them.
+  private static func mutable(_ bytes: ByteView) -> UnsafeMutablePointer<UInt8>? {
+    bytes.baseAddress.map { UnsafeMutablePointer(mutating: $0.assumingMemoryBound(to: UInt8.self)) }
+  }
+}
