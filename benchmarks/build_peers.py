@@ -1,0 +1,108 @@
+"""Builds what the benchmarks compare with, in build/bench/: the programs in C++, C and Swift beside this file.
+
+`build()` gives their paths by name; None for what cannot be built here, after it has said why. What is there and not
+older than its sources stays. grpc-swift-client takes about five minutes the first time.
+"""
+
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+BUILT = ROOT / "build" / "bench"
+WARNINGS = ["-O2", "-g", "-Wall", "-Wextra", "-Werror"]
+# What libpenstock is linked with: loading them costs nghttp2_first the same.
+LIBRARIES = ["-Wl,--no-as-needed", "-lnghttp2", "-lssl", "-lcrypto", "-ljansson", "-lz", "-lm"]
+
+
+class Missing(Exception):
+    """What is not here, and how to get it."""
+
+
+def need(program, package):
+    if not shutil.which(program):
+        raise Missing(f"{program} is not there (Debian: {package})")
+
+
+def compiled(command, output):
+    """Beside the old one until it is whole."""
+    new = output.with_suffix(".new")
+    done = subprocess.run([*command, "-o", str(new)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise Missing(f"the compiler says: {done.stdout[-2000:]}")
+    new.replace(output)
+
+
+def with_grpcpp(name, sources):
+    compiler = os.environ.get("CXX", "c++")
+    need(compiler, "g++")
+    need("pkg-config", "pkg-config")
+    flags = subprocess.run(["pkg-config", "--libs", "grpc++"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                           check=False)
+    if flags.returncode != 0:
+        raise Missing("grpc++ is not there (Debian: libgrpc++-dev; scripts/doctor --bench installs it)")
+    # Of the long list, what is used is taken.
+    compiled([compiler, "-std=c++20", *WARNINGS, str(sources[0]), "-Wl,--as-needed", *shlex.split(flags.stdout), "-pthread"],
+             BUILT / name)
+
+
+def in_c(name, sources, *more):
+    compiler = os.environ.get("CC", "cc")
+    need(compiler, "gcc")
+    compiled([compiler, "-std=c11", "-D_GNU_SOURCE", *WARNINGS, "-Wpedantic", f"-I{ROOT / 'include'}", str(sources[0]), *more],
+             BUILT / name)
+
+
+def with_swift(name, sources):
+    del sources
+    need(os.environ.get("SWIFT", "swift"), "none; https://www.swift.org/install/linux")
+    print(f"{name}: building grpc-swift-2, some minutes the first time; its log is build/bench/{name}.log", flush=True)
+    scratch = "build/bench/grpc-swift"
+    script = (f". scripts/common.sh; swiftpm build --package-path benchmarks/grpc-swift --scratch-path {scratch} "
+              f"-c release --product {name}")
+    log = BUILT / f"{name}.log"
+    with log.open("w") as output:
+        done = subprocess.run(["bash", "-c", script], cwd=ROOT, stdout=output,
+                              stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise Missing(f"SwiftPM says: {log.read_text()[-1500:]}")
+    shutil.copy(ROOT / scratch / "release" / name, BUILT / f"{name}.new")
+    (BUILT / f"{name}.new").replace(BUILT / name)
+
+
+# By name: how it is built, and from what.
+PROGRAMS = {
+    "grpcpp_client": (with_grpcpp, ["grpcpp_client.cc"]),
+    "grpcpp_server": (with_grpcpp, ["grpcpp_server.cc"]),
+    "nghttp2_first": (lambda name, sources: in_c(name, sources, *LIBRARIES), ["nghttp2_first.c", "first_call.h"]),
+    "penstock_first": (lambda name, sources: in_c(name, sources, "-ldl"),
+                       ["penstock_first.c", "first_call.h", "../include/penstock/*.h"]),
+    "grpc-swift-client": (with_swift, ["grpc-swift/Package.swift", "grpc-swift/Sources/grpc-swift-client/*.swift"]),
+}
+
+
+def build(names=None):
+    """Path of each program by name, or None where it cannot be: then a line on stdout has said why."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for name in names or PROGRAMS:
+        function, patterns = PROGRAMS[name]
+        sources = [path for pattern in patterns for path in sorted(HERE.glob(pattern))]
+        program = BUILT / name
+        found[name] = program
+        if program.exists() and program.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+            continue
+        try:
+            function(name, sources)
+        except Missing as why:
+            print(f"{name} is left out: {why}", flush=True)
+            found[name] = None
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(0 if all(build(sys.argv[1:] or None).values()) else 1)

@@ -1,0 +1,131 @@
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+
+/// Messages are arrays of bytes, as they are.
+struct Bytes: MessageSerializer, MessageDeserializer {
+  func serialize<Body: GRPCContiguousBytes>(_ message: [UInt8]) -> Body { Body(message) }
+
+  func deserialize<Body: GRPCContiguousBytes>(_ body: Body) -> [UInt8] {
+    body.withUnsafeBytes { [UInt8]($0) }
+  }
+}
+
+/// One client on one connection, and what is measured with it.
+struct Bench: Sendable {
+  let client: GRPCClient<HTTP2ClientTransport.Posix>
+  let options: Options
+  let request: [UInt8]
+  private let callOptions: CallOptions
+
+  init(client: GRPCClient<HTTP2ClientTransport.Posix>, options: Options) {
+    self.client = client
+    self.options = options
+    request = (0..<options.bytes).map { UInt8(truncatingIfNeeded: $0 * 131) }
+    var callOptions = CallOptions.defaults
+    callOptions.maxRequestMessageBytes = 1 << 30
+    callOptions.maxResponseMessageBytes = 1 << 30
+    self.callOptions = callOptions
+  }
+
+  /// The duration of each call where calls are made one after the other, else nothing.
+  func run(_ calls: Int) async throws -> [Duration] {
+    switch options.what {
+    case "unary" where options.inFlight == 1: return try await unarySerial(calls)
+    case "unary": try await unaryMany(calls)
+    case "pingpong": return try await pingPong(calls)
+    case "up":
+      try await stream(
+        "ClientStream", ["x-mode": "count"], sends: calls, receives: 1, Array(String(calls).utf8))
+    case "down":
+      try await stream(
+        "ServerStream", ["x-repeat": "\(calls)"], sends: 1, receives: calls, request)
+    case "duplex": try await stream("Bidi", [:], sends: calls, receives: calls, request)
+    default: fail("--what: grpc-swift-client has no \(options.what)")
+    }
+    return []
+  }
+
+  // MARK: Unary
+
+  private func unary() async throws {
+    try await client.unary(
+      request: ClientRequest(message: request), descriptor: method("Unary"), serializer: Bytes(),
+      deserializer: Bytes(), options: callOptions
+    ) { response in
+      guard try response.message == request else { fail("wrong reply") }
+    }
+  }
+
+  private func unarySerial(_ calls: Int) async throws -> [Duration] {
+    let clock = ContinuousClock()
+    var taken: [Duration] = []
+    taken.reserveCapacity(calls)
+    for _ in 0..<calls { taken.append(try await clock.measure { try await unary() }) }
+    return taken
+  }
+
+  private func unaryMany(_ calls: Int) async throws {
+    try await withThrowingDiscardingTaskGroup { group in
+      for number in 0..<options.inFlight {
+        let share = calls / options.inFlight + (number < calls % options.inFlight ? 1 : 0)
+        group.addTask { for _ in 0..<share { try await unary() } }
+      }
+    }
+  }
+
+  // MARK: Streams
+
+  private func pingPong(_ calls: Int) async throws -> [Duration] {
+    let (turns, turn) = AsyncStream.makeStream(of: Void.self)
+    let send = StreamingClientRequest<[UInt8]> { writer in
+      for await _ in turns { try await writer.write(request) }
+    }
+    // A server may keep its headers until its first message: the first turn does not wait for them.
+    let opened = ContinuousClock.now
+    turn.yield()
+    return try await client.bidirectionalStreaming(
+      request: send, descriptor: method("Bidi"), serializer: Bytes(), deserializer: Bytes(),
+      options: callOptions
+    ) { response in
+      var taken: [Duration] = []
+      taken.reserveCapacity(calls)
+      var started = opened
+      for try await echo in response.messages {
+        guard echo == request else { fail("wrong message") }
+        taken.append(ContinuousClock.now - started)
+        if taken.count == calls {
+          turn.finish()
+        } else {
+          started = ContinuousClock.now
+          turn.yield()
+        }
+      }
+      guard taken.count == calls else { fail("wrong count") }
+      return taken
+    }
+  }
+
+  /// Sends as fast as it goes, while it reads.
+  private func stream(
+    _ name: String, _ metadata: Metadata, sends: Int, receives: Int, _ wanted: [UInt8]
+  ) async throws {
+    let send = StreamingClientRequest<[UInt8]>(metadata: metadata) { writer in
+      for _ in 0..<sends { try await writer.write(request) }
+    }
+    try await client.bidirectionalStreaming(
+      request: send, descriptor: method(name), serializer: Bytes(), deserializer: Bytes(),
+      options: callOptions
+    ) { response in
+      var received = 0
+      for try await message in response.messages {
+        guard message == wanted else { fail("wrong message") }
+        received += 1
+      }
+      guard received == receives else { fail("wrong count: \(received)") }
+    }
+  }
+
+  private func method(_ name: String) -> MethodDescriptor {
+    MethodDescriptor(fullyQualifiedService: "penstock.Echo", method: name)
+  }
+}
