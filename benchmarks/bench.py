@@ -1,6 +1,6 @@
 """This library beside h2load, grpc++, grpcio and grpc-swift-2 against common servers, by turns; `run` starts it.
 
-Prints tables of ratios and of the aims, and writes build/bench.json, build/bench.md and build/bench.svg. Nothing here fails
+Prints tables of ratios and of the aims, and writes build/bench.json, .md and .svg (bench-quick, bench-part). Nothing here fails
 because of a time; a wrong reply does fail, and its figures do not count. The order of the clients changes from round to
 round, and ratios are taken within a round: what is slow for a while is slow for all.
 """
@@ -34,7 +34,7 @@ KEYS = ("cpu_us", "p50_us", "p99_us", "slowest", "max_rss_kb", "switches", "serv
 class Bench:
     def __init__(self, folder, arguments):
         self.arguments = arguments
-        self.programs = clients.peers()
+        self.programs = clients.peers(arguments.quick)
         self.clients, self.missing = clients.clients(folder, self.programs)
         self.servers = servers.Servers(folder, self.programs)
         self.rows = []
@@ -150,6 +150,11 @@ def summary(rounds):
             **{key: statistics.median(one[key] for one in rounds) for key in KEYS if key in rounds[0]}, "rounds": rounds}
 
 
+def swift_version():
+    pins = json.loads((ROOT / "benchmarks" / "grpc-swift" / "Package.resolved").read_text())["pins"]
+    return next((pin["state"]["version"] for pin in pins if pin["identity"] == "grpc-swift-2"), None)
+
+
 def facts(bench):
     def version(*command):
         return subprocess.run(command, text=True, stdout=subprocess.PIPE, check=False).stdout.split("\n")[0]
@@ -163,7 +168,7 @@ def facts(bench):
         "h2load": version("h2load", "--version").removeprefix("h2load nghttp2/") if "h2load" in bench.clients else None,
         "grpc++": version("pkg-config", "--modversion", "grpc++") if "grpc++" in bench.clients else None,
         "grpcio": getattr(bench.clients.get("grpcio"), "version", None),
-        "grpc-swift-2": "2.4.3" if "grpc-swift-2" in bench.clients else None,
+        "grpc-swift-2": swift_version() if "grpc-swift-2" in bench.clients else None,
         "kernel": platform.release(),
         "cpu": cpu.group(1) if cpu else platform.machine(),
         "cores": servers.cores(),
@@ -175,11 +180,16 @@ def facts(bench):
     return {key: value for key, value in found.items() if value is not None}
 
 
-def write(result):
+def output(arguments):
+    """A run of a few rows, or a quick one, leaves the figures of the last whole one alone."""
+    return OUTPUT / ("bench-part" if arguments.patterns else "bench-quick" if arguments.quick else "bench")
+
+
+def write(result, path):
     OUTPUT.mkdir(exist_ok=True)
-    (OUTPUT / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
-    (OUTPUT / "bench.md").write_text(table.markdown(result))
-    (OUTPUT / "bench.svg").write_text(plot.svg(result))
+    path.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    path.with_suffix(".md").write_text(table.markdown(result))
+    path.with_suffix(".svg").write_text(plot.svg(result))
 
 
 def main():
@@ -187,12 +197,14 @@ def main():
     parser.add_argument("--quick", action="store_true", help="about 2 minutes: few short rounds, penstock-peer only")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="about how long each client runs in a round")
-    parser.add_argument("--again", action="store_true", help="print the tables of build/bench.json; measure nothing")
+    parser.add_argument("--again", action="store_true", help="the tables of the last run once more; measure nothing")
     parser.add_argument("patterns", nargs="*", help="what is measured: regular expressions for its name")
     arguments = parser.parse_args()
+    path = output(arguments)
     if arguments.again:
-        result = json.loads((OUTPUT / "bench.json").read_text())
-        write(result)
+        result = json.loads(path.with_suffix(".json").read_text())
+        result["aims"] = aims.judged(result["rows"])
+        write(result, path)
         print(table.text(result))
         return 0
     arguments.rounds = arguments.rounds or (3 if arguments.quick else 5)
@@ -208,9 +220,9 @@ def main():
             bench.servers.end()
     result = {"about": about, "rows": bench.rows, "aims": aims.judged(bench.rows), "wrong": bench.wrong,
               "noisy": table.noisy(bench.rows)}
-    write(result)
+    write(result, path)
     print(table.text(result))
-    print(f"{time.monotonic() - started:.0f} s; figures in build/bench.json, tables in build/bench.md, plot in build/bench.svg")
+    print(f"{time.monotonic() - started:.0f} s; figures in {path.relative_to(ROOT)}.json, tables in .md, plot in .svg")
     for why in bench.wrong:
         print(f"WRONG REPLIES, figures do not count: {why}")
     return 1 if bench.wrong else 0

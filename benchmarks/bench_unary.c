@@ -7,18 +7,25 @@
 
 static const char method[] = "/penstock.Echo/Unary";
 
-void unary_once(bench *self, penstock_channel *channel) {
+static penstock_reply *call_once(bench *self, penstock_channel *channel) {
   penstock_reply *reply = NULL;
   need("unary", penstock_channel_unary(channel, method, self->request, self->bytes, NULL, &reply, NULL));
+  return reply;
+}
+
+static void take(bench *self, penstock_reply *reply) {
   check_reply(reply, self->request, self->bytes);
   penstock_reply_release(reply);
 }
 
+void unary_once(bench *self, penstock_channel *channel) { take(self, call_once(self, channel)); }
+
 void unary_blocking(bench *self, long calls) {
-  double since = now();
   for (long i = 0; i < calls; i++) {
-    unary_once(self, self->channel);
-    since = note_latency(self, since);
+    double since = now();
+    penstock_reply *reply = call_once(self, self->channel);
+    note_latency(self, since);
+    take(self, reply);
   }
 }
 
