@@ -151,8 +151,8 @@ def summary(rounds):
 
 
 def swift_version():
-    pins = json.loads((ROOT / "benchmarks" / "grpc-swift" / "Package.resolved").read_text())["pins"]
-    return next((pin["state"]["version"] for pin in pins if pin["identity"] == "grpc-swift-2"), None)
+    package = (ROOT / "benchmarks" / "grpc-swift" / "Package.swift").read_text()
+    return re.search(r'grpc-swift-2\.git", exact: "(.*?)"', package).group(1)
 
 
 def facts(bench):
