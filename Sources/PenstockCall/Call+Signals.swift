@@ -13,7 +13,7 @@ extension Call {
       if index > 0 {
         breakStep(at: index)
       } else {
-        stepOwed = saturatingSum(stepOwed, n)
+        n = askInStep(n)
         index = inStep
       }
     }
@@ -88,7 +88,7 @@ extension Call {
       guard phase == .live, epoch == now else { return }
       if index < inStep {
         breakStep(at: index + 1)
-        stepInFlight -= n
+        guard tellSentInStep(n) else { return }
         break
       }
       let hop = hops[index]

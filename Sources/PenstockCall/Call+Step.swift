@@ -3,9 +3,10 @@ import Synchronization
 
 // Hops in step. Most hops let everything pass, so that each has counted what its neighbours have: those from the top
 // down to `inStep`, which nothing has set apart yet, count together. What goes through them touches only those that have
-// a callback for it: a hop with on_start and on_status costs 180 instructions a call, and 2,200 when each counted by itself
-// and was made for the call. Whatever could make one differ (a verdict other than NEXT, a ticket, an injected message, a handle that is
-// kept, the call's end from within) first calls `breakStep`, and then finds every hop as if it had counted by itself.
+// a callback for it: a hop with on_start and on_status costs 150 instructions a call, and 2,200 when each counted by
+// itself and was made for the call. Whatever could make one differ (a verdict other than NEXT, a ticket, an injected
+// message, a handle that is kept, the call's end from within) first calls `breakStep`, and then finds every hop as if it
+// had counted by itself.
 
 /// Which hops have a callback: bit n is the hop n.
 struct CallbackMasks {
@@ -16,11 +17,10 @@ struct CallbackMasks {
   var headers: UInt64 = 0
   var receive: UInt64 = 0
   var status: UInt64 = 0
+  var demand: UInt64 = 0
+  var sent: UInt64 = 0
   var destroy: UInt64 = 0
-  /// Of these.
-  var any: UInt64 = 0
-  /// How many hops begin in step: up to the first that records, is asked about demand or sent messages, or has an
-  /// executor; and no more than there are bits.
+  /// How many hops begin in step: up to the first that records or has an executor, and no more than there are bits.
   var inStep = 0
 
   init() {}
@@ -29,11 +29,7 @@ struct CallbackMasks {
     while inStep < min(entries.count, UInt64.bitWidth) {
       let registration = entries[inStep].registration
       let callbacks = registration.callbacks.pointee
-      if registration.replayBytes > 0 || registration.hasExecutors || callbacks.onDemand != nil
-        || callbacks.onSent != nil
-      {
-        break
-      }
+      if registration.replayBytes > 0 || registration.hasExecutors { break }
       let bit: UInt64 = 1 << UInt64(inStep)
       if callbacks.create != nil { create |= bit }
       if callbacks.onStart != nil { start |= bit }
@@ -42,10 +38,11 @@ struct CallbackMasks {
       if callbacks.onHeaders != nil { headers |= bit }
       if callbacks.onReceive != nil { receive |= bit }
       if callbacks.onStatus != nil { status |= bit }
+      if callbacks.onDemand != nil { demand |= bit }
+      if callbacks.onSent != nil { sent |= bit }
       if callbacks.destroy != nil { destroy |= bit }
       inStep += 1
     }
-    any = create | start | send | halfClose | headers | receive | status | destroy
   }
 }
 
@@ -74,16 +71,20 @@ extension Call {
 
   private func startInStep() -> Bool {
     let now = epoch
-    var left = masks.create | masks.start
+    let demand = frontierDemand
+    let asked = demand > 0 ? masks.demand : 0
+    var left = masks.create | masks.start | asked
     stride = .start
+    strideCount = demand
+    event = .start
     while left != 0 {
       let index = left.trailingZeroBitCount
       guard index < inStep else { break }
       left &= left - 1
-      startAt = index
       strideAt = index
       let bit: UInt64 = 1 << UInt64(index)
       if masks.create & bit != 0 {
+        startAt = index
         let hop = hops[index]
         guard enter(hop) else {
           guard phase == .live, outboundEnd > index, epoch == now else { return false }
@@ -97,21 +98,37 @@ extension Call {
         }
       }
       let hop = hops.at(index)
-      guard masks.start & bit != 0 else { continue }
-      let callback = hop._withUnsafeGuaranteedRef { hop in
-        hop.entered = true
-        hop.startArrived()
-        return hop.callbacks.pointee.onStart.unsafelyUnwrapped
+      if masks.start & bit != 0 {
+        let callback = hop._withUnsafeGuaranteedRef { hop in
+          hop.entered = true
+          hop.marks.store(Hop.Mark.mayAnswer, ordering: .releasing)
+          return hop.callbacks.pointee.onStart.unsafelyUnwrapped
+        }
+        let answer = run(hop, callback, .start)
+        guard answer == Verdict.next.rawValue, index < inStep else {
+          breakStep(at: index)
+          let hop = hops[index]
+          goOn(outboundAnswered(answer, .start, hop, now), .start, hop)
+          return false
+        }
+        hop._withUnsafeGuaranteedRef { $0.marks.store(Hop.Mark.startPassed, ordering: .releasing) }
       }
-      event = .start
-      let answer = run(hop, callback, .start)
-      guard answer == Verdict.next.rawValue, index < inStep else {
-        breakStep(at: index)
-        let hop = hops[index]
-        goOn(outboundAnswered(answer, .start, hop, now), .start, hop)
+      guard asked & bit != 0 else { continue }
+      // It is shown when start has left the hop.
+      strideAt = index + 1
+      let passed = showDemandInStep(demand, to: hop)
+      guard passed == demand, index < inStep else {
+        breakStep(at: index + 1)
+        if inStep > index {
+          stepOwed = demand
+          startAt = index + 1
+          stride = .none
+        }
+        if finishIfAsked(hops[index]) { return false }
+        frontierDemand = passed
+        runOutbound(.start, at: index + 1)
         return false
       }
-      hop._withUnsafeGuaranteedRef { $0.marks.store(Hop.Mark.startPassed, ordering: .releasing) }
     }
     stride = .none
     return true
@@ -210,6 +227,69 @@ extension Call {
     return true
   }
 
+  private func showDemandInStep(_ n: Int, to hop: Unmanaged<Hop>) -> Int {
+    let callback = hop._withUnsafeGuaranteedRef { hop in
+      hop.count = n
+      return hop.callbacks.pointee.onDemand.unsafelyUnwrapped
+    }
+    _ = run(hop, callback, .demand)
+    return hop._withUnsafeGuaranteedRef { $0.lessSurplus($0.count) }
+  }
+
+  /// Demand goes down through all hops in step. How much is left for the hop at `inStep`; 0: nothing, or the call has
+  /// been ended.
+  func askInStep(_ n: Int) -> Int {
+    var left = masks.demand
+    stride = .demand
+    strideCount = n
+    while left != 0 {
+      let index = left.trailingZeroBitCount
+      guard index < inStep else { break }
+      left &= left - 1
+      strideAt = index
+      let passed = showDemandInStep(n, to: hops.at(index))
+      guard passed == n, index < inStep else {
+        breakStep(at: index + 1)
+        if inStep > index {
+          stepOwed = saturatingSum(stepOwed, n)
+          stride = .none
+        }
+        if !finishIfAsked(hops[index]) { runDemand(passed, at: index + 1) }
+        return 0
+      }
+    }
+    stride = .none
+    stepOwed = saturatingSum(stepOwed, n)
+    return n
+  }
+
+  /// `sent` goes up through all hops in step. False: they had to be told one by one.
+  func tellSentInStep(_ n: Int) -> Bool {
+    var left = masks.sent & ~(~0 << UInt64(inStep))
+    stride = .sent
+    strideCount = n
+    while left != 0 {
+      let index = UInt64.bitWidth - 1 - left.leadingZeroBitCount
+      left &= ~(1 << UInt64(index))
+      guard index < inStep else { continue }
+      strideAt = index
+      let hop = hops.at(index)
+      let callback = hop._withUnsafeGuaranteedRef { hop in
+        hop.count = n
+        return hop.callbacks.pointee.onSent.unsafelyUnwrapped
+      }
+      _ = run(hop, callback, .sent)
+      guard index < inStep else {
+        _ = finishIfAsked(hops[index])
+        runSent(n, at: index - 1)
+        return false
+      }
+    }
+    stride = .none
+    stepInFlight -= n
+    return true
+  }
+
   @inline(__always)
   private func run(_ hop: Unmanaged<Hop>, _ callback: HopCallback, _ kind: EventKind) -> Int32 {
     hop._withUnsafeGuaranteedRef { hop in
@@ -233,6 +313,9 @@ extension Call {
       switch stride {
       case .none: hasPassed = false
       case .start, .send, .halfClose: hasPassed = index < strideAt
+      // Counted before the callback.
+      case .demand: hasPassed = index <= strideAt
+      case .sent: hasPassed = index >= strideAt
       default: hasPassed = index > strideAt
       }
       // Before start has come nothing else has.
@@ -240,22 +323,32 @@ extension Call {
         guard hasPassed else { continue }
         hop.entered = true
         hop.mark(Hop.Mark.startPassed)
-        hop.owed = frontierDemand
+        hop.owed = strideCount
         continue
       }
       hop.entered = true
       hop.mark(Hop.Mark.startPassed)
       if stepHalfClosed || hasPassed && stride == .halfClose { hop.mark(Hop.Mark.halfClosePassed) }
-      hop.owed = stepOwed - (hasPassed && stride == .receive ? 1 : 0)
-      hop.inFlight = stepInFlight + (hasPassed && stride == .send ? 1 : 0)
-      if hasPassed, stride == .status { hop.statusPassed = true }
+      hop.owed = stepOwed
+      hop.inFlight = stepInFlight
+      guard hasPassed else { continue }
+      switch stride {
+      case .send: hop.inFlight += 1
+      case .sent: hop.inFlight -= strideCount
+      case .demand: hop.owed = saturatingSum(stepOwed, strideCount)
+      case .receive: hop.owed -= 1
+      case .status: hop.statusPassed = true
+      default: break
+      }
     }
+    if stride == .start { startAt = strideAt }
     if stride == .status { outboundEnd = min(outboundEnd, strideAt + 1) }
     if first <= strideAt {
       // Those above have all passed it, or none.
       switch stride {
-      case .start: stepOwed = frontierDemand
+      case .start: stepOwed = strideCount
       case .send: stepInFlight += 1
+      case .demand: stepOwed = saturatingSum(stepOwed, strideCount)
       case .halfClose: stepHalfClosed = true
       default: break
       }
@@ -267,13 +360,15 @@ extension Call {
   /// The call ends. How many hops, from the top, the status has passed in step: nothing is left to be done for them.
   func endStep() -> Int {
     if stride != .status || strideAt >= 0 { breakStep(at: 0) }
-    var left = masks.any
+    for index in 0..<inStep {
+      hops.at(index)._withUnsafeGuaranteedRef { $0.marks.store(Hop.Mark.over, ordering: .releasing) }
+    }
+    var left = masks.destroy
     while left != 0 {
       let index = left.trailingZeroBitCount
       guard index < inStep else { break }
       left &= left - 1
       hops.at(index)._withUnsafeGuaranteedRef { hop in
-        hop.mark(Hop.Mark.over)
         hop.destroyed = true
         guard let callback = hop.callbacks.pointee.destroy else { return }
         hop.current = .destroy

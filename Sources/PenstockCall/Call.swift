@@ -72,6 +72,8 @@ public final class Call {
   /// The event on its way through them, and the hop whose callback runs.
   var stride = EventKind.none
   var strideAt = 0
+  /// How many messages a signal on its way is about; with start, how much demand goes with it.
+  var strideCount = 0
 
   // Outbound.
   /// The hop that start has come to; hops.count + 1 once it has left for the transport.

@@ -136,10 +136,9 @@ public final class Hop {
     delivered.store(0, ordering: .relaxed)
     entered = false
     destroyed = false
-    if callbacks.pointee.create != nil {
-      state = registrationReference._withUnsafeGuaranteedRef { $0.userData.pointer }
-    }
   }
+  /// What `create` has set.
+  func resetState() { state = registrationReference._withUnsafeGuaranteedRef { $0.userData.pointer } }
 
   /// While the call has not ended.
   var registration: Registration { registrationReference.takeUnretainedValue() }

@@ -74,17 +74,19 @@ final class HopStock {
     var isFree = isOpen && kept + row.hops.count <= HopStock.limit && call.epoch == 0
     for index in row.hops.indices {
       row.hops.at(index)._withUnsafeGuaranteedRef { hop in
-        if row.hops.isAlone(index) { return }
-        isFree = false
-        hop.kept = call
+        if row.hops.isAlone(index) {
+          if index < inStep { hop.renewInStep() }
+        } else {
+          isFree = false
+          hop.kept = call
+        }
       }
     }
     guard isFree else { return }
     // What another thread did before it let go of its reference is over.
     atomicMemoryFence(ordering: .acquiring)
-    for index in row.hops.indices {
-      row.hops.at(index)._withUnsafeGuaranteedRef { index < inStep ? $0.renewInStep() : $0.renew() }
-    }
+    if call.masks.create != 0 { for index in 0..<inStep { row.hops[index].resetState() } }
+    for index in inStep..<max(row.hops.count, inStep) { row.hops[index].renew() }
     row.next = first
     first = row
     kept += row.hops.count

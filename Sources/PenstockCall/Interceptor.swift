@@ -109,17 +109,55 @@ public final class Registration {
 
   deinit { callbacks.deallocate() }
 
-  // How many calls have had it, and how many of them have ended: for lists. Nothing is ordered by them.
-  private let begun = Atomic<UInt64>(0)
-  private let over = Atomic<UInt64>(0)
-  func callBegan() { begun.wrappingAdd(1, ordering: .relaxed) }
-  func callEnded() { over.wrappingAdd(1, ordering: .relaxed) }
+  // The chains that have it, which count their calls, and what those that have gone counted.
+  private let lock = SpinLock()
+  private var links: UnsafeMutablePointer<ChainLink>?
+  private var formerlyBegun: UInt64 = 0
+  private var formerlyEnded: UInt64 = 0
 
-  /// The calls that have or had it in their chain, and those of them that have not ended.
+  func add(_ link: UnsafeMutablePointer<ChainLink>) {
+    lock.lock()
+    link.pointee.next = links
+    links?.pointee.previous = link
+    links = link
+    lock.unlock()
+  }
+
+  func remove(_ link: UnsafeMutablePointer<ChainLink>, of chain: Chain) {
+    lock.lock()
+    if let previous = link.pointee.previous {
+      previous.pointee.next = link.pointee.next
+    } else {
+      links = link.pointee.next
+    }
+    link.pointee.next?.pointee.previous = link.pointee.previous
+    formerlyBegun &+= chain.callsBegun
+    formerlyEnded &+= chain.callsEnded
+    lock.unlock()
+  }
+
+  /// The calls that have or had it in their chain, and those of them that have not ended. Any thread.
   public var calls: (seen: UInt64, inFlight: UInt64) {
-    // In this order: what ends in between counts as in flight, and never the other way round.
-    let ended = over.load(ordering: .relaxed)
-    let seen = begun.load(ordering: .relaxed)
+    lock.lock()
+    var ended = formerlyEnded
+    var seen = formerlyBegun
+    var next = links
+    while let link = next {
+      link.pointee.chain._withUnsafeGuaranteedRef { chain in
+        // In this order: what ends in between counts as in flight, and never the other way round.
+        ended &+= chain.callsEnded
+        seen &+= chain.callsBegun
+      }
+      next = link.pointee.next
+    }
+    lock.unlock()
     return (seen, seen > ended ? seen - ended : 0)
   }
+}
+
+/// A chain in the list of a registration, which does not keep it.
+struct ChainLink {
+  let chain: Unmanaged<Chain>
+  var next: UnsafeMutablePointer<ChainLink>?
+  var previous: UnsafeMutablePointer<ChainLink>?
 }
