@@ -208,7 +208,7 @@ def main():
         print(table.text(result))
         return 0
     arguments.rounds = arguments.rounds or (3 if arguments.quick else 5)
-    arguments.seconds = arguments.seconds or (0.25 if arguments.quick else 0.7)
+    arguments.seconds = arguments.seconds or (0.45 if arguments.quick else 0.7)
     started = time.monotonic()
     with harness.workspace() as folder:
         bench = Bench(folder, arguments)

@@ -110,7 +110,7 @@ def first_call(bench, rounds):
             child = programs.Child([bench.programs[names[name]], "--target", target])
             taken[name].append(json.loads(child.output.strip().split("\n")[-1]))
     rows = []
-    for key, title in (("dlopen_us", "first call: dlopen of the library, its dependencies being there"),
+    for key, title in (("dlopen_us", "first call: dlopen, beyond its dependencies"),
                        ("connect_and_call_us", "first call: connect, one unary"),
                        ("total_us", "first call: load, connect, one unary")):
         figures = {name: rounds_of([one[key] for one in told]) for name, told in taken.items() if key in told[0]}

@@ -10,10 +10,16 @@ def spread(found):
     return (found["max"] - found["min"]) / found["median"] if found["median"] else 0
 
 
+def spreads(rows):
+    """Of each rate that was measured more than once: whether it spreads too far."""
+    return [row["noisy"] for row in rows
+            if row["better"] == "more" and any(len(found["rounds"]) > 1 for found in row["clients"].values())]
+
+
 def noisy(rows):
-    """Too noisy to tell: of what was measured more than once, more than a quarter is."""
-    told = [row["noisy"] for row in rows if any(len(found["rounds"]) > 1 for found in row["clients"].values())]
-    return bool(told) and sum(told) > len(told) / 4
+    """Too noisy to tell: more than a quarter of the rates are."""
+    told = spreads(rows)
+    return sum(told) > len(told) / 4
 
 
 def shown(number):
@@ -52,8 +58,8 @@ NOTES = (
 
 
 def verdict(result):
-    told = sum(row["noisy"] for row in result["rows"])
-    words = f"{told} of {len(result['rows'])} rows spread over more than 15 %"
+    told = spreads(result["rows"])
+    words = f"{sum(told)} of {len(told)} rates spread over more than 15 %"
     return f"The machine is TOO NOISY to tell: {words}." if result["noisy"] else f"{words.capitalize()}."
 
 
