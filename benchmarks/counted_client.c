@@ -10,7 +10,8 @@
  *   --interceptors  how many, with on_start and on_status; --filtered: how many that want another method
  *
  * One thread does everything, so that nothing depends on who was faster: the runtime is in host mode for `flight`; for
- * blocking calls the caller drives it, with the longest linger. Every reply is checked. The cost of a call is the difference between two runs, divided by that of their --calls.
+ * blocking calls the caller drives it, with the longest linger. Every reply is checked. The cost of a call is the
+ * difference between two runs, divided by that of their --calls.
  */
 #include <penstock/penstock.h>
 
