@@ -35,9 +35,9 @@ SCENARIOS = {
     "down": ("64 KiB down", ["down", "--bytes", KIB64], 200, 800),
 }
 ALLOCATION = re.compile(r"(_int_)?(malloc|free|calloc|realloc|memalign)|malloc_consolidate|unlink_chunk|sysmalloc|tcache"
-                        r"|posix_memalign|aligned_alloc|_mid_memalign|systrim|(\$es\d+)?swift_(alloc|dealloc|slow)")
+                        r"|posix_memalign|aligned_alloc|_mid_memalign|systrim|cm_|(\$es\d+)?swift_(alloc|dealloc|slow|initStack)")
 COPY = re.compile(r"_*(mem|str|stp)(cpy|move|set|cmp|chr|len|rchr|ncmp|nlen|casecmp)|_*rawmem")
-COUNT = re.compile(r"(\$es\d+)?swift_(nonatomic_)?(retain|release|bridgeObject|isUnique|setDeallocating|tryRetain|unowned|weak)")
+COUNT = re.compile(r"destroy$|(\$es\d+)?swift_(nonatomic_)?(retain|release|bridgeObject|isUnique|setDeallocating|tryRetain|unowned|weak)")
 MODULES = {
     "PenstockTransport": "transport", "PenstockCall": "call machine", "PenstockWire": "wire", "PenstockABI": "ABI",
     "PenstockReady": "ready-made interceptors",

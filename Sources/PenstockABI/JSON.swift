@@ -37,7 +37,7 @@ enum JSON {
   }
 
   private static func checked(_ bytes: ByteView) -> Value? {
-    guard !bytes.isEmpty else { return json_stringn("", 0) }
+    guard !bytes.isEmpty else { return json_stringn(cString(""), 0) }
     return json_stringn(bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
   }
 

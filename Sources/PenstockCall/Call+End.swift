@@ -20,6 +20,7 @@ extension Call {
   /// The hop at `index` ends the call (-1: above the top one; hops.count: below the last). Hops above it see
   /// `status` on their inbound way, behind what is on its way there already; hops below see on_cancel, then
   /// destroy.
+  @inline(never) @_optimize(size)
   func finish(at index: Int, _ status: Status) {
     guard phase == .live else { return }
     breakStep(at: max(index, 0))
@@ -50,6 +51,7 @@ extension Call {
   }
 
   /// They stand below what ended the call.
+  @inline(never) @_optimize(size)
   func cancelHops(from index: Int, _ status: Status) {
     breakStep(at: index)
     var index = index
@@ -65,6 +67,7 @@ extension Call {
 
   /// A cancel or deadline: it cannot be paused, its code is fixed, and it overtakes everything (law 4). It
   /// comes up from the bottom; a hop that held another status, or has taken the call, sees on_cancel instead.
+  @inline(never) @_optimize(size)
   func endLocally(_ status: Status) {
     guard phase == .live || phase == .created else { return }
     breakStep(at: 0)

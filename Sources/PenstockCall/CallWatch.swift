@@ -95,6 +95,7 @@ public final class CallWatch: @unchecked Sendable {
     return nil
   }
 
+  @inline(never) @_optimize(size)
   private static func text(_ name: Name) -> ByteBuffer {
     let text = ByteBuffer()
     var words = name.words

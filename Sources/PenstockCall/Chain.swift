@@ -40,6 +40,7 @@ public final class Chain {
   let stock = HopStock()
 
   /// In order of priority, as `Registry.merged` gives it.
+  @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry]) {
     self.sources = sources
     counting = sources.map { $0.registration }
@@ -50,6 +51,7 @@ public final class Chain {
     enroll()
   }
 
+  @inline(never) @_optimize(size)
   public init(_ registrations: [Registration]) {
     sources = []
     counting = registrations
@@ -62,6 +64,7 @@ public final class Chain {
 
   /// Of `sources` what stands below `hop`, wherever that stood, and not the hop's own interceptor, nor what has taken
   /// its place; but all that is registered for one call.
+  @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
     self.sources = sources
     entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
@@ -95,6 +98,7 @@ public final class Chain {
     }
   }
 
+  @inline(never) @_optimize(size)
   private static func entries(_ registrations: [Registration], _ sources: [Registry.Entry]?) -> [Entry] {
     var entries: [Entry] = []
     entries.reserveCapacity(registrations.count)

@@ -207,6 +207,7 @@ extension Hop {
     }
   }
 
+  @inline(never) @_optimize(size)
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     guard (message.attachment != nil) == seesObjects else { return .state }
@@ -224,6 +225,7 @@ extension Hop {
 
   /// On the driving thread, or on any thread after `share`. What a hop that has taken the call delivers goes
   /// one way, on any thread, so that it keeps its order.
+  @inline(never) @_optimize(size)
   public func injectInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     guard (message.attachment != nil) == seesObjects else { return .state }

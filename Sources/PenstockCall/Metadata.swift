@@ -151,6 +151,7 @@ public final class Metadata {
   }
 
   /// Live entries keep their order in the arena, so they can be moved down one after another.
+  @inline(never) @_optimize(size)
   private func compactIfWorthwhile() {
     guard garbage > 4096, garbage > arena.count / 2, let entries else { return }
     guard let packed = ByteBuffer(capacity: arena.count - garbage) else { return }

@@ -40,6 +40,7 @@ final class Recording {
 
   /// It leaves the hop. Between RESTART and the step that replays it waits behind what is sent again, also if it can't
   /// be recorded itself.
+  @inline(never) @_optimize(size)
   func note(_ event: Event, isOwn: Bool) {
     if isReplaying { again.append(Entry(event: event, isTold: isOwn, isKept: false)) }
     guard failure == nil else { return }
@@ -63,6 +64,7 @@ final class Recording {
     below = nil
   }
 
+  @inline(never) @_optimize(size)
   func begin() {
     restarts += 1
     isReplaying = true
@@ -101,6 +103,7 @@ extension Hop {
 extension Call {
   /// What is below the hop goes, and everything that left the hop is sent again. False: it may not, and the
   /// status passes.
+  @inline(never) @_optimize(size)
   func restart(_ hop: Hop, _ status: Status) -> Bool {
     let allowed = hop.mayRestart(status)
     guard allowed == .ok, let recording = hop.recording, let start = recording.start, request.become(start)
@@ -154,6 +157,7 @@ extension Call {
     return true
   }
 
+  @inline(never) @_optimize(size)
   func replay(_ hop: Hop) {
     guard let recording = hop.recording, recording.isReplaying, hop.isActive else { return }
     recording.isReplaying = false
@@ -172,6 +176,7 @@ extension Call {
   }
 
   /// Everything inbound that stands at the hop goes. How much demand it leaves unanswered.
+  @inline(never) @_optimize(size)
   private func discardInbound(_ hop: Hop) -> Int {
     guard let station = hop.inbound else { return 0 }
     var owed = 0

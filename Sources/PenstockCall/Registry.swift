@@ -103,6 +103,7 @@ public struct Registry {
   // MARK: - Order
 
   /// The entries in the order of calls; `newestFirst` turns equal priorities round.
+  @inline(never) @_optimize(size)
   public func ordered(newestFirst: Bool) -> [Entry] {
     guard newestFirst else { return entries }
     var turned = entries
@@ -117,6 +118,7 @@ public struct Registry {
   }
 
   /// Two lists in the order of calls as one.
+  @inline(never) @_optimize(size)
   public static func merged(_ first: [Entry], _ second: [Entry], newestFirst: Bool) -> [Entry] {
     if first.isEmpty { return second }
     if second.isEmpty { return first }

@@ -37,6 +37,7 @@ public final class Request {
   }
 
   /// The same start, for another time; nil: no memory.
+  @inline(never) @_optimize(size)
   func copy() -> Request? {
     guard let copied = metadata.copy(),
       let other = Request(kind: kind, path: pathView, metadata: copied, deadline: deadline)

@@ -44,6 +44,7 @@ public enum Holder {
 
 extension Call {
   /// The driving thread: what stands where, from the top.
+  @inline(never) @_optimize(size)
   public var standings: [Standing] {
     var found: [Standing] = []
     for hop in hops where hop.entered && !hop.destroyed {
@@ -72,6 +73,7 @@ extension Call {
   }
 
   /// The driving thread.
+  @inline(never) @_optimize(size)
   public func holder(_ standings: [Standing]) -> Holder {
     guard phase == .live else { return phase == .created ? .loop : .nobody }
     for hop in hops where hop.current != .none {

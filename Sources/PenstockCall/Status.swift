@@ -74,6 +74,7 @@ public final class Status {
 
   /// The first detail, from `start` on, with this type URL; one without a '/' is compared with what stands after the
   /// last '/' alone.
+  @inline(never) @_optimize(size)
   public func findDetail(_ wanted: ByteView, from start: Int = 0) -> Int? {
     let isBare = !wanted.contains(0x2f)
     for index in start..<max(start, detailCount) {
@@ -123,6 +124,7 @@ public final class Status {
 
   /// Takes the details out of a google.rpc.Status as it came ("grpc-status-details-bin" without its base64), which
   /// stays readable in the trailers; nothing else of it counts. What does not decode is only kept there.
+  @inline(never) @_optimize(size)
   public func takeDetails(_ encoded: ByteView) {
     _ = trailers.set(Status.detailsName, encoded)
     guard let decoded = StatusDetails.decode(encoded) else {

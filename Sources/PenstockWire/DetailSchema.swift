@@ -31,6 +31,7 @@ public enum DetailSchema {
 
   /// The message that a type URL names; nil when it is none of the ten. A type is named by what stands behind the last
   /// `/` (google/protobuf/any.proto).
+  @inline(never) @_optimize(size)
   public init?(typeURL: ByteView) {
     var from = typeURL.count
     while from > 0 && typeURL[from &- 1] != 0x2F { from &-= 1 }
@@ -42,6 +43,7 @@ public enum DetailSchema {
   }
 
   /// The message with a name in package google.rpc; nil when it is none of the ten.
+  @inline(never) @_optimize(size)
   private init?(name: ByteView) {
     if bytesEqual(name, "ErrorInfo") {
       self = .errorInfo
@@ -68,6 +70,7 @@ public enum DetailSchema {
     }
   }
 
+  @inline(never) @_optimize(size)
   func field(numbered number: UInt32) -> Field? {
     var index = 0
     while let field = field(at: index) {
@@ -77,6 +80,7 @@ public enum DetailSchema {
     return nil
   }
 
+  @inline(never) @_optimize(size)
   public func field(named name: ByteView) -> Field? {
     var index = 0
     while let field = field(at: index) {
@@ -87,6 +91,7 @@ public enum DetailSchema {
   }
 
   /// The fields in the order of their numbers; nil behind the last.
+  @inline(never) @_optimize(size)
   func field(at index: Int) -> Field? {
     switch (self, index) {
     case (.errorInfo, 0): return Field(1, "reason", .string)

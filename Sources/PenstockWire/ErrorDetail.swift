@@ -33,6 +33,7 @@ public enum ErrorDetail {
   // MARK: Validation
 
   /// Recursion is as deep as the schema, three levels, whatever the bytes say.
+  @inline(never) @_optimize(size)
   private static func isValid(_ schema: DetailSchema, _ message: ByteView) -> Bool {
     var reader = ProtoReader(message)
     while true {
@@ -53,6 +54,7 @@ public enum ErrorDetail {
     }
   }
 
+  @inline(never) @_optimize(size)
   private static func isProto(_ message: ByteView) -> Bool {
     var reader = ProtoReader(message)
     while true {
@@ -114,6 +116,7 @@ public enum ErrorDetail {
     }
   }
 
+  @inline(never) @_optimize(size)
   private static func tellRepeated<V: ErrorDetailVisitor>(
     _ field: DetailSchema.Field, in message: ByteView, _ visitor: inout V
   ) {
@@ -138,6 +141,7 @@ public enum ErrorDetail {
 
   /// A singular message that came in several parts is the merge of them (protobuf.dev, "Encoding", Last One
   /// Wins). The only such message here has string fields only, so the last of each is it.
+  @inline(never) @_optimize(size)
   private static func tellMerged<V: ErrorDetailVisitor>(
     _ schema: DetailSchema, _ number: UInt32, in message: ByteView, _ visitor: inout V
   ) {

@@ -134,6 +134,7 @@ public enum UserAgent {
   }
 
   /// Without spaces at either end, whatever was left out there.
+  @inline(never) @_optimize(size)
   private static func appendPrintable(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let begin = out.count
     var end = begin

@@ -44,6 +44,7 @@ public final class StatusDetails {
   }
 
   /// Two passes: the first validates and counts, the second fills storage of exactly that size.
+  @inline(never) @_optimize(size)
   private func scan() -> Bool {
     var found = 0
     var reader = ProtoReader(bytes.view)
@@ -62,6 +63,7 @@ public final class StatusDetails {
     return found == 0 || fill(found)
   }
 
+  @inline(never) @_optimize(size)
   private func fill(_ total: Int) -> Bool {
     // No overflow: `total` is at most half of the number of bytes that we hold.
     let (size, overflow) = total.multipliedReportingOverflow(by: MemoryLayout<Detail>.stride)
@@ -82,6 +84,7 @@ public final class StatusDetails {
     return true
   }
 
+  @inline(never) @_optimize(size)
   private func readAny(_ encoded: ByteView) -> Detail? {
     var detail = Detail()
     var reader = ProtoReader(encoded)
@@ -108,6 +111,7 @@ public final class StatusDetails {
 
   /// Appends the bytes of a status. `detail` is asked once for each index, 0 to `detailCount` - 1; its views
   /// are used before the next is asked for. False: no memory, and `out` is as it was.
+  @inline(never) @_optimize(size)
   public static func encode(
     code: Int32, message: ByteView, detailCount: Int,
     detail: (Int) -> (typeURL: ByteView, value: ByteView), into out: ByteBuffer

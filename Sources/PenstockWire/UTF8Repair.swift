@@ -5,6 +5,7 @@ public enum UTF8Repair {
 
   /// Appends `bytes` with each maximal subpart of an ill-formed sequence replaced by one U+FFFD (Unicode 16
   /// section 3.9, "U+FFFD Substitution of Maximal Subparts"). False: no memory, and `out` is as it was.
+  @inline(never) @_optimize(size)
   public static func repair(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let before = out.count
     var at = 0

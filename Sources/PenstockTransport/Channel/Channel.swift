@@ -21,6 +21,7 @@ public final class Channel: @unchecked Sendable {
   }
 
   /// Any thread. Nothing is connected before the first call.
+  @inline(never) @_optimize(size)
   public static func make(runtime: Runtime, target: ByteView, options: ChannelOptions) -> Made<Channel> {
     let parsed: Target
     switch Target.parse(target) {
@@ -110,6 +111,7 @@ final class ChannelCore: ShutdownHook {
     close("runtime shut down")
   }
 
+  @inline(never) @_optimize(size)
   func close(_ reason: StaticString) {
     guard closedBecause == nil else { return }
     closedBecause = reason

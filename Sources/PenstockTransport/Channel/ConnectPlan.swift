@@ -47,6 +47,7 @@ struct ConnectPlan {
   }
 
   /// Every address tried with its error.
+  @inline(never) @_optimize(size)
   func words(_ name: ByteBuffer) -> ByteBuffer {
     let text = ByteBuffer().say("could not connect to ").say(name.view).say(": ").say(report.view)
     let untold = min(index, count) - ConnectPlan.mostReported

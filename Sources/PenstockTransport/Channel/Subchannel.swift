@@ -66,6 +66,7 @@ final class Subchannel: ConnectionOwner, ResolverCompletion, TurnTask {
   }
 
   /// Begins to connect, if somebody still waits.
+  @inline(never) @_optimize(size)
   func runInTurn() {
     waiting.removeAll { !$0.isWaiting }
     guard !waiting.isEmpty else { return }
@@ -78,6 +79,7 @@ final class Subchannel: ConnectionOwner, ResolverCompletion, TurnTask {
 
   // MARK: Connecting
 
+  @inline(never) @_optimize(size)
   private func begin() {
     runtime.refreshNow()
     plan = ConnectPlan(now: runtime.now, timeout: destination.connectTimeout)
@@ -91,6 +93,7 @@ final class Subchannel: ConnectionOwner, ResolverCompletion, TurnTask {
     }
   }
 
+  @inline(never) @_optimize(size)
   func resolved(_ outcome: ResolverOutcome) {
     guard case .resolving = state else { return }
     switch outcome {
@@ -102,6 +105,7 @@ final class Subchannel: ConnectionOwner, ResolverCompletion, TurnTask {
     }
   }
 
+  @inline(never) @_optimize(size)
   private func follow(_ first: ConnectPlan.Step) {
     var step = first
     while true {
@@ -133,6 +137,7 @@ final class Subchannel: ConnectionOwner, ResolverCompletion, TurnTask {
     if let timer { runtime.disarm(timer) }
   }
 
+  @inline(never) @_optimize(size)
   fileprivate func timedOut() {
     switch state {
     case .resolving(let lookup):
@@ -150,6 +155,7 @@ final class Subchannel: ConnectionOwner, ResolverCompletion, TurnTask {
     }
   }
 
+  @inline(never) @_optimize(size)
   private func fail(_ words: ByteBuffer) {
     if case .closed = state {} else { state = .idle }
     disarm()
@@ -179,6 +185,7 @@ final class Subchannel: ConnectionOwner, ResolverCompletion, TurnTask {
     if !waiting.isEmpty { work.schedule(self) }
   }
 
+  @inline(never) @_optimize(size)
   func connectionEnded(_ connection: HTTP2Connection, _ words: ByteBuffer) {
     switch state {
     case .connecting(let current) where current === connection:
@@ -191,6 +198,7 @@ final class Subchannel: ConnectionOwner, ResolverCompletion, TurnTask {
   // MARK: The end
 
   /// Ends the connections. Whoever waited has been told already.
+  @inline(never) @_optimize(size)
   func close() {
     let before = state
     state = .closed

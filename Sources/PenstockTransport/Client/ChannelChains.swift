@@ -96,6 +96,7 @@ final class ChannelChains: @unchecked Sendable {
   }
 
   /// For good.
+  @inline(never) @_optimize(size)
   func removeAll() {
     let (gone, remains) = lock.withLock { () -> ([Registry.Entry], ChainCache.Remains) in
       isOver = true
@@ -111,6 +112,7 @@ final class ChannelChains: @unchecked Sendable {
   }
 
   /// Both registries, by priority.
+  @inline(never) @_optimize(size)
   func merged(with runtime: ClientRuntime) -> [Registry.Entry] {
     lock.withLock {
       Registry.merged(

@@ -21,6 +21,7 @@ public final class ClientChannel: @unchecked Sendable {
   private let handles = Atomic<Int>(1)
 
   /// Takes over one user of `runtime`.
+  @inline(never) @_optimize(size)
   public init(
     _ runtime: ClientRuntime, _ transport: Channel, target: ByteBuffer, authority: ByteBuffer,
     defaults: CallDefaults,

@@ -32,6 +32,7 @@ public final class ClientRuntime: @unchecked Sendable {
   let workers: WorkerPool
   let watch = CallWatch()
 
+  @inline(never) @_optimize(size)
   private init(_ runtime: Runtime, isShared: Bool) {
     self.runtime = runtime
     self.isShared = isShared
@@ -97,6 +98,7 @@ public final class ClientRuntime: @unchecked Sendable {
     for entry in entries { Registrations.removed(entry.registration) }
   }
 
+  @inline(never) @_optimize(size)
   func removeHolder() {
     if Process.isForked(generation) {
       // The locks may be held by threads that this process does not have.
@@ -130,6 +132,7 @@ public final class ClientRuntime: @unchecked Sendable {
     if slotHeldUs { Unmanaged.passUnretained(self).release() }
   }
 
+  @inline(never) @_optimize(size)
   public func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
     if runtime.isDriving || Worker.current?.runs(workers) == true { return .wouldDeadlock }
     closed.store(true, ordering: .releasing)
@@ -146,6 +149,7 @@ public final class ClientRuntime: @unchecked Sendable {
     return result
   }
 
+  @inline(never) @_optimize(size)
   private func forgetInterceptors() {
     let gone = change { () -> [Registry.Entry] in
       isOver = true
@@ -174,6 +178,7 @@ public final class ClientRuntime: @unchecked Sendable {
   }
 
   /// Does without what `body` takes out.
+  @inline(never) @_optimize(size)
   private func leaves(_ body: () -> Registry.Entry?) -> Outcome {
     guard let gone = change(body) else { return .notFound }
     Registrations.removed(gone.registration)

@@ -36,6 +36,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
   }
 
   /// Ends those that were made on `channel` or run on it; all without one. A call that ends takes itself out.
+  @inline(never) @_optimize(size)
   func end(_ channel: ClientChannel?, _ reason: StaticString) {
     var ending: [ClientCall] = []
     var next = first

@@ -49,6 +49,7 @@ public enum Registrations {
   }
 
   /// Gives `userData` a number, which ends with its finalizer.
+  @inline(never) @_optimize(size)
   public static func begin(_ userData: UserData) -> UInt64 {
     let generation = Process.generation
     let id = Process.withLock { () -> UInt64 in
@@ -70,6 +71,7 @@ public enum Registrations {
   }
 
   /// Until the finalizer has run. Negative: without limit.
+  @inline(never) @_optimize(size)
   public static func waitForRemoval(_ id: UInt64, timeoutMilliseconds: Int64) -> Outcome {
     let cell = WaitCell()
     let me = cs_thread_self()
@@ -115,6 +117,7 @@ public enum Registrations {
       }
     }
 
+    @inline(never) @_optimize(size)
     deinit {
       guard !Process.isForked(generation) else { return }
       let cells = Process.withLock { () -> [WaitCell] in

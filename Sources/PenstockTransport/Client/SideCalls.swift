@@ -25,6 +25,7 @@ extension ClientCall {
   }
 
   /// Any thread that has the hop: a call on the channel of the hop's call. `.gone`: that has ended.
+  @inline(never) @_optimize(size)
   public static func makeSide(
     of hop: Hop, _ path: ByteView, _ kind: CallKind, _ flags: SideFlags, _ options: CallOptions?,
     _ callbacks: CallCallbacks?
@@ -90,6 +91,7 @@ extension ClientCall {
 
 extension ClientChannel {
   /// The hop's start or recorded start goes to this channel. In a callback of the hop.
+  @inline(never) @_optimize(size)
   public func take(over hop: Hop) -> Outcome {
     guard let (owner, _) = hop.call.item.live(hop.call) else { return .gone }
     guard owner.channel.runtime === runtime else { return .invalidArgument }

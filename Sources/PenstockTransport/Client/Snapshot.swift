@@ -33,6 +33,7 @@ public struct RuntimeView {
 
 extension ClientRuntime {
   /// Any thread: on the driving thread at once, elsewhere within `nanoseconds`, whatever the loop does.
+  @inline(never) @_optimize(size)
   public func view(within nanoseconds: UInt64) -> RuntimeView {
     // Where the loop has ended, there are none.
     let calls =
@@ -48,6 +49,7 @@ extension ClientRuntime {
   }
 
   /// Runs `body` where it may look at calls.
+  @inline(never) @_optimize(size)
   private func look<R>(within nanoseconds: UInt64, _ body: @escaping (LiveCalls) -> R) -> R? {
     if runtime.isDriving { return body(live) }
     var found: R?

@@ -36,6 +36,7 @@ final class TicketTable: @unchecked Sendable {
   }
 
   /// nil: all numbers are in use.
+  @inline(never) @_optimize(size)
   func makeBook(_ call: Call, _ runtime: Runtime? = nil) -> TicketBook? {
     lock.lock()
     defer { lock.unlock() }

@@ -58,6 +58,7 @@ struct FrameTracker {
   }
 
   /// What a peer that does not speak HTTP/2 said.
+  @inline(never) @_optimize(size)
   func wrongPreface() -> ByteBuffer {
     let text = ByteBuffer().say("the peer does not speak HTTP/2: ")
     let bytes = opening.view

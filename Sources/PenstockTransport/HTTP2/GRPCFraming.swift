@@ -181,6 +181,7 @@ final class GRPCFraming: CallFraming {
   }
 
   /// "gRPC Compression", "Test cases" 5 and 6.
+  @inline(never) @_optimize(size)
   private func expand(_ message: ByteBuffer) -> BodyStep {
     switch receives {
     case .identity:

@@ -15,6 +15,7 @@ enum Gzip {
   private static let most = 1 << 30
 
   /// nil: no memory.
+  @inline(never) @_optimize(size)
   static func compress(_ bytes: ByteView) -> ByteBuffer? {
     var stream = z_stream()
     guard penstock_deflate_init(&stream) == Z_OK else { return nil }
@@ -35,6 +36,7 @@ enum Gzip {
   }
 
   /// At most `limit` bytes: storage never grows past that, whatever the input claims.
+  @inline(never) @_optimize(size)
   static func decompress(_ bytes: ByteView, limit: Int) -> Outcome {
     var stream = z_stream()
     guard penstock_inflate_init(&stream) == Z_OK else { return .noMemory }

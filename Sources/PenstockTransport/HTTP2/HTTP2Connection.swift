@@ -56,6 +56,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   }
 
   /// Begins to connect. The owner hears nothing from within this.
+  @inline(never) @_optimize(size)
   static func start(
     _ address: SocketAddress, tls: TLSContext?, host: ByteBuffer, limits: HTTP2Limits, runtime: Runtime,
     work: TurnWork, owner: any ConnectionOwner

@@ -230,6 +230,7 @@ final class HTTP2Session {
   }
 
   /// A queue that does not move may still have comers and goers: those that have gone are swept out in time.
+  @inline(never) @_optimize(size)
   private func forgetQueued() {
     goneQueued += 1
     guard goneQueued >= 64, goneQueued * 2 > queuedCount else { return }
@@ -336,6 +337,7 @@ final class HTTP2Session {
   }
 
   /// The connection is gone: every stream ends, those that never were on the wire as unprocessed.
+  @inline(never) @_optimize(size)
   func abandon(_ words: ByteBuffer) {
     fail(words)
     isAbandoned = true

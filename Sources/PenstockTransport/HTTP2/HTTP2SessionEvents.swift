@@ -230,6 +230,7 @@ extension HTTP2Session {
   }
 
   /// A request that was reset before it left, or could not leave.
+  @inline(never) @_optimize(size)
   private func notSent(_ frame: UnsafePointer<nghttp2_frame>) {
     let header = frame.pointee.hd
     guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }

@@ -25,6 +25,7 @@ final class Socket {
 
   deinit { close() }
 
+  @inline(never) @_optimize(size)
   static func connect(to address: SocketAddress) -> Opened {
     let descriptor = cs_stream_socket(address.family)
     if descriptor < 0 { return .failed(-descriptor) }

@@ -25,6 +25,7 @@ struct Target {
     case failed(ByteBuffer)
   }
 
+  @inline(never) @_optimize(size)
   static func parse(_ text: ByteView) -> Outcome {
     if text.isEmpty { return .failed(ByteBuffer().say("the target is empty")) }
     for byte in text where byte <= 0x20 || byte == 0x7F {
@@ -56,6 +57,7 @@ struct Target {
     return named(ByteView(rebasing: path[1...]), text)
   }
 
+  @inline(never) @_optimize(size)
   private static func named(_ part: ByteView, _ text: ByteView) -> Outcome {
     switch split(part) {
     case .failed(let words): return wrong(text, words)
@@ -73,6 +75,7 @@ struct Target {
     }
   }
 
+  @inline(never) @_optimize(size)
   private static func literals(_ list: ByteView, _ text: ByteView, isSix: Bool) -> Outcome {
     var addresses: [SocketAddress] = []
     var firstHost: ByteBuffer?
@@ -112,6 +115,7 @@ struct Target {
     return .target(Target(place: .addresses(addresses), authority: firstAuthority, host: firstHost))
   }
 
+  @inline(never) @_optimize(size)
   private static func unix(_ rest: ByteView, _ text: ByteView, isAbstract: Bool) -> Outcome {
     var path = rest
     if !isAbstract, let absolute = after("//", rest) {
@@ -135,6 +139,7 @@ struct Target {
   }
 
   /// `host`, `host:port`, `[v6]`, `[v6]:port`, or a bare IPv6 address.
+  @inline(never) @_optimize(size)
   private static func split(_ text: ByteView) -> Split {
     if text.first == 0x5B {
       guard let close = text.firstIndex(of: 0x5D) else { return .failed("a bracket is not closed") }

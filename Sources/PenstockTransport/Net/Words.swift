@@ -46,6 +46,7 @@ extension ByteBuffer {
   }
 
   @discardableResult
+  @inline(never) @_optimize(size)
   func say(unsigned number: UInt64) -> ByteBuffer {
     var digits: UInt64 = 1
     while number / digits >= 10 { digits &*= 10 }

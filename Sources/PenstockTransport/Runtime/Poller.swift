@@ -43,6 +43,7 @@ final class Poller {
     failure = events == nil ? (ENOMEM, "memory for events") : open(host)
   }
 
+  @inline(never) @_optimize(size)
   private func open(_ host: Bool) -> (Int32, StaticString)? {
     inner = cs_epoll_create()
     if inner < 0 { return (-inner, "epoll_create1") }

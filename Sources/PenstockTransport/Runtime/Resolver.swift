@@ -100,6 +100,7 @@ public final class Lookup: InboxItem {
   }
 
   /// On the driving thread.
+  @inline(never) @_optimize(size)
   fileprivate func startThread() {
     isCounted = true
     runtime.beginPending()
@@ -118,6 +119,7 @@ public final class Lookup: InboxItem {
     }
   }
 
+  @inline(never) @_optimize(size)
   private func ask() {
     cs_thread_name("penstock-dns")
     var list: UnsafeMutablePointer<addrinfo>?

@@ -163,6 +163,7 @@ extension Runtime {
 
   /// After `markEnded`, by the thread that called it: releases all that the runtime holds. Nothing is locked: what is
   /// released may run user code, which finds a runtime that has ended.
+  @inline(never) @_optimize(size)
   private func takeApart() {
     dropInbox()
     while timers.popAny() != nil {}
@@ -206,6 +207,7 @@ extension Runtime {
 
   /// Runs the hooks, waits until nothing is pending, ends the runtime and joins its thread. `.timedOut`: not yet; the
   /// end comes when what is pending has ended, and `shutdown` may be called again. Negative: without limit.
+  @inline(never) @_optimize(size)
   public func shutdown(timeoutMilliseconds: Int64) -> ShutdownResult {
     if Process.isForked(generation) { return .already }
     if isDriving { return .wouldDeadlock }

@@ -228,6 +228,7 @@ extension Runtime {
   // MARK: The own thread
 
   /// nil, or errno.
+  @inline(never) @_optimize(size)
   func startThread() -> Int32? {
     threadState = .joinable
     let me = Unmanaged.passRetained(self)

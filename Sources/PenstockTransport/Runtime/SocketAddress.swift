@@ -7,6 +7,7 @@ public struct SocketAddress {
   public private(set) var length: UInt32
 
   /// What the system has given; longer than the storage is cut off.
+  @inline(never) @_optimize(size)
   public init?(_ address: UnsafeRawPointer, length: UInt32) {
     var storage = sockaddr_storage()
     guard length >= 2, length <= UInt32(MemoryLayout<sockaddr_storage>.size) else { return nil }
@@ -16,6 +17,7 @@ public struct SocketAddress {
   }
 
   /// An IPv4 or IPv6 literal without brackets; nil if it is neither.
+  @inline(never) @_optimize(size)
   public init?(literal: ByteView, port: UInt16) {
     var storage = sockaddr_storage()
     let length = withTerminated(literal, limit: 64) { cs_address_literal(&storage, $0, port) } ?? 0
@@ -25,6 +27,7 @@ public struct SocketAddress {
   }
 
   /// A path of the file system; one that begins with a NUL is a name in the abstract space. nil if it does not fit.
+  @inline(never) @_optimize(size)
   public init?(unixPath path: ByteView) {
     var storage = sockaddr_storage()
     guard let base = path.baseAddress else { return nil }
@@ -47,6 +50,7 @@ public struct SocketAddress {
   }
 
   /// "1.2.3.4:5", "[::1]:5", "[fe80::1%2]:5", "unix:/path", "unix-abstract:name".
+  @inline(never) @_optimize(size)
   public func text() -> [UInt8] {
     var out: [UInt8] = []
     withUnsafePointer(to: storage) { storage in

@@ -58,6 +58,7 @@ public final class AsyncState {
   private func toOpaque() -> UnsafeMutableRawPointer { Unmanaged.passRetained(self).toOpaque() }
 
   /// What to register: callbacks, user data with a reference of its own, and what gives it back.
+  @inline(never) @_optimize(size)
   public static func table(_ callbacks: AsyncCallbacks, _ userData: UserData)
     -> (Registration.Callbacks, UnsafeMutableRawPointer, Finalizer)
   {

@@ -90,6 +90,7 @@ public final class Completion: @unchecked Sendable {
     return hop
   }
 
+  @inline(never) @_optimize(size)
   private func end(_ answer: Answer, message fresh: ByteBuffer?) -> Outcome {
     if hop.isForked { return .forked }
     let hasEnded = hop.hasEnded

@@ -67,6 +67,7 @@ extension InterceptedCall {
 
   // MARK: - On the way out
 
+  @inline(never) @_optimize(size)
   fileprivate func startCame(_ hop: Hop) -> Verdict {
     if isShort {
       _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor"))
@@ -98,6 +99,7 @@ extension InterceptedCall {
   }
 
   /// `next`: what the function has changed goes with it.
+  @inline(never) @_optimize(size)
   func passStart(_ hop: Hop) {
     guard stage == .offered else { return }
     stage = .passed
@@ -163,6 +165,7 @@ extension InterceptedCall {
   }
 
   /// The function has returned: the response goes on, as it has changed it.
+  @inline(never) @_optimize(size)
   func letGo(_ hop: Hop) {
     guard stage == .responded else { return }
     stage = .passing
@@ -192,6 +195,7 @@ extension InterceptedCall {
     }
   }
 
+  @inline(never) @_optimize(size)
   func begin(_ given: Answer, _ hop: Hop) {
     guard stage == .offered else { return }
     if given.headers == nil, given.messages.isEmpty {
@@ -209,6 +213,7 @@ extension InterceptedCall {
   }
 
   /// Delivers what is asked for; the status is last.
+  @inline(never) @_optimize(size)
   func pump(_ hop: Hop) {
     if isPumping { return }
     isPumping = true

@@ -143,6 +143,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private var cell: WaitCell?
 
   /// As start comes to the hop.
+  @inline(never) @_optimize(size)
   init(_ hop: Hop, _ interceptor: SyncInterceptor) {
     self.hop = hop
     self.interceptor = interceptor
@@ -188,6 +189,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   /// The call has ended by another hand, or the hop has: nothing that the function asks for matters any more.
+  @inline(never) @_optimize(size)
   func end(_ status: Status?) {
     guard stage != .over else { return }
     stage = .over
@@ -203,6 +205,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   /// What the function has asked for.
+  @inline(never) @_optimize(size)
   public override func run() {
     lock.lock()
     let wanted = wish
@@ -238,6 +241,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // MARK: - The function, on a worker
 
   /// Runs it. The caller holds a reference.
+  @inline(never) @_optimize(size)
   func execute() {
     thread = cs_thread_self()
     let verdict = interceptor.function(handle, interceptor.userData.pointer)
@@ -274,6 +278,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   /// Lets start go on, and waits for the response. What other functions of the call have to do meanwhile is done
   /// here.
+  @inline(never) @_optimize(size)
   public func next() -> Outcome {
     guard isRunning else { return .state }
     if hasCalledNext { return .already }
@@ -337,6 +342,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   /// nil: none. At once, not only with `next`.
+  @inline(never) @_optimize(size)
   public func setDeadline(_ time: UInt64?) -> Outcome {
     guard isBeforeNext else { return .state }
     if isGone { return .gone }

@@ -46,6 +46,7 @@ final class WorkerPool: @unchecked Sendable {
   }
 
   /// The driving thread: `call`'s function may run. False: there is no thread that could, and none can be started.
+  @inline(never) @_optimize(size)
   func offer(_ call: InterceptedCall) -> Bool {
     lock.lock()
     let nest = call.item.nest ?? Nest()
@@ -145,6 +146,7 @@ final class WorkerPool: @unchecked Sendable {
   }
 
   /// What has become ready for it since goes to others.
+  @inline(never) @_optimize(size)
   func leave(_ item: CallItem, _ attendant: Attendant) {
     var followups: [Followup] = []
     lock.lock()
@@ -200,6 +202,7 @@ final class WorkerPool: @unchecked Sendable {
     return false
   }
 
+  @inline(never) @_optimize(size)
   private func main() {
     cs_thread_name("penstock-worker")
     let worker = Worker()
@@ -230,6 +233,7 @@ final class WorkerPool: @unchecked Sendable {
   }
 
   /// Sleeps until there may be something to run. False: there was nothing for a while, and the thread is to end.
+  @inline(never) @_optimize(size)
   private func rest() -> Bool {
     let until = cs_monotonic() + WorkerPool.idleTime
     lock.lock()
@@ -269,6 +273,7 @@ final class WorkerPool: @unchecked Sendable {
   var hasThreads: Bool { lock.withLock { alive > 0 } }
 
   /// Closes, and waits until every thread has ended. False: not until `deadline`.
+  @inline(never) @_optimize(size)
   func join(until deadline: UInt64?) -> Bool {
     close()
     lock.lock()

@@ -50,6 +50,7 @@ public final class TLSContext {
     }
   }
 
+  @inline(never) @_optimize(size)
   public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
     // OpenSSL's own atexit handler would take its tables from under a runtime that still works while the process
     // exits. This counts where OpenSSL has not been started before; any other function of its would start it.
@@ -145,6 +146,7 @@ public final class TLSContext {
     }
   }
 
+  @inline(never) @_optimize(size)
   private func trustSystem() -> SetupFailure? {
     for index in 0..<SystemRoots.count {
       if case .bytes(let pem) = SmallFile.read(SystemRoots.path(index).bytes) {
@@ -163,6 +165,7 @@ public final class TLSContext {
 
   // MARK: Our own certificate
 
+  @inline(never) @_optimize(size)
   private func identify(_ options: TLSOptions) -> SetupFailure? {
     guard let chain = options.certificateChain else {
       if options.privateKey != nil { return SetupFailure("private_key", "a key without a certificate chain") }
@@ -197,6 +200,7 @@ public final class TLSContext {
     }
   }
 
+  @inline(never) @_optimize(size)
   private func useKey(_ pem: ByteBuffer, field: StaticString) -> SetupFailure? {
     guard let count = Int32(exactly: pem.count), let bio = BIO_new_mem_buf(pem.view.baseAddress, count) else {
       return SetupFailure(field, "no private key in PEM form")
@@ -218,6 +222,7 @@ public final class TLSContext {
   // MARK: PEM
 
   /// Calls `use` with each certificate; at least one must be there, and all must parse.
+  @inline(never) @_optimize(size)
   private func eachCertificate(
     _ pem: ByteView, field: StaticString, _ use: (OpaquePointer, Int) -> Bool
   ) -> SetupFailure? {

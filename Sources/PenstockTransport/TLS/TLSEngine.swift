@@ -46,6 +46,7 @@ public final class TLSEngine {
   deinit { SSL_free(ssl) }
 
   /// nil: no memory. `host` is whom a client expects (a name or an IP address), unless the options name another.
+  @inline(never) @_optimize(size)
   public static func make(_ context: TLSContext, host: ByteView?) -> TLSEngine? {
     var name = context.serverName
     if name == nil, let host, !host.isEmpty, !host.contains(0) {
@@ -164,6 +165,7 @@ public final class TLSEngine {
     }
   }
 
+  @inline(never) @_optimize(size)
   private func explain() {
     if outOfMemory { return fail(ByteBuffer().say("no memory for TLS records")) }
     if !handshakeIsDone, let text = saysNoTLS() { return fail(text) }
@@ -202,6 +204,7 @@ public final class TLSEngine {
 
   /// Words for a peer whose first bytes are no TLS. A record begins with its type, 20 to 24, and the version's first
   /// byte, 3 (RFC 8446 section 5.1).
+  @inline(never) @_optimize(size)
   private func saysNoTLS() -> ByteBuffer? {
     let seen = ByteBuffer()
     seen.say(opening.view).say(ByteView(rebasing: input.view.prefix(TLSEngine.openingSize - opening.count)))
