@@ -37,7 +37,8 @@ SCENARIOS = {
 ALLOCATION = re.compile(r"(_int_)?(malloc|free|calloc|realloc|memalign)|malloc_consolidate|unlink_chunk|sysmalloc|tcache"
                         r"|posix_memalign|aligned_alloc|_mid_memalign|systrim|cm_|(\$es\d+)?swift_(alloc|dealloc|slow|initStack)")
 COPY = re.compile(r"_*(mem|str|stp)(cpy|move|set|cmp|chr|len|rchr|ncmp|nlen|casecmp)|_*rawmem")
-COUNT = re.compile(r"destroy$|(\$es\d+)?swift_(nonatomic_)?(retain|release|bridgeObject|isUnique|setDeallocating|tryRetain|unowned|weak)")
+COUNT = re.compile(r"destroy$|(\$es\d+)?swift_(nonatomic_)?(retain|release|bridgeObject|isUnique|setDeallocating|tryRetain"
+                   r"|unowned|weak)")
 MODULES = {
     "PenstockTransport": "transport", "PenstockCall": "call machine", "PenstockWire": "wire", "PenstockABI": "ABI",
     "PenstockReady": "ready-made interceptors",
