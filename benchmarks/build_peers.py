@@ -1,9 +1,10 @@
 """Builds what the benchmarks compare with, in build/bench/: the programs in C++, C and Swift beside this file.
 
-`build()` gives their paths by name; None for what cannot be built here, after it has said why. What is there and not
-older than its sources stays. grpc-swift-client takes about five minutes the first time.
+`build()` gives their paths by name; None for what cannot be built here, after it has said why. What is there stays as
+long as its sources are the same: their digest is beside it. grpc-swift-client takes 5 to 10 minutes the first time.
 """
 
+import hashlib
 import os
 import pathlib
 import shlex
@@ -92,12 +93,14 @@ def build(names=None):
     for name in names or PROGRAMS:
         function, patterns = PROGRAMS[name]
         sources = [path for pattern in patterns for path in sorted(HERE.glob(pattern))]
-        program = BUILT / name
+        program, stamp = BUILT / name, BUILT / f"{name}.sources"
         found[name] = program
-        if program.exists() and program.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+        if program.exists() and stamp.exists() and stamp.read_text() == digest:
             continue
         try:
             function(name, sources)
+            stamp.write_text(digest)
         except Missing as why:
             print(f"{name} is left out: {why}", flush=True)
             found[name] = None

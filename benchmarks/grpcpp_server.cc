@@ -4,8 +4,10 @@
  *
  *   --listen         127.0.0.1:0 without
  *   --tls            the certificate chain and its key, PEM files
- *   --threads        completion queues, each with a thread of its own
- *   --stream-window  HTTP/2 window of each stream, bytes; without, grpc++'s default
+ *   --threads        completion queues, each with a thread of its own; 1 without: on 2 cores beside the client, 2 cost
+ *                    half as much again per call and serve fewer calls of one connection
+ *   --stream-window  HTTP/2 window of each stream, bytes: 4 MiB without, and then 1 MiB messages both ways are 1.5 times as
+ *                    fast as with grpc++'s own measuring
  *
  * Methods and metadata are as penstock-peer's: Unary, Bidi, ClientStream (x-mode: count), ServerStream (x-repeat: N).
  * When it listens it prints {"address": "HOST:PORT"}. It ends with standard input, or by SIGTERM or SIGINT.
@@ -40,8 +42,8 @@ using grpc::StatusCode;
 
 /* Requests waited for on each queue; the rest of a burst waits in grpc++ until one is asked for again. */
 constexpr int kAwaited = 256;
-/* A duplex stream reads so far ahead of its echoes. */
-constexpr size_t kAhead = 256;
+/* A duplex stream reads ahead of its echoes as long as it holds less. */
+constexpr size_t kAheadMessages = 256, kAheadBytes = 1 << 20;
 
 [[noreturn]] void die(const std::string &why) {
   std::fprintf(stderr, "grpcpp_server: %s\n", why.c_str());
@@ -160,12 +162,13 @@ private:
       return;
     }
     echoes_.push_back(message_);
+    ahead_ += message_.Length();
     if (!writing_) write_echo();
     read_ahead();
   }
 
   void read_ahead() {
-    if (reading_ || half_closed_ || echoes_.size() >= kAhead) return;
+    if (reading_ || half_closed_ || echoes_.size() >= kAheadMessages || ahead_ >= kAheadBytes) return;
     reading_ = true;
     read();
   }
@@ -173,6 +176,7 @@ private:
   void write_echo() {
     ByteBuffer echo = std::move(echoes_.front());
     echoes_.pop_front();
+    ahead_ -= echo.Length();
     writing_ = true;
     grpc::WriteOptions options;
     if (!echoes_.empty()) options.set_buffer_hint();
@@ -203,6 +207,7 @@ private:
   bool counts_ = false, started_ = false, reading_ = true, writing_ = false, half_closed_ = false;
   std::vector<Slice> gathered_;
   std::deque<ByteBuffer> echoes_;
+  size_t ahead_ = 0;
 };
 
 void serve(grpc::ServerCompletionQueue *queue) {
@@ -234,7 +239,7 @@ void wait_for_end(const sigset_t &signals) {
 
 int main(int argc, char **argv) {
   std::string listen = "127.0.0.1:0", certificate, key;
-  int threads = 1, window = 0;
+  int threads = 1, window = 4 << 20;
   for (int i = 1; i < argc; i++) {
     std::string name = argv[i];
     if (i + 1 >= argc) die("no value for " + name);
@@ -251,7 +256,7 @@ int main(int argc, char **argv) {
       die("not an option: " + name);
     }
   }
-  if (threads < 1) die("--threads: at least 1");
+  if (threads < 1 || window < 1) die("a number is too small");
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
@@ -272,7 +277,8 @@ int main(int argc, char **argv) {
   builder.SetMaxReceiveMessageSize(-1);
   builder.SetMaxSendMessageSize(-1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0); /* any number of pings is welcome */
-  if (window > 0) builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, window);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, window);
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   for (int i = 0; i < threads; i++) queues.push_back(builder.AddCompletionQueue());
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

@@ -60,5 +60,5 @@ do {
       """)
   }
 } catch {
-  fail("\(error)")
+  fail("\(error)" + ((error as? RPCError)?.cause.map { ": \($0)" } ?? ""))
 }
