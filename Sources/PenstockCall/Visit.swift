@@ -11,8 +11,8 @@ public final class Visit: ExecutorJob {
     case lastOfLane(then: Visit)
   }
 
-  let hop: Hop
-  let kind: EventKind
+  public let hop: Hop
+  public let kind: EventKind
   let event: Event
   private let work: Work
   private let registration: Registration
@@ -32,7 +32,7 @@ public final class Visit: ExecutorJob {
 
   /// In on_status, as it was when the status came.
   var canRestart = Outcome.state
-  var count = 0
+  public internal(set) var count = 0
   var ticket: UInt64 = 0
   var finishRequest: Status?
   var injected: [Event] = []
@@ -59,6 +59,12 @@ public final class Visit: ExecutorJob {
 
   /// Without an executor: on the calling thread.
   func perform() {
+    if case .lastOfLane(let last) = work {
+      // Not as a callback that runs: an executor may run the last one in `submit`.
+      queue.close()
+      last.queue.appendOrPerform(last)
+      return
+    }
     queue.begin(self, on: hop.call.loop.thread)
     switch work {
     case .callback(let callback):
@@ -68,13 +74,10 @@ public final class Visit: ExecutorJob {
     case .destroy:
       registration.callbacks.pointee.destroy?(hop.handle, hop.state)
       if hop.call.trace != nil { hop.call.note(.callback, hop, .destroy) }
-    case .lastOfLane(let last): last.queue.appendOrPerform(last)
+    case .lastOfLane: break
     }
     queue.end()
-    switch work {
-    case .callback: break
-    case .destroy, .lastOfLane: queue.close()
-    }
+    if case .destroy = work { queue.close() }
     if isAwaited { hop.call.submit(.visited(self)) }
   }
 }

@@ -192,4 +192,20 @@ final class PlayedExecutor: Executor {
     #expect(bench.log.filter { $0 == "1 destroy" }.count == 2)
     #expect(bench.log.filter { $0 == "0 destroy" }.count == 1)
   }
+
+  /// An executor that runs its jobs in `submit`, behind another lane's: its destroy runs inside that lane's last job.
+  @Test func destroyIsTheEventBehindTheOtherLane() {
+    let (bench, out, inbound) = bench(apart: true)
+    inbound.isImmediate = true
+    var seen: [EventKind] = []
+    bench.hooks[0].on[.destroy] = {
+      seen.append($0.currentEvent)
+      return 0
+    }
+    bench.perform(.open(demand: 0, message: nil))
+    run(bench, out)
+    bench.perform(.endLocally(Status(.cancelled)))
+    run(bench, out)
+    #expect(seen == [.destroy])
+  }
 }

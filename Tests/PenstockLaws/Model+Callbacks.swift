@@ -6,14 +6,11 @@ extension Model {
   /// The instance: of those that are in the call, or of those below a RESTART that are to be destroyed.
   func instance(_ index: Int, _ attempt: UInt32) -> Hop? {
     hops[index].attempt == attempt
-      ? hops[index] : retired.first { $0.index == index && $0.attempt == attempt }
+      ? hops[index] : (retired + leftover).first { $0.index == index && $0.attempt == attempt }
   }
 
-  func begin(_ index: Int, _ attempt: UInt32, _ kind: EventKind, _ seen: Item?, count: Int) {
-    guard let hop = instance(index, attempt) else {
-      fail("restart", "hop \(index) \(kind.word): there is no instance \(attempt)")
-      return
-    }
+  func begin(_ hop: Hop, _ kind: EventKind, _ seen: Item?, count: Int) {
+    let index = hop.index
     let name = "\(hop.name) \(kind.word)"
     if kind == .destroy, retired.contains(where: { $0 === hop }) {
       require(running == nil, "one at a time", "\(name) inside \(runningKind.word)")
@@ -103,8 +100,9 @@ extension Model {
   }
 
   /// The callback returns `verdict`; it has asked for `finishing`.
-  func end(_ index: Int, _ kind: EventKind, verdict: Int32, ticket: UInt64, finishing: Item?, count: Int) {
-    guard let hop = running else { return }
+  func end(_ hop: Hop, _ kind: EventKind, verdict: Int32, ticket: UInt64, finishing: Item?, count: Int) {
+    guard running === hop else { return }
+    let index = hop.index
     let item = runningItem
     running = nil
     runningItem = nil
@@ -158,7 +156,7 @@ extension Model {
       if mayRestart(hop) == .ok { restart(hop) } else { next(hop, lane, item) }
       return false
     case .pause where ticket != 0:
-      lane.slots.append(Slot(item: item, state: .paused(ticket), isInjected: false, isAnswered: false))
+      lane.park(Slot(item: item, state: .paused(ticket), isInjected: false, isAnswered: false))
       return false
     case .hold where ticket != 0 || !isLast:
       if lane.heldBytes + item.room > (hop.plan.holdBytes == 0 ? 65536 : hop.plan.holdBytes) {
@@ -167,7 +165,7 @@ extension Model {
         return true
       }
       let outbound = item.kind == .send
-      lane.slots.append(
+      lane.park(
         Slot(item: item, state: .held(ticket), isInjected: false, isAnswered: outbound, isHeld: true))
       if item.kind == .receive { renew(hop) }
       return outbound
@@ -203,14 +201,14 @@ extension Model {
     return take(hop.inbound, kind, seen, name, .below(hop.index))
   }
 
-  func compare(_ seen: Item, _ expected: Item, _ name: String) {
+  func compare(_ seen: Item, _ expected: Item, _ name: String, marks: [Int]? = nil) {
     require(
       seen.id == expected.id && seen.size == expected.size, "law 1",
       "\(name) is \(seen.id) of \(seen.size) bytes, next to come is \(expected.id) of \(expected.size)")
     require(
       seen.isObject == expected.isObject, "levels", "\(name) is \(seen.isObject ? "an object" : "bytes")")
     require(seen.code == expected.code, "law 3", "\(name) says \(seen.code), not \(expected.code)")
-    let marks = expected.kind == .start ? requestMarks : expected.marks
+    let marks = marks ?? (expected.kind == .start ? requestMarks : expected.marks)
     require(
       seen.marks == marks, "law 5", "\(name) was changed by \(listed(seen.marks)), not \(listed(marks))")
     require(seen.isLocal == expected.isLocal, "law 2", "\(name) local: \(seen.isLocal)")

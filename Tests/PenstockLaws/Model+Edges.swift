@@ -18,7 +18,7 @@ extension Model {
           compare(seen, expected, name)
         }
       }
-      for hop in hops where hop.life == .entered {
+      for hop in hops where hop.life == .entered && hop.plan.chosen == nil {
         require(hop.isDestroyed || !hop.has(.destroy), "law 2", "\(name) before destroy of hop \(hop.index)")
         require(!hop.owesCancel || !hop.has(.cancel), "law 2", "\(name) before on_cancel of hop \(hop.index)")
       }
@@ -103,7 +103,8 @@ extension Model {
       let name = hop.name
       require(!hop.owesCancel || !hop.has(.cancel), "law 2", "\(name): on_cancel did not come")
       require(
-        !hop.mayDestroy || hop.isDestroyed || hop.life != .entered || !hop.has(.destroy), "law 2",
+        !hop.mayDestroy || hop.isDestroyed || hop.plan.chosen != nil || hop.life != .entered
+          || !hop.has(.destroy), "law 2",
         "\(name): destroy did not come")
       guard hop.isActive || hop.life == .notEntered else { continue }
       if let next = hop.outbound.queue.first, !hop.outbound.isPaused, hop.index < outboundEnd {
@@ -117,7 +118,7 @@ extension Model {
         !hop.seesDemand || hop.demandSeen == hop.demandCame, "demand",
         "\(name): asked for \(hop.demandCame), told of \(hop.demandSeen)")
       require(
-        !hop.has(.sent) || hop.sentSeen == hop.sentPassed, "sent",
+        !hop.has(.sent) || hop.plan.executor(of: .sent) != nil || hop.sentSeen == hop.sentPassed, "sent",
         "\(name): \(hop.sentPassed) were sent, told of \(hop.sentSeen)")
     }
     require(serverQueue.isEmpty, "law 1", "the server did not get its \(serverQueue.first?.kind.word ?? "")")

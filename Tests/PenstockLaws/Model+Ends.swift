@@ -10,7 +10,7 @@ extension Model {
       switch slot.state {
       case .held(let ticket), .paused(let ticket):
         if tickets[ticket]?.state == .open { tickets[ticket]?.state = .gone }
-      case .ready: break
+      case .ready, .shown: break
       }
     }
   }
@@ -82,7 +82,13 @@ extension Model {
       discardInbound(hop)
       guard hop.life == .entered else { continue }
       if hop.isActive {
-        if hop.has(.cancel) { hop.owesCancel = true } else { hop.isCancelled = true }
+        if hop.plan.executor(of: .cancel) != nil {
+          dispatchEnd(.cancel, finishing?.status ?? Item(.status), to: hop)
+        } else if hop.has(.cancel) {
+          hop.owesCancel = true
+        } else {
+          hop.isCancelled = true
+        }
       }
       hop.mayDestroy = true
     }
@@ -101,7 +107,11 @@ extension Model {
       hop.inbound.removeAll()
       guard hop.isActive else { continue }
       let kind: EventKind = overtakes ? .cancel : .status
-      if hop.has(kind) { localOrder.append((hop.index, kind)) }
+      if hop.plan.executor(of: kind) != nil {
+        dispatchEnd(kind, status, to: hop)
+      } else if hop.has(kind) {
+        localOrder.append((hop.index, kind))
+      }
     }
   }
 

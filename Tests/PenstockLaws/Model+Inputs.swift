@@ -17,11 +17,17 @@ extension Model {
     case finish(UInt64, Item)
     case deliver(Hop, Item)
     case hopDemand(Hop, Int)
+    case visited(Visited)
+    case executorLost(Hop)
   }
 
   /// `isNested`: asked for while something ran; what hops have asked for earlier may be done later.
   func apply(_ input: Input, isNested: Bool = false) {
     guard !isOver, local == nil else { return }
+    if let input = settling {
+      settling = nil
+      settleEarly(input)
+    }
     if !isNested, order.patience != .more {
       refreshAll()
       advance()
@@ -48,10 +54,10 @@ extension Model {
     case .sent(let n):
       inTransport -= n
       arriveSent(n, at: hops.count - 1)
-    case .resolve(let ticket, let verdict): resolve(ticket, verdict)
-    case .finish(let ticket, let item):
-      guard let (hop, _, _) = place(of: ticket) else { break }
-      finish(hop.index, item)
+    case .resolve, .finish: settle(input)
+    case .visited(let visit): visited(visit)
+    case .executorLost(let hop):
+      if hop.isActive, isCurrent(hop) { finish(hop.index, Item(.status, code: 13)) }
     case .deliver(let hop, let item):
       let index = hop.index
       guard hop.isActive, hops[index] === hop else { break }
@@ -69,7 +75,18 @@ extension Model {
     advance()
   }
 
-  func resolve(_ ticket: UInt64, _ verdict: Verdict) {
+  /// A ticket is used. One that nothing waits with may be for an event that an executor's callback has.
+  func settle(_ input: Input) {
+    switch input {
+    case .resolve(let ticket, let verdict):
+      if place(of: ticket) == nil { early[ticket] = input } else { resolve(ticket, verdict) }
+    case .finish(let ticket, let item):
+      if let (hop, _, _) = place(of: ticket) { finish(hop.index, item) } else { early[ticket] = input }
+    default: break
+    }
+  }
+
+  private func resolve(_ ticket: UInt64, _ verdict: Verdict) {
     guard let (hop, lane, index) = place(of: ticket) else { return }
     switch verdict {
     case .drop:

@@ -17,7 +17,7 @@ extension Model {
   func next(_ hop: Hop, _ lane: Lane, _ item: Item) {
     lane.releaseTicketless()
     lane.refresh()
-    lane.slots.append(Slot(item: item, state: .ready, isInjected: false, isAnswered: false))
+    lane.park(Slot(item: item, state: .ready, isInjected: false, isAnswered: false))
   }
 
   /// Behind what is parked there, but before the lane's last event.
@@ -83,6 +83,11 @@ extension Model {
         && may(.replay, hop, !moved && (hop.again[0].item.kind == .start || !isMoving(below: hop.index)))
         && replay(hop)
       { moved = true }
+      if let input = settling, !moved, mayHurry || (!isAboutToRun && !isMoving(below: -1)) {
+        settling = nil
+        moved = true
+        settleEarly(input)
+      }
       let isCalm = !moved && finishing == nil
       if !whole.isEmpty, mayHurry || order.allows(.open, 0, { isCalm && !isMoving(below: -1) }) {
         moved = true
@@ -262,13 +267,12 @@ extension Model {
       return true
     }
     if hop.life == .notEntered {
-      guard hop.plan.create == .none, !hop.has(.start) else { return false }
+      guard hop.plan.create == .none, !hop.has(.start) || hop.plan.executor(of: .start) != nil else {
+        return false
+      }
       hop.life = .entered
     }
-    guard hop.isActive, !hop.has(item.kind) else { return false }
-    hop.outbound.queue.removeFirst()
-    next(hop, hop.outbound, item)
-    return true
+    return pass(item, hop, hop.outbound)
   }
 
   func passUp(_ hop: Hop) -> Bool {
@@ -281,10 +285,18 @@ extension Model {
       pushInbound(item, hop.index - 1)
       return true
     }
-    guard !hop.has(item.kind) else { return false }
-    hop.inbound.queue.removeFirst()
+    guard pass(item, hop, hop.inbound) else { return false }
     if item.kind == .receive { noteAnswer(hop) }
-    next(hop, hop.inbound, item)
+    return true
+  }
+
+  /// Past a callback that is not there, or to its executor.
+  private func pass(_ item: Item, _ hop: Hop, _ lane: Lane) -> Bool {
+    guard hop.isActive else { return false }
+    let isShown = hop.has(item.kind)
+    if isShown, hop.plan.executor(of: item.kind) == nil { return false }
+    lane.queue.removeFirst()
+    if isShown { dispatch(item, to: hop, lane) } else { next(hop, lane, item) }
     return true
   }
 
@@ -296,9 +308,14 @@ extension Model {
       arriveDemand(pending, at: hop.index + 1)
       return true
     }
-    guard hop.seesDemand, !hop.has(.demand) else { return false }
+    let isElsewhere = hop.plan.executor(of: .demand) != nil
+    guard hop.seesDemand, !hop.has(.demand) || isElsewhere else { return false }
     hop.demandSeen = hop.demandCame
     addOwed(pending, hop)
+    if hop.has(.demand) {
+      hop.demandShown = saturating(hop.demandShown, pending)
+      return true
+    }
     if !hop.isTaken { ask(hop, hop.lessSurplus(pending)) }
     return true
   }

@@ -10,9 +10,10 @@ extension Model {
     return !hop.has(.destroy) && hop !== running && (isOver || (hop.mayDestroy && !hop.owesCancel))
   }
 
-  func resultOfInjectOutbound(_ index: Int) -> Outcome {
-    let hop = hops[index]
-    if isGone(index) { return .gone }
+  /// `isElsewhere`: in a callback on an executor, which may run when the hop's part is over.
+  func resultOfInjectOutbound(_ hop: Hop, isGone: Bool, isElsewhere: Bool) -> Outcome {
+    if isGone { return .gone }
+    if isElsewhere { return hop.startHasLeft && !hop.isTaken && !hop.halfCloseHasLeft ? .ok : .state }
     let allowed = hop.isActive && local == nil && hop.startHasLeft && !hop.isTaken && !hop.halfCloseHasLeft
     return allowed ? .ok : .state
   }
@@ -23,9 +24,11 @@ extension Model {
   }
 
   /// Injected on the driving thread, or asked for on another one.
-  func resultOfInjectInbound(_ index: Int) -> Outcome {
-    let hop = hops[index]
-    if isGone(index) { return .gone }
+  func resultOfInjectInbound(_ hop: Hop, isGone: Bool, isElsewhere: Bool) -> Outcome {
+    if isGone { return .gone }
+    if isElsewhere, !hop.isTaken {
+      return !hop.startHasLeft ? .state : hop.owed > hop.reserved ? .ok : .wouldBlock
+    }
     if !hop.isActive || local != nil || !hop.seesDemand || hop.statusDelivered { return .state }
     return hop.owed > hop.reserved ? .ok : .wouldBlock
   }
@@ -38,9 +41,6 @@ extension Model {
     inject(item, hops[index], hops[index].inbound)
     advance()
   }
-
-  /// The running callback changes its event.
-  func change(_ body: (Item) -> Void) { if let runningItem { body(runningItem) } }
 
   func issued(_ ticket: UInt64, _ kind: EventKind) { tickets[ticket] = (.open, kind) }
 

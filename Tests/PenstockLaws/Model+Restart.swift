@@ -62,7 +62,13 @@ extension Model {
         require(
           !old.isActive && !old.owesCancel, "restart",
           "\(old.name) is below a RESTART, and has not seen the end")
-        if old.has(.destroy) { retired.append(old) } else { old.isDestroyed = true }
+        if old.plan.chosen != nil {
+          leftover.append(old)
+        } else if old.has(.destroy) {
+          retired.append(old)
+        } else {
+          old.isDestroyed = true
+        }
       }
       hops[index] = Hop(index, old.plan, attempt: old.attempt + 1)
     }

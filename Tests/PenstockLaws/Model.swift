@@ -38,6 +38,8 @@ final class Model {
     /// By ticket; 0: until the next NEXT.
     case held(UInt64)
     case paused(UInt64)
+    /// Its callback runs on an executor, or will.
+    case shown
   }
 
   /// An event that stands behind its callback, to leave in order.
@@ -56,10 +58,22 @@ final class Model {
     /// Has left the neighbour; not shown yet.
     var queue: [Item] = []
     var slots: [Slot] = []
+    /// Callbacks that an executor has not begun.
+    var jobs: [Job] = []
+    /// Where the event stood whose verdict has come from an executor.
+    var gap: Int?
 
     var isPaused: Bool {
-      slots.contains { if case .paused = $0.state { true } else { false } }
+      slots.contains {
+        switch $0.state {
+        case .paused, .shown: true
+        case .ready, .held: false
+        }
+      }
     }
+
+    /// Behind everything, or in the gap.
+    func park(_ slot: Slot) { slots.insert(slot, at: gap ?? slots.count) }
 
     var heldBytes: Int { slots.reduce(0) { $0 + ($1.isHeld ? $1.item.room : 0) } }
 
@@ -105,10 +119,14 @@ final class Model {
     var headersDelivered = false
     var messageDelivered = false
     var statusDelivered = false
+    /// The callbacks that run on executors now.
+    var visiting: [(executor: Int, kind: EventKind)] = []
 
     /// Demand that has come to it, and how much of that it has seen.
     var demandCame = 0
     var demandSeen = 0
+    /// How much of that its executor has not begun to show.
+    var demandShown = 0
     /// What it may send up, and how much of that is spoken for by what it has injected.
     var owed = 0
     var reserved = 0
@@ -164,6 +182,8 @@ final class Model {
   var hops: [Hop]
   /// Below a RESTART: what has not seen destroy yet, in order.
   var retired: [Hop] = []
+  /// The same, where an executor destroys them some time.
+  var leftover: [Hop] = []
   private(set) var broken: Broken?
 
   var isOpen = false
@@ -206,6 +226,11 @@ final class Model {
   /// Everything may leave, though something is moving in front of it.
   var mayHurry = false
   var order: Order
+  /// Tickets that were used before the call has the verdict that goes with them.
+  var early: [UInt64: Input] = [:]
+  /// That of the last verdict: what the verdict lets go goes first.
+  var settling: Input?
+  let executors: [ExecutorPlan]
 
   enum TicketState { case open, spent, gone }
   var tickets: [UInt64: (state: TicketState, kind: EventKind)] = [:]
@@ -214,6 +239,7 @@ final class Model {
     self.order = order
     kind = scenario.kind
     codec = scenario.codec
+    executors = scenario.executors
     codecIndex = scenario.hops.count { $0.isObject }
     hops = scenario.hops.enumerated().map { Hop($0, $1, attempt: 1) }
     outboundEnd = hops.count + 1

@@ -55,7 +55,7 @@ extension Play {
       log("  caller sees message \(item.id)")
       model.callerSees(.receive, item)
       if scenario.demandsWhenServed, let call = self.call {
-        let marker = mark(.demand(1))
+        let marker = marker(.demand(1))
         nested.insert(marker)
         call.perform(.resumeAfter(marker, nanoseconds: 0))
         call.perform(.demand(1))

@@ -30,6 +30,7 @@ final class Play {
   var registrationCount = 0
   let freed = Counter()
   var codec: Codec?
+  private var executors: [FakeExecutor] = []
   let things = Counter()
 
   /// How many are gone of what is to go.
@@ -81,6 +82,10 @@ final class Play {
       deadline: scenario.deadline.map { loop.now + UInt64($0) * 1_000_000 })!
     model.expectedDeadline = request.deadline
     var registrations: [Registration] = []
+    for (number, plan) in scenario.executors.enumerated() {
+      executors.append(FakeExecutor(plan, loop, thread: UInt(number + 2)))
+      executors[number].onRefusal = { [unowned(unsafe) self] in refused($0) }
+    }
     for (index, plan) in scenario.hops.enumerated() { players.append(HopPlayer(self, index, plan)) }
     let numbers = scenario.hops.map { $0.registration }
     for number in 0..<((numbers.max() ?? -1) + 1) {
@@ -107,12 +112,14 @@ final class Play {
       if step.runs { rest() }
     }
     rest()
+    if scenario.worksOff { workOff() }
     if !isEnded, model.broken == nil {
       log("at last: cancel")
       cancel(fresh)
       rest()
     }
     if model.broken == nil { afterTheEnd() }
+    workOff()
     disconnect()
     call = nil
   }
@@ -185,13 +192,41 @@ final class Play {
       guard scenario.hops.indices.contains(index), let hop = players[index].kept else { break }
       elsewhere {
         if hop.attempt == model.hops[index].attempt {
-          players[index].perform(operation, hop)
+          players[index].perform(operation, hop, nil)
         } else {
           model.require(
             hop.demand(1) == .gone, "restart", "hop \(index): an instance below a RESTART still works")
         }
       }
+    case .work(let number, let n):
+      for _ in 0..<n where number < executors.count && !executors[number].isIdle {
+        log("  executor \(number) runs")
+        executors[number].runOne()
+      }
     }
+  }
+
+  func executor(_ number: Int?) -> FakeExecutor? { number.map { executors[$0] } }
+
+  /// The executor has not taken a callback.
+  func refused(_ visit: Visit) {
+    log("    refused: hop \(visit.hop.index) \(visit.kind.word)")
+    if loop.isDriving {
+      model.executorRefused(visit.hop.index, visit.hop.attempt, visit.kind, count: visit.count)
+    } else if let hop = model.instance(visit.hop.index, visit.hop.attempt) {
+      mark(.executorLost(hop))
+    }
+  }
+
+  /// Until nothing is left to do.
+  func workOff() {
+    while model.broken == nil, let busy = executors.first(where: { !$0.isIdle }) {
+      log("  executor \(busy.thread) runs")
+      busy.runOne()
+      rest()
+    }
+    guard model.broken == nil else { return executors.forEach { $0.drop() } }
+    model.checkIdle()
   }
 
   func cancel(_ call: Call) {
@@ -200,10 +235,10 @@ final class Play {
 
   /// As another thread.
   func elsewhere(_ body: () -> Void) {
-    let before = loop.isDriving
-    loop.isDriving = false
+    let before = (loop.isDriving, loop.thread)
+    (loop.isDriving, loop.thread) = (false, 1000)
     body()
-    loop.isDriving = before
+    (loop.isDriving, loop.thread) = before
   }
 
   func use(_ ticket: UInt64, _ end: End) {
@@ -289,20 +324,23 @@ final class Play {
 
   // MARK: - Steps with a mark before them
 
-  func mark(_ input: Model.Input) -> UInt64 {
+  func marker(_ input: Model.Input) -> UInt64 {
     nextMarker += 1
     inputs[nextMarker] = input
     return nextMarker
   }
 
+  /// What the call is about to submit itself.
+  func mark(_ input: Model.Input) { call?.submit(.resumeAfter(marker(input), nanoseconds: 0)) }
+
   func submit(_ step: Call.Step, _ input: Model.Input) {
-    call?.submit(.resumeAfter(mark(input), nanoseconds: 0))
+    mark(input)
     call?.submit(step)
   }
 
   /// For what the call submits itself: the mark goes first, and counts if the result is OK.
   func submitting(_ input: Model.Input, _ body: () -> Outcome) -> Outcome {
-    let marker = mark(input)
+    let marker = marker(input)
     call?.submit(.resumeAfter(marker, nanoseconds: 0))
     let result = body()
     if result != .ok { inputs[marker] = nil }

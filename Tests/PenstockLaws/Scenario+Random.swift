@@ -4,6 +4,14 @@ import PenstockCall
 
 extension Scenario {
   static func random(_ seed: UInt64) -> Scenario {
+    var scenario = plain(seed)
+    var random = Random(~seed)
+    if random.chance(30) { scenario.addExecutors(&random) }
+    return scenario
+  }
+
+  /// Every callback on the driving thread.
+  private static func plain(_ seed: UInt64) -> Scenario {
     var random = Random(seed)
     let kind = random.pick([CallKind.unary, .clientStream, .serverStream, .bidi, .bidi])
     let count = random.pick([1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8])
@@ -49,6 +57,38 @@ extension Scenario {
           copies: random.chance(70)) : nil,
       deadline: random.chance(15) ? 1 + random.below(30) : nil,
       demandsWhenServed: random.chance(30))
+  }
+}
+
+extension Scenario {
+  /// Some hops get executors, and these their turns.
+  private mutating func addExecutors(_ random: inout Random) {
+    for _ in 0..<(1 + random.below(2)) {
+      executors.append(
+        ExecutorPlan(
+          isInline: random.chance(20), newestFirst: random.chance(30),
+          refusesFrom: random.chance(20) ? 1 + random.below(30) : 0,
+          refusals: random.pick([1, 1, 3, 1000])))
+    }
+    let numbers: [Int?] = [nil] + executors.indices.map { $0 } + executors.indices.map { $0 }
+    let share = random.pick([30, 60, 100])
+    for index in hops.indices {
+      let chosen = HopPlan.Executors(
+        outbound: random.pick(numbers), inbound: random.pick(numbers), inCreate: random.chance(20))
+      let isOther = hops[..<index].contains { $0.registration == hops[index].registration }
+      guard random.chance(share), !isOther else { continue }
+      // Both hops of a registration.
+      for other in hops.indices where hops[other].registration == hops[index].registration {
+        hops[other].executors = chosen
+      }
+    }
+    worksOff = random.chance(70)
+    let busy = random.pick([20, 50, 80])
+    for place in (0...steps.count).reversed() where random.chance(busy) {
+      steps.insert(
+        Step(act: .work(random.below(executors.count), 1 + random.below(3)), runs: random.chance(60)),
+        at: place)
+    }
   }
 }
 

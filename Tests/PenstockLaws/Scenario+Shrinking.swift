@@ -88,6 +88,11 @@ extension Scenario {
       candidate.hops[index].replayBytes = 0
       keep(candidate)
     }
+    if best.hops[index].executors != nil {
+      var candidate = best
+      candidate.hops[index].executors = nil
+      keep(candidate)
+    }
     if best.hops[index].create != .none {
       var candidate = best
       candidate.hops[index].create = .none
@@ -106,6 +111,18 @@ extension Scenario {
       { scenario in
         defer { scenario.codec = nil }
         return scenario.codec != nil
+      },
+      { scenario in
+        defer { for index in scenario.executors.indices { scenario.executors[index].refusesFrom = 0 } }
+        return scenario.executors.contains { $0.refusesFrom > 0 }
+      },
+      { scenario in
+        defer { for index in scenario.executors.indices { scenario.executors[index].isInline = false } }
+        return scenario.executors.contains { $0.isInline }
+      },
+      { scenario in
+        defer { scenario.worksOff = true }
+        return !scenario.worksOff
       },
       { scenario in
         defer { scenario.deadline = nil }

@@ -47,11 +47,20 @@ extension Scenario {
         "; a codec\(codec.copies ? "" : " that can't copy"), not for \(codec.cannotEncode), \(codec.cannotDecode) bytes"
     }
     if demandsWhenServed { lines[0] += "; asks for one more with each message" }
+    for (index, executor) in executors.enumerated() {
+      lines.append(
+        "  executor \(index): \(executor.isInline ? "at once" : executor.newestFirst ? "the newest first" : "in order")"
+          + (executor.refusesFrom > 0 ? ", refuses \(executor.refusals) from \(executor.refusesFrom)" : ""))
+    }
     for (index, hop) in hops.enumerated() {
       let level = hop.isObject ? "objects" : hop.isPerAttempt ? "bytes, per attempt" : "bytes"
       var line = "  hop \(index): create \(hop.create.word), \(level), registered \(hop.registration)"
       line += ", hold_bytes \(hop.holdBytes)\(hop.shares ? ", shared" : "")"
       if hop.replayBytes > 0 { line += ", records \(hop.replayBytes) for \(hop.maxRestarts) restarts" }
+      if let executors = hop.executors {
+        let numbers = [executors.outbound, executors.inbound].map { $0.map { "\($0)" } ?? "none" }
+        line += ", executors \(numbers[0]) and \(numbers[1])\(executors.inCreate ? " from create" : "")"
+      }
       let missing = (HopPlan.laneKinds + HopPlan.signals).filter { !hop.has($0) }.map { $0.word }
       if !missing.isEmpty { line += ", without \(missing.joined(separator: " "))" }
       lines.append(line)
@@ -154,6 +163,7 @@ extension Step.Act {
     case .tick(let ms): "tick \(ms)"
     case .resolve(let pick, let end): "resolve an open ticket (\(pick)): \(end.words)"
     case .resolveAny(let pick, let end): "resolve any ticket (\(pick)): \(end.words)"
+    case .work(let number, let n): "executor \(number) runs \(n)"
     case .hop(let index, let operation): "hop \(index) from another thread: \(operation.words)"
     }
   }

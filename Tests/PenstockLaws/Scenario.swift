@@ -11,6 +11,9 @@ struct Scenario: Sendable {
   /// The message of a call that is opened whole, with its half-close.
   var firstMessage: Int?
   var firstDemand: Int
+  var executors: [ExecutorPlan] = []
+  /// The executors have nothing left to do when the call is cancelled at last.
+  var worksOff = true
   /// nil: both levels see bytes.
   var codec: CodecPlan?
   var deadline: Int?
@@ -23,6 +26,16 @@ struct CodecPlan: Sendable {
   var cannotEncode: Int
   var cannotDecode: Int
   var copies: Bool
+}
+
+struct ExecutorPlan: Sendable {
+  /// Its jobs run in `submit`.
+  var isInline: Bool
+  /// As a pool of threads may: the job that came last runs first.
+  var newestFirst: Bool
+  /// From which job on, counted from 1, it takes none, and how many of them; 0: it takes all.
+  var refusesFrom: Int
+  var refusals: Int
 }
 
 /// One hop. They stand in the order that the chain has to have: the object level, the bytes level, the bytes level per
@@ -41,12 +54,40 @@ struct HopPlan: Sendable {
   /// 0: no recording.
   var replayBytes = 0
   var maxRestarts = 1
+  var executors: Executors?
   /// Its handle is kept for other threads.
   var shares: Bool
   /// By EventKind: what it does the first time, the second... After that it says NEXT.
   var reactions: [[Reaction]]
 
+  /// By their numbers; nil: the driving thread.
+  struct Executors: Sendable {
+    var outbound: Int?
+    var inbound: Int?
+    /// `create` chooses them: the registration has the opposite.
+    var inCreate: Bool
+  }
+
   func has(_ kind: EventKind) -> Bool { callbacks & (1 << UInt32(kind.rawValue)) != 0 }
+
+  /// What `create` chose, or what it was registered with.
+  var chosen: Executors? {
+    guard var executors else { return nil }
+    if executors.inCreate, create == .none {
+      swap(&executors.outbound, &executors.inbound)
+    }
+    return executors.outbound == nil && executors.inbound == nil ? nil : executors
+  }
+
+  /// nil: the driving thread.
+  func executor(of kind: EventKind) -> Int? {
+    switch kind {
+    case .start, .send, .halfClose, .sent: chosen?.outbound
+    case .headers, .receive, .status, .cancel, .demand: chosen?.inbound
+    case .destroy: chosen?.inbound ?? chosen?.outbound
+    case .none, .create: nil
+    }
+  }
 }
 
 /// What a callback does before it returns, and what it returns.
@@ -107,6 +148,8 @@ struct Step: Sendable {
     case resolveAny(Int, End)
     /// Another thread.
     case hop(Int, Operation)
+    /// An executor does so many of its jobs.
+    case work(Int, Int)
   }
 
   var act: Act

@@ -1,0 +1,183 @@
+import PenstockCall
+import PenstockWire
+
+// What a hop asks for, in a callback or as another thread, and what it has to be answered.
+
+extension HopPlayer {
+  func expect(_ result: Outcome, _ expected: Outcome, _ what: String) {
+    play.log("      hop \(index) \(what): \(result.word)")
+    model.require(result == expected, "results", "hop \(index) \(what): \(result.word), not \(expected.word)")
+  }
+
+  func isGone(_ context: Context?, _ hop: Hop) -> Bool {
+    let mine = context?.mine ?? model.hops[index]
+    return mine.plan.chosen == nil ? model.isGone(index) : model.seeGone(mine, hop.hasEnded)
+  }
+
+  /// `context`: that of the running callback; nil: as another thread.
+  func perform(_ operation: Operation, _ hop: Hop, _ context: Context?) {
+    guard model.broken == nil else { return }
+    let mine = context?.mine ?? model.hops[index]
+    let gone = isGone(context, hop)
+    switch operation {
+    case .change: if let context { change(hop, context) }
+    case .injectOutbound(let size): if let context { injectOutbound(size, hop, context) }
+    case .injectInbound(let size): injectInbound(size, hop, context)
+    case .demand(let n):
+      let result = play.submitting(.hopDemand(mine, n)) { hop.demand(n) }
+      expect(result, gone ? .gone : .ok, "demands \(n)")
+    case .finish(let code): finish(code, hop, context)
+    case .setCount(let n): if context?.kind == .demand { expect(hop.setSignalCount(n), .ok, "count") }
+    case .setDeadline(let ms):
+      guard let context else { break }
+      let result = hop.setRemaining(UInt64(ms) * 1_000_000)
+      expect(result, gone ? .gone : context.kind == .start ? .ok : .state, "sets a deadline")
+      guard result == .ok else { break }
+      let time = play.loop.now + UInt64(ms) * 1_000_000
+      if context.isElsewhere { context.deadline = time } else { model.expectedDeadline = time }
+    case .resolveEarly(let end):
+      guard let context else { break }
+      let isFirst = context.ticket == 0
+      let ticket = hop.takeTicket()
+      guard ticket != 0 else { break }
+      context.ticket = ticket
+      if isFirst { model.issued(ticket, context.kind) }
+      play.use(ticket, end)
+    case .changeStart:
+      guard let context, context.kind == .status else { break }
+      let recorded = context.job?.hasStart ?? model.hasRecordedStart(mine)
+      model.require(
+        (hop.requestMetadata != nil) == recorded, "restart",
+        "\(mine.name): the recorded start is there: \(!recorded)")
+      if let metadata = hop.requestMetadata {
+        mark(metadata)
+        mine.recordedStart?.marks.append(index)
+      }
+    case .setStartDeadline(let ms):
+      guard let context, context.kind == .status else { break }
+      let recorded = context.job?.hasStart ?? model.hasRecordedStart(mine)
+      let result = hop.setRemaining(UInt64(ms) * 1_000_000)
+      expect(
+        result, context.isElsewhere && gone ? .gone : recorded ? .ok : .state, "sets the recorded deadline")
+      if result == .ok { mine.recordedStart?.deadline = play.loop.now + UInt64(ms) * 1_000_000 }
+    case .deliverHeaders:
+      let isOpen = mine.mayDeliver && !mine.messageDelivered && !mine.statusDelivered
+      let expected: Outcome =
+        gone ? .gone : !mine.mayDeliver ? .state : mine.headersDelivered ? .already : isOpen ? .ok : .state
+      let result = play.submitting(.deliver(mine, Model.Item(.headers))) { hop.deliverHeaders(Metadata()) }
+      expect(result, expected, "delivers headers")
+      if result == .ok { mine.headersDelivered = true }
+    case .deliverStatus(let code):
+      let expected: Outcome =
+        gone ? .gone : !mine.mayDeliver ? .state : mine.statusDelivered ? .already : .ok
+      let item = play.status(code)
+      let result = play.submitting(.deliver(mine, item)) { hop.deliverStatus(play.statusObject(item)) }
+      expect(result, expected, "delivers status \(item.id)")
+      if result == .ok { mine.statusDelivered = true }
+    }
+  }
+
+  private func finish(_ code: Int32, _ hop: Hop, _ context: Context?) {
+    let item = play.status(code)
+    let result = hop.finish(play.statusObject(item))
+    let gone = isGone(context, hop)
+    let first: Outcome = context?.finishing == nil ? .ok : .already
+    let expected: Outcome
+    if let context, context.isElsewhere {
+      let isTold = context.kind == .cancel || context.job?.item.isLocal == true
+      expected = gone ? .gone : isTold ? .state : first
+    } else {
+      let allowed = context?.mine.isActive == true && (hop.status?.isLocal ?? false) == false
+      expected = allowed ? first : gone ? .gone : .state
+    }
+    expect(result, expected, "finishes with \(code)")
+    if result == .ok { context?.finishing = item }
+  }
+
+  private func injectOutbound(_ size: Int, _ hop: Hop, _ context: Context) {
+    let expected = model.resultOfInjectOutbound(
+      context.mine, isGone: isGone(context, hop), isElsewhere: context.isElsewhere)
+    let item = Model.Item(.send, id: play.identity(size), size: size)
+    if play.codec != nil {
+      item.isObject = !model.isObject(at: index)
+      let result = hop.injectOutbound(play.message(item))
+      model.require(
+        result == .state || result == .gone, "levels", "hop \(index) sends across levels: \(result.word)")
+    }
+    item.isObject = model.isObject(at: index)
+    let result = hop.injectOutbound(play.message(item))
+    expect(result, expected, "sends message \(item.id)")
+    guard result == .ok else { return }
+    if context.isElsewhere { context.injected.append(item) } else { model.injectOutbound(index, item) }
+  }
+
+  private func injectInbound(_ size: Int, _ hop: Hop, _ context: Context?) {
+    let mine = context?.mine ?? model.hops[index]
+    guard context != nil || kept != nil else { return }
+    let isVisit = context?.isElsewhere == true
+    let expected = model.resultOfInjectInbound(mine, isGone: isGone(context, hop), isElsewhere: isVisit)
+    let item = Model.Item(.receive, id: play.identity(size), size: size)
+    item.isObject = model.isObject(at: index)
+    let isInVisit = isVisit && !mine.isTaken
+    let isPosted = !isInVisit && (mine.isTaken || !play.loop.isDriving)
+    let message = play.message(item)
+    let result =
+      isPosted
+      ? play.submitting(.deliver(mine, item)) { hop.injectInbound(message) } : hop.injectInbound(message)
+    // Another thread may ask when the hop's part is over but its end is not there yet.
+    let isRace = !isInVisit && !play.loop.isDriving && expected == .state && !mine.statusDelivered
+    if isRace, result == .ok {
+      mine.messageDelivered = true
+      mine.reserved += 1
+    }
+    if !isRace { expect(result, expected, "delivers message \(item.id)") }
+    guard result == .ok, expected == .ok else { return }
+    if isInVisit, let context {
+      mine.reserved += 1
+      context.injected.append(item)
+    } else {
+      model.injectInbound(index, item, isPosted: isPosted)
+    }
+  }
+
+  private func change(_ hop: Hop, _ context: Context) {
+    switch context.kind {
+    case .start:
+      mark(hop.metadata!)
+      if context.isElsewhere { context.marks.append(index) } else { model.requestMarks.append(index) }
+    case .headers:
+      mark(hop.metadata!)
+      context.item?.marks.append(index)
+    case .status:
+      let status = hop.status!
+      guard !status.isLocal else { return }
+      mark(status.trailers)
+      status.setCode(StatusCode(rawValue: (status.code.rawValue + 1) % 17)!)
+      context.item?.marks.append(index)
+      if let item = context.item { item.code = (item.code + 1) % 17 }
+    case .send, .receive:
+      let message = hop.message!
+      let old = play.item(context.kind, message)
+      let size = old.size == 0 ? 8 : old.size - 1
+      let item = Model.Item(.send, id: play.identity(size), size: size)
+      // Ids stand in eight bytes or more.
+      let fresh = play.bytes(item)
+      if old.isObject {
+        let wrong: Outcome = context.isElsewhere && isGone(context, hop) ? .gone : .state
+        expect(hop.setMessage(fresh.view), wrong, "puts bytes in an object's place")
+        let thing = Thing(item.id, size, play.things)
+        let another = message.codecObject!.another(Unmanaged.passRetained(thing).toOpaque())
+        expect(hop.setObject(another), .ok, "replaces the object by \(item.id)")
+      } else {
+        expect(hop.setMessage(fresh.view), .ok, "replaces the message by \(item.id)")
+      }
+      context.item?.id = item.id
+      context.item?.size = size
+    case .none, .halfClose, .cancel, .demand, .sent, .create, .destroy: break
+    }
+  }
+
+  private func mark(_ metadata: Metadata) {
+    _ = with("\(index)") { metadata.add(("mark" as StaticString).bytes, $0) }
+  }
+}

@@ -1,0 +1,248 @@
+import PenstockCall
+
+// Callbacks that run on executors: an event waits at its hop, as with PAUSE, until its callback has run and the call
+// has been told its verdict. What ends the call does not wait; the callbacks that tell of the end come behind those
+// that were on their way.
+
+extension Model {
+  /// A callback that an executor has been given, or will be: it runs some time.
+  final class Job {
+    let kind: EventKind
+    let item: Item
+    /// The hops that had changed the metadata when the event came.
+    let marks: [Int]
+    /// In on_status, as it was when the status came.
+    let mayRestart: Outcome
+    let hasStart: Bool
+    /// The call waits for its verdict.
+    let isAwaited: Bool
+
+    init(
+      _ kind: EventKind, _ item: Item, marks: [Int] = [], mayRestart: Outcome = .state,
+      hasStart: Bool = false,
+      isAwaited: Bool
+    ) {
+      self.kind = kind
+      self.item = item
+      self.marks = marks
+      self.mayRestart = mayRestart
+      self.hasStart = hasStart
+      self.isAwaited = isAwaited
+    }
+  }
+
+  /// What a callback on an executor has asked for; it counts when the call learns of its verdict.
+  struct Visited {
+    let hop: Hop
+    let kind: EventKind
+    let verdict: Int32
+    let ticket: UInt64
+    let finishing: Item?
+    let count: Int
+    let injected: [Item]
+    /// What on_start has changed.
+    let marks: [Int]
+    let deadline: UInt64?
+  }
+
+  /// The event's callback is handed to the lane's executor.
+  func dispatch(_ item: Item, to hop: Hop, _ lane: Lane) {
+    let isStatus = item.kind == .status
+    let job = Job(
+      item.kind, item, marks: item.kind == .start ? requestMarks : item.marks,
+      mayRestart: isStatus ? mayRestart(hop) : .state, hasStart: isStatus && hasRecordedStart(hop),
+      isAwaited: true)
+    lane.slots.append(Slot(item: item, state: .shown, isInjected: false, isAnswered: false))
+    lane.jobs.append(job)
+  }
+
+  /// How the call ended, told behind what is on its way to the hop.
+  func dispatchEnd(_ kind: EventKind, _ item: Item, to hop: Hop) {
+    hop.isCancelled = true
+    if hop.has(kind) { hop.inbound.jobs.append(Job(kind, item, marks: item.marks, isAwaited: false)) }
+  }
+
+  func hasRecordedStart(_ hop: Hop) -> Bool {
+    hop.unreplayable == nil && hop.plan.replayBytes > 0 && hop.recordedStart != nil
+  }
+
+  /// An executor begins one: nil for signals.
+  func beginVisit(_ hop: Hop, _ kind: EventKind, _ seen: Item?, count: Int) -> Job? {
+    let name = "\(hop.name) \(kind.word)"
+    require(!hop.isDestroyed, "law 2", "\(name) after destroy")
+    require(hop.plan.has(kind), "callbacks", "\(name) is NULL")
+    for visiting in hop.visiting {
+      require(
+        visiting.executor != hop.plan.executor(of: kind), "one at a time",
+        "\(name) inside \(visiting.kind.word)")
+    }
+    if let executor = hop.plan.executor(of: kind) { hop.visiting.append((executor, kind)) }
+    switch kind {
+    case .start, .send, .halfClose, .headers, .receive, .status, .cancel:
+      return takeJob(hop, kind, seen, name)
+    case .demand:
+      if count > hop.demandShown { hurry(.demand(hop.index)) { count <= hop.demandShown } }
+      if count > hop.demandShown { hurry { count <= hop.demandShown } }
+      require(
+        count > 0 && count <= hop.demandShown, "demand", "\(name) of \(count), asked \(hop.demandShown)")
+      hop.demandShown -= count
+    case .sent:
+      if count > hop.sentPassed - hop.sentSeen { hurry { count <= hop.sentPassed - hop.sentSeen } }
+      require(
+        count > 0 && count <= hop.sentPassed - hop.sentSeen, "sent",
+        "\(name) of \(count), told \(hop.sentPassed), seen \(hop.sentSeen)")
+      hop.sentSeen += count
+    case .destroy:
+      if isCurrent(hop) {
+        discoverEnd(hop)
+        if local == nil, !hop.mayDestroy, !isOver { hurry() }
+        require(hop.mayDestroy || isOver || local != nil, "law 2", "\(name) while the call goes on")
+      }
+      require(hop.life == .entered, "law 2", "\(name), but never entered")
+      require(!hop.owesCancel, "law 2", "\(name) before on_cancel")
+      require(hop.visiting.count == 1, "one at a time", "\(name) while another callback runs")
+      for lane in [hop.outbound, hop.inbound] {
+        require(lane.jobs.isEmpty, "law 2", "\(name) before \(lane.jobs.first?.kind.word ?? "")")
+      }
+      require(
+        hop.hasPassed || hop.hasFinished || hop.isCancelled || local != nil, "law 2",
+        "\(name) without a status, a finish of its own or on_cancel")
+      hop.isDestroyed = true
+    case .none, .create: fail("executors", "\(name) on an executor")
+    }
+    return nil
+  }
+
+  private func takeJob(_ hop: Hop, _ kind: EventKind, _ seen: Item?, _ name: String) -> Job? {
+    let lane = kind.isOutbound ? hop.outbound : hop.inbound
+    if lane.jobs.first?.kind != kind, isCurrent(hop) {
+      if kind == .cancel { discoverEnd(hop) }
+      hurry(kind.isOutbound ? .above(hop.index) : .below(hop.index)) { lane.jobs.first?.kind == kind }
+      if lane.jobs.first?.kind != kind { hurry { lane.jobs.first?.kind == kind } }
+    }
+    guard let job = lane.jobs.first, job.kind == kind else {
+      fail("law 1", "\(name), next to come is \(lane.jobs.first?.kind.word ?? "nothing")")
+      return nil
+    }
+    lane.jobs.removeFirst()
+    if let seen, kind != .cancel { compare(seen, job.item, name, marks: job.marks) }
+    return job
+  }
+
+  func endVisit(_ hop: Hop, _ kind: EventKind) { hop.visiting.removeAll { $0.kind == kind } }
+
+  func isCurrent(_ hop: Hop) -> Bool { hops[hop.index] === hop }
+
+  /// The call learns of the verdict.
+  func visited(_ visit: Visited) {
+    let hop = visit.hop
+    guard hop.isActive, isCurrent(hop) else { return lose(visit.ticket) }
+    let item: Item
+    switch visit.kind {
+    case .demand, .sent:
+      for item in visit.injected { inject(item, hop, lane(of: item, hop)) }
+      if let finishing = visit.finishing {
+        finish(hop.index, finishing)
+      } else if visit.kind == .demand, !hop.isTaken {
+        ask(hop, hop.lessSurplus(visit.count))
+      }
+      return
+    default: break
+    }
+    let own = visit.kind.isOutbound ? hop.outbound : hop.inbound
+    guard var index = own.slots.firstIndex(where: { $0.state == .shown }) else { return lose(visit.ticket) }
+    item = own.slots.remove(at: index).item
+    own.refresh()
+    if item.kind == .start {
+      requestMarks += visit.marks
+      if let deadline = visit.deadline { expectedDeadline = deadline }
+    }
+    for other in visit.injected {
+      guard lane(of: other, hop) === own else {
+        inject(other, hop, lane(of: other, hop))
+        continue
+      }
+      own.slots.insert(Slot(item: other, state: .ready, isInjected: true, isAnswered: true), at: index)
+      index += 1
+    }
+    own.gap = index
+    let answered = judge(hop, own, item, visit.verdict, visit.ticket, visit.finishing)
+    own.gap = nil
+    if answered, item.kind == .send { arriveSent(1, at: hop.index - 1) }
+    if let early = early.removeValue(forKey: visit.ticket) { settling = early }
+  }
+
+  /// What the verdict has let go may have ended the call.
+  func settleEarly(_ input: Input) { if !discover(nil) { settle(input) } }
+
+  private func lane(of item: Item, _ hop: Hop) -> Lane { item.kind.isOutbound ? hop.outbound : hop.inbound }
+
+  private func lose(_ ticket: UInt64) {
+    if ticket != 0, tickets[ticket]?.state == .open { tickets[ticket]?.state = .gone }
+  }
+
+  /// The executor did not take the hop's callback: law 7, at once.
+  func executorRefused(_ index: Int, _ attempt: UInt32, _ kind: EventKind, count: Int) {
+    guard let hop = instance(index, attempt), isCurrent(hop), local == nil else { return }
+    let name = "\(hop.name) \(kind.word), refused by its executor"
+    switch kind {
+    case .start, .send, .halfClose, .headers, .receive, .status:
+      guard let job = takeJob(hop, kind, nil, name) else { return }
+      let lane = kind.isOutbound ? hop.outbound : hop.inbound
+      if let shown = lane.slots.firstIndex(where: { $0.state == .shown }) { lane.slots.remove(at: shown) }
+      if job.item.kind == .send { arriveSent(1, at: hop.index - 1) }
+    case .demand:
+      if count > hop.demandShown { hurry(.demand(index)) { count <= hop.demandShown } }
+      if count > hop.demandShown { hurry { count <= hop.demandShown } }
+      require(count <= hop.demandShown, "demand", "\(name) of \(count), asked \(hop.demandShown)")
+      hop.demandShown -= count
+    case .sent:
+      if count > hop.sentPassed - hop.sentSeen { hurry { count <= hop.sentPassed - hop.sentSeen } }
+      hop.sentSeen += count
+    case .none, .cancel, .create, .destroy: return
+    }
+    guard hop.isActive else { return }
+    finish(index, Item(.status, code: 13))
+    advance()
+  }
+
+  /// A callback is to run in `submit`, and has not begun.
+  var isAboutToRun: Bool {
+    func isInline(_ executor: Int?) -> Bool { executor.map { executors[$0].isInline } ?? false }
+    return hops.contains { hop in
+      (isInline(hop.plan.chosen?.outbound) && (!hop.outbound.jobs.isEmpty || hop.sentSeen < hop.sentPassed))
+        || (isInline(hop.plan.chosen?.inbound) && (!hop.inbound.jobs.isEmpty || hop.demandShown > 0))
+    }
+  }
+
+  /// Whether nothing of the hop works any more is seen, for callbacks run elsewhere meanwhile.
+  func seeGone(_ hop: Hop, _ isGone: Bool) -> Bool {
+    if isGone, hop.isActive, isCurrent(hop), local == nil, !isOver { hurry { !hop.isActive } }
+    require(
+      !isGone || !hop.isActive || !isCurrent(hop) || local != nil || isOver, "law 2",
+      "\(hop.name) is gone while the call goes on")
+    require(isGone || callerStatus == nil || hop.life != .entered, "law 2", "\(hop.name) works after the end")
+    return isGone
+  }
+
+  /// Every executor has done what it was given.
+  func checkIdle() {
+    for hop in hops + leftover where hop.life == .entered && hop.plan.chosen != nil {
+      for lane in [hop.outbound, hop.inbound] {
+        require(
+          lane.jobs.isEmpty, "executors", "\(hop.name) was not shown its \(lane.jobs.first?.kind.word ?? "")")
+      }
+      let isEnded = isOver || local != nil || hop.mayDestroy || !isCurrent(hop)
+      require(
+        !isEnded || hop.isDestroyed || !hop.has(.destroy), "law 2", "\(hop.name): destroy did not come")
+      guard hop.isActive, isCurrent(hop), !isEnded else { continue }
+      require(
+        hop.demandShown == 0, "demand", "\(hop.name): asked for \(hop.demandShown) more than it was told of")
+      if hop.plan.executor(of: .sent) != nil, hop.has(.sent) {
+        require(
+          hop.sentSeen == hop.sentPassed, "sent",
+          "\(hop.name): \(hop.sentPassed) were sent, told of \(hop.sentSeen)")
+      }
+    }
+  }
+}
