@@ -86,6 +86,8 @@ final class FakeBelow: CallBelow {
   var onPull: () -> Void = {}
   var onReset: () -> Void = {}
   var hasStarted = false
+  /// The number of its channel; 0: the call's own.
+  var channel = 0
   /// nil: the same again.
   var onAnother: (() -> FakeBelow)?
 
@@ -95,6 +97,18 @@ final class FakeBelow: CallBelow {
   func pull() { onPull() }
   func reset() { onReset() }
   func another() -> any CallBelow { onAnother?() ?? self }
+}
+
+/// To another channel.
+final class FakeRoute: CallRoute {
+  private let below: () -> FakeBelow
+
+  init(_ channel: Int, _ below: @escaping () -> FakeBelow) {
+    self.below = below
+    super.init(target: buffer("t\(channel)\0"), authority: buffer("a\0"))
+  }
+
+  override func newBelow() -> (any CallBelow)? { below() }
 }
 
 final class FakeAbove: CallAbove {

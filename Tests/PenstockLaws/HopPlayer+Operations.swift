@@ -60,6 +60,7 @@ extension HopPlayer {
       expect(
         result, context.isElsewhere && gone ? .gone : recorded ? .ok : .state, "sets the recorded deadline")
       if result == .ok { mine.recordedStart?.deadline = play.loop.now + UInt64(ms) * 1_000_000 }
+    case .redirect(let channel): if let context { redirect(channel, hop, context) }
     case .deliverHeaders:
       let isOpen = mine.mayDeliver && !mine.messageDelivered && !mine.statusDelivered
       let expected: Outcome =
@@ -74,6 +75,25 @@ extension HopPlayer {
       let result = play.submitting(.deliver(mine, item)) { hop.deliverStatus(play.statusObject(item)) }
       expect(result, expected, "delivers status \(item.id)")
       if result == .ok { mine.statusDelivered = true }
+    }
+  }
+
+  /// In on_start the request itself, in on_status what a RESTART sends.
+  private func redirect(_ channel: Int, _ hop: Hop, _ context: Context) {
+    let recorded = context.kind == .status && (context.job?.hasStart ?? model.hasRecordedStart(context.mine))
+    let isAllowed = context.kind == .start || recorded
+    let result = hop.setRoute(play.route(channel))
+    let isLate = context.isElsewhere && isGone(context, hop)
+    expect(result, isLate ? .gone : isAllowed ? .ok : .state, "redirects to channel \(channel)")
+    guard result == .ok else { return }
+    let target = text(ByteView(rebasing: hop.target.view.dropLast()))
+    model.require(target == "t\(channel)", "redirect", "the target is \(target)")
+    if context.kind == .status {
+      context.mine.recordedStart?.channel = channel
+    } else if context.isElsewhere {
+      context.channel = channel
+    } else {
+      model.requestChannel = channel
     }
   }
 

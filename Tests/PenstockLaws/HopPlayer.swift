@@ -46,6 +46,7 @@ final class HopPlayer {
     var injected: [Model.Item] = []
     var marks: [Int] = []
     var deadline: UInt64?
+    var channel: Int?
 
     init(_ mine: Model.Hop, _ kind: EventKind, _ item: Model.Item?, _ job: Model.Job?, isElsewhere: Bool) {
       self.mine = mine
@@ -199,7 +200,8 @@ final class HopPlayer {
       .visited(
         Model.Visited(
           hop: mine, kind: kind, verdict: verdict, ticket: context.ticket, finishing: context.finishing,
-          count: count, injected: context.injected, marks: context.marks, deadline: context.deadline)))
+          count: count, injected: context.injected, marks: context.marks, deadline: context.deadline,
+          channel: context.channel)))
   }
 
   func takeTicket(_ hop: Hop, _ context: Context) {

@@ -43,6 +43,7 @@ extension Model {
     /// What on_start has changed.
     let marks: [Int]
     let deadline: UInt64?
+    let channel: Int?
   }
 
   /// The event's callback is handed to the lane's executor.
@@ -156,6 +157,7 @@ extension Model {
     if item.kind == .start {
       requestMarks += visit.marks
       if let deadline = visit.deadline { expectedDeadline = deadline }
+      if let channel = visit.channel { requestChannel = channel }
     }
     for other in visit.injected {
       guard lane(of: other, hop) === own else {

@@ -191,6 +191,12 @@ extension Model {
   /// The nearest move first, and no more of them than it takes.
   func hurry(_ part: Part = .everywhere, until done: () -> Bool = { false }) {
     repeat { if done() { return } } while pull(part)
+    if let input = settling {
+      settling = nil
+      settleEarly(input)
+      advance()
+      repeat { if done() { return } } while pull(part)
+    }
     if case .everywhere = part {
       refreshAll()
       advance()

@@ -8,7 +8,7 @@ extension Model {
     guard hop.plan.replayBytes > 0, hop.unreplayable == nil, !hop.isTaken else { return }
     switch item.kind {
     case .start:
-      if hop.recordedStart == nil { hop.recordedStart = (requestMarks, expectedDeadline) }
+      if hop.recordedStart == nil { hop.recordedStart = (requestMarks, expectedDeadline, requestChannel) }
     case .send:
       if item.isObject, codec?.copies == false {
         hop.unreplayable = .unsupported
@@ -85,6 +85,7 @@ extension Model {
     finishing = nil
     requestMarks = start.marks
     expectedDeadline = start.deadline
+    requestChannel = start.channel
     arriveDemand(hop.unanswered, at: hop.index + 1)
     hop.again = [(Item(.start), true)]
     for item in hop.recorded {

@@ -145,7 +145,7 @@ final class Model {
     var sentSeen = 0
 
     /// What RESTART sends again: what has left it.
-    var recordedStart: (marks: [Int], deadline: UInt64?)?
+    var recordedStart: (marks: [Int], deadline: UInt64?, channel: Int)?
     var recorded: [Item] = []
     var recordedBytes = 0
     /// Why it may not.
@@ -222,6 +222,8 @@ final class Model {
   var runningKind = EventKind.none
   var runningItem: Item?
   var requestMarks: [Int] = []
+  /// Where the request goes; 0: the call's own channel.
+  var requestChannel = 0
   var expectedDeadline: UInt64?
   /// Everything may leave, though something is moving in front of it.
   var mayHurry = false

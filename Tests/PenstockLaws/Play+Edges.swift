@@ -80,10 +80,22 @@ extension Play {
     }
   }
 
+  /// What the request has as its route to this channel.
+  func route(_ channel: Int) -> FakeRoute {
+    FakeRoute(channel) { [unowned(unsafe) self] in
+      let fresh = FakeBelow()
+      fresh.channel = channel
+      connect(fresh)
+      below = fresh
+      return fresh
+    }
+  }
+
   /// One attempt.
   func connect(_ below: FakeBelow) {
-    below.onAnother = { [unowned(unsafe) self] in
+    below.onAnother = { [unowned(unsafe) self, unowned(unsafe) below] in
       let fresh = FakeBelow()
+      fresh.channel = below.channel
       connect(fresh)
       self.below = fresh
       isStopped = true
@@ -94,6 +106,9 @@ extension Play {
         below === self.below && !below.hasStarted, "restart", "start on the stream of an attempt that is over"
       )
       below.hasStarted = true
+      model.require(
+        below.channel == model.requestChannel, "redirect",
+        "start goes to channel \(below.channel), not \(model.requestChannel)")
       let item = Model.Item(.start)
       item.marks = marks(call.request.metadata)
       log("  server sees start")

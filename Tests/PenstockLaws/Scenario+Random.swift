@@ -7,6 +7,7 @@ extension Scenario {
     var scenario = plain(seed)
     var random = Random(~seed)
     if random.chance(30) { scenario.addExecutors(&random) }
+    if random.chance(15) { scenario.addRedirects(&random) }
     return scenario
   }
 
@@ -61,6 +62,22 @@ extension Scenario {
 }
 
 extension Scenario {
+  /// Some hops send the call to other channels, or what a RESTART sends.
+  private mutating func addRedirects(_ random: inout Random) {
+    for index in hops.indices where random.chance(50) {
+      let kind: EventKind = random.chance(70) ? .start : .status
+      let redirect = Operation.redirect(1 + random.below(3))
+      guard hops[index].has(kind) else { continue }
+      if hops[index].reactions[Int(kind.rawValue)].isEmpty {
+        hops[index].reactions[Int(kind.rawValue)].append(
+          Reaction(operations: [], verdict: 0, takesTicket: false))
+      }
+      for turn in hops[index].reactions[Int(kind.rawValue)].indices where random.chance(60) {
+        hops[index].reactions[Int(kind.rawValue)][turn].operations.append(redirect)
+      }
+    }
+  }
+
   /// Some hops get executors, and these their turns.
   private mutating func addExecutors(_ random: inout Random) {
     for _ in 0..<(1 + random.below(2)) {

@@ -125,6 +125,7 @@ extension Operation {
     case .changeStart: "change the recorded start"
     case .setStartDeadline(let ms): "set the recorded deadline \(ms)"
     case .deliverStatus(let code): "deliver status \(code)"
+    case .redirect(let channel): "redirect to channel \(channel)"
     }
   }
 }

@@ -112,6 +112,8 @@ enum Operation: Sendable {
   case changeStart
   case setStartDeadline(Int)
   case deliverStatus(Int32)
+  /// To the channel of this number.
+  case redirect(Int)
 }
 
 /// How a ticket is used.

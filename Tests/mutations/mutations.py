@@ -243,6 +243,11 @@ MUTATIONS = [
      "isOwn: true, heldBytes: 0), at: index)\n        index += 1", "isOwn: true, heldBytes: 0), at: index)"),
     ("executors", "demand shown elsewhere is not passed on", "Call+Visits.swift", "runDemand(hop.lessSurplus(visit.count), below: hop)", "_ = hop"),
     ("executors", "create's choice of executors does not count", "Hop.swift", "    jobs = HopJobs.make(outbound, inbound)\n  }", "    if jobs != nil { jobs = HopJobs.make(outbound, inbound) }\n  }"),
+    # Redirect.
+    ("redirect", "the call goes to its own channel", "Call+Outbound.swift",
+     "if let other = request.route?.newBelow() { below = other }", "_ = request.route"),
+    ("redirect", "a copy of the start does not know its way", "Request.swift", "    other.setRoute(route)\n", ""),
+    ("redirect", "a RESTART goes the way of the attempt before", "Request.swift", "    setRoute(other.route)\n", ""),
     # Places.
     ("places", "the attempt's hops stand above those of the call", "Chain.swift", "for isPerAttempt in [false, true] {", "for isPerAttempt in [true, false] {"),
     ("places", "a registration for both levels has one hop", "Chain.swift", "where registration.level != .object && registration.isPerAttempt",
