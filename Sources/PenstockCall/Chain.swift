@@ -66,13 +66,15 @@ public final class Chain {
   /// its place; but all that is registered for one call.
   @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
-    self.sources = sources
-    entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
+    let entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
       guard let place = hop.source, let source = entry.source, source.place != .call else { return true }
       if source.sequence == place.sequence { return false }
       return entry.story != hop.story
         ? entry.story > hop.story : Registry.precedes(place, source, newestFirst: newestFirst)
     }
+    self.entries = entries
+    // What the call does not have, it does not keep.
+    self.sources = sources.filter { source in entries.contains { $0.source === source } }
     codecIndex = Chain.codecIndex(entries)
     var counting: [Registration] = []
     for entry in entries where !counting.contains(where: { $0 === entry.registration }) {

@@ -201,6 +201,16 @@ import Testing
     #expect(chain == nil)
     #expect(counter.count == 1)
   }
+
+  /// Law 6: the finalizer of what stands above a hop does not wait for the calls that the hop makes.
+  @Test func sideCallsKeepOnlyWhatTheyHave() {
+    var registry = Registry()
+    for id in 1...3 { registry.add(registration(UInt64(id)), priority: 0) }
+    let parent = Chain(registry.entries)
+    let side = Chain(registry.entries, below: parent.entries[1], newestFirst: false)
+    same(side, [3])
+    #expect(ids(side.sources) == [3])
+  }
 }
 
 @Suite struct StationTests {

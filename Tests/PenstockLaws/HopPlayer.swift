@@ -12,23 +12,22 @@ final class HopPlayer {
   /// One for each instance.
   private var states: [State] = []
 
-  /// What stands behind `user_data` and, with `create`, behind the hop's state.
+  /// What stands behind `user_data` and, with `create`, behind the hop's state: who plays the hop, who wants to know of
+  /// the finalizer.
   final class State {
-    /// Both outlive it: a play keeps them until its call is gone.
-    unowned(unsafe) let first: HopPlayer
-    unowned(unsafe) let last: HopPlayer
-    unowned(unsafe) let play: Play
     let isCreated: Bool
+    let player: (Hop) -> HopPlayer?
+    let finalized: () -> Void
 
-    init(_ first: HopPlayer, _ last: HopPlayer, isCreated: Bool) {
-      self.first = first
-      self.last = last
-      play = first.play
+    init(isCreated: Bool, player: @escaping (Hop) -> HopPlayer?, finalized: @escaping () -> Void = {}) {
       self.isCreated = isCreated
+      self.player = player
+      self.finalized = finalized
     }
 
-    /// One for each level.
-    func player(_ hop: Hop) -> HopPlayer { hop.level == .object ? first : last }
+    static func at(_ pointer: UnsafeMutableRawPointer?) -> State {
+      Unmanaged<State>.fromOpaque(pointer!).takeUnretainedValue()
+    }
   }
 
   /// A callback that runs: what it is about, and what it has asked for.
@@ -65,57 +64,57 @@ final class HopPlayer {
 
   var model: Model { play.model }
 
-  private static func from(_ pointer: UnsafeMutableRawPointer?, _ handle: OpaquePointer) -> HopPlayer {
-    let state = Unmanaged<State>.fromOpaque(pointer!).takeUnretainedValue()
-    let player = state.player(Hop.from(handle))
+  /// A callback of a hop runs. Nobody plays it: what has gone wrong is told.
+  private static func run(
+    _ pointer: UnsafeMutableRawPointer?, _ handle: OpaquePointer?, _ kind: EventKind
+  ) -> Int32 {
+    let state = State.at(pointer)
+    guard let player = state.player(Hop.from(handle!)) else { return 0 }
     let wantsOwn = player.plan.create != .none
     player.model.require(
       state.isCreated == wantsOwn, "state",
       "hop \(player.index) got \(wantsOwn ? "user_data" : "a state of its own")")
-    return player
+    return player.event(kind, handle!)
   }
 
-  /// `other`: that of the bytes level, where a registration has both.
-  func registration(_ other: HopPlayer) -> Registration {
+  /// `other`: what it does at the bytes level, where it is for both. The executors are those of its two lanes.
+  static func registration(
+    _ plan: HopPlan, _ other: HopPlan?, _ state: State, id: Int, executors: (FakeExecutor?, FakeExecutor?)
+  ) -> Registration {
     var callbacks = Registration.Callbacks()
     if plan.create != .none {
       callbacks.create = { handle, userData, state in
-        let box = Unmanaged<State>.fromOpaque(userData!).takeUnretainedValue()
-        return box.player(Hop.from(handle!)).create(Hop.from(handle!), state!)
+        let hop = Hop.from(handle!)
+        return State.at(userData).player(hop)?.create(hop, state!) ?? 0
       }
     }
-    if plan.has(.start) { callbacks.onStart = { HopPlayer.from($1, $0!).event(.start, $0!) } }
-    if plan.has(.send) { callbacks.onSend = { HopPlayer.from($1, $0!).event(.send, $0!) } }
-    if plan.has(.halfClose) { callbacks.onHalfClose = { HopPlayer.from($1, $0!).event(.halfClose, $0!) } }
-    if plan.has(.headers) { callbacks.onHeaders = { HopPlayer.from($1, $0!).event(.headers, $0!) } }
-    if plan.has(.receive) { callbacks.onReceive = { HopPlayer.from($1, $0!).event(.receive, $0!) } }
-    if plan.has(.status) { callbacks.onStatus = { HopPlayer.from($1, $0!).event(.status, $0!) } }
-    if plan.has(.cancel) { callbacks.onCancel = { HopPlayer.from($1, $0!).event(.cancel, $0!) } }
-    if plan.has(.demand) { callbacks.onDemand = { HopPlayer.from($1, $0!).event(.demand, $0!) } }
-    if plan.has(.sent) { callbacks.onSent = { HopPlayer.from($1, $0!).event(.sent, $0!) } }
-    if plan.has(.destroy) { callbacks.destroy = { _ = HopPlayer.from($1, $0!).event(.destroy, $0!) } }
-    var executors = plan.executors
-    if let chosen = executors, chosen.inCreate {
-      executors = .init(outbound: chosen.inbound, inbound: chosen.outbound, inCreate: true)
-    }
-    let pointer = Unmanaged.passRetained(State(self, other, isCreated: false)).toOpaque()
+    if plan.has(.start) { callbacks.onStart = { HopPlayer.run($1, $0, .start) } }
+    if plan.has(.send) { callbacks.onSend = { HopPlayer.run($1, $0, .send) } }
+    if plan.has(.halfClose) { callbacks.onHalfClose = { HopPlayer.run($1, $0, .halfClose) } }
+    if plan.has(.headers) { callbacks.onHeaders = { HopPlayer.run($1, $0, .headers) } }
+    if plan.has(.receive) { callbacks.onReceive = { HopPlayer.run($1, $0, .receive) } }
+    if plan.has(.status) { callbacks.onStatus = { HopPlayer.run($1, $0, .status) } }
+    if plan.has(.cancel) { callbacks.onCancel = { HopPlayer.run($1, $0, .cancel) } }
+    if plan.has(.demand) { callbacks.onDemand = { HopPlayer.run($1, $0, .demand) } }
+    if plan.has(.sent) { callbacks.onSent = { HopPlayer.run($1, $0, .sent) } }
+    if plan.has(.destroy) { callbacks.destroy = { _ = HopPlayer.run($1, $0, .destroy) } }
     return Registration(
-      id: UInt64(plan.registration + 1), name: buffer("hop\(index)\0"), filter: MethodFilter(), kinds: 0,
-      level: other !== self ? .both : plan.isObject ? .object : .bytes, isPerAttempt: other.plan.isPerAttempt,
-      holdBytes: plan.holdBytes,
-      userData: UserData(pointer) { pointer in
-        let box = Unmanaged<State>.fromOpaque(pointer!).takeRetainedValue()
-        box.play.finalized += 1
+      id: UInt64(id), name: buffer("hop\(id)\0"), filter: MethodFilter(), kinds: 0,
+      level: other != nil ? .both : plan.isObject ? .object : .bytes,
+      isPerAttempt: (other ?? plan).isPerAttempt, holdBytes: plan.holdBytes,
+      userData: UserData(Unmanaged.passRetained(state).toOpaque()) {
+        Unmanaged<State>.fromOpaque($0!).takeRetainedValue().finalized()
       }, callbacks: callbacks, replayBytes: plan.replayBytes, maxRestarts: plan.maxRestarts,
-      outboundExecutor: play.executor(executors?.outbound),
-      inboundExecutor: play.executor(executors?.inbound))
+      outboundExecutor: executors.0, inboundExecutor: executors.1)
   }
 
   private func create(_ hop: Hop, _ state: UnsafeMutablePointer<UnsafeMutableRawPointer?>) -> Int32 {
-    let own = State(self, self, isCreated: true)
+    // The player outlives the call.
+    let own = State(isCreated: true, player: { [unowned(unsafe) self] _ in self })
     states.append(own)
     state.pointee = Unmanaged.passUnretained(own).toOpaque()
     guard let mine = instance(hop, .create) else { return 0 }
+    model.require(hop.index == index, "registry", "hop \(index) stands at \(hop.index)")
     model.begin(mine, .create, nil, count: 0)
     play.log("    hop \(index) create: \(plan.create.word)")
     let verdict: Int32 = plan.create == .skip ? 6 : plan.create == .nonsense ? 3 : 0
@@ -140,6 +139,8 @@ final class HopPlayer {
   private func event(_ kind: EventKind, _ handle: OpaquePointer) -> Int32 {
     let hop = Hop.from(handle)
     guard let mine = instance(hop, kind) else { return 0 }
+    model.require(hop.index == index, "registry", "hop \(index) stands at \(hop.index)")
+    play.onEvent()
     let seen: Model.Item? =
       switch kind {
       case .start: startItem(hop)

@@ -17,7 +17,9 @@ final class Play {
   var nextMarker = FakeLoop.marker
   var nextID = 1
   private let isVerbose: Bool
-  private var trace: [String] = []
+  private(set) var trace: [String] = []
+  /// Before what a callback sees is looked at.
+  var onEvent: () -> Void = {}
   // The server.
   var attempts = 0
   var served = 0
@@ -43,7 +45,7 @@ final class Play {
     deinit { freed.count += 1 }
   }
 
-  private init(_ scenario: Scenario, _ order: Order, isVerbose: Bool) {
+  init(_ scenario: Scenario, _ order: Order, isVerbose: Bool) {
     self.scenario = scenario
     self.isVerbose = isVerbose
     model = Model(scenario, order)
@@ -61,9 +63,9 @@ final class Play {
 
   private static func run(_ scenario: Scenario, _ order: Order, _ isVerbose: Bool) -> Failure? {
     let play = Play(scenario, order, isVerbose: isVerbose)
-    play.play()
-    play.model.require(play.freed.count == 1, "memory", "the call is still there after its end")
-    play.model.require(play.things.count == 0, "memory", "\(play.things.count) objects were not let go")
+    play.begin(play.chain())
+    for index in scenario.steps.indices { play.step(index) }
+    play.end()
     play.model.require(
       play.finalized == play.registrationCount, "law 6", "\(play.finalized) finalizers have run")
     return play.model.broken.map { Failure(law: $0.law, what: $0.what, trace: play.trace) }
@@ -76,25 +78,44 @@ final class Play {
 
   // MARK: - The story
 
-  private func play() {
-    let request = Request(
-      kind: scenario.kind, path: ("/a.B/C" as StaticString).bytes, metadata: Metadata(),
-      deadline: scenario.deadline.map { loop.now + UInt64($0) * 1_000_000 })!
-    model.expectedDeadline = request.deadline
+  /// Of interceptors that only this call has.
+  private func chain() -> Chain? {
     var registrations: [Registration] = []
     for (number, plan) in scenario.executors.enumerated() {
       executors.append(FakeExecutor(plan, loop, thread: UInt(number + 2)))
       executors[number].onRefusal = { [unowned(unsafe) self] in refused($0) }
     }
-    for (index, plan) in scenario.hops.enumerated() { players.append(HopPlayer(self, index, plan)) }
     let numbers = scenario.hops.map { $0.registration }
     for number in 0..<((numbers.max() ?? -1) + 1) {
-      let own = players.filter { $0.plan.registration == number }
-      if let first = own.first { registrations.append(first.registration(own.last!)) }
+      let own = scenario.hops.indices.filter { numbers[$0] == number }
+      if !own.isEmpty { registrations.append(registration(own)) }
     }
-    let chain = registrations.isEmpty ? nil : Chain(registrations)
     registrationCount = registrations.count
-    registrations = []
+    return registrations.isEmpty ? nil : Chain(registrations)
+  }
+
+  /// Of the hops at these places: one, or one for each level.
+  private func registration(_ places: [Int]) -> Registration {
+    let plan = scenario.hops[places[0]]
+    var executors = (executor(plan.executors?.outbound), executor(plan.executors?.inbound))
+    // Then `create` chooses others.
+    if plan.executors?.inCreate == true { executors = (executors.1, executors.0) }
+    let state = HopPlayer.State(
+      isCreated: false,
+      player: { [unowned(unsafe) self] hop in
+        players[hop.level == .object ? places[0] : places[places.count - 1]]
+      }, finalized: { [unowned(unsafe) self] in finalized += 1 })
+    return HopPlayer.registration(
+      plan, places.count > 1 ? scenario.hops[places[1]] : nil, state, id: plan.registration + 1,
+      executors: executors)
+  }
+
+  func begin(_ chain: Chain?) {
+    let request = Request(
+      kind: scenario.kind, path: Play.path.bytes, metadata: Metadata(),
+      deadline: scenario.deadline.map { loop.now + UInt64($0) * 1_000_000 })!
+    model.expectedDeadline = request.deadline
+    for (index, plan) in scenario.hops.enumerated() { players.append(HopPlayer(self, index, plan)) }
     let fresh = Call(
       id: 7, request: request, chain: chain, target: buffer("t\0"), defaultAuthority: buffer("a\0"),
       loop: loop, attachment: Attachment(freed))
@@ -105,23 +126,32 @@ final class Play {
 
     open(fresh)
     rest()
-    for (index, step) in scenario.steps.enumerated() {
-      guard model.broken == nil else { break }
-      log("step \(index): \(step.act.words)")
-      perform(step.act, fresh)
-      if step.runs { rest() }
-    }
+  }
+
+  static let path: StaticString = "/a.B/C"
+
+  func step(_ index: Int) {
+    guard let call, model.broken == nil else { return }
+    let step = scenario.steps[index]
+    log("step \(index): \(step.act.words)")
+    perform(step.act, call)
+    if step.runs { rest() }
+  }
+
+  func end() {
     rest()
     if scenario.worksOff { workOff() }
-    if !isEnded, model.broken == nil {
+    if !isEnded, model.broken == nil, let call {
       log("at last: cancel")
-      cancel(fresh)
+      cancel(call)
       rest()
     }
     if model.broken == nil { afterTheEnd() }
     workOff()
     disconnect()
     call = nil
+    model.require(freed.count == 1, "memory", "the call is still there after its end")
+    model.require(things.count == 0, "memory", "\(things.count) objects were not let go")
   }
 
   func open(_ call: Call) {

@@ -12,7 +12,7 @@ extension Scenario {
   }
 
   /// Every callback on the driving thread.
-  private static func plain(_ seed: UInt64) -> Scenario {
+  static func plain(_ seed: UInt64) -> Scenario {
     var random = Random(seed)
     let kind = random.pick([CallKind.unary, .clientStream, .serverStream, .bidi, .bidi])
     let count = random.pick([1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8])

@@ -1,0 +1,310 @@
+import PenstockCall
+import PenstockWire
+
+/// Several calls, one beside the other, while the registry that their chains come from changes: between the steps of
+/// the calls, and inside their callbacks. Each call has to show the chain as it was when the call was made; one that a
+/// hop makes, what then stood below that hop. When such a call is over, its hop's call goes on by a ticket.
+final class LivePlay {
+  struct Failure { let law: String, what: String, call: Int?, trace: [String] }
+
+  /// What is registered, as the laws say it: in no order.
+  private struct Entry {
+    let id: Int
+    /// What it does.
+    let plans: [HopPlan]
+    var priority: Int32
+    /// Whose turn among equal priorities it has.
+    let sequence: Int
+    var kinds: UInt32
+  }
+
+  /// Where a hop stood when its call was made; 0, 1, 2 from the top.
+  private struct Place {
+    let story: Int
+    let priority: Int32
+    let sequence: Int
+
+    /// Is it below `other`, and not of the same interceptor.
+    func isBelow(_ other: Place) -> Bool {
+      if sequence == other.sequence { return false }
+      if story != other.story { return story > other.story }
+      return priority != other.priority ? priority < other.priority : sequence > other.sequence
+    }
+  }
+
+  private let scenario: LiveScenario
+  private let orders: [Int]
+  private let isVerbose: Bool
+  private var registry = Registry(.channel)
+  private var cache = ChainCache()
+  private var entries: [Entry] = []
+  private var plays: [Play] = []
+  /// By call: what it was made with, and how far it has come.
+  private var members: [Set<Int>] = []
+  private var places: [[Place]] = []
+  /// Which call's hop has made it.
+  private var parents: [Int?] = []
+  private var nextStep: [Int] = []
+  private var isThrough: [Bool] = []
+  private var lastID = 0
+  private var finalized: [Int: Int] = [:]
+  private var events = 0
+  private var nextNested = 0
+  private var nextCall = 0
+  private var nextSide = 0
+  private var broken: Failure?
+  private var trace: [String] = []
+
+  private init(_ scenario: LiveScenario, _ orders: [Int], isVerbose: Bool) {
+    self.scenario = scenario
+    self.orders = orders
+    self.isVerbose = isVerbose
+  }
+
+  /// nil: every law held. Each call has an order of its own.
+  static func run(_ scenario: LiveScenario, isVerbose: Bool = false, orders limit: Int) -> Failure? {
+    var orders = [Int](repeating: 0, count: scenario.calls.count + scenario.sides.count)
+    while true {
+      let live = LivePlay(scenario, orders, isVerbose: isVerbose)
+      guard let found = live.play() else { return nil }
+      guard let call = found.call, orders[call] + 1 < limit else { return found }
+      orders[call] += 1
+    }
+  }
+
+  private func fail(_ law: String, _ what: String) {
+    if broken == nil { broken = Failure(law: law, what: what, call: nil, trace: trace) }
+  }
+
+  private func log(_ line: @autoclosure () -> String) { if isVerbose { trace.append(line()) } }
+
+  private func play() -> Failure? {
+    for act in scenario.acts where broken == nil {
+      log(act.words)
+      perform(act)
+      look()
+    }
+    for index in plays.indices where broken == nil { end(index) }
+    look()
+    // What is registered still.
+    var gone = registry.removeAll()
+    var remains: ChainCache.Remains? = cache.invalidate()
+    for entry in entries { log("remove \(entry.id)") }
+    entries = []
+    gone = []
+    remains = nil
+    withExtendedLifetime((gone, remains)) {}
+    look()
+    // What a broken law has left of them goes while this is there to be told of finalizers.
+    let old = plays
+    plays = []
+    return withExtendedLifetime(old) { broken }
+  }
+
+  private func perform(_ act: LiveScenario.Act) {
+    switch act {
+    case .open: if nextCall < scenario.calls.count { openCall() }
+    case .side(let pick, let hop): openSide(pick, hop)
+    case .step(let pick):
+      let going = plays.indices.filter { !isThrough[$0] }
+      guard !going.isEmpty else { return }
+      let index = going[pick % going.count]
+      guard nextStep[index] < plays[index].scenario.steps.count else { return end(index) }
+      plays[index].step(nextStep[index])
+      nextStep[index] += 1
+    case .add, .remove, .setPriority, .setFilter, .replace: change(act)
+    }
+  }
+
+  /// Between steps, or in a callback.
+  private func change(_ act: LiveScenario.Act) {
+    switch act {
+    case .add(let plans, let priority):
+      let (id, registration) = make(plans)
+      registry.add(registration, priority: priority)
+      entries.append(
+        Entry(id: id, plans: scenario.plans[plans], priority: priority, sequence: id, kinds: 0xf))
+    case .remove(let pick):
+      guard let index = pickEntry(pick) else { return }
+      let id = entries.remove(at: index).id
+      var gone = registry.remove(UInt64(id))
+      if gone == nil { fail("registry", "\(id) can't be removed") }
+      let remains = cache.invalidate()
+      gone = nil
+      withExtendedLifetime(remains) {}
+    case .setPriority(let pick, let priority):
+      guard let index = pickEntry(pick) else { return }
+      entries[index].priority = priority
+      if !registry.setPriority(UInt64(entries[index].id), priority) { fail("registry", "no priority") }
+    case .setFilter(let pick, let kinds):
+      guard let index = pickEntry(pick) else { return }
+      entries[index].kinds = kinds
+      if !registry.setFilter(UInt64(entries[index].id), CallFilter(kinds: kinds)) {
+        fail("registry", "no filter")
+      }
+    case .replace(let pick, let plans):
+      guard let index = pickEntry(pick) else { return }
+      let (id, registration) = make(plans)
+      let old = entries[index]
+      entries[index] = Entry(
+        id: id, plans: scenario.plans[plans], priority: old.priority, sequence: old.sequence, kinds: 0xf)
+      var gone = registry.replace(UInt64(old.id), by: registration)
+      if gone == nil { fail("registry", "\(old.id) can't be replaced") }
+      let remains = cache.invalidate()
+      gone = nil
+      withExtendedLifetime(remains) {}
+    case .side(let pick, let hop): openSide(pick, hop)
+    case .open, .step: break
+    }
+  }
+
+  private func pickEntry(_ pick: Int) -> Int? { entries.isEmpty ? nil : pick % entries.count }
+
+  private func make(_ plans: Int) -> (Int, Registration) {
+    lastID += 1
+    let id = lastID
+    let own = scenario.plans[plans]
+    let state = HopPlayer.State(
+      isCreated: false, player: { [unowned(unsafe) self] in player($0, id) },
+      finalized: { [unowned(unsafe) self] in finalize(id) })
+    return (
+      id,
+      HopPlayer.registration(
+        own[0], own.count > 1 ? own[1] : nil, state, id: id, executors: (nil, nil))
+    )
+  }
+
+  /// Who plays the hop of this registration, in the call that has it.
+  private func player(_ hop: Hop, _ id: Int) -> HopPlayer? {
+    guard let play = plays.first(where: { $0.call === hop.call }) else {
+      fail("registry", "\(id) is called for no call")
+      return nil
+    }
+    let player = play.players.first {
+      $0.plan.registration == id && $0.plan.isObject == (hop.level == .object)
+    }
+    play.model.require(player != nil, "registry", "\(id) is in a call that was made without it")
+    return player
+  }
+
+  private func finalize(_ id: Int) {
+    log("  finalizer of \(id)")
+    finalized[id, default: 0] += 1
+    if finalized[id] != 1 { fail("law 6", "the finalizer of \(id) runs again") }
+    if entries.contains(where: { $0.id == id }) {
+      fail("law 6", "the finalizer of \(id), which is registered")
+    }
+    for index in plays.indices where members[index].contains(id) && !isEnded(plays[index]) {
+      if plays[index].model.broken == nil {
+        fail("law 6", "the finalizer of \(id) while call \(index) has it")
+      }
+    }
+  }
+
+  /// No callback comes any more.
+  private func isEnded(_ play: Play) -> Bool {
+    guard play.call?.isEnded ?? true else { return false }
+    return play.model.hops.allSatisfy { $0.life != .entered || $0.isDestroyed || !$0.has(.destroy) }
+  }
+
+  /// The chain that a call has to have now, from the top.
+  private func expected(_ kind: CallKind, below: Place? = nil) -> [(plan: HopPlan, place: Place)] {
+    let sorted = entries.filter { $0.kinds & (1 << UInt32(kind.rawValue)) != 0 }.sorted { a, b in
+      a.priority != b.priority ? a.priority > b.priority : a.sequence < b.sequence
+    }
+    var found: [(plan: HopPlan, place: Place)] = []
+    for story in 0..<3 {
+      for entry in sorted {
+        for var plan in entry.plans where story == (plan.isObject ? 0 : plan.isPerAttempt ? 2 : 1) {
+          plan.registration = entry.id
+          let place = Place(story: story, priority: entry.priority, sequence: entry.sequence)
+          if below.map({ place.isBelow($0) }) ?? true { found.append((plan, place)) }
+        }
+      }
+    }
+    return found
+  }
+
+  private func openCall() {
+    let own = scenario.calls[nextCall]
+    nextCall += 1
+    if !cache.isCurrent(registry.generation, 0) {
+      let remains = cache.rebuild(registry.ordered(newestFirst: false), registry.generation, 0)
+      withExtendedLifetime(remains) {}
+    }
+    open(own, cache.chain(Play.path.bytes, own.kind), expected(own.kind), parent: nil)
+  }
+
+  /// A hop of a call that has not ended makes another, from below its place.
+  private func openSide(_ pick: Int, _ hop: Int) {
+    let going = plays.indices.filter { plays[$0].call?.chain != nil }
+    guard !going.isEmpty, nextSide < scenario.sides.count else { return }
+    let parent = going[pick % going.count]
+    guard let entries = plays[parent].call?.chain?.entries, entries.count == places[parent].count else {
+      return
+    }
+    let index = hop % entries.count
+    let own = scenario.sides[nextSide]
+    nextSide += 1
+    log("hop \(index) of call \(parent) makes call \(plays.count)")
+    let wanted = registry.ordered(newestFirst: false).filter { $0.filter.matches(Play.path.bytes, own.kind) }
+    let chain = Chain(wanted, below: entries[index], newestFirst: false)
+    open(
+      own, chain.entries.isEmpty ? nil : chain, expected(own.kind, below: places[parent][index]),
+      parent: parent)
+  }
+
+  private func open(
+    _ scenario: Scenario, _ chain: Chain?, _ expected: [(plan: HopPlan, place: Place)], parent: Int?
+  ) {
+    var own = scenario
+    own.hops = expected.map { $0.plan }
+    let play = Play(own, Order(orders[plays.count]), isVerbose: isVerbose)
+    play.onEvent = { [unowned(unsafe) self] in event() }
+    let count = chain?.entries.count ?? 0
+    if count != own.hops.count { fail("registry", "a chain of \(count), not \(own.hops.count)") }
+    places.append(expected.map { $0.place })
+    parents.append(parent)
+    members.append(Set(own.hops.map { $0.registration }))
+    nextStep.append(0)
+    isThrough.append(false)
+    plays.append(play)
+    play.begin(chain)
+  }
+
+  private func end(_ index: Int) {
+    guard !isThrough[index] else { return }
+    isThrough[index] = true
+    log("end of call \(index)")
+    plays[index].end()
+    // Its reply is what the hop has waited for.
+    if let parent = parents[index], let call = plays[parent].call {
+      plays[parent].perform(.resolve(0, .verdict(.next)), call)
+      plays[parent].rest()
+    }
+  }
+
+  /// A callback runs: perhaps the registry changes in it.
+  private func event() {
+    events += 1
+    guard nextNested < scenario.nested.count, scenario.nested[nextNested].event <= events else { return }
+    nextNested += 1
+    log("  in a callback: \(scenario.nested[nextNested - 1].act.words)")
+    change(scenario.nested[nextNested - 1].act)
+  }
+
+  /// Nothing runs: has what is removed, and has no call any more, been finalized?
+  private func look() {
+    for index in plays.indices where plays[index].model.broken != nil && broken == nil {
+      let found = plays[index].model.broken!
+      broken = Failure(
+        law: found.law, what: "call \(index): \(found.what)", call: index, trace: trace + plays[index].trace)
+    }
+    guard broken == nil, lastID > 0 else { return }
+    for id in 1...lastID where finalized[id] == nil && !entries.contains(where: { $0.id == id }) {
+      if !plays.indices.contains(where: { members[$0].contains(id) && !plays[$0].isEnded }) {
+        fail("law 6", "the finalizer of \(id) has not run")
+      }
+    }
+  }
+}

@@ -1,0 +1,143 @@
+import PenstockCall
+
+/// One random story of several calls and a registry.
+struct LiveScenario: Sendable {
+  enum Act: Sendable {
+    /// The next of the calls.
+    case open
+    /// A hop of a call makes the next of the side calls.
+    case side(Int, Int)
+    /// One step of one of the calls that are open; after the last its end.
+    case step(Int)
+    case add(Int, Int32)
+    // Of what is registered.
+    case remove(Int)
+    case setPriority(Int, Int32)
+    case setFilter(Int, UInt32)
+    case replace(Int, Int)
+  }
+
+  /// What an interceptor may be: one hop, or one for each level.
+  var plans: [[HopPlan]]
+  /// Their hops are those of the registry.
+  var calls: [Scenario]
+  /// Those that hops make.
+  var sides: [Scenario]
+  var acts: [Act]
+  /// Inside the callback of this number, or the next.
+  var nested: [(event: Int, act: Act)]
+
+  static func random(_ seed: UInt64) -> LiveScenario {
+    var random = Random(seed ^ 0x6c69_7665)
+    var plans: [[HopPlan]] = []
+    while plans.count < 4 {
+      let hops = Scenario.plain(random.next()).hops
+      for number in Set(hops.map { $0.registration }).sorted() {
+        plans.append(hops.filter { $0.registration == number })
+      }
+    }
+    var calls: [Scenario] = []
+    for _ in 0..<(2 + random.below(5)) { calls.append(.bare(&random)) }
+    var sides: [Scenario] = []
+    for _ in 0..<random.pick([0, 0, 2, 4]) { sides.append(.bare(&random)) }
+    var acts: [Act] = []
+    for _ in 0..<random.pick([0, 1, 2, 3]) { acts.append(.add(random.below(plans.count), random.priority())) }
+    var opened = 0
+    let churn = random.pick([0, 3, 10, 30])
+    while opened < calls.count || !random.chance(4) {
+      if opened < calls.count, random.chance(8) {
+        acts.append(.open)
+        opened += 1
+      } else if !sides.isEmpty, random.chance(4) {
+        acts.append(.side(random.below(64), random.below(64)))
+      } else if random.chance(churn) {
+        acts.append(.change(&random, plans.count))
+      } else {
+        acts.append(.step(random.below(64)))
+      }
+    }
+    var nested: [(event: Int, act: Act)] = []
+    var event = 0
+    for _ in 0..<random.pick([0, 0, 2, 6]) {
+      event += 1 + random.below(20)
+      let isSide = !sides.isEmpty && random.chance(40)
+      nested.append(
+        (event, isSide ? .side(random.below(64), random.below(64)) : .change(&random, plans.count)))
+    }
+    return LiveScenario(plans: plans, calls: calls, sides: sides, acts: acts, nested: nested)
+  }
+
+  /// Without what the law breaks without, too.
+  func shrunk(_ law: String) -> LiveScenario {
+    var best = self
+    var tries = 0
+    func keep(_ candidate: LiveScenario) -> Bool {
+      tries += 1
+      guard tries < 2_000, LivePlay.run(candidate, orders: 12)?.law == law else { return false }
+      best = candidate
+      return true
+    }
+    var size = best.acts.count / 2
+    while size > 0 {
+      var start = 0
+      while start + size <= best.acts.count {
+        var candidate = best
+        candidate.acts.removeSubrange(start..<start + size)
+        if !keep(candidate) { start += size }
+      }
+      size /= 2
+    }
+    for index in best.nested.indices.reversed() {
+      var candidate = best
+      candidate.nested.remove(at: index)
+      _ = keep(candidate)
+    }
+    return best
+  }
+
+  var words: String {
+    var lines = acts.map { $0.words } + nested.map { "in callback \($0.event): \($0.act.words)" }
+    for (number, plan) in plans.enumerated() { lines.append("plan \(number): \(plan.count) hops") }
+    for (number, call) in (calls + sides).enumerated() { lines.append("call \(number): \(call.words)") }
+    return lines.joined(separator: "\n")
+  }
+}
+
+extension Scenario {
+  /// Its hops come from elsewhere.
+  fileprivate static func bare(_ random: inout Random) -> Scenario {
+    var scenario = Scenario.plain(random.next())
+    scenario.hops = []
+    if random.chance(50) { scenario.steps.removeSubrange((scenario.steps.count / 3)...) }
+    return scenario
+  }
+}
+
+extension LiveScenario.Act {
+  fileprivate static func change(_ random: inout Random, _ plans: Int) -> LiveScenario.Act {
+    switch random.below(8) {
+    case 0..<3: .add(random.below(plans), random.priority())
+    case 3, 4: .remove(random.below(64))
+    case 5: .setPriority(random.below(64), random.priority())
+    case 6: .setFilter(random.below(64), UInt32(1 + random.below(15)))
+    default: .replace(random.below(64), random.below(plans))
+    }
+  }
+
+  var words: String {
+    switch self {
+    case .open: "open the next call"
+    case .side(let pick, let hop): "hop (\(hop)) of call (\(pick)) makes a call"
+    case .step(let pick): "a step (\(pick))"
+    case .add(let plan, let priority): "add plan \(plan) with priority \(priority)"
+    case .remove(let pick): "remove (\(pick))"
+    case .setPriority(let pick, let priority): "set priority (\(pick)): \(priority)"
+    case .setFilter(let pick, let kinds): "set filter (\(pick)): kinds \(kinds)"
+    case .replace(let pick, let plan): "replace (\(pick)) by plan \(plan)"
+    }
+  }
+}
+
+extension Random {
+  fileprivate mutating func priority() -> Int32 { pick([0, 0, 1, -1, 7, Int32.max, Int32.min]) }
+}
