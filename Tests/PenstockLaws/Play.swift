@@ -228,6 +228,11 @@ final class Play {
             hop.demand(1) == .gone, "restart", "hop \(index): an instance below a RESTART still works")
         }
       }
+    case .goOn(let index, let end):
+      // What it has asked for is let go in order.
+      let own = model.tickets.filter { $0.value.state == .open }.keys.sorted()
+        .filter { model.place(of: $0)?.0.index == index }
+      elsewhere { for ticket in own { use(ticket, ticket == own.last ? end : .verdict(.next)) } }
     case .work(let number, let n):
       for _ in 0..<n where number < executors.count && !executors[number].isIdle {
         log("  executor \(number) runs")

@@ -8,6 +8,7 @@ extension Scenario {
     var random = Random(~seed)
     if random.chance(30) { scenario.addExecutors(&random) }
     if random.chance(15) { scenario.addRedirects(&random) }
+    if random.chance(12) { scenario.addWorkers(&random) }
     return scenario
   }
 
@@ -75,6 +76,31 @@ extension Scenario {
       for turn in hops[index].reactions[Int(kind.rawValue)].indices where random.chance(60) {
         hops[index].reactions[Int(kind.rawValue)][turn].operations.append(redirect)
       }
+    }
+  }
+
+  /// Some hops do what a synchronous function on a worker does: the request waits until it calls `next()`, the
+  /// response, or a stream's first part of it, until the function returns.
+  private mutating func addWorkers(_ random: inout Random) {
+    for index in hops.indices where random.chance(50) {
+      guard hops.count(where: { $0.registration == hops[index].registration }) == 1 else { continue }
+      hops[index].create = .next
+      for (event, isWhole) in [
+        (EventKind.start, kind.sendsOne), (.send, false), (.headers, kind.receivesOne),
+        (.receive, kind.receivesOne), (.status, false),
+      ] {
+        hops[index].callbacks |= 1 << UInt32(event.rawValue)
+        var reaction = Reaction(operations: [], verdict: isWhole ? 2 : 1, takesTicket: true)
+        if random.chance(20) { reaction.operations.append(.change) }
+        let isPassed = event == .send && !kind.sendsOne
+        hops[index].reactions[Int(event.rawValue)] = isPassed ? [] : [reaction]
+      }
+      for _ in 0..<(2 + random.below(4)) {
+        let end: End = random.chance(85) ? .verdict(.next) : .finish(Int32(random.below(17)))
+        steps.insert(
+          Step(act: .goOn(index, end), runs: random.chance(60)), at: random.below(steps.count + 1))
+      }
+      steps.append(Step(act: .goOn(index, .verdict(.next)), runs: true))
     }
   }
 

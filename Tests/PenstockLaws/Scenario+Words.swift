@@ -164,6 +164,7 @@ extension Step.Act {
     case .tick(let ms): "tick \(ms)"
     case .resolve(let pick, let end): "resolve an open ticket (\(pick)): \(end.words)"
     case .resolveAny(let pick, let end): "resolve any ticket (\(pick)): \(end.words)"
+    case .goOn(let index, let end): "the worker of hop \(index) goes on: \(end.words)"
     case .work(let number, let n): "executor \(number) runs \(n)"
     case .hop(let index, let operation): "hop \(index) from another thread: \(operation.words)"
     }

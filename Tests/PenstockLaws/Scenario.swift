@@ -150,6 +150,8 @@ struct Step: Sendable {
     case resolveAny(Int, End)
     /// Another thread.
     case hop(Int, Operation)
+    /// The worker of a synchronous hop goes on: its `next()` is called, or returns; or its function ends the call.
+    case goOn(Int, End)
     /// An executor does so many of its jobs.
     case work(Int, Int)
   }
