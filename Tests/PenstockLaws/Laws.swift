@@ -2,8 +2,8 @@ import PenstockCall
 
 /// Random chains against a reference model: whoever runs them says how many, and from which seed.
 public enum Laws {
-  /// One scenario after another, each with the next seed; one in sixteen is of several calls and a registry. True: none
-  /// broke a law, else it is cut down to what breaks the law still, and told.
+  /// One scenario after another, each with the next seed; one in sixteen is of several calls and a registry. True:
+  /// none broke a law, else it is cut down to what breaks the law still, and told.
   public static func hold(_ seed: UInt64, shrinks: Bool, report: (String) -> Void) -> Bool {
     // Who does not shrink looks for mistakes that show soon, not for the rarest order.
     let orders = shrinks ? 20_000 : 300
