@@ -161,7 +161,14 @@ extension Model {
     }
     for other in visit.injected {
       guard lane(of: other, hop) === own else {
-        inject(other, hop, lane(of: other, hop))
+        let lane = lane(of: other, hop)
+        inject(other, hop, lane)
+        // It leaves after what the verdict and its ticket let go.
+        if early[visit.ticket] != nil, order.patience != .none {
+          for place in lane.slots.indices where lane.slots[place].item === other {
+            lane.slots[place].isFresh = true
+          }
+        }
         continue
       }
       own.slots.insert(Slot(item: other, state: .ready, isInjected: true, isAnswered: true), at: index)
@@ -175,7 +182,10 @@ extension Model {
   }
 
   /// What the verdict has let go may have ended the call.
-  func settleEarly(_ input: Input) { if !discover(nil) { settle(input) } }
+  func settleEarly(_ input: Input) {
+    if !discover(nil) { settle(input) }
+    refreshAll()
+  }
 
   private func lane(of item: Item, _ hop: Hop) -> Lane { item.kind.isOutbound ? hop.outbound : hop.inbound }
 
