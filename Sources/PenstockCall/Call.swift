@@ -316,8 +316,8 @@ public final class Call {
     }
     phase = .live
     loop.setDeadline(self, request.deadline)
-    if let chain, !chain.entries.isEmpty {
-      let row = chain.stock.take(self, chain.entries)
+    if let chain {
+      let row = chain.stock.take(self, of: chain)
       self.row = row
       stock = chain.stock
       hops = row.hops

@@ -33,6 +33,10 @@ public final class Hop {
   var mayChooseExecutors = false
   /// Other threads may have it.
   var isShared = false
+  /// They have, or will have, a reference of their own.
+  private(set) var isLent = false
+  /// In a callback: somebody keeps a reference that another thread may let go. With executors that is so anyway.
+  public func lend() { if jobs == nil { isLent = true } }
   /// The ticket that the running callback has taken; 0 for none.
   var ticket: UInt64 = 0
   var count = 0

@@ -332,7 +332,11 @@ extension Hop {
   }
 
   /// Any thread keeps the handle from now on: it may deliver and demand.
-  public func becomeShared() { if call.loop.isDriving { share() } }
+  public func becomeShared() {
+    guard call.loop.isDriving else { return }
+    lend()
+    share()
+  }
 }
 
 extension Call {

@@ -1,5 +1,4 @@
 import PenstockWire
-import Synchronization
 
 /// The hops of one call, in the order of its chain. The chain keeps those of calls that have ended for the next ones:
 /// making a hop anew for each call cost 600 instructions.
@@ -60,8 +59,8 @@ final class HopStock {
   /// In hops: a thousand of them are some 300 KiB.
   private static let limit = 1024
 
-  func take(_ call: Call, _ entries: [Chain.Entry]) -> HopRow {
-    guard let row = first else { return HopRow(call, entries) }
+  func take(_ call: Call, of chain: Chain) -> HopRow {
+    guard let row = first else { return HopRow(call, chain.entries) }
     first = row.next
     row.next = nil
     kept -= row.hops.count
@@ -69,12 +68,12 @@ final class HopStock {
     return row
   }
 
-  /// After the call's last step. Hops that others have are left to them.
+  /// After the call's last step. Hops that others have, or that other threads have had, are not used again.
   func give(_ row: HopRow, of call: Call, inStep: Int) {
     var isFree = isOpen && kept + row.hops.count <= HopStock.limit && call.epoch == 0
     for index in row.hops.indices {
       row.hops.at(index)._withUnsafeGuaranteedRef { hop in
-        if row.hops.isAlone(index) {
+        if row.hops.isAlone(index), !hop.isLent, hop.jobs == nil {
           if index < inStep { hop.renewInStep() }
         } else {
           isFree = false
@@ -83,8 +82,6 @@ final class HopStock {
       }
     }
     guard isFree else { return }
-    // What another thread did before it let go of its reference is over.
-    atomicMemoryFence(ordering: .acquiring)
     if call.masks.create != 0 { for index in 0..<inStep { row.hops[index].resetState() } }
     for index in inStep..<max(row.hops.count, inStep) { row.hops[index].renew() }
     row.next = first

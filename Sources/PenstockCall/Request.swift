@@ -93,13 +93,19 @@ public final class Request {
 
   /// "/service/method" with neither part empty, visible ASCII only (RFC 9113 ":path", gRPC "Path").
   public static func isValidPath(_ path: ByteView) -> Bool {
-    guard path.count >= 4, path[0] == 0x2f else { return false }
+    let count = path.count
+    guard count >= 4, let start = path.baseAddress else { return false }
+    let bytes = start.assumingMemoryBound(to: UInt8.self)
+    guard bytes[0] == 0x2f else { return false }
     var slash = 0
-    for (index, byte) in path.enumerated() {
-      guard byte > 0x20, byte < 0x7f else { return false }
-      if byte == 0x2f, index > 0 { slash = index }
+    var index = 1
+    while index < count {
+      let byte = bytes[index]
+      guard byte &- 0x21 < 0x5e else { return false }
+      if byte == 0x2f { slash = index }
+      index &+= 1
     }
-    return slash > 1 && slash < path.count - 1
+    return slash > 1 && slash < count - 1
   }
 
   /// The value of ":authority": visible ASCII.

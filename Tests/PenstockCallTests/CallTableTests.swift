@@ -423,8 +423,10 @@ extension CallBench {
     bench.begin(.bidi, chain)
     // One is kept and injects, one holds, one drops, one takes the call and answers.
     bench.hooks[0].on[.send] = { hop in
-      hop.becomeShared()
-      if keeps { kept = hop }
+      if keeps {
+        hop.becomeShared()
+        kept = hop
+      }
       #expect(hop.injectOutbound(CallBench.message(7)) == .ok)
       return 0
     }

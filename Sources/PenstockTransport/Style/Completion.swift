@@ -57,6 +57,7 @@ public final class Completion: @unchecked Sendable {
     status = hop.status
     message = hop.message
     if status?.isLocal ?? false { state = .passing }
+    hop.lend()
   }
 
   /// The last reference has gone. Within its callback the callback itself has one.

@@ -149,6 +149,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     self.interceptor = interceptor
     (registration, userData) = hop.registered
     item = hop.call.item
+    hop.lend()
     let request = hop.call.request
     let metadata = request.metadata.copy()
     isShort = metadata == nil
