@@ -180,10 +180,15 @@ final class HopPlayer {
   }
 
   private func begin(_ mine: Model.Hop, _ kind: EventKind, _ seen: Model.Item?, _ n: Int) -> Context {
-    guard plan.executor(of: kind) != nil else {
+    guard let number = plan.executor(of: kind) else {
+      model.require(play.loop.isDriving, "executors", "hop \(index) \(kind.word) on an executor")
       model.begin(mine, kind, seen, count: n)
       return Context(mine, kind, model.runningItem, nil, isElsewhere: false)
     }
+    let executor = play.scenario.executors[number]
+    model.require(
+      executor.isInline || executor.refusesFrom > 0 || play.loop.thread == UInt(number + 2), "executors",
+      "hop \(index) \(kind.word) on thread \(play.loop.thread)")
     let job = model.beginVisit(mine, kind, seen, count: n)
     return Context(mine, kind, job?.item, job, isElsewhere: true)
   }

@@ -86,11 +86,10 @@ final class LivePlay {
     }
     for index in plays.indices where broken == nil { end(index) }
     look()
-    // What is registered still.
+    // What is registered still: from here on it is not.
+    entries = []
     var gone = registry.removeAll()
     var remains: ChainCache.Remains? = cache.invalidate()
-    for entry in entries { log("remove \(entry.id)") }
-    entries = []
     gone = []
     remains = nil
     withExtendedLifetime((gone, remains)) {}

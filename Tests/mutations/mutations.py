@@ -242,7 +242,7 @@ MUTATIONS = [
     ("executors", "what a callback injects elsewhere stands behind its event", "Call+Visits.swift",
      "isOwn: true, heldBytes: 0), at: index)\n        index += 1", "isOwn: true, heldBytes: 0), at: index)"),
     ("executors", "demand shown elsewhere is not passed on", "Call+Visits.swift", "runDemand(hop.lessSurplus(visit.count), below: hop)", "_ = hop"),
-    ("executors", "create's choice of executors does not count", "Hop.swift", "    jobs = HopJobs.make(outbound, inbound)\n  }", "    if jobs != nil { jobs = HopJobs.make(outbound, inbound) }\n  }"),
+    ("executors", "create's choice of executors does not count", "Hop.swift", "    jobs = HopJobs.make(outbound, inbound)\n  }", "    if jobs == nil { jobs = HopJobs.make(outbound, inbound) }\n  }"),
     # The registry, and the calls that hops make.
     ("registry", "a call keeps what its chain does not have", "Chain.swift",
      "self.sources = sources.filter { source in entries.contains { $0.source === source } }", "self.sources = sources"),
