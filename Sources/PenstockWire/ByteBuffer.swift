@@ -47,8 +47,8 @@ public final class ByteBuffer {
     if additional <= capacity &- end { return additional >= 0 }
     let (needed, overflow) = count.addingReportingOverflow(additional)
     if overflow { return false }
-    // Moving costs at most as much as the consumed prefix was worth: only then is it better than growing.
-    if needed <= capacity && start >= count {
+    // Moving costs at most twice what the consumed prefix was worth: only then is it better than growing.
+    if needed <= capacity && start >= count / 2 {
       compact()
       return true
     }

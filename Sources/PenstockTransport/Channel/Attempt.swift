@@ -159,16 +159,16 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   func streamReceives(trailers fields: Metadata) { trailers = framing?.status(ofTrailers: fields) }
 
   func streamReceives(_ bytes: ByteView) -> Int {
-    guard hasHeaders, message == nil, failure == nil, let call, let framing, call.wantsMessage else {
-      return 0
-    }
+    guard message == nil, failure == nil, let call, let framing, call.wantsMessage else { return 0 }
+    // Before the call knows of the headers, at which it may be paused, only what needs no more room.
+    guard headersCame || (headersWait && framing.beginsWithMessage(bytes)) else { return 0 }
     return note(framing.decode(bytes))
   }
 
-  /// They have come, whether or not the call knows.
-  private var hasHeaders: Bool {
+  /// They have come, and the call does not know yet.
+  private var headersWait: Bool {
     if case .headers = head { return true }
-    return headersCame
+    return false
   }
 
   /// Keeps what came out; how much went in.

@@ -101,6 +101,8 @@ protocol CallFraming: AnyObject {
   func responseHeaders(_ fields: Metadata, endsStream: Bool) -> ResponseStart
   /// Takes bytes of the body, up to the end of one message.
   func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep)
+  /// A whole message stands at the front, and none is under way.
+  func beginsWithMessage(_ bytes: ByteView) -> Bool
   /// What trailers say.
   func status(ofTrailers fields: Metadata) -> Status
   /// The status of a stream that has ended, after all that `decode` could give.

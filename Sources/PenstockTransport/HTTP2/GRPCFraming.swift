@@ -180,6 +180,12 @@ final class GRPCFraming: CallFraming {
     }
   }
 
+  func beginsWithMessage(_ bytes: ByteView) -> Bool {
+    guard bytes.count >= MessagePrefix.size, !decoder.isMidMessage else { return false }
+    let length = UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self))
+    return Int(length) <= bytes.count - MessagePrefix.size
+  }
+
   /// "gRPC Compression", "Test cases" 5 and 6.
   @inline(never) @_optimize(size)
   private func expand(_ message: ByteBuffer) -> BodyStep {
