@@ -47,12 +47,13 @@ public final class ByteBuffer {
     if additional <= capacity &- end { return additional >= 0 }
     let (needed, overflow) = count.addingReportingOverflow(additional)
     if overflow { return false }
-    // Moving costs at most twice what the consumed prefix was worth: only then is it better than growing.
-    if needed <= capacity && start >= count / 2 {
+    // Moving is better than growing as long as it frees a quarter: then each byte is moved three times at most, and
+    // the storage is never more than twice what has stood in it.
+    if needed <= capacity / 4 * 3 {
       compact()
       return true
     }
-    let (doubled, tooFar) = capacity.multipliedReportingOverflow(by: 2)
+    let (doubled, tooFar) = min(capacity, needed).multipliedReportingOverflow(by: 2)
     return resize(to: tooFar ? needed : max(needed, doubled, 64)) || resize(to: needed)
   }
 
