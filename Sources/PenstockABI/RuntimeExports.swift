@@ -76,6 +76,11 @@ private func read(_ reader: JSONReader, into options: inout Runtime.Options) -> 
         options.lingerMicroseconds = UInt32(truncatingIfNeeded: $0)
       }
     }
+    if bytesEqual(key, "spin_us") {
+      return member.int(0...1_000_000, "an integer from 0 to 1000000") {
+        options.spinMicroseconds = UInt32(truncatingIfNeeded: $0)
+      }
+    }
     if bytesEqual(key, "max_workers") {
       return member.int(1...1024, "an integer from 1 to 1024") {
         options.maxWorkers = UInt32(truncatingIfNeeded: $0)

@@ -7,7 +7,7 @@
 
 TEST(runtime_options) {
   static const char *const right[] = {"{}", "{\"mode\": \"thread\"}", "{\"mode\": \"host\"}",
-                                      "{\"caller_drives\": false, \"linger_us\": 0}"};
+                                      "{\"caller_drives\": false, \"linger_us\": 0}", "{\"spin_us\": 50}"};
   for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) penstock_runtime_release(new_runtime(right[i]));
   penstock_runtime_release(new_runtime(NULL));
   static const struct {
@@ -19,6 +19,8 @@ TEST(runtime_options) {
                {"{\"caller_drives\": 1}", "caller_drives"},
                {"{\"linger_us\": -1}", "linger_us"},
                {"{\"linger_us\": \"1\"}", "linger_us"},
+               {"{\"spin_us\": -1}", "spin_us"},
+               {"{\"spin_us\": 1000001}", "spin_us"},
                {"{\"more\": 1}", "more"}};
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
     penstock_runtime *runtime = NULL;

@@ -18,6 +18,8 @@ typedef struct penstock_runtime penstock_runtime;
  *   "mode": "thread" (default): a thread of its own; "host": the program calls penstock_runtime_poll
  *   "caller_drives": true (default): a blocking call may drive the loop from its own thread; in host mode always
  *   "linger_us": how long the loop stays free for the next blocking call before the thread takes it back (200)
+ *   "spin_us": how long a thread in a blocking call looks for an answer again and again before it sleeps (0; up to
+ *     1000000): lower latency for CPU time, where a core is free
  *   "max_workers": how many threads may run the functions of synchronous interceptors (4; 1 to 1024). They are started
  *     when there is work for them, and end when there was none for a while; see sync.h
  * Memory: owned by the caller; free with penstock_runtime_release.

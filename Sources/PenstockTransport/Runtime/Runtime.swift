@@ -32,6 +32,8 @@ public final class Runtime: @unchecked Sendable {
     public var callerDrives = true
     /// How long the loop may stay without a driver before the own thread takes it back.
     public var lingerMicroseconds: UInt32 = 200
+    /// How long a waiting thread that drives looks for events again and again before it sleeps.
+    public var spinMicroseconds: UInt32 = 0
     /// How many threads may run the functions of synchronous interceptors.
     public var maxWorkers: UInt32 = 4
     public init() {}

@@ -42,8 +42,13 @@ extension Runtime {
   /// signal, which epoll_wait sees whenever it starts. `asleep` is taken by exchange: one signal per sleep.
   func turn(until limit: UInt64?, cell: WaitCell?) -> Bool {
     var milliseconds: Int32 = 0
+    var count: Int32 = 0
     if !hasLeftovers {
       milliseconds = sleepTime(limit)
+      if milliseconds != 0, options.spinMicroseconds > 0, let cell {
+        count = spin(cell, limit)
+        if count != 0 { milliseconds = 0 }
+      }
       if milliseconds != 0 {
         asleep.store(1, ordering: .sequentiallyConsistent)
         if inbox.hasPushed || (cell?.isSet ?? false)
@@ -54,7 +59,7 @@ extension Runtime {
         }
       }
     }
-    let count = poller.wait(milliseconds: milliseconds)
+    if count == 0 { count = poller.wait(milliseconds: milliseconds) }
     asleep.store(0, ordering: .relaxed)
     now = cs_monotonic()
     polledAt = now
@@ -69,6 +74,18 @@ extension Runtime {
     }
     fireTimers()
     return count != -EINTR
+  }
+
+  /// Looks without sleeping, as long as the option says, for what would end a sleep. The number of events, or -errno; 0:
+  /// there are none, or something else has come.
+  private func spin(_ cell: WaitCell, _ limit: UInt64?) -> Int32 {
+    var until = cs_monotonic() &+ UInt64(options.spinMicroseconds) * 1000
+    until = min(until, limit ?? .max, timers.earliest ?? .max)
+    while true {
+      let count = poller.wait(milliseconds: 0)
+      if count != 0 || inbox.hasPushed || cell.isSet || yieldWanted.load(ordering: .relaxed) { return count }
+      if cs_monotonic() >= until { return 0 }
+    }
   }
 
   private func fireTimers() {
