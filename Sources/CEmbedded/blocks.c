@@ -21,7 +21,7 @@
 #define HIDDEN    __attribute__((visibility("hidden")))
 /* Blocks of a class have 16 * class + 8 bytes, as glibc cuts them. */
 #define CLASSES   80
-#define KEPT      ((size_t)1 << 20)
+#define KEPT      ((size_t)512 << 10)
 
 typedef struct block {
   struct block *next;

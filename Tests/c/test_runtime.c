@@ -359,6 +359,37 @@ TEST(runtime_sixteen_threads_drive_with_no_linger) { sixteen_threads("{\"linger_
 TEST(runtime_sixteen_threads_are_served) { sixteen_threads("{\"caller_drives\": false}"); }
 TEST(runtime_sixteen_threads_drive_a_host_runtime) { sixteen_threads("{\"mode\": \"host\"}"); }
 
+TEST(runtime_sixteen_threads_spin) { sixteen_threads("{\"spin_us\": 100}"); }
+
+/* With a spin that outlasts every answer the thread does not sleep. */
+TEST(runtime_spins_before_it_sleeps) {
+  penstock_runtime *runtime = new_runtime("{\"spin_us\": 1000000}");
+  penstock_channel *channel = open_channel_on(runtime);
+  check_echo(channel);
+  struct rusage before, after;
+  getrusage(RUSAGE_THREAD, &before);
+  for (int i = 0; i < 200; i++) check_echo(channel);
+  getrusage(RUSAGE_THREAD, &after);
+  CHECK(after.ru_nvcsw - before.ru_nvcsw < 100);
+  /* A deadline ends a spin. */
+  penstock_call_options *options = NULL;
+  REQUIRE_OK(penstock_call_options_new("{\"deadline_ms\": 30}", &options, NULL));
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_reply(call, &reply))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+    penstock_reply_release(reply);
+  }
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, 10000));
+  penstock_runtime_release(runtime);
+}
+
 /* While a caller drives and leaves, calls in callback style go on. */
 TEST(runtime_background_calls_survive_a_driver) {
   penstock_runtime *runtime = new_runtime(NULL);
