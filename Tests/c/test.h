@@ -136,6 +136,8 @@ penstock_call *start_call(penstock_channel *channel, const char *method, int32_t
 /* How many descriptors and threads this process has. */
 int open_descriptors(void);
 int running_threads(void);
+/* Of those the ones that the library has given this name. */
+int threads_named(const char *name);
 
 /* ---- The probe: an interceptor with every callback ---- */
 

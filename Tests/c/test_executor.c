@@ -148,28 +148,16 @@ TEST(executor_user_data_is_finalized_with_the_last_reference) {
   CHECK_INT(atomic_load(&finalized), 1);
 }
 
-static void *tell_thread(void *tid) {
-  *(pid_t *)tid = gettid();
-  return NULL;
-}
-
 TEST(executor_serial_thread_ends_with_the_last_reference) {
-  /* A sanitizer starts a thread of its own with the first one. */
-  pthread_t first;
-  pid_t tid = 0;
-  REQUIRE(pthread_create(&first, NULL, tell_thread, &tid) == 0 && pthread_join(first, NULL) == 0);
-  /* A thread that has been joined is still listed for a moment. */
-  char path[64];
-  snprintf(path, sizeof(path), "/proc/self/task/%d", (int)tid);
-  EVENTUALLY(access(path, F_OK) != 0);
-  int before = running_threads();
+  static const char thread[] = "penstock-exec";
+  EVENTUALLY(threads_named(thread) == 0);
   penstock_executor *executor = NULL;
   REQUIRE_OK(penstock_executor_serial_new(&executor));
   CHECK(penstock_executor_retain(executor) == executor);
   penstock_executor_release(executor);
-  CHECK_INT(running_threads(), before + 1);
+  EVENTUALLY(threads_named(thread) == 1);
   penstock_executor_release(executor);
-  EVENTUALLY(running_threads() == before);
+  EVENTUALLY(threads_named(thread) == 0);
 }
 
 /* ---- Order ---- */

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define WORKER "penstock-worker"
+
 typedef struct worker_bench worker_bench;
 
 /* One of several synchronous interceptors. */
@@ -92,9 +94,9 @@ static int32_t note_thread(layer *self, penstock_intercepted_call *call) {
 TEST(sync_nest_of_three_is_one_worker) {
   worker_bench bench;
   bench_open(&bench, "{\"max_workers\": 8}", 3, note_thread);
-  int before = running_threads();
+  EVENTUALLY(threads_named(WORKER) == 0);
   check_echo(bench.channel);
-  CHECK_INT(running_threads(), before + 1);
+  CHECK_INT(threads_named(WORKER), 1);
   for (int index = 1; index < 50; index++) check_echo(bench.channel);
   CHECK_INT(bench.other_threads, 0);
   CHECK_INT(bench.layers[2].runs, 50);
@@ -315,9 +317,9 @@ TEST(sync_shutdown_times_out_while_a_function_runs) {
   CHECK_INT(bench.layers[0].finalized, 0);
   CHECK_RESULT(penstock_runtime_shutdown(bench.runtime, 0), PENSTOCK_E_TIMEOUT);
   latch_signal(&bench.go);
-  int threads = running_threads();
+  CHECK_INT(threads_named(WORKER), 1);
   bench_close(&bench);
-  CHECK(running_threads() < threads);
+  EVENTUALLY(threads_named(WORKER) == 0);
 }
 
 static int32_t shut_down(layer *self, penstock_intercepted_call *call) {
@@ -379,13 +381,13 @@ TEST(sync_last_handle_released_by_a_worker) {
 TEST(sync_idle_workers_end) {
   worker_bench bench;
   bench_open(&bench, "{\"max_workers\": 4}", 1, block);
-  int before = running_threads();
+  EVENTUALLY(threads_named(WORKER) == 0);
   start_many(&bench, 4);
   latch_wait(&bench.entered, 4);
-  CHECK_INT(running_threads(), before + 4);
+  CHECK_INT(threads_named(WORKER), 4);
   latch_signal(&bench.go);
   latch_wait(&bench.done, 4);
-  EVENTUALLY(running_threads() == before);
+  EVENTUALLY(threads_named(WORKER) == 0);
   check_echo(bench.channel);
   bench_close(&bench);
 }

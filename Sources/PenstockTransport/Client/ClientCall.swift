@@ -7,6 +7,8 @@ import Synchronization
 public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   public let call: Call
   public let channel: ClientChannel
+  /// The channel's, which is kept: read for every call without counting references on the way to it.
+  private unowned(unsafe) let runtime: Runtime
   public let generation: UInt64
   public var kind: CallKind { call.request.kind }
   /// As it was made, for any thread; hops may have changed the method.
@@ -95,6 +97,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   private init(_ call: Call, _ channel: ClientChannel, _ options: CallOptions?, _ callbacks: CallCallbacks?) {
     self.call = call
     self.channel = channel
+    runtime = channel.runtime.runtime
     self.callbacks = callbacks
     path = call.request.path
     createdAt = call.measures.createdAt.value
@@ -113,9 +116,9 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   public func open(_ message: Message?) {
     // Counted until the end, on the driving thread: a runtime does not end over it, and a shutdown waits for
     // it.
-    channel.runtime.runtime.holdOpen()
-    channel.runtime.runtime.beginPending()
-    if isCallbackStyle { channel.runtime.runtime.beginBackground() }
+    runtime.holdOpen()
+    runtime.beginPending()
+    if isCallbackStyle { runtime.beginBackground() }
     call.attach(above: self)
     call.item.whenFirstRun = self
     if message != nil { isHalfClosed = true }
@@ -232,15 +235,14 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     channel.runtime.live.remove(self)
     leaveFamily()
     lock.lock()
-    let visited = guests
-    guests = []
+    var visited: [ClientChannel] = []
+    if !guests.isEmpty { swap(&visited, &guests) }
     let message = kind.receivesOne ? received.first : nil
     let ended = Reply(status, headers, message, call.stats, call.values, generation, call)
     reply = ended
     noHeaders = headers == nil
     lock.unlock()
     withExtendedLifetime(visited) {}
-    let runtime = channel.runtime.runtime
     if let told = callbacks {
       call.watch.begin(call.id, .status)
       defer { call.watch.end() }
@@ -435,7 +437,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
 
   // MARK: - Waiting
 
-  private var isOnDrivingThread: Bool { channel.runtime.runtime.isDriving }
+  private var isOnDrivingThread: Bool { runtime.isDriving }
 
   /// Until `look` gives an outcome. It is asked again after whatever the call tells.
   private func wait(interruptible: Bool? = nil, _ look: () -> Outcome?) -> Outcome {
@@ -445,7 +447,6 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     lock.withLock { waiting.append(cell) }
     defer { lock.withLock { waiting.removeAll { $0 === cell } } }
     // A worker runs what the call's synchronous interceptors have to do, and does not do the host program's work.
-    let runtime = channel.runtime.runtime
     let item = call.item
     let attendant = item.workers.attend(item, cell, isInNext: false)
     defer { if let attendant { item.workers.leave(item, attendant) } }
@@ -475,6 +476,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
 
   private func wakeWaiting() {
     lock.lock()
+    if waiting.isEmpty { return lock.unlock() }
     let cells = waiting
     lock.unlock()
     for cell in cells { cell.set() }

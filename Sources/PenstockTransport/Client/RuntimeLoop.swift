@@ -148,7 +148,7 @@ final class RuntimeLoop: CallLoop {
     let item = call.item
     if let timer = item.deadline { runtime.disarm(timer) }
     guard let time else {
-      item.deadline = nil
+      if item.deadline != nil { item.deadline = nil }
       return
     }
     let timer = item.deadline ?? DeadlineTimer(call)
@@ -184,8 +184,10 @@ final class RuntimeLoop: CallLoop {
 
   func closeTickets(of call: Call) {
     let item = call.item
-    for timer in item.resumes { runtime.disarm(timer) }
-    item.resumes = []
+    if !item.resumes.isEmpty {
+      for timer in item.resumes { runtime.disarm(timer) }
+      item.resumes = []
+    }
     item.detachOwner()
     guard let book = item.book else { return }
     item.book = nil
