@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -93,6 +94,24 @@ def test_a_runtime_of_one_s_own(server: str) -> None:
     with pytest.raises(penstock.ClosedError):
         Channel(server, runtime=runtime)
     runtime.shutdown()
+
+
+def test_a_call_spins_before_it_sleeps(server: str) -> None:
+    # With a spin that outlasts every answer the thread does not sleep.
+    with Runtime(drive=False, spin_us=1000000) as runtime, Channel(server, runtime=runtime) as channel:
+        call = channel.unary_unary("/penstock.Echo/Unary")
+        call(b"x")
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        for _ in range(200):
+            assert call(b"x") == b"x"
+        assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before < 50
+
+
+@pytest.mark.parametrize("wrong", [-1, 1000001, 0.5, "1"])
+def test_spin_us_is_checked(wrong: Any) -> None:
+    with pytest.raises(penstock.InvalidArgumentError) as raised:
+        Runtime(spin_us=wrong)
+    assert raised.value.path == "$.spin_us"
 
 
 def test_shutdown_ends_every_call(server: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from helpers import Only, bidi, on_thread, recorder, unary
-from penstock import Channel, CompletedCall, Hop, RpcError, StatusCode, Verdict
+from penstock import Channel, CompletedCall, Hop, Idempotency, RpcError, StatusCode, Verdict
 
 UNARY = "/penstock.Echo/Unary"
 BIDI = "/penstock.Echo/Bidi"
@@ -65,6 +65,30 @@ def test_a_side_channel_waits_on_another_thread(channel: Channel) -> None:
     assert answers == [b"one", [b"two", b"three"], [b"four"], b"fivesix"]
 
 
+def test_a_side_channel_takes_the_keywords_of_a_channel(channel: Channel) -> None:
+    seen: List[Any] = []
+    traces: List[Any] = []
+
+    def start(hop: Hop) -> Verdict:
+        ticket, side = hop.ticket(), hop.side_channel()
+
+        def work() -> None:
+            _, outcome = side.unary_unary(UNARY).with_call(b"x", trace=2, idempotency=Idempotency.IDEMPOTENT)
+            traces.append(outcome.trace)
+            ticket.resume()
+
+        threads.append(on_thread(work))
+        return Verdict.PAUSE
+
+    threads: List[threading.Thread] = []
+    channel.add_interceptor(Only(on_start=start), priority=1)
+    channel.add_interceptor(Only(on_start=lambda hop: seen.append(hop.idempotency)), priority=0)
+    assert unary(channel, timeout=60) == b"x"
+    threads[0].join()
+    assert seen == [Idempotency.IDEMPOTENT, Idempotency.UNKNOWN]
+    assert [len(trace["events"]) for trace in traces] == [2]
+
+
 def test_a_side_channel_does_not_wait_in_a_callback(channel: Channel) -> None:
     raised: List[BaseException] = []
 
@@ -92,6 +116,65 @@ def test_from_the_top_meets_all(channel: Channel) -> None:
     assert bidi(channel, [b"1"]) == [b"1"]
     assert done.wait(30)
     assert log == [BIDI, UNARY]
+
+
+def test_a_side_call_has_interceptors_of_its_own(channel: Channel) -> None:
+    log: List[Any] = []
+    answers: List[Optional[bytes]] = []
+
+    def own(name: str) -> Only:
+        return Only(on_start=lambda hop: log.append((name, hop.method)))
+
+    def start(hop: Hop) -> Verdict:
+        ticket = hop.ticket()
+
+        def reply(response: Optional[bytes], outcome: CompletedCall) -> None:
+            answers.append(response)
+            ticket.resume()
+
+        # One stands above the hop that makes the call; an iterator is read once.
+        hop.unary(UNARY, b"side", reply, interceptors=iter([(own("low"), -9), (own("high"), 99)]))
+        return Verdict.PAUSE
+
+    channel.add_interceptor(Only(on_start=start), priority=1)
+    channel.add_interceptor(own("channel"), priority=0)
+    assert bidi(channel, [b"1"]) == [b"1"]
+    assert answers == [b"side"]
+    assert log == [("high", UNARY), ("channel", UNARY), ("low", UNARY), ("channel", BIDI)]
+
+
+def test_an_interceptor_of_a_side_call_answers_it(channel: Channel) -> None:
+    ends: List[Any] = []
+    done = threading.Event()
+
+    def refuse(hop: Hop) -> None:
+        hop.finish(StatusCode.PERMISSION_DENIED, "no")
+
+    def reply(response: Optional[bytes], outcome: CompletedCall) -> None:
+        ends.append((response, outcome.code()))
+        done.set()
+
+    channel.add_interceptor(
+        Only(on_start=lambda hop: hop.unary(UNARY, b"x", reply, detached=True, interceptors=[Only(on_start=refuse)]))
+    )
+    assert unary(channel) == b"x"
+    assert done.wait(30)
+    assert ends == [(None, StatusCode.PERMISSION_DENIED)]
+
+
+def test_a_priority_out_of_range_is_refused_before_a_side_call(channel: Channel) -> None:
+    raised: List[BaseException] = []
+    replies: List[object] = []
+
+    def start(hop: Hop) -> None:
+        with pytest.raises(ValueError, match="priority") as wrong:
+            hop.unary(UNARY, b"x", lambda response, outcome: replies.append(response), interceptors=[(Only(), 2**31)])
+        raised.append(wrong.value)
+
+    channel.add_interceptor(Only(on_start=start))
+    assert unary(channel) == b"x"
+    assert len(raised) == 1
+    assert replies == []
 
 
 def test_it_ends_with_its_call_unless_detached(channel: Channel) -> None:

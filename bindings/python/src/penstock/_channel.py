@@ -19,7 +19,7 @@ from ._options import CallOptions, call_options
 from ._reply import CompletedCall, Reply, reply_error
 from ._runtime import Runtime, default_runtime
 from ._status import StatusCode
-from ._verdict import Kind, Level
+from ._verdict import Idempotency, Kind, Level
 from ._wait import Waiters
 
 TLS = Union[bool, Mapping[str, Any]]
@@ -52,7 +52,12 @@ class _MultiCallable:
     ``grpc.Compression``; ``wait_for_ready``, carried for interceptors (channels do not wait yet); ``credentials``,
     the value of ``authorization`` or header fields as in metadata, for TLS only: without it UNAUTHENTICATED;
     ``interceptors``, for this call only: each an interceptor, or (interceptor, priority), in one order with those of
-    the channel and its runtime.
+    the channel and its runtime; ``trace``, how many events the call's trace keeps, the latest, 1 to 65536 (True: 256;
+    0 or False: no trace; None: as the channel's options say); ``idempotency``, an `Idempotency`, carried for
+    interceptors, which read it as ``hop.idempotency`` (None: UNKNOWN).
+
+    An argument that is not allowed raises TypeError or ValueError (`InvalidArgumentError` is one, too), and no call
+    is made.
 
     Raises `RpcError` if the call ends with another status than OK; `LibraryError` if it could not be made at all
     (ClosedError, InvalidArgumentError, WouldDeadlockError in a callback, ForkedError).
@@ -75,19 +80,9 @@ class _MultiCallable:
             self._made_codec = Codec(method.serializer, method.deserializer)
         return self._made_codec
 
-    def _start(
-        self,
-        timeout: Optional[float],
-        metadata: MetadataLike,
-        credentials: object,
-        wait_for_ready: Optional[bool],
-        compression: Any,
-        interceptors: Interceptors = (),
-        *,
-        codec: Optional[Codec],
-    ) -> int:
-        options = call_options(timeout, metadata, credentials, wait_for_ready, compression, codec, interceptors)
-        return self._method.channel._start(self._method.name, self._kind, options)
+    def _start(self, *options: Any, codec: Optional[Codec]) -> int:
+        """The call's handle. ``options``: those of `call_options`, in its order."""
+        return self._method.channel._start(self._method.name, self._kind, call_options(*options, codec=codec))
 
     def _stream(self, call: int, requests: Optional[Requests], timeout: Optional[float]) -> Call:
         channel = self._method.channel
@@ -112,10 +107,21 @@ class UnaryUnary(_MultiCallable):
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
         interceptors: Interceptors = (),
+        *,
+        trace: Optional[int] = None,
+        idempotency: Optional[Idempotency] = None,
     ) -> Any:
         """Makes the call and returns the response."""
         handle = self._ended(
-            request, timeout, metadata, credentials, wait_for_ready, compression, tuple(interceptors)
+            request,
+            timeout,
+            metadata,
+            credentials,
+            wait_for_ready,
+            compression,
+            trace,
+            idempotency,
+            tuple(interceptors),
         )
         if Raised.ever or _raw.penstock_reply_code(handle) != StatusCode.OK.number:
             reply = _good(handle)
@@ -137,11 +143,23 @@ class UnaryUnary(_MultiCallable):
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
         interceptors: Interceptors = (),
+        *,
+        trace: Optional[int] = None,
+        idempotency: Optional[Idempotency] = None,
     ) -> Tuple[Any, CompletedCall]:
         """Makes the call and returns the response with what else came."""
-        reply = _good(
-            self._ended(request, timeout, metadata, credentials, wait_for_ready, compression, tuple(interceptors))
+        handle = self._ended(
+            request,
+            timeout,
+            metadata,
+            credentials,
+            wait_for_ready,
+            compression,
+            trace,
+            idempotency,
+            tuple(interceptors),
         )
+        reply = _good(handle)
         response = _call.deserialize(self._method.deserializer, _call.body(reply._handle))
         return response, CompletedCall(reply)
 
@@ -181,12 +199,25 @@ class UnaryStream(_MultiCallable):
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
         interceptors: Interceptors = (),
+        *,
+        trace: Optional[int] = None,
+        idempotency: Optional[Idempotency] = None,
     ) -> Call:
         """Makes the call and returns at once; the responses are iterated over."""
         interceptors = tuple(interceptors)
         codec = self._codec(interceptors)
         data = _call.serialize(self._method.serializer, request, codec)
-        handle = self._start(timeout, metadata, credentials, wait_for_ready, compression, interceptors, codec=codec)
+        handle = self._start(
+            timeout,
+            metadata,
+            credentials,
+            wait_for_ready,
+            compression,
+            trace,
+            idempotency,
+            interceptors,
+            codec=codec,
+        )
         call = self._stream(handle, None, timeout)
         if _call.send(call._waiters, handle, data):
             _call.half_close(handle)
@@ -208,10 +239,21 @@ class StreamUnary(_MultiCallable):
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
         interceptors: Interceptors = (),
+        *,
+        trace: Optional[int] = None,
+        idempotency: Optional[Idempotency] = None,
     ) -> Any:
         """Makes the call and returns the response."""
         call = self._begin(
-            request_iterator, timeout, metadata, credentials, wait_for_ready, compression, tuple(interceptors)
+            request_iterator,
+            timeout,
+            metadata,
+            credentials,
+            wait_for_ready,
+            compression,
+            trace,
+            idempotency,
+            tuple(interceptors),
         )
         return call.result()
 
@@ -224,10 +266,21 @@ class StreamUnary(_MultiCallable):
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
         interceptors: Interceptors = (),
+        *,
+        trace: Optional[int] = None,
+        idempotency: Optional[Idempotency] = None,
     ) -> Tuple[Any, Call]:
         """Makes the call and returns the response with what else came."""
         call = self._begin(
-            request_iterator, timeout, metadata, credentials, wait_for_ready, compression, tuple(interceptors)
+            request_iterator,
+            timeout,
+            metadata,
+            credentials,
+            wait_for_ready,
+            compression,
+            trace,
+            idempotency,
+            tuple(interceptors),
         )
         return call.result(), call
 
@@ -254,10 +307,21 @@ class StreamStream(StreamUnary):
         wait_for_ready: Optional[bool] = None,
         compression: Any = None,
         interceptors: Interceptors = (),
+        *,
+        trace: Optional[int] = None,
+        idempotency: Optional[Idempotency] = None,
     ) -> Call:
         """Makes the call and returns at once; the responses are iterated over."""
         return self._begin(
-            request_iterator, timeout, metadata, credentials, wait_for_ready, compression, tuple(interceptors)
+            request_iterator,
+            timeout,
+            metadata,
+            credentials,
+            wait_for_ready,
+            compression,
+            trace,
+            idempotency,
+            tuple(interceptors),
         )
 
 

@@ -22,6 +22,7 @@ from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
 if TYPE_CHECKING:
     from ._channel import Channel
     from ._executor import Executor
+    from ._interceptor import Interceptors
     from ._side import OnReply, SideChannel
 
 _UINT64 = 2**64 - 1
@@ -257,13 +258,23 @@ class Hop:
         metadata: MetadataLike = None,
         from_top: bool = False,
         detached: bool = False,
+        interceptors: Interceptors = (),
     ) -> None:
         """A unary side call, in a callback or on any thread: ``on_reply(response, outcome)`` is called with its end,
-        where callbacks are; the response is None unless the code is OK. Otherwise as `side_channel`."""
+        where callbacks are; the response is None unless the code is OK. ``timeout``: seconds until its deadline.
+        ``interceptors``: for this side call only, each an interceptor, or (interceptor, priority); all of them are
+        met, also those above this hop. Otherwise as `side_channel`. GoneError: the hop's call has ended."""
         from ._side import begin_unary, side_flags
 
         begin_unary(
-            self._anywhere, method, payload(request), on_reply, timeout, metadata, side_flags(from_top, detached)
+            self._anywhere,
+            method,
+            payload(request),
+            on_reply,
+            timeout,
+            metadata,
+            side_flags(from_top, detached),
+            interceptors,
         )
 
     # ---- The event ----

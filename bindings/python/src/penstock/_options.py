@@ -14,6 +14,7 @@ from ._errors import check, check_with
 from ._interceptor import Interceptors, register_all
 from ._metadata import Metadata, MetadataLike, MetadataValue, given_pairs
 from ._objects import own
+from ._verdict import Idempotency
 
 # A timeout longer than this (some thirty years) is none.
 _FOREVER = 1e9
@@ -43,7 +44,8 @@ class CallOptions:
     def _has_removed(self, number: int) -> None: ...
 
 
-_kept: Dict[Tuple[Optional[int], Optional[bool], Optional[str]], CallOptions] = {}
+_Key = Tuple[Optional[int], Optional[bool], Optional[str], Optional[str], Optional[str]]
+_kept: Dict[_Key, CallOptions] = {}
 
 
 def call_options(
@@ -52,18 +54,26 @@ def call_options(
     credentials: object,
     wait_for_ready: Optional[bool],
     compression: Any,
-    codec: Optional[Codec] = None,
+    trace: Optional[int] = None,
+    idempotency: Optional[Idempotency] = None,
     interceptors: Interceptors = (),
+    *,
+    codec: Optional[Codec] = None,
 ) -> CallOptions:
     """The options for a call. TypeError, ValueError (`InvalidArgumentError` too): an argument that is not allowed."""
     deadline_ms = _milliseconds(timeout)
-    algorithm = _compression_name(compression)
+    key = (
+        deadline_ms,
+        wait_for_ready,
+        _compression_name(compression),
+        None if trace is None else _trace_json(trace),
+        None if idempotency is None else Idempotency(idempotency).name.lower(),
+    )
     has_metadata = metadata is not None and not (isinstance(metadata, (tuple, list, dict)) and not metadata)
     if not has_metadata and credentials is None and codec is None and not interceptors:
-        key = (deadline_ms, wait_for_ready, algorithm)
         options = _kept.get(key)
         if options is None:
-            options = CallOptions(_options_json(deadline_ms, wait_for_ready, algorithm, ""))
+            options = CallOptions(_options_json(key, ""))
             if len(_kept) >= _KEPT:
                 _kept.clear()
             _kept[key] = options
@@ -71,7 +81,7 @@ def call_options(
     extra = f', "metadata": {_metadata_json(metadata)}' if has_metadata else ""
     if credentials is not None:
         extra += f', "credentials": {_credentials_json(credentials)}'
-    options = CallOptions(_options_json(deadline_ms, wait_for_ready, algorithm, extra))
+    options = CallOptions(_options_json(key, extra))
     if codec is not None:
         check(_raw.penstock_call_options_set_codec(options.handle, codec.handle))
     register_all(options, interceptors)
@@ -83,7 +93,8 @@ def forget_kept_options() -> None:
     _kept.clear()
 
 
-def _options_json(deadline_ms: Optional[int], wait: Optional[bool], compression: Optional[str], extra: str) -> str:
+def _options_json(key: _Key, extra: str) -> str:
+    deadline_ms, wait, compression, trace, idempotency = key
     # Only Ctrl-C needs it, but a wait that another thread's signal ends is begun again, so it is always on.
     options: Dict[str, Any] = {"interruptible": True}
     if deadline_ms is not None:
@@ -92,6 +103,10 @@ def _options_json(deadline_ms: Optional[int], wait: Optional[bool], compression:
         options["wait_for_ready"] = bool(wait)
     if compression is not None:
         options["compression"] = compression
+    if trace is not None:
+        extra += f', "trace": {trace}'
+    if idempotency is not None:
+        options["idempotency"] = idempotency
     text = json.dumps(options)
     return f"{text[:-1]}{extra}}}" if extra else text
 
@@ -100,6 +115,15 @@ def _milliseconds(timeout: Optional[float]) -> Optional[int]:
     if timeout is None or timeout > _FOREVER:
         return None
     return milliseconds(timeout)
+
+
+def _trace_json(trace: int) -> str:
+    """How many events are kept: True is the library's number, 0 and False none. It is text, as True equals 1."""
+    if not isinstance(trace, int):
+        raise TypeError(f"trace must be a number of events, not {type(trace).__name__}")
+    if isinstance(trace, bool) or trace == 0:
+        return "true" if trace else "false"
+    return f'{{"events": {int(trace)}}}'
 
 
 def _compression_name(compression: Any) -> Optional[str]:

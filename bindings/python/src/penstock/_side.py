@@ -12,6 +12,7 @@ from ._arguments import c_string
 from ._call import Deserializer, Serializer
 from ._channel import Method, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from ._errors import check, check_with
+from ._interceptor import Interceptors
 from ._metadata import MetadataLike
 from ._objects import forget, registry
 from ._options import CallOptions, call_options
@@ -108,9 +109,10 @@ def begin_unary(
     timeout: Optional[float],
     metadata: MetadataLike,
     flags: int,
+    interceptors: Interceptors,
 ) -> None:
     """A unary side call in callback style."""
-    options = call_options(timeout, metadata, None, None, None)
+    options = call_options(timeout, metadata, None, None, None, interceptors=tuple(interceptors))
     name = c_string(method, "a method")
     table = _raw.penstock_call_callbacks(
         struct_size=ctypes.sizeof(_raw.penstock_call_callbacks),
