@@ -95,8 +95,8 @@ public final class Hop {
     begin()
   }
 
-  /// For a call.
-  private func begin() {
+  /// For a call; the registration is there still.
+  func begin() {
     registrationReference._withUnsafeGuaranteedRef {
       state = $0.userData.pointer
       if $0.replayBytes > 0 { recording = Recording(limit: $0.replayBytes) }
@@ -104,7 +104,7 @@ public final class Hop {
     }
   }
 
-  /// As it was made, for another call; the registration is there still.
+  /// As it was before `begin`.
   func renew() {
     marks.store(0, ordering: .relaxed)
     delivered.store(0, ordering: .relaxed)
@@ -130,7 +130,6 @@ public final class Hop {
     jobs = nil
     outbound = nil
     inbound = nil
-    begin()
   }
 
   /// The same where it has been in step to the end: nothing else was touched.

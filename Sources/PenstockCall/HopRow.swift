@@ -53,12 +53,15 @@ struct Hops: RandomAccessCollection {
 /// The rows of hops that no call of a chain has; the driving thread's. It outlives its chain, so that a call may give
 /// back its row when the chain has gone: then they are not wanted any more.
 final class HopStock {
+  /// The chain may go on another thread while a call that has let it go gives back its row.
+  private let lock = SpinLock()
   private var first: HopRow?
   private var kept = 0
   private var isOpen = true
   /// In hops: a thousand of them are some 300 KiB.
   private static let limit = 1024
 
+  /// `chain` is there until this returns.
   func take(_ call: Call, of chain: Chain) -> HopRow {
     guard let row = first else { return HopRow(call, chain.entries) }
     first = row.next
@@ -70,7 +73,7 @@ final class HopStock {
 
   /// After the call's last step. Hops that others have, or that other threads have had, are not used again.
   func give(_ row: HopRow, of call: Call, inStep: Int) {
-    var isFree = isOpen && kept + row.hops.count <= HopStock.limit && call.epoch == 0
+    var isFree = kept + row.hops.count <= HopStock.limit && call.epoch == 0
     for index in row.hops.indices {
       row.hops.at(index)._withUnsafeGuaranteedRef { hop in
         if row.hops.isAlone(index), !hop.isLent, hop.jobs == nil {
@@ -82,18 +85,28 @@ final class HopStock {
       }
     }
     guard isFree else { return }
-    if call.masks.create != 0 { for index in 0..<inStep { row.hops[index].resetState() } }
     for index in inStep..<max(row.hops.count, inStep) { row.hops[index].renew() }
-    row.next = first
-    first = row
-    kept += row.hops.count
+    lock.lock()
+    if isOpen {
+      // The registrations are there as long as the chain.
+      if call.masks.create != 0 { for index in 0..<inStep { row.hops[index].resetState() } }
+      for index in inStep..<max(row.hops.count, inStep) { row.hops[index].begin() }
+      row.next = first
+      first = row
+      kept += row.hops.count
+    }
+    lock.unlock()
   }
 
-  /// The chain has gone.
+  /// The chain goes; its registrations are there until this returns. Any thread.
   func close() {
+    lock.lock()
     isOpen = false
-    while let row = first {
-      first = row.next
+    var next = first
+    first = nil
+    lock.unlock()
+    while let row = next {
+      next = row.next
       row.next = nil
     }
   }

@@ -351,3 +351,52 @@ static void run_storm(const char *runtime_options, int calls) {
 
 TEST(registry_storm) { run_storm(NULL, test_rounds(10000)); }
 TEST(registry_storm_without_drivers) { run_storm("{\"caller_drives\": false}", test_rounds(1000)); }
+
+/* ---- The last call of a chain gives its hops back while another thread lets the chain go ---- */
+
+typedef struct leaving {
+  atomic_bool replied, freed;
+  atomic_int finalized;
+} leaving;
+
+static void leaving_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call;
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+  atomic_store(&((leaving *)user_data)->replied, true);
+}
+static void leaving_call_freed(void *user_data) { atomic_store(&((leaving *)user_data)->freed, true); }
+static void leaving_finalizer(void *user_data) { atomic_fetch_add(&((leaving *)user_data)->finalized, 1); }
+static int32_t leaving_start(penstock_hop *hop, void *state) {
+  (void)hop, (void)state;
+  return PENSTOCK_NEXT;
+}
+
+TEST(registry_removes_while_the_last_call_ends) {
+  enum { HOPS = 20 };
+  penstock_channel *channel = open_channel();
+  for (int round = 0; round < test_rounds(300); round++) {
+    leaving state = {0};
+    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+    table.name = "leaving";
+    table.user_data = &state;
+    table.finalizer = leaving_finalizer;
+    table.on_start = leaving_start;
+    penstock_interceptor_id ids[HOPS];
+    for (int i = 0; i < HOPS; i++) OK(penstock_channel_add_interceptor(channel, &table, 0, &ids[i], NULL));
+    penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
+    callbacks.user_data = &state;
+    callbacks.finalizer = leaving_call_freed;
+    callbacks.on_reply = leaving_reply;
+    penstock_call *call = NULL;
+    REQUIRE_OK(
+        penstock_channel_call(channel, "/penstock.Echo/Unary", PENSTOCK_KIND_UNARY, NULL, &callbacks, &call, NULL));
+    OK(penstock_call_try_send(call, "ping", 4));
+    OK(penstock_call_half_close(call));
+    penstock_call_release(call);
+    /* From here on the call has let its chain go, and the channel's is the last reference. */
+    while (!atomic_load(&state.replied)) sched_yield();
+    for (int i = 0; i < HOPS; i++) OK(penstock_channel_remove_interceptor(channel, ids[i], NULL));
+    EVENTUALLY(atomic_load(&state.finalized) == HOPS && atomic_load(&state.freed));
+  }
+  penstock_channel_release(channel);
+}
