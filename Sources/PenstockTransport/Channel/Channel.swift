@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import Synchronization
 
 /// A target with its credentials and options, and whatever connections it takes. Calls know nothing of those: each gets
 /// an attempt, and the attempt gets a connection.
@@ -9,6 +10,8 @@ import PenstockWire
 public final class Channel: @unchecked Sendable {
   private let core: ChannelCore
   private let runtime: Runtime
+  /// Once: where the runtime has ended, two threads might close the core at a time.
+  private let isClosing = Atomic<Bool>(false)
 
   private init(_ core: ChannelCore, _ runtime: Runtime) {
     self.core = core
@@ -56,7 +59,9 @@ public final class Channel: @unchecked Sendable {
   public var defaultAuthority: ByteView { core.defaults.authority.view }
 
   /// Any thread, without waiting: ends what is under way with CANCELLED, and closes the connections.
-  public func close() { runtime.post(ChannelClosing(core)) }
+  public func close() {
+    if !isClosing.exchange(true, ordering: .relaxed) { runtime.post(ChannelClosing(core)) }
+  }
 }
 
 private final class ChannelClosing: InboxItem {
