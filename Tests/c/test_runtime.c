@@ -372,8 +372,9 @@ TEST(runtime_spins_before_it_sleeps) {
   getrusage(RUSAGE_THREAD, &after);
   CHECK(after.ru_nvcsw - before.ru_nvcsw < 100);
   /* A deadline ends a spin. */
+  int64_t begun = test_now_ms();
   penstock_call_options *options = NULL;
-  REQUIRE_OK(penstock_call_options_new("{\"deadline_ms\": 30}", &options, NULL));
+  REQUIRE_OK(penstock_call_options_new("{\"deadline_ms\": 300}", &options, NULL));
   penstock_call *call = NULL;
   REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
   penstock_message *message = NULL;
@@ -383,6 +384,8 @@ TEST(runtime_spins_before_it_sleeps) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
     penstock_reply_release(reply);
   }
+  /* And by no sleep that follows it, for as long once more: that would take a second, and this is far from both. */
+  CHECK(test_now_ms() - begun < 550 * test_slow());
   penstock_call_release(call);
   penstock_call_options_release(options);
   penstock_channel_release(channel);

