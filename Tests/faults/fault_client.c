@@ -15,6 +15,7 @@
 
 #include <dirent.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -97,6 +98,28 @@ static void one(client *client, bool bidi, const char *options, outcome *outcome
   client_close(client);
 }
 
+typedef struct again {
+  client *client;
+  bool bidi;
+  const char *options;
+  outcome *outcome;
+} again;
+
+static void *one_of_thread(void *argument) {
+  again *what = argument;
+  one(what->client, what->bidi, what->options, what->outcome);
+  return NULL;
+}
+
+/* The library keeps blocks for a thread's next calls: with the thread they go. */
+static void one_in_a_thread(client *client, bool bidi, const char *options, outcome *outcome) {
+  again what = {client, bidi, options, outcome};
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, one_of_thread, &what) != 0 || pthread_join(thread, NULL) != 0) {
+    FAIL("no thread");
+  }
+}
+
 static void tell(const char *target, bool bidi, style style, const outcome *outcome, const int *before,
                  const int *after, int64_t grown) {
   printf("{\"target\": \"%s\", \"call\": \"%s\", \"style\": \"%s\", \"code\": \"%s\", \"message\": \"", target,
@@ -156,7 +179,7 @@ int main(int argc, char **argv) {
         size_t half = 0;
         for (int k = 0; k < repeat; k++) {
           outcome again = {.code = -1};
-          one(&client, bidi, options, &again);
+          one_in_a_thread(&client, bidi, options, &again);
           if (again.code != found.code) {
             FAIL("%s the next time, not %s", penstock_status_code_name(again.code),
                  penstock_status_code_name(found.code));
