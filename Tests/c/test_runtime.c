@@ -370,7 +370,8 @@ TEST(runtime_spins_before_it_sleeps) {
   getrusage(RUSAGE_THREAD, &before);
   for (int i = 0; i < 200; i++) check_echo(channel);
   getrusage(RUSAGE_THREAD, &after);
-  CHECK(after.ru_nvcsw - before.ru_nvcsw < 100);
+  /* Valgrind and the sanitizers let threads wait for each other. */
+  if (test_slow() == 1) CHECK(after.ru_nvcsw - before.ru_nvcsw < 100);
   /* A deadline ends a spin. */
   int64_t begun = test_now_ms();
   penstock_call_options *options = NULL;
