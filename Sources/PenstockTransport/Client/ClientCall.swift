@@ -28,7 +28,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
 
   // Under the lock.
   private let lock = Lock()
-  private var waiting: [WaitCell] = []
+  private var waiters = CallWaiters()
   /// Executors without which the call does not end.
   private var needed: [any Executor] = []
   private var received: [Message] = []
@@ -165,13 +165,14 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   // MARK: - What the call tells, on the driving thread
 
   public func callHeaders(_ headers: Metadata) {
-    lock.withLock { self.headers = headers }
+    lock.lock()
+    self.headers = headers
+    unlock(andWake: .headers)
     if let told = callbacks?.onHeaders {
       call.watch.begin(call.id, .headers)
       defer { call.watch.end() }
       told(handle, OpaquePointer(Unmanaged.passUnretained(headers).toOpaque()), callbacks?.userData.pointer)
     }
-    wakeWaiting()
   }
 
   public func callMessage(_ message: Message) {
@@ -182,15 +183,14 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
         handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.userData.pointer)
       return
     }
-    lock.withLock {
-      if demanded > 0 { demanded -= 1 }
-      if !discards { received.append(message) }
-    }
+    lock.lock()
+    if demanded > 0 { demanded -= 1 }
+    if !discards { received.append(message) }
+    unlock(andWake: .message)
     if let callbacks {
       callbacks.onMessage?(
         handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.userData.pointer)
     }
-    wakeWaiting()
   }
 
   public func callSent(_ count: Int) {
@@ -203,13 +203,12 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
       sizesInFlight.removeAll(keepingCapacity: true)
       sizesHead = 0
     }
-    lock.unlock()
+    unlock(andWake: .room)
     if let sent = callbacks?.onSent {
       call.watch.begin(call.id, .sent)
       sent(handle, UInt64(count), callbacks?.userData.pointer)
       call.watch.end()
     }
-    wakeWaiting()
   }
 
   public func callDiscardsMessages() {
@@ -226,9 +225,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     lock.lock()
     let isNew = !needed.contains { $0 === executor }
     if isNew { needed.append(executor) }
-    lock.unlock()
     // Who waits on its thread waits in vain.
-    if isNew { wakeWaiting() }
+    if isNew { unlock(andWake: .end) } else { lock.unlock() }
   }
 
   public func callStatus(_ status: Status) {
@@ -250,7 +248,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
       callbacks = nil
       runtime.endBackground()
     }
-    wakeWaiting()
+    lock.lock()
+    unlock(andWake: .end)
     runtime.endPending()
     runtime.letGo()
   }
@@ -295,18 +294,18 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   /// Queues the object if there is room; else it is the caller's to keep.
   public func trySend(_ object: CodecObject) -> Outcome { queue(ByteBuffer(object: object)) }
 
-  private func queue(_ message: Message) -> Outcome {
-    lock.lock()
+  private func queue(_ message: Message) -> Outcome { lock.withLock { queueLocked(message) } }
+
+  /// Within the lock, so that messages of several threads keep the order in which they were counted.
+  private func queueLocked(_ message: Message) -> Outcome {
     let outcome = checkSend(message.count)
     if outcome == .ok {
       let cost = message.count + ClientCall.messageOverhead
       sizesInFlight.append(cost)
       bytesInFlight += cost
       sentMessages += 1
-      // Within the lock, so that messages of several threads keep the order in which they were counted.
       call.submit(.send(message))
     }
-    lock.unlock()
     return outcome
   }
 
@@ -321,16 +320,18 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   }
 
   public func send(_ bytes: ByteView) -> Outcome {
-    wait {
-      let outcome = trySend(bytes)
-      return outcome == .wouldBlock ? nil : outcome
-    }
+    if call.codec != nil { return .state }
+    // What is too large is not copied.
+    guard bytes.count <= maxSendBytes else { return lock.withLock { checkSend(bytes.count) } }
+    guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
+    return send(message)
   }
 
-  public func send(_ object: CodecObject) -> Outcome {
-    let message = ByteBuffer(object: object)
-    return wait {
-      let outcome = queue(message)
+  public func send(_ object: CodecObject) -> Outcome { send(ByteBuffer(object: object)) }
+
+  private func send(_ message: Message) -> Outcome {
+    wait(for: .room) {
+      let outcome = queueLocked(message)
       return outcome == .wouldBlock ? nil : outcome
     }
   }
@@ -350,9 +351,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     guard !isCallbackStyle else { return (.state, nil) }
     closeWhenSaid()
     var message: Message?
-    let outcome = wait { () -> Outcome? in
-      lock.lock()
-      defer { lock.unlock() }
+    let outcome = wait(for: .message) { () -> Outcome? in
       if receivedHead < received.count {
         message = received[receivedHead]
         // A single response stays for the reply.
@@ -377,9 +376,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     guard !isCallbackStyle else { return (.state, nil) }
     closeWhenSaid()
     var found: Metadata?
-    let outcome = wait { () -> Outcome? in
-      lock.lock()
-      defer { lock.unlock() }
+    let outcome = wait(for: .headers) { () -> Outcome? in
       found = headers
       return found != nil ? .ok : reply != nil ? .end : nil
     }
@@ -408,8 +405,8 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
 
   private func waitForEnd(interruptible: Bool) -> (Outcome, Reply?) {
     var found: Reply?
-    let outcome = wait(interruptible: interruptible) { () -> Outcome? in
-      found = ended
+    let outcome = wait(for: .end, interruptible: interruptible) { () -> Outcome? in
+      found = reply
       return found != nil ? .ok : nil
     }
     return (outcome, found)
@@ -439,47 +436,53 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
 
   private var isOnDrivingThread: Bool { runtime.isDriving }
 
-  /// Until `look` gives an outcome. It is asked again after whatever the call tells.
-  private func wait(interruptible: Bool? = nil, _ look: () -> Outcome?) -> Outcome {
-    if let outcome = look() { return outcome }
-    if isOnDrivingThread { return .wouldDeadlock }
-    let cell = WaitCell()
-    lock.withLock { waiting.append(cell) }
-    defer { lock.withLock { waiting.removeAll { $0 === cell } } }
+  /// Until `look` gives an outcome. It is asked under the lock, again after whatever the call tells of what is awaited.
+  private func wait(for awaited: Awaited, interruptible: Bool? = nil, _ look: () -> Outcome?) -> Outcome {
+    lock.lock()
+    var outcome = look()
+    if outcome == nil, isOnDrivingThread { outcome = .wouldDeadlock }
+    if outcome == nil, needsThisThread { outcome = .wouldDeadlock }
+    if let outcome {
+      lock.unlock()
+      return outcome
+    }
+    let waiter = CallWaiter(awaited)
+    waiters.add(waiter)
+    lock.unlock()
     // A worker runs what the call's synchronous interceptors have to do, and does not do the host program's work.
     let item = call.item
-    let attendant = item.workers.attend(item, cell, isInNext: false)
+    let attendant = item.workers.attend(item, waiter, isInNext: false)
     defer { if let attendant { item.workers.leave(item, attendant) } }
     let mayDrive = attendant == nil || runtime.options.mode == .thread
     while true {
       if let attendant { item.workers.serve(item, attendant) }
-      if let outcome = look() { return outcome }
-      if needsThisThread { return .wouldDeadlock }
       let result = runtime.wait(
-        for: cell, deadline: nil, interruptible: interruptible ?? isInterruptible, mayDrive: mayDrive)
-      cell.reset()
-      switch result {
-      case .ready, .timedOut: break
-      case .interrupted: return look() ?? .interrupted
-      case .wouldDeadlock: return .wouldDeadlock
-      case .closed: return look() ?? .closed
+        for: waiter, deadline: nil, interruptible: interruptible ?? isInterruptible, mayDrive: mayDrive)
+      waiter.reset()
+      lock.lock()
+      var outcome = look()
+      if outcome == nil {
+        switch result {
+        case .ready, .timedOut: outcome = needsThisThread ? .wouldDeadlock : nil
+        case .interrupted: outcome = .interrupted
+        case .wouldDeadlock: outcome = .wouldDeadlock
+        case .closed: outcome = .closed
+        }
       }
+      if outcome != nil { waiters.remove(waiter) }
+      lock.unlock()
+      if let outcome { return outcome }
     }
   }
 
-  /// While this thread waits, a hop's callbacks can't run, and so the call can't end.
-  private var needsThisThread: Bool {
-    lock.lock()
-    defer { lock.unlock() }
-    return needed.contains { $0.isOnThisThread }
-  }
+  /// While this thread waits, a hop's callbacks can't run, and so the call can't end. Under the lock.
+  private var needsThisThread: Bool { needed.contains { $0.isOnThisThread } }
 
-  private func wakeWaiting() {
-    lock.lock()
-    if waiting.isEmpty { return lock.unlock() }
-    let cells = waiting
+  private func unlock(andWake news: Awaited) {
+    let (one, more) = waiters.awaiting(news)
     lock.unlock()
-    for cell in cells { cell.set() }
+    one?.set()
+    for waiter in more { waiter.set() }
   }
 }
 

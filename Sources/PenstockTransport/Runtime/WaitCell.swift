@@ -5,22 +5,22 @@ import Synchronization
 ///
 /// One word: bit 0: set; bit 1: a thread may sleep on the word; bit 2: a thread waits for it by driving a runtime; the
 /// rest counts nudges, which send a sleeper back to look at what else has changed (it was given the role of driver).
-public final class WaitCell: @unchecked Sendable {
+public class WaitCell: @unchecked Sendable {
   static let set: UInt32 = 1
   static let parked: UInt32 = 2
   static let driving: UInt32 = 4
   static let nudge: UInt32 = 8
 
-  let word = Atomic<UInt32>(0)
+  final let word = Atomic<UInt32>(0)
   /// The runtime that a waiter drove. Written under that runtime's lock, once; read only after bit 2 was seen.
-  private var runtime: Runtime?
+  private final var runtime: Runtime?
 
   public init() {}
 
-  public var isSet: Bool { word.load(ordering: .sequentiallyConsistent) & WaitCell.set != 0 }
+  public final var isSet: Bool { word.load(ordering: .sequentiallyConsistent) & WaitCell.set != 0 }
 
   /// Wakes those who wait. In the usual case (the driver sets what it waits for itself) there is no system call.
-  public func set() {
+  public final func set() {
     var seen = word.load(ordering: .relaxed)
     while true {
       if seen & WaitCell.set != 0 { return }
@@ -35,27 +35,27 @@ public final class WaitCell: @unchecked Sendable {
 
   /// For the next wait. Only where no wait is under way that must not be missed: look at the condition itself after
   /// a reset and before the next wait.
-  public func reset() {
+  public final func reset() {
     word.bitwiseAnd(~WaitCell.set, ordering: .sequentiallyConsistent)
   }
 
   /// Called with the runtime's lock held. nil: none but the driver sets it.
-  func beginDriving(_ runtime: Runtime?) {
+  final func beginDriving(_ runtime: Runtime?) {
     if self.runtime == nil { self.runtime = runtime }
     word.bitwiseOr(WaitCell.driving, ordering: .sequentiallyConsistent)
   }
 
-  func endDriving() {
+  final func endDriving() {
     word.bitwiseAnd(~WaitCell.driving, ordering: .sequentiallyConsistent)
   }
 
-  func wakeToLook() {
+  final func wakeToLook() {
     word.wrappingAdd(WaitCell.nudge, ordering: .sequentiallyConsistent)
     Futex.wake(word, .max)
   }
 
   /// Sleeps unless the word is no longer what was `seen`.
-  func park(_ seen: UInt32, until limit: UInt64?) -> Futex.Wake {
+  final func park(_ seen: UInt32, until limit: UInt64?) -> Futex.Wake {
     if seen & WaitCell.set != 0 { return .woken }
     var value = seen
     if seen & WaitCell.parked == 0 {
