@@ -152,11 +152,11 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   // MARK: From the stream
 
-  func streamReceives(head fields: Metadata, endsStream: Bool) {
-    head = framing?.responseHeaders(fields, endsStream: endsStream)
+  func streamReceives(head block: HeaderBlock, endsStream: Bool) {
+    head = framing?.responseHeaders(block, endsStream: endsStream)
   }
 
-  func streamReceives(trailers fields: Metadata) { trailers = framing?.status(ofTrailers: fields) }
+  func streamReceives(trailers block: HeaderBlock) { trailers = framing?.status(ofTrailers: block) }
 
   func streamReceives(_ bytes: ByteView) -> Int {
     guard message == nil, failure == nil, let call, let framing, call.wantsMessage else { return 0 }

@@ -98,13 +98,13 @@ protocol CallFraming: AnyObject {
   /// False: no memory.
   func requestHeaders(_ request: Request, now: UInt64, into fields: FieldList) -> Bool
   func encode(_ message: Message) -> FramedMessage
-  func responseHeaders(_ fields: Metadata, endsStream: Bool) -> ResponseStart
+  func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart
   /// Takes bytes of the body, up to the end of one message.
   func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep)
   /// A whole message stands at the front, and none is under way.
   func beginsWithMessage(_ bytes: ByteView) -> Bool
   /// What trailers say.
-  func status(ofTrailers fields: Metadata) -> Status
+  func status(ofTrailers block: HeaderBlock) -> Status
   /// The status of a stream that has ended, after all that `decode` could give.
   func status(_ end: StreamEnd, trailers: Status?, deadlineHasPassed: Bool) -> Status
 }

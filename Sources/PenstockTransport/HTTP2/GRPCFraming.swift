@@ -102,7 +102,12 @@ final class GRPCFraming: CallFraming {
 
   // MARK: Response
 
-  func responseHeaders(_ fields: Metadata, endsStream: Bool) -> ResponseStart {
+  func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
+    if block.isPlainHead, !endsStream {
+      httpStatus = 200
+      return .headers(Metadata())
+    }
+    let fields = block.fields
     httpStatus = status(of: fields)
     if httpStatus / 100 == 1 && !endsStream { return .informational }
     let hasStatus = fields.index(of: grpcStatusName) != nil
@@ -212,7 +217,9 @@ final class GRPCFraming: CallFraming {
 
   // MARK: End
 
-  func status(ofTrailers fields: Metadata) -> Status { trailers(fields) }
+  func status(ofTrailers block: HeaderBlock) -> Status {
+    block.isPlainTrailers ? Status(.ok) : trailers(block.fields)
+  }
 
   func status(_ end: StreamEnd, trailers: Status?, deadlineHasPassed: Bool) -> Status {
     switch end {

@@ -56,8 +56,7 @@ final class HTTP2Session {
   /// The request that is being opened.
   private let request = FieldList()
   /// The header block that comes in: one at a time on a connection.
-  let block = Metadata()
-  var blockSize = 0
+  let block = HeaderBlock()
   /// The stream that nghttp2 has last told of, while it is there.
   var lastStream: (id: Int32, stream: Unmanaged<HTTP2Stream>)?
 

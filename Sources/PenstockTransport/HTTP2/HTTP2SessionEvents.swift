@@ -22,15 +22,14 @@ extension HTTP2Session {
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, _, me in
       guard let session = HTTP2Session.of(me) else { return 0 }
       session.block.clear()
-      session.blockSize = 0
       return 0
     }
     nghttp2_session_callbacks_set_on_header_callback(callbacks) {
-      _, frame, name, nameCount, value, valueCount, _, me in
-      guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.addField(
+      _, _, name, nameCount, value, valueCount, _, me in
+      guard let session = HTTP2Session.of(me) else { return 0 }
+      session.block.add(
         ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount),
-        frame.pointee.hd.stream_id)
+        limit: session.limits.maxHeaderList)
       return 0
     }
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { _, _, id, data, count, me in
@@ -102,13 +101,6 @@ extension HTTP2Session {
     return count
   }
 
-  /// The size as RFC 9113 section 6.5.2 counts it.
-  private func addField(_ name: ByteView, _ value: ByteView, _ id: Int32) {
-    blockSize += name.count + value.count + 32
-    guard blockSize <= limits.maxHeaderList else { return }
-    if block.add(name, value) != .done { stream(id)?.finish(.noMemory) }
-  }
-
   private func complain(_ text: UnsafePointer<CChar>?) {
     complaint.truncate(to: 0)
     complaint.say(cString: text)
@@ -135,8 +127,10 @@ extension HTTP2Session {
     switch UInt32(header.type) {
     case NGHTTP2_HEADERS.rawValue:
       guard let stream = stream(header.stream_id) else { return }
-      if blockSize > limits.maxHeaderList {
+      if block.size > limits.maxHeaderList {
         stream.finish(.headersTooLarge(limit: limits.maxHeaderList))
+      } else if !block.finish() {
+        stream.finish(.noMemory)
       } else {
         stream.take(block, endsStream: endsStream)
       }

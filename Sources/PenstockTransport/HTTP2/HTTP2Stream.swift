@@ -7,9 +7,9 @@ protocol StreamOwner: AnyObject {
   /// The stream is about to open: adds its header list. False: no memory, and the stream ends.
   func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool
   /// The head of the final response, there until this returns. Must only record.
-  func streamReceives(head: Metadata, endsStream: Bool)
+  func streamReceives(head: HeaderBlock, endsStream: Bool)
   /// The trailers, there until this returns. Must only record.
-  func streamReceives(trailers: Metadata)
+  func streamReceives(trailers: HeaderBlock)
   /// Takes as much of a body as it wants now, and says how much; what is left is buffered. Must only record.
   func streamReceives(_ bytes: ByteView) -> Int
   /// Something has changed since the last call: look at `body`, `end`, `piecesSent`.
@@ -100,17 +100,16 @@ final class HTTP2Stream {
   }
 
   /// A HEADERS frame is complete.
-  func take(_ fields: Metadata, endsStream: Bool) {
+  func take(_ block: HeaderBlock, endsStream: Bool) {
     if end != nil { return }
     if hasFinalHead {
-      owner?.streamReceives(trailers: fields)
+      owner?.streamReceives(trailers: block)
       return finish(.trailers)
     }
-    let index = fields.index(of: (":status" as StaticString).bytes)
     // "1xx: Technically, the entire header should be skipped and a subsequent header be read" (the mapping document).
-    if let index, fields.value(at: index).first == 0x31, !endsStream { return }
+    if !endsStream, block.isInformational { return }
     hasFinalHead = true
-    owner?.streamReceives(head: fields, endsStream: endsStream)
+    owner?.streamReceives(head: block, endsStream: endsStream)
     if endsStream { finish(.trailers) }
   }
 

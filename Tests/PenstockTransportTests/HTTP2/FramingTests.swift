@@ -22,6 +22,17 @@ import Testing
     return metadata
   }
 
+  func block(_ pairs: [(String, String)]) -> HeaderBlock {
+    let block = HeaderBlock()
+    for (name, value) in pairs {
+      let name = bytes(name)
+      let value = bytes(value)
+      block.add(name.view, value.view, limit: .max)
+    }
+    #expect(block.finish())
+    return block
+  }
+
   func pairs(_ metadata: Metadata) -> [String] {
     (0..<metadata.count).map { "\(text(metadata.name(at: $0))!): \(text(metadata.value(at: $0))!)" }
   }
@@ -147,21 +158,38 @@ import Testing
     Row(grpc + [("x-bin", "%")], ends: false, .internal, "the response header \"x-bin\" is not base64"),
   ])
   func ends(_ row: Row) throws {
-    guard case .ended(let status) = framing().responseHeaders(fields(row.fields), endsStream: row.ends) else {
+    guard case .ended(let status) = framing().responseHeaders(block(row.fields), endsStream: row.ends) else {
       throw Unexpected()
     }
     #expect(status.code == row.code)
     #expect(text(status.message) == row.words)
   }
 
+  /// What is only noted reads like what is in the list.
+  @Test func headerBlocks() {
+    let head = [(":status", "200"), ("content-type", "application/grpc")]
+    let rows: [(fields: [(String, String)], head: Bool, trailers: Bool)] = [
+      (head, true, false), (head.reversed(), true, false), ([("grpc-status", "0")], false, true),
+      (head + [("x-a", "1")], false, false), (head + [head[1]], false, false), ([head[0]], false, false),
+      (head + [("grpc-status", "0")], false, false), ([("grpc-status", "1")], false, false),
+      ([("grpc-status", "0"), ("x-a", "1"), ("grpc-status", "0")], false, false), ([], false, false),
+    ]
+    for row in rows {
+      let block = block(row.fields)
+      #expect(block.isPlainHead == row.head && block.isPlainTrailers == row.trailers)
+      #expect(block.size == row.fields.reduce(0) { $0 + $1.0.utf8.count + $1.1.utf8.count + 32 })
+      #expect(pairs(block.fields).sorted() == row.fields.map { "\($0.0): \($0.1)" }.sorted())
+    }
+  }
+
   @Test func goodHeaders() throws {
     let framing = framing()
-    guard case .informational = framing.responseHeaders(fields([(":status", "100")]), endsStream: false)
+    guard case .informational = framing.responseHeaders(block([(":status", "100")]), endsStream: false)
     else {
       throw Unexpected()
     }
     // "Binary-Header": padded or not, comma-joined; undefined characters of names are left out; blanks may be stripped.
-    let list = fields(
+    let list = block(
       [
         (":status", "200"), ("content-type", "application/grpc+proto;charset=x"),
         ("grpc-encoding", "identity"),
@@ -178,9 +206,9 @@ import Testing
   }
 
   func ended(_ framing: GRPCFraming, _ trailers: [(String, String)]) -> Status {
-    _ = framing.responseHeaders(fields(FramingTests.grpc), endsStream: false)
+    _ = framing.responseHeaders(block(FramingTests.grpc), endsStream: false)
     return framing.status(
-      .trailers, trailers: framing.status(ofTrailers: fields(trailers)), deadlineHasPassed: false)
+      .trailers, trailers: framing.status(ofTrailers: block(trailers)), deadlineHasPassed: false)
   }
 
   @Test func trailers() {
@@ -236,7 +264,7 @@ import Testing
   @Test(arguments: [1, 2, 7, 1000])
   func decodes(_ step: Int) throws {
     let framing = framing()
-    let head = fields(FramingTests.grpc + [("grpc-encoding", "gzip")])
+    let head = block(FramingTests.grpc + [("grpc-encoding", "gzip")])
     guard case .headers = framing.responseHeaders(head, endsStream: false) else { throw Unexpected() }
     let long = buffer([UInt8](repeating: 9, count: 900))
     let packed = try #require(Gzip.compress(long.view))
@@ -260,7 +288,7 @@ import Testing
 
   @Test func decompressedOverTheLimit() throws {
     let framing = framing(limit: 899)
-    _ = framing.responseHeaders(fields(FramingTests.grpc + [("grpc-encoding", "gzip")]), endsStream: false)
+    _ = framing.responseHeaders(block(FramingTests.grpc + [("grpc-encoding", "gzip")]), endsStream: false)
     let long = buffer([UInt8](repeating: 9, count: 900))
     let packed = try #require(Gzip.compress(long.view))
     let body = [1] + big(UInt32(packed.count)) + [UInt8](packed.view)

@@ -23,12 +23,13 @@ import Testing
         && fields.add(":authority", "x")
     }
 
-    func streamReceives(head: Metadata, endsStream: Bool) {
+    func streamReceives(head block: HeaderBlock, endsStream: Bool) {
+      let head = block.fields
       let status = head.index(of: (":status" as StaticString).bytes).map { text(head.value(at: $0))! }
       log.append("head \(status ?? "none")\(endsStream ? " end" : "")")
     }
 
-    func streamReceives(trailers: Metadata) { log.append("trailers \(trailers.count)") }
+    func streamReceives(trailers: HeaderBlock) { log.append("trailers \(trailers.fields.count)") }
 
     func streamReceives(_ bytes: ByteView) -> Int {
       guard takes else { return 0 }
@@ -160,8 +161,8 @@ import Testing
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
     final class Holder: StreamOwner {
       func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool { fields.add(":method", "POST") }
-      func streamReceives(head: Metadata, endsStream: Bool) {}
-      func streamReceives(trailers: Metadata) {}
+      func streamReceives(head: HeaderBlock, endsStream: Bool) {}
+      func streamReceives(trailers: HeaderBlock) {}
       func streamReceives(_ bytes: ByteView) -> Int { 0 }
       func streamChanged(_ stream: HTTP2Stream) {}
     }
