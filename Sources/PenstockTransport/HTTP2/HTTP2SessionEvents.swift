@@ -5,72 +5,68 @@ import PenstockWire
 /// What nghttp2 tells a session. Callbacks record here and in `HTTP2Stream`; they never call an owner, but for
 /// `streamReceives`, which only records too.
 extension HTTP2Session {
-  private static func of(_ pointer: UnsafeMutableRawPointer?) -> HTTP2Session? {
-    pointer.map { Unmanaged<HTTP2Session>.fromOpaque($0).takeUnretainedValue() }
+  /// A session outlives every call of its callbacks: no reference is counted.
+  @inline(__always)
+  private static func with(_ pointer: UnsafeMutableRawPointer?, _ body: (HTTP2Session) -> Void) -> Int32 {
+    if let pointer { Unmanaged<HTTP2Session>.fromOpaque(pointer)._withUnsafeGuaranteedRef(body) }
+    return 0
   }
 
   /// nghttp2 looks it up in a hash table, and tells of the same stream many times in a row.
-  private func stream(_ id: Int32) -> HTTP2Stream? {
-    if let lastStream, lastStream.id == id { return lastStream.stream.takeUnretainedValue() }
+  private func find(_ id: Int32) -> Unmanaged<HTTP2Stream>? {
+    if let lastStream, lastStream.id == id { return lastStream.stream }
     guard id > 0, let pointer = nghttp2_session_get_stream_user_data(session, id) else { return nil }
     let stream = Unmanaged<HTTP2Stream>.fromOpaque(pointer)
     lastStream = (id, stream)
-    return stream.takeUnretainedValue()
+    return stream
+  }
+
+  /// Whatever only records leaves it in `open`: no reference is counted.
+  @inline(__always)
+  private func withStream(_ id: Int32, _ body: (HTTP2Stream) -> Void) {
+    if let stream = find(id) { stream._withUnsafeGuaranteedRef(body) }
   }
 
   static func setCallbacks(_ callbacks: OpaquePointer) {
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, _, me in
-      guard let session = HTTP2Session.of(me) else { return 0 }
-      session.block.clear()
-      return 0
+      HTTP2Session.with(me) { $0.block.clear() }
     }
     nghttp2_session_callbacks_set_on_header_callback(callbacks) {
       _, _, name, nameCount, value, valueCount, _, me in
-      guard let session = HTTP2Session.of(me) else { return 0 }
-      session.block.add(
-        ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount),
-        limit: session.limits.maxHeaderList)
-      return 0
+      HTTP2Session.with(me) {
+        $0.block.add(
+          ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount),
+          limit: $0.limits.maxHeaderList)
+      }
     }
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { _, _, id, data, count, me in
-      guard let session = HTTP2Session.of(me) else { return 0 }
-      session.received(ByteView(start: data, count: count), on: id)
-      return 0
+      HTTP2Session.with(me) { $0.received(ByteView(start: data, count: count), on: id) }
     }
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { _, frame, me in
-      guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.received(frame)
-      return 0
+      HTTP2Session.with(me) { session in if let frame { session.received(frame) } }
     }
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { _, id, code, me in
-      guard let session = HTTP2Session.of(me) else { return 0 }
-      session.closed(id, code)
-      return 0
+      HTTP2Session.with(me) { $0.closed(id, code) }
     }
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, me in
-      guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.sent(frame)
-      return 0
+      HTTP2Session.with(me) { session in if let frame { session.sent(frame) } }
     }
     nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks) { _, frame, _, me in
-      guard let session = HTTP2Session.of(me), let frame else { return 0 }
-      session.notSent(frame)
-      return 0
+      HTTP2Session.with(me) { session in if let frame { session.notSent(frame) } }
     }
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks) { _, _, code, me in
-      HTTP2Session.of(me)?.complain(nghttp2_strerror(code))
-      return 0
+      HTTP2Session.with(me) { $0.complain(nghttp2_strerror(code)) }
     }
     nghttp2_session_callbacks_set_error_callback2(callbacks) { _, _, text, count, me in
-      guard let session = HTTP2Session.of(me) else { return 0 }
-      session.complaint.truncate(to: 0)
-      session.complaint.say(printable: ByteView(start: text, count: count), limit: 200)
-      return 0
+      HTTP2Session.with(me) {
+        $0.complaint.truncate(to: 0)
+        $0.complaint.say(printable: ByteView(start: text, count: count), limit: 200)
+      }
     }
     nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, header, count, source, me in
-      guard let session = HTTP2Session.of(me), let out = session.output, let header, let source else {
-        return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
-      }
+      guard let me, let header, let source else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
+      let session = Unmanaged<HTTP2Session>.fromOpaque(me).takeUnretainedValue()
+      guard let out = session.output else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
       if out.count >= session.limits.outputSize { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
       let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr).takeUnretainedValue()
       // Its owner has let go since the length was settled: nghttp2 drops the frame and resets the stream.
@@ -108,17 +104,19 @@ extension HTTP2Session {
 
   private func received(_ bytes: ByteView, on id: Int32) {
     _ = nghttp2_session_consume_connection(session, bytes.count)
-    guard let stream = stream(id), let owner = stream.owner, stream.end == nil else { return }
-    stream.bytesReceived += bytes.count
-    var taken = 0
-    if stream.bodyIsEmpty {
-      taken = min(max(owner.streamReceives(bytes), 0), bytes.count)
-      if taken > 0 { _ = nghttp2_session_consume_stream(session, id, taken) }
+    withStream(id) { stream in
+      guard let owner = stream.owner, stream.end == nil else { return }
+      stream.bytesReceived += bytes.count
+      var taken = 0
+      if stream.bodyIsEmpty {
+        taken = min(max(owner.streamReceives(bytes), 0), bytes.count)
+        if taken > 0 { _ = nghttp2_session_consume_stream(session, id, taken) }
+      }
+      if taken < bytes.count, !stream.body.append(ByteView(rebasing: bytes[taken...])) {
+        stream.finish(.noMemory)
+      }
+      mark(stream)
     }
-    if taken < bytes.count, !stream.body.append(ByteView(rebasing: bytes[taken...])) {
-      stream.finish(.noMemory)
-    }
-    mark(stream)
   }
 
   private func received(_ frame: UnsafePointer<nghttp2_frame>) {
@@ -126,21 +124,24 @@ extension HTTP2Session {
     let endsStream = header.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0
     switch UInt32(header.type) {
     case NGHTTP2_HEADERS.rawValue:
-      guard let stream = stream(header.stream_id) else { return }
-      if block.size > limits.maxHeaderList {
-        stream.finish(.headersTooLarge(limit: limits.maxHeaderList))
-      } else if !block.finish() {
-        stream.finish(.noMemory)
-      } else {
-        stream.take(block, endsStream: endsStream)
+      withStream(header.stream_id) { stream in
+        if block.size > limits.maxHeaderList {
+          stream.finish(.headersTooLarge(limit: limits.maxHeaderList))
+        } else if !block.finish() {
+          stream.finish(.noMemory)
+        } else {
+          stream.take(block, endsStream: endsStream)
+        }
+        mark(stream)
       }
-      mark(stream)
     case NGHTTP2_DATA.rawValue:
-      guard endsStream, let stream = stream(header.stream_id) else { return }
-      stream.finish(.endOfBody)
-      mark(stream)
+      guard endsStream else { return }
+      withStream(header.stream_id) { stream in
+        stream.finish(.endOfBody)
+        mark(stream)
+      }
     case NGHTTP2_RST_STREAM.rawValue:
-      stream(header.stream_id)?.peerReset = frame.pointee.rst_stream.error_code
+      withStream(header.stream_id) { $0.peerReset = frame.pointee.rst_stream.error_code }
     case NGHTTP2_SETTINGS.rawValue:
       if header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 { isReady = true }
     case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
@@ -162,7 +163,7 @@ extension HTTP2Session {
   }
 
   private func closed(_ id: Int32, _ code: UInt32) {
-    guard let stream = stream(id) else { return }
+    guard let stream = find(id)?.takeUnretainedValue() else { return }
     _ = nghttp2_session_set_stream_user_data(session, id, nil)
     lastStream = nil
     remove(stream)
@@ -201,9 +202,10 @@ extension HTTP2Session {
     let header = frame.pointee.hd
     switch UInt32(header.type) {
     case NGHTTP2_HEADERS.rawValue:
-      guard let stream = stream(header.stream_id) else { return }
-      stream.headersAreSent = true
-      mark(stream)
+      withStream(header.stream_id) { stream in
+        stream.headersAreSent = true
+        mark(stream)
+      }
     case NGHTTP2_GOAWAY.rawValue:
       // Our own farewell has NO_ERROR; anything else is nghttp2 giving up on the peer.
       let frame = frame.pointee.goaway
