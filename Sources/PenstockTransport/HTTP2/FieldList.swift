@@ -11,13 +11,58 @@ final class FieldList {
   /// As RFC 9113 section 6.5.2 counts it.
   private(set) var size = 0
   private let made = ByteBuffer()
+  /// The fields that every request of a channel has, what they come to, and who owns what they refer to.
+  private var common: UnsafeMutablePointer<nghttp2_nv>?
+  private var commonCount = 0
+  private var commonSize = 0
+  private var commonOwner: AnyObject?
 
-  deinit { free(fields) }
+  deinit {
+    free(fields)
+    free(common)
+  }
 
   func clear() {
     count = 0
     size = 0
     made.removeAll(keepingCapacity: true)
+  }
+
+  /// Begins with what `owner`'s requests have in common, which `add` adds the first time. False: no memory.
+  func begin(_ owner: AnyObject, _ add: () -> Bool) -> Bool {
+    clear()
+    if commonOwner === owner, let fields, let common {
+      memcpy(fields, common, commonCount * MemoryLayout<nghttp2_nv>.stride)
+      count = commonCount
+      size = commonSize
+      return true
+    }
+    guard add(), let fields else { return false }
+    let bytes = count * MemoryLayout<nghttp2_nv>.stride
+    guard let memory = realloc(common, bytes) else { return false }
+    memcpy(memory, fields, bytes)
+    common = memory.assumingMemoryBound(to: nghttp2_nv.self)
+    commonCount = count
+    commonSize = size
+    commonOwner = owner
+    return true
+  }
+
+  /// Puts another value into a field of those in common; it is copied.
+  func setValue(at index: Int, _ value: ByteView) {
+    guard index < count, let fields else { return }
+    size += value.count - fields[index].valuelen
+    fields[index].value = FieldList.mutable(value)
+    fields[index].valuelen = value.count
+    fields[index].flags &= ~FieldList.staticValue
+  }
+
+  /// Moves the last field to `index`, the others behind it.
+  func moveLast(to index: Int) {
+    guard index < count, let fields else { return }
+    let last = fields[count - 1]
+    memmove(fields + index + 1, fields + index, (count - 1 - index) * MemoryLayout<nghttp2_nv>.stride)
+    fields[index] = last
   }
 
   func name(at index: Int) -> ByteView {
@@ -35,6 +80,11 @@ final class FieldList {
 
   func add(_ name: StaticString, _ value: ByteView) -> Bool {
     add(name.bytes, value, flags: FieldList.staticName)
+  }
+
+  /// The value is there for as long as the list.
+  func add(_ name: StaticString, lasting value: ByteView) -> Bool {
+    add(name.bytes, value, flags: FieldList.staticName | FieldList.staticValue)
   }
 
   func add(_ name: StaticString, _ value: StaticString) -> Bool {

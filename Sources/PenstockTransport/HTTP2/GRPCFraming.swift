@@ -42,21 +42,21 @@ final class GRPCFraming: CallFraming {
 
   /// "Requests": reserved headers, then Timeout, then the rest of Call-Definition, then Custom-Metadata.
   func requestHeaders(_ request: Request, now: UInt64, into fields: FieldList) -> Bool {
-    guard fields.add(":method", "POST"), fields.add(":scheme", defaults.isSecure ? "https" : "http"),
-      fields.add(":path", request.pathView),
-      fields.add(":authority", request.authorityView ?? defaults.authority.view)
-    else { return false }
+    guard fields.begin(defaults, { addCommon(fields) }) else { return false }
+    fields.setValue(at: 2, request.pathView)
+    if let authority = request.authorityView { fields.setValue(at: 3, authority) }
+    if sends != .identity {
+      guard fields.add("grpc-encoding", "gzip") else { return false }
+      fields.moveLast(to: 6)
+    }
     if let deadline = request.deadline {
       let left = deadline > now ? deadline - now : 0
       let name = ("grpc-timeout" as StaticString).bytes
       guard
         fields.add(name, most: 16, indexed: false, { Timeout.write(nanoseconds: left, into: $0) })
       else { return false }
+      fields.moveLast(to: 4)
     }
-    guard fields.add("te", "trailers"), fields.add("content-type", "application/grpc"),
-      sends == .identity || fields.add("grpc-encoding", "gzip"),
-      fields.add("grpc-accept-encoding", "identity,gzip"), fields.add("user-agent", defaults.userAgent.view)
-    else { return false }
     let custom = request.metadata
     for index in 0..<custom.count {
       let name = custom.name(at: index)
@@ -73,6 +73,14 @@ final class GRPCFraming: CallFraming {
       }
     }
     return true
+  }
+
+  private func addCommon(_ fields: FieldList) -> Bool {
+    fields.add(":method", "POST") && fields.add(":scheme", defaults.isSecure ? "https" : "http")
+      && fields.add(":path", "") && fields.add(":authority", lasting: defaults.authority.view)
+      && fields.add("te", "trailers") && fields.add("content-type", "application/grpc")
+      && fields.add("grpc-accept-encoding", "identity,gzip")
+      && fields.add("user-agent", lasting: defaults.userAgent.view)
   }
 
   private func addCustom(_ fields: FieldList, _ name: ByteView, _ value: ByteView) -> Bool {
