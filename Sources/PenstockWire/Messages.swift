@@ -87,6 +87,14 @@ public struct MessageDecoder {
       case .failed(let failure):
         return (used, .failed(failure))
       case .prefix(var prefix):
+        if prefix.have == 0, bytes.count &- used >= MessagePrefix.size {
+          if bytes[used] > 1 { return fail(.badFlag(bytes[used]), used &+ 1) }
+          prefix.compressed = bytes[used] == 1
+          let length = bytes.loadUnaligned(fromByteOffset: used &+ 1, as: UInt32.self)
+          prefix.length = UInt32(bigEndian: length)
+          prefix.have = MessagePrefix.size
+          used &+= MessagePrefix.size
+        }
         while prefix.have < MessagePrefix.size && used < bytes.count {
           let byte = bytes[used]
           used &+= 1
@@ -104,6 +112,14 @@ public struct MessageDecoder {
         }
         guard let length = Int(exactly: prefix.length), length <= limit else {
           return fail(.tooLarge(length: prefix.length, limit: limit), used)
+        }
+        let end = used &+ length
+        if end <= bytes.count {
+          guard let whole = ByteBuffer(copying: slice(bytes, from: used, to: end)) else {
+            return fail(.noMemory, used)
+          }
+          state = .prefix(Prefix())
+          return (end, .message(whole, compressed: prefix.compressed))
         }
         guard
           let buffer = ByteBuffer(capacity: min(length, max(MessageDecoder.eagerSize, bytes.count &- used)))
