@@ -112,7 +112,11 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   func another() -> any CallBelow { Attempt(core) }
 
-  func pull() { core.work.schedule(self) }
+  /// What has come and waits goes on, in the same turn; what comes later says so itself.
+  func pull() {
+    guard let stream, message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil else { return }
+    core.work.schedule(self)
+  }
 
   func reset() {
     call = nil
@@ -286,8 +290,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   private func leave(code: UInt32) {
     if let stream, let connection {
-      connection.session.letGo(stream, code: code)
-      connection.wantsWrite()
+      if connection.session.letGo(stream, code: code) { connection.wantsWrite() }
     }
     stream = nil
     connection = nil

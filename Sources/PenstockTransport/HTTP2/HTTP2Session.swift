@@ -215,17 +215,19 @@ final class HTTP2Session {
     _ = nghttp2_session_consume_stream(session, stream.id, count)
   }
 
-  /// The owner is done with `stream`: an open one is reset with `code`.
-  func letGo(_ stream: HTTP2Stream, code: UInt32) {
+  /// The owner is done with `stream`: an open one is reset with `code`. True: there is something to send.
+  @discardableResult
+  func letGo(_ stream: HTTP2Stream, code: UInt32) -> Bool {
     stream.letGo()
     switch stream.state {
-    case .open: _ = nghttp2_submit_rst_stream(session, 0, stream.id, code)
+    case .open: return nghttp2_submit_rst_stream(session, 0, stream.id, code) == 0
     case .queued:
       stream.state = .closed
       forgetQueued()
     case .created: stream.state = .closed
     case .closed: break
     }
+    return false
   }
 
   /// A queue that does not move may still have comers and goers: those that have gone are swept out in time.
