@@ -231,6 +231,8 @@ extension HTTP2Session {
     let header = frame.pointee.hd
     guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }
     for stream in open where stream.id == header.stream_id {
+      // nghttp2 closes it next; whom that would be told to may be gone by then.
+      _ = nghttp2_session_set_stream_user_data(session, stream.id, nil)
       lastStream = nil
       remove(stream)
       stream.finish(.unprocessed(words: goAway ?? ByteBuffer().say("the request could not be sent")))

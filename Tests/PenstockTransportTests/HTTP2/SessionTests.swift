@@ -235,6 +235,28 @@ import Testing
     session.dispatch()
   }
 
+  /// An owner may let go while the HEADERS of its request wait for room: nghttp2 then closes a stream that it has only
+  /// just opened, and that nobody has any more.
+  @Test(arguments: 0..<10)
+  func lettingGoOfARequestThatWaits(_ round: Int) throws {
+    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    _ = drain(session)
+    _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
+    _ = drain(session)
+    let full = buffer([UInt8](repeating: 0, count: session.limits.outputSize))
+    for _ in 0..<100 {
+      let stream = HTTP2Stream()
+      stream.owner = Recorder(session, takes: true)
+      session.add(stream)
+      #expect(session.collect(into: full))
+      #expect(stream.state == .open && !stream.headersAreSent)
+      session.letGo(stream, code: 8)
+    }
+    #expect(session.activeCount == 100)
+    #expect(drain(session).isEmpty)
+    #expect(session.isIdle && session.failure == nil)
+  }
+
   /// What a peer sends at random never traps, hangs or grows.
   @Test(arguments: 0..<200)
   func random(_ seed: Int) {
