@@ -503,6 +503,19 @@ TEST(runtime_shutdown_without_anything) {
   penstock_runtime_release(runtime);
 }
 
+/* With nothing to wait for, a host-driven one needs no time. */
+TEST(runtime_shutdown_without_a_timeout) {
+  for (int used = 0; used < 2; used++) {
+    penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+    penstock_channel *channel = open_channel_on(runtime);
+    if (used) check_echo(channel);
+    OK(penstock_runtime_shutdown(runtime, 0));
+    CHECK_RESULT(penstock_runtime_shutdown(runtime, 0), PENSTOCK_E_ALREADY);
+    penstock_channel_release(channel);
+    penstock_runtime_release(runtime);
+  }
+}
+
 typedef struct stuck {
   latch inside, go_on;
 } stuck;

@@ -51,8 +51,9 @@ PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, in
 PENSTOCK_API penstock_result penstock_runtime_snapshot_json(penstock_runtime *runtime, int64_t timeout_ms, char **json);
 
 /* Ends every call with CANCELLED ("runtime shut down"), closes every channel and connection, and joins the threads;
- * waits up to `timeout_ms` (-1: without limit). E_TIMEOUT: a user's function or the resolver has not returned; what
- * they hold stays until they do, and it may be called again. E_WOULD_DEADLOCK: in a callback, or in the function of a
+ * waits up to `timeout_ms` (-1: without limit; 0 is enough for a host-driven runtime, which the calling thread ends by
+ * itself). E_TIMEOUT: a user's function or the resolver has not returned; what they hold stays until they do, and it may
+ * be called again. E_WOULD_DEADLOCK: in a callback, or in the function of a
  * synchronous interceptor of this runtime. E_ALREADY: done. */
 PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime, int64_t timeout_ms);
 

@@ -126,11 +126,12 @@ extension Runtime {
     lock.lock()
     let isShutdown = phase == .shuttingDown
     lock.unlock()
-    if isShutdown && !hooks.isEmpty {
+    while isShutdown && !hooks.isEmpty {
       let due = hooks
       hooks = []
       for hook in due { hook.runtimeShutdown() }
-      return false
+      // What they leave to do is done in this turn: a shutdown that does not wait has no other.
+      settle()
     }
     let last = abandoned && options.mode == .host
     if hasLeftovers && !(last && isAbandoned) { return false }

@@ -91,7 +91,11 @@ extension Runtime {
     until = min(until, limit ?? .max, timers.earliest ?? .max)
     while true {
       let count = poller.wait(milliseconds: 0)
-      if count != 0 || inbox.hasPushed || cell.isSet || yieldWanted.load(ordering: .relaxed) { return count }
+      if count != 0 || inbox.hasPushed || cell.isSet || yieldWanted.load(ordering: .relaxed)
+        || ending.load(ordering: .relaxed)
+      {
+        return count
+      }
       if cs_monotonic() >= until { return 0 }
     }
   }

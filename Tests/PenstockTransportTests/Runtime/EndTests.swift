@@ -42,6 +42,38 @@ extension RuntimeTests {
       runtime.releaseHandle()
     }
 
+    /// Hooks, and what those leave to do, take one turn.
+    @Test func shutdownWithoutATimeoutEndsAnIdleHostRuntime() {
+      let runtime = makeRuntime(.host)
+      let ran = Counter()
+      runtime.perform {
+        runtime.onShutdown(
+          Hook {
+            runtime.post(Work { ran.up() })
+            runtime.atTurnEnd(TurnEnd { ran.up() })
+          })
+      }
+      #expect(runtime.shutdown(timeoutMilliseconds: 0) == .ok)
+      #expect(ran.now == 2)
+      #expect(runtime.shutdown(timeoutMilliseconds: 0) == .already)
+      runtime.releaseHandle()
+    }
+
+    /// A thread that looks for events without sleeping sees a shutdown, whatever its option says.
+    @Test(arguments: [Runtime.Mode.thread, .host])
+    func shutdownEndsASpin(_ mode: Runtime.Mode) {
+      let runtime = makeRuntime(mode, spin: .max)
+      let driving = WaitCell()
+      runtime.post(Work { driving.set() })
+      let waiter = TestThread {
+        must(runtime.wait(for: WaitCell(), deadline: nil, interruptible: false) == .closed, "wait")
+      }
+      park(driving)
+      #expect(runtime.shutdown(timeoutMilliseconds: 20_000) == .ok)
+      waiter.join()
+      runtime.releaseHandle()
+    }
+
     @Test(arguments: [(Runtime.Mode.thread, true), (.thread, false), (.host, true)])
     func shutdownTimesOutOnWhatIsPendingAndMayBeCalledAgain(_ mode: Runtime.Mode, _ callerDrives: Bool) {
       let runtime = makeRuntime(mode, callerDrives: callerDrives)

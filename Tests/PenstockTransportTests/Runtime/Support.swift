@@ -97,11 +97,14 @@ func must(_ condition: Bool, _ what: @autoclosure () -> String, line: Int = #lin
   _exit(1)
 }
 
-func makeRuntime(_ mode: Runtime.Mode = .thread, callerDrives: Bool = true, linger: UInt32 = 200) -> Runtime {
+func makeRuntime(
+  _ mode: Runtime.Mode = .thread, callerDrives: Bool = true, linger: UInt32 = 200, spin: UInt32 = 0
+) -> Runtime {
   var options = Runtime.Options()
   options.mode = mode
   options.callerDrives = callerDrives
   options.lingerMicroseconds = linger
+  options.spinMicroseconds = spin
   switch Runtime.make(options) {
   case .made(let runtime): return runtime
   case .failed(let code, let what):
