@@ -24,7 +24,7 @@ if embedded {
 // Where what counts is size: options, JSON, and callbacks that do little.
 let small = swift + (embedded ? [.unsafeFlags(["-Osize"])] : [])
 
-// What the Embedded runtime takes from libc and older glibc versions lack.
+// What stands under Embedded Swift: memory, reference counts, and what older glibc versions lack.
 let shims: [Target] =
   embedded
   ? [

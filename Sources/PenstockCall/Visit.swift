@@ -162,11 +162,4 @@ final class HopJobs {
   }
 
   func visit(on thread: UInt) -> Visit? { outbound?.visit(on: thread) ?? inbound?.visit(on: thread) }
-
-  func queue(_ lane: Lane) -> LaneQueue? {
-    switch lane {
-    case .outbound: outbound
-    case .inbound: inbound
-    }
-  }
 }

@@ -90,6 +90,7 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
       found = nil
     }
     lock.unlock()
+    withExtendedLifetime(gone) {}
     exchange.hit = found
     exchange.isMiss = found == nil
     if found != nil {

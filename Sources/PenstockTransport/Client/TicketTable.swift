@@ -261,6 +261,14 @@ public enum Tickets {
     return outcome
   }
 
+  /// Changes the ticket's message, unless the call has gone on without it.
+  static func exchange(_ message: Message, of ticket: UInt64, with fresh: ByteBuffer) {
+    _ = TicketTable.shared.book(of: ticket)?.whileOpen(ticket) {
+      message.exchange(with: fresh)
+      return .ok
+    }
+  }
+
   public static func event(_ ticket: UInt64) -> (Outcome, TicketEvent?) {
     guard ticket != 0 else { return (.invalidArgument, nil) }
     guard let book = TicketTable.shared.book(of: ticket) else { return (.gone, nil) }

@@ -34,7 +34,7 @@ public final class Completion: @unchecked Sendable {
     func exchange(_ message: Message, with fresh: ByteBuffer) {
       switch self {
       case .fresh: message.exchange(with: fresh)
-      case .waiting(let ticket): if Tickets.event(ticket).0 == .ok { message.exchange(with: fresh) }
+      case .waiting(let ticket): Tickets.exchange(message, of: ticket, with: fresh)
       case .answered, .passing, .spent, .gone: break
       }
     }
