@@ -170,6 +170,7 @@ void probe_init(probe *probe, const char *name);
 /* A table with every callback of `probe`, and a finalizer. */
 penstock_interceptor probe_table(probe *probe);
 penstock_interceptor_id probe_add(probe *probe, penstock_channel *channel, int32_t priority);
+penstock_interceptor_id probe_add_to_runtime(probe *probe, penstock_runtime *runtime, int32_t priority);
 void probe_wait_finalized(probe *probe);
 const char *event_name(int32_t event);
 

@@ -1,0 +1,36 @@
+/* What the tests of call.h share: options, and checks of what a call gives. */
+#ifndef PENSTOCK_CALLS_H
+#define PENSTOCK_CALLS_H
+
+#include "test.h"
+
+static inline penstock_call_options *options_of(const char *json) {
+  penstock_call_options *options = NULL;
+  penstock_error *error = NULL;
+  if (!OK(penstock_call_options_new(json, &options, &error))) printf("  %s\n", error ? penstock_error_json(error) : "");
+  penstock_error_release(error);
+  return options;
+}
+
+static inline void check_message(int line, penstock_call *call, const char *expected) {
+  penstock_message *message = NULL;
+  if (!check_result(__FILE__, line, "receive", penstock_call_receive(call, &message), PENSTOCK_OK)) return;
+  size_t length = penstock_message_length(message);
+  if (length != strlen(expected) || memcmp(penstock_message_data(message), expected, length) != 0) {
+    test_failed(__FILE__, line, "message of %zu bytes, not \"%s\"", length, expected);
+  }
+  penstock_message_release(message);
+}
+#define CHECK_MESSAGE(call, expected) check_message(__LINE__, (call), (expected))
+
+static inline void check_finish(int line, penstock_call *call, int32_t code) {
+  penstock_reply *reply = NULL;
+  if (!check_result(__FILE__, line, "finish", penstock_call_finish(call, &reply), PENSTOCK_OK)) return;
+  if (!check_int(__FILE__, line, "status code", penstock_reply_code(reply), code)) {
+    printf("  %s\n", penstock_reply_status_json(reply));
+  }
+  penstock_reply_release(reply);
+}
+#define CHECK_FINISH(call, code) check_finish(__LINE__, (call), (code))
+
+#endif

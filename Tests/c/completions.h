@@ -1,0 +1,252 @@
+/* What the tests of async.h share: an interceptor in asynchronous style, with a thread that completes later. */
+#ifndef PENSTOCK_COMPLETIONS_H
+#define PENSTOCK_COMPLETIONS_H
+
+#include "test.h"
+
+enum { START = PENSTOCK_EVENT_START, SEND, HALF_CLOSE, HEADERS, RECEIVE, STATUS };
+
+typedef enum act {
+  PASS,         /* next, within the callback */
+  PASS_LATER,   /* next, on another thread */
+  DROP,         /* released uncalled, within the callback */
+  DROP_LATER,   /* released uncalled, on another thread */
+  CANCEL,       /* with DATA_LOSS, within the callback */
+  CANCEL_LATER, /* the same on another thread */
+  KEEP,         /* for the test, which takes it with `take_kept` */
+} act;
+
+/* An interceptor in asynchronous style, which counts and records; one worker thread completes what is for later. */
+typedef struct style {
+  act acts[7]; /* by PENSTOCK_EVENT_... */
+  /* What is called first in each callback. */
+  void (*look)(struct style *self, int32_t event, penstock_completion *completion);
+  void *context;
+  atomic_int seen[7];
+  atomic_int created, destroyed, cancelled, finalized;
+  bool declines;
+  char method[64];
+  int32_t kind;
+  int32_t cancel_code;
+  latch kept_latch, finalized_latch;
+  penstock_completion *kept;
+  /* What the running callback was given. */
+  penstock_metadata *metadata;
+  penstock_status *status;
+  const char *data;
+  size_t length;
+
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  struct {
+    penstock_completion *completion;
+    act act;
+  } queue[256];
+  size_t queued, done;
+  bool stop;
+  pthread_t worker;
+} style;
+
+static inline void complete(penstock_completion *completion, act act) {
+  if (act == PASS || act == PASS_LATER) {
+    OK(penstock_completion_next(completion));
+    CHECK_RESULT(penstock_completion_cancel(completion, PENSTOCK_STATUS_ABORTED, "late"), PENSTOCK_E_ALREADY);
+  }
+  if (act == CANCEL || act == CANCEL_LATER) {
+    OK(penstock_completion_cancel(completion, PENSTOCK_STATUS_DATA_LOSS, "not today"));
+    CHECK_RESULT(penstock_completion_next(completion), PENSTOCK_E_ALREADY);
+  }
+  penstock_completion_release(completion);
+}
+
+static inline void *work(void *argument) {
+  style *self = argument;
+  pthread_mutex_lock(&self->mutex);
+  while (!self->stop || self->done < self->queued) {
+    if (self->done == self->queued) {
+      pthread_cond_wait(&self->changed, &self->mutex);
+      continue;
+    }
+    size_t next = self->done++;
+    pthread_mutex_unlock(&self->mutex);
+    complete(self->queue[next].completion, self->queue[next].act);
+    pthread_mutex_lock(&self->mutex);
+  }
+  pthread_mutex_unlock(&self->mutex);
+  return NULL;
+}
+
+static inline void came(style *self, int32_t event, penstock_completion *completion) {
+  atomic_fetch_add(&self->seen[event], 1);
+  if (self->look) self->look(self, event, completion);
+  act act = self->acts[event];
+  if (act == KEEP) {
+    self->kept = completion;
+    latch_signal(&self->kept_latch);
+  } else if (act == PASS_LATER || act == DROP_LATER || act == CANCEL_LATER) {
+    pthread_mutex_lock(&self->mutex);
+    if (self->queued == sizeof(self->queue) / sizeof(self->queue[0])) abort();
+    self->queue[self->queued].completion = completion;
+    self->queue[self->queued].act = act;
+    self->queued++;
+    pthread_cond_signal(&self->changed);
+    pthread_mutex_unlock(&self->mutex);
+  } else {
+    complete(completion, act);
+  }
+}
+
+/* The state of a call is a pointer to its style's own pointer, so that a wrong one shows. */
+static inline int32_t create(void *user_data, const char *method, int32_t kind, void **state) {
+  style *self = user_data;
+  atomic_fetch_add(&self->created, 1);
+  snprintf(self->method, sizeof(self->method), "%s", method);
+  self->kind = kind;
+  if (self->declines) return PENSTOCK_SKIP;
+  style **mine = malloc(sizeof(*mine));
+  *mine = self;
+  *state = mine;
+  return PENSTOCK_NEXT;
+}
+static inline void destroy(void *state) {
+  style **mine = state;
+  atomic_fetch_add(&(*mine)->destroyed, 1);
+  free(mine);
+}
+static inline void on_metadata(void *state, penstock_metadata *metadata, penstock_completion *completion,
+                               int32_t event) {
+  style *self = *(style **)state;
+  self->metadata = metadata;
+  CHECK(metadata != NULL);
+  came(self, event, completion);
+}
+static inline void on_start(void *state, penstock_metadata *metadata, penstock_completion *completion) {
+  on_metadata(state, metadata, completion, START);
+}
+static inline void on_headers(void *state, penstock_metadata *metadata, penstock_completion *completion) {
+  on_metadata(state, metadata, completion, HEADERS);
+}
+static inline void on_message(void *state, const void *data, size_t length, penstock_completion *completion,
+                              int32_t event) {
+  style *self = *(style **)state;
+  self->data = data;
+  self->length = length;
+  CHECK(data != NULL);
+  came(self, event, completion);
+}
+static inline void on_request(void *state, const void *data, size_t length, penstock_completion *completion) {
+  on_message(state, data, length, completion, SEND);
+}
+static inline void on_response(void *state, const void *data, size_t length, penstock_completion *completion) {
+  on_message(state, data, length, completion, RECEIVE);
+}
+static inline void on_half_close(void *state, penstock_completion *completion) {
+  came(*(style **)state, HALF_CLOSE, completion);
+}
+static inline void on_status(void *state, penstock_status *status, penstock_completion *completion) {
+  style *self = *(style **)state;
+  self->status = status;
+  CHECK(status != NULL);
+  came(self, STATUS, completion);
+}
+static inline void on_cancel(void *state, const penstock_status *status) {
+  style *self = *(style **)state;
+  self->cancel_code = penstock_status_code(status);
+  atomic_fetch_add(&self->cancelled, 1);
+}
+static inline void finalize(void *user_data) {
+  style *self = user_data;
+  atomic_fetch_add(&self->finalized, 1);
+  latch_signal(&self->finalized_latch);
+}
+
+static inline void style_init(style *self) {
+  memset(self, 0, sizeof(*self));
+  self->kept_latch = (latch)LATCH_INIT;
+  self->finalized_latch = (latch)LATCH_INIT;
+  pthread_mutex_init(&self->mutex, NULL);
+  pthread_cond_init(&self->changed, NULL);
+  if (pthread_create(&self->worker, NULL, work, self)) abort();
+}
+
+static inline penstock_interceptor style_table(style *self) {
+  penstock_async_interceptor table = PENSTOCK_ASYNC_INTERCEPTOR_INIT;
+  table.name = "promise";
+  table.user_data = self;
+  table.finalizer = finalize;
+  table.create = create;
+  table.destroy = destroy;
+  table.on_start = on_start;
+  table.on_request = on_request;
+  table.on_half_close = on_half_close;
+  table.on_headers = on_headers;
+  table.on_response = on_response;
+  table.on_status = on_status;
+  table.on_cancel = on_cancel;
+  penstock_interceptor made = PENSTOCK_INTERCEPTOR_INIT;
+  OK(penstock_async_interceptor_table(&table, &made, NULL));
+  return made;
+}
+
+static inline void style_add(style *self, penstock_channel *channel, int32_t priority) {
+  penstock_interceptor table = style_table(self);
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, priority, &id, NULL));
+}
+
+static inline penstock_completion *take_kept(style *self, int count) {
+  latch_wait(&self->kept_latch, count);
+  return self->kept;
+}
+
+/* `calls`: how many calls had it. */
+static inline void style_end(style *self, int calls) {
+  latch_wait(&self->finalized_latch, 1);
+  pthread_mutex_lock(&self->mutex);
+  self->stop = true;
+  pthread_cond_signal(&self->changed);
+  pthread_mutex_unlock(&self->mutex);
+  pthread_join(self->worker, NULL);
+  CHECK_INT(atomic_load(&self->finalized), 1);
+  CHECK_INT(atomic_load(&self->created), calls);
+  CHECK_INT(atomic_load(&self->destroyed), self->declines ? 0 : calls);
+}
+
+/* A bidi call that sends `count` messages, and reads them all back. */
+static inline void exchange(penstock_channel *channel, int count) {
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  if (!call) return;
+  for (int i = 0; i < count; i++) OK(penstock_call_send(call, &i, sizeof(i)));
+  OK(penstock_call_half_close(call));
+  for (int i = 0; i < count; i++) {
+    penstock_message *message = NULL;
+    if (!OK(penstock_call_receive(call, &message))) break;
+    int got = -1;
+    if (CHECK_INT(penstock_message_length(message), sizeof(got))) memcpy(&got, penstock_message_data(message), 4);
+    CHECK_INT(got, i);
+    penstock_message_release(message);
+  }
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+    penstock_reply_release(reply);
+  }
+  penstock_call_release(call);
+}
+
+static inline void set_all(style *self, act act) {
+  for (int event = START; event <= STATUS; event++) self->acts[event] = act;
+}
+
+/* On a thread of its own. */
+typedef struct unary_run {
+  penstock_channel *channel;
+  penstock_reply *reply;
+} unary_run;
+static inline void *run_unary(void *argument) {
+  unary_run *run = argument;
+  OK(penstock_channel_unary(run->channel, UNARY, "ping", 4, NULL, &run->reply, NULL));
+  return NULL;
+}
+
+#endif

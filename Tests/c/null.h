@@ -1,0 +1,17 @@
+/* What the tests of NULL for every pointer share. */
+#ifndef PENSTOCK_NULL_H
+#define PENSTOCK_NULL_H
+
+#include "test.h"
+
+#define REFUSED(call) CHECK_RESULT((call), PENSTOCK_E_INVALID_ARGUMENT)
+#define REFUSED_WITH_ERROR(call)                                                                                       \
+  do {                                                                                                                 \
+    penstock_error *error = NULL;                                                                                      \
+    REFUSED(call);                                                                                                     \
+    if (error) CHECK_RESULT(penstock_error_code(error), PENSTOCK_E_INVALID_ARGUMENT);                                  \
+    CHECK(error != NULL);                                                                                              \
+    penstock_error_release(error);                                                                                     \
+  } while (0)
+
+#endif

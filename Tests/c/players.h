@@ -1,0 +1,67 @@
+/* What the tests of synchronous interceptors among others share. */
+#ifndef PENSTOCK_PLAYERS_H
+#define PENSTOCK_PLAYERS_H
+
+#include "test.h"
+
+typedef struct player player;
+struct player {
+  int32_t (*hook)(player *self, penstock_intercepted_call *call);
+  void *context;
+  penstock_channel *other;
+  atomic_int runs, inside;
+  pthread_t threads[4];
+  latch finalized;
+};
+
+static inline int32_t intercept(penstock_intercepted_call *call, void *user_data) {
+  player *self = user_data;
+  atomic_fetch_add(&self->inside, 1);
+  int run = atomic_fetch_add(&self->runs, 1);
+  if (run < 4) self->threads[run] = pthread_self();
+  int32_t verdict = self->hook(self, call);
+  atomic_fetch_sub(&self->inside, 1);
+  return verdict;
+}
+
+static inline void player_finalized(void *user_data) {
+  player *self = user_data;
+  CHECK_INT(self->inside, 0);
+  latch_signal(&self->finalized);
+}
+
+static inline penstock_interceptor player_table(player *self, int32_t (*hook)(player *, penstock_intercepted_call *),
+                                                uint32_t flags) {
+  memset(self, 0, sizeof(*self));
+  self->finalized = (latch)LATCH_INIT;
+  self->hook = hook;
+  penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  sync.name = "player";
+  sync.user_data = self;
+  sync.finalizer = player_finalized;
+  sync.flags = flags;
+  sync.intercept = intercept;
+  OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  return table;
+}
+
+static inline void player_add_at(player *self, penstock_channel *channel, int32_t priority,
+                                 int32_t (*hook)(player *, penstock_intercepted_call *), uint32_t flags) {
+  penstock_interceptor table = player_table(self, hook, flags);
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, priority, &id, NULL));
+}
+
+static inline void player_add(player *self, penstock_channel *channel, int32_t priority,
+                              int32_t (*hook)(player *, penstock_intercepted_call *)) {
+  player_add_at(self, channel, priority, hook, PENSTOCK_LEVEL_BYTES);
+}
+
+static inline int32_t pass(player *self, penstock_intercepted_call *call) {
+  (void)self;
+  penstock_intercepted_next(call);
+  return PENSTOCK_NEXT;
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* call.h: waits that a signal ends, and those that none does. */
+#include "calls.h"
+
+#include <errno.h>
+#include <signal.h>
+
+/* ---- Interruptible waits ---- */
+
+static latch interrupted_latch = LATCH_INIT;
+static int32_t when_interrupted(void *user_data) {
+  latch_signal(&interrupted_latch);
+  return *(int32_t *)user_data;
+}
+static void on_signal(int number) { (void)number; }
+
+typedef struct poke {
+  pthread_t target;
+  atomic_int stop;
+} poke;
+static void *poke_until_stopped(void *pointer) {
+  poke *poke = pointer;
+  while (!atomic_load(&poke->stop)) {
+    pthread_kill(poke->target, SIGUSR1);
+    test_pause();
+  }
+  return NULL;
+}
+
+static void with_signals(void (*body)(void)) {
+  struct sigaction action = {.sa_handler = on_signal}, before;
+  sigaction(SIGUSR1, &action, &before);
+  poke poke = {pthread_self(), 0};
+  pthread_t thread;
+  pthread_create(&thread, NULL, poke_until_stopped, &poke);
+  body();
+  atomic_store(&poke.stop, 1);
+  pthread_join(thread, NULL);
+  sigaction(SIGUSR1, &before, NULL);
+}
+
+static void interrupted_receive(void) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = options_of("{\"interruptible\": true}");
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_INTERRUPTED);
+  const penstock_metadata *headers = NULL;
+  penstock_result result = penstock_call_wait_headers(call, &headers);
+  CHECK(result == PENSTOCK_E_INTERRUPTED || result == PENSTOCK_OK);
+  /* The call lives on. */
+  while ((result = penstock_call_send(call, "x", 1)) == PENSTOCK_E_INTERRUPTED) continue;
+  OK(result);
+  while ((result = penstock_call_receive(call, &message)) == PENSTOCK_E_INTERRUPTED) continue;
+  if (OK(result)) penstock_message_release(message);
+  penstock_reply *reply = NULL;
+  while ((result = penstock_call_finish(call, &reply)) == PENSTOCK_E_INTERRUPTED) continue;
+  if (OK(result)) CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+}
+TEST(call_interrupted_receive) { with_signals(interrupted_receive); }
+
+static int32_t pause_start(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  CHECK(penstock_hop_ticket(hop) != 0);
+  return PENSTOCK_PAUSE;
+}
+
+static void interrupted_unary(void) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "pause");
+  probe.hook = pause_start;
+  probe_add(&probe, channel, 0);
+  /* Without a function a signal cancels. */
+  penstock_call_options *options = options_of("{\"interruptible\": true}");
+  penstock_reply *reply = NULL;
+  CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
+  penstock_call_options_release(options);
+  /* With one that says so, too. */
+  int32_t answer = 1;
+  latch finalized = LATCH_INIT;
+  options = options_of("{\"interruptible\": true}");
+  int before = latch_count(&interrupted_latch);
+  OK(penstock_call_options_on_interrupted(options, when_interrupted, &answer, NULL));
+  CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
+  CHECK(latch_count(&interrupted_latch) > before);
+  penstock_call_options_release(options);
+  /* One that says go on waits until the deadline. */
+  answer = 0;
+  options = options_of("{\"interruptible\": true, \"deadline_ms\": 100}");
+  OK(penstock_call_options_on_interrupted(options, when_interrupted, &answer, NULL));
+  if (OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+    penstock_reply_release(reply);
+  }
+  penstock_call_options_release(options);
+  /* Its user_data is finalized with the options, or when it is replaced. */
+  options = options_of(NULL);
+  OK(penstock_call_options_on_interrupted(options, when_interrupted, &finalized, signal_latch));
+  OK(penstock_call_options_on_interrupted(options, when_interrupted, &finalized, signal_latch));
+  CHECK_INT(latch_count(&finalized), 1);
+  CHECK(penstock_call_options_retain(options) == options);
+  penstock_call_options_release(options);
+  CHECK_INT(latch_count(&finalized), 1);
+  penstock_call_options_release(options);
+  CHECK_INT(latch_count(&finalized), 2);
+  CHECK_RESULT(penstock_call_options_on_interrupted(NULL, when_interrupted, &finalized, signal_latch),
+               PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(latch_count(&finalized), 3);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+TEST(call_interrupted_unary) { with_signals(interrupted_unary); }
+
+static void not_interruptible(void) {
+  penstock_channel *channel = open_channel();
+  for (int i = 0; i < 20; i++) check_echo(channel);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  OK(penstock_call_send(call, "x", 1));
+  CHECK_MESSAGE(call, "x");
+  CHECK_FINISH(call, 0);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+TEST(call_signals_do_not_disturb) { with_signals(not_interruptible); }

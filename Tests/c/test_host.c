@@ -1,0 +1,200 @@
+/* runtime.h: host-driven loops. */
+#include "test.h"
+
+#include <errno.h>
+#include <poll.h>
+
+/* ---- Host mode ---- */
+
+typedef struct host_call {
+  latch reply, finalized;
+  int32_t code;
+  penstock_runtime *runtime;
+} host_call;
+
+static void host_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call;
+  host_call *host = user_data;
+  host->code = penstock_reply_code(reply);
+  CHECK_RESULT(penstock_runtime_poll(host->runtime, 0), PENSTOCK_E_BUSY);
+  CHECK_RESULT(penstock_runtime_poll(host->runtime, -1), PENSTOCK_E_BUSY);
+  CHECK_RESULT(penstock_runtime_poll(host->runtime, 5), PENSTOCK_E_BUSY);
+  latch_signal(&host->reply);
+}
+static void host_finalized(void *user_data) { latch_signal(&((host_call *)user_data)->finalized); }
+
+static void start_host_call(host_call *host, penstock_runtime *runtime, penstock_channel *channel) {
+  latch empty = LATCH_INIT;
+  host->reply = host->finalized = empty;
+  host->runtime = runtime;
+  host->code = -1;
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = host;
+  table.finalizer = host_finalized;
+  table.on_reply = host_reply;
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  OK(penstock_call_try_send(call, "ping", 4));
+  OK(penstock_call_half_close(call));
+  penstock_call_release(call);
+}
+
+TEST(runtime_host_driven_by_poll) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  OK(penstock_runtime_poll(runtime, 0));
+  host_call calls[3];
+  for (int i = 0; i < 3; i++) start_host_call(&calls[i], runtime, channel);
+  int64_t until = test_now_ms() + 20000 * test_slow();
+  for (int i = 0; i < 3; i++) {
+    while (latch_count(&calls[i].finalized) == 0 && test_now_ms() < until) {
+      penstock_result result = penstock_runtime_poll(runtime, 1000);
+      if (!CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_TIMEOUT)) break;
+    }
+    CHECK_INT(calls[i].code, 0);
+    CHECK_INT(latch_count(&calls[i].reply), 1);
+  }
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, 5000));
+  CHECK_RESULT(penstock_runtime_poll(runtime, 0), PENSTOCK_E_CLOSED);
+  penstock_runtime_release(runtime);
+}
+
+/* Nothing but the descriptor says when to poll. */
+TEST(runtime_host_driven_by_its_fd) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  int fd = -1;
+  REQUIRE_OK(penstock_runtime_fd(runtime, &fd));
+  CHECK(fd >= 0);
+  penstock_channel *channel = open_channel_on(runtime);
+  for (int i = 0; i < 5; i++) {
+    host_call call;
+    start_host_call(&call, runtime, channel);
+    while (latch_count(&call.finalized) == 0) {
+      struct pollfd ready = {fd, POLLIN, 0};
+      int count = poll(&ready, 1, 20000 * test_slow());
+      if (!CHECK_INT(count, 1)) break;
+      OK(penstock_runtime_poll(runtime, 0));
+    }
+    CHECK_INT(call.code, 0);
+  }
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+/* A deadline makes the descriptor readable. */
+TEST(runtime_host_fd_wakes_for_a_deadline) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  int fd = -1;
+  REQUIRE_OK(penstock_runtime_fd(runtime, &fd));
+  penstock_channel *channel = open_channel_on(runtime);
+  penstock_call_options *options = NULL;
+  REQUIRE_OK(penstock_call_options_new("{\"deadline_ms\": 80}", &options, NULL));
+  host_call host = {.runtime = runtime, .code = -1};
+  latch empty = LATCH_INIT;
+  host.reply = host.finalized = empty;
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = &host;
+  table.finalizer = host_finalized;
+  table.on_reply = host_reply;
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, &table, &call, NULL));
+  int turns = 0;
+  while (latch_count(&host.finalized) == 0 && turns++ < 10000) {
+    struct pollfd ready = {fd, POLLIN, 0};
+    if (!CHECK_INT(poll(&ready, 1, 20000 * test_slow()), 1)) break;
+    OK(penstock_runtime_poll(runtime, 0));
+  }
+  CHECK_INT(host.code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  /* It is not a busy loop. */
+  CHECK(turns < 1000);
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+TEST(runtime_host_fd_is_quiet_without_work) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  int fd = -1;
+  REQUIRE_OK(penstock_runtime_fd(runtime, &fd));
+  penstock_channel *channel = open_channel_on(runtime);
+  check_echo(channel);
+  int quiet = 0;
+  for (int i = 0; i < 100 && !quiet; i++) {
+    OK(penstock_runtime_poll(runtime, 0));
+    struct pollfd ready = {fd, POLLIN, 0};
+    quiet = poll(&ready, 1, 0) == 0;
+  }
+  CHECK(quiet);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+TEST(runtime_host_blocking_calls_drive_it) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  for (int i = 0; i < 10; i++) check_echo(channel);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+typedef struct poller {
+  penstock_runtime *runtime;
+  latch entered, left;
+  penstock_result result;
+} poller;
+static void *poll_forever(void *pointer) {
+  poller *poller = pointer;
+  latch_signal(&poller->entered);
+  poller->result = penstock_runtime_poll(poller->runtime, -1);
+  latch_signal(&poller->left);
+  return NULL;
+}
+
+TEST(runtime_two_polls) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  for (int i = 0; i < 10; i++) OK(penstock_runtime_poll(runtime, 0));
+  poller poller = {runtime, LATCH_INIT, LATCH_INIT, -1};
+  pthread_t thread;
+  pthread_create(&thread, NULL, poll_forever, &poller);
+  latch_wait(&poller.entered, 1);
+  EVENTUALLY(penstock_runtime_poll(runtime, 0) == PENSTOCK_E_BUSY);
+  CHECK_RESULT(penstock_runtime_poll(runtime, 20), PENSTOCK_E_TIMEOUT);
+  CHECK_INT(latch_count(&poller.left), 0);
+  /* Work ends the other poll's wait. */
+  host_call call;
+  start_host_call(&call, runtime, channel);
+  latch_wait(&poller.left, 1);
+  CHECK_RESULT(poller.result, PENSTOCK_OK);
+  pthread_join(thread, NULL);
+  while (latch_count(&call.finalized) == 0) {
+    if (!OK(penstock_runtime_poll(runtime, 10000))) break;
+  }
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}
+
+/* A blocking call is served whether or not another thread polls. */
+TEST(runtime_host_poll_and_blocking_calls) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  for (int i = 0; i < test_rounds(20); i++) {
+    poller poller = {runtime, LATCH_INIT, LATCH_INIT, -1};
+    pthread_t thread;
+    pthread_create(&thread, NULL, poll_forever, &poller);
+    latch_wait(&poller.entered, 1);
+    check_echo(channel);
+    /* Whether its one turn had work or not, a new call gives it some. */
+    host_call call;
+    start_host_call(&call, runtime, channel);
+    latch_wait(&poller.left, 1);
+    pthread_join(thread, NULL);
+    while (latch_count(&call.finalized) == 0) {
+      if (!OK(penstock_runtime_poll(runtime, 10000))) break;
+    }
+  }
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+}

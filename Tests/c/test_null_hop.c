@@ -1,0 +1,297 @@
+/* NULL for every pointer of the functions of hops, tickets, styles, codecs and ready-made interceptors. */
+#include "null.h"
+
+TEST(null_hop) {
+  const void *data = NULL;
+  size_t length = 0;
+  penstock_status *status = NULL;
+  OK(penstock_status_new(0, NULL, &status));
+  CHECK(penstock_hop_retain(NULL) == NULL);
+  penstock_hop_release(NULL);
+  CHECK_INT(penstock_hop_event(NULL), PENSTOCK_EVENT_NONE);
+  CHECK_INT(penstock_hop_call_id(NULL), 0);
+  CHECK_INT(penstock_hop_kind(NULL), -1);
+  CHECK_INT(penstock_hop_attempt(NULL), 0);
+  REFUSED(penstock_hop_set_executors(NULL, NULL, NULL));
+  CHECK(penstock_hop_request_metadata(NULL) == NULL);
+  REFUSED(penstock_hop_can_restart(NULL));
+  CHECK_INT(penstock_hop_level(NULL), -1);
+  CHECK(penstock_hop_target(NULL) == NULL);
+  CHECK(penstock_hop_metadata(NULL) == NULL);
+  REFUSED(penstock_hop_message(NULL, &data, &length));
+  REFUSED(penstock_hop_set_message(NULL, "x", 1));
+  CHECK(penstock_hop_status(NULL) == NULL);
+  CHECK_INT(penstock_hop_count(NULL), 0);
+  REFUSED(penstock_hop_set_count(NULL, 1));
+  CHECK(penstock_hop_method(NULL) == NULL);
+  REFUSED(penstock_hop_set_method(NULL, "/a/b"));
+  CHECK(penstock_hop_authority(NULL) == NULL);
+  REFUSED(penstock_hop_set_authority(NULL, "a"));
+  CHECK_INT(penstock_hop_deadline_ms(NULL), -1);
+  REFUSED(penstock_hop_set_deadline_ms(NULL, 1));
+  CHECK_STR(penstock_hop_compression(NULL), "identity");
+  REFUSED(penstock_hop_set_compression(NULL, "gzip"));
+  CHECK_INT(penstock_hop_max_receive_message_bytes(NULL), 0);
+  REFUSED(penstock_hop_set_max_receive_message_bytes(NULL, 1));
+  CHECK_INT(penstock_hop_max_send_message_bytes(NULL), 0);
+  REFUSED(penstock_hop_set_max_send_message_bytes(NULL, 1));
+  CHECK_INT(penstock_hop_idempotency(NULL), PENSTOCK_IDEMPOTENCY_UNKNOWN);
+  REFUSED(penstock_hop_set_idempotency(NULL, 1));
+  CHECK_INT(penstock_hop_wait_for_ready(NULL), 0);
+  REFUSED(penstock_hop_set_wait_for_ready(NULL, 1));
+  CHECK_INT(penstock_hop_has_credentials(NULL), 0);
+  REFUSED(penstock_hop_set_credentials(NULL, "x"));
+  char *text = NULL;
+  REFUSED(penstock_hop_stats_json(NULL, &text));
+  REFUSED(penstock_hop_peer_certificates(NULL, &text));
+  REFUSED(penstock_hop_finish(NULL, 0, NULL));
+  REFUSED(penstock_hop_finish_with(NULL, status));
+  REFUSED(penstock_hop_set_channel(NULL, NULL));
+  char *trace = NULL;
+  REFUSED(penstock_hop_trace_json(NULL, &trace));
+  penstock_call *call = NULL;
+  REFUSED_WITH_ERROR(penstock_hop_call(NULL, UNARY, 0, 0, NULL, NULL, &call, &error));
+  REFUSED(penstock_hop_send_message(NULL, "x", 1));
+  REFUSED(penstock_hop_deliver_message(NULL, "x", 1));
+  REFUSED(penstock_hop_deliver_headers(NULL, NULL));
+  REFUSED(penstock_hop_deliver_status(NULL, status));
+  REFUSED(penstock_hop_demand(NULL, 1));
+  atomic_int finalized = 0;
+  REFUSED(penstock_hop_set_value(NULL, "k", &finalized, count_up));
+  CHECK_INT(atomic_load(&finalized), 1);
+  CHECK(penstock_hop_get_value(NULL, "k") == NULL);
+  CHECK_INT(penstock_hop_ticket(NULL), 0);
+  penstock_status_release(status);
+}
+
+TEST(null_ticket_and_event) {
+  const void *data = NULL;
+  size_t length = 0;
+  penstock_event *event = NULL;
+  CHECK(penstock_ticket_resolve(0, PENSTOCK_NEXT) != PENSTOCK_OK);
+  CHECK(penstock_ticket_resume(0) != PENSTOCK_OK);
+  CHECK(penstock_ticket_drop(0) != PENSTOCK_OK);
+  CHECK(penstock_ticket_finish(0, 0, NULL) != PENSTOCK_OK);
+  REFUSED(penstock_ticket_finish_with(0, NULL));
+  CHECK(penstock_ticket_resume_after(0, 0) != PENSTOCK_OK);
+  REFUSED(penstock_ticket_event(0, NULL));
+  CHECK(penstock_ticket_event(0, &event) != PENSTOCK_OK);
+  CHECK(penstock_event_retain(NULL) == NULL);
+  penstock_event_release(NULL);
+  CHECK_INT(penstock_event_kind(NULL), PENSTOCK_EVENT_NONE);
+  CHECK(penstock_event_metadata(NULL) == NULL);
+  REFUSED(penstock_event_message(NULL, &data, &length));
+  REFUSED(penstock_event_set_message(NULL, "x", 1));
+  CHECK(penstock_event_status(NULL) == NULL);
+}
+
+/* The same for what a live hop and a live ticket are given. */
+static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  const void *data = NULL;
+  size_t length = 0;
+  if (event == PENSTOCK_EVENT_START) {
+    REFUSED(penstock_hop_set_method(hop, NULL));
+    REFUSED(penstock_hop_set_authority(hop, NULL));
+    REFUSED(penstock_hop_set_compression(hop, NULL));
+    OK(penstock_hop_set_credentials(hop, NULL));
+    REFUSED(penstock_hop_stats_json(hop, NULL));
+    REFUSED(penstock_hop_peer_certificates(hop, NULL));
+    REFUSED(penstock_hop_finish_with(hop, NULL));
+    REFUSED(penstock_hop_set_channel(hop, NULL));
+    REFUSED(penstock_hop_trace_json(hop, NULL));
+    penstock_call *call = NULL;
+    REFUSED_WITH_ERROR(penstock_hop_call(hop, NULL, 0, 0, NULL, NULL, &call, &error));
+    REFUSED_WITH_ERROR(penstock_hop_call(hop, UNARY, 0, 0, NULL, NULL, NULL, &error));
+    atomic_int finalized = 0;
+    REFUSED(penstock_hop_set_value(hop, NULL, &finalized, count_up));
+    CHECK_INT(atomic_load(&finalized), 1);
+    CHECK(penstock_hop_get_value(hop, NULL) == NULL);
+    REFUSED(penstock_hop_deliver_status(hop, NULL));
+    penstock_ticket ticket = penstock_hop_ticket(hop);
+    REFUSED(penstock_ticket_event(ticket, NULL));
+    REFUSED(penstock_ticket_finish_with(ticket, NULL));
+    penstock_event *kept = NULL;
+    if (OK(penstock_ticket_event(ticket, &kept))) {
+      CHECK_INT(penstock_event_kind(kept), PENSTOCK_EVENT_START);
+      CHECK(penstock_event_metadata(kept) != NULL);
+      CHECK(penstock_event_status(kept) == NULL);
+      penstock_event_release(kept);
+    }
+  }
+  if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE) {
+    REFUSED(penstock_hop_message(hop, NULL, &length));
+    penstock_result result = penstock_hop_message(hop, &data, NULL);
+    CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
+    REFUSED(penstock_hop_set_message(hop, NULL, 1));
+    REFUSED(penstock_hop_send_message(hop, NULL, 1));
+    REFUSED(penstock_hop_deliver_message(hop, NULL, 1));
+    penstock_event *kept = NULL;
+    if (OK(penstock_ticket_event(penstock_hop_ticket(hop), &kept))) {
+      REFUSED(penstock_event_message(kept, NULL, &length));
+      REFUSED(penstock_event_set_message(kept, NULL, 1));
+      penstock_event_release(kept);
+    }
+  }
+  return PENSTOCK_NEXT;
+}
+TEST(null_in_callbacks) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "nulls");
+  probe.hook = pass_nulls;
+  probe_add(&probe, channel, 0);
+  check_echo(channel);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_RECEIVE]), 1);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+static void ask_nobody(penstock_token_request *request, void *user_data) { (void)request, (void)user_data; }
+static void write_nothing(const char *line, size_t length, void *user_data) {
+  (void)line, (void)length, (void)user_data;
+}
+TEST(null_ready) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT, other = PENSTOCK_INTERCEPTOR_INIT;
+  atomic_int finalized = 0;
+  REFUSED(penstock_ready_bearer_token(NULL, NULL, &finalized, count_up, &table, NULL));
+  REFUSED(penstock_ready_bearer_token(NULL, ask_nobody, &finalized, count_up, NULL, NULL));
+  REFUSED(penstock_ready_logging(NULL, NULL, &finalized, count_up, &table, NULL));
+  REFUSED(penstock_ready_logging(NULL, write_nothing, &finalized, count_up, NULL, NULL));
+  CHECK_INT(atomic_load(&finalized), 4);
+  REFUSED(penstock_ready_trace_context(NULL, NULL, NULL));
+  REFUSED(penstock_ready_response_cache(NULL, NULL, NULL));
+  REFUSED(penstock_ready_rate_limit("{\"rate\": 1}", NULL, NULL));
+  CHECK_RESULT(penstock_ready_rate_limit(NULL, &table, NULL), PENSTOCK_E_INVALID_JSON); /* "rate" is missing */
+  REFUSED(penstock_ready_fault_injection(NULL, NULL, NULL));
+  REFUSED(penstock_ready_header_rules(NULL, NULL, NULL));
+  REFUSED(penstock_ready_metrics(NULL, &table));
+  REFUSED(penstock_ready_share(NULL, &other));
+  REFUSED(penstock_ready_share(&table, &other)); /* not a ready-made one */
+  OK(penstock_ready_bearer_token(NULL, ask_nobody, NULL, NULL, &table, NULL));
+  REFUSED(penstock_ready_share(&table, NULL));
+  table.finalizer(table.user_data);
+  penstock_metrics *metrics = NULL;
+  char *text = NULL;
+  REFUSED(penstock_metrics_new(NULL, NULL, NULL));
+  OK(penstock_metrics_new(NULL, &metrics, NULL));
+  REFUSED(penstock_ready_metrics(metrics, NULL));
+  REFUSED(penstock_metrics_snapshot_json(NULL, &text));
+  REFUSED(penstock_metrics_snapshot_json(metrics, NULL));
+  REFUSED(penstock_metrics_prometheus_text(NULL, &text));
+  REFUSED(penstock_metrics_prometheus_text(metrics, NULL));
+  penstock_metrics_release(metrics);
+  penstock_metrics_release(NULL);
+  CHECK(penstock_metrics_retain(NULL) == NULL);
+  CHECK(penstock_token_request_refused(NULL) == NULL);
+  REFUSED(penstock_token_request_complete(NULL, "token", -1));
+  REFUSED(penstock_token_request_fail(NULL, PENSTOCK_STATUS_UNAVAILABLE, NULL));
+  CHECK(penstock_token_request_retain(NULL) == NULL);
+  penstock_token_request_release(NULL);
+}
+
+/* What needs a call, in a synchronous interceptor's function. */
+static int32_t null_in_function(penstock_intercepted_call *call, void *user_data) {
+  const void *data = NULL;
+  size_t length = 0;
+  REFUSED(penstock_intercepted_set_method(call, NULL));
+  REFUSED(penstock_intercepted_set_authority(call, NULL));
+  REFUSED(penstock_intercepted_request(call, NULL, &length));
+  REFUSED(penstock_intercepted_request(call, &data, NULL));
+  REFUSED(penstock_intercepted_set_request(call, NULL, 1));
+  REFUSED(penstock_intercepted_response(call, NULL, &length));
+  REFUSED(penstock_intercepted_response(call, &data, NULL));
+  REFUSED(penstock_intercepted_set_response(call, NULL, 1));
+  REFUSED(penstock_intercepted_answer_message(call, NULL, 1));
+  REFUSED(penstock_intercepted_cancel_with(call, NULL));
+  REFUSED(penstock_intercepted_set_value(call, NULL, user_data, count_up));
+  CHECK(penstock_intercepted_get_value(call, NULL) == NULL);
+  OK(penstock_intercepted_set_request(call, NULL, 0));
+  OK(penstock_intercepted_next(call));
+  OK(penstock_intercepted_set_response(call, NULL, 0));
+  return PENSTOCK_NEXT;
+}
+
+TEST(null_sync) {
+  const void *data = NULL;
+  size_t length = 0;
+  atomic_int finalized = 0;
+  penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_status *status = NULL;
+  OK(penstock_status_new(0, NULL, &status));
+  sync.intercept = null_in_function;
+  sync.user_data = &finalized;
+  sync.finalizer = count_up;
+  REFUSED_WITH_ERROR(penstock_sync_interceptor_table(NULL, &table, &error));
+  REFUSED_WITH_ERROR(penstock_sync_interceptor_table(&sync, NULL, &error));
+  CHECK_INT(finalized, 1);
+  REFUSED(penstock_intercepted_next(NULL));
+  REFUSED(penstock_intercepted_cancel(NULL, 1, NULL));
+  REFUSED(penstock_intercepted_cancel_with(NULL, status));
+  REFUSED(penstock_intercepted_answer_message(NULL, "x", 1));
+  REFUSED(penstock_intercepted_answer(NULL, NULL, status));
+  CHECK(penstock_intercepted_hop(NULL) == NULL);
+  CHECK_INT(penstock_intercepted_id(NULL), 0);
+  CHECK_INT(penstock_intercepted_kind(NULL), -1);
+  CHECK_INT(penstock_intercepted_attempt(NULL), 0);
+  CHECK_INT(penstock_intercepted_level(NULL), -1);
+  CHECK(penstock_intercepted_request_object(NULL) == NULL);
+  CHECK(penstock_intercepted_response_object(NULL) == NULL);
+  REFUSED(penstock_intercepted_set_request_object(NULL, &data));
+  REFUSED(penstock_intercepted_set_response_object(NULL, &data));
+  REFUSED(penstock_intercepted_answer_object(NULL, &data));
+  CHECK(penstock_intercepted_target(NULL) == NULL);
+  CHECK(penstock_intercepted_method(NULL) == NULL);
+  REFUSED(penstock_intercepted_set_method(NULL, UNARY));
+  CHECK(penstock_intercepted_authority(NULL) == NULL);
+  REFUSED(penstock_intercepted_set_authority(NULL, "a"));
+  CHECK_INT(penstock_intercepted_deadline_ms(NULL), -1);
+  REFUSED(penstock_intercepted_set_deadline_ms(NULL, 1));
+  CHECK(penstock_intercepted_metadata(NULL) == NULL);
+  REFUSED(penstock_intercepted_request(NULL, &data, &length));
+  REFUSED(penstock_intercepted_set_request(NULL, "x", 1));
+  CHECK(penstock_intercepted_headers(NULL) == NULL);
+  REFUSED(penstock_intercepted_response(NULL, &data, &length));
+  REFUSED(penstock_intercepted_set_response(NULL, "x", 1));
+  CHECK(penstock_intercepted_status(NULL) == NULL);
+  REFUSED(penstock_intercepted_set_value(NULL, "k", &finalized, count_up));
+  CHECK_INT(finalized, 2);
+  CHECK(penstock_intercepted_get_value(NULL, "k") == NULL);
+  penstock_status_release(status);
+
+  /* In the function: one more value is refused; the table's data is let go in the end. */
+  penstock_channel *channel = open_channel();
+  penstock_interceptor_id id = 0;
+  REQUIRE_OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  CHECK_INT(unary_code(channel, "x"), 0);
+  penstock_channel_release(channel);
+  EVENTUALLY(atomic_load(&finalized) == 4);
+}
+
+TEST(null_codec) {
+  penstock_codec *codec = NULL;
+  penstock_reply *reply = NULL;
+  penstock_channel *channel = open_channel();
+  REFUSED(penstock_codec_new(NULL, &codec, NULL));
+  REFUSED(penstock_buffer_append(NULL, "x", 1));
+  CHECK(penstock_codec_retain(NULL) == NULL);
+  penstock_codec_release(NULL);
+  REFUSED(penstock_channel_set_codec(NULL, NULL));
+  REFUSED(penstock_call_options_set_codec(NULL, NULL));
+  REFUSED(penstock_call_send_object(NULL, channel));
+  REFUSED(penstock_call_try_send_object(NULL, channel));
+  CHECK(penstock_message_object(NULL) == NULL);
+  CHECK(penstock_reply_object(NULL) == NULL);
+  CHECK(penstock_hop_object(NULL) == NULL);
+  REFUSED(penstock_hop_set_object(NULL, channel));
+  REFUSED(penstock_hop_send_object(NULL, channel));
+  REFUSED(penstock_hop_deliver_object(NULL, channel));
+  CHECK(penstock_event_object(NULL) == NULL);
+  REFUSED(penstock_event_set_object(NULL, channel));
+  REFUSED(penstock_channel_unary_object(NULL, UNARY, channel, NULL, &reply, NULL));
+  REFUSED(penstock_channel_unary_object(channel, NULL, channel, NULL, &reply, NULL));
+  REFUSED(penstock_channel_unary_object(channel, UNARY, channel, NULL, NULL, NULL));
+  penstock_channel_release(channel);
+}

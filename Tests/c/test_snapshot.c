@@ -1,0 +1,173 @@
+/* Snapshots of runtimes whose loop does not answer, and of many calls. */
+#include "traces.h"
+
+/* ---- The loop that does not answer ---- */
+
+typedef struct gate {
+  latch entered, open;
+  int32_t at;
+} gate;
+
+static int32_t hang(probe *self, penstock_hop *hop, int32_t event) {
+  gate *gate = self->context;
+  (void)hop;
+  if (event == gate->at) {
+    latch_signal(&gate->entered);
+    latch_wait(&gate->open, 1);
+  }
+  return PENSTOCK_NEXT;
+}
+
+static void *run_echo(void *channel) {
+  check_echo(channel);
+  return NULL;
+}
+
+static void hang_in(const char *options, int32_t at, const char *event) {
+  penstock_runtime *runtime = new_runtime(options);
+  penstock_channel *channel = open_channel_on(runtime);
+  gate gate = {.entered = LATCH_INIT, .open = LATCH_INIT, .at = at};
+  probe stuck, other;
+  probe_init(&stuck, "stuck");
+  stuck.hook = hang;
+  stuck.context = &gate;
+  probe_init(&other, "other");
+  probe_add(&other, channel, 1);
+  probe_add(&stuck, channel, 0);
+  pthread_t thread;
+  pthread_create(&thread, NULL, run_echo, channel);
+  latch_wait(&gate.entered, 1);
+  int64_t began = test_now_ms();
+  char *json = NULL, expected[128];
+  OK(penstock_runtime_snapshot_json(runtime, 50, &json));
+  int64_t took = test_now_ms() - began;
+  CHECK(took >= 49 && took < 5000 * test_slow());
+  snprintf(expected, sizeof(expected), "{\"complete\":false,\"running\":{\"interceptor\":\"stuck\",\"event\":\"%s\"",
+           event);
+  CHECK_HAS(json, expected);
+  CHECK_HAS(json, "\"calls\":null");
+  penstock_free(json);
+  latch_signal(&gate.open);
+  pthread_join(thread, NULL);
+  OK(penstock_runtime_snapshot_json(runtime, 20000, &json));
+  CHECK_JSON(json, "{\"complete\":true,\"running\":null,\"calls\":[]}");
+  penstock_free(json);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&stuck);
+  probe_wait_finalized(&other);
+}
+
+TEST(snapshot_names_an_interceptor_that_hangs) {
+  hang_in(NULL, PENSTOCK_EVENT_START, "start");
+  hang_in("{\"caller_drives\": false}", PENSTOCK_EVENT_RECEIVE, "receive");
+  hang_in("{\"mode\": \"host\"}", PENSTOCK_EVENT_STATUS, "status");
+  hang_in(NULL, PENSTOCK_EVENT_CREATE, "create");
+  hang_in(NULL, PENSTOCK_EVENT_DESTROY, "destroy");
+}
+
+/* A host-driven runtime that nobody polls answers all the same. */
+TEST(snapshot_of_a_runtime_that_nobody_drives) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  char *json = NULL;
+  OK(penstock_runtime_snapshot_json(runtime, 0, &json));
+  CHECK_HAS(json, "{\"complete\":true,\"running\":null,\"calls\":[");
+  penstock_free(json);
+  OK(penstock_runtime_poll(runtime, 0));
+  OK(penstock_runtime_snapshot_json(runtime, 0, &json));
+  CHECK_HAS(json, "\"kind\":\"bidi\"");
+  penstock_free(json);
+  end_call(call);
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, -1));
+  OK(penstock_runtime_snapshot_json(runtime, 0, &json));
+  CHECK_JSON(json, "{\"complete\":true,\"running\":null,\"calls\":[]}");
+  penstock_free(json);
+  penstock_runtime_release(runtime);
+}
+
+static void slow_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call, (void)reply;
+  gate *gate = user_data;
+  latch_signal(&gate->entered);
+  latch_wait(&gate->open, 1);
+}
+
+TEST(snapshot_tells_a_callback_of_the_caller_that_hangs) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  gate gate = {.entered = LATCH_INIT, .open = LATCH_INIT};
+  penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
+  callbacks.user_data = &gate;
+  callbacks.on_reply = slow_reply;
+  penstock_call *call = NULL;
+  OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &callbacks, &call, NULL));
+  OK(penstock_call_try_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
+  latch_wait(&gate.entered, 1);
+  char *json = NULL;
+  OK(penstock_runtime_snapshot_json(runtime, 10, &json));
+  CHECK_HAS(json, "{\"complete\":false,\"running\":{\"interceptor\":null,\"event\":\"status\"");
+  penstock_free(json);
+  latch_signal(&gate.open);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, -1));
+  penstock_runtime_release(runtime);
+}
+
+/* Looked at from all sides while calls run: under ThreadSanitizer above all. */
+typedef struct crowd {
+  penstock_runtime *runtime;
+  penstock_channel *channel;
+  atomic_bool done;
+  int rounds;
+} crowd;
+
+static void *watch_crowd(void *argument) {
+  crowd *crowd = argument;
+  while (!atomic_load(&crowd->done)) {
+    char *json = NULL;
+    if (OK(penstock_runtime_snapshot_json(crowd->runtime, 1000, &json))) CHECK_HAS(json, "{\"complete\":");
+    penstock_free(json);
+  }
+  return NULL;
+}
+static void *run_crowd(void *argument) {
+  crowd *crowd = argument;
+  for (int i = 0; i < crowd->rounds; i++) {
+    penstock_call *call = start_call(crowd->channel, UNARY, PENSTOCK_KIND_UNARY);
+    char *json = NULL;
+    penstock_call_send(call, "x", 1);
+    if (OK(penstock_call_trace_json(call, &json))) CHECK_HAS(json, "\"events\":[");
+    penstock_free(json);
+    penstock_reply *reply = NULL;
+    if (OK(penstock_call_finish(call, &reply))) {
+      CHECK_INT(penstock_reply_code(reply), 0);
+      CHECK_HAS(penstock_reply_trace_json(reply), "\"ended\":true");
+      penstock_reply_release(reply);
+    }
+    penstock_call_release(call);
+  }
+  return NULL;
+}
+
+TEST(snapshot_while_calls_run) {
+  crowd crowd = {.runtime = new_runtime(NULL), .rounds = test_rounds(60)};
+  OK(penstock_channel_new_on(crowd.runtime, peer_address(), "{\"tls\": false, \"trace\": true}", &crowd.channel, NULL));
+  probe waits;
+  probe_init(&waits, "waits");
+  waits.hook = pause_start;
+  probe_add(&waits, crowd.channel, 0);
+  pthread_t watcher, threads[4];
+  pthread_create(&watcher, NULL, watch_crowd, &crowd);
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, run_crowd, &crowd);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  atomic_store(&crowd.done, true);
+  pthread_join(watcher, NULL);
+  penstock_channel_release(crowd.channel);
+  penstock_runtime_release(crowd.runtime);
+  probe_wait_finalized(&waits);
+}

@@ -1,0 +1,286 @@
+/* sync.h: what the function of a synchronous interceptor sees of streams, and calls that end by another hand; law 7. */
+#include "syncer.h"
+
+/* ---- Streams: through the first response ---- */
+
+static int32_t edit_stream(syncer *self, penstock_intercepted_call *call) {
+  const void *data = NULL;
+  size_t length = 0;
+  bool one = penstock_intercepted_kind(call) == PENSTOCK_KIND_SERVER_STREAM;
+  penstock_result found = penstock_intercepted_request(call, &data, &length);
+  if (one) {
+    CHECK(found == PENSTOCK_OK && is(data, length, "q"));
+    OK(penstock_intercepted_set_request(call, "r", 1));
+  } else {
+    CHECK_RESULT(found, PENSTOCK_E_NOT_FOUND);
+    CHECK_RESULT(penstock_intercepted_set_request(call, "r", 1), PENSTOCK_E_STATE);
+  }
+  OK(penstock_metadata_set(penstock_intercepted_metadata(call), "x-headers-a", "1"));
+  latch_signal(&self->entered);
+  OK(penstock_intercepted_next(call));
+  CHECK_RESULT(penstock_intercepted_response(call, &data, &length), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_intercepted_set_response(call, "x", 1), PENSTOCK_E_STATE);
+  penstock_metadata *headers = penstock_intercepted_headers(call);
+  if (headers) {
+    CHECK(penstock_intercepted_status(call) == NULL);
+    OK(penstock_metadata_get(headers, "x-headers-a", 0, &data, &length));
+    OK(penstock_metadata_set(headers, "seen", "yes"));
+  } else {
+    self->code = penstock_status_code(penstock_intercepted_status(call));
+    OK(penstock_status_set_code(penstock_intercepted_status(call), PENSTOCK_STATUS_ABORTED));
+  }
+  return PENSTOCK_NEXT;
+}
+
+static void run_stream(penstock_channel *channel, const char *method, int32_t kind, const char *options, int32_t code) {
+  penstock_call_options *parsed = NULL;
+  penstock_call *call = NULL;
+  if (options) OK(penstock_call_options_new(options, &parsed, NULL));
+  REQUIRE_OK(penstock_channel_call(channel, method, kind, parsed, NULL, &call, NULL));
+  penstock_call_options_release(parsed);
+  OK(penstock_call_send(call, "q", 1));
+  if (kind == PENSTOCK_KIND_BIDI) OK(penstock_call_send(call, "q2", 2));
+  OK(penstock_call_half_close(call));
+  penstock_message *message = NULL;
+  int messages = 0;
+  while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
+    messages++;
+    penstock_message_release(message);
+  }
+  penstock_reply *reply = NULL;
+  OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), code);
+  if (code == 0) {
+    const void *value = NULL;
+    CHECK_INT(messages, kind == PENSTOCK_KIND_CLIENT_STREAM ? 1 : 2);
+    OK(penstock_metadata_get(penstock_reply_headers(reply), "seen", 0, &value, NULL));
+  }
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+}
+
+TEST(sync_streams_through_the_first_response) {
+  syncer self;
+  penstock_channel *channel = bench_open(&self, edit_stream);
+  run_stream(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, "{\"metadata\": {\"x-count\": \"2\"}}", 0);
+  run_stream(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, 0);
+  CHECK_INT(self.code, -1);
+  run_stream(channel, "/no.Such/Method", PENSTOCK_KIND_BIDI, NULL, PENSTOCK_STATUS_ABORTED);
+  CHECK_INT(self.code, PENSTOCK_STATUS_UNIMPLEMENTED);
+  CHECK_INT(self.runs, 3);
+  bench_close(&self, channel);
+}
+
+static int32_t edit_client_stream(syncer *self, penstock_intercepted_call *call) {
+  const void *data = NULL;
+  size_t length = 0;
+  CHECK_RESULT(penstock_intercepted_request(call, &data, &length), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_intercepted_next(call));
+  OK(penstock_intercepted_response(call, &data, &length));
+  CHECK_INT(penstock_status_code(penstock_intercepted_status(call)), 0);
+  OK(penstock_metadata_set(penstock_intercepted_headers(call), "seen", "yes"));
+  (void)self;
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_sees_the_whole_response_of_a_client_stream) {
+  syncer self;
+  penstock_channel *channel = bench_open(&self, edit_client_stream);
+  run_stream(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM, NULL, 0);
+  bench_close(&self, channel);
+}
+
+static int32_t wait_to_go(syncer *self, penstock_intercepted_call *call) {
+  OK(penstock_intercepted_next(call));
+  latch_signal(&self->entered);
+  latch_wait(&self->go, 1);
+  return PENSTOCK_NEXT;
+}
+
+/* The messages of a stream wait behind the headers, and come when the function has returned. */
+TEST(sync_holds_a_stream_until_it_returns) {
+  syncer self;
+  penstock_channel *channel = bench_open(&self, wait_to_go);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  OK(penstock_call_send(call, "x", 1));
+  latch_wait(&self.entered, 1);
+  penstock_reply *reply = NULL;
+  CHECK_RESULT(penstock_call_reply(call, &reply), PENSTOCK_E_WOULD_BLOCK);
+  latch_signal(&self.go);
+  penstock_message *message = NULL;
+  OK(penstock_call_receive(call, &message));
+  penstock_message_release(message);
+  OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  bench_close(&self, channel);
+}
+
+/* Half-closed without a message: the function sees that there is none, and may put one in. */
+static int32_t fill_in(syncer *self, penstock_intercepted_call *call) {
+  const void *data = NULL;
+  size_t length = 0;
+  CHECK_RESULT(penstock_intercepted_request(call, &data, &length), PENSTOCK_E_NOT_FOUND);
+  if (self->text[0]) OK(penstock_intercepted_set_request(call, self->text, strlen(self->text)));
+  penstock_intercepted_next(call);
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_fills_in_a_request_that_was_not_sent) {
+  static const char *const texts[] = {"filled in", ""};
+  for (int index = 0; index < 2; index++) {
+    syncer self;
+    penstock_channel *channel = bench_open(&self, fill_in);
+    self.text = texts[index];
+    penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
+    OK(penstock_call_half_close(call));
+    penstock_reply *reply = NULL;
+    OK(penstock_call_finish(call, &reply));
+    size_t length = 0;
+    const void *data = penstock_reply_message(reply, &length);
+    CHECK_INT(penstock_reply_code(reply), index == 0 ? 0 : PENSTOCK_STATUS_INTERNAL);
+    if (index == 0) CHECK(is(data, length, "filled in"));
+    penstock_reply_release(reply);
+    penstock_call_release(call);
+    bench_close(&self, channel);
+  }
+}
+
+/* ---- Law 7 ---- */
+
+static int32_t return_nonsense(syncer *self, penstock_intercepted_call *call) {
+  (void)self, (void)call;
+  return PENSTOCK_PAUSE;
+}
+static int32_t next_and_nonsense(syncer *self, penstock_intercepted_call *call) {
+  (void)self;
+  OK(penstock_intercepted_next(call));
+  return -1;
+}
+static int32_t forget_next(syncer *self, penstock_intercepted_call *call) {
+  (void)self, (void)call;
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_law_7_names_the_interceptor) {
+  syncer self;
+  penstock_channel *channel = bench_open(&self, return_nonsense);
+  check_unary(channel, NULL, PENSTOCK_STATUS_INTERNAL, NULL,
+              "interceptor 'sync' returned a value that its function may not return");
+  self.hook = next_and_nonsense;
+  check_unary(channel, NULL, PENSTOCK_STATUS_INTERNAL, NULL,
+              "interceptor 'sync' returned a value that its function may not return");
+  check_unary(channel, "{\"metadata\": {\"x-status\": \"5\"}}", PENSTOCK_STATUS_INTERNAL, NULL, "interceptor 'sync'");
+  self.hook = forget_next;
+  check_unary(channel, NULL, PENSTOCK_STATUS_INTERNAL, NULL,
+              "interceptor 'sync' returned without next, cancel or answer");
+  self.hook = next_and_nonsense;
+  run_stream(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, PENSTOCK_STATUS_INTERNAL);
+  run_stream(channel, BIDI, PENSTOCK_KIND_BIDI, "{\"metadata\": {\"x-status\": \"5\"}}", PENSTOCK_STATUS_INTERNAL);
+  self.hook = forget_next;
+  run_stream(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, NULL, PENSTOCK_STATUS_INTERNAL);
+  bench_close(&self, channel);
+}
+
+/* ---- The end by another hand ---- */
+
+static int32_t late(syncer *self, penstock_intercepted_call *call) {
+  latch_signal(&self->entered);
+  latch_wait(&self->go, 1);
+  /* The call has ended; what the function has stays its own. */
+  CHECK(request_is(call, "ping"));
+  OK(penstock_metadata_set(penstock_intercepted_metadata(call), "late", "1"));
+  OK(penstock_intercepted_set_request(call, "other", 5));
+  CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_ALREADY);
+  penstock_status *status = penstock_intercepted_status(call);
+  self->code = penstock_status_code(status);
+  CHECK_RESULT(penstock_status_set_code(status, 0), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_intercepted_set_value(call, "k", &self->runs, count_up), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_intercepted_cancel(call, 1, NULL), PENSTOCK_E_GONE);
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_deadline_ends_the_call_of_a_function_that_does_not_return) {
+  syncer self;
+  penstock_channel *channel = bench_open(&self, late);
+  check_unary(channel, "{\"deadline_ms\": 100}", PENSTOCK_STATUS_DEADLINE_EXCEEDED, NULL, NULL);
+  latch_wait(&self.entered, 1);
+  CHECK_INT(latch_count(&self.done), 0);
+  latch_signal(&self.go);
+  latch_wait(&self.done, 1);
+  CHECK_INT(self.code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  CHECK_INT(self.runs, 2); /* the run, and the finalizer of the value that was refused */
+  bench_close(&self, channel);
+}
+
+/* In a client stream: nothing comes before its half-close. */
+static int32_t wait_in_next(syncer *self, penstock_intercepted_call *call) {
+  latch_signal(&self->entered);
+  CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_GONE);
+  self->code = penstock_status_code(penstock_intercepted_status(call));
+  CHECK_STR(penstock_status_message(penstock_intercepted_status(call)), self->text);
+  CHECK(!penstock_intercepted_headers(call));
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_cancel_reaches_a_function_in_next) {
+  syncer self;
+  penstock_channel *channel = bench_open(&self, wait_in_next);
+  self.text = "enough";
+  penstock_call *call = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
+  latch_wait(&self.entered, 1);
+  OK(penstock_call_cancel(call, "enough"));
+  latch_wait(&self.done, 1);
+  CHECK_INT(self.code, PENSTOCK_STATUS_CANCELLED);
+  penstock_reply *reply = NULL;
+  OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  bench_close(&self, channel);
+}
+
+static int32_t finish_on_send(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "from above"));
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_hop_above_ends_a_function_in_next) {
+  syncer self;
+  probe above;
+  penstock_channel *channel = bench_open(&self, wait_in_next);
+  self.text = "from above";
+  probe_init(&above, "above");
+  above.hook = finish_on_send;
+  probe_add(&above, channel, 10);
+  penstock_call *call = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
+  latch_wait(&self.entered, 1);
+  OK(penstock_call_send(call, "x", 1));
+  latch_wait(&self.done, 1);
+  CHECK_INT(self.code, PENSTOCK_STATUS_ABORTED);
+  penstock_call_release(call);
+  bench_close(&self, channel);
+  probe_wait_finalized(&above);
+}
+
+static int32_t shorten(syncer *self, penstock_intercepted_call *call) {
+  OK(penstock_intercepted_set_deadline_ms(call, self->code < 0 ? 30 : 60000));
+  if (self->code < 0) latch_wait(&self->go, 1);
+  penstock_intercepted_next(call);
+  return PENSTOCK_NEXT;
+}
+
+/* It holds at once, not only when the function goes on. */
+TEST(sync_moves_the_deadline) {
+  syncer self;
+  penstock_channel *channel = bench_open(&self, shorten);
+  check_unary(channel, NULL, PENSTOCK_STATUS_DEADLINE_EXCEEDED, NULL, NULL);
+  latch_signal(&self.go);
+  latch_wait(&self.done, 1);
+  self.code = 0;
+  check_unary(channel, "{\"deadline_ms\": 300, \"metadata\": {\"x-delay-ms\": \"600\"}}", 0, "ping", NULL);
+  bench_close(&self, channel);
+}

@@ -1,0 +1,351 @@
+/* hop.h: tickets: resolved early, late, elsewhere, by time, twice and never. */
+#include "hops.h"
+
+/* ---- Tickets ---- */
+
+typedef struct pause_at {
+  int32_t event;
+  int32_t verdict; /* PAUSE or HOLD */
+  penstock_ticket ticket;
+  latch paused;
+  int early; /* resolve it in the callback */
+} pause_at;
+
+static int32_t pause_here(probe *self, penstock_hop *hop, int32_t event) {
+  pause_at *state = self->context;
+  if (event != state->event || state->ticket) return PENSTOCK_NEXT;
+  state->ticket = penstock_hop_ticket(hop);
+  CHECK(state->ticket != 0);
+  CHECK(penstock_hop_ticket(hop) == state->ticket);
+  if (state->early) {
+    OK(penstock_ticket_resume(state->ticket));
+    CHECK_RESULT(penstock_ticket_resume(state->ticket), PENSTOCK_E_ALREADY);
+  }
+  latch_signal(&state->paused);
+  return state->verdict;
+}
+
+static void *resume_elsewhere(void *pointer) {
+  pause_at *state = pointer;
+  latch_wait(&state->paused, 1);
+  if (!state->early) OK(penstock_ticket_resolve(state->ticket, PENSTOCK_NEXT));
+  penstock_result again = penstock_ticket_resume(state->ticket);
+  CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
+  return NULL;
+}
+
+static const int32_t pausable[] = {PENSTOCK_EVENT_START,   PENSTOCK_EVENT_SEND,    PENSTOCK_EVENT_HALF_CLOSE,
+                                   PENSTOCK_EVENT_HEADERS, PENSTOCK_EVENT_RECEIVE, PENSTOCK_EVENT_STATUS};
+
+static void resume_everywhere(int early) {
+  for (size_t i = 0; i < 6; i++) {
+    for (int32_t verdict = PENSTOCK_PAUSE; verdict <= PENSTOCK_HOLD; verdict++) {
+      penstock_channel *channel = open_channel();
+      pause_at state = {pausable[i], verdict, 0, LATCH_INIT, early};
+      probe probe;
+      probe_init(&probe, "pause");
+      probe.hook = pause_here;
+      probe.context = &state;
+      probe_add(&probe, channel, 0);
+      pthread_t thread;
+      pthread_create(&thread, NULL, resume_elsewhere, &state);
+      check_echo(channel);
+      pthread_join(thread, NULL);
+      penstock_channel_release(channel);
+      probe_wait_finalized(&probe);
+      /* Late: the call has ended. */
+      penstock_result result = penstock_ticket_resume(state.ticket);
+      if (!CHECK(result == PENSTOCK_E_ALREADY || result == PENSTOCK_E_GONE))
+        printf("  in %s\n", event_name(pausable[i]));
+    }
+  }
+}
+
+TEST(ticket_resumed_from_another_thread) { resume_everywhere(0); }
+TEST(ticket_resolved_before_the_callback_returns) { resume_everywhere(1); }
+
+static int32_t next_with_ticket(probe *self, penstock_hop *hop, int32_t event) {
+  pause_at *state = self->context;
+  if (event == state->event) state->ticket = penstock_hop_ticket(hop);
+  return PENSTOCK_NEXT;
+}
+TEST(ticket_is_spent_by_next) {
+  penstock_channel *channel = open_channel();
+  pause_at state = {PENSTOCK_EVENT_START, 0, 0, LATCH_INIT, 0};
+  probe probe;
+  probe_init(&probe, "next");
+  probe.hook = next_with_ticket;
+  probe.context = &state;
+  probe_add(&probe, channel, 0);
+  check_echo(channel);
+  CHECK(state.ticket != 0);
+  penstock_result result = penstock_ticket_resume(state.ticket);
+  CHECK(result == PENSTOCK_E_ALREADY || result == PENSTOCK_E_GONE);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+TEST(ticket_of_a_cancelled_call_is_gone) {
+  for (size_t i = 0; i < 6; i++) {
+    penstock_channel *channel = open_channel();
+    pause_at state = {pausable[i], PENSTOCK_PAUSE, 0, LATCH_INIT, 0};
+    probe probe;
+    probe_init(&probe, "pause");
+    probe.hook = pause_here;
+    probe.context = &state;
+    probe_add(&probe, channel, 0);
+    latch finalized = LATCH_INIT;
+    penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+    table.user_data = &finalized;
+    table.finalizer = signal_latch;
+    penstock_call *call = NULL;
+    REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+    penstock_call_try_send(call, "x", 1);
+    penstock_call_half_close(call);
+    latch_wait(&state.paused, 1);
+    penstock_event *event = NULL;
+    OK(penstock_ticket_event(state.ticket, &event));
+    CHECK_INT(penstock_event_kind(event), pausable[i]);
+    OK(penstock_call_cancel(call, "no more"));
+    latch_wait(&finalized, 1);
+    CHECK_RESULT(penstock_ticket_resume(state.ticket), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_ticket_finish(state.ticket, 0, NULL), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_ticket_resume_after(state.ticket, 0), PENSTOCK_E_GONE);
+    penstock_event *late = NULL;
+    CHECK_RESULT(penstock_ticket_event(state.ticket, &late), PENSTOCK_E_GONE);
+    /* The event outlives the call under its holder. */
+    CHECK(penstock_event_retain(event) == event);
+    penstock_event_release(event);
+    CHECK_INT(penstock_event_kind(event), pausable[i]);
+    if (pausable[i] == PENSTOCK_EVENT_SEND) {
+      const void *data = NULL;
+      size_t length = 0;
+      OK(penstock_event_message(event, &data, &length));
+      CHECK(length == 1 && memcmp(data, "x", 1) == 0);
+      CHECK_RESULT(penstock_event_set_message(event, "y", 1), PENSTOCK_E_GONE);
+    }
+    penstock_event_release(event);
+    penstock_call_release(call);
+    penstock_channel_release(channel);
+    probe_wait_finalized(&probe);
+    CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_STATUS]) + atomic_load(&probe.seen[PENSTOCK_EVENT_CANCEL]) >= 1,
+              1);
+    CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_DESTROY]), 1);
+  }
+}
+
+TEST(ticket_wrong_verdicts_leave_it) {
+  static const struct {
+    int32_t event, wrong[6];
+  } cases[] = {
+      {PENSTOCK_EVENT_START, {PENSTOCK_PAUSE, PENSTOCK_HOLD, PENSTOCK_DROP, PENSTOCK_SKIP, PENSTOCK_RESTART, 77}},
+      {PENSTOCK_EVENT_SEND, {PENSTOCK_PAUSE, PENSTOCK_HOLD, PENSTOCK_TAKE, PENSTOCK_SKIP, PENSTOCK_RESTART, -1}},
+      {PENSTOCK_EVENT_HEADERS,
+       {PENSTOCK_PAUSE, PENSTOCK_HOLD, PENSTOCK_DROP, PENSTOCK_TAKE, PENSTOCK_RESTART, INT32_MAX}},
+      {PENSTOCK_EVENT_STATUS, {PENSTOCK_PAUSE, PENSTOCK_HOLD, PENSTOCK_DROP, PENSTOCK_TAKE, PENSTOCK_SKIP, INT32_MIN}},
+  };
+  for (size_t i = 0; i < 4; i++) {
+    penstock_channel *channel = open_channel();
+    pause_at state = {cases[i].event, PENSTOCK_PAUSE, 0, LATCH_INIT, 0};
+    probe probe;
+    probe_init(&probe, "pause");
+    probe.hook = pause_here;
+    probe.context = &state;
+    probe_add(&probe, channel, 0);
+    latch finalized = LATCH_INIT;
+    penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+    table.user_data = &finalized;
+    table.finalizer = signal_latch;
+    penstock_call *call = NULL;
+    REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+    penstock_call_try_send(call, "x", 1);
+    penstock_call_half_close(call);
+    latch_wait(&state.paused, 1);
+    for (size_t k = 0; k < 6; k++) {
+      CHECK_RESULT(penstock_ticket_resolve(state.ticket, cases[i].wrong[k]), PENSTOCK_E_INVALID_ARGUMENT);
+    }
+    CHECK_INT(latch_count(&finalized), 0);
+    OK(penstock_ticket_resolve(state.ticket, PENSTOCK_NEXT));
+    latch_wait(&finalized, 1);
+    penstock_reply *reply = NULL;
+    if (OK(penstock_call_reply(call, &reply))) CHECK_INT(penstock_reply_code(reply), 0);
+    penstock_reply_release(reply);
+    penstock_call_release(call);
+    penstock_channel_release(channel);
+    probe_wait_finalized(&probe);
+  }
+}
+
+TEST(ticket_numbers_that_never_were) {
+  static const penstock_ticket wrong[] = {0, 1, 12345, UINT64_MAX, UINT64_MAX / 2};
+  for (size_t i = 0; i < 5; i++) {
+    penstock_event *event = NULL;
+    penstock_status *status = NULL;
+    OK(penstock_status_new(0, NULL, &status));
+    CHECK(penstock_ticket_resume(wrong[i]) != PENSTOCK_OK);
+    CHECK(penstock_ticket_drop(wrong[i]) != PENSTOCK_OK);
+    CHECK(penstock_ticket_resolve(wrong[i], PENSTOCK_NEXT) != PENSTOCK_OK);
+    CHECK(penstock_ticket_finish(wrong[i], 0, NULL) != PENSTOCK_OK);
+    CHECK(penstock_ticket_finish_with(wrong[i], status) != PENSTOCK_OK);
+    CHECK(penstock_ticket_resume_after(wrong[i], 1) != PENSTOCK_OK);
+    CHECK(penstock_ticket_event(wrong[i], &event) != PENSTOCK_OK);
+    CHECK(event == NULL);
+    penstock_status_release(status);
+  }
+}
+
+static int32_t pause_for_a_moment(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (!HAS(PAUSABLE, event)) return PENSTOCK_NEXT;
+  penstock_ticket ticket = penstock_hop_ticket(hop);
+  if (ticket == 0) return PENSTOCK_NEXT;
+  OK(penstock_ticket_resume_after(ticket, 5));
+  return PENSTOCK_PAUSE;
+}
+TEST(ticket_resume_after) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "moment");
+  probe.hook = pause_for_a_moment;
+  probe_add(&probe, channel, 0);
+  int64_t started = test_now_ms();
+  check_echo(channel);
+  CHECK(test_now_ms() - started >= 25);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+TEST(ticket_finish_and_deadline_while_paused) {
+  penstock_channel *channel = open_channel();
+  pause_at state = {PENSTOCK_EVENT_START, PENSTOCK_PAUSE, 0, LATCH_INIT, 0};
+  probe above, probe;
+  probe_init(&above, "above");
+  probe_init(&probe, "pause");
+  probe.hook = pause_here;
+  probe.context = &state;
+  probe_add(&above, channel, 1);
+  probe_add(&probe, channel, 0);
+  penstock_call_options *options = NULL;
+  REQUIRE_OK(penstock_call_options_new("{\"deadline_ms\": 40}", &options, NULL));
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  penstock_reply_release(reply);
+  CHECK_RESULT(penstock_ticket_resume(state.ticket), PENSTOCK_E_GONE);
+
+  latch empty = LATCH_INIT;
+  state.paused = empty;
+  state.ticket = 0;
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  latch_wait(&state.paused, 1);
+  penstock_status *status = NULL;
+  OK(penstock_status_new(PENSTOCK_STATUS_ALREADY_EXISTS, "once", &status));
+  OK(penstock_status_add_detail(status, "t/acme.X", "abc", 3));
+  OK(penstock_metadata_set(penstock_status_trailers(status), "x-t", "1"));
+  OK(penstock_ticket_finish_with(state.ticket, status));
+  penstock_result again = penstock_ticket_finish_with(state.ticket, status);
+  CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
+  penstock_status_release(status);
+  REQUIRE_OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_ALREADY_EXISTS);
+  const void *value = NULL;
+  size_t length = 0;
+  OK(penstock_status_detail_find(penstock_reply_status(reply), "acme.X", &value, &length));
+  CHECK_INT(length, 3);
+  OK(penstock_metadata_get(penstock_reply_trailers(reply), "x-t", 0, &value, NULL));
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+  probe_wait_finalized(&above);
+  CHECK_INT(atomic_load(&above.seen[PENSTOCK_EVENT_STATUS]), 2);
+}
+
+/* Several held at once, resolved in any order: they leave in order. */
+typedef struct held {
+  penstock_ticket tickets[4];
+  atomic_int count;
+} held;
+static int32_t hold_each_send(probe *self, penstock_hop *hop, int32_t event) {
+  if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  held *held = self->context;
+  held->tickets[atomic_load(&held->count)] = penstock_hop_ticket(hop);
+  atomic_fetch_add(&held->count, 1);
+  return PENSTOCK_HOLD;
+}
+TEST(ticket_several_at_once) {
+  penstock_channel *channel = open_channel();
+  held held = {{0}, 0};
+  probe probe;
+  probe_init(&probe, "hold");
+  probe.hook = hold_each_send;
+  probe.context = &held;
+  probe_add(&probe, channel, 0);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  for (const char *c = "abcd"; *c; c++) OK(penstock_call_send(call, c, 1));
+  EVENTUALLY(atomic_load(&held.count) == 4);
+  penstock_event *event = NULL;
+  OK(penstock_ticket_event(held.tickets[2], &event));
+  OK(penstock_event_set_message(event, "C", 1));
+  penstock_event_release(event);
+  OK(penstock_ticket_resume(held.tickets[3]));
+  OK(penstock_ticket_drop(held.tickets[1]));
+  OK(penstock_ticket_resume(held.tickets[2]));
+  CHECK_RESULT(penstock_ticket_resume(held.tickets[2]), PENSTOCK_E_ALREADY);
+  OK(penstock_ticket_resume(held.tickets[0]));
+  OK(penstock_call_half_close(call));
+  char got[8] = "";
+  penstock_message *message = NULL;
+  while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
+    strncat(got, penstock_message_data(message), 1);
+    penstock_message_release(message);
+  }
+  CHECK_STR(got, "aCd");
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+/* The event of a paused start: metadata can be edited elsewhere until the ticket is spent. */
+TEST(ticket_event_is_edited_elsewhere) {
+  penstock_channel *channel = open_channel();
+  pause_at state = {PENSTOCK_EVENT_STATUS, PENSTOCK_PAUSE, 0, LATCH_INIT, 0};
+  probe probe;
+  probe_init(&probe, "pause");
+  probe.hook = pause_here;
+  probe.context = &state;
+  probe_add(&probe, channel, 0);
+  latch finalized = LATCH_INIT;
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = &finalized;
+  table.finalizer = signal_latch;
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  penstock_call_try_send(call, "x", 1);
+  penstock_call_half_close(call);
+  latch_wait(&state.paused, 1);
+  penstock_event *event = NULL;
+  REQUIRE_OK(penstock_ticket_event(state.ticket, &event));
+  penstock_status *status = penstock_event_status(event);
+  REQUIRE(status != NULL);
+  OK(penstock_status_set_code(status, PENSTOCK_STATUS_DATA_LOSS));
+  OK(penstock_metadata_set(penstock_event_metadata(event), "x-edited", "1"));
+  const void *data = NULL;
+  size_t length = 0;
+  CHECK_RESULT(penstock_event_message(event, &data, &length), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_event_set_message(event, "x", 1), PENSTOCK_E_STATE);
+  OK(penstock_ticket_resume(state.ticket));
+  latch_wait(&finalized, 1);
+  penstock_event_release(event);
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_call_reply(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DATA_LOSS);
+  OK(penstock_metadata_get(penstock_reply_trailers(reply), "x-edited", 0, &data, NULL));
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}

@@ -1,0 +1,285 @@
+/* interceptor.h: verdicts, injection and demand. */
+#include "unary.h"
+
+/* ---- Verdicts ---- */
+
+static int32_t drop_b(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_SEND && event != PENSTOCK_EVENT_RECEIVE) return PENSTOCK_NEXT;
+  const void *data = NULL;
+  size_t length = 0;
+  OK(penstock_hop_message(hop, &data, &length));
+  const char *wanted = event == PENSTOCK_EVENT_SEND ? "b" : "d";
+  return length == 1 && memcmp(data, wanted, 1) == 0 ? PENSTOCK_DROP : PENSTOCK_NEXT;
+}
+
+TEST(interceptor_drop) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "drop");
+  probe.hook = drop_b;
+  probe_add(&probe, channel, 0);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  for (const char *c = "abcde"; *c; c++) OK(penstock_call_send(call, c, 1));
+  OK(penstock_call_half_close(call));
+  char got[8] = "";
+  penstock_message *message = NULL;
+  while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
+    strncat(got, penstock_message_data(message), 1);
+    penstock_message_release(message);
+  }
+  CHECK_STR(got, "ace");
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+static int32_t change_everything(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_message(hop, "changed", 7));
+  if (event == PENSTOCK_EVENT_RECEIVE) {
+    const void *data = NULL;
+    size_t length = 0;
+    OK(penstock_hop_message(hop, &data, &length));
+    CHECK(length == 7 && memcmp(data, "changed", 7) == 0);
+    OK(penstock_hop_set_message(hop, NULL, 0));
+    OK(penstock_hop_set_message(hop, "again", 5));
+  }
+  if (event == PENSTOCK_EVENT_HEADERS) OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-seen", "yes"));
+  if (event == PENSTOCK_EVENT_STATUS) {
+    OK(penstock_status_set_code(penstock_hop_status(hop), PENSTOCK_STATUS_OK));
+    OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-trailer", "yes"));
+  }
+  return PENSTOCK_NEXT;
+}
+
+TEST(interceptor_changes_everything) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "change");
+  probe.hook = change_everything;
+  probe_add(&probe, channel, 0);
+  penstock_reply *reply = unary(channel, "x");
+  CHECK_INT(penstock_reply_code(reply), 0);
+  CHECK(message_is(reply, "again"));
+  const void *value = NULL;
+  OK(penstock_metadata_get(penstock_reply_headers(reply), "x-seen", 0, &value, NULL));
+  OK(penstock_metadata_get(penstock_reply_trailers(reply), "x-trailer", 0, &value, NULL));
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+static int32_t hold_headers(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self, (void)hop;
+  return event == PENSTOCK_EVENT_HEADERS ? PENSTOCK_HOLD : PENSTOCK_NEXT;
+}
+
+/* A HOLD without a ticket is released by the next NEXT in its lane. */
+TEST(interceptor_hold_without_a_ticket) {
+  penstock_channel *channel = open_channel();
+  probe above, holder;
+  probe_trace trace = {PTHREAD_MUTEX_INITIALIZER, ""};
+  probe_init(&above, "above");
+  probe_init(&holder, "holder");
+  above.trace = holder.trace = &trace;
+  holder.hook = hold_headers;
+  probe_add(&above, channel, 2);
+  probe_add(&holder, channel, 1);
+  check_echo(channel);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&above);
+  probe_wait_finalized(&holder);
+  CHECK_HAS(trace.text, "holder:headers holder:receive above:headers above:receive");
+}
+
+static int32_t hold_everything(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self, (void)hop;
+  return event == PENSTOCK_EVENT_SEND ? PENSTOCK_HOLD : PENSTOCK_NEXT;
+}
+
+TEST(interceptor_hold_is_bounded) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "holder");
+  probe.hook = hold_everything;
+  penstock_interceptor table = probe_table(&probe);
+  table.hold_bytes = 100;
+  penstock_interceptor_id id;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  char data[60] = "";
+  penstock_result result = PENSTOCK_OK;
+  for (int i = 0; i < 50 && result == PENSTOCK_OK; i++) result = penstock_call_try_send(call, data, sizeof(data));
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
+    penstock_reply_release(reply);
+  }
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+/* Law 3. */
+static int32_t finish_at(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == *(int32_t *)self->context) {
+    OK(penstock_hop_finish(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "not you"));
+  }
+  return PENSTOCK_NEXT;
+}
+
+static int32_t finish_twice(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_SEND) {
+    OK(penstock_hop_finish(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "first"));
+    penstock_result again = penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "second");
+    CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE || again == PENSTOCK_E_STATE);
+  }
+  return PENSTOCK_NEXT;
+}
+TEST(interceptor_second_finish_is_refused) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "twice");
+  probe.hook = finish_twice;
+  probe_add(&probe, channel, 0);
+  penstock_reply *reply = unary(channel, "x");
+  CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "first");
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+TEST(interceptor_finish_from_every_callback) {
+  static const int32_t events[] = {PENSTOCK_EVENT_START,   PENSTOCK_EVENT_SEND,    PENSTOCK_EVENT_HALF_CLOSE,
+                                   PENSTOCK_EVENT_HEADERS, PENSTOCK_EVENT_RECEIVE, PENSTOCK_EVENT_STATUS,
+                                   PENSTOCK_EVENT_DEMAND,  PENSTOCK_EVENT_SENT};
+  penstock_channel *channel = open_channel();
+  for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++) {
+    probe above, finisher, below;
+    int32_t event = events[i];
+    probe_init(&above, "above");
+    probe_init(&finisher, "finisher");
+    probe_init(&below, "below");
+    finisher.hook = finish_at;
+    finisher.context = &event;
+    penstock_interceptor_id ids[3] = {probe_add(&above, channel, 3), probe_add(&finisher, channel, 2),
+                                      probe_add(&below, channel, 1)};
+    penstock_reply *reply = unary(channel, "x");
+    if (!CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_PERMISSION_DENIED))
+      printf("  in %s\n", event_name(event));
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "not you");
+    penstock_reply_release(reply);
+    for (int k = 0; k < 3; k++) OK(penstock_channel_remove_interceptor(channel, ids[k], NULL));
+    probe_wait_finalized(&above);
+    probe_wait_finalized(&finisher);
+    probe_wait_finalized(&below);
+    CHECK_INT(atomic_load(&above.seen[PENSTOCK_EVENT_STATUS]), 1);
+    CHECK_INT(atomic_load(&above.seen[PENSTOCK_EVENT_CANCEL]), 0);
+    CHECK_INT(atomic_load(&finisher.seen[PENSTOCK_EVENT_CANCEL]), 0);
+    if (event == PENSTOCK_EVENT_START) {
+      CHECK_STR(below.log, "");
+    } else if (event != PENSTOCK_EVENT_STATUS && atomic_load(&below.seen[PENSTOCK_EVENT_CREATE]) &&
+               !atomic_load(&below.seen[PENSTOCK_EVENT_STATUS])) {
+      CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_CANCEL]), 1);
+      CHECK_HAS(below.log, "Xd");
+    }
+    CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_DESTROY]), atomic_load(&below.seen[PENSTOCK_EVENT_CREATE]));
+  }
+  penstock_channel_release(channel);
+}
+
+/* ---- Injection and demand ---- */
+
+static int32_t inject(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_HALF_CLOSE) {
+    OK(penstock_hop_send_message(hop, "+", 1));
+  }
+  return PENSTOCK_NEXT;
+}
+TEST(interceptor_injects_messages) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "inject");
+  probe.hook = inject;
+  probe_add(&probe, channel, 0);
+  penstock_call *call = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
+  OK(penstock_call_send(call, "a", 1));
+  OK(penstock_call_send(call, "b", 1));
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) {
+    CHECK(message_is(reply, "+a+b+"));
+    penstock_reply_release(reply);
+  }
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+/* More than the one that a unary side may carry. gRPC statuscodes: UNIMPLEMENTED or INTERNAL. */
+TEST(interceptor_injected_messages_count) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "inject");
+  probe.hook = inject;
+  probe_add(&probe, channel, 0);
+  penstock_reply *reply = unary(channel, "x");
+  int32_t code = penstock_reply_code(reply);
+  CHECK(code == PENSTOCK_STATUS_UNIMPLEMENTED || code == PENSTOCK_STATUS_INTERNAL);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+static int32_t hold_demand(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_DEMAND) {
+    CHECK(penstock_hop_count(hop) > 0);
+    penstock_hop **kept = self->context;
+    if (!*kept) {
+      *kept = penstock_hop_retain(hop);
+      OK(penstock_hop_set_count(hop, 0));
+    }
+  }
+  return PENSTOCK_NEXT;
+}
+
+static void *ask_later(void *pointer) {
+  penstock_hop *hop = pointer;
+  OK(penstock_hop_demand(hop, 2));
+  penstock_hop_release(hop);
+  return NULL;
+}
+
+TEST(interceptor_lowers_demand) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  penstock_hop *kept = NULL;
+  probe_init(&probe, "demand");
+  probe.hook = hold_demand;
+  probe.context = &kept;
+  probe_add(&probe, channel, 0);
+  latch finalized = LATCH_INIT;
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = &finalized;
+  table.finalizer = signal_latch;
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  OK(penstock_call_try_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
+  EVENTUALLY(atomic_load(&probe.seen[PENSTOCK_EVENT_HEADERS]) == 1);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_RECEIVE]), 0);
+  REQUIRE(kept != NULL);
+  pthread_t thread;
+  pthread_create(&thread, NULL, ask_later, kept);
+  latch_wait(&finalized, 1);
+  pthread_join(thread, NULL);
+  CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_RECEIVE]), 1);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
