@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterator, List, Set
 
@@ -24,13 +23,17 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def placed(log: List[Any], **executors: Executor) -> Only:
+def placed(log: List[Any], destroyed: threading.Event, **executors: Executor) -> Only:
     """Notes where each callback runs."""
 
     def note(event: str) -> Callable[[Hop], None]:
         return lambda hop: log.append((event, threading.current_thread()))
 
-    interceptor = Only(**{event: note(event) for event in (*EVENTS, "create", "destroy")})
+    def destroy(hop: Hop) -> None:
+        note("destroy")(hop)
+        destroyed.set()
+
+    interceptor = Only(destroy=destroy, **{event: note(event) for event in (*EVENTS, "create")})
     for name, executor in executors.items():
         setattr(interceptor, name, executor)
     return interceptor
@@ -61,10 +64,13 @@ def test_callbacks_run_on_a_pool_in_order(channel: Channel, pool: ThreadPoolExec
 
 def test_each_direction_has_its_executor(channel: Channel, pool: ThreadPoolExecutor) -> None:
     log: List[Any] = []
+    destroyed = threading.Event()
     serial = SerialExecutor()
-    channel.add_interceptor(placed(log, outbound_executor=Executor(pool.submit), inbound_executor=serial))
+    executors = {"outbound_executor": Executor(pool.submit), "inbound_executor": serial}
+    channel.add_interceptor(placed(log, destroyed, **executors))
     assert bidi(channel, [b"1", b"2"]) == [b"1", b"2"]
-    eventually(lambda: log[-1][0] == "destroy")
+    assert destroyed.wait(30)
+    assert log[-1][0] == "destroy"
     inbound: Set[threading.Thread] = set()
     for event, thread in log:
         on_pool = thread.name.startswith("pool")
@@ -75,13 +81,6 @@ def test_each_direction_has_its_executor(channel: Channel, pool: ThreadPoolExecu
             if not on_pool:
                 inbound.add(thread)
     assert {event for event, _ in log} >= {"on_start", "on_send", "on_headers", "on_receive", "on_status"}
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_chosen_for_one_call_in_create(channel: Channel, pool: ThreadPoolExecutor) -> None:
@@ -188,6 +187,7 @@ def test_an_exception_on_an_executor_reaches_the_caller(channel: Channel, pool: 
 def test_a_busy_executor_holds_nobody_up(channel: Channel, cancels: bool) -> None:
     go = threading.Event()
     inside = threading.Event()
+    destroyed = threading.Event()
     log: List[str] = []
 
     def start(hop: Hop) -> None:
@@ -195,9 +195,11 @@ def test_a_busy_executor_holds_nobody_up(channel: Channel, cancels: bool) -> Non
         assert go.wait(30)
         log.append("on_start")
 
-    interceptor = Only(
-        on_start=start, on_status=lambda hop: log.append("on_status"), destroy=lambda hop: log.append("destroy")
-    )
+    def destroy(hop: Hop) -> None:
+        log.append("destroy")
+        destroyed.set()
+
+    interceptor = Only(on_start=start, on_status=lambda hop: log.append("on_status"), destroy=destroy)
     interceptor.executor = SerialExecutor()
     channel.add_interceptor(interceptor)
     call = channel.unary_stream("/penstock.Echo/ServerStream")(b"x", timeout=None if cancels else 0.1)
@@ -207,7 +209,7 @@ def test_a_busy_executor_holds_nobody_up(channel: Channel, cancels: bool) -> Non
     assert call.code() == (StatusCode.CANCELLED if cancels else StatusCode.DEADLINE_EXCEEDED)
     assert log == []
     go.set()
-    eventually(lambda: "destroy" in log)
+    assert destroyed.wait(30)
     assert log == ["on_start", "on_status", "destroy"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Type
 
 import pytest
 
@@ -141,6 +141,62 @@ def test_a_side_call_has_interceptors_of_its_own(channel: Channel) -> None:
     assert bidi(channel, [b"1"]) == [b"1"]
     assert answers == [b"side"]
     assert log == [("high", UNARY), ("channel", UNARY), ("low", UNARY), ("channel", BIDI)]
+
+
+def test_a_side_call_takes_the_keywords_of_a_method(channel: Channel) -> None:
+    seen: List[Any] = []
+    ends: List[CompletedCall] = []
+
+    def start(hop: Hop) -> Verdict:
+        ticket = hop.ticket()
+
+        def reply(response: Optional[bytes], outcome: CompletedCall) -> None:
+            ends.append(outcome)
+            if len(ends) == 2:
+                ticket.resume()
+
+        hop.unary(
+            UNARY, b"x", reply, wait_for_ready=True, compression="gzip", trace=2, idempotency=Idempotency.IDEMPOTENT
+        )
+        hop.unary(UNARY, b"x", reply, credentials="Bearer x")
+        return Verdict.PAUSE
+
+    def look(hop: Hop) -> None:
+        seen.append((hop.wait_for_ready, hop.compression, hop.idempotency, hop.has_credentials))
+
+    channel.add_interceptor(Only(on_start=start), priority=1)
+    channel.add_interceptor(Only(on_start=look), priority=0)
+    assert unary(channel) == b"x"
+    assert seen == [
+        (True, "gzip", Idempotency.IDEMPOTENT, False),
+        (False, "identity", Idempotency.UNKNOWN, True),
+        (False, "identity", Idempotency.UNKNOWN, False),
+    ]
+    # Credentials go over TLS only.
+    codes = sorted(end.code().name for end in ends)
+    assert codes == ["OK", "UNAUTHENTICATED"]
+    lengths = {end.code().name: len(end.trace.get("events") or []) for end in ends}
+    assert lengths == {"OK": 2, "UNAUTHENTICATED": 0}
+
+
+def test_a_keyword_out_of_range_is_refused_before_a_side_call(channel: Channel) -> None:
+    raised: List[BaseException] = []
+    replies: List[object] = []
+
+    def start(hop: Hop) -> None:
+        def refused(error: Type[Exception], **wrong: Any) -> None:
+            with pytest.raises(error) as caught:
+                hop.unary(UNARY, b"x", lambda response, outcome: replies.append(response), **wrong)
+            raised.append(caught.value)
+
+        refused(ValueError, trace=-1)
+        refused(TypeError, trace="all")
+        refused(ValueError, compression="brotli")
+
+    channel.add_interceptor(Only(on_start=start))
+    assert unary(channel) == b"x"
+    assert len(raised) == 3
+    assert replies == []
 
 
 def test_an_interceptor_of_a_side_call_answers_it(channel: Channel) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from . import ready
 from ._call import Call
-from ._channel import Channel, StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from ._channel import Channel
 from ._completion import Completion, CompletionInterceptor
 from ._errors import (
     AlreadyError,
@@ -35,15 +35,17 @@ from ._errors import (
     WouldDeadlockError,
 )
 from ._executor import Executor, SerialExecutor
-from ._hop import Event, Hop, Ticket
+from ._hop import Hop
 from ._interceptor import Interceptor, Registration
 from ._library import load
 from ._metadata import Metadata, Metadatum, ReceivedMetadata
+from ._method import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from ._reply import CompletedCall, RpcError
 from ._runtime import Runtime, add_interceptor, default_runtime, snapshot
 from ._side import SideChannel
 from ._status import Detail, Status, StatusCode
 from ._sync import InterceptedCall, InterceptedReply, SyncInterceptor
+from ._ticket import Event, Ticket
 from ._trampolines import set_exception_hook
 from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
 from ._version import library_version

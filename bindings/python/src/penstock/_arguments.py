@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Union
+from typing import Tuple, Union
 
 from . import _constants as c
 from ._errors import InvalidArgumentError
@@ -39,6 +39,12 @@ def payload(data: Payload) -> bytes:
     if isinstance(data, (bytearray, memoryview)):
         return bytes(data)
     raise TypeError(f"a message must be bytes, not {type(data).__name__}")
+
+
+def sized(data: Payload) -> Tuple[bytes, int]:
+    """The bytes of a message, and how many they are."""
+    message = payload(data)
+    return message, len(message)
 
 
 def milliseconds(seconds: float) -> int:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Optional, Tuple
 
 from . import _constants as c
 from . import _raw
-from ._arguments import Payload, c_string, milliseconds, payload, whole_number
+from ._arguments import Payload, c_string, milliseconds, payload, sized, whole_number
 from ._codec import Boxed, boxed
 from ._errors import StateError, check
 from ._metadata import Metadata, MetadataLike, owned_text
 from ._objects import Value, forget, own, registry, value_at
 from ._reply import certificates
 from ._status import DetailLike, Status, StatusLike, as_status, code_number
-from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
+from ._ticket import Ticket
+from ._verdict import EventKind, Idempotency, Kind, Level
 
 if TYPE_CHECKING:
     from ._channel import Channel
@@ -256,26 +257,33 @@ class Hop:
         *,
         timeout: Optional[float] = None,
         metadata: MetadataLike = None,
+        credentials: object = None,
+        wait_for_ready: Optional[bool] = None,
+        compression: Any = None,
         from_top: bool = False,
         detached: bool = False,
         interceptors: Interceptors = (),
+        trace: Optional[int] = None,
+        idempotency: Optional[Idempotency] = None,
     ) -> None:
         """A unary side call, in a callback or on any thread: ``on_reply(response, outcome)`` is called with its end,
-        where callbacks are; the response is None unless the code is OK. ``timeout``: seconds until its deadline.
-        ``interceptors``: for this side call only, each an interceptor, or (interceptor, priority); all of them are
-        met, also those above this hop. Otherwise as `side_channel`. GoneError: the hop's call has ended."""
+        where callbacks are; the response is None unless the code is OK. ``from_top``, ``detached``: as in
+        `side_channel`. The other keywords are those of a channel's methods (``timeout`` in seconds); of
+        ``interceptors`` all are met, also those above this hop. GoneError: the hop's call has ended."""
+        from ._options import call_options
         from ._side import begin_unary, side_flags
 
-        begin_unary(
-            self._anywhere,
-            method,
-            payload(request),
-            on_reply,
+        options = call_options(
             timeout,
             metadata,
-            side_flags(from_top, detached),
-            interceptors,
+            credentials,
+            wait_for_ready,
+            compression,
+            trace,
+            idempotency,
+            tuple(interceptors),
         )
+        begin_unary(self._anywhere, method, payload(request), on_reply, side_flags(from_top, detached), options)
 
     # ---- The event ----
 
@@ -449,122 +457,6 @@ class Hop:
         return Ticket(number)
 
 
-class Ticket:
-    """A single-use claim on a paused or held event. Any thread; also before the callback has returned.
-
-    AlreadyError: it is spent. GoneError: the call has ended, or went on without it.
-    """
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def resolve(self, verdict: Verdict) -> None:
-        """Ends the pause with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this
-        event does not allow it, and the ticket stays."""
-        check(
-            _raw.penstock_ticket_resolve(self.number, int(verdict)),
-            f"the ticket can't be resolved to {verdict!r}",
-        )
-
-    def resume(self) -> None:
-        """Lets the event go on: NEXT."""
-        check(_raw.penstock_ticket_resume(self.number), "the ticket can't be used")
-
-    def drop(self) -> None:
-        """Swallows the message: DROP."""
-        check(_raw.penstock_ticket_drop(self.number), "the ticket can't be used")
-
-    def finish(
-        self,
-        code: StatusLike,
-        message: str = "",
-        details: Iterable[DetailLike] = (),
-        trailers: MetadataLike = None,
-    ) -> None:
-        """Ends the call there, as `Hop.finish`."""
-        status = as_status(code, message, details, trailers)
-        check(_raw.penstock_ticket_finish_with(self.number, status._address()), "the ticket can't be used")
-
-    def resume_after(self, seconds: float) -> None:
-        """Resumes after ``seconds``, unless the ticket is resolved before."""
-        check(_raw.penstock_ticket_resume_after(self.number, milliseconds(seconds)), "the ticket can't be used")
-
-    def event(self) -> Event:
-        """The event it is for, which may be read, and changed until the ticket is spent, by one thread at a time."""
-        event = c_void_p()
-        check(_raw.penstock_ticket_event(self.number, byref(event)), "the ticket's event is not there")
-        assert event.value is not None
-        return Event(event.value, self.number)
-
-    def __repr__(self) -> str:
-        return f"<Ticket {self.number:#x}>"
-
-
-class Event:
-    """A paused or held event. It outlives the call if need be, but can be changed only until its ticket is spent:
-    then AlreadyError or GoneError."""
-
-    __slots__ = ("__weakref__", "_handle", "_ticket")
-
-    def __init__(self, handle: int, ticket: int) -> None:
-        self._handle = handle
-        self._ticket = ticket
-        own(self, _raw.penstock_event_release, handle)
-
-    def _open(self) -> None:
-        """Guards the views of the event's parts, and lives as long as they do: once the ticket is spent the parts
-        belong to the thread that drives."""
-        again = c_void_p()
-        check(_raw.penstock_ticket_event(self._ticket, byref(again)), "the event's ticket has been spent")
-        _raw.penstock_event_release(again)
-
-    @property
-    def kind(self) -> EventKind:
-        """START, SEND, HALF_CLOSE, HEADERS, RECEIVE or STATUS."""
-        return EventKind(_raw.penstock_event_kind(self._handle))
-
-    @property
-    def metadata(self) -> Metadata:
-        """As `Hop.metadata`."""
-        pointer = _raw.penstock_event_metadata(self._handle)
-        if not pointer:
-            raise StateError(c.E_STATE, f"there is no metadata in {self.kind.name}")
-        return Metadata._view(pointer, self._open)
-
-    @property
-    def message(self) -> Any:
-        """As `Hop.message`."""
-        if Boxed.ever:
-            item = boxed(_raw.penstock_event_object(self._handle))
-            if item is not None:
-                return item.thing
-        data, length = c_void_p(), c_size_t()
-        check(_raw.penstock_event_message(self._handle, byref(data), byref(length)), "there is no message here")
-        return ctypes.string_at(data, length.value)
-
-    @message.setter
-    def message(self, data: Any) -> None:
-        words = "the message can't be replaced"
-        if Boxed.ever and boxed(_raw.penstock_event_object(self._handle)) is not None:
-            number = registry.add(Boxed(data))
-            result = _raw.penstock_event_set_object(self._handle, number)
-            if result != c.OK:
-                registry.remove(number)
-            check(result, words)
-        else:
-            check(_raw.penstock_event_set_message(self._handle, *_sized(data)), words)
-
-    @property
-    def status(self) -> Status:
-        """As `Hop.status`."""
-        pointer = _raw.penstock_event_status(self._handle)
-        if not pointer:
-            raise StateError(c.E_STATE, f"there is no status in {self.kind.name}")
-        return Status._view(pointer, self._open)
-
-
 def _put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
     """Gives a message to the function for objects where this is one, else to that for bytes."""
     put_object, put_bytes = functions
@@ -576,12 +468,7 @@ def _put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None
         registry.remove(number)
         if result != c.E_STATE or not isinstance(data, (bytes, bytearray, memoryview)):
             check(result, words)
-    check(put_bytes(handle, *_sized(data)), words)
-
-
-def _sized(data: Payload) -> Tuple[bytes, int]:
-    message = payload(data)
-    return message, len(message)
+    check(put_bytes(handle, *sized(data)), words)
 
 
 def _text(text: Optional[bytes]) -> str:

@@ -9,13 +9,10 @@ from typing import Any, Callable, Optional
 
 from . import _call, _raw
 from ._arguments import c_string
-from ._call import Deserializer, Serializer
-from ._channel import Method, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from ._errors import check, check_with
-from ._interceptor import Interceptors
-from ._metadata import MetadataLike
+from ._method import Caller
 from ._objects import forget, registry
-from ._options import CallOptions, call_options
+from ._options import CallOptions
 from ._reply import CompletedCall, Reply
 from ._status import StatusCode
 from ._verdict import Kind
@@ -41,7 +38,7 @@ def _begin(hop: int, method: bytes, kind: int, flags: int, options: CallOptions,
     return call.value
 
 
-class SideChannel:
+class SideChannel(Caller):
     """Makes side calls, for a thread that may wait: it has the methods of a channel that make calls, so stubs work on
     it. See `Hop.side_channel`.
 
@@ -51,40 +48,19 @@ class SideChannel:
     def __init__(self, hop: Any, flags: int) -> None:
         self._hop = hop
         self._flags = flags
-        self._waiters = Waiters()
+        self._own_waiters = Waiters()
 
-    # Messages of side calls are bytes at every level.
-    _sees_objects = False
+    @property
+    def _waiters(self) -> Waiters:
+        return self._own_waiters
+
+    @property
+    def _sees_objects(self) -> bool:
+        # Messages of side calls are bytes at every level.
+        return False
 
     def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
         return _begin(self._hop._anywhere, method, kind, self._flags, options, None)
-
-    def unary_unary(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
-    ) -> UnaryUnary:
-        """As `Channel.unary_unary`."""
-        return UnaryUnary(self._bound(method, request_serializer, response_deserializer))
-
-    def unary_stream(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
-    ) -> UnaryStream:
-        """As `Channel.unary_stream`."""
-        return UnaryStream(self._bound(method, request_serializer, response_deserializer))
-
-    def stream_unary(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
-    ) -> StreamUnary:
-        """As `Channel.stream_unary`."""
-        return StreamUnary(self._bound(method, request_serializer, response_deserializer))
-
-    def stream_stream(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
-    ) -> StreamStream:
-        """As `Channel.stream_stream`."""
-        return StreamStream(self._bound(method, request_serializer, response_deserializer))
-
-    def _bound(self, method: str, serializer: Serializer, deserializer: Deserializer) -> Method:
-        return Method(self, c_string(method, "a method"), serializer, deserializer)
 
 
 def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
@@ -106,13 +82,10 @@ def begin_unary(
     method: str,
     request: bytes,
     on_reply: OnReply,
-    timeout: Optional[float],
-    metadata: MetadataLike,
     flags: int,
-    interceptors: Interceptors,
+    options: CallOptions,
 ) -> None:
     """A unary side call in callback style."""
-    options = call_options(timeout, metadata, None, None, None, interceptors=tuple(interceptors))
     name = c_string(method, "a method")
     table = _raw.penstock_call_callbacks(
         struct_size=ctypes.sizeof(_raw.penstock_call_callbacks),

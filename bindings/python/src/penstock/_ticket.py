@@ -1,0 +1,133 @@
+"""Tickets: claims on events that wait, and the events that they are for."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_size_t, c_void_p
+from typing import Any, Iterable
+
+from . import _constants as c
+from . import _raw
+from ._arguments import milliseconds, sized
+from ._codec import Boxed, boxed
+from ._errors import StateError, check
+from ._metadata import Metadata, MetadataLike
+from ._objects import own, registry
+from ._status import DetailLike, Status, StatusLike, as_status
+from ._verdict import EventKind, Verdict
+
+
+class Ticket:
+    """A single-use claim on a paused or held event. Any thread; also before the callback has returned.
+
+    AlreadyError: it is spent. GoneError: the call has ended, or went on without it.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def resolve(self, verdict: Verdict) -> None:
+        """Ends the pause with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this
+        event does not allow it, and the ticket stays."""
+        check(
+            _raw.penstock_ticket_resolve(self.number, int(verdict)),
+            f"the ticket can't be resolved to {verdict!r}",
+        )
+
+    def resume(self) -> None:
+        """Lets the event go on: NEXT."""
+        check(_raw.penstock_ticket_resume(self.number), "the ticket can't be used")
+
+    def drop(self) -> None:
+        """Swallows the message: DROP."""
+        check(_raw.penstock_ticket_drop(self.number), "the ticket can't be used")
+
+    def finish(
+        self,
+        code: StatusLike,
+        message: str = "",
+        details: Iterable[DetailLike] = (),
+        trailers: MetadataLike = None,
+    ) -> None:
+        """Ends the call there, as `Hop.finish`."""
+        status = as_status(code, message, details, trailers)
+        check(_raw.penstock_ticket_finish_with(self.number, status._address()), "the ticket can't be used")
+
+    def resume_after(self, seconds: float) -> None:
+        """Resumes after ``seconds``, unless the ticket is resolved before."""
+        check(_raw.penstock_ticket_resume_after(self.number, milliseconds(seconds)), "the ticket can't be used")
+
+    def event(self) -> Event:
+        """The event it is for, which may be read, and changed until the ticket is spent, by one thread at a time."""
+        event = c_void_p()
+        check(_raw.penstock_ticket_event(self.number, byref(event)), "the ticket's event is not there")
+        assert event.value is not None
+        return Event(event.value, self.number)
+
+    def __repr__(self) -> str:
+        return f"<Ticket {self.number:#x}>"
+
+
+class Event:
+    """A paused or held event. It outlives the call if need be, but can be changed only until its ticket is spent:
+    then AlreadyError or GoneError."""
+
+    __slots__ = ("__weakref__", "_handle", "_ticket")
+
+    def __init__(self, handle: int, ticket: int) -> None:
+        self._handle = handle
+        self._ticket = ticket
+        own(self, _raw.penstock_event_release, handle)
+
+    def _open(self) -> None:
+        """Guards the views of the event's parts, and lives as long as they do: once the ticket is spent the parts
+        belong to the thread that drives."""
+        again = c_void_p()
+        check(_raw.penstock_ticket_event(self._ticket, byref(again)), "the event's ticket has been spent")
+        _raw.penstock_event_release(again)
+
+    @property
+    def kind(self) -> EventKind:
+        """START, SEND, HALF_CLOSE, HEADERS, RECEIVE or STATUS."""
+        return EventKind(_raw.penstock_event_kind(self._handle))
+
+    @property
+    def metadata(self) -> Metadata:
+        """As `Hop.metadata`."""
+        pointer = _raw.penstock_event_metadata(self._handle)
+        if not pointer:
+            raise StateError(c.E_STATE, f"there is no metadata in {self.kind.name}")
+        return Metadata._view(pointer, self._open)
+
+    @property
+    def message(self) -> Any:
+        """As `Hop.message`."""
+        if Boxed.ever:
+            item = boxed(_raw.penstock_event_object(self._handle))
+            if item is not None:
+                return item.thing
+        data, length = c_void_p(), c_size_t()
+        check(_raw.penstock_event_message(self._handle, byref(data), byref(length)), "there is no message here")
+        return ctypes.string_at(data, length.value)
+
+    @message.setter
+    def message(self, data: Any) -> None:
+        words = "the message can't be replaced"
+        if Boxed.ever and boxed(_raw.penstock_event_object(self._handle)) is not None:
+            number = registry.add(Boxed(data))
+            result = _raw.penstock_event_set_object(self._handle, number)
+            if result != c.OK:
+                registry.remove(number)
+            check(result, words)
+        else:
+            check(_raw.penstock_event_set_message(self._handle, *sized(data)), words)
+
+    @property
+    def status(self) -> Status:
+        """As `Hop.status`."""
+        pointer = _raw.penstock_event_status(self._handle)
+        if not pointer:
+            raise StateError(c.E_STATE, f"there is no status in {self.kind.name}")
+        return Status._view(pointer, self._open)
