@@ -83,3 +83,12 @@ func terminated(_ buffer: ByteBuffer) -> ByteBuffer {
   _ = copy.append(byte: 0)
   return copy
 }
+
+/// What a server needs for TLS.
+func serverTLS(_ change: (inout TLSOptions) -> Void = { _ in }) -> TLSContext? {
+  guard
+    case .made(let context) = TLSContext.make(
+      role: .server, options: Certificates.shared.server(change: change))
+  else { return nil }
+  return context
+}

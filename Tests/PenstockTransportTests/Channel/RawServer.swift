@@ -276,6 +276,16 @@ final class Peer: @unchecked Sendable {
   /// The stream of the next request.
   func request() -> Int32 { frame(1)?.stream ?? -1 }
 
+  /// Until so many bytes wait to be read.
+  func waitForUnread(_ count: Int32) {
+    var size = count
+    setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &size, socklen_t(MemoryLayout<Int32>.size))
+    var one = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    _ = poll(&one, 1, -1)
+    size = 1
+    setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &size, socklen_t(MemoryLayout<Int32>.size))
+  }
+
   /// Until the client goes.
   func waitForEnd() {
     while readFrame() != nil {}
