@@ -32,7 +32,6 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/types.h>
-#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -41,7 +40,6 @@
 /* ---- errno ---- */
 
 static inline int32_t cs_errno(void) { return (int32_t)errno; }
-static inline void cs_set_errno(int32_t value) { errno = value; }
 
 /* ---- time ---- */
 
@@ -248,22 +246,9 @@ static inline int32_t cs_set_option(int32_t fd, int32_t level, int32_t option, i
 }
 static inline int32_t cs_no_delay(int32_t fd) { return cs_set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1); }
 static inline int32_t cs_reuse_address(int32_t fd) { return cs_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1); }
-static inline int32_t cs_nonblocking(int32_t fd) {
-  int flags = fcntl(fd, F_GETFL, 0);
-  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) return -(int32_t)errno;
-  return 0;
-}
 /* Bytes or -errno; 0 from recv is the end of the stream. */
 static inline int64_t cs_send(int32_t fd, const void *bytes, size_t count) {
   ssize_t n = send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
-  return n < 0 ? -(int64_t)errno : (int64_t)n;
-}
-static inline int64_t cs_sendv(int32_t fd, const struct iovec *vectors, size_t count) {
-  struct msghdr message;
-  memset(&message, 0, sizeof message);
-  message.msg_iov = (struct iovec *)vectors;
-  message.msg_iovlen = count;
-  ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   return n < 0 ? -(int64_t)errno : (int64_t)n;
 }
 static inline int64_t cs_recv(int32_t fd, void *bytes, size_t count) {

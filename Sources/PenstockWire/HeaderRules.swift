@@ -29,15 +29,6 @@ public enum HeaderRules {
     return first != 0x20 && last != 0x20
   }
 
-  /// What we may receive, and send back: "Implementations must not error due to receiving an invalid
-  /// ASCII-Value that's a valid field-value in HTTP" (RFC 9110 section 5.5: visible ASCII, space, tab, and
-  /// 0x80 up).
-  public static func isValidFieldValue(_ value: ByteView) -> Bool {
-    for byte in value where (byte < 0x20 && byte != 0x09) || byte == 0x7F { return false }
-    guard let first = value.first, let last = value.last else { return true }
-    return !isBlank(first) && !isBlank(last)
-  }
-
   /// The value without spaces and tabs at its ends: "If it contains leading or trailing whitespace, it may be
   /// stripped."
   public static func trimmed(_ value: ByteView) -> ByteView { trimmed(value, from: 0, to: value.count) }

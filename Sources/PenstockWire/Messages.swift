@@ -57,9 +57,6 @@ public struct MessageDecoder {
     case failed(Failure)
   }
 
-  /// What a client takes when nothing else was said: 4 MiB.
-  public static let defaultLimit = 4 * 1024 * 1024
-
   /// A message up to this size is allocated at once; a larger one grows as its bytes come in, so that a peer
   /// that announces much and sends little costs little.
   static let eagerSize = 256 * 1024

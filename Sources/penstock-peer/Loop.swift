@@ -17,8 +17,6 @@ class Source {
   func turnEnds() {}
   /// The process ends.
   func stop() {}
-
-  final var isTimed: Bool { slot >= 0 }
 }
 
 /// One epoll, a heap of timers, and a list of those who have something to write.

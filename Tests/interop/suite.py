@@ -4,7 +4,6 @@ import base64
 import itertools
 import json
 import random
-import socket
 import sys
 
 import harness
@@ -474,13 +473,6 @@ class Interop:
             told = client.told(name=...)
             check_equal(told["name"], "OK", bytes.fromhex(told["message"]))
             server.told(stopped=True)
-
-    @staticmethod
-    def free_port():
-        with socket.socket() as holder:
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind(("127.0.0.1", 0))
-            return holder.getsockname()[1]
 
     def server_comes_back(self, style):
         """A connection that died is made again for the next call, on the same channel."""

@@ -127,10 +127,8 @@ final class HTTP2Session {
 
   // MARK: State
 
-  var activeCount: Int { open.count }
   var queuedCount: Int { queued.count - firstQueued }
   var isIdle: Bool { open.isEmpty && queuedCount == 0 }
-  var hasChanges: Bool { !changed.isEmpty }
   var canOpen: Bool { isReady && !isDraining && failure == nil }
 
   // MARK: Streams

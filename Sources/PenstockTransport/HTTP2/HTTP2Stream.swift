@@ -69,8 +69,6 @@ final class HTTP2Stream {
     bytesToSend += piece.count
   }
 
-  var hasWork: Bool { bytesToSend > 0 || (endsAfterPieces && !isFinished) }
-
   /// Appends the next `count` bytes of the body. False: no memory.
   func copyBody(_ count: Int, into out: ByteBuffer) -> Bool {
     var left = count
