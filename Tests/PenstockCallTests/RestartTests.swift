@@ -114,6 +114,35 @@ import Testing
     #expect(request.metadata.index(of: ("token" as StaticString).bytes) == 0)
   }
 
+  /// A hop below fails while a held message and those behind it leave the hop that restarts: what had not left yet is
+  /// sent behind the rest, and told as sent when the server has it.
+  @Test func whatStandsBehindTheMessageThatFailedIsToldOnce() {
+    let bench = CallBench(hops: 2, replayBytes: [100])
+    var ticket: UInt64 = 0
+    bench.hooks[0].on[.send] = { hop in
+      guard ticket == 0 else { return 0 }
+      ticket = hop.takeTicket()
+      return 2
+    }
+    bench.hooks[0].on[.status] = { hop in hop.status?.code == .internal ? 5 : 0 }
+    var fails = true
+    bench.hooks[1].on[.send] = { _ in
+      defer { fails = false }
+      return fails ? 77 : 0
+    }
+    bench.open()
+    for size in 1...3 { bench.perform(.send(CallBench.message(size))) }
+    #expect(bench.take() == ["0 on_send", "caller sent 1", "0 on_send", "0 on_send"])
+    bench.perform(.resolve(ticket, .verdict(.drop)))
+    #expect(
+      bench.take() == [
+        "1 on_send", "reset", "0 on_status", "1 destroy", "0 on_sent 1", "caller sent 1",
+        "1 on_start", "server start", "1 on_send", "server message 2", "1 on_send", "server message 3",
+      ])
+    bench.perform(.sentFromBelow(2))
+    #expect(bench.take() == ["1 on_sent 2", "0 on_sent 1", "caller sent 1"])
+  }
+
   @Test func byTicketWhileTheCallerGoesOn() {
     let bench = bench()
     var ticket: UInt64 = 0

@@ -12,6 +12,7 @@ extension Model {
   func begin(_ hop: Hop, _ kind: EventKind, _ seen: Item?, count: Int) {
     let index = hop.index
     let name = "\(hop.name) \(kind.word)"
+    noteHanded()
     if kind == .destroy, retired.contains(where: { $0 === hop }) {
       require(running == nil, "one at a time", "\(name) inside \(runningKind.word)")
       require(

@@ -5,9 +5,10 @@ import PenstockCall
 extension Model {
   func callerSees(_ kind: EventKind, _ seen: Item) {
     let name = "the caller: \(kind.word)"
+    noteHanded()
     require(callerStatus == nil, "law 2", "\(name) after the status")
     if kind == .status {
-      discoverEnd(nil)
+      discoverEnd(nil) { callerQueue.first?.kind == .status }
       let expected = local ?? callerQueue.first
       require(expected?.kind == .status, "law 2", "\(name), but none has come to the top")
       if let expected, expected.kind == .status {
@@ -47,6 +48,7 @@ extension Model {
   }
 
   func callerSent(_ n: Int) {
+    noteHanded()
     require(callerStatus == nil, "law 2", "the caller: sent after the status")
     callerSent += n
     if callerSent > callerSentCame { hurry { callerSent <= callerSentCame } }
@@ -56,6 +58,7 @@ extension Model {
 
   func serverSees(_ kind: EventKind, _ seen: Item) {
     let name = "the server: \(kind.word)"
+    noteHanded()
     require(!serverHasEnded, "law 3", "\(name) after the end")
     if serverQueue.first?.kind != kind { hurry(.above(hops.count)) { self.serverQueue.first?.kind == kind } }
     guard let expected = serverQueue.first, expected.kind == kind else {
@@ -80,7 +83,8 @@ extension Model {
   }
 
   func serverReset() {
-    if !serverHasEnded, local == nil { discoverEnd(nil) }
+    if local == nil { noteHanded() }
+    if !serverHasEnded, local == nil { discoverEnd(nil) { serverHasEnded } }
     require(serverHasStarted, "law 3", "reset of what was not opened")
     require(!wasReset, "law 3", "reset twice")
     require(serverHasEnded || local != nil, "law 3", "reset while the call goes on")
@@ -95,6 +99,7 @@ extension Model {
   /// Nothing is posted, no one is running: whatever could happen has happened.
   func checkRest(wants: Bool, deadline: UInt64?) {
     guard isOpen, !isOver, local == nil else { return }
+    noteHanded()
     hurry()
     require(
       retired.isEmpty, "restart", "\(retired.first?.name ?? ""): destroy did not come before the call went on"

@@ -127,9 +127,17 @@ extension Model {
 
   /// A message too many or too few ends the call by itself, once it has come to the end of the chain; that shows in
   /// what is seen next.
-  func discoverEnd(_ hop: Hop?) {
+  func discoverEnd(_ hop: Hop?, until isThere: () -> Bool = { false }) {
     guard local == nil, !isOver, hop?.owesCancel != true, hop?.mayDestroy != true else { return }
     if discover(hop) { return }
+    if order.patience == .some {
+      while refreshNext() {
+        advance()
+        if isOver || isThere() || hop?.owesCancel == true || hop?.mayDestroy == true || discover(hop) {
+          return
+        }
+      }
+    }
     var found = false
     let ends = [Part.above(hops.count), .below(-1)]
     for part in (order.looksUpFirst ? ends.reversed() : ends) + [.everywhere] where !found {

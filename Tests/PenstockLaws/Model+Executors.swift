@@ -53,8 +53,25 @@ extension Model {
       item.kind, item, marks: item.kind == .start ? requestMarks : item.marks,
       mayRestart: isStatus ? mayRestart(hop) : .state, hasStart: isStatus && hasRecordedStart(hop),
       isAwaited: true)
+    lane.refresh()
     lane.slots.append(Slot(item: item, state: .shown, isInjected: false, isAnswered: false))
     lane.jobs.append(job)
+    hand(item.kind, to: hop)
+  }
+
+  /// An executor that refuses some has been brought a callback: nothing else happens before that is decided.
+  func hand(_ kind: EventKind, to hop: Hop) {
+    if let executor = hop.plan.executor(of: kind), executors[executor].refusesFrom > 0 {
+      handing = (hop, kind)
+    }
+  }
+
+  /// Something else is seen, so it was not refused.
+  func noteHanded() { while handing != nil { takeHanded() } }
+
+  private func takeHanded() {
+    handing = nil
+    advance()
   }
 
   /// How the call ended, told behind what is on its way to the hop.
@@ -70,6 +87,7 @@ extension Model {
   /// An executor begins one: nil for signals.
   func beginVisit(_ hop: Hop, _ kind: EventKind, _ seen: Item?, count: Int) -> Job? {
     let name = "\(hop.name) \(kind.word)"
+    noteHanded()
     require(!hop.isDestroyed, "law 2", "\(name) after destroy")
     require(hop.plan.has(kind), "callbacks", "\(name) is NULL")
     for visiting in hop.visiting {
@@ -163,10 +181,10 @@ extension Model {
       guard lane(of: other, hop) === own else {
         let lane = lane(of: other, hop)
         inject(other, hop, lane)
-        // It leaves after what the verdict and its ticket let go.
-        if early[visit.ticket] != nil, order.patience != .none {
+        // It leaves after what the verdict and its ticket let go, unless something else lets its lane go.
+        if order.patience != .none {
           for place in lane.slots.indices where lane.slots[place].item === other {
-            lane.slots[place].isFresh = true
+            lane.slots[place].fresh = nextFresh()
           }
         }
         continue
@@ -196,6 +214,9 @@ extension Model {
   /// The executor did not take the hop's callback: law 7, at once.
   func executorRefused(_ index: Int, _ attempt: UInt32, _ kind: EventKind, count: Int) {
     guard let hop = instance(index, attempt), isCurrent(hop), local == nil else { return }
+    // Another one may have been taken before.
+    while let other = handing, other.hop !== hop || other.kind != kind { takeHanded() }
+    handing = nil
     let name = "\(hop.name) \(kind.word), refused by its executor"
     switch kind {
     case .start, .send, .halfClose, .headers, .receive, .status:

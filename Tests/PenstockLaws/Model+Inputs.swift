@@ -24,12 +24,13 @@ extension Model {
   /// `isNested`: asked for while something ran; what hops have asked for earlier may be done later.
   func apply(_ input: Input, isNested: Bool = false) {
     guard !isOver, local == nil else { return }
+    noteHanded()
     if let input = settling {
       settling = nil
       settleEarly(input)
     }
     if !isNested, order.patience != .more {
-      refreshAll()
+      while refreshNext() { advance() }
       advance()
     }
     switch input {
@@ -115,7 +116,8 @@ extension Model {
     if ticket != 0, tickets[ticket]?.state == .open { tickets[ticket]?.state = .spent }
   }
 
+  /// For a message that goes no further, or not yet.
   func renew(_ hop: Hop) {
-    ask(hop, 1)
+    if order.patience == .none { ask(hop, 1) } else { hop.renewals.append(nextFresh()) }
   }
 }

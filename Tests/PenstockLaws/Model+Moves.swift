@@ -24,7 +24,7 @@ extension Model {
   func inject(_ item: Item, _ hop: Hop, _ lane: Lane) {
     let slot = Slot(
       item: item, state: .ready, isInjected: true, isAnswered: true,
-      isFresh: running != nil && order.patience != .none)
+      fresh: running != nil && order.patience != .none ? nextFresh() : 0)
     if let last = lane.slots.last, last.item.kind == .halfClose || last.item.kind == .status {
       lane.slots.insert(slot, at: lane.slots.count - 1)
     } else {
@@ -67,11 +67,16 @@ extension Model {
     guard local == nil, !isOver else { return }
     var moved = true
     if !mayHurry { order.draw() }
-    while moved, !isOver {
+    while moved, !isOver, handing == nil || mayHurry {
       moved = false
-      for hop in hops where hop !== running {
-        if leaveDown(hop) || leaveUp(hop) || passDown(hop) || passUp(hop) || passDemand(hop) { moved = true }
+      for hop in hops where hop !== running && (handing == nil || mayHurry) {
+        if leaveDown(hop) || leaveUp(hop) || passDown(hop) || passUp(hop) || passDemand(hop)
+          || passRenewal(hop)
+        {
+          moved = true
+        }
       }
+      if handing != nil, !mayHurry { return }
       if serverHasEnded || outboundEnd <= hops.count { moved = discard(&serverQueue, hops.count) || moved }
       if serverHasStarted, !serverHasEnded, serverDemandCame > 0 {
         serverDemand = saturating(serverDemand, serverDemandCame)
@@ -198,7 +203,10 @@ extension Model {
       repeat { if done() { return } } while pull(part)
     }
     if case .everywhere = part {
-      refreshAll()
+      while refreshNext() {
+        advance()
+        if done() { return }
+      }
       advance()
       if done() { return }
     }
@@ -226,9 +234,59 @@ extension Model {
       if index >= 0, passUp(hops[index]) { return true }
       for hop in hops[(index + 1)...] where hop !== running && (leaveUp(hop) || passUp(hop)) { return true }
     case .demand(let index):
-      for hop in hops[..<index].reversed() where passDemand(hop) { return true }
+      for hop in hops[..<index].reversed() where passDemand(hop) || passRenewal(hop) { return true }
     }
     return false
+  }
+
+  func nextFresh() -> Int {
+    lastFresh += 1
+    return lastFresh
+  }
+
+  /// What has been put off longest. False: nothing has.
+  func refreshNext() -> Bool {
+    var oldest = Int.max
+    var found: (hop: Hop, lane: Lane?)?
+    for hop in hops {
+      for lane in [hop.outbound, hop.inbound] {
+        for slot in lane.slots where slot.isFresh && slot.fresh < oldest {
+          oldest = slot.fresh
+          found = (hop, lane)
+        }
+      }
+      if let first = hop.renewals.first, first < oldest {
+        oldest = first
+        found = (hop, nil)
+      }
+    }
+    guard let (hop, lane) = found else { return false }
+    if let lane {
+      lane.refresh()
+    } else {
+      hop.renewals.removeFirst()
+      if hop.isActive { ask(hop, 1) }
+    }
+    return true
+  }
+
+  /// The hop asks anew: nothing runs that came before.
+  func passRenewal(_ hop: Hop) -> Bool {
+    guard let first = hop.renewals.first,
+      may(.passDemand, hop, finishing == nil && !isMoving(below: -1) && !isPutOff(before: first))
+    else { return false }
+    hop.renewals.removeFirst()
+    if hop.isActive { ask(hop, 1) }
+    return true
+  }
+
+  private func isPutOff(before number: Int) -> Bool {
+    hops.contains { hop in
+      if let first = hop.renewals.first, first < number { return true }
+      return [hop.outbound, hop.inbound].contains { lane in
+        lane.slots.contains { $0.isFresh && $0.fresh < number }
+      }
+    }
   }
 
   func refreshAll() {
@@ -320,6 +378,7 @@ extension Model {
     addOwed(pending, hop)
     if hop.has(.demand) {
       hop.demandShown = saturating(hop.demandShown, pending)
+      hand(.demand, to: hop)
       return true
     }
     if !hop.isTaken { ask(hop, hop.lessSurplus(pending)) }
@@ -338,7 +397,7 @@ extension Model {
     let hadNone = hop.owed == 0
     hop.owed = saturating(hop.owed, n)
     if hadNone, order.patience != .none, finishing?.index != hop.index, !hop.inbound.slots.isEmpty {
-      hop.inbound.slots[0].isFresh = true
+      hop.inbound.slots[0].fresh = nextFresh()
     }
   }
 

@@ -50,8 +50,10 @@ final class Model {
     /// Its `sent` stops here.
     let isAnswered: Bool
     var isHeld = false
-    /// It may leave only after what runs: a callback has injected it, or demand for it has just come.
-    var isFresh = false
+    /// It may leave only after what runs: a callback has injected it, or demand for it has just come. Numbered as that
+    /// happened; 0: it may leave.
+    var fresh = 0
+    var isFresh: Bool { fresh != 0 }
   }
 
   final class Lane {
@@ -81,7 +83,7 @@ final class Model {
       for index in slots.indices where slots[index].state == .held(0) { slots[index].state = .ready }
     }
 
-    func refresh() { for index in slots.indices { slots[index].isFresh = false } }
+    func refresh() { for index in slots.indices { slots[index].fresh = 0 } }
 
     func index(of ticket: UInt64) -> Int? {
       slots.firstIndex { $0.state == .held(ticket) || $0.state == .paused(ticket) }
@@ -132,6 +134,9 @@ final class Model {
     var reserved = 0
     /// What below was asked for and above was not: messages that were injected, or were held, have gone up.
     var surplus = 0
+
+    /// Demand that it asks for anew after what runs, for messages that it has dropped or held: numbered as `fresh`.
+    var renewals: [Int] = []
 
     func lessSurplus(_ n: Int) -> Int {
       let spent = min(surplus, n)
@@ -225,6 +230,10 @@ final class Model {
   /// Where the request goes; 0: the call's own channel.
   var requestChannel = 0
   var expectedDeadline: UInt64?
+  /// How much has been put off until after what ran.
+  var lastFresh = 0
+  /// The callback that an executor is asked to take, and may refuse.
+  var handing: (hop: Hop, kind: EventKind)?
   /// Everything may leave, though something is moving in front of it.
   var mayHurry = false
   var order: Order
