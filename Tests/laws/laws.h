@@ -1,0 +1,121 @@
+/* What the parts of the program share: the calls on trial, what their hops see, and how a broken law is told. */
+#ifndef LAWS_H
+#define LAWS_H
+
+#include <penstock/penstock.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { max_hops = 64, max_trace = 512, max_tickets = 256, call_threads = 4, helper_threads = 3 };
+
+/* ---- Random ---- */
+
+extern uint64_t seed;
+
+uint64_t mix(uint64_t *state);
+uint32_t below(uint64_t *state, uint32_t n);
+bool chance(uint64_t *state, uint32_t percent);
+
+/* ---- Executors (executors.c) ---- */
+
+/* Of one lane of a registration: the thread that drives the runtime, or how its executor runs its jobs. */
+typedef enum place {
+  place_driving,
+  place_serial,  /* the library's own */
+  place_pool,    /* several threads, the newest job first */
+  place_inline,  /* in submit */
+  place_refusing /* as the pool, but one job in 400 is not taken */
+} place;
+
+void executors_start(void);
+/* Every job has run. */
+void executors_stop(void);
+/* Borrowed; NULL: the driving thread. */
+penstock_executor *executor_of(place place);
+/* Does a callback of this place run on the thread that it may. */
+bool is_at(place place);
+
+/* ---- What a call's hops see (trace.c) ---- */
+
+/* The two lanes run at the same time where their executors differ. */
+enum { outbound = 0, inbound = 1 };
+
+typedef struct hop_record {
+  struct trial *trial;
+  penstock_hop *handle;
+  int number; /* the registration */
+  int level;  /* how many hops of the call were entered before it */
+  place places[2];
+  uint64_t random[2];
+  atomic_int running[2];
+  atomic_bool takes;
+  atomic_bool destroyed;
+  pthread_mutex_t mutex; /* of what follows */
+  int count;
+  uint8_t seen[max_trace]; /* PENSTOCK_EVENT_... */
+  uint64_t order[max_trace];
+  int32_t verdicts[max_trace];
+  atomic_bool finished; /* it ended the call itself, or was made to */
+  atomic_bool
+      may_finish; /* it may have: what runs elsewhere comes too late, perhaps; a status of its own was delivered */
+} hop_record;
+
+typedef struct trial {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed; /* a hop was destroyed */
+  uint64_t call_id;
+  int hop_count;
+  hop_record hops[max_hops];
+  atomic_uint_least64_t clock;
+  penstock_ticket tickets[max_tickets];
+  int ticket_count;
+  atomic_int inside; /* helpers that use the trial */
+} trial;
+
+extern atomic_int failures;
+
+void broken(trial *trial, const char *law, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+trial *trial_new(void);
+void trial_free(trial *trial);
+bool runs_elsewhere(const hop_record *hop);
+/* The lane whose callbacks this event's runs among. */
+int lane_of(int32_t event);
+/* At which of the hop's events it is; -1: it keeps no more. */
+int record(hop_record *hop, int32_t event);
+void record_verdict(hop_record *hop, int index, int32_t verdict);
+void enter(hop_record *hop, int lane);
+void leave(hop_record *hop, int lane);
+/* The call has ended: law by law. */
+void check_trial(trial *trial);
+
+/* ---- The registrations (hops.c) ---- */
+
+typedef struct registration {
+  int number;
+  atomic_int finalized;
+  atomic_int live; /* hops between create and destroy */
+  bool sees_sends, sees_receives;
+  int32_t priority;
+  place places[2];
+} registration;
+
+enum { max_registrations = 4096 };
+extern registration registrations[max_registrations];
+extern atomic_int next_registration;
+
+/* Calls find their trial by the metadata that they carry. */
+enum { slot_count = 64 };
+typedef struct slot {
+  pthread_mutex_t mutex;
+  trial *trial;
+} slot;
+extern slot slots[slot_count];
+
+/* False: there are enough, or it failed. */
+bool add_one(penstock_channel *channel, uint64_t *random, penstock_interceptor_id *id);
+
+#endif
