@@ -7,7 +7,7 @@
 
 registration registrations[max_registrations];
 atomic_int next_registration;
-slot slots[slot_count];
+slot slots[slot_count + side_slot_count];
 
 static void finalize(void *user_data) {
   registration *self = user_data;
@@ -35,6 +35,7 @@ static int32_t on_create(penstock_hop *hop, void *user_data, void **state) {
   trial *trial = trial_of(hop);
   if (!trial) return PENSTOCK_SKIP;
   trial->call_id = penstock_hop_call_id(hop);
+  check_side_hop(trial, hop, self->number);
   uint64_t random = seed ^ ((uint64_t)self->number << 32) ^ trial->call_id * 977;
   if (chance(&random, 10) || trial->hop_count >= max_hops) return PENSTOCK_SKIP;
   hop_record *mine = &trial->hops[trial->hop_count];
@@ -144,6 +145,8 @@ static int32_t react(penstock_hop *hop, hop_record *self, int32_t event, uint64_
     if (event == PENSTOCK_EVENT_SEND) penstock_hop_send_message(hop, "injected", 8);
   } else if (dice < 225) {
     penstock_hop_demand(hop, 1);
+  } else if (dice < 265) {
+    if (event == PENSTOCK_EVENT_START) make_side_call(hop, self, random);
   }
   return PENSTOCK_NEXT;
 }

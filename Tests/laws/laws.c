@@ -1,6 +1,7 @@
 /* The laws of the chain through the C ABI, with real threads: random chains of recording interceptors on one channel,
- * random verdicts, callbacks on executors, tickets resolved and calls cancelled by other threads, interceptors added and
- * removed meanwhile. Every hop writes down what it sees; after each call its trace is checked law by law.
+ * random verdicts, callbacks on executors, calls made by hops, tickets resolved and calls cancelled by other threads,
+ * interceptors added and removed meanwhile. Every hop writes down what it sees; after each call its trace is checked law
+ * by law.
  *
  *   laws HOST:PORT     a penstock-peer
  *   LAWS_SEED, LAWS_CALLS (1500)
@@ -27,21 +28,32 @@ uint32_t below(uint64_t *state, uint32_t n) { return (uint32_t)((mix(state) >> 3
 bool chance(uint64_t *state, uint32_t percent) { return below(state, 100) < percent; }
 
 static penstock_channel *channel;
-static atomic_int calls_left;
+enum { changes_per_call = 3 };
+static atomic_int calls_left, calls_begun;
 static atomic_int calls_done;
 static atomic_int codes[17];
 static atomic_bool stopping;
 static atomic_uint_least64_t used[4]; /* tickets: OK, ALREADY, GONE, other */
 
+/* Some call that goes on, or NULL; the trial stays until the helper is no longer inside. */
+static trial *any_trial(uint64_t *random) {
+  uint32_t count = slot_count + side_slot_count, first = below(random, count);
+  for (uint32_t i = 0; i < count; i++) {
+    slot *slot = &slots[(first + i) % count];
+    pthread_mutex_lock(&slot->mutex);
+    trial *trial = slot->trial;
+    if (trial) atomic_fetch_add(&trial->inside, 1);
+    pthread_mutex_unlock(&slot->mutex);
+    if (trial) return trial;
+  }
+  return NULL;
+}
+
 /* Uses any ticket of any call: live, spent or late. */
 static void *help(void *argument) {
   uint64_t random = seed * 31 + (uintptr_t)argument;
   while (!atomic_load(&stopping)) {
-    uint32_t index = below(&random, slot_count);
-    pthread_mutex_lock(&slots[index].mutex);
-    trial *trial = slots[index].trial;
-    if (trial) atomic_fetch_add(&trial->inside, 1);
-    pthread_mutex_unlock(&slots[index].mutex);
+    trial *trial = any_trial(&random);
     if (!trial) {
       sched_yield();
       continue;
@@ -84,12 +96,18 @@ static void *help(void *argument) {
   return NULL;
 }
 
-/* Adds, removes and moves interceptors while calls run. */
+/* Adds, removes and moves interceptors while calls run: a few times for each call, so that some see each chain. */
 static void *change(void *argument) {
   uint64_t random = seed * 17 + (uintptr_t)argument;
   penstock_interceptor_id ids[8];
   int live = 0;
-  while (!atomic_load(&stopping)) {
+  for (int changes = 0; !atomic_load(&stopping);) {
+    if (changes > changes_per_call * (1 + atomic_load(&calls_begun))) {
+      struct timespec nap = {0, 200000};
+      nanosleep(&nap, NULL);
+      continue;
+    }
+    changes++;
     uint32_t dice = below(&random, 10);
     if (live < 4 || (live < 8 && dice < 4)) {
       if (!add_one(channel, &random, &ids[live])) {
@@ -110,9 +128,6 @@ static void *change(void *argument) {
       uint32_t pick = below(&random, (uint32_t)live);
       penstock_channel_set_interceptor_priority(channel, ids[pick], (int32_t)below(&random, 5), NULL);
     }
-    /* Some calls see each chain. */
-    struct timespec nap = {0, 700000};
-    nanosleep(&nap, NULL);
   }
   for (int i = 0; i < live; i++) penstock_channel_remove_interceptor(channel, ids[i], NULL);
   return NULL;
@@ -203,6 +218,7 @@ static void *call_many(void *argument) {
   while (atomic_fetch_sub(&calls_left, 1) > 0) {
     /* Slots are used in turn, so that what comes late to an old call does not find the next one. */
     int slot = (int)number * (slot_count / call_threads) + turn++ % (slot_count / call_threads);
+    atomic_fetch_add(&calls_begun, 1);
     trial *fresh = trial_new();
     pthread_mutex_lock(&slots[slot].mutex);
     slots[slot].trial = fresh;
@@ -213,7 +229,6 @@ static void *call_many(void *argument) {
     pthread_mutex_lock(&slots[slot].mutex);
     slots[slot].trial = NULL;
     pthread_mutex_unlock(&slots[slot].mutex);
-    while (atomic_load(&fresh->inside)) sched_yield();
     trial_free(fresh);
     if (atomic_load(&failures) >= 5) break;
   }
@@ -232,7 +247,7 @@ int main(int argc, char **argv) {
   atomic_store(&calls_left, calls);
   printf("LAWS_SEED=%llu\n", (unsigned long long)seed);
   fflush(stdout);
-  for (int i = 0; i < slot_count; i++) pthread_mutex_init(&slots[i].mutex, NULL);
+  for (int i = 0; i < slot_count + side_slot_count; i++) pthread_mutex_init(&slots[i].mutex, NULL);
   penstock_error *error = NULL;
   if (penstock_channel_new(argv[1], "{\"tls\": false}", &channel, &error) != PENSTOCK_OK) {
     printf("%s\n0 passed, 1 failed\n", penstock_error_message(error));
@@ -265,9 +280,10 @@ int main(int argc, char **argv) {
     if (atomic_load(&registrations[i].live) != 0) broken(NULL, "law 2", "registration %d: hops without destroy", i);
   }
   executors_stop();
-  printf("%d registrations; tickets: %llu ok, %llu already, %llu gone, %llu other; codes:", total,
-         (unsigned long long)used[0], (unsigned long long)used[1], (unsigned long long)used[2],
-         (unsigned long long)used[3]);
+  printf(
+      "%d registrations; %d calls of hops, %d cancelled; tickets: %llu ok, %llu already, %llu gone, %llu other; codes:",
+      total, atomic_load(&sides_made), atomic_load(&sides_cancelled), (unsigned long long)used[0],
+      (unsigned long long)used[1], (unsigned long long)used[2], (unsigned long long)used[3]);
   for (int i = 0; i < 17; i++)
     if (atomic_load(&codes[i])) printf(" %s %d", penstock_status_code_name(i), atomic_load(&codes[i]));
   printf("\n");

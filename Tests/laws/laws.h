@@ -63,7 +63,11 @@ typedef struct hop_record {
       may_finish; /* it may have: what runs elsewhere comes too late, perhaps; a status of its own was delivered */
 } hop_record;
 
+struct side;
+
 typedef struct trial {
+  struct side *side;  /* what it is the call of; NULL: one that the program made */
+  struct side *sides; /* what its hops have made */
   pthread_mutex_t mutex;
   pthread_cond_t changed; /* a hop was destroyed */
   uint64_t call_id;
@@ -80,6 +84,7 @@ extern atomic_int failures;
 void broken(trial *trial, const char *law, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 trial *trial_new(void);
+/* Once no helper uses it. */
 void trial_free(trial *trial);
 bool runs_elsewhere(const hop_record *hop);
 /* The lane whose callbacks this event's runs among. */
@@ -91,6 +96,16 @@ void enter(hop_record *hop, int lane);
 void leave(hop_record *hop, int lane);
 /* The call has ended: law by law. */
 void check_trial(trial *trial);
+
+/* ---- Calls that hops make (side.c) ---- */
+
+extern atomic_int sides_made, sides_cancelled;
+
+void make_side_call(penstock_hop *hop, hop_record *maker, uint64_t *random);
+/* In create of one of its hops. */
+void check_side_hop(trial *trial, penstock_hop *hop, int number);
+/* All that were made for a call which has ended. */
+void check_sides(trial *trial);
 
 /* ---- The registrations (hops.c) ---- */
 
@@ -108,12 +123,12 @@ extern registration registrations[max_registrations];
 extern atomic_int next_registration;
 
 /* Calls find their trial by the metadata that they carry. */
-enum { slot_count = 64 };
+enum { slot_count = 64, side_slot_count = 32 };
 typedef struct slot {
   pthread_mutex_t mutex;
   trial *trial;
 } slot;
-extern slot slots[slot_count];
+extern slot slots[slot_count + side_slot_count];
 
 /* False: there are enough, or it failed. */
 bool add_one(penstock_channel *channel, uint64_t *random, penstock_interceptor_id *id);

@@ -1,6 +1,7 @@
 /* What hops see of a call is written down, and checked law by law once the call has ended. */
 #include "laws.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +50,7 @@ trial *trial_new(void) {
 }
 
 void trial_free(trial *trial) {
+  while (atomic_load(&trial->inside)) sched_yield();
   for (int i = 0; i < trial->hop_count; i++) pthread_mutex_destroy(&trial->hops[i].mutex);
   pthread_cond_destroy(&trial->changed);
   pthread_mutex_destroy(&trial->mutex);
@@ -237,4 +239,5 @@ void check_trial(trial *trial) {
     }
     penstock_hop_release(trial->hops[i].handle);
   }
+  check_sides(trial);
 }
