@@ -116,26 +116,4 @@ static inline bool is_outbound(int32_t event) {
          event == PENSTOCK_EVENT_SENT;
 }
 
-/* A bidi echo of `count` numbered messages. */
-static inline void exchange(penstock_channel *channel, int count) {
-  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
-  if (!call) return;
-  for (int i = 0; i < count; i++) OK(penstock_call_send(call, &i, sizeof(i)));
-  OK(penstock_call_half_close(call));
-  for (int i = 0; i < count; i++) {
-    penstock_message *message = NULL;
-    if (!OK(penstock_call_receive(call, &message))) break;
-    int got = -1;
-    if (CHECK_INT(penstock_message_length(message), sizeof(got))) memcpy(&got, penstock_message_data(message), 4);
-    CHECK_INT(got, i);
-    penstock_message_release(message);
-  }
-  penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
-    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
-    penstock_reply_release(reply);
-  }
-  penstock_call_release(call);
-}
-
 #endif

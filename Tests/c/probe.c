@@ -62,6 +62,13 @@ void probe_init(probe *probe, const char *name) {
   probe->finalized_latch = empty;
 }
 
+void probe_init_with(probe *probe, const char *name, int32_t (*hook)(struct probe *, penstock_hop *, int32_t),
+                     void *context) {
+  probe_init(probe, name);
+  probe->hook = hook;
+  probe->context = context;
+}
+
 penstock_interceptor probe_table(probe *probe) {
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
   table.name = probe->name;

@@ -235,6 +235,7 @@ int start_peer(char *text, size_t text_size, char *const *more, int *input) {
   size_t length = 0;
   while (status == 0 && length < sizeof(line) - 1 && !memchr(line, '\n', length)) {
     ssize_t got = read(out[0], line + length, 1);
+    if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     length += (size_t)got;
     line[length] = 0;
@@ -363,6 +364,36 @@ penstock_call *start_call(penstock_channel *channel, const char *method, int32_t
   penstock_call *call = NULL;
   OK(penstock_channel_call(channel, method, kind, NULL, NULL, &call, NULL));
   return call;
+}
+
+penstock_call *start_callback_call(penstock_channel *channel, const char *method, int32_t kind, latch *ended) {
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = ended;
+  table.finalizer = signal_latch;
+  penstock_call *call = NULL;
+  OK(penstock_channel_call(channel, method, kind, NULL, &table, &call, NULL));
+  return call;
+}
+
+void exchange(penstock_channel *channel, int count) {
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  if (!call) return;
+  for (int i = 0; i < count; i++) OK(penstock_call_send(call, &i, sizeof(i)));
+  OK(penstock_call_half_close(call));
+  for (int i = 0; i < count; i++) {
+    penstock_message *message = NULL;
+    if (!OK(penstock_call_receive(call, &message))) break;
+    int got = -1;
+    if (CHECK_INT(penstock_message_length(message), sizeof(got))) memcpy(&got, penstock_message_data(message), 4);
+    CHECK_INT(got, i);
+    penstock_message_release(message);
+  }
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+    penstock_reply_release(reply);
+  }
+  penstock_call_release(call);
 }
 
 /* ---- main ---- */

@@ -133,6 +133,10 @@ void check_echo(penstock_channel *channel);
 int32_t unary_code(penstock_channel *channel, const char *request);
 /* A blocking call; NULL after a failed check. */
 penstock_call *start_call(penstock_channel *channel, const char *method, int32_t kind);
+/* One in callback style without callbacks: `ended` is signalled by its finalizer. */
+penstock_call *start_callback_call(penstock_channel *channel, const char *method, int32_t kind, latch *ended);
+/* A bidi call that sends `count` numbered messages, and reads them all back. */
+void exchange(penstock_channel *channel, int count);
 /* How many descriptors and threads this process has. */
 int open_descriptors(void);
 int running_threads(void);
@@ -167,6 +171,8 @@ typedef struct probe_trace {
 } probe_trace;
 
 void probe_init(probe *probe, const char *name);
+void probe_init_with(probe *probe, const char *name, int32_t (*hook)(struct probe *, penstock_hop *, int32_t),
+                     void *context);
 /* A table with every callback of `probe`, and a finalizer. */
 penstock_interceptor probe_table(probe *probe);
 penstock_interceptor_id probe_add(probe *probe, penstock_channel *channel, int32_t priority);

@@ -133,8 +133,7 @@ TEST(async_ended_by_a_hop_above) {
   probe above;
   style_init(&style);
   style.acts[HEADERS] = PASS_LATER;
-  probe_init(&above, "above");
-  above.hook = finish_on_receive;
+  probe_init_with(&above, "above", finish_on_receive, NULL);
   penstock_channel *channel = open_channel();
   style_add(&style, channel, 0);
   probe_add(&above, channel, 1);

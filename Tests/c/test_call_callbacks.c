@@ -125,11 +125,8 @@ TEST(call_callback_style_cancel) {
 TEST(call_callbacks_may_all_be_null) {
   penstock_channel *channel = open_channel();
   latch finalized = LATCH_INIT;
-  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
-  table.user_data = &finalized;
-  table.finalizer = signal_latch;
-  penstock_call *call = NULL;
-  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  penstock_call *call = start_callback_call(channel, UNARY, PENSTOCK_KIND_UNARY, &finalized);
+  REQUIRE(call);
   OK(penstock_call_try_send(call, "x", 1));
   OK(penstock_call_half_close(call));
   latch_wait(&finalized, 1);

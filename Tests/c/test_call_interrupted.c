@@ -73,8 +73,7 @@ static int32_t pause_start(probe *self, penstock_hop *hop, int32_t event) {
 static void interrupted_unary(void) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "pause");
-  probe.hook = pause_start;
+  probe_init_with(&probe, "pause", pause_start, NULL);
   probe_add(&probe, channel, 0);
   /* Without a function a signal cancels. */
   penstock_call_options *options = options_of("{\"interruptible\": true}");

@@ -114,9 +114,7 @@ TEST(codec_stands_between_the_levels) {
   penstock_channel *channel = open_channel();
   OK(penstock_channel_set_codec(channel, codec));
   probe both;
-  probe_init(&both, "both");
-  both.hook = look_at_both;
-  both.context = &state;
+  probe_init_with(&both, "both", look_at_both, &state);
   penstock_interceptor table = probe_table(&both);
   table.flags = PENSTOCK_LEVEL_BOTH;
   penstock_interceptor_id id = 0;
@@ -232,9 +230,7 @@ TEST(codec_is_not_asked_where_an_object_hop_answers) {
   penstock_channel *channel = open_channel();
   OK(penstock_channel_set_codec(channel, codec));
   probe stub;
-  probe_init(&stub, "stub");
-  stub.hook = answer_with_object;
-  stub.context = &state;
+  probe_init_with(&stub, "stub", answer_with_object, &state);
   penstock_interceptor table = probe_table(&stub);
   table.flags = PENSTOCK_LEVEL_OBJECT;
   penstock_interceptor_id id = 0;

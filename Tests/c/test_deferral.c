@@ -91,9 +91,7 @@ TEST(deferral_resume_after) {
   for (int i = 0; i < 4; i++) {
     probe probe;
     later plan = cases[i].plan;
-    probe_init(&probe, "later");
-    probe.hook = pause_for;
-    probe.context = &plan;
+    probe_init_with(&probe, "later", pause_for, &plan);
     penstock_interceptor_id id = probe_add(&probe, channel, 0);
     int64_t started = test_now_ms();
     check_echo(channel);
@@ -149,9 +147,7 @@ TEST(deferral_ten_thousand_tickets_in_one_call) {
   hoard.tickets = calloc((size_t)hoard.limit, sizeof(*hoard.tickets));
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "hoard");
-  probe.hook = hoard_each;
-  probe.context = &hoard;
+  probe_init_with(&probe, "hoard", hoard_each, &hoard);
   penstock_interceptor table = probe_table(&probe);
   table.hold_bytes = 1 << 20;
   penstock_interceptor_id id = 0;
@@ -328,9 +324,7 @@ static void check_kept_by_hops(int32_t event) {
   probe recorder, holder;
   pauser pauser = {event, NULL, 0, LATCH_INIT};
   probe_init(&recorder, "recorder");
-  probe_init(&holder, "holder");
-  holder.hook = hold_then_pause;
-  holder.context = &pauser;
+  probe_init_with(&holder, "holder", hold_then_pause, &pauser);
   penstock_interceptor tables[2] = {probe_table(&recorder), probe_table(&holder)};
   tables[0].replay_bytes = 1 << 20;
   tables[1].hold_bytes = PIECES * PIECE;

@@ -197,9 +197,7 @@ TEST(executor_chosen_in_create) {
   pool_open(&second, 1);
   probe probe;
   chosen choice = {&second, &first, false};
-  probe_init(&probe, "chooser");
-  probe.hook = choose;
-  probe.context = &choice;
+  probe_init_with(&probe, "chooser", choose, &choice);
   penstock_channel *channel = open_channel();
   add_on(channel, &probe, 0, first.executor, NULL);
   exchange(channel, 3);

@@ -118,9 +118,7 @@ static int32_t get_stuck(probe *self, penstock_hop *hop, int32_t event) {
 TEST(law_4_executor_callback_that_outlives_its_call) {
   probe probe;
   stuck plan = {.inside = LATCH_INIT, .go = LATCH_INIT};
-  probe_init(&probe, "stuck");
-  probe.hook = get_stuck;
-  probe.context = &plan;
+  probe_init_with(&probe, "stuck", get_stuck, &plan);
   penstock_executor *executor = NULL;
   REQUIRE_OK(penstock_executor_serial_new(&executor));
   penstock_channel *channel = open_channel();
@@ -210,9 +208,7 @@ TEST(executor_wait_on_a_pool_is_allowed) {
   pool_open(&pool, 4);
   probe probe;
   waiting plan = {open_channel(), open_channel(), -1, -1, -1, PENSTOCK_EVENT_STATUS};
-  probe_init(&probe, "waits");
-  probe.hook = wait_for_one;
-  probe.context = &plan;
+  probe_init_with(&probe, "waits", wait_for_one, &plan);
   add_on(plan.own, &probe, 0, pool.executor, pool.executor);
   check_echo(plan.own);
   CHECK_RESULT(plan.unary, PENSTOCK_OK);
@@ -233,9 +229,7 @@ TEST(executor_serial_released_on_its_own_thread) {
   probe probe;
   penstock_executor *executor = NULL;
   REQUIRE_OK(penstock_executor_serial_new(&executor));
-  probe_init(&probe, "last");
-  probe.hook = let_go;
-  probe.context = executor;
+  probe_init_with(&probe, "last", let_go, executor);
   penstock_channel *channel = open_channel();
   penstock_interceptor_id id = add_on(channel, &probe, 0, executor, executor);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);

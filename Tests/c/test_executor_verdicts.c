@@ -39,8 +39,7 @@ TEST(executor_callbacks_may_change_everything) {
   pool pool;
   pool_open(&pool, 4);
   probe probe;
-  probe_init(&probe, "editor");
-  probe.hook = use_everything;
+  probe_init_with(&probe, "editor", use_everything, NULL);
   penstock_channel *channel = open_channel();
   add_on(channel, &probe, 0, pool.executor, pool.executor);
   penstock_reply *reply = NULL;
@@ -104,9 +103,7 @@ TEST(executor_callbacks_may_defer_and_inject) {
   for (int shared = 0; shared < 2; shared++) {
     probe probe;
     resolver plan = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-    probe_init(&probe, "defers");
-    probe.hook = defer;
-    probe.context = &plan;
+    probe_init_with(&probe, "defers", defer, &plan);
     penstock_channel *channel = open_channel();
     add_on(channel, &probe, 0, pool.executor, shared ? pool.executor : NULL);
     penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
@@ -210,8 +207,7 @@ TEST(executor_callbacks_may_take) {
   pool pool;
   pool_open(&pool, 4);
   probe probe;
-  probe_init(&probe, "stub");
-  probe.hook = answer;
+  probe_init_with(&probe, "stub", answer, NULL);
   penstock_channel *channel = open_channel();
   add_on(channel, &probe, 0, pool.executor, pool.executor);
   penstock_reply *reply = NULL;

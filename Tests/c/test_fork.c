@@ -102,9 +102,7 @@ static void fork_with(const char *options) {
   }
   p.channel = open_channel_on(p.runtime);
   probe probe;
-  probe_init(&probe, "probe");
-  probe.hook = keep_and_pause;
-  probe.context = &p;
+  probe_init_with(&probe, "probe", keep_and_pause, &p);
   p.id = probe_add(&probe, p.channel, 0);
   OK(penstock_call_options_new(NULL, &p.options, NULL));
   p.call = start_call(p.channel, BIDI, PENSTOCK_KIND_BIDI);

@@ -22,9 +22,7 @@ TEST(hooks_finish_with_a_built_status) {
     probe above, refusing;
     int32_t event = events[i];
     probe_init(&above, "above");
-    probe_init(&refusing, "refusing");
-    refusing.hook = refuse_with_details;
-    refusing.context = &event;
+    probe_init_with(&refusing, "refusing", refuse_with_details, &event);
     penstock_interceptor_id ids[] = {probe_add(&above, channel, 2), probe_add(&refusing, channel, 1)};
     penstock_reply *reply = NULL;
     REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));

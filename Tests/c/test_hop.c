@@ -71,8 +71,7 @@ static int32_t look(probe *self, penstock_hop *hop, int32_t event) {
 TEST(hop_functions_in_every_callback) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "look");
-  probe.hook = look;
+  probe_init_with(&probe, "look", look, NULL);
   probe_add(&probe, channel, 0);
   run_bidi(channel, false);
   run_bidi(channel, true);
@@ -169,9 +168,7 @@ TEST(hop_on_other_threads_and_after_the_end) {
   penstock_channel *channel = open_channel();
   probe probe;
   keeper keeper = {NULL, 0};
-  probe_init(&probe, "keep");
-  probe.hook = keep_and_use_elsewhere;
-  probe.context = &keeper;
+  probe_init_with(&probe, "keep", keep_and_use_elsewhere, &keeper);
   probe_add(&probe, channel, 0);
   run_bidi(channel, false);
   CHECK_INT(keeper.used, 5);
@@ -215,8 +212,7 @@ static int32_t rewrite_start(probe *self, penstock_hop *hop, int32_t event) {
 TEST(hop_rewrites_the_start) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "rewrite");
-  probe.hook = rewrite_start;
+  probe_init_with(&probe, "rewrite", rewrite_start, NULL);
   probe_add(&probe, channel, 0);
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, "/no.Such/Thing", "x", 1, NULL, &reply, NULL));
@@ -234,8 +230,7 @@ static int32_t shorten_deadline(probe *self, penstock_hop *hop, int32_t event) {
 TEST(hop_shortens_the_deadline) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "deadline");
-  probe.hook = shorten_deadline;
+  probe_init_with(&probe, "deadline", shorten_deadline, NULL);
   probe_add(&probe, channel, 0);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   penstock_message *message = NULL;

@@ -140,8 +140,7 @@ static int32_t skip(probe *self, penstock_hop *hop, int32_t event) {
 TEST(interceptor_skip) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "probe");
-  probe.hook = skip;
+  probe_init_with(&probe, "probe", skip, NULL);
   probe_add(&probe, channel, 0);
   check_echo(channel);
   penstock_channel_release(channel);
@@ -233,9 +232,7 @@ TEST(interceptor_nonsense_ends_the_call_with_internal) {
       {PENSTOCK_EVENT_DEMAND, 77}, {PENSTOCK_EVENT_SENT, PENSTOCK_TAKE}, {PENSTOCK_EVENT_DEMAND, PENSTOCK_PAUSE}};
   for (size_t i = 0; i < 3; i++) {
     probe probe;
-    probe_init(&probe, "signals");
-    probe.hook = return_nonsense;
-    probe.context = (void *)&ignored[i];
+    probe_init_with(&probe, "signals", return_nonsense, (void *)&ignored[i]);
     penstock_interceptor_id id = probe_add(&probe, channel, 0);
     check_echo(channel);
     CHECK(atomic_load(&probe.seen[ignored[i].event]) > 0);
@@ -278,8 +275,7 @@ TEST(interceptor_values_reach_the_caller) {
   atomic_store(&values_finalized, 0);
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "values");
-  probe.hook = set_values;
+  probe_init_with(&probe, "values", set_values, NULL);
   probe_add(&probe, channel, 0);
   penstock_reply *reply = unary(channel, "x");
   CHECK(penstock_reply_value(reply, "answer") == (void *)42);
@@ -294,8 +290,7 @@ TEST(interceptor_values_reach_the_caller) {
   /* From the call, in blocking style, after its end. */
   atomic_store(&values_finalized, 0);
   channel = open_channel();
-  probe_init(&probe, "values");
-  probe.hook = set_values;
+  probe_init_with(&probe, "values", set_values, NULL);
   probe_add(&probe, channel, 0);
   penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(call, "x", 1));

@@ -138,8 +138,7 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
 TEST(null_in_callbacks) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "nulls");
-  probe.hook = pass_nulls;
+  probe_init_with(&probe, "nulls", pass_nulls, NULL);
   probe_add(&probe, channel, 0);
   check_echo(channel);
   CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_RECEIVE]), 1);

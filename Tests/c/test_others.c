@@ -327,8 +327,7 @@ static void *share_options(void *pointer) {
 TEST(others_google_cloud_go_609_calls_share_no_metadata) {
   sharer sharer = {open_channel(), new_options("{\"metadata\": {\"x-trailers-given\": \"g\"}}")};
   probe probe;
-  probe_init(&probe, "stamp");
-  probe.hook = stamp;
+  probe_init_with(&probe, "stamp", stamp, NULL);
   probe_add(&probe, sharer.channel, 0);
   pthread_t threads[8];
   for (int i = 0; i < 8; i++) pthread_create(&threads[i], NULL, share_options, &sharer);
@@ -352,9 +351,7 @@ TEST(others_grpc_java_11870_metadata_that_has_left_cannot_be_changed) {
   penstock_channel *channel = open_channel();
   penstock_metadata *kept = NULL;
   probe probe;
-  probe_init(&probe, "late");
-  probe.hook = change_late;
-  probe.context = &kept;
+  probe_init_with(&probe, "late", change_late, &kept);
   probe_add(&probe, channel, 0);
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));

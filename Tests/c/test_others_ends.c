@@ -135,8 +135,7 @@ static int32_t set_deadline(probe *self, penstock_hop *hop, int32_t event) {
 TEST(others_boulder_6366_a_stream_outlives_the_start_callback) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "timeout");
-  probe.hook = set_deadline;
+  probe_init_with(&probe, "timeout", set_deadline, NULL);
   probe_add(&probe, channel, 0);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   for (int i = 0; i < 20; i++) {
@@ -159,8 +158,7 @@ static int32_t set_short_deadline(probe *self, penstock_hop *hop, int32_t event)
 TEST(others_grpc_java_12456_a_deadline_that_races_with_the_answer) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "timeout");
-  probe.hook = set_short_deadline;
+  probe_init_with(&probe, "timeout", set_short_deadline, NULL);
   probe_add(&probe, channel, 0);
   penstock_call_options *options = new_options("{\"metadata\": {\"x-delay-ms\": \"2\"}}");
   for (int i = 0; i < test_rounds(200); i++) {
@@ -279,9 +277,7 @@ TEST(others_grpc_dotnet_2206_cancel_and_close_do_not_wait_for_each_other) {
   for (int i = 0; i < test_rounds(50); i++) {
     penstock_channel *channel = open_channel();
     probe probe;
-    probe_init(&probe, "closer");
-    probe.hook = cancel_in_status;
-    probe.context = channel;
+    probe_init_with(&probe, "closer", cancel_in_status, channel);
     probe_add(&probe, channel, 0);
     collector collector = COLLECTOR_INIT;
     penstock_call *call = start_collecting(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &collector);

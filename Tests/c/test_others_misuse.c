@@ -274,8 +274,7 @@ TEST(others_grpc_25449_a_long_stream_does_not_grow) {
   penstock_channel *channel = open_channel();
   probe probes[2];
   probe_init(&probes[0], "a");
-  probe_init(&probes[1], "b");
-  probes[1].hook = pause_always;
+  probe_init_with(&probes[1], "b", pause_always, NULL);
   probe_add(&probes[0], channel, 2);
   probe_add(&probes[1], channel, 1);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
@@ -318,8 +317,7 @@ TEST(others_envoy_8025_changed_while_calls_are_paused_in_it) {
   for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, keep_calling, &load);
   for (int i = 0; i < test_rounds(50); i++) {
     probe probe;
-    probe_init(&probe, "ext_authz");
-    probe.hook = pause_a_while;
+    probe_init_with(&probe, "ext_authz", pause_a_while, NULL);
     penstock_interceptor_id id = probe_add(&probe, load.channel, 0);
     EVENTUALLY(seen(&probe, PENSTOCK_EVENT_START) >= 4);
     OK(penstock_channel_remove_interceptor(load.channel, id, NULL));

@@ -172,9 +172,7 @@ TEST(others_grpc_swift_1265_a_restarted_call_is_cancelled) {
   latch under_way = LATCH_INIT;
   collector collector = COLLECTOR_INIT;
   auth_init(&auth, refresh_at_once);
-  probe_init(&below, "below");
-  below.hook = hang_second;
-  below.context = &under_way;
+  probe_init_with(&below, "below", hang_second, &under_way);
   probe_add(&auth, channel, 2);
   probe_add(&below, channel, 1);
   penstock_call *call = start_collecting(channel, UNARY, PENSTOCK_KIND_UNARY, EXPIRED, &collector);
@@ -321,8 +319,7 @@ TEST(others_flyte_890_headers_do_not_pile_up_over_attempts) {
   penstock_channel *channel = open_channel();
   probe auth, below;
   auth_init(&auth, look_for_hop);
-  probe_init(&below, "below");
-  below.hook = add_below;
+  probe_init_with(&below, "below", add_below, NULL);
   probe_add(&auth, channel, 2);
   probe_add(&below, channel, 1);
   penstock_call_options *options = new_options(EXPIRED);

@@ -159,8 +159,7 @@ TEST(cache_is_not_changed_by_hops_above) {
   bench bench;
   bench_open(&bench, NULL);
   probe above;
-  probe_init(&above, "above");
-  above.hook = change;
+  probe_init_with(&above, "above", change, NULL);
   penstock_interceptor_id id = probe_add(&above, bench.channel, 1);
   for (int i = 0; i < 3; i++) {
     penstock_reply *reply = ready_unary(bench.channel, "x", NULL);
@@ -188,8 +187,7 @@ TEST(cache_lets_go_of_a_call_without_a_message) {
   bench bench;
   bench_open(&bench, NULL);
   probe above;
-  probe_init(&above, "above");
-  above.hook = drop_message;
+  probe_init_with(&above, "above", drop_message, NULL);
   penstock_interceptor_id id = probe_add(&above, bench.channel, 1);
   CHECK_INT(unary_code(bench.channel, "x"), PENSTOCK_STATUS_INTERNAL);
   OK(penstock_channel_remove_interceptor(bench.channel, id, NULL));

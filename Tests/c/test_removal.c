@@ -111,9 +111,7 @@ static void wait_in_finalizer(void *user_data) {
 TEST(removal_wait_would_deadlock) {
   own_wait own = {open_channel(), 0, -1, -1};
   probe probe;
-  probe_init(&probe, "probe");
-  probe.hook = wait_in_callback;
-  probe.context = &own;
+  probe_init_with(&probe, "probe", wait_in_callback, &own);
   own.id = probe_add(&probe, own.channel, 0);
   check_echo(own.channel);
   probe_wait_finalized(&probe);

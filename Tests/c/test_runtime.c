@@ -203,11 +203,8 @@ TEST(runtime_background_calls_survive_a_driver) {
   penstock_channel *channel = open_channel_on(runtime);
   for (int i = 0; i < test_rounds(50); i++) {
     latch finalized = LATCH_INIT;
-    penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
-    table.user_data = &finalized;
-    table.finalizer = signal_latch;
-    penstock_call *handle = NULL;
-    REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &handle, NULL));
+    penstock_call *handle = start_callback_call(channel, UNARY, PENSTOCK_KIND_UNARY, &finalized);
+    REQUIRE(handle);
     check_echo(channel);
     OK(penstock_call_try_send(handle, "x", 1));
     OK(penstock_call_half_close(handle));
@@ -336,16 +333,11 @@ TEST(runtime_shutdown_times_out_and_can_be_tried_again) {
   penstock_channel *channel = open_channel_on(runtime);
   stuck stuck = {LATCH_INIT, LATCH_INIT};
   probe probe;
-  probe_init(&probe, "stuck");
-  probe.hook = wait_inside;
-  probe.context = &stuck;
+  probe_init_with(&probe, "stuck", wait_inside, &stuck);
   probe_add(&probe, channel, 0);
   latch finalized = LATCH_INIT;
-  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
-  table.user_data = &finalized;
-  table.finalizer = signal_latch;
-  penstock_call *call = NULL;
-  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  penstock_call *call = start_callback_call(channel, UNARY, PENSTOCK_KIND_UNARY, &finalized);
+  REQUIRE(call);
   latch_wait(&stuck.inside, 1);
   CHECK_RESULT(penstock_runtime_shutdown(runtime, 30), PENSTOCK_E_TIMEOUT);
   CHECK_RESULT(penstock_runtime_shutdown(runtime, 0), PENSTOCK_E_TIMEOUT);

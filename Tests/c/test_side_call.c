@@ -138,9 +138,7 @@ TEST(side_call_of_a_removed_interceptor_starts_at_its_old_place) {
   probe_init(&above, "above");
   probe_init(&below, "below");
   probe_add(&above, channel, 3);
-  probe_init(&maker, "maker");
-  maker.hook = make_one;
-  maker.context = &token;
+  probe_init_with(&maker, "maker", make_one, &token);
   penstock_interceptor_id id = probe_add(&maker, channel, 2);
   probe_add(&below, channel, 1);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
@@ -168,9 +166,7 @@ TEST(side_call_of_a_hop_above_the_codec) {
   probe maker, bytes;
   probe_init(&bytes, "bytes");
   probe_add(&bytes, channel, 9);
-  probe_init(&maker, "maker");
-  maker.hook = make_one;
-  maker.context = &token;
+  probe_init_with(&maker, "maker", make_one, &token);
   penstock_interceptor table = probe_table(&maker);
   penstock_interceptor_id id;
   table.flags = PENSTOCK_LEVEL_BOTH;
@@ -241,9 +237,7 @@ TEST(side_calls_of_side_calls_come_to_an_end) {
   enum { COUNT = 4 };
   probe makers[COUNT];
   for (int i = 0; i < COUNT; i++) {
-    probe_init(&makers[i], "maker");
-    makers[i].hook = make_always;
-    makers[i].context = &told;
+    probe_init_with(&makers[i], "maker", make_always, &told);
     probe_add(&makers[i], channel, COUNT - i);
   }
   check_echo(channel);

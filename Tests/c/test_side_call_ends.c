@@ -236,8 +236,7 @@ static int32_t block_in_callback(probe *self, penstock_hop *hop, int32_t event) 
 TEST(side_call_that_waits_in_a_callback_would_deadlock) {
   penstock_channel *channel = open_channel();
   probe maker;
-  probe_init(&maker, "maker");
-  maker.hook = block_in_callback;
+  probe_init_with(&maker, "maker", block_in_callback, NULL);
   probe_add(&maker, channel, 0);
   check_echo(channel);
   penstock_channel_release(channel);

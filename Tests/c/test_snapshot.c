@@ -28,9 +28,7 @@ static void hang_in(const char *options, int32_t at, const char *event) {
   penstock_channel *channel = open_channel_on(runtime);
   gate gate = {.entered = LATCH_INIT, .open = LATCH_INIT, .at = at};
   probe stuck, other;
-  probe_init(&stuck, "stuck");
-  stuck.hook = hang;
-  stuck.context = &gate;
+  probe_init_with(&stuck, "stuck", hang, &gate);
   probe_init(&other, "other");
   probe_add(&other, channel, 1);
   probe_add(&stuck, channel, 0);
@@ -158,8 +156,7 @@ TEST(snapshot_while_calls_run) {
   crowd crowd = {.runtime = new_runtime(NULL), .rounds = test_rounds(60)};
   OK(penstock_channel_new_on(crowd.runtime, peer_address(), "{\"tls\": false, \"trace\": true}", &crowd.channel, NULL));
   probe waits;
-  probe_init(&waits, "waits");
-  waits.hook = pause_start;
+  probe_init_with(&waits, "waits", pause_start, NULL);
   probe_add(&waits, crowd.channel, 0);
   pthread_t watcher, threads[4];
   pthread_create(&watcher, NULL, watch_crowd, &crowd);

@@ -76,8 +76,7 @@ static int32_t add_above(probe *self, penstock_hop *hop, int32_t event) {
 TEST(create_sees_the_call_and_its_options) {
   penstock_channel *channel = open_channel();
   probe above;
-  probe_init(&above, "above");
-  above.hook = add_above;
+  probe_init_with(&above, "above", add_above, NULL);
   probe_add(&above, channel, 1);
   latch finalized = LATCH_INIT;
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
@@ -186,9 +185,7 @@ TEST(start_lowers_limits) {
   for (int receive = 0; receive < 2; receive++) {
     penstock_channel *channel = open_channel();
     probe probe;
-    probe_init(&probe, "limits");
-    probe.hook = limit_both;
-    probe.context = receive ? &probe : NULL;
+    probe_init_with(&probe, "limits", limit_both, receive ? &probe : NULL);
     probe_add(&probe, channel, 0);
     CHECK_INT(unary_code(channel, "abc"), 0);
     penstock_reply *reply = NULL;
@@ -222,8 +219,7 @@ static int32_t see_no_secret(probe *self, penstock_hop *hop, int32_t event) {
 TEST(credentials_go_over_tls_only) {
   penstock_channel *secure = open_tls_channel(false), *plain = open_channel();
   probe probe;
-  probe_init(&probe, "see");
-  probe.hook = see_no_secret;
+  probe_init_with(&probe, "see", see_no_secret, NULL);
   probe_add(&probe, secure, 0);
   penstock_reply *reply = unary_seen(secure, secret, "x", 1);
   REQUIRE(reply != NULL);
@@ -256,9 +252,7 @@ TEST(credentials_set_by_a_hop) {
   probe above;
   probe_init(&above, "above");
   for (int i = 0; i < 2; i++) {
-    probe_init(&probes[i], "token");
-    probes[i].hook = set_token;
-    probes[i].context = "Bearer of the hop";
+    probe_init_with(&probes[i], "token", set_token, "Bearer of the hop");
     probe_add(&probes[i], i ? plain : secure, 0);
   }
   probe_add(&above, plain, 1);
@@ -318,8 +312,7 @@ static int32_t answer_value(probe *self, penstock_hop *hop, int32_t event) {
 TEST(values_of_caller_and_hops) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "answer");
-  probe.hook = answer_value;
+  probe_init_with(&probe, "answer", answer_value, NULL);
   probe_add(&probe, channel, 0);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   int *asked = malloc(sizeof(int));
@@ -398,9 +391,7 @@ TEST(credentials_of_a_redirected_call) {
     penstock_channel *from = secure ? open_channel() : open_tls_channel(false);
     penstock_channel *to = secure ? open_tls_channel(false) : open_channel();
     probe probe;
-    probe_init(&probe, "elsewhere");
-    probe.hook = go_elsewhere;
-    probe.context = to;
+    probe_init_with(&probe, "elsewhere", go_elsewhere, to);
     probe_add(&probe, from, 0);
     penstock_reply *reply = unary_seen(from, secret, "x", 1);
     REQUIRE(reply != NULL);

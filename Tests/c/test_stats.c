@@ -47,9 +47,7 @@ TEST(stats_grow_with_the_call) {
   penstock_channel *channel = open_channel();
   seen_stats seen = {{NULL}};
   probe probe;
-  probe_init(&probe, "stats");
-  probe.hook = see_stats;
-  probe.context = &seen;
+  probe_init_with(&probe, "stats", see_stats, &seen);
   probe_add(&probe, channel, 0);
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, "ping", 4, NULL, &reply, NULL));
@@ -207,9 +205,7 @@ TEST(stats_of_tls) {
   for (int mutual = 0; mutual < 2; mutual++) {
     penstock_channel *channel = open_tls_channel(mutual);
     probe probe;
-    probe_init(&probe, "certificates");
-    probe.hook = see_certificates;
-    probe.context = shown;
+    probe_init_with(&probe, "certificates", see_certificates, shown);
     probe_add(&probe, channel, 0);
     penstock_reply *replies[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++) {
@@ -277,9 +273,7 @@ TEST(stats_on_another_thread) {
   penstock_channel *channel = open_channel();
   kept_hop kept = {NULL, false};
   probe probe;
-  probe_init(&probe, "keep");
-  probe.hook = keep_hop;
-  probe.context = &kept;
+  probe_init_with(&probe, "keep", keep_hop, &kept);
   probe_add(&probe, channel, 0);
   pthread_t thread;
   pthread_create(&thread, NULL, ask_stats, &kept);
@@ -312,9 +306,7 @@ TEST(stats_on_executors) {
   penstock_channel *channel = open_channel();
   seen_stats seen = {{NULL}};
   probe probe;
-  probe_init(&probe, "stats");
-  probe.hook = look_on_executor;
-  probe.context = &seen;
+  probe_init_with(&probe, "stats", look_on_executor, &seen);
   penstock_interceptor table = probe_table(&probe);
   OK(penstock_executor_serial_new(&table.inbound_executor));
   table.outbound_executor = table.inbound_executor;

@@ -344,8 +344,7 @@ static int32_t change_details(probe *self, penstock_hop *hop, int32_t event) {
 TEST(status_details_changed_by_a_hop) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "details");
-  probe.hook = change_details;
+  probe_init_with(&probe, "details", change_details, NULL);
   probe_add(&probe, channel, 0);
   penstock_call_options *options = NULL;
   REQUIRE_OK(penstock_call_options_new("{\"metadata\": {\"x-status\": \"9\", \"x-message\": \"no\", \"x-details-bin\": "

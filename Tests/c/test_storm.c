@@ -238,9 +238,7 @@ TEST(storm_of_tickets) {
   static tickets tickets;
   memset(&tickets, 0, sizeof(tickets));
   probe probe;
-  probe_init(&probe, "tickets");
-  probe.hook = hand_out;
-  probe.context = &tickets;
+  probe_init_with(&probe, "tickets", hand_out, &tickets);
   probe_add(&probe, channel, 0);
   pthread_t threads[3];
   for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, spend, &tickets);

@@ -33,8 +33,7 @@ TEST(sync_below_a_restart_runs_again) {
     penstock_channel *channel = open_channel_on(runtime);
     probe auth;
     player above, below;
-    probe_init(&auth, "auth");
-    auth.hook = restart_unauthenticated;
+    probe_init_with(&auth, "auth", restart_unauthenticated, NULL);
     penstock_interceptor table = probe_table(&auth);
     penstock_interceptor_id id = 0;
     table.replay_bytes = 100;
@@ -165,9 +164,7 @@ TEST(sync_below_a_redirect_sees_where_the_call_goes) {
   REQUIRE_OK(penstock_channel_new(dead_address(), "{\"tls\": false}", &nowhere, NULL));
   probe redirect;
   player below;
-  probe_init(&redirect, "redirect");
-  redirect.hook = send_elsewhere;
-  redirect.context = other;
+  probe_init_with(&redirect, "redirect", send_elsewhere, other);
   probe_add(&redirect, nowhere, 1);
   player_add(&below, nowhere, 0, look_at_target);
   check_echo(nowhere);

@@ -419,9 +419,7 @@ TEST(sync_host_mode_makes_the_descriptor_readable) {
   bench_open(&bench, "{\"mode\": \"host\"}", 2, note_driver);
   pthread_t me = pthread_self();
   probe below;
-  probe_init(&below, "below");
-  below.hook = note_event;
-  below.context = &me;
+  probe_init_with(&below, "below", note_event, &me);
   probe_add(&below, bench.channel, -10);
   start_many(&bench, 1);
   int turns = 0;

@@ -122,8 +122,7 @@ TEST(sync_random_functions_among_random_callbacks) {
     for (int i = 0; i < 3; i++) {
       player_add(&players[i], channel, -2 * i, act_at_random);
       players[i].other = channel;
-      probe_init(&probes[i], "probe");
-      probes[i].hook = pause_at_random;
+      probe_init_with(&probes[i], "probe", pause_at_random, NULL);
       probe_add(&probes[i], channel, -2 * i - 1);
     }
     pthread_t threads[8];

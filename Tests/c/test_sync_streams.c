@@ -253,8 +253,7 @@ TEST(sync_hop_above_ends_a_function_in_next) {
   probe above;
   penstock_channel *channel = bench_open(&self, wait_in_next);
   self.text = "from above";
-  probe_init(&above, "above");
-  above.hook = finish_on_send;
+  probe_init_with(&above, "above", finish_on_send, NULL);
   probe_add(&above, channel, 10);
   penstock_call *call = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
   latch_wait(&self.entered, 1);

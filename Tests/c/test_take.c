@@ -127,8 +127,7 @@ static int32_t take_and_answer(probe *self, penstock_hop *hop, int32_t event) {
 TEST(interceptor_take_and_answer_in_callbacks) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "stub");
-  probe.hook = take_and_answer;
+  probe_init_with(&probe, "stub", take_and_answer, NULL);
   probe_add(&probe, channel, 0);
   penstock_reply *reply = unary(channel, "x");
   CHECK_INT(penstock_reply_code(reply), 0);
@@ -148,9 +147,7 @@ TEST(interceptor_take_is_cancelled) {
   penstock_channel *channel = open_channel();
   probe probe;
   latch cancelled = LATCH_INIT;
-  probe_init(&probe, "stub");
-  probe.hook = take_and_wait;
-  probe.context = &cancelled;
+  probe_init_with(&probe, "stub", take_and_wait, &cancelled);
   probe_add(&probe, channel, 0);
   penstock_call_options *options = NULL;
   REQUIRE_OK(penstock_call_options_new("{\"deadline_ms\": 30}", &options, NULL));

@@ -20,8 +20,7 @@ static int count_of(const char *text, const char *part) {
 TEST(trace_has_each_event_of_a_call) {
   penstock_channel *channel = open_traced("true");
   probe slow;
-  probe_init(&slow, "slow");
-  slow.hook = pause_start;
+  probe_init_with(&slow, "slow", pause_start, NULL);
   probe_add(&slow, channel, 0);
   penstock_reply *reply = NULL;
   OK(penstock_channel_unary(channel, UNARY, "s3cret message", 14, NULL, &reply, NULL));
@@ -127,8 +126,7 @@ static void trace_of(penstock_channel *channel, const char *request, char *text,
 TEST(trace_says_who_finished) {
   penstock_channel *channel = open_traced("true");
   probe guard;
-  probe_init(&guard, "guard");
-  guard.hook = finish_at_headers;
+  probe_init_with(&guard, "guard", finish_at_headers, NULL);
   probe_add(&guard, channel, 0);
   static char trace[65536];
   trace_of(channel, "x", trace, sizeof(trace));
@@ -147,8 +145,7 @@ TEST(trace_says_why_a_restart_was_not_honoured) {
     penstock_channel *channel = NULL;
     OK(penstock_channel_new(dead_address(), "{\"tls\": false, \"trace\": true}", &channel, NULL));
     probe retry;
-    probe_init(&retry, "retry");
-    retry.hook = restart_once;
+    probe_init_with(&retry, "retry", restart_once, NULL);
     penstock_interceptor table = probe_table(&retry);
     penstock_interceptor_id id;
     table.replay_bytes = cases[i].bytes;
@@ -241,9 +238,7 @@ TEST(trace_tells_who_holds_a_call) {
     penstock_channel *channel = open_channel_on(runtime);
     stop stop = {.at = cases[i].at, .verdict = cases[i].verdict, .reached = LATCH_INIT};
     probe auth;
-    probe_init(&auth, "auth");
-    auth.hook = stop_there;
-    auth.context = &stop;
+    probe_init_with(&auth, "auth", stop_there, &stop);
     probe_add(&auth, channel, 0);
     penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
     OK(penstock_call_send(call, "x", 1));
@@ -302,8 +297,7 @@ static int32_t take_it(probe *self, penstock_hop *hop, int32_t event) {
 TEST(trace_tells_who_has_taken_a_call) {
   penstock_channel *channel = open_channel();
   probe stub;
-  probe_init(&stub, "stub");
-  stub.hook = take_it;
+  probe_init_with(&stub, "stub", take_it, NULL);
   probe_add(&stub, channel, 0);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   check_holder(call, "taken by `stub`");
@@ -330,9 +324,7 @@ TEST(snapshot_within_a_callback) {
   penstock_runtime *runtime = new_runtime(NULL);
   penstock_channel *channel = open_channel_on(runtime);
   probe curious;
-  probe_init(&curious, "curious");
-  curious.hook = look_inside;
-  curious.context = runtime;
+  probe_init_with(&curious, "curious", look_inside, runtime);
   probe_add(&curious, channel, 0);
   check_echo(channel);
   penstock_channel_release(channel);

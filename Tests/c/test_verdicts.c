@@ -16,8 +16,7 @@ static int32_t drop_b(probe *self, penstock_hop *hop, int32_t event) {
 TEST(interceptor_drop) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "drop");
-  probe.hook = drop_b;
+  probe_init_with(&probe, "drop", drop_b, NULL);
   probe_add(&probe, channel, 0);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   for (const char *c = "abcde"; *c; c++) OK(penstock_call_send(call, c, 1));
@@ -59,8 +58,7 @@ static int32_t change_everything(probe *self, penstock_hop *hop, int32_t event) 
 TEST(interceptor_changes_everything) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "change");
-  probe.hook = change_everything;
+  probe_init_with(&probe, "change", change_everything, NULL);
   probe_add(&probe, channel, 0);
   penstock_reply *reply = unary(channel, "x");
   CHECK_INT(penstock_reply_code(reply), 0);
@@ -104,8 +102,7 @@ static int32_t hold_everything(probe *self, penstock_hop *hop, int32_t event) {
 TEST(interceptor_hold_is_bounded) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "holder");
-  probe.hook = hold_everything;
+  probe_init_with(&probe, "holder", hold_everything, NULL);
   penstock_interceptor table = probe_table(&probe);
   table.hold_bytes = 100;
   penstock_interceptor_id id;
@@ -144,8 +141,7 @@ static int32_t finish_twice(probe *self, penstock_hop *hop, int32_t event) {
 TEST(interceptor_second_finish_is_refused) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "twice");
-  probe.hook = finish_twice;
+  probe_init_with(&probe, "twice", finish_twice, NULL);
   probe_add(&probe, channel, 0);
   penstock_reply *reply = unary(channel, "x");
   CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "first");
@@ -205,8 +201,7 @@ static int32_t inject(probe *self, penstock_hop *hop, int32_t event) {
 TEST(interceptor_injects_messages) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "inject");
-  probe.hook = inject;
+  probe_init_with(&probe, "inject", inject, NULL);
   probe_add(&probe, channel, 0);
   penstock_call *call = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
   OK(penstock_call_send(call, "a", 1));
@@ -225,8 +220,7 @@ TEST(interceptor_injects_messages) {
 TEST(interceptor_injected_messages_count) {
   penstock_channel *channel = open_channel();
   probe probe;
-  probe_init(&probe, "inject");
-  probe.hook = inject;
+  probe_init_with(&probe, "inject", inject, NULL);
   probe_add(&probe, channel, 0);
   penstock_reply *reply = unary(channel, "x");
   int32_t code = penstock_reply_code(reply);
@@ -259,16 +253,11 @@ TEST(interceptor_lowers_demand) {
   penstock_channel *channel = open_channel();
   probe probe;
   penstock_hop *kept = NULL;
-  probe_init(&probe, "demand");
-  probe.hook = hold_demand;
-  probe.context = &kept;
+  probe_init_with(&probe, "demand", hold_demand, &kept);
   probe_add(&probe, channel, 0);
   latch finalized = LATCH_INIT;
-  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
-  table.user_data = &finalized;
-  table.finalizer = signal_latch;
-  penstock_call *call = NULL;
-  REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  penstock_call *call = start_callback_call(channel, UNARY, PENSTOCK_KIND_UNARY, &finalized);
+  REQUIRE(call);
   OK(penstock_call_try_send(call, "x", 1));
   OK(penstock_call_half_close(call));
   EVENTUALLY(atomic_load(&probe.seen[PENSTOCK_EVENT_HEADERS]) == 1);
