@@ -15,7 +15,9 @@ public final class Metadata {
     var valueCount: Int
   }
 
-  private let arena = ByteBuffer()
+  private var arena: UnsafeMutableRawPointer?
+  private var arenaSize = 0
+  private var arenaCapacity = 0
   private var entries: UnsafeMutablePointer<Entry>?
   private var capacity = 0
   /// How many arena bytes belong to removed entries.
@@ -26,21 +28,22 @@ public final class Metadata {
 
   public init() {}
 
-  deinit { cm_free(entries) }
+  deinit {
+    cm_free(arena)
+    cm_free(entries)
+  }
 
   /// The sum of name and value sizes plus 32 an entry, as RFC 9113 section 6.5.2 counts a header list.
-  public var listSize: Int { arena.count - garbage + count * 30 }
+  public var listSize: Int { arenaSize - garbage + count * 30 }
 
   public func name(at index: Int) -> ByteView {
-    guard index >= 0, index < count, let entries else { return ByteView(start: nil, count: 0) }
-    let entry = entries[index]
-    return ByteView(rebasing: arena.view[entry.name..<entry.name + entry.nameCount])
+    guard index >= 0, index < count, let entries, let arena else { return ByteView(start: nil, count: 0) }
+    return ByteView(start: arena + entries[index].name, count: entries[index].nameCount)
   }
 
   public func value(at index: Int) -> ByteView {
-    guard index >= 0, index < count, let entries else { return ByteView(start: nil, count: 0) }
-    let entry = entries[index]
-    return ByteView(rebasing: arena.view[entry.value..<entry.value + entry.valueCount])
+    guard index >= 0, index < count, let entries, let arena else { return ByteView(start: nil, count: 0) }
+    return ByteView(start: arena + entries[index].value, count: entries[index].valueCount)
   }
 
   /// The place of the `occurrence`-th entry called `name`.
@@ -58,16 +61,21 @@ public final class Metadata {
   public func add(_ name: ByteView, _ value: ByteView) -> Change {
     guard count < capacity || grow() else { return .noMemory }
     let needed = name.count + value.count + 2
-    // A view of our own arena would dangle when it grows: copy it out first.
-    if owns(name) || owns(value) {
-      guard let names = ByteBuffer(copying: name), let values = ByteBuffer(copying: value) else {
-        return .noMemory
-      }
-      guard arena.reserve(needed) else { return .noMemory }
-      return append(names.view, values.view)
+    // What they may point into goes when they have been copied.
+    var old: UnsafeMutableRawPointer?
+    if needed > arenaCapacity - arenaSize {
+      let size = arenaSize + needed
+      let roomy = max(size, arenaCapacity * 2, 64)
+      let larger = cm_alloc(roomy)
+      guard let fresh = larger ?? cm_alloc(size) else { return .noMemory }
+      if let arena { memcpy(fresh, arena, arenaSize) }
+      old = arena
+      arena = fresh
+      arenaCapacity = larger == nil ? size : roomy
     }
-    guard arena.reserve(needed) else { return .noMemory }
-    return append(name, value)
+    append(name, value)
+    if let old { cm_free(old) }
+    return .done
   }
 
   /// Replaces every value of `name` by one.
@@ -87,7 +95,7 @@ public final class Metadata {
   }
 
   public func clear() {
-    arena.removeAll(keepingCapacity: true)
+    arenaSize = 0
     count = 0
     garbage = 0
   }
@@ -110,29 +118,31 @@ public final class Metadata {
   /// Takes over everything that `other` holds; `other` becomes empty. Cannot fail.
   public func replace(with other: Metadata) {
     clear()
+    swap(&arena, &other.arena)
+    swap(&arenaSize, &other.arenaSize)
+    swap(&arenaCapacity, &other.arenaCapacity)
     swap(&entries, &other.entries)
     swap(&capacity, &other.capacity)
     swap(&count, &other.count)
     swap(&garbage, &other.garbage)
-    arena.exchange(with: other.arena)
   }
 
-  private func owns(_ bytes: ByteView) -> Bool {
-    guard let start = bytes.baseAddress, let base = arena.view.baseAddress else { return false }
-    return start >= base && start < base + arena.count
-  }
-
-  private func append(_ name: ByteView, _ value: ByteView) -> Change {
-    guard let entries else { return .noMemory }
-    let start = arena.count
-    guard arena.append(name), arena.append(byte: 0), arena.append(value), arena.append(byte: 0) else {
-      arena.truncate(to: start)
-      return .noMemory
-    }
-    entries[count] = Entry(
-      name: start, nameCount: name.count, value: start + name.count + 1, valueCount: value.count)
+  /// There is room.
+  private func append(_ name: ByteView, _ value: ByteView) {
+    guard let entries, let arena else { return }
+    let entry = Entry(
+      name: arenaSize, nameCount: name.count, value: arenaSize + name.count + 1, valueCount: value.count)
+    place(name, arena + entry.name)
+    place(value, arena + entry.value)
+    arenaSize += name.count + value.count + 2
+    entries[count] = entry
     count += 1
-    return .done
+  }
+
+  @inline(__always)
+  private func place(_ bytes: ByteView, _ to: UnsafeMutableRawPointer) {
+    if let start = bytes.baseAddress { memcpy(to, start, bytes.count) }
+    to.storeBytes(of: 0, toByteOffset: bytes.count, as: UInt8.self)
   }
 
   private func removeAll(_ name: ByteView, before limit: Int) {
@@ -153,17 +163,16 @@ public final class Metadata {
   /// Live entries keep their order in the arena, so they can be moved down one after another.
   @inline(never) @_optimize(size)
   private func compactIfWorthwhile() {
-    guard garbage > 4096, garbage > arena.count / 2, let entries else { return }
-    guard let packed = ByteBuffer(capacity: arena.count - garbage) else { return }
+    guard garbage > 4096, garbage > arenaSize / 2, let entries, let arena else { return }
+    arenaSize = 0
     for index in 0..<count {
       let entry = entries[index]
       let size = entry.nameCount + entry.valueCount + 2
-      let start = packed.count
-      guard packed.append(ByteView(rebasing: arena.view[entry.name..<entry.name + size])) else { return }
-      entries[index].name = start
-      entries[index].value = start + entry.nameCount + 1
+      memmove(arena + arenaSize, arena + entry.name, size)
+      entries[index].name = arenaSize
+      entries[index].value = arenaSize + entry.nameCount + 1
+      arenaSize += size
     }
-    arena.exchange(with: packed)
     garbage = 0
   }
 

@@ -6,8 +6,8 @@ import PenstockWire
 /// stays as it came until one of them is changed, and from then on shows what they are.
 public final class Status {
   public private(set) var code: StatusCode
-  /// UTF-8, followed by a NUL in its storage.
-  private let text = ByteBuffer()
+  /// UTF-8, followed by a NUL in its storage; nil: empty.
+  private var text: ByteBuffer?
   public var trailers = Metadata()
   /// type URL, value, type URL, value...
   private var details: [ByteBuffer] = []
@@ -22,7 +22,6 @@ public final class Status {
 
   public init(_ code: StatusCode) {
     self.code = code
-    _ = setMessage(ByteView(start: nil, count: 0))
   }
 
   public convenience init(_ code: StatusCode, _ message: StaticString) {
@@ -49,14 +48,18 @@ public final class Status {
   }
 
   public var message: ByteView {
-    text.count == 0 ? ByteView(start: nil, count: 0) : ByteView(rebasing: text.view[0..<text.count - 1])
+    text.map { ByteView(rebasing: $0.view.dropLast()) } ?? ByteView(start: nil, count: 0)
   }
 
   /// What is not UTF-8 is repaired with U+FFFD. False: no memory, unchanged.
   public func setMessage(_ message: ByteView) -> Bool {
-    let fresh = ByteBuffer()
-    guard UTF8Repair.repair(message, into: fresh), fresh.append(byte: 0) else { return false }
-    text.exchange(with: fresh)
+    if message.isEmpty {
+      text = nil
+    } else {
+      let fresh = ByteBuffer()
+      guard UTF8Repair.repair(message, into: fresh), fresh.append(byte: 0) else { return false }
+      text = fresh
+    }
     showDetails()
     return true
   }
