@@ -20,6 +20,12 @@ func object<T: AnyObject>(_ handle: OpaquePointer, _: T.Type) -> T {
   Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
 }
 
+/// The same for what comes back at once and calls no user code, without counting the reference: the handle keeps it.
+@inline(__always)
+func look<T: AnyObject, R>(_ handle: OpaquePointer, _: T.Type, _ body: (T) -> R) -> R {
+  Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle))._withUnsafeGuaranteedRef(body)
+}
+
 func retain<T: AnyObject>(_ handle: OpaquePointer?, _: T.Type) -> OpaquePointer? {
   if let handle { _ = Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).retain() }
   return handle

@@ -172,17 +172,28 @@ private func with(_ handle: OpaquePointer?, _ body: (ClientCall) -> Outcome) -> 
   return Process.isForked(call.generation) ? PENSTOCK_E_FORKED : body(call).rawValue
 }
 
+/// The same for what comes back at once.
+@inline(__always)
+private func ask(_ handle: OpaquePointer?, _ body: (ClientCall) -> Outcome) -> penstock_result {
+  guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return look(handle, ClientCall.self) { call in
+    Process.isForked(call.generation) ? PENSTOCK_E_FORKED : body(call).rawValue
+  }
+}
+
 /// One reference stands for all handles.
 @_cdecl("penstock_call_retain") @implementation
 public func penstock_call_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
   // Retained in a callback after its last handle has gone, the call needs that reference again.
-  if let handle, object(handle, ClientCall.self).retainHandle() { return retain(handle, ClientCall.self) }
+  if let handle, look(handle, ClientCall.self, { $0.retainHandle() }) {
+    return retain(handle, ClientCall.self)
+  }
   return handle
 }
 
 @_cdecl("penstock_call_release") @implementation
 public func penstock_call_release(_ handle: OpaquePointer!) {
-  if let handle, object(handle, ClientCall.self).releaseHandle() { release(handle, ClientCall.self) }
+  if let handle, look(handle, ClientCall.self, { $0.releaseHandle() }) { release(handle, ClientCall.self) }
 }
 
 @_cdecl("penstock_call_id") @implementation
@@ -203,12 +214,12 @@ public func penstock_call_try_send(_ handle: OpaquePointer!, _ data: UnsafeRawPo
   -> penstock_result
 {
   guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { $0.trySend(bytes) }
+  return ask(handle) { $0.trySend(bytes) }
 }
 
 @_cdecl("penstock_call_half_close") @implementation
 public func penstock_call_half_close(_ handle: OpaquePointer!) -> penstock_result {
-  with(handle) { $0.halfClose() }
+  ask(handle) { $0.halfClose() }
 }
 
 @_cdecl("penstock_call_receive") @implementation
@@ -249,7 +260,7 @@ public func penstock_call_finish(
 
 @_cdecl("penstock_call_demand") @implementation
 public func penstock_call_demand(_ handle: OpaquePointer!, _ count: UInt64) -> penstock_result {
-  with(handle) { $0.demand(count) }
+  ask(handle) { $0.demand(count) }
 }
 
 @_cdecl("penstock_call_cancel") @implementation
@@ -279,7 +290,7 @@ public func penstock_call_value(_ handle: OpaquePointer!, _ key: UnsafePointer<C
 {
   guard let handle, let key else { return nil }
   let call = object(handle, ClientCall.self)
-  return Process.isForked(call.generation) ? nil : call.values.get(bytes(key))
+  return Process.isForked(call.generation) ? nil : call.value(bytes(key))
 }
 
 @_cdecl("penstock_call_set_value") @implementation
@@ -289,5 +300,5 @@ public func penstock_call_set_value(
 ) -> penstock_result {
   let data = value.map { UserData($0, finalizer) }
   guard let key else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { $0.values.set(bytes(key), data) ? .ok : .noMemory }
+  return with(handle) { $0.setValue(bytes(key), data) }
 }

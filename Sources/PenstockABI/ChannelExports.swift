@@ -169,16 +169,17 @@ public func penstock_channel_call(
   guard let kind = CallKind(rawValue: kind) else {
     return report(.invalidArgument, "kind: expected PENSTOCK_KIND_...", error)
   }
-  let channel = object(handle, ClientChannel.self)
-  if Process.isForked(channel.generation) {
-    return report(.forked, "the channel belongs to the parent of this process", error)
+  return look(handle, ClientChannel.self) { channel in
+    if Process.isForked(channel.generation) {
+      return report(.forked, "the channel belongs to the parent of this process", error)
+    }
+    let (outcome, call) = ClientCall.make(channel, bytes(method), kind, options(callOptions), table)
+    guard let call else { return explain(outcome, method, error) }
+    // Before it opens: callbacks on another thread may release it.
+    place.pointee = retained(call)
+    call.open(nil)
+    return PENSTOCK_OK
   }
-  let (outcome, call) = ClientCall.make(channel, bytes(method), kind, options(callOptions), table)
-  guard let call else { return explain(outcome, method, error) }
-  // Before it opens: callbacks on another thread may release it.
-  place.pointee = retained(call)
-  call.open(nil)
-  return PENSTOCK_OK
 }
 
 /// The user data is taken over, whatever becomes of the rest.
@@ -192,17 +193,17 @@ func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, 
     )
   }
   let table = given.pointee
-  var callbacks = CallCallbacks(UserData(table.user_data, table.finalizer))
+  var callbacks = CallCallbacks(table.user_data, table.finalizer)
   if ByteView(start: UnsafeRawPointer(given) + known, count: size - known).contains(where: { $0 != 0 }) {
     return (
       nil,
       Failure(.unsupported, "callbacks.struct_size: the table has fields that this version does not know")
     )
   }
-  callbacks.onHeaders = table.on_headers
-  callbacks.onMessage = table.on_message
-  callbacks.onSent = table.on_sent
-  callbacks.onReply = table.on_reply
+  callbacks.table.onHeaders = table.on_headers
+  callbacks.table.onMessage = table.on_message
+  callbacks.table.onSent = table.on_sent
+  callbacks.table.onReply = table.on_reply
   return (callbacks, nil)
 }
 

@@ -8,6 +8,12 @@ import PenstockWire
 
 func reply(_ handle: OpaquePointer?) -> Reply? { handle.map { object($0, Reply.self) } }
 
+/// Something that the reply keeps.
+@inline(__always)
+private func part<P: AnyObject>(_ handle: OpaquePointer?, _ which: (Reply) -> P?) -> OpaquePointer? {
+  handle.flatMap { look($0, Reply.self) { which($0).map { borrowed($0) } } }
+}
+
 @_cdecl("penstock_reply_retain") @implementation
 public func penstock_reply_retain(_ handle: OpaquePointer!) -> OpaquePointer! { retain(handle, Reply.self) }
 
@@ -16,12 +22,12 @@ public func penstock_reply_release(_ handle: OpaquePointer!) { release(handle, R
 
 @_cdecl("penstock_reply_code") @implementation
 public func penstock_reply_code(_ handle: OpaquePointer!) -> Int32 {
-  reply(handle)?.status.code.rawValue ?? PENSTOCK_STATUS_UNKNOWN
+  handle.map { look($0, Reply.self) { $0.status.code.rawValue } } ?? PENSTOCK_STATUS_UNKNOWN
 }
 
 @_cdecl("penstock_reply_status") @implementation
 public func penstock_reply_status(_ handle: OpaquePointer!) -> OpaquePointer! {
-  reply(handle).map { borrowed($0.status) }
+  part(handle) { $0.status }
 }
 
 @_cdecl("penstock_reply_status_json") @implementation
@@ -46,22 +52,24 @@ func replyText(
 public func penstock_reply_message(_ handle: OpaquePointer!, _ length: UnsafeMutablePointer<Int>!)
   -> UnsafeRawPointer!
 {
-  guard let message = reply(handle)?.message else {
+  guard let message = part(handle, { $0.message }) else {
     length?.pointee = 0
     return nil
   }
-  length?.pointee = message.count
-  return message.view.baseAddress ?? UnsafeRawPointer(cString(""))
+  return look(message, Message.self) { message in
+    length?.pointee = message.count
+    return message.view.baseAddress ?? UnsafeRawPointer(cString(""))
+  }
 }
 
 @_cdecl("penstock_reply_headers") @implementation
 public func penstock_reply_headers(_ handle: OpaquePointer!) -> OpaquePointer! {
-  reply(handle)?.headers.map { borrowed($0) }
+  part(handle) { $0.headers }
 }
 
 @_cdecl("penstock_reply_trailers") @implementation
 public func penstock_reply_trailers(_ handle: OpaquePointer!) -> OpaquePointer! {
-  reply(handle).map { borrowed($0.status.trailers) }
+  part(handle) { $0.status.trailers }
 }
 
 @_cdecl("penstock_reply_stats_json") @implementation
@@ -74,5 +82,5 @@ public func penstock_reply_value(_ handle: OpaquePointer!, _ key: UnsafePointer<
   -> UnsafeMutableRawPointer!
 {
   guard let key else { return nil }
-  return reply(handle)?.values.get(bytes(key))
+  return reply(handle)?.value(bytes(key))
 }

@@ -24,16 +24,39 @@ extension CallBelow {
 }
 
 /// What stands above the chain: the caller. Everything runs on the driving thread.
-public protocol CallAbove: AnyObject {
-  func callHeaders(_ headers: Metadata)
-  func callMessage(_ message: Message)
-  func callSent(_ count: Int)
+///
+/// A class, and no protocol, so that it can be told without a reference being counted.
+open class CallAbove {
+  public init() {}
+
+  open func callHeaders(_ headers: Metadata) {}
+  open func callMessage(_ message: Message) {}
+  open func callSent(_ count: Int) {}
   /// The end: exactly once, last.
-  func callStatus(_ status: Status)
+  open func callStatus(_ status: Status) {}
   /// A local end discards what the caller has not read yet.
-  func callDiscardsMessages()
+  open func callDiscardsMessages() {}
   /// A hop of the call runs its callbacks there: the call does not end before it has.
-  func callNeeds(_ executor: any Executor)
+  open func callNeeds(_ executor: any Executor) {}
+}
+
+/// What the calls of a channel have in common.
+public final class CallOrigin {
+  /// The channel's target and default authority, each followed by a NUL.
+  public let target: ByteBuffer
+  public let defaultAuthority: ByteBuffer
+  let loop: any CallLoop
+  /// Where callbacks are shown while they run.
+  public let watch: CallWatch
+
+  public init(
+    target: ByteBuffer, defaultAuthority: ByteBuffer, loop: any CallLoop, watch: CallWatch = CallWatch()
+  ) {
+    self.target = target
+    self.defaultAuthority = defaultAuthority
+    self.loop = loop
+    self.watch = watch
+  }
 }
 
 /// Any thread: tickets of one call.
@@ -64,6 +87,8 @@ public protocol CallLoop: AnyObject {
   func closeTickets(of call: Call)
   /// Any thread: runs `call.runPosted()` on the driving thread soon.
   func post(_ call: Call)
+  /// Any thread: for what the hops of a call share.
+  func newValues() -> CallValues
   /// Any thread: does the loop belong to a parent of this process.
   var isForked: Bool { get }
   /// Any thread: is this the driving thread.

@@ -77,7 +77,7 @@ extension Call {
     endStatus = status
     outboundEnd = 0
     stopBelow()
-    above?.callDiscardsMessages()
+    tellAbove { $0.callDiscardsMessages() }
     var index = hops.count - 1
     while index >= 0 {
       let hop = hops[index]
@@ -123,10 +123,10 @@ extension Call {
     chain = nil
     pending.removeAll()
     earlyResolutions = []
-    let caller = above
-    above = nil
+    let caller = detachAbove()
     below = nil
-    caller?.callStatus(status)
+    caller?._withUnsafeGuaranteedRef { $0.callStatus(status) }
+    caller?.release()
   }
 
   /// What the transport has will not be told as `sent` any more: nobody is to wait for it.

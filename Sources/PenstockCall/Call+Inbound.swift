@@ -157,6 +157,9 @@ extension Call {
     runInbound(event, at: hop.index - 1)
   }
 
+  @inline(__always)
+  func tellAbove(_ body: (CallAbove) -> Void) { above?._withUnsafeGuaranteedRef(body) }
+
   /// The event has come to the caller.
   func arrive(_ event: Event) {
     if trace != nil { note(.caller, nil, event.kind) }
@@ -164,7 +167,7 @@ extension Call {
     case .headers(let headers):
       headers.isReadOnly = true
       headersCount += 1
-      above?.callHeaders(headers)
+      tellAbove { $0.callHeaders(headers) }
     case .receive(let message):
       // gRPC status codes, "Response cardinality violation".
       if inboundCount == 1, request.kind.receivesOne {
@@ -172,7 +175,7 @@ extension Call {
         return
       }
       inboundCount += 1
-      above?.callMessage(message)
+      tellAbove { $0.callMessage(message) }
     case .status(let status):
       if status.code == .ok, inboundCount == 0, request.kind.receivesOne {
         complete(Status(.unimplemented, "no response message in a call that has one"))

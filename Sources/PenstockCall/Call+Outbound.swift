@@ -80,8 +80,8 @@ extension Call {
     hop.entered = true
     if let jobs = hop.jobs {
       hop.share()
-      if let executor = jobs.outbound?.executor { above?.callNeeds(executor) }
-      if let executor = jobs.inbound?.executor { above?.callNeeds(executor) }
+      if let executor = jobs.outbound?.executor { tellAbove { $0.callNeeds(executor) } }
+      if let executor = jobs.inbound?.executor { tellAbove { $0.callNeeds(executor) } }
     }
     return true
   }

@@ -106,7 +106,7 @@ extension Call {
       }
       index -= 1
     }
-    if n > 0, phase == .live, epoch == now { above?.callSent(n) }
+    if n > 0, phase == .live, epoch == now { tellAbove { $0.callSent(n) } }
   }
 
   /// The callback that has just returned has asked to end the call; its verdict is ignored.

@@ -22,13 +22,14 @@ public final class Call {
 
   public let id: UInt64
   public let request: Request
-  public let values: CallValues
+  /// One reference, of what `values` has made.
+  private let madeValues = Atomic<UnsafeMutableRawPointer?>(nil)
   public let measures = Measures()
   /// Under `measures.connectionLock`.
   var connectionFacts: ConnectionFacts?
-  /// The channel's target and default authority, each followed by a NUL.
-  public let target: ByteBuffer
-  public let defaultAuthority: ByteBuffer
+  public let origin: CallOrigin
+  /// The origin's, nearer.
+  let loop: any CallLoop
 
   /// nil once the call has ended.
   public internal(set) var chain: Chain?
@@ -41,14 +42,14 @@ public final class Call {
   /// The codec stands above the hop at this index.
   let codecIndex: Int
   var below: (any CallBelow)?
-  var above: (any CallAbove)?
-  let loop: any CallLoop
-  /// Where its callbacks are shown while they run.
-  public let watch: CallWatch
+  /// One reference, which the call's end lets go: in no step that tells it.
+  private(set) var above: Unmanaged<CallAbove>?
   /// nil: none is kept.
   public let trace: (any CallTrace)?
   /// What the loop keeps with the call.
-  public let attachment: AnyObject
+  private let attachment: AnyObject
+  /// Its address: whoever has the call may use it without a count.
+  public var attached: UnsafeMutableRawPointer { Unmanaged.passUnretained(attachment).toOpaque() }
 
   var phase = Phase.created
   var isRunning = false
@@ -60,7 +61,7 @@ public final class Call {
   /// Of events whose callbacks run on executors.
   var earlyResolutions: [(ticket: UInt64, resolution: Resolution)] = []
   /// What other threads have asked for, newest first.
-  private let posted = Atomic<UnsafeMutableRawPointer?>(nil)
+  private let posted = Atomic<UnsafeMutablePointer<Operation>?>(nil)
 
   // Of the hops that are in step: see `Call+Step`.
   /// How many are, from the top.
@@ -99,33 +100,51 @@ public final class Call {
   var event = Event.start
 
   public init(
-    id: UInt64, request: Request, chain: Chain?, target: ByteBuffer, defaultAuthority: ByteBuffer,
-    loop: any CallLoop, attachment: AnyObject, values: CallValues = CallValues(),
-    watch: CallWatch = CallWatch(), trace: (any CallTrace)? = nil
+    id: UInt64, request: Request, chain: Chain?, origin: CallOrigin, attachment: AnyObject,
+    trace: (any CallTrace)? = nil
   ) {
     self.id = id
     self.request = request
     self.chain = chain
     chain?.callBegan()
-    self.target = target
-    self.defaultAuthority = defaultAuthority
-    self.loop = loop
+    self.origin = origin
+    loop = origin.loop
     self.attachment = attachment
-    self.values = values
     codecIndex = chain?.codecIndex ?? 0
-    self.watch = watch
     self.trace = trace
     outboundEnd = (chain?.entries.count ?? 0) + 1
   }
 
   deinit {
     chain?.callEnded()
+    above?.release()
     // Operations that were posted after the end.
     dropPosted()
+    if let made = madeValues.load(ordering: .acquiring) { Unmanaged<CallValues>.fromOpaque(made).release() }
+  }
+
+  public var watch: CallWatch { origin.watch }
+
+  /// What hops and the caller share; nil: nobody has asked for it yet. Any thread.
+  public var knownValues: CallValues? {
+    madeValues.load(ordering: .acquiring).map { Unmanaged<CallValues>.fromOpaque($0).takeUnretainedValue() }
+  }
+
+  /// The same, made when it is first asked for: few calls have any. Any thread.
+  public var values: CallValues {
+    if let known = knownValues { return known }
+    let made = Unmanaged.passRetained(loop.newValues())
+    let (isFirst, _) = madeValues.compareExchange(
+      expected: nil, desired: made.toOpaque(), ordering: .acquiringAndReleasing)
+    if !isFirst { made.release() }
+    return knownValues.unsafelyUnwrapped
   }
 
   /// Before `open`.
-  public func attach(above: any CallAbove) { self.above = above }
+  public func attach(above: CallAbove) { self.above = .passRetained(above) }
+
+  /// The end: whoever takes it lets it go.
+  func detachAbove() -> Unmanaged<CallAbove>? { above.take() }
   public func attach(below: any CallBelow) { self.below = below }
 
   /// Before `open`: it ends no later than `time`.
@@ -139,13 +158,13 @@ public final class Call {
 
   /// Any thread. Done in order, on the driving thread, soon.
   public func submit(_ step: Step) {
-    let operation = Operation(step)
-    let pointer = Unmanaged.passRetained(operation).toOpaque()
+    let operation = UnsafeMutablePointer<Operation>.allocate(capacity: 1)
+    operation.initialize(to: Operation(step: step))
     var head = posted.load(ordering: .relaxed)
     while true {
-      operation.next = head
+      operation.pointee.next = head
       let (done, seen) = posted.weakCompareExchange(
-        expected: head, desired: pointer, ordering: .acquiringAndReleasing)
+        expected: head, desired: operation, ordering: .acquiringAndReleasing)
       if done { break }
       head = seen
     }
@@ -155,23 +174,22 @@ public final class Call {
   /// Instead of `runPosted` where nothing drives the call any more: it has ended. Any thread.
   public func dropPosted() {
     var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
-    while let pointer = next { next = Unmanaged<Operation>.fromOpaque(pointer).takeRetainedValue().next }
+    while let operation = next { next = Call.take(operation).next }
   }
 
   /// The loop's answer to `CallLoop.post`.
   public func runPosted() {
-    var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
-    var inOrder: Operation?
-    while let pointer = next {
-      let operation = Unmanaged<Operation>.fromOpaque(pointer).takeRetainedValue()
-      next = operation.next
-      operation.following = inOrder
-      inOrder = operation
+    var newest = posted.exchange(nil, ordering: .acquiringAndReleasing)
+    var oldest: UnsafeMutablePointer<Operation>?
+    while let operation = newest {
+      newest = operation.pointee.next
+      operation.pointee.next = oldest
+      oldest = operation
     }
     isTakingPosted = true
-    while let operation = inOrder {
-      inOrder = operation.following
-      operation.following = nil
+    while let pointer = oldest {
+      let operation = Call.take(pointer)
+      oldest = operation.next
       perform(operation.step)
     }
     isTakingPosted = false
@@ -237,12 +255,15 @@ public final class Call {
     case broken(StaticString)
   }
 
-  private final class Operation {
+  private struct Operation {
     let step: Step
-    var next: UnsafeMutableRawPointer?
-    var following: Operation?
+    var next: UnsafeMutablePointer<Operation>?
+  }
 
-    init(_ step: Step) { self.step = step }
+  private static func take(_ pointer: UnsafeMutablePointer<Operation>) -> Operation {
+    let operation = pointer.move()
+    pointer.deallocate()
+    return operation
   }
 
   /// The driving thread only: at once, or after the step that runs.

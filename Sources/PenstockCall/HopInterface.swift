@@ -155,8 +155,8 @@ extension Hop {
   }
 
   /// The channel's, or that of the one that the call was sent to; each followed by a NUL. Any thread.
-  public var target: ByteBuffer { route?.target ?? call.target }
-  public var defaultAuthority: ByteBuffer { route?.authority ?? call.defaultAuthority }
+  public var target: ByteBuffer { route?.target ?? call.origin.target }
+  public var defaultAuthority: ByteBuffer { route?.authority ?? call.origin.defaultAuthority }
   private var route: CallRoute? { (editedStart ?? call.request).route }
 
   /// Nanoseconds that are left; nil: no deadline.
@@ -302,7 +302,7 @@ extension Hop {
   }
 
   public func value(_ key: ByteView) -> UnsafeMutableRawPointer? {
-    currentEvent == .none ? nil : call.values.get(key)
+    currentEvent == .none ? nil : call.knownValues?.get(key)
   }
 
   /// 0: nothing that can be paused here.

@@ -15,8 +15,11 @@ public enum CallKind: Int32, Sendable {
 /// What `start` carries: everything that on_start may change before anything is sent.
 public final class Request {
   public let kind: CallKind
-  /// "/service/method", followed by a NUL.
-  public private(set) var path: ByteBuffer
+  /// "/service/method", followed by a NUL: as the call was made, for any thread.
+  public let firstPath: ByteBuffer
+  /// The same now: hops may change it.
+  public var path: ByteBuffer { otherPath ?? firstPath }
+  private var otherPath: ByteBuffer?
   /// Followed by a NUL; nil until the channel or a hop names one.
   public private(set) var authority: ByteBuffer?
   public private(set) var metadata: Metadata
@@ -31,7 +34,7 @@ public final class Request {
   public init?(kind: CallKind, path: ByteView, metadata: Metadata, deadline: UInt64?) {
     guard let copied = Request.terminated(path) else { return nil }
     self.kind = kind
-    self.path = copied
+    firstPath = copied
     self.metadata = metadata
     self.deadline = deadline
   }
@@ -57,7 +60,7 @@ public final class Request {
 
   /// Takes over what `other` has; it is not used any more.
   func adopt(_ other: Request) {
-    path = other.path
+    otherPath = other.path
     authority = other.authority
     metadata = other.metadata
     deadline = other.deadline
@@ -65,7 +68,11 @@ public final class Request {
     setRoute(other.route)
   }
 
-  public var pathView: ByteView { ByteView(rebasing: path.view.dropLast()) }
+  public var pathView: ByteView {
+    // The first is never replaced: it needs no count.
+    guard let otherPath else { return ByteView(rebasing: firstPath.view.dropLast()) }
+    return ByteView(rebasing: otherPath.view.dropLast())
+  }
   public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
 
   /// Where it goes instead of to the call's own channel. Any thread.
@@ -81,7 +88,7 @@ public final class Request {
 
   public func setPath(_ bytes: ByteView) -> Bool {
     guard let copied = Request.terminated(bytes) else { return false }
-    path = copied
+    otherPath = copied
     return true
   }
 

@@ -15,7 +15,8 @@ open class CallValues {
   }
 
   private final var slots: [Slot] = []
-  private final let users = Atomic<Int>(0)
+  /// At first the caller.
+  private final let users = Atomic<Int>(1)
 
   public init() {}
 

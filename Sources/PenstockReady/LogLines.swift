@@ -73,7 +73,7 @@ public final class LogLines: ReadyInterceptor {
       json.member("method", ByteView(rebasing: path.view.dropLast()))
       if kind == .start {
         json.member("kind", call.request.kind.name)
-        json.member("target", ByteView(rebasing: call.target.view.dropLast()))
+        json.member("target", ByteView(rebasing: call.origin.target.view.dropLast()))
       }
       if let message = hop.message, options.showsSizes { json.member("bytes", UInt64(message.count)) }
       if let status = hop.status {

@@ -83,8 +83,8 @@ final class CallBench {
       kind: kind, path: ("/a/b" as StaticString).bytes, metadata: Metadata(), deadline: nil)!
     if let maxSendBytes { request.settings.maxSendBytes = maxSendBytes }
     call = Call(
-      id: 1, request: request, chain: chain, target: buffer("t\0"), defaultAuthority: buffer("a\0"),
-      loop: loop,
+      id: 1, request: request, chain: chain,
+      origin: CallOrigin(target: buffer("t\0"), defaultAuthority: buffer("a\0"), loop: loop),
       attachment: loop)
     call.attach(below: below)
     call.attach(above: above)

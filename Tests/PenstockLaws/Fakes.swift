@@ -14,6 +14,7 @@ final class FakeLoop: CallLoop {
   /// The thread that the test plays; 1 is the driving one.
   var thread: UInt = 1
   var clock: UInt64 { now }
+  func newValues() -> CallValues { CallValues() }
   var isForked: Bool { false }
   var isPosted = false
   var isClosed = false
@@ -118,10 +119,9 @@ final class FakeAbove: CallAbove {
   var onStatus: (Status) -> Void = { _ in }
   var onDiscard: () -> Void = {}
 
-  func callHeaders(_ headers: Metadata) { onHeaders(headers) }
-  func callMessage(_ message: Message) { onMessage(message) }
-  func callSent(_ count: Int) { onSent(count) }
-  func callStatus(_ status: Status) { onStatus(status) }
-  func callNeeds(_ executor: any Executor) {}
-  func callDiscardsMessages() { onDiscard() }
+  override func callHeaders(_ headers: Metadata) { onHeaders(headers) }
+  override func callMessage(_ message: Message) { onMessage(message) }
+  override func callSent(_ count: Int) { onSent(count) }
+  override func callStatus(_ status: Status) { onStatus(status) }
+  override func callDiscardsMessages() { onDiscard() }
 }

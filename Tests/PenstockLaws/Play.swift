@@ -117,8 +117,9 @@ final class Play {
     model.expectedDeadline = request.deadline
     for (index, plan) in scenario.hops.enumerated() { players.append(HopPlayer(self, index, plan)) }
     let fresh = Call(
-      id: 7, request: request, chain: chain, target: buffer("t\0"), defaultAuthority: buffer("a\0"),
-      loop: loop, attachment: Attachment(freed))
+      id: 7, request: request, chain: chain,
+      origin: CallOrigin(target: buffer("t\0"), defaultAuthority: buffer("a\0"), loop: loop),
+      attachment: Attachment(freed))
     codec = scenario.codec.map { CodecState($0, things).codec() }
     fresh.codec = codec
     connect(fresh)

@@ -65,11 +65,21 @@ public struct CallCallbacks {
   public typealias Told = @convention(c) (OpaquePointer?, OpaquePointer?, UnsafeMutableRawPointer?) -> Void
   public typealias Sent = @convention(c) (OpaquePointer?, UInt64, UnsafeMutableRawPointer?) -> Void
 
-  public var userData: UserData
-  public var onHeaders: Told?
-  public var onMessage: Told?
-  public var onSent: Sent?
-  public var onReply: Told?
+  /// What is called, and with what; nothing in it is counted.
+  public struct Table {
+    public var onHeaders: Told?
+    public var onMessage: Told?
+    public var onSent: Sent?
+    public var onReply: Told?
+    let pointer: UnsafeMutableRawPointer?
+  }
 
-  public init(_ userData: UserData) { self.userData = userData }
+  public var table: Table
+  /// Finalizes what `pointer` points to; nil: there is no finalizer.
+  let userData: UserData?
+
+  public init(_ pointer: UnsafeMutableRawPointer?, _ finalizer: Finalizer?) {
+    table = Table(pointer: pointer)
+    userData = finalizer.map { UserData(pointer, $0) }
+  }
 }

@@ -4,25 +4,26 @@ import Synchronization
 
 /// A call as its user sees it: in blocking style what arrives is queued here for the threads that wait; in
 /// callback style it is handed on at once.
-public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
+public final class ClientCall: CallAbove, @unchecked Sendable {
   public let call: Call
   public let channel: ClientChannel
-  /// The channel's, which is kept: read for every call without counting references on the way to it.
-  private unowned(unsafe) let runtime: Runtime
+  /// The channel's, which is kept.
+  private let driver: Unmanaged<Runtime>
+  private var runtime: Runtime { driver.takeUnretainedValue() }
   public let generation: UInt64
   public var kind: CallKind { call.request.kind }
-  /// As it was made, for any thread; hops may have changed the method.
-  let path: ByteBuffer
   let createdAt: UInt64
   let isInterruptible: Bool
-  private let isCallbackStyle: Bool
+  private var isCallbackStyle: Bool { callbacks != nil }
 
   // The driving thread's.
-  var nextLive: ClientCall?
+  var nextLive: Unmanaged<ClientCall>?
   var previousLive: Unmanaged<ClientCall>?
   private var hasRun = false
-  /// nil in blocking style, and after the end.
-  private var callbacks: CallCallbacks?
+  /// nil in blocking style.
+  private let callbacks: CallCallbacks.Table?
+  /// Of the callbacks, until the end.
+  private var userData: UserData?
   /// For SideCalls.swift.
   var family = Family()
 
@@ -33,11 +34,14 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   private var needed: [any Executor] = []
   private var received: [Message] = []
   private var receivedHead = 0
+  /// The one message of a kind that has one, until the reply has it.
+  private var answer: Message?
   private var demanded = 0
   private var discards = false
+  /// Until the reply has them.
   private var headers: Metadata?
-  private var noHeaders = false
   private var reply: Reply?
+  /// Not of the one message of a kind that has one.
   private var sizesInFlight: [Int] = []
   private var sizesHead = 0
   private var bytesInFlight = 0
@@ -77,7 +81,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
       let (time, overflow) = now.addingReportingOverflow(wanted)
       deadline = overflow ? nil : time
     }
-    guard let request = Request(kind: kind, path: path, metadata: metadata, deadline: deadline) else {
+    guard let request = Request(kind: kind, path: path, metadata: consume metadata, deadline: deadline) else {
       return (.noMemory, nil)
     }
     request.settings = options?.settings(channel.defaults) ?? channel.defaults.settings
@@ -86,8 +90,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     let events = options?.traceEvents ?? channel.defaults.traceEvents
     let call = Call(
       id: Process.nextID(), request: request, chain: line,
-      target: channel.target, defaultAuthority: channel.authority, loop: channel.runtime.loop,
-      attachment: CallItem(channel.runtime.workers), values: LockedValues(), watch: channel.runtime.watch,
+      origin: channel.origin, attachment: CallItem(channel.runtime.workers),
       trace: events > 0 ? TraceLog(line, events) : nil)
     call.measures.createdAt.set(now)
     call.codec = options?.codec ?? channel.codec
@@ -97,37 +100,38 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   private init(_ call: Call, _ channel: ClientChannel, _ options: CallOptions?, _ callbacks: CallCallbacks?) {
     self.call = call
     self.channel = channel
-    runtime = channel.runtime.runtime
-    self.callbacks = callbacks
-    path = call.request.path
+    driver = .passUnretained(channel.runtime.runtime)
+    self.callbacks = callbacks?.table
+    userData = callbacks?.userData
     createdAt = call.measures.createdAt.value
-    isCallbackStyle = callbacks != nil
     generation = channel.generation
     isInterruptible = options?.isInterruptible ?? false
     sendBufferBytes = options?.sendBufferBytes ?? 65536
     maxSendBytes = call.request.settings.maxSendBytes
-    call.values.hold()
-    call.item.attach(self)
+    super.init()
+    call.withItem { $0.attach(self) }
   }
 
-  deinit { call.values.letGo() }
+  deinit { call.knownValues?.letGo() }
 
   /// Any thread, once. The message of a unary call goes with it.
   public func open(_ message: Message?) {
     // Counted until the end, on the driving thread: a runtime does not end over it, and a shutdown waits for
     // it.
-    runtime.holdOpen()
-    runtime.beginPending()
-    if isCallbackStyle { runtime.beginBackground() }
+    driver._withUnsafeGuaranteedRef { runtime in
+      runtime.holdOpen()
+      runtime.beginPending()
+      if isCallbackStyle { runtime.beginBackground() }
+    }
     call.attach(above: self)
-    call.item.whenFirstRun = self
+    call.withItem { $0.isFirstRun = true }
     if message != nil { isHalfClosed = true }
     call.submit(.open(demand: kind.receivesOne ? 2 : 0, message: message))
   }
 
   func firstRun() {
     hasRun = true
-    channel.runtime.live.add(self)
+    borrow(channel.runtime.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
     if channel.isClosed {
       call.perform(
@@ -164,94 +168,99 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
 
   // MARK: - What the call tells, on the driving thread
 
-  public func callHeaders(_ headers: Metadata) {
+  public override func callHeaders(_ headers: Metadata) {
     lock.lock()
     self.headers = headers
     unlock(andWake: .headers)
-    if let told = callbacks?.onHeaders {
+    if let callbacks, let told = callbacks.onHeaders {
       call.watch.begin(call.id, .headers)
-      defer { call.watch.end() }
-      told(handle, OpaquePointer(Unmanaged.passUnretained(headers).toOpaque()), callbacks?.userData.pointer)
-    }
-  }
-
-  public func callMessage(_ message: Message) {
-    if callbacks != nil { call.watch.begin(call.id, .receive) }
-    defer { if isCallbackStyle { call.watch.end() } }
-    if let callbacks, !kind.receivesOne {
-      callbacks.onMessage?(
-        handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.userData.pointer)
-      return
-    }
-    lock.lock()
-    if demanded > 0 { demanded -= 1 }
-    if !discards { received.append(message) }
-    unlock(andWake: .message)
-    if let callbacks {
-      callbacks.onMessage?(
-        handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.userData.pointer)
-    }
-  }
-
-  public func callSent(_ count: Int) {
-    lock.lock()
-    for _ in 0..<count where sizesHead < sizesInFlight.count {
-      bytesInFlight -= sizesInFlight[sizesHead]
-      sizesHead += 1
-    }
-    if sizesHead == sizesInFlight.count {
-      sizesInFlight.removeAll(keepingCapacity: true)
-      sizesHead = 0
-    }
-    unlock(andWake: .room)
-    if let sent = callbacks?.onSent {
-      call.watch.begin(call.id, .sent)
-      sent(handle, UInt64(count), callbacks?.userData.pointer)
+      told(handle, OpaquePointer(Unmanaged.passUnretained(headers).toOpaque()), callbacks.pointer)
       call.watch.end()
     }
   }
 
-  public func callDiscardsMessages() {
-    let dropped = lock.withLock { () -> [Message] in
+  public override func callMessage(_ message: Message) {
+    if kind.receivesOne || !isCallbackStyle {
+      lock.lock()
+      if demanded > 0 { demanded -= 1 }
+      if kind.receivesOne {
+        answer = message
+      } else if !discards {
+        received.append(message)
+      }
+      unlock(andWake: .message)
+    }
+    if let callbacks, let told = callbacks.onMessage {
+      call.watch.begin(call.id, .receive)
+      told(handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.pointer)
+      call.watch.end()
+    }
+  }
+
+  public override func callSent(_ count: Int) {
+    lock.lock()
+    if kind.sendsOne {
+      bytesInFlight = 0
+    } else {
+      for _ in 0..<count where sizesHead < sizesInFlight.count {
+        bytesInFlight -= sizesInFlight[sizesHead]
+        sizesHead += 1
+      }
+      if sizesHead == sizesInFlight.count {
+        sizesInFlight.removeAll(keepingCapacity: true)
+        sizesHead = 0
+      }
+    }
+    unlock(andWake: .room)
+    if let callbacks, let sent = callbacks.onSent {
+      call.watch.begin(call.id, .sent)
+      sent(handle, UInt64(count), callbacks.pointer)
+      call.watch.end()
+    }
+  }
+
+  public override func callDiscardsMessages() {
+    let dropped = lock.withLock { () -> ([Message], Message?) in
       let all = received
       received = []
       receivedHead = 0
-      return all
+      return (all, answer.take())
     }
     withExtendedLifetime(dropped) {}
   }
 
-  public func callNeeds(_ executor: any Executor) {
+  public override func callNeeds(_ executor: any Executor) {
     lock.lock()
     let isNew = !needed.contains { $0 === executor }
-    if isNew { needed.append(executor) }
+    guard isNew else { return lock.unlock() }
+    needed.append(executor)
     // Who waits on its thread waits in vain.
-    if isNew { unlock(andWake: .end) } else { lock.unlock() }
+    unlock(andWake: .end)
   }
 
-  public func callStatus(_ status: Status) {
-    channel.runtime.live.remove(self)
+  public override func callStatus(_ status: Status) {
+    borrow(channel.runtime.live) { $0.remove(self) }
     leaveFamily()
-    lock.lock()
     var visited: [ClientChannel] = []
-    if !guests.isEmpty { swap(&visited, &guests) }
-    let message = kind.receivesOne ? received.first : nil
-    let ended = Reply(status, headers, message, call.stats, call.values, generation, call)
-    reply = ended
-    noHeaders = headers == nil
-    lock.unlock()
-    withExtendedLifetime(visited) {}
-    if let told = callbacks {
-      call.watch.begin(call.id, .status)
-      defer { call.watch.end() }
-      told.onReply?(handle, OpaquePointer(Unmanaged.passUnretained(ended).toOpaque()), told.userData.pointer)
-      callbacks = nil
-      runtime.endBackground()
-    }
     lock.lock()
+    if !guests.isEmpty { swap(&visited, &guests) }
+    let ended = Reply(status, headers.take(), answer.take(), call.stats, generation, call)
+    let handed = OpaquePointer(Unmanaged.passUnretained(ended).toOpaque())
+    reply = ended
     unlock(andWake: .end)
-    runtime.endPending()
-    runtime.letGo()
+    withExtendedLifetime(visited) {}
+    if let callbacks {
+      call.watch.begin(call.id, .status)
+      // The call keeps it.
+      callbacks.onReply?(handle, handed, callbacks.pointer)
+      if userData != nil { userData = nil }
+      call.watch.end()
+    }
+    driver._withUnsafeGuaranteedRef { runtime in
+      if isCallbackStyle { runtime.endBackground() }
+      runtime.endPending()
+      runtime.letGo()
+    }
   }
 
   // MARK: - What users ask for, on any thread
@@ -301,7 +310,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     let outcome = checkSend(message.count)
     if outcome == .ok {
       let cost = message.count + ClientCall.messageOverhead
-      sizesInFlight.append(cost)
+      if !kind.sendsOne { sizesInFlight.append(cost) }
       bytesInFlight += cost
       sentMessages += 1
       call.submit(.send(message))
@@ -352,16 +361,19 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     closeWhenSaid()
     var message: Message?
     let outcome = wait(for: .message) { () -> Outcome? in
-      if receivedHead < received.count {
+      if kind.receivesOne {
+        // It stays for the reply.
+        message = receivedHead == 0 ? answer ?? reply?.message : nil
+        if message != nil { receivedHead = 1 }
+      } else if receivedHead < received.count {
         message = received[receivedHead]
-        // A single response stays for the reply.
         receivedHead += 1
-        if !kind.receivesOne, receivedHead == received.count {
+        if receivedHead == received.count {
           received.removeAll(keepingCapacity: true)
           receivedHead = 0
         }
-        return .ok
       }
+      if message != nil { return .ok }
       if reply != nil || discards { return .end }
       if demanded == 0, !kind.receivesOne {
         demanded = 1
@@ -377,7 +389,7 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     closeWhenSaid()
     var found: Metadata?
     let outcome = wait(for: .headers) { () -> Outcome? in
-      found = headers
+      found = headers ?? reply?.headers
       return found != nil ? .ok : reply != nil ? .end : nil
     }
     return (outcome, found)
@@ -430,7 +442,14 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   }
 
   /// What the call's hops share, too.
-  public var values: CallValues { call.values }
+  public func value(_ key: ByteView) -> UnsafeMutableRawPointer? { call.knownValues?.get(key) }
+
+  public func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
+    let values = call.values
+    // Made after the end, they are the reply's all the same.
+    ended?.adopt(values)
+    return values.set(key, value) ? .ok : .noMemory
+  }
 
   // MARK: - Waiting
 
@@ -451,11 +470,12 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
     lock.unlock()
     // A worker runs what the call's synchronous interceptors have to do, and does not do the host program's work.
     let item = call.item
-    let attendant = item.workers.attend(item, waiter, isInNext: false)
-    defer { if let attendant { item.workers.leave(item, attendant) } }
+    let workers = channel.runtime.workers
+    let attendant = workers.attend(item, waiter, isInNext: false)
+    defer { if let attendant { workers.leave(item, attendant) } }
     let mayDrive = attendant == nil || runtime.options.mode == .thread
     while true {
-      if let attendant { item.workers.serve(item, attendant) }
+      if let attendant { workers.serve(item, attendant) }
       let result = runtime.wait(
         for: waiter, deadline: nil, interruptible: interruptible ?? isInterruptible, mayDrive: mayDrive)
       waiter.reset()
@@ -478,18 +498,11 @@ public final class ClientCall: CallAbove, FirstRun, @unchecked Sendable {
   /// While this thread waits, a hop's callbacks can't run, and so the call can't end. Under the lock.
   private var needsThisThread: Bool { needed.contains { $0.isOnThisThread } }
 
+  /// With the lock held.
   private func unlock(andWake news: Awaited) {
     let (one, more) = waiters.awaiting(news)
     lock.unlock()
     one?.set()
     for waiter in more { waiter.set() }
   }
-}
-
-/// The values of a call whose hops may run on several threads.
-private final class LockedValues: CallValues {
-  private let word = Lock()
-
-  override func lock() { word.lock() }
-  override func unlock() { word.unlock() }
 }

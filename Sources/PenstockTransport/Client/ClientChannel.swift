@@ -9,9 +9,7 @@ public final class ClientChannel: @unchecked Sendable {
   let transport: Channel
   let chains: ChannelChains
   let defaults: CallDefaults
-  /// Each followed by a NUL.
-  let target: ByteBuffer
-  let authority: ByteBuffer
+  let origin: CallOrigin
   private let closed = Atomic<Bool>(false)
   private let lock = Lock()
   private var ownCodec: Codec?
@@ -30,8 +28,8 @@ public final class ClientChannel: @unchecked Sendable {
     self.runtime = runtime
     generation = runtime.generation
     self.transport = transport
-    self.target = target
-    self.authority = authority
+    origin = CallOrigin(
+      target: target, defaultAuthority: authority, loop: runtime.loop, watch: runtime.watch)
     self.defaults = defaults
     chains = ChannelChains(newestFirst: newestFirst)
     runtime.join(chains)

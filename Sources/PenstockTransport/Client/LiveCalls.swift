@@ -2,24 +2,27 @@ import PenstockCall
 import PenstockWire
 
 /// The calls of a runtime that have begun and not ended. The driving thread only.
+///
+/// The list counts no references: until it ends, and so is taken out, a ClientCall and its Call keep each other.
 final class LiveCalls: ShutdownHook, @unchecked Sendable {
-  private var first: ClientCall?
+  private var first: Unmanaged<ClientCall>?
   private(set) var isShutDown = false
 
   func add(_ call: ClientCall) {
+    let added = Unmanaged.passUnretained(call)
     call.nextLive = first
-    if let first { first.previousLive = Unmanaged.passUnretained(call) }
-    first = call
+    first?._withUnsafeGuaranteedRef { $0.previousLive = added }
+    first = added
   }
 
   func remove(_ call: ClientCall) {
-    let next = call.nextLive
-    if let previous = call.previousLive {
-      previous.takeUnretainedValue().nextLive = next
-    } else if first === call {
+    let (next, previous) = (call.nextLive, call.previousLive)
+    if let previous {
+      previous._withUnsafeGuaranteedRef { $0.nextLive = next }
+    } else if first?.toOpaque() == Unmanaged.passUnretained(call).toOpaque() {
       first = next
     }
-    next?.previousLive = call.previousLive
+    next?._withUnsafeGuaranteedRef { $0.previousLive = previous }
     call.nextLive = nil
     call.previousLive = nil
   }
@@ -28,7 +31,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
   var all: [ClientCall] {
     var found: [ClientCall] = []
     var next = first
-    while let call = next {
+    while let call = next?.takeUnretainedValue() {
       found.append(call)
       next = call.nextLive
     }
@@ -40,7 +43,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
   func end(_ channel: ClientChannel?, _ reason: StaticString) {
     var ending: [ClientCall] = []
     var next = first
-    while let call = next {
+    while let call = next?.takeUnretainedValue() {
       if channel == nil || call.channel === channel || call.lane === channel { ending.append(call) }
       next = call.nextLive
     }

@@ -7,29 +7,40 @@ public final class Reply {
   public let headers: Metadata?
   public let message: Message?
   public let stats: CallStatistics
-  public let values: CallValues
   public let generation: UInt64
   /// What of the call its trace needs; nil: none was kept.
   public let trace: CallRecord?
   private let lock = Lock()
+  /// nil: the call has none. Under the lock.
+  private var values: CallValues?
   private var texts: (status: ByteBuffer?, stats: ByteBuffer?, trace: ByteBuffer?) = (nil, nil, nil)
 
   init(
     _ status: Status, _ headers: Metadata?, _ message: Message?, _ stats: CallStatistics,
-    _ values: CallValues,
     _ generation: UInt64, _ call: Call
   ) {
     self.status = status
     self.headers = headers
     self.message = message
     self.stats = stats
-    self.values = values
     self.generation = generation
     trace = call.trace == nil ? nil : CallRecord(call)
-    values.hold()
+    if let values = call.knownValues { adopt(values) }
   }
 
-  deinit { values.letGo() }
+  deinit { values?.letGo() }
+
+  func adopt(_ values: CallValues) {
+    lock.withLock {
+      guard self.values == nil else { return }
+      values.hold()
+      self.values = values
+    }
+  }
+
+  public func value(_ key: ByteView) -> UnsafeMutableRawPointer? {
+    lock.withLock { values }?.get(key)
+  }
 
   public enum Text { case status, stats, trace }
 

@@ -5,59 +5,55 @@ import PenstockWire
 /// What a call keeps with its loop: its place in the inbox, its timers, its tickets. The call owns it.
 final class CallItem: InboxItem {
   /// Set while posted: keeps the call until it has run. One thread posts at a time (`Call.submit`).
-  fileprivate var posted: Call?
-  /// Runs once, before anything of the call does.
-  var whenFirstRun: (any FirstRun)?
+  fileprivate var posted: Unmanaged<Call>?
+  /// The owner has something to do first; set before the call opens.
+  var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []
   fileprivate var book: TicketBook?
   /// Those that run its synchronous interceptors; and which of them wait. The latter is the pool's, under its lock.
-  let workers: WorkerPool
+  /// The runtime's, which a call that has not ended keeps.
+  unowned(unsafe) let workers: WorkerPool
   var nest: Nest?
 
   init(_ workers: WorkerPool) { self.workers = workers }
 
   private let lock = Lock()
   /// Under the lock. The call keeps it until it ends, and its end clears this before.
-  private unowned(unsafe) var owner: ClientCall?
+  private var owner: Unmanaged<ClientCall>?
 
   /// Before anyone else has the call.
-  func attach(_ owner: ClientCall) { self.owner = owner }
+  func attach(_ owner: ClientCall) { self.owner = .passUnretained(owner) }
 
   /// Any thread: whose call it is, and its chain; nil once the call has ended.
   func live(_ call: Call) -> (owner: ClientCall, chain: Chain)? {
     lock.lock()
     defer { lock.unlock() }
     guard let owner, let chain = call.chain else { return nil }
-    return (owner, chain)
+    return (owner.takeUnretainedValue(), chain)
   }
 
   /// The call ends.
   fileprivate func detachOwner() { lock.withLock { owner = nil } }
 
   override func run() {
-    let call = posted
-    posted = nil
-    if let first = whenFirstRun {
-      whenFirstRun = nil
-      first.firstRun()
+    guard let call = posted.take() else { return }
+    if isFirstRun {
+      isFirstRun = false
+      // Only this thread clears it, at the call's end.
+      owner?._withUnsafeGuaranteedRef { $0.firstRun() }
     }
-    call?.runPosted()
+    call._withUnsafeGuaranteedRef { $0.runPosted() }
+    call.release()
   }
 
   /// The runtime has ended before it ran: so has the call.
   override func dropped() {
-    let call = posted
-    posted = nil
-    whenFirstRun = nil
+    let call = posted.take()?.takeRetainedValue()
+    isFirstRun = false
     call?.perform(.endLocally(Status(.cancelled, "runtime shut down")))
     call?.dropPosted()
   }
-}
-
-/// What a call's owner does on the driving thread before the call opens.
-protocol FirstRun: AnyObject {
-  func firstRun()
 }
 
 /// Timers are disarmed when the call ends, before it can be freed: so their reference needs no count.
@@ -121,8 +117,13 @@ final class DelayedResolution: InboxItem {
 }
 
 extension Call {
-  /// `attachment` is a CallItem: `ClientCall.make` sets it, before anyone else has the call.
-  var item: CallItem { unsafeDowncast(attachment, to: CallItem.self) }
+  /// What is attached is a CallItem: `ClientCall.make` sets it, before anyone else has the call.
+  private var itemReference: Unmanaged<CallItem> { .fromOpaque(attached) }
+  var item: CallItem { itemReference.takeUnretainedValue() }
+
+  /// The same for a few steps on a busy way.
+  @inline(__always)
+  func withItem<R>(_ body: (CallItem) -> R) -> R { itemReference._withUnsafeGuaranteedRef(body) }
 
   /// The driving thread: resolves a ticket at once, if it is still open.
   func settle(_ ticket: UInt64, _ resolution: Resolution) {
@@ -132,6 +133,14 @@ extension Call {
   }
 }
 
+/// The values of a call whose hops may run on several threads.
+private final class LockedValues: CallValues {
+  private let word = Lock()
+
+  override func lock() { word.lock() }
+  override func unlock() { word.unlock() }
+}
+
 /// A runtime as calls see it.
 final class RuntimeLoop: CallLoop {
   let runtime: Runtime
@@ -139,21 +148,23 @@ final class RuntimeLoop: CallLoop {
   init(_ runtime: Runtime) { self.runtime = runtime }
 
   var now: UInt64 { runtime.now }
+  func newValues() -> CallValues { LockedValues() }
   var isForked: Bool { Process.isForked(runtime.generation) }
   var isDriving: Bool { runtime.isDriving }
   var thread: UInt { UInt(cs_thread_self()) }
   var clock: UInt64 { Runtime.monotonicNow() }
 
   func setDeadline(_ call: Call, _ time: UInt64?) {
-    let item = call.item
-    if let timer = item.deadline { runtime.disarm(timer) }
-    guard let time else {
-      if item.deadline != nil { item.deadline = nil }
-      return
+    call.withItem { item in
+      if let timer = item.deadline { runtime.disarm(timer) }
+      guard let time else {
+        if item.deadline != nil { item.deadline = nil }
+        return
+      }
+      let timer = item.deadline ?? DeadlineTimer(call)
+      item.deadline = timer
+      runtime.arm(timer, at: time)
     }
-    let timer = item.deadline ?? DeadlineTimer(call)
-    item.deadline = timer
-    runtime.arm(timer, at: time)
   }
 
   func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
@@ -161,9 +172,10 @@ final class RuntimeLoop: CallLoop {
   }
 
   func post(_ call: Call) {
-    let item = call.item
-    item.posted = call
-    runtime.post(item)
+    call.withItem { item in
+      item.posted = .passRetained(call)
+      _ = runtime.post(item)
+    }
   }
 
   func issueTicket(_ event: Event, of hop: Hop) -> UInt64 {
@@ -183,14 +195,13 @@ final class RuntimeLoop: CallLoop {
   func loseTicket(_ ticket: UInt64, of call: Call) { call.item.book?.lose(ticket) }
 
   func closeTickets(of call: Call) {
-    let item = call.item
-    if !item.resumes.isEmpty {
-      for timer in item.resumes { runtime.disarm(timer) }
-      item.resumes = []
+    call.withItem { item in
+      if !item.resumes.isEmpty {
+        for timer in item.resumes { runtime.disarm(timer) }
+        item.resumes = []
+      }
+      item.detachOwner()
+      if let book = item.book.take() { TicketTable.shared.close(book) }
     }
-    item.detachOwner()
-    guard let book = item.book else { return }
-    item.book = nil
-    TicketTable.shared.close(book)
   }
 }

@@ -117,7 +117,7 @@ private final class ClientRoute: CallRoute {
 
   init(_ channel: ClientChannel) {
     self.channel = channel
-    super.init(target: channel.target, authority: channel.authority)
+    super.init(target: channel.origin.target, authority: channel.origin.defaultAuthority)
   }
 
   override func newBelow() -> (any CallBelow)? { channel.transport.newAttempt() }

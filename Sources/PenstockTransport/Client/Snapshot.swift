@@ -80,7 +80,7 @@ extension ClientCall {
   }
 
   /// Any thread: with the method that it was made for.
-  public var record: CallRecord { CallRecord(call, path, createdAt) }
+  public var record: CallRecord { CallRecord(call, call.request.firstPath, createdAt) }
 }
 
 /// What the driving thread is asked, and its answer.

@@ -63,7 +63,7 @@ public struct CallRecord {
     kind = call.request.kind
     self.createdAt = createdAt
     self.path = path
-    target = call.request.route?.target ?? call.target
+    target = call.request.route?.target ?? call.origin.target
     // There is no other class of traces.
     log = call.trace.map { unsafeDowncast($0, to: TraceLog.self) }
   }

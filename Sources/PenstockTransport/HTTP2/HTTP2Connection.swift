@@ -100,6 +100,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     peer = ByteBuffer().say(address.text())
     out = engine?.output ?? ByteBuffer()
     plain = engine == nil ? nil : ByteBuffer()
+    confine(self)
   }
 
   deinit { free(scratch.baseAddress) }
