@@ -4,15 +4,23 @@ import PenstockCall
 final class FakeExecutor: Executor {
   let thread: UInt
   private let plan: ExecutorPlan
-  private let loop: FakeLoop
+  /// That of the call which brings a job.
+  private let loop: (Visit) -> FakeLoop?
   private var jobs: [ExecutorJob] = []
   private var submitted = 0
   var onRefusal: (Visit) -> Void = { _ in }
 
-  init(_ plan: ExecutorPlan, _ loop: FakeLoop, thread: UInt) {
+  init(_ plan: ExecutorPlan, thread: UInt, loop: @escaping (Visit) -> FakeLoop?) {
     self.plan = plan
-    self.loop = loop
     self.thread = thread
+    self.loop = loop
+  }
+
+  /// What an interceptor is registered with: the opposite, where `create` chooses.
+  static func registered(_ plan: HopPlan, _ all: [FakeExecutor]) -> (FakeExecutor?, FakeExecutor?) {
+    guard let own = plan.executors else { return (nil, nil) }
+    let numbers = own.inCreate ? (own.inbound, own.outbound) : (own.outbound, own.inbound)
+    return (numbers.0.map { all[$0] }, numbers.1.map { all[$0] })
   }
 
   var isOnThisThread: Bool { false }
@@ -21,8 +29,7 @@ final class FakeExecutor: Executor {
   func submit(_ job: ExecutorJob) -> Bool {
     submitted += 1
     if plan.refusesFrom > 0, submitted >= plan.refusesFrom, submitted - plan.refusesFrom < plan.refusals {
-      // Calls bring nothing else; Embedded Swift has no conditional casts.
-      onRefusal(unsafeDowncast(job, to: Visit.self))
+      onRefusal(visit(job))
       return false
     }
     if plan.isInline { job.runOnce() } else { jobs.append(job) }
@@ -32,11 +39,15 @@ final class FakeExecutor: Executor {
   func runOne() {
     guard !jobs.isEmpty else { return }
     let job = plan.newestFirst ? jobs.removeLast() : jobs.removeFirst()
+    guard let loop = loop(visit(job)) else { return }
     let before = (loop.thread, loop.isDriving)
     (loop.thread, loop.isDriving) = (thread, false)
     job.runOnce()
     (loop.thread, loop.isDriving) = before
   }
+
+  /// Calls bring nothing else; Embedded Swift has no conditional casts.
+  private func visit(_ job: ExecutorJob) -> Visit { unsafeDowncast(job, to: Visit.self) }
 
   func drop() { jobs = [] }
 }

@@ -39,6 +39,8 @@ final class LivePlay {
   private var cache = ChainCache()
   private var entries: [Entry] = []
   private var plays: [Play] = []
+  /// Those of all calls.
+  private var executors: [FakeExecutor] = []
   /// By call: what it was made with, and how far it has come.
   private var members: [Set<Int>] = []
   private var places: [[Place]] = []
@@ -59,6 +61,19 @@ final class LivePlay {
     self.scenario = scenario
     self.orders = orders
     self.isVerbose = isVerbose
+    for (number, plan) in scenario.executors.enumerated() {
+      let executor = FakeExecutor(plan, thread: UInt(number + 2)) { [unowned(unsafe) self] in
+        play(of: $0)?.loop
+      }
+      executor.onRefusal = { [unowned(unsafe) self] in play(of: $0)?.refused($0) }
+      executors.append(executor)
+    }
+  }
+
+  private func play(of visit: Visit) -> Play? {
+    let play = plays.first { $0.call === visit.hop.call }
+    if play == nil { fail("executors", "a job of no call") }
+    return play
   }
 
   /// nil: every law held. Each call has an order of its own.
@@ -169,7 +184,8 @@ final class LivePlay {
     return (
       id,
       HopPlayer.registration(
-        own[0], own.count > 1 ? own[1] : nil, state, id: id, executors: (nil, nil))
+        own[0], own.count > 1 ? own[1] : nil, state, id: id,
+        executors: FakeExecutor.registered(own[0], executors))
     )
   }
 
@@ -193,17 +209,19 @@ final class LivePlay {
     if entries.contains(where: { $0.id == id }) {
       fail("law 6", "the finalizer of \(id), which is registered")
     }
-    for index in plays.indices where members[index].contains(id) && !isEnded(plays[index]) {
+    for index in plays.indices where members[index].contains(id) && !isEnded(plays[index], id) {
       if plays[index].model.broken == nil {
         fail("law 6", "the finalizer of \(id) while call \(index) has it")
       }
     }
   }
 
-  /// No callback comes any more.
-  private func isEnded(_ play: Play) -> Bool {
+  /// No callback of the interceptor comes any more.
+  private func isEnded(_ play: Play, _ id: Int) -> Bool {
     guard play.call?.isEnded ?? true else { return false }
-    return play.model.hops.allSatisfy { $0.life != .entered || $0.isDestroyed || !$0.has(.destroy) }
+    return play.model.hops.allSatisfy {
+      $0.plan.registration != id || $0.life != .entered || $0.isDestroyed || !$0.has(.destroy)
+    }
   }
 
   /// The chain that a call has to have now, from the top.
@@ -259,6 +277,7 @@ final class LivePlay {
     var own = scenario
     own.hops = expected.map { $0.plan }
     let play = Play(own, Order(orders[plays.count]), isVerbose: isVerbose)
+    play.executors = executors
     play.onEvent = { [unowned(unsafe) self] in event() }
     let count = chain?.entries.count ?? 0
     if count != own.hops.count { fail("registry", "a chain of \(count), not \(own.hops.count)") }
@@ -300,8 +319,12 @@ final class LivePlay {
         law: found.law, what: "call \(index): \(found.what)", call: index, trace: trace + plays[index].trace)
     }
     guard broken == nil, lastID > 0 else { return }
+    // What an executor has, or has done unseen, keeps its interceptor.
+    guard executors.allSatisfy({ $0.isIdle }),
+      !plays.contains(where: { $0.call != nil && $0.loop.isPosted })
+    else { return }
     for id in 1...lastID where finalized[id] == nil && !entries.contains(where: { $0.id == id }) {
-      if !plays.indices.contains(where: { members[$0].contains(id) && !plays[$0].isEnded }) {
+      if !plays.indices.contains(where: { members[$0].contains(id) && !isEnded(plays[$0], id) }) {
         fail("law 6", "the finalizer of \(id) has not run")
       }
     }

@@ -23,6 +23,8 @@ struct LiveScenario: Sendable {
   var calls: [Scenario]
   /// Those that hops make.
   var sides: [Scenario]
+  /// Those of all of them.
+  var executors: [ExecutorPlan]
   var acts: [Act]
   /// Inside the callback of this number, or the next.
   var nested: [(event: Int, act: Act)]
@@ -64,7 +66,23 @@ struct LiveScenario: Sendable {
       nested.append(
         (event, isSide ? .side(random.below(64), random.below(64)) : .change(&random, plans.count)))
     }
-    return LiveScenario(plans: plans, calls: calls, sides: sides, acts: acts, nested: nested)
+    var scenario = LiveScenario(
+      plans: plans, calls: calls, sides: sides, executors: [], acts: acts, nested: nested)
+    if random.chance(40) { scenario.addExecutors(&random) }
+    return scenario
+  }
+
+  /// Some interceptors run their callbacks elsewhere: what works for one call works for the others too.
+  private mutating func addExecutors(_ random: inout Random) {
+    executors = Scenario.executors(&random)
+    let share = random.pick([30, 60, 100])
+    for index in plans.indices where random.chance(share) {
+      let chosen = HopPlan.Executors.random(&random, executors.count)
+      for hop in plans[index].indices { plans[index][hop].executors = chosen }
+    }
+    let busy = random.pick([20, 50, 80])
+    for index in calls.indices { calls[index].work(executors, busy, &random) }
+    for index in sides.indices { sides[index].work(executors, busy, &random) }
   }
 
   /// Without what the law breaks without, too.
@@ -97,6 +115,7 @@ struct LiveScenario: Sendable {
 
   var words: String {
     var lines = acts.map { $0.words } + nested.map { "in callback \($0.event): \($0.act.words)" }
+    lines += Scenario.words(executors)
     for (number, plan) in plans.enumerated() { lines.append("plan \(number): \(plan.count) hops") }
     for (number, call) in (calls + sides).enumerated() { lines.append("call \(number): \(call.words)") }
     return lines.joined(separator: "\n")

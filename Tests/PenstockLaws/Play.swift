@@ -32,7 +32,8 @@ final class Play {
   var registrationCount = 0
   let freed = Counter()
   var codec: Codec?
-  private var executors: [FakeExecutor] = []
+  /// Before `begin`, where others use them too.
+  var executors: [FakeExecutor] = []
   let things = Counter()
 
   /// How many are gone of what is to go.
@@ -82,7 +83,7 @@ final class Play {
   private func chain() -> Chain? {
     var registrations: [Registration] = []
     for (number, plan) in scenario.executors.enumerated() {
-      executors.append(FakeExecutor(plan, loop, thread: UInt(number + 2)))
+      executors.append(FakeExecutor(plan, thread: UInt(number + 2)) { [unowned(unsafe) self] _ in loop })
       executors[number].onRefusal = { [unowned(unsafe) self] in refused($0) }
     }
     let numbers = scenario.hops.map { $0.registration }
@@ -97,9 +98,6 @@ final class Play {
   /// Of the hops at these places: one, or one for each level.
   private func registration(_ places: [Int]) -> Registration {
     let plan = scenario.hops[places[0]]
-    var executors = (executor(plan.executors?.outbound), executor(plan.executors?.inbound))
-    // Then `create` chooses others.
-    if plan.executors?.inCreate == true { executors = (executors.1, executors.0) }
     let state = HopPlayer.State(
       isCreated: false,
       player: { [unowned(unsafe) self] hop in
@@ -107,7 +105,7 @@ final class Play {
       }, finalized: { [unowned(unsafe) self] in finalized += 1 })
     return HopPlayer.registration(
       plan, places.count > 1 ? scenario.hops[places[1]] : nil, state, id: plan.registration + 1,
-      executors: executors)
+      executors: FakeExecutor.registered(plan, executors))
   }
 
   func begin(_ chain: Chain?) {

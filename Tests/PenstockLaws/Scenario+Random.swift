@@ -106,18 +106,10 @@ extension Scenario {
 
   /// Some hops get executors, and these their turns.
   private mutating func addExecutors(_ random: inout Random) {
-    for _ in 0..<(1 + random.below(2)) {
-      executors.append(
-        ExecutorPlan(
-          isInline: random.chance(20), newestFirst: random.chance(30),
-          refusesFrom: random.chance(20) ? 1 + random.below(30) : 0,
-          refusals: random.pick([1, 1, 3, 1000])))
-    }
-    let numbers: [Int?] = [nil] + executors.indices.map { $0 } + executors.indices.map { $0 }
+    let executors = Scenario.executors(&random)
     let share = random.pick([30, 60, 100])
     for index in hops.indices {
-      let chosen = HopPlan.Executors(
-        outbound: random.pick(numbers), inbound: random.pick(numbers), inCreate: random.chance(20))
+      let chosen = HopPlan.Executors.random(&random, executors.count)
       let isOther = hops[..<index].contains { $0.registration == hops[index].registration }
       guard random.chance(share), !isOther else { continue }
       // Both hops of a registration.
@@ -126,12 +118,37 @@ extension Scenario {
       }
     }
     worksOff = random.chance(70)
-    let busy = random.pick([20, 50, 80])
+    work(executors, random.pick([20, 50, 80]), &random)
+  }
+
+  static func executors(_ random: inout Random) -> [ExecutorPlan] {
+    var executors: [ExecutorPlan] = []
+    for _ in 0..<(1 + random.below(2)) {
+      executors.append(
+        ExecutorPlan(
+          isInline: random.chance(20), newestFirst: random.chance(30),
+          refusesFrom: random.chance(20) ? 1 + random.below(30) : 0,
+          refusals: random.pick([1, 1, 3, 1000])))
+    }
+    return executors
+  }
+
+  /// They do some of their jobs before `busy` of a hundred steps.
+  mutating func work(_ executors: [ExecutorPlan], _ busy: Int, _ random: inout Random) {
+    self.executors = executors
     for place in (0...steps.count).reversed() where random.chance(busy) {
       steps.insert(
         Step(act: .work(random.below(executors.count), 1 + random.below(3)), runs: random.chance(60)),
         at: place)
     }
+  }
+}
+
+extension HopPlan.Executors {
+  static func random(_ random: inout Random, _ count: Int) -> HopPlan.Executors {
+    let numbers: [Int?] = [nil] + (0..<count).map { $0 } + (0..<count).map { $0 }
+    return HopPlan.Executors(
+      outbound: random.pick(numbers), inbound: random.pick(numbers), inCreate: random.chance(20))
   }
 }
 

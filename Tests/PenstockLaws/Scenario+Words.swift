@@ -38,6 +38,13 @@ func verdictWord(_ value: Int32) -> String {
 }
 
 extension Scenario {
+  static func words(_ executors: [ExecutorPlan]) -> [String] {
+    executors.enumerated().map { index, executor in
+      "  executor \(index): \(executor.isInline ? "at once" : executor.newestFirst ? "the newest first" : "in order")"
+        + (executor.refusesFrom > 0 ? ", refuses \(executor.refusals) from \(executor.refusesFrom)" : "")
+    }
+  }
+
   var words: String {
     var lines = ["\(kind.word) call, opened with a demand of \(firstDemand)"]
     if let firstMessage { lines[0] += ", a message of \(firstMessage) bytes and half-close" }
@@ -47,11 +54,7 @@ extension Scenario {
         "; a codec\(codec.copies ? "" : " that can't copy"), not for \(codec.cannotEncode), \(codec.cannotDecode) bytes"
     }
     if demandsWhenServed { lines[0] += "; asks for one more with each message" }
-    for (index, executor) in executors.enumerated() {
-      lines.append(
-        "  executor \(index): \(executor.isInline ? "at once" : executor.newestFirst ? "the newest first" : "in order")"
-          + (executor.refusesFrom > 0 ? ", refuses \(executor.refusals) from \(executor.refusesFrom)" : ""))
-    }
+    lines += Scenario.words(executors)
     for (index, hop) in hops.enumerated() {
       let level = hop.isObject ? "objects" : hop.isPerAttempt ? "bytes, per attempt" : "bytes"
       var line = "  hop \(index): create \(hop.create.word), \(level), registered \(hop.registration)"
