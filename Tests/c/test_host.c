@@ -60,6 +60,25 @@ TEST(runtime_host_driven_by_poll) {
   penstock_runtime_release(runtime);
 }
 
+/* Calls of a channel that closes before they run end as they begin: nobody has a handle of them any more. */
+TEST(runtime_host_calls_of_a_channel_that_closes_first) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  host_call calls[8];
+  for (int i = 0; i < 8; i++) start_host_call(&calls[i], runtime, channel);
+  OK(penstock_channel_close(channel));
+  for (int i = 0; i < 8; i++) {
+    while (latch_count(&calls[i].finalized) == 0) {
+      if (!OK(penstock_runtime_poll(runtime, 0))) break;
+    }
+    CHECK_INT(calls[i].code, PENSTOCK_STATUS_CANCELLED);
+    CHECK_INT(latch_count(&calls[i].finalized), 1);
+  }
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, 0));
+  penstock_runtime_release(runtime);
+}
+
 /* Nothing but the descriptor says when to poll. */
 TEST(runtime_host_driven_by_its_fd) {
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");

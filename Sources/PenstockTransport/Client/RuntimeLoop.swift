@@ -40,8 +40,8 @@ final class CallItem: InboxItem {
     guard let call = posted.take() else { return }
     if isFirstRun {
       isFirstRun = false
-      // Only this thread clears it, at the call's end.
-      owner?._withUnsafeGuaranteedRef { $0.firstRun() }
+      // Only this thread clears it, at the call's end; that may come here, and take the last reference with it.
+      owner?.takeUnretainedValue().firstRun()
     }
     call._withUnsafeGuaranteedRef { $0.runPosted() }
     call.release()
