@@ -114,7 +114,9 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   /// What has come and waits goes on, in the same turn; what comes later says so itself.
   func pull() {
-    guard let stream, message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil else { return }
+    guard let stream, message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil else {
+      return
+    }
     core.work.schedule(self)
   }
 

@@ -34,8 +34,8 @@ struct BodyPiece {
 /// Pieces in order. Most bodies have one, which stands here itself.
 struct PieceQueue {
   private(set) var first: BodyPiece?
-  /// Behind the first, from `next` on.
-  private var rest: [BodyPiece] = []
+  /// Behind the first, from `next` on; before that, nil.
+  private var rest: [BodyPiece?] = []
   private var next = 0
 
   mutating func append(_ piece: BodyPiece) {
@@ -48,6 +48,7 @@ struct PieceQueue {
       return
     }
     first = rest[next]
+    rest[next] = nil
     next += 1
     if next == rest.count {
       rest.removeAll(keepingCapacity: true)
@@ -66,7 +67,7 @@ struct PieceQueue {
 
   func forEach(_ body: (BodyPiece) -> Void) {
     if let first { body(first) }
-    for index in next..<rest.count { body(rest[index]) }
+    for index in next..<rest.count { if let piece = rest[index] { body(piece) } }
   }
 }
 

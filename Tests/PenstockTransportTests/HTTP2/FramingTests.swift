@@ -77,6 +77,34 @@ import Testing
     return [UInt8](out.view)
   }
 
+  /// What has been sent is let go, also while more waits behind it.
+  @Test func piecesKeepTheirOrderAndNoMore() {
+    final class Kept { weak var buffer: ByteBuffer? }
+    var queue = PieceQueue()
+    var kept: [Kept] = []
+    var sent = 0
+    for count in [5, 100, 200] {
+      for _ in 0..<count {
+        let bytes = buffer([UInt8(kept.count % 251)])
+        kept.append(Kept())
+        kept[kept.count - 1].buffer = bytes
+        queue.append(BodyPiece(compressed: false, bytes, length: 1))
+      }
+      var order: [UInt8] = []
+      queue.forEach { order.append($0.bytes.view[0]) }
+      #expect(order == (sent..<kept.count).map { UInt8($0 % 251) })
+      while sent < kept.count - 2 {
+        #expect(queue.first?.bytes.view[0] == UInt8(sent % 251))
+        queue.removeFirst()
+        sent += 1
+        #expect(kept[sent - 1].buffer == nil && kept[sent].buffer != nil)
+      }
+    }
+    queue.removeFirst()
+    queue.removeFirst()
+    #expect(queue.first == nil && kept.allSatisfy { $0.buffer == nil })
+  }
+
   @Test func messages() throws {
     guard case .piece(let plain) = framing().encode(buffer([1, 2, 3])) else { throw Unexpected() }
     #expect(flat(plain) == [0, 0, 0, 0, 3, 1, 2, 3])
