@@ -25,7 +25,7 @@ typedef struct reentrance {
   penstock_runtime *runtime;
   penstock_channel *channel; /* the action's own reference */
   penstock_interceptor_id id;
-  penstock_call *_Atomic call;
+  penstock_call *call;
   atomic_int done;
   latch ended; /* the call that START_CALL made */
 } reentrance;
@@ -174,15 +174,11 @@ static void reenter_from(int32_t event, action action, const char *runtime_optio
   table.on_message = call_message;
   table.on_sent = call_sent;
   table.on_reply = call_reply;
-  penstock_call *call = NULL;
-  /* These may come before channel_call has returned: there is no handle to cancel yet. */
-  if (event == PENSTOCK_EVENT_CREATE || event == PENSTOCK_EVENT_START || event == PENSTOCK_EVENT_DEMAND) {
-    if (action == CANCEL) what.action = LIST;
-  }
-  if (!OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &table, &call, NULL))) {
+  /* Callbacks may come before channel_call has returned; the handle is there before them. */
+  if (!OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &table, &what.call, NULL))) {
     printf("  %s from %s\n", action_names[action], place_name(event));
   }
-  what.call = call;
+  penstock_call *call = what.call;
   penstock_call_try_send(call, "x", 1);
   penstock_call_demand(call, 10);
   bool host = runtime_options != NULL;
