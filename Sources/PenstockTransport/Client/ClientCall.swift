@@ -89,14 +89,16 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let line = chain()
     let events = options?.traceEvents ?? channel.defaults.traceEvents
     let call = Call(
-      id: Process.nextID(), request: request, chain: line,
-      origin: channel.origin, attachment: CallItem(channel.runtime.workers),
+      id: Process.nextID(), request: consume request, chain: line,
+      origin: channel.origin, attachment: CallItem(.passUnretained(channel.runtime.workers)),
       trace: events > 0 ? TraceLog(line, events) : nil)
     call.measures.createdAt.set(now)
     call.codec = options?.codec ?? channel.codec
     return (.ok, ClientCall(call, channel, options, callbacks))
   }
 
+  /// Inlined: so it takes over the references of `make`.
+  @inline(__always)
   private init(_ call: Call, _ channel: ClientChannel, _ options: CallOptions?, _ callbacks: CallCallbacks?) {
     self.call = call
     self.channel = channel
@@ -112,7 +114,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     call.withItem { $0.attach(self) }
   }
 
-  deinit { call.knownValues?.letGo() }
+  deinit { borrow(call) { $0.knownValues?.letGo() } }
 
   /// Any thread, once. The message of a unary call goes with it.
   public func open(_ message: Message?) {
@@ -244,9 +246,11 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     var visited: [ClientChannel] = []
     lock.lock()
     if !guests.isEmpty { swap(&visited, &guests) }
-    let ended = Reply(status, headers.take(), answer.take(), call.stats, generation, call)
+    let ended = Reply(status, generation, call)
+    swap(&ended.headers, &headers)
+    swap(&ended.message, &answer)
     let handed = OpaquePointer(Unmanaged.passUnretained(ended).toOpaque())
-    reply = ended
+    reply = consume ended
     unlock(andWake: .end)
     withExtendedLifetime(visited) {}
     if let callbacks {
@@ -294,8 +298,11 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// Queues a copy of `bytes` if there is room.
   public func trySend(_ bytes: ByteView) -> Outcome {
     if call.codec != nil { return .state }
-    let checked = lock.withLock { checkSend(bytes.count) }
-    guard checked == .ok else { return checked }
+    // Not copied in vain; the one message of a kind that sends one has room.
+    if !kind.sendsOne || bytes.count > maxSendBytes {
+      let checked = lock.withLock { checkSend(bytes.count) }
+      guard checked == .ok else { return checked }
+    }
     guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
     return queue(message)
   }

@@ -1,11 +1,11 @@
 import PenstockCall
 import PenstockWire
 
-/// How a call ended. Immutable, but for the JSON that is made when it is first asked for, under the lock.
+/// How a call ended. Immutable once the call has made it, but for what is under the lock.
 public final class Reply {
   public let status: Status
-  public let headers: Metadata?
-  public let message: Message?
+  public internal(set) var headers: Metadata?
+  public internal(set) var message: Message?
   public let stats: CallStatistics
   public let generation: UInt64
   /// What of the call its trace needs; nil: none was kept.
@@ -15,14 +15,9 @@ public final class Reply {
   private var values: CallValues?
   private var texts: (status: ByteBuffer?, stats: ByteBuffer?, trace: ByteBuffer?) = (nil, nil, nil)
 
-  init(
-    _ status: Status, _ headers: Metadata?, _ message: Message?, _ stats: CallStatistics,
-    _ generation: UInt64, _ call: Call
-  ) {
+  init(_ status: Status, _ generation: UInt64, _ call: Call) {
     self.status = status
-    self.headers = headers
-    self.message = message
-    self.stats = stats
+    stats = call.stats
     self.generation = generation
     trace = call.trace == nil ? nil : CallRecord(call)
     if let values = call.knownValues { adopt(values) }

@@ -13,10 +13,11 @@ final class CallItem: InboxItem {
   fileprivate var book: TicketBook?
   /// Those that run its synchronous interceptors; and which of them wait. The latter is the pool's, under its lock.
   /// The runtime's, which a call that has not ended keeps.
-  unowned(unsafe) let workers: WorkerPool
+  private let pool: Unmanaged<WorkerPool>
+  var workers: WorkerPool { pool.takeUnretainedValue() }
   var nest: Nest?
 
-  init(_ workers: WorkerPool) { self.workers = workers }
+  init(_ workers: Unmanaged<WorkerPool>) { pool = workers }
 
   private let lock = Lock()
   /// Under the lock. The call keeps it until it ends, and its end clears this before.
