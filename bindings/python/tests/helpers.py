@@ -45,6 +45,11 @@ def recorder(log: List[Any], name: str = "", events: Tuple[str, ...] = EVENTS) -
     return interceptor
 
 
+def seen(view: Any, name: str) -> List[str]:
+    """What the server saw of a request header."""
+    return [value for key, value in view["metadata"] if key == name]
+
+
 def on_thread(action: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=action)
     thread.start()

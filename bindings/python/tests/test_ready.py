@@ -8,20 +8,14 @@ import os
 import re
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, List, Optional, Tuple
 
 import pytest
 
 import penstock
 from conftest import REPOSITORY, json_bytes
-from helpers import Only, bidi, on_thread, unary
-from penstock import Channel, Hop, RpcError, StatusCode, ready
-
-
-def seen(view: Any, name: str) -> List[str]:
-    """What the server saw of a request header."""
-    return [value for key, value in view["metadata"] if key == name]
+from helpers import Only, bidi, on_thread, seen, unary
+from penstock import Channel, RpcError, StatusCode, ready
 
 
 def eventually(holds: Callable[[], bool]) -> None:
@@ -29,156 +23,6 @@ def eventually(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         threading.Event().wait(0.001)
-
-
-# ---- Bearer token ----
-
-
-class Source:
-    """Gives "token-1", "token-2", ..., and remembers what was asked."""
-
-    def __init__(self, expires_in: Optional[float] = None) -> None:
-        self.requests: List[penstock.ready.TokenRequest] = []
-        self.expires_in = expires_in
-
-    def __call__(self, request: ready.TokenRequest) -> Tuple[str, Optional[float]]:
-        self.requests.append(request)
-        return f"token-{len(self.requests)}", self.expires_in
-
-
-class Refusing(penstock.Interceptor):
-    """Has the server refuse all tokens up to a number."""
-
-    def __init__(self, up_to: int) -> None:
-        self.up_to = up_to
-        self.starts = 0
-        self.refusals = 0
-
-    def on_start(self, hop: Hop) -> None:
-        self.starts += 1
-        number = re.fullmatch(r"Bearer token-(\d+)", str(hop.metadata.get("authorization", "")))
-        if number is None or int(number.group(1)) <= self.up_to:
-            hop.method = "/penstock.Probe/Refuse"
-
-    def on_status(self, hop: Hop) -> None:
-        assert hop.status is not None
-        self.refusals += hop.status.code == StatusCode.UNAUTHENTICATED
-
-
-@pytest.mark.parametrize("in_thread", [True, False])
-def test_a_token_is_sent_and_kept(channel: Channel, probe: Callable[..., Any], in_thread: bool) -> None:
-    source = Source()
-    channel.add_interceptor(ready.BearerToken(source, in_thread=in_thread))
-    for _ in range(3):
-        assert seen(probe(), "authorization") == ["Bearer token-1"]
-    assert len(source.requests) == 1
-    assert source.requests[0].refused is None
-
-
-def test_a_call_with_its_own_header_is_left_alone(channel: Channel, probe: Callable[..., Any]) -> None:
-    source = Source()
-    channel.add_interceptor(ready.BearerToken(source, header="x-key", scheme=""))
-    assert seen(probe(), "x-key") == ["token-1"]
-    assert seen(probe(metadata={"x-key": "mine"}), "x-key") == ["mine"]
-
-
-def test_a_refused_token_is_replaced_and_the_call_started_anew(channel: Channel, probe: Callable[..., Any]) -> None:
-    source, refusing = Source(), Refusing(up_to=1)
-    channel.add_interceptor(ready.BearerToken(source), priority=10)
-    channel.add_interceptor(refusing)
-    assert seen(probe(), "authorization") == ["Bearer token-2"]
-    assert [request.refused for request in source.requests] == [None, "token-1"]
-    assert refusing.starts == 2
-
-
-def test_a_refusal_comes_through_when_the_next_token_is_refused_too(channel: Channel) -> None:
-    source = Source()
-    channel.add_interceptor(ready.BearerToken(source), priority=10)
-    channel.add_interceptor(Refusing(up_to=1000))
-    with pytest.raises(RpcError) as raised:
-        unary(channel)
-    assert raised.value.code() == StatusCode.UNAUTHENTICATED
-    assert raised.value.details() == "who are you"
-    assert len(source.requests) == 2
-
-
-def test_100_calls_failing_at_once_cause_one_refresh(channel: Channel) -> None:
-    requests: List[ready.TokenRequest] = []
-    refusing = Refusing(up_to=1)
-    channel.add_interceptor(ready.BearerToken(requests.append, in_thread=False), priority=10)
-    channel.add_interceptor(refusing)
-    with ThreadPoolExecutor(100) as pool:
-        calls = [pool.submit(unary, channel, b"%d" % number) for number in range(100)]
-        eventually(lambda: len(requests) == 1)
-        requests[0].complete("token-1")
-        eventually(lambda: refusing.refusals == 100)
-        assert len(requests) == 2
-        requests[1].complete("token-2", expires_in=60)
-        assert [call.result(timeout=20) for call in calls] == [b"%d" % number for number in range(100)]
-    assert len(requests) == 2
-    with pytest.raises(penstock.AlreadyError):
-        requests[1].complete("token-3")
-    with pytest.raises(penstock.AlreadyError):
-        requests[1].fail()
-
-
-def test_a_source_that_fails_raises_or_forgets(channel: Channel) -> None:
-    answers: List[Callable[[ready.TokenRequest], None]] = []
-
-    def source(request: ready.TokenRequest) -> None:
-        return answers.pop(0)(request)
-
-    def failing(request: ready.TokenRequest) -> None:
-        request.fail(StatusCode.PERMISSION_DENIED, "locked out")
-
-    def raising(request: ready.TokenRequest) -> None:
-        raise ValueError("broken")
-
-    told: List[Tuple[str, str, BaseException]] = []
-    penstock.set_exception_hook(lambda *what: told.append(what))
-    try:
-        channel.add_interceptor(ready.BearerToken(source))
-        for answer, code, details in (
-            (failing, StatusCode.PERMISSION_DENIED, "locked out"),
-            (raising, StatusCode.UNAVAILABLE, "the token source raised ValueError"),
-            (lambda request: None, StatusCode.UNAVAILABLE, "the token source gave no answer"),
-        ):
-            answers.append(answer)
-            with pytest.raises(RpcError) as raised:
-                unary(channel)
-            assert (raised.value.code(), raised.value.details()) == (code, details)
-    finally:
-        penstock.set_exception_hook(None)
-    assert [(name, callback) for name, callback, _ in told] == [("BearerToken", "source")]
-
-
-def test_a_token_that_expires_and_one_that_does_not_come(channel: Channel) -> None:
-    source = Source(expires_in=0)
-    registration = channel.add_interceptor(ready.BearerToken(source))
-    assert unary(channel) == unary(channel) == b"x"
-    assert len(source.requests) == 2
-    registration.remove()
-    requests: List[ready.TokenRequest] = []
-    channel.add_interceptor(ready.BearerToken(requests.append, refresh_timeout=0.03))
-    with pytest.raises(RpcError) as raised:
-        unary(channel)
-    assert raised.value.details() == "no token came in time"
-    requests[0].complete("late, and still good")
-    assert unary(channel) == b"x"
-
-
-def test_a_cancelled_call_leaves_the_others_waiting(channel: Channel) -> None:
-    requests: List[ready.TokenRequest] = []
-    channel.add_interceptor(ready.BearerToken(requests.append))
-    echo = channel.unary_stream("/penstock.Echo/ServerStream")
-    first, second = echo(b"1"), echo(b"2")
-    eventually(lambda: len(requests) == 1)
-    first.cancel()
-    with pytest.raises(penstock.InvalidArgumentError):
-        requests[0].complete("two\nlines")
-    requests[0].complete("token")
-    assert list(second) == [b"2"]
-    assert first.code() == StatusCode.CANCELLED
 
 
 # ---- Logging ----
