@@ -335,6 +335,26 @@ TEST(values_of_caller_and_hops) {
   probe_wait_finalized(&probe);
 }
 
+/* The first value of a call may come after its end: it is the reply's too, which keeps it. */
+TEST(values_after_the_end) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_call_finish(call, &reply));
+  latch finalized = LATCH_INIT;
+  CHECK(penstock_reply_value(reply, "late") == NULL);
+  CHECK(penstock_call_value(call, "late") == NULL);
+  OK(penstock_call_set_value(call, "late", &finalized, signal_latch));
+  CHECK(penstock_call_value(call, "late") == &finalized);
+  CHECK(penstock_reply_value(reply, "late") == &finalized);
+  penstock_call_release(call);
+  CHECK(penstock_reply_value(reply, "late") == &finalized);
+  CHECK_INT(latch_count(&finalized), 0);
+  penstock_reply_release(reply);
+  latch_wait(&finalized, 1);
+  penstock_channel_release(channel);
+}
+
 /* Many threads set, replace, remove and read at once: every finalizer runs once. */
 enum { VALUE_THREADS = 4, VALUE_ROUNDS = 2000 };
 typedef struct value_race {
