@@ -243,8 +243,11 @@ extension Model {
   var isAboutToRun: Bool {
     func isInline(_ executor: Int?) -> Bool { executor.map { executors[$0].isInline } ?? false }
     return hops.contains { hop in
-      (isInline(hop.plan.chosen?.outbound) && (!hop.outbound.jobs.isEmpty || hop.sentSeen < hop.sentPassed))
-        || (isInline(hop.plan.chosen?.inbound) && (!hop.inbound.jobs.isEmpty || hop.demandShown > 0))
+      // What ends a hop's part ends its signals.
+      let isToldOfSent = hop.isActive && hop.has(.sent) && hop.sentSeen < hop.sentPassed
+      let isToldOfDemand = hop.isActive && hop.demandShown > 0
+      return (isInline(hop.plan.chosen?.outbound) && (!hop.outbound.jobs.isEmpty || isToldOfSent))
+        || (isInline(hop.plan.chosen?.inbound) && (!hop.inbound.jobs.isEmpty || isToldOfDemand))
     }
   }
 
