@@ -6,41 +6,43 @@ import PenstockWire
 ///
 /// The call is told nothing from within a function that it called: those only note, and `runInTurn` follows in the
 /// same turn.
+///
+/// As a stream's, its fields stand so that it takes little: 152 bytes.
 final class Attempt: CallBelow, StreamOwner, TurnTask {
-  var isScheduled = false
-  /// Where it stands in the channel's list.
-  var slot = -1
-
   private let core: ChannelCore
   /// nil before the start, and after the end.
   private var call: Call?
   private var framing: (any CallFraming)?
   private var connection: HTTP2Connection?
   private var stream: HTTP2Stream?
-
-  // Outbound.
   /// What has been sent so far, as long as it may have to be sent again; before there is a stream, all of it.
-  private var pieces = PieceQueue()
   private var piecesSize = 0
+  private var pieces = PieceQueue()
   private var isReplayable = true
   private var isHalfClosed = false
-  private var told = 0
-  private var retries = 0
+  private var headersCame = false
+  var isScheduled = false
+  private var hasRetried = false
+  /// Of the stream's `piecesSent`, what the call has been told.
+  private var told: UInt32 = 0
+  /// How large `message` was on its way.
+  private var messageSize: UInt32 = 0
+  private var place: Int32 = -1
+  private var message: Message?
+  private var trailers: Status?
+  /// Ends the call, behind `message`.
+  private var failure: Status?
+  /// What the response's head comes to, until the call is told.
+  private var head: ResponseStart?
+
   /// What is kept for a retry.
   private static let replayLimit = 1 << 20
 
-  // Inbound.
-  /// What the response's head comes to, until the call is told.
-  private var head: ResponseStart?
-  private var headersCame = false
-  private var trailers: Status?
-  private var message: Message?
-  /// How large it was on its way.
-  private var messageSize = 0
-  /// How much of the stream's body the statistics have.
-  private var counted = 0
-  /// Ends the call, behind `message`.
-  private var failure: Status?
+  /// Where it stands in the channel's list; -1: nowhere.
+  var slot: Int {
+    get { Int(place) }
+    set { place = Int32(truncatingIfNeeded: newValue) }
+  }
 
   init(_ core: ChannelCore) {
     self.core = core
@@ -183,7 +185,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     case .needsMore: break
     case .message(let whole, let size):
       message = whole
-      messageSize = size
+      messageSize = UInt32(clamping: size)
     case .failed(let status): failure = status
     }
     return decoded.consumed
@@ -205,8 +207,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     }
     noteSending(stream, call)
     guard self.stream === stream else { return }
-    call.measures.received.wireBytes.add(stream.bytesReceived - counted)
-    counted = stream.bytesReceived
+    call.measures.received.wireBytes.add(stream.takeCount())
     if let start = head {
       head = nil
       guard takeHeaders(start, stream, call) else { return }
@@ -218,7 +219,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
         call.measures.firstMessageAt.setOnce(core.runtime.now)
         call.measures.received.messages.add(1)
         call.measures.received.bytes.add(whole.count)
-        call.measures.received.compressedBytes.add(messageSize)
+        call.measures.received.compressedBytes.add(Int(messageSize))
         call.inboundMessage(whole)
       } else if let failure {
         finish(failure)
@@ -239,10 +240,11 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   private func noteSending(_ stream: HTTP2Stream, _ call: Call) {
     if stream.headersAreSent { call.measures.firstByteSentAt.setOnce(core.runtime.now) }
-    let sent = stream.piecesSent - told
+    // Less than nothing on a stream that begins again.
+    let sent = Int32(bitPattern: stream.piecesSent &- told)
     if sent > 0 {
-      told += sent
-      call.transportSent(sent)
+      told = stream.piecesSent
+      call.transportSent(Int(sent))
     }
   }
 
@@ -264,10 +266,9 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   }
 
   private func conclude(_ end: StreamEnd, _ stream: HTTP2Stream, _ call: Call) {
-    if case .unprocessed = end, !headersCame, isReplayable, retries < 1, core.closedBecause == nil {
-      retries += 1
+    if case .unprocessed = end, !headersCame, isReplayable, !hasRetried, core.closedBecause == nil {
+      hasRetried = true
       call.measures.attempts.add(1)
-      counted = 0
       self.stream = nil
       connection = nil
       framing = makeFraming(call)

@@ -34,27 +34,27 @@ struct BodyPiece {
 /// Pieces in order. Most bodies have one, which stands here itself.
 struct PieceQueue {
   private(set) var first: BodyPiece?
-  /// Behind the first, from `next` on; before that, nil.
+  /// Behind the first, from `next` on, which is less than 64; before that, nil.
   private var rest: [BodyPiece?] = []
-  private var next = 0
+  private var next: UInt8 = 0
 
   mutating func append(_ piece: BodyPiece) {
     if first == nil { first = piece } else { rest.append(piece) }
   }
 
   mutating func removeFirst() {
-    if next == rest.count {
+    if Int(next) == rest.count {
       first = nil
       return
     }
-    first = rest[next]
-    rest[next] = nil
+    first = rest[Int(next)]
+    rest[Int(next)] = nil
     next += 1
-    if next == rest.count {
+    if Int(next) == rest.count {
       rest.removeAll(keepingCapacity: true)
       next = 0
     } else if next >= 64 {
-      rest.removeFirst(next)
+      rest.removeFirst(Int(next))
       next = 0
     }
   }
@@ -67,7 +67,7 @@ struct PieceQueue {
 
   func forEach(_ body: (BodyPiece) -> Void) {
     if let first { body(first) }
-    for index in next..<rest.count { if let piece = rest[index] { body(piece) } }
+    for index in Int(next)..<rest.count { if let piece = rest[index] { body(piece) } }
   }
 }
 
@@ -88,7 +88,7 @@ enum StreamEnd {
   /// A header list over our limit.
   case headersTooLarge(limit: Int)
   /// Our header list is over the peer's limit.
-  case requestTooLarge(size: Int, limit: Int)
+  case requestTooLarge(size: UInt32, limit: UInt32)
   case noMemory
 }
 

@@ -259,8 +259,8 @@ final class GRPCFraming: CallFraming {
         .say(" bytes (max_header_list_bytes)")
       return Status(.resourceExhausted, words: text)
     case .requestTooLarge(let size, let limit):
-      let text = ByteBuffer().say("the request headers have ").say(size)
-        .say(" bytes, over the limit of ").say(limit).say(" that the server has set")
+      let text = ByteBuffer().say("the request headers have ").say(Int(size))
+        .say(" bytes, over the limit of ").say(Int(limit)).say(" that the server has set")
       return Status(.resourceExhausted, words: text)
     case .noMemory: return Status(.resourceExhausted, "no memory for the call")
     }

@@ -166,8 +166,9 @@ final class HTTP2Session {
     request.clear()
     guard owner.streamOpens(stream, request) else { return refuse(stream, .noMemory) }
     // RFC 9113 section 10.5.1: a list over the peer's advisory limit may be answered with an error; ours is clearer.
-    let limit = Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE))
-    if request.size > limit { return refuse(stream, .requestTooLarge(size: request.size, limit: limit)) }
+    let limit = nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE)
+    let size = UInt32(clamping: request.size)
+    if size > limit { return refuse(stream, .requestTooLarge(size: size, limit: limit)) }
     guard submit(stream) else { return }
     stream.state = .open
     stream.slot = open.count

@@ -106,7 +106,7 @@ extension HTTP2Session {
     _ = nghttp2_session_consume_connection(session, bytes.count)
     withStream(id) { stream in
       guard let owner = stream.owner, stream.end == nil else { return }
-      stream.bytesReceived += bytes.count
+      stream.received(bytes.count)
       var taken = 0
       if stream.bodyIsEmpty {
         taken = min(max(owner.streamReceives(bytes), 0), bytes.count)

@@ -22,23 +22,24 @@ protocol StreamOwner: AnyObject {
 /// created --open--> queued --(the peer's limit allows)--> open --> closed
 /// ```
 /// `end` says how it ended, once; after that nothing inbound changes.
+///
+/// Ten thousand may be open and idle: what is small stands together, so that one takes 136 bytes.
 final class HTTP2Stream {
   enum State: Equatable { case created, queued, open, closed }
 
   /// Cleared when the stream has closed, or its owner has let go.
   var owner: (any StreamOwner)?
-  var state = State.created
-  var id: Int32 = -1
-  /// Where it stands in the session's list of open streams.
-  var slot = -1
-  /// It is in the session's list of changed streams.
-  var isMarked = false
-
-  // Outbound.
-  private var pieces = PieceQueue()
+  private(set) var bytesToSend = 0
   /// How much of the first piece is sent.
   private var offset = 0
-  private(set) var bytesToSend = 0
+  /// What has come and the owner has not counted.
+  private var uncounted = 0
+  /// What the owner has not taken yet. Bounded by the stream's window.
+  private(set) lazy var body = makeBody()
+  private var pieces = PieceQueue()
+  var state = State.created
+  /// It is in the session's list of changed streams.
+  var isMarked = false
   var endsAfterPieces = false
   /// nghttp2 has been told that there is nothing to send now.
   var isDeferred = false
@@ -46,19 +47,21 @@ final class HTTP2Stream {
   var isFinished = false
   /// The HEADERS frame is on its way.
   var headersAreSent = false
-  /// Pieces framed whole, ever.
-  private(set) var piecesSent = 0
-  private(set) var bytesSent = 0
-
-  // Inbound.
-  /// What the owner has not taken yet. Bounded by the stream's window.
-  private(set) lazy var body = makeBody()
-  private var hasBody = false
-  private(set) var end: StreamEnd?
-  var bytesReceived = 0
   /// The final response has come: what follows are trailers.
   private var hasFinalHead = false
+  private var hasBody = false
+  var id: Int32 = -1
+  private var place: Int32 = -1
+  /// Pieces framed whole, ever; beyond 2^32 it begins anew.
+  private(set) var piecesSent: UInt32 = 0
   var peerReset: UInt32?
+  private(set) var end: StreamEnd?
+
+  /// Where it stands in the session's list of open streams; -1: nowhere.
+  var slot: Int {
+    get { Int(place) }
+    set { place = Int32(truncatingIfNeeded: newValue) }
+  }
 
   init() { confine(self) }
 
@@ -80,17 +83,24 @@ final class HTTP2Stream {
       if offset == piece.count {
         offset = 0
         pieces.removeFirst()
-        piecesSent += 1
+        piecesSent &+= 1
       }
     }
     bytesToSend -= count
-    bytesSent += count
     return true
   }
 
   // MARK: Inbound
 
   var bodyIsEmpty: Bool { !hasBody || body.isEmpty }
+
+  func received(_ count: Int) { uncounted += count }
+
+  /// How much has come since it was last asked.
+  func takeCount() -> Int {
+    defer { uncounted = 0 }
+    return uncounted
+  }
 
   private func makeBody() -> ByteBuffer {
     hasBody = true
