@@ -37,10 +37,9 @@ public final class Call {
   /// What holds them, with where it came from; until the step that ended the call is done.
   private var row: HopRow?
   private var stock: HopStock?
+  var masks: CallbackMasks { stock?.masks ?? CallbackMasks() }
   /// Before `open`. nil: both levels see bytes.
   public var codec: Codec?
-  /// The codec stands above the hop at this index.
-  let codecIndex: Int
   var below: (any CallBelow)?
   /// One reference, which the call's end lets go: in no step that tells it.
   private(set) var above: Unmanaged<CallAbove>?
@@ -51,10 +50,6 @@ public final class Call {
   /// Its address: whoever has the call may use it without a count.
   public var attached: UnsafeMutableRawPointer { Unmanaged.passUnretained(attachment).toOpaque() }
 
-  var phase = Phase.created
-  var isRunning = false
-  /// A step that another thread has asked for may refer to a hop.
-  private var isTakingPosted = false
   var pending = Fifo<Step>()
   /// Counts restarts: what was on its way before one is no more.
   var epoch = 0
@@ -64,24 +59,12 @@ public final class Call {
   private let posted = Atomic<UnsafeMutablePointer<Operation>?>(nil)
 
   // Of the hops that are in step: see `Call+Step`.
-  /// How many are, from the top.
-  var inStep = 0
-  var masks = CallbackMasks()
   var stepOwed = 0
   var stepInFlight = 0
-  var stepHalfClosed = false
-  /// The event on its way through them, and the hop whose callback runs.
-  var stride = EventKind.none
-  var strideAt = 0
   /// How many messages a signal on its way is about; with start, how much demand goes with it.
   var strideCount = 0
 
   // Outbound.
-  /// The hop that start has come to; hops.count + 1 once it has left for the transport.
-  var startAt = 0
-  var isStarted = false
-  /// Events that come to this index or beyond are discarded: what is below has ended.
-  var outboundEnd: Int
   /// Demand that waits for start to move on.
   var frontierDemand = 0
   var outboundCount = 0
@@ -89,15 +72,34 @@ public final class Call {
   var inTransport = 0
 
   // Inbound.
-  var belowEnded = false
   var demandBelow = 0
-  var pausesInbound = 0
   var inboundCount = 0
   var headersCount = 0
   /// The status that ends the call, for on_status, on_cancel and the hops that ask.
   var endStatus: Status?
   /// What the running callback is about.
   var event = Event.start
+
+  // What is small stands together: ten thousand calls may be open and idle.
+  var phase = Phase.created
+  var isRunning = false
+  /// A step that another thread has asked for may refer to a hop.
+  private var isTakingPosted = false
+  var stepHalfClosed = false
+  var isStarted = false
+  var belowEnded = false
+  /// The event on its way through the hops in step, and the hop whose callback runs.
+  var stride = EventKind.none
+  @Small var strideAt = 0
+  /// How many hops are in step, from the top.
+  @Small var inStep = 0
+  /// The hop that start has come to; hops.count + 1 once it has left for the transport.
+  @Small var startAt = 0
+  /// Events that come to this index or beyond are discarded: what is below has ended.
+  @Small var outboundEnd: Int
+  @Small var pausesInbound = 0
+  /// The codec stands above the hop at this index.
+  @Small private(set) var codecIndex: Int
 
   public init(
     id: UInt64, request: Request, chain: Chain?, origin: CallOrigin, attachment: AnyObject,
@@ -342,7 +344,6 @@ public final class Call {
       self.row = row
       stock = chain.stock
       hops = row.hops
-      masks = chain.masks
       // Who wants a trace pays for it.
       if trace == nil { inStep = codec == nil ? masks.inStep : min(masks.inStep, codecIndex) }
     }

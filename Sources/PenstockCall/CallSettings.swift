@@ -11,15 +11,15 @@ public enum Idempotency: Int32, Sendable {
 
 /// What `start` carries beside its headers: how the call is to be made.
 public struct CallSettings {
-  /// Of what is sent.
-  public var compression = Compression.identity
   public var maxReceiveBytes = 4 << 20
   public var maxSendBytes = Int(Int32.max)
+  /// Header fields that only a secure connection may carry. Never changed, only replaced: options share it.
+  public var credentials: Metadata?
+  /// Of what is sent.
+  public var compression = Compression.identity
   public var idempotency = Idempotency.unknown
   /// Carried; nothing waits for it yet.
   public var waitsForReady = false
-  /// Header fields that only a secure connection may carry. Never changed, only replaced: options share it.
-  public var credentials: Metadata?
 
   public init() {}
 }

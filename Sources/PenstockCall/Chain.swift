@@ -35,9 +35,7 @@ public final class Chain {
   private let counting: [Registration]
   /// One for each of them.
   private let links: UnsafeMutablePointer<ChainLink>
-  /// Which hops have which callbacks.
-  let masks: CallbackMasks
-  let stock = HopStock()
+  let stock: HopStock
 
   /// In order of priority, as `Registry.merged` gives it.
   @inline(never) @_optimize(size)
@@ -46,7 +44,7 @@ public final class Chain {
     counting = sources.map { $0.registration }
     entries = Chain.entries(counting, sources)
     codecIndex = Chain.codecIndex(entries)
-    masks = CallbackMasks(entries)
+    stock = HopStock(CallbackMasks(entries))
     links = .allocate(capacity: counting.count)
     enroll()
   }
@@ -57,7 +55,7 @@ public final class Chain {
     counting = registrations
     entries = Chain.entries(registrations, nil)
     codecIndex = Chain.codecIndex(entries)
-    masks = CallbackMasks(entries)
+    stock = HopStock(CallbackMasks(entries))
     links = .allocate(capacity: counting.count)
     enroll()
   }
@@ -81,7 +79,7 @@ public final class Chain {
       counting.append(entry.registration)
     }
     self.counting = counting
-    masks = CallbackMasks(entries)
+    stock = HopStock(CallbackMasks(entries))
     links = .allocate(capacity: counting.count)
     enroll()
   }

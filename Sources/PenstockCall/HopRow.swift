@@ -53,6 +53,8 @@ struct Hops: RandomAccessCollection {
 /// The rows of hops that no call of a chain has; the driving thread's. It outlives its chain, so that a call may give
 /// back its row when the chain has gone: then they are not wanted any more.
 final class HopStock {
+  /// Which hops have which callbacks.
+  let masks: CallbackMasks
   /// The chain may go on another thread while a call that has let it go gives back its row.
   private let lock = SpinLock()
   private var first: HopRow?
@@ -60,6 +62,8 @@ final class HopStock {
   private var isOpen = true
   /// In hops: a thousand of them are some 300 KiB.
   private static let limit = 1024
+
+  init(_ masks: CallbackMasks) { self.masks = masks }
 
   /// `chain` is there until this returns.
   func take(_ call: Call, of chain: Chain) -> HopRow {

@@ -14,7 +14,6 @@ public enum CallKind: Int32, Sendable {
 
 /// What `start` carries: everything that on_start may change before anything is sent.
 public final class Request {
-  public let kind: CallKind
   /// "/service/method", followed by a NUL: as the call was made, for any thread.
   public let firstPath: ByteBuffer
   /// The same now: hops may change it.
@@ -23,12 +22,18 @@ public final class Request {
   /// Followed by a NUL; nil until the channel or a hop names one.
   public private(set) var authority: ByteBuffer?
   public private(set) var metadata: Metadata
-  /// Monotonic nanoseconds.
-  public internal(set) var deadline: UInt64?
+  private var end = UInt64.max
   public var settings = CallSettings()
+  public let kind: CallKind
   /// Those that it has or has had, so that any thread may read the latest.
   private var routes: [CallRoute] = []
   private let currentRoute = Atomic<UnsafeMutableRawPointer?>(nil)
+
+  /// Monotonic nanoseconds.
+  public internal(set) var deadline: UInt64? {
+    get { end == UInt64.max ? nil : end }
+    set { end = newValue ?? UInt64.max }
+  }
 
   /// nil: no memory. Counts `deadline` from the call's creation.
   public init?(kind: CallKind, path: ByteView, metadata: Metadata, deadline: UInt64?) {

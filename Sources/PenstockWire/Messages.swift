@@ -46,9 +46,9 @@ public struct MessageDecoder {
   }
 
   private struct Body {
-    var compressed: Bool
-    var length: Int
     var bytes: ByteBuffer
+    var length: Int
+    var compressed: Bool
   }
 
   private enum State {
@@ -121,7 +121,7 @@ public struct MessageDecoder {
         guard
           let buffer = ByteBuffer(capacity: min(length, max(MessageDecoder.eagerSize, bytes.count &- used)))
         else { return fail(.noMemory, used) }
-        state = .body(Body(compressed: prefix.compressed, length: length, bytes: buffer))
+        state = .body(Body(bytes: buffer, length: length, compressed: prefix.compressed))
       case .body(let body):
         let wanted = min(body.length &- body.bytes.count, bytes.count &- used)
         if wanted > 0 {

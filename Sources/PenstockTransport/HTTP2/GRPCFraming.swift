@@ -24,16 +24,15 @@ final class GRPCFraming: CallFraming {
   }
 
   private let defaults: RequestDefaults
-  private let sends: Compression
-  private let limit: Int
   private var decoder: MessageDecoder
+  private var limit: Int { decoder.limit }
+  private let sends: Compression
   private var receives = Encoding.identity
   private var httpStatus = 0
 
   init(_ defaults: RequestDefaults, compression: Compression, maxReceiveBytes: Int) {
     self.defaults = defaults
     sends = compression
-    limit = maxReceiveBytes
     decoder = MessageDecoder(limit: maxReceiveBytes)
     confine(self)
   }
