@@ -176,12 +176,13 @@ final class HTTP2Session {
   }
 
   private func submit(_ stream: HTTP2Stream) -> Bool {
-    var provider = nghttp2_data_provider()
-    provider.read_callback = HTTP2Session.readBody
-    // The stream is in `open` for as long as nghttp2 knows it.
-    let pointer = Unmanaged.passUnretained(stream).toOpaque()
-    provider.source.ptr = pointer
-    let id = nghttp2_submit_request(session, nil, request.fields, request.count, &provider, pointer)
+    var provider = HTTP2Session.body(of: stream)
+    let pointer = provider.source.ptr
+    stream.isSending = stream.hasWork
+    let id =
+      stream.isSending
+      ? nghttp2_submit_request(session, nil, request.fields, request.count, &provider, pointer)
+      : nghttp2_submit_headers(session, 0, -1, nil, request.fields, request.count, pointer)
     if id > 0 {
       stream.id = id
       return true
@@ -201,11 +202,26 @@ final class HTTP2Session {
     mark(stream)
   }
 
-  /// There is more to send on `stream`.
+  /// The stream is in `open` for as long as nghttp2 knows it.
+  private static func body(of stream: HTTP2Stream) -> nghttp2_data_provider {
+    var provider = nghttp2_data_provider()
+    provider.read_callback = HTTP2Session.readBody
+    provider.source.ptr = Unmanaged.passUnretained(stream).toOpaque()
+    return provider
+  }
+
+  /// There may be more to send on `stream`. nghttp2 keeps 160 bytes for a body, so it is told of one when there is
+  /// something to send, and forgets it when that has gone.
   func resume(_ stream: HTTP2Stream) {
-    guard stream.state == .open, stream.isDeferred else { return }
-    stream.isDeferred = false
-    _ = nghttp2_session_resume_data(session, stream.id)
+    guard stream.headersAreSent, !stream.isSending, stream.state == .open, stream.owner != nil, stream.hasWork
+    else { return }
+    var provider = HTTP2Session.body(of: stream)
+    if nghttp2_submit_data(session, UInt8(NGHTTP2_FLAG_END_STREAM.rawValue), stream.id, &provider) == 0 {
+      stream.isSending = true
+    } else {
+      stream.finish(.noMemory)
+      mark(stream)
+    }
   }
 
   /// The owner took `count` bytes of the body: their credit goes back.

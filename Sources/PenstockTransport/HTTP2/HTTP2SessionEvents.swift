@@ -85,14 +85,15 @@ extension HTTP2Session {
     let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr).takeUnretainedValue()
     let count = min(length, stream.bytesToSend)
     let isLast = stream.endsAfterPieces && count == stream.bytesToSend
-    if count == 0 && !isLast {
-      stream.isDeferred = true
-      return Int(NGHTTP2_ERR_DEFERRED.rawValue)
-    }
+    // Its owner has let go.
+    if count == 0 && !isLast { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
     if count > 0 { flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue }
+    stream.isDraining = count == stream.bytesToSend
+    if stream.isDraining { flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
     if isLast {
-      flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue
       stream.isFinished = true
+    } else {
+      flags.pointee |= NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue
     }
     return count
   }
@@ -204,7 +205,15 @@ extension HTTP2Session {
     case NGHTTP2_HEADERS.rawValue:
       withStream(header.stream_id) { stream in
         stream.headersAreSent = true
+        resume(stream)
         mark(stream)
+      }
+    case NGHTTP2_DATA.rawValue:
+      withStream(header.stream_id) { stream in
+        guard stream.isDraining else { return }
+        stream.isDraining = false
+        stream.isSending = false
+        resume(stream)
       }
     case NGHTTP2_GOAWAY.rawValue:
       // Our own farewell has NO_ERROR; anything else is nghttp2 giving up on the peer.

@@ -41,8 +41,10 @@ final class HTTP2Stream {
   /// It is in the session's list of changed streams.
   var isMarked = false
   var endsAfterPieces = false
-  /// nghttp2 has been told that there is nothing to send now.
-  var isDeferred = false
+  /// nghttp2 has it among those that send.
+  var isSending = false
+  /// The DATA frame on its way is the last that there is to send now.
+  var isDraining = false
   /// Our END_STREAM is on its way.
   var isFinished = false
   /// The HEADERS frame is on its way.
@@ -71,6 +73,8 @@ final class HTTP2Stream {
     pieces.append(piece)
     bytesToSend += piece.count
   }
+
+  var hasWork: Bool { bytesToSend > 0 || (endsAfterPieces && !isFinished) }
 
   /// Appends the next `count` bytes of the body. False: no memory.
   func copyBody(_ count: Int, into out: ByteBuffer) -> Bool {

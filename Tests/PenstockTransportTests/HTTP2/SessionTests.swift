@@ -257,6 +257,50 @@ import Testing
     #expect(session.isIdle && session.failure == nil)
   }
 
+  /// nghttp2 is told of a body whenever there is something to send, and nothing is sent in between. A message may also
+  /// come while a frame that was to be the last one waits for room, and a half-close after everything.
+  @Test(arguments: [64, 1 << 18])
+  func bodyInParts(_ outputSize: Int) throws {
+    var limits = HTTP2Limits()
+    limits.outputSize = outputSize
+    let session = try #require(HTTP2Session.make(limits))
+    func flush() throws -> [Frame] {
+      var sent: [UInt8] = []
+      repeat { sent += drain(session) } while session.wantsWrite
+      return try #require(frames(sent)).filter { $0.type < 2 }
+    }
+    for _ in 0..<4 { _ = drain(session) }
+    _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
+    let stream = HTTP2Stream()
+    stream.owner = Recorder(session, takes: true)
+    session.add(stream)
+    var found = try flush()
+    #expect(found.map { $0.type } == [1] && found[0].flags & 1 == 0)
+    for size in [0, 1, 100] {
+      #expect(!stream.isSending)
+      stream.append(
+        BodyPiece(compressed: false, buffer([UInt8](repeating: 7, count: size)), length: UInt32(size)))
+      session.resume(stream)
+      session.resume(stream)
+      found = try flush()
+      #expect(found.map { $0.type } == [0] && found[0].flags == 0 && found[0].payload.count == size + 5)
+    }
+    stream.append(BodyPiece(compressed: false, buffer([UInt8](repeating: 8, count: 100)), length: 100))
+    session.resume(stream)
+    var sent = drain(session)
+    stream.append(BodyPiece(compressed: false, buffer([9]), length: 1))
+    session.resume(stream)
+    stream.endsAfterPieces = true
+    session.resume(stream)
+    repeat { sent += drain(session) } while session.wantsWrite
+    found = try #require(frames(sent)).filter { $0.type == 0 }
+    #expect(found.reduce(0) { $0 + $1.payload.count } == 111)
+    #expect(found.dropLast().allSatisfy { $0.flags == 0 } && found.last?.flags == 1)
+    #expect(stream.piecesSent == 5 && !stream.hasWork && session.failure == nil)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
+
   /// What a peer sends at random never traps, hangs or grows.
   @Test(arguments: 0..<200)
   func random(_ seed: Int) {
