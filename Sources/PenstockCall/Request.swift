@@ -35,21 +35,25 @@ public final class Request {
     set { end = newValue ?? UInt64.max }
   }
 
-  /// nil: no memory. Counts `deadline` from the call's creation.
-  public init?(kind: CallKind, path: ByteView, metadata: Metadata, deadline: UInt64?) {
-    guard let copied = Request.terminated(path) else { return nil }
+  /// `path` is followed by a NUL, and may be that of other requests too. Counts `deadline` from the call's creation.
+  public init(kind: CallKind, terminated path: ByteBuffer, metadata: Metadata, deadline: UInt64?) {
     self.kind = kind
-    firstPath = copied
+    firstPath = path
     self.metadata = metadata
     self.deadline = deadline
+  }
+
+  /// nil: no memory.
+  public convenience init?(kind: CallKind, path: ByteView, metadata: Metadata, deadline: UInt64?) {
+    guard let copied = Request.terminated(path) else { return nil }
+    self.init(kind: kind, terminated: copied, metadata: metadata, deadline: deadline)
   }
 
   /// The same start, for another time; nil: no memory.
   @inline(never) @_optimize(size)
   func copy() -> Request? {
-    guard let copied = metadata.copy(),
-      let other = Request(kind: kind, path: pathView, metadata: copied, deadline: deadline)
-    else { return nil }
+    guard let copied = metadata.copy() else { return nil }
+    let other = Request(kind: kind, terminated: path, metadata: copied, deadline: deadline)
     other.authority = authority
     other.settings = settings
     other.setRoute(route)
@@ -125,7 +129,8 @@ public final class Request {
     !authority.isEmpty && authority.allSatisfy { $0 > 0x20 && $0 < 0x7f }
   }
 
-  private static func terminated(_ bytes: ByteView) -> ByteBuffer? {
+  /// A copy with a NUL behind it; nil: no memory.
+  public static func terminated(_ bytes: ByteView) -> ByteBuffer? {
     guard let copied = ByteBuffer(capacity: bytes.count + 1), copied.append(bytes), copied.append(byte: 0)
     else {
       return nil

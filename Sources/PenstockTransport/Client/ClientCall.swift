@@ -13,13 +13,11 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   public let generation: UInt64
   public var kind: CallKind { call.request.kind }
   let createdAt: UInt64
-  let isInterruptible: Bool
   private var isCallbackStyle: Bool { callbacks != nil }
 
   // The driving thread's.
   var nextLive: Unmanaged<ClientCall>?
   var previousLive: Unmanaged<ClientCall>?
-  private var hasRun = false
   /// nil in blocking style.
   private let callbacks: CallCallbacks.Table?
   /// Of the callbacks, until the end.
@@ -32,25 +30,26 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   private var waiters = CallWaiters()
   /// Executors without which the call does not end.
   private var needed: [any Executor] = []
-  private var received: [Message] = []
-  private var receivedHead = 0
+  private var received = ShortQueue<Message>()
   /// The one message of a kind that has one, until the reply has it.
   private var answer: Message?
   private var demanded = 0
-  private var discards = false
   /// Until the reply has them.
   private var headers: Metadata?
   private var reply: Reply?
   /// Not of the one message of a kind that has one.
-  private var sizesInFlight: [Int] = []
-  private var sizesHead = 0
+  private var sizesInFlight = ShortQueue<Int>()
   private var bytesInFlight = 0
   private var sentMessages = 0
-  private var isHalfClosed = false
   /// The channels that hops have redirected the call to; kept until the end.
   private var guests: [ClientChannel] = []
   private let sendBufferBytes: Int
   private let maxSendBytes: Int
+  private var discards = false
+  private var isHalfClosed = false
+  /// `answer` has been received.
+  private var hasAnswered = false
+  let isInterruptible: Bool
 
   /// Users' handles; with the last one a call in blocking style that has not ended is cancelled.
   private let handles = Atomic<Int>(1)
@@ -72,7 +71,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     _ callbacks: CallCallbacks?, chain: () -> Chain?
   ) -> (Outcome, ClientCall?) {
     if channel.isClosed { return (.closed, nil) }
-    guard Request.isValidPath(path) else { return (.invalidArgument, nil) }
+    let (found, named) = channel.paths.find(path)
+    guard let named else { return (found, nil) }
     let metadata = Metadata()
     if let given = options?.metadata, !metadata.append(contentsOf: given) { return (.noMemory, nil) }
     let now = Runtime.monotonicNow()
@@ -81,9 +81,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       let (time, overflow) = now.addingReportingOverflow(wanted)
       deadline = overflow ? nil : time
     }
-    guard let request = Request(kind: kind, path: path, metadata: consume metadata, deadline: deadline) else {
-      return (.noMemory, nil)
-    }
+    let request = Request(kind: kind, terminated: named, metadata: consume metadata, deadline: deadline)
     request.settings = options?.settings(channel.defaults) ?? channel.defaults.settings
     if let authority = options?.authority, !request.setAuthority(authority.view) { return (.noMemory, nil) }
     let line = chain()
@@ -132,7 +130,6 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   func firstRun() {
-    hasRun = true
     borrow(channel.runtime.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
     if channel.isClosed {
@@ -204,14 +201,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     if kind.sendsOne {
       bytesInFlight = 0
     } else {
-      for _ in 0..<count where sizesHead < sizesInFlight.count {
-        bytesInFlight -= sizesInFlight[sizesHead]
-        sizesHead += 1
-      }
-      if sizesHead == sizesInFlight.count {
-        sizesInFlight.removeAll(keepingCapacity: true)
-        sizesHead = 0
-      }
+      for _ in 0..<count { bytesInFlight -= sizesInFlight.popFirst() ?? 0 }
     }
     unlock(andWake: .room)
     if let callbacks, let sent = callbacks.onSent {
@@ -222,10 +212,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   public override func callDiscardsMessages() {
-    let dropped = lock.withLock { () -> ([Message], Message?) in
+    let dropped = lock.withLock { () -> (ShortQueue<Message>, Message?) in
       let all = received
-      received = []
-      receivedHead = 0
+      received = ShortQueue()
       return (all, answer.take())
     }
     withExtendedLifetime(dropped) {}
@@ -370,15 +359,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let outcome = wait(for: .message) { () -> Outcome? in
       if kind.receivesOne {
         // It stays for the reply.
-        message = receivedHead == 0 ? answer ?? reply?.message : nil
-        if message != nil { receivedHead = 1 }
-      } else if receivedHead < received.count {
-        message = received[receivedHead]
-        receivedHead += 1
-        if receivedHead == received.count {
-          received.removeAll(keepingCapacity: true)
-          receivedHead = 0
-        }
+        message = hasAnswered ? nil : answer ?? reply?.message
+        hasAnswered = message != nil || hasAnswered
+      } else {
+        message = received.popFirst()
       }
       if message != nil { return .ok }
       if reply != nil || discards { return .end }

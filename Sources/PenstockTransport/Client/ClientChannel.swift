@@ -8,6 +8,7 @@ public final class ClientChannel: @unchecked Sendable {
   public let generation: UInt64
   let transport: Channel
   let chains: ChannelChains
+  let paths = PathCache()
   let defaults: CallDefaults
   let origin: CallOrigin
   private let closed = Atomic<Bool>(false)

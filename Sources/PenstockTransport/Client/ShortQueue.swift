@@ -1,0 +1,32 @@
+/// What has come, in order. Mostly that is one element or none: the first stands here itself, so that a call that waits
+/// for its next message keeps no array.
+struct ShortQueue<Element> {
+  private var first: Element?
+  /// Behind the first, from `next` on; before that, nil.
+  private var rest: [Element?] = []
+  private var next: UInt32 = 0
+
+  mutating func append(_ element: Element) {
+    if first == nil { first = element } else { rest.append(element) }
+  }
+
+  mutating func popFirst() -> Element? {
+    guard let taken = first else { return nil }
+    if rest.isEmpty {
+      first = nil
+    } else {
+      first = rest[Int(next)]
+      rest[Int(next)] = nil
+      next += 1
+      if Int(next) == rest.count {
+        // What a burst has needed does not stay.
+        rest.removeAll(keepingCapacity: rest.count <= 64)
+        next = 0
+      } else if next == 1024 {
+        rest.removeFirst(1024)
+        next = 0
+      }
+    }
+    return taken
+  }
+}

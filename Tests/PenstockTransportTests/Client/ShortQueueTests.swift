@@ -1,0 +1,36 @@
+import Testing
+
+@testable import PenstockTransport
+
+struct ShortQueueTests {
+  /// Whatever is put in comes out once, in order: numbers, with lengths from none to thousands.
+  @Test(arguments: 0..<50)
+  func order(_ seed: UInt64) {
+    var state = seed &* 0x9e37_79b9_7f4a_7c15 | 1
+    func random(_ below: UInt64) -> UInt64 {
+      state ^= state << 13
+      state ^= state >> 7
+      state ^= state << 17
+      return state % below
+    }
+    var queue = ShortQueue<Int>()
+    var put = 0
+    var taken = 0
+    for _ in 0..<200 {
+      let most = random(4) == 0 ? 3000 : 4
+      for _ in 0..<random(UInt64(most)) {
+        queue.append(put)
+        put += 1
+      }
+      for _ in 0..<random(UInt64(most)) {
+        #expect(queue.popFirst() == (taken < put ? taken : nil))
+        taken = min(taken + 1, put)
+      }
+    }
+    while let next = queue.popFirst() {
+      #expect(next == taken)
+      taken += 1
+    }
+    #expect(taken == put)
+  }
+}
