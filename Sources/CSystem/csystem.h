@@ -147,6 +147,12 @@ static inline void cs_timerfd_set(int32_t fd, uint64_t at) {
 
 static inline uint64_t cs_thread_self(void) { return (uint64_t)(uintptr_t)pthread_self(); }
 
+/* How many runtimes the calling thread drives, after `change`. Each object file has a count of its own. */
+static inline int32_t cs_driven(int32_t change) {
+  static __thread int32_t count __attribute__((tls_model("initial-exec")));
+  return count += change;
+}
+
 /* What debuggers and /proc call the calling thread; at most 15 bytes. */
 static inline void cs_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 

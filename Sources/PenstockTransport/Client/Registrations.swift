@@ -76,7 +76,7 @@ public enum Registrations {
     let cell = WaitCell()
     let me = cs_thread_self()
     // A function keeps what it runs for, too.
-    let isDriving = DrivingThread.isCurrent || Worker.current?.runs(registration: id) == true
+    let isDriving = DrivingThread.isCurrent() || Worker.current?.runs(registration: id) == true
     let outcome = Process.withLock { () -> Outcome? in
       let table = table
       guard id != 0, id <= newest.load(ordering: .relaxed) else { return .notFound }

@@ -25,6 +25,8 @@ final class Waiter: @unchecked Sendable {
 extension Runtime {
   /// After this long an interruptible wait returns by itself: a signal may have come just before it slept.
   static let interruptibleSlice: UInt64 = 250_000_000
+  /// How many lingers may pass before the own thread looks again while callers take turns.
+  static let longestLook: UInt64 = 8
   /// The longest time for which callers may drive without looking at the descriptors.
   static let pollSlack: UInt64 = 1_000_000
 
@@ -254,7 +256,8 @@ extension Runtime {
   private func ownMain() {
     cs_thread_name("penstock")
     let linger = UInt64(options.lingerMicroseconds) * 1000
-    let look = max(linger, 50_000)
+    let shortest = max(linger, 50_000)
+    var look = shortest
     var seenTurnover: UInt32 = 0
     var looks = 0
     while true {
@@ -269,15 +272,19 @@ extension Runtime {
         beginDriving()
         lock.unlock()
         driveAsOwn()
+        look = shortest
         continue
       }
-      var until: UInt64?
+      // One call after another: a thread that looked each time the linger is over would take the processor from them.
+      let isBusy = turnover != seenTurnover
+      seenTurnover = turnover
+      look = isBusy ? min(look * 2, shortest * Runtime.longestLook) : shortest
+      looks = isBusy || driver == .none ? 0 : looks + 1
+      var until: UInt64? = time &+ look
       if driver == .none {
-        until = freeSince &+ linger
-      } else {
-        looks = turnover == seenTurnover ? looks + 1 : 0
-        seenTurnover = turnover
-        until = looks >= 20 || linger == 0 ? nil : time &+ look
+        until = max(freeSince &+ linger, isBusy ? time &+ look : 0)
+      } else if looks >= 20 || linger == 0 {
+        until = nil
       }
       ownSleepsDeep = until == nil
       let seen = ownWord.load(ordering: .sequentiallyConsistent)
