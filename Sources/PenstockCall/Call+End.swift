@@ -133,7 +133,7 @@ extension Call {
   func releaseTransport() {
     let n = inTransport
     inTransport = 0
-    tellSent(n, from: hops.count - 1)
+    if hearsSent { tellSent(n, from: hops.count - 1) }
   }
 
   func stopBelow() {

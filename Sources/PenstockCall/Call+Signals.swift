@@ -78,6 +78,11 @@ extension Call {
     if n > 0, phase == .live { pending.append(.sentFrom(index, n)) }
   }
 
+  /// Somebody wants to know when the transport has taken messages: not who makes a unary call without `on_sent`.
+  public var hearsSent: Bool {
+    isAboveToldSent || masks.sent != 0 || inStep < hops.count || trace != nil
+  }
+
   /// `n` messages were taken below, told to the hops from `index` up.
   func runSent(_ n: Int, at index: Int) {
     var n = n

@@ -70,6 +70,8 @@ public final class Call {
   var outboundCount = 0
   /// Messages that the transport has and has not told as `sent`.
   var inTransport = 0
+  /// Before `open`: whoever stands above wants to be told.
+  public var isAboveToldSent = true
 
   // Inbound.
   var demandBelow = 0

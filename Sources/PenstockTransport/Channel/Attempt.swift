@@ -64,7 +64,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     } else if call.request.settings.credentials != nil, !core.defaults.isSecure {
       failSoon(Status(.unauthenticated, "the call has credentials, and the channel is not secure (no TLS)"))
     } else {
-      core.balancer.pick().attach(self)
+      core.balancer.attach(self)
     }
   }
 
@@ -160,6 +160,12 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   // MARK: From the stream
 
+  func streamSends() -> Bool {
+    guard let call else { return false }
+    call.measures.firstByteSentAt.setOnce(core.runtime.now)
+    return call.hearsSent
+  }
+
   func streamReceives(head block: HeaderBlock, endsStream: Bool) {
     head = framing?.responseHeaders(block, endsStream: endsStream)
   }
@@ -167,7 +173,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   func streamReceives(trailers block: HeaderBlock) { trailers = framing?.status(ofTrailers: block) }
 
   func streamReceives(_ bytes: ByteView) -> Int {
-    guard message == nil, failure == nil, let call, let framing, call.wantsMessage else { return 0 }
+    guard message == nil, failure == nil, call?.wantsMessage == true, let framing else { return 0 }
     // Before the call knows of the headers, at which it may be paused, only what needs no more room.
     guard headersCame || (headersWait && framing.beginsWithMessage(bytes)) else { return 0 }
     return note(framing.decode(bytes))
@@ -239,7 +245,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   }
 
   private func noteSending(_ stream: HTTP2Stream, _ call: Call) {
-    if stream.headersAreSent { call.measures.firstByteSentAt.setOnce(core.runtime.now) }
+    guard call.hearsSent else { return }
     // Less than nothing on a stream that begins again.
     let sent = Int32(bitPattern: stream.piecesSent &- told)
     if sent > 0 {
@@ -272,11 +278,12 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
       self.stream = nil
       connection = nil
       framing = makeFraming(call)
-      return core.balancer.pick().attach(self)
+      return core.balancer.attach(self)
     }
     guard let framing else { return }
-    let late = call.request.deadline.map { $0 <= core.runtime.now } ?? false
-    finish(framing.status(end, trailers: trailers, deadlineHasPassed: late))
+    var isLate = false
+    if case .reset = end, let deadline = call.request.deadline { isLate = deadline <= core.runtime.now }
+    finish(framing.status(end, trailers: trailers, deadlineHasPassed: isLate))
   }
 
   /// The end, from below.

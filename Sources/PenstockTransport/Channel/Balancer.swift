@@ -1,6 +1,7 @@
 /// Chooses where an attempt goes. One per channel; driving thread only.
 protocol Balancer: AnyObject {
-  func pick() -> Subchannel
+  /// Gives `attempt` to a subchannel.
+  func attach(_ attempt: Attempt)
   /// Ends all connections; they end what is on them.
   func close()
   func closeInChild()
@@ -12,7 +13,7 @@ final class PickFirst: Balancer {
 
   init(_ subchannel: Subchannel) { self.subchannel = subchannel }
 
-  func pick() -> Subchannel { subchannel }
+  func attach(_ attempt: Attempt) { subchannel.attach(attempt) }
   func close() { subchannel.close() }
   func closeInChild() { subchannel.closeInChild() }
 }

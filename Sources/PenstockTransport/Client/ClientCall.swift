@@ -108,6 +108,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     isInterruptible = options?.isInterruptible ?? false
     sendBufferBytes = options?.sendBufferBytes ?? 65536
     maxSendBytes = call.request.settings.maxSendBytes
+    call.isAboveToldSent = !call.request.kind.sendsOne || callbacks?.table.onSent != nil
     super.init()
     call.withItem { $0.attach(self) }
   }

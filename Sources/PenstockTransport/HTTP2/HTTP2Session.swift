@@ -262,6 +262,11 @@ final class HTTP2Session {
     changed.append(stream)
   }
 
+  /// Few owners want to know at once.
+  func markSending(_ stream: HTTP2Stream) {
+    if let owner = stream.owner, owner.streamSends() { mark(stream) }
+  }
+
   /// Tells owners what has changed, until nothing has.
   func dispatch() {
     if isInside || isDispatching { return }

@@ -3,7 +3,7 @@ import PenstockCall
 import PenstockWire
 
 /// What nghttp2 tells a session. Callbacks record here and in `HTTP2Stream`; they never call an owner, but for
-/// `streamReceives`, which only records too.
+/// `streamSends` and `streamReceives`, which only record too.
 extension HTTP2Session {
   /// A session outlives every call of its callbacks: no reference is counted.
   @inline(__always)
@@ -74,7 +74,7 @@ extension HTTP2Session {
       guard out.append(ByteView(start: header, count: 9)), stream.copyBody(count, into: out) else {
         return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
       }
-      session.mark(stream)
+      session.markSending(stream)
       return 0
     }
   }
@@ -206,7 +206,7 @@ extension HTTP2Session {
       withStream(header.stream_id) { stream in
         stream.headersAreSent = true
         resume(stream)
-        mark(stream)
+        markSending(stream)
       }
     case NGHTTP2_DATA.rawValue:
       withStream(header.stream_id) { stream in

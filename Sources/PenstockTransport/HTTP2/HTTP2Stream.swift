@@ -2,10 +2,12 @@ import PenstockCall
 import PenstockWire
 
 /// Who stands above a stream. All on the driving thread, outside of nghttp2's callbacks but for
-/// `streamReceives`.
+/// `streamSends` and `streamReceives`.
 protocol StreamOwner: AnyObject {
   /// The stream is about to open: adds its header list. False: no memory, and the stream ends.
   func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool
+  /// A frame of the request is on its way: true if `streamChanged` is to tell. Must only record.
+  func streamSends() -> Bool
   /// The head of the final response, there until this returns. Must only record.
   func streamReceives(head: HeaderBlock, endsStream: Bool)
   /// The trailers, there until this returns. Must only record.

@@ -23,6 +23,8 @@ import Testing
         && fields.add(":authority", "x")
     }
 
+    func streamSends() -> Bool { true }
+
     func streamReceives(head block: HeaderBlock, endsStream: Bool) {
       let head = block.fields
       let status = head.index(of: (":status" as StaticString).bytes).map { text(head.value(at: $0))! }
@@ -161,6 +163,7 @@ import Testing
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
     final class Holder: StreamOwner {
       func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool { fields.add(":method", "POST") }
+      func streamSends() -> Bool { true }
       func streamReceives(head: HeaderBlock, endsStream: Bool) {}
       func streamReceives(trailers: HeaderBlock) {}
       func streamReceives(_ bytes: ByteView) -> Int { 0 }
