@@ -31,6 +31,8 @@ open class CallAbove {
 
   open func callHeaders(_ headers: Metadata) {}
   open func callMessage(_ message: Message) {}
+  /// Another message is there that has not been asked for: `call.perform(.demand(1))` has it.
+  open func callOffersMessage() {}
   open func callSent(_ count: Int) {}
   /// The end: exactly once, last.
   open func callStatus(_ status: Status) {}

@@ -205,6 +205,13 @@ public final class Call {
   /// There is demand, and nothing pauses the inbound lane.
   public var wantsMessage: Bool { demandBelow > 0 && pausesInbound == 0 && phase == .live && !belowEnded }
 
+  /// A small message has come whole behind the last one that was asked for.
+  public func offerMessage() {
+    if demandBelow == 0, pausesInbound == 0, phase == .live, !isRunning {
+      tellAbove { $0.callOffersMessage() }
+    }
+  }
+
   public func inboundHeaders(_ headers: Metadata) { perform(.headersFromBelow(headers)) }
   public func inboundMessage(_ message: Message) { perform(.messageFromBelow(message)) }
   public func inboundStatus(_ status: Status) { perform(.statusFromBelow(status)) }

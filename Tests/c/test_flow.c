@@ -119,6 +119,36 @@ TEST(flow_a_slow_reader_stops_the_server) {
   for (int i = 0; i < HOPS; i++) check_ended(&probes[i]);
 }
 
+/* A blocking reader has small messages that have come whole before it asks for them; never the last, so that a cancel
+ * still ends the call. */
+TEST(flow_small_messages_are_read_ahead) {
+  enum { MESSAGES = 2000, AT_MOST = 64 };
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "counts");
+  penstock_interceptor table = probe_table(&probe);
+  table.methods = SERVER_STREAM;
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  penstock_call *call =
+      start_with(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, "{\"metadata\": {\"x-repeat\": \"2000\"}}");
+  OK(penstock_call_send(call, "small", 5));
+  int most = 0;
+  for (int taken = 1; taken < MESSAGES; taken++) {
+    penstock_message *message = NULL;
+    if (!OK(penstock_call_receive(call, &message))) break;
+    CHECK_INT((int)penstock_message_length(message), 5);
+    penstock_message_release(message);
+    int ahead = atomic_load(&probe.seen[PENSTOCK_EVENT_RECEIVE]) - taken;
+    if (ahead > most) most = ahead;
+  }
+  CHECK(most > 0 && most <= AT_MOST);
+  OK(penstock_call_cancel(call, "enough"));
+  check_finish(call, PENSTOCK_STATUS_CANCELLED);
+  penstock_channel_release(channel);
+  check_ended(&probe);
+}
+
 /* ---- Upload ---- */
 
 /* A server that does not read on: it echoes, and its answers are not asked for. */

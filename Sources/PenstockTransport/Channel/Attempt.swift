@@ -38,6 +38,9 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   /// What is kept for a retry.
   private static let replayLimit = 1 << 20
 
+  /// Larger messages are not read ahead.
+  private static let aheadLimit = 512
+
   /// Where it stands in the channel's list; -1: nowhere.
   var slot: Int {
     get { Int(place) }
@@ -207,6 +210,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   /// Tells the call what there is to tell, in order. Each step may end the call or the attempt.
   private func proceed() {
     guard let call else { return }
+    var hasDelivered = false
     guard let stream, let connection else {
       if let failure { finish(failure) }
       return
@@ -227,9 +231,17 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
         call.measures.received.bytes.add(whole.count)
         call.measures.received.compressedBytes.add(Int(messageSize))
         call.inboundMessage(whole)
+        hasDelivered = true
       } else if let failure {
         finish(failure)
       } else if !stream.bodyIsEmpty, headersCame, let framing {
+        // Not the last one: the status is to wait behind a message that nobody has asked for.
+        if hasDelivered, !call.wantsMessage,
+          framing.beginsWithTwo(stream.body.view, limit: Attempt.aheadLimit)
+        {
+          call.offerMessage()
+          guard self.stream === stream, self.call != nil else { return }
+        }
         // At the end the rest is looked at even if nobody asks: a cut message is no message.
         guard call.wantsMessage || stream.end != nil else { return }
         let consumed = note(framing.decode(stream.body.view))

@@ -56,6 +56,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   /// A message costs this much of the send buffer beyond its bytes, so that empty ones are bounded too.
   private static let messageOverhead = 64
+  /// How many messages of a stream wait for a blocking `receive` that have not been asked for.
+  private static let readAhead = 64
 
   public static func make(
     _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
@@ -195,6 +197,17 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       told(handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.pointer)
       call.watch.end()
     }
+  }
+
+  /// Some small messages are taken before they are waited for, so that a thread that receives one after the other
+  /// drives one turn for many.
+  public override func callOffersMessage() {
+    guard !isCallbackStyle, !kind.receivesOne else { return }
+    lock.lock()
+    let takes = demanded == 0 && !discards && received.count < ClientCall.readAhead
+    if takes { demanded = 1 }
+    lock.unlock()
+    if takes { call.perform(.demand(1)) }
   }
 
   public override func callSent(_ count: Int) {

@@ -6,6 +6,8 @@ struct ShortQueue<Element> {
   private var rest: [Element?] = []
   private var next: UInt32 = 0
 
+  var count: Int { first == nil ? 0 : 1 + rest.count - Int(next) }
+
   mutating func append(_ element: Element) {
     if first == nil { first = element } else { rest.append(element) }
   }

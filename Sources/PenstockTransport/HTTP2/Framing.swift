@@ -104,6 +104,8 @@ protocol CallFraming: AnyObject {
   func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep)
   /// A whole message stands at the front, and none is under way.
   func beginsWithMessage(_ bytes: ByteView) -> Bool
+  /// The same, and it has no more than `limit` bytes, and another whole one follows.
+  func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool
   /// What trailers say.
   func status(ofTrailers block: HeaderBlock) -> Status
   /// The status of a stream that has ended, after all that `decode` could give.

@@ -198,6 +198,12 @@ final class GRPCFraming: CallFraming {
     return Int(length) <= bytes.count - MessagePrefix.size
   }
 
+  func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool {
+    guard beginsWithMessage(bytes) else { return false }
+    let length = Int(UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self)))
+    return length <= limit && beginsWithMessage(ByteView(rebasing: bytes[(MessagePrefix.size + length)...]))
+  }
+
   /// "gRPC Compression", "Test cases" 5 and 6.
   @inline(never) @_optimize(size)
   private func expand(_ message: ByteBuffer) -> BodyStep {
