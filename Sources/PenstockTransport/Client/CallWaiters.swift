@@ -1,41 +1,52 @@
 /// What a thread waits for in a blocking function of a call. The end of the call is awaited by every one.
-enum Awaited: Equatable { case headers, message, room, end }
+enum Awaited: UInt8 {
+  case headers = 1
+  case message = 2
+  case room = 4
+  case end = 8
+}
 
 final class CallWaiter: WaitCell, @unchecked Sendable {
   let awaited: Awaited
   /// The list's.
-  fileprivate var next: CallWaiter?
+  fileprivate var next: Unmanaged<CallWaiter>?
 
   init(_ awaited: Awaited) { self.awaited = awaited }
 }
 
 /// The threads that wait in a call: a wake-up costs two of a processor's switches, so nobody is woken for what others
-/// wait for. Under the call's lock.
+/// wait for. Under the call's lock. References are not counted: a waiter takes itself out before it goes.
 struct CallWaiters {
-  private var first: CallWaiter?
+  private var first: Unmanaged<CallWaiter>?
+  private var awaited: UInt8 = 0
 
   mutating func add(_ waiter: CallWaiter) {
     waiter.next = first
-    first = waiter
+    first = .passUnretained(waiter)
+    awaited |= waiter.awaited.rawValue
   }
 
   mutating func remove(_ waiter: CallWaiter) {
-    if first === waiter {
-      first = waiter.next
-    } else {
-      var before = first
-      while let known = before, known.next !== waiter { before = known.next }
-      before?.next = waiter.next
+    var next = first
+    first = nil
+    awaited = 0
+    while let known = next {
+      next = known._withUnsafeGuaranteedRef { $0.next }
+      if known.toOpaque() != Unmanaged.passUnretained(waiter).toOpaque() {
+        known._withUnsafeGuaranteedRef { add($0) }
+      }
     }
-    waiter.next = nil
   }
 
-  /// Those to set for `news`, outside of the lock: mostly one, or none.
+  func isAwaited(_ news: Awaited) -> Bool { news == .end ? first != nil : awaited & news.rawValue != 0 }
+
+  /// Those to set for `news`, outside of the lock: mostly one.
   func awaiting(_ news: Awaited) -> (CallWaiter?, [CallWaiter]) {
     var one: CallWaiter?
     var more: [CallWaiter] = []
     var next = first
-    while let waiter = next {
+    while let known = next {
+      let waiter = known.takeUnretainedValue()
       if news == .end || waiter.awaited == news {
         if one == nil { one = waiter } else { more.append(waiter) }
       }

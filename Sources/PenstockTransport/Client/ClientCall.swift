@@ -501,10 +501,11 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   /// While this thread waits, a hop's callbacks can't run, and so the call can't end. Under the lock.
-  private var needsThisThread: Bool { needed.contains { $0.isOnThisThread } }
+  private var needsThisThread: Bool { !needed.isEmpty && needed.contains { $0.isOnThisThread } }
 
   /// With the lock held.
   private func unlock(andWake news: Awaited) {
+    guard waiters.isAwaited(news) else { return lock.unlock() }
     let (one, more) = waiters.awaiting(news)
     lock.unlock()
     one?.set()

@@ -37,7 +37,7 @@ extension Runtime {
       i += 1
     }
     work &+= UInt64(i)
-    turnEndsRunning.removeAll(keepingCapacity: true)
+    while !turnEndsRunning.isEmpty { turnEndsRunning.removeLast() }
   }
 
   /// Waits for events and deadlines, at most until `limit`, and dispatches them; without waiting if there are
