@@ -257,8 +257,26 @@ static inline int64_t cs_send(int32_t fd, const void *bytes, size_t count) {
   ssize_t n = send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
   return n < 0 ? -(int64_t)errno : (int64_t)n;
 }
+static inline int64_t cs_sendv(int32_t fd, const struct iovec *vectors, size_t count) {
+  struct msghdr message;
+  memset(&message, 0, sizeof message);
+  message.msg_iov = (struct iovec *)vectors;
+  message.msg_iovlen = count;
+  ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return n < 0 ? -(int64_t)errno : (int64_t)n;
+}
 static inline int64_t cs_recv(int32_t fd, void *bytes, size_t count) {
   ssize_t n = recv(fd, bytes, count, MSG_DONTWAIT);
+  return n < 0 ? -(int64_t)errno : (int64_t)n;
+}
+/* Into the first place, then into the second. */
+static inline int64_t cs_recv_two(int32_t fd, void *first, size_t first_count, void *second, size_t second_count) {
+  struct iovec vectors[2] = {{first, first_count}, {second, second_count}};
+  struct msghdr message;
+  memset(&message, 0, sizeof message);
+  message.msg_iov = vectors;
+  message.msg_iovlen = 2;
+  ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT);
   return n < 0 ? -(int64_t)errno : (int64_t)n;
 }
 static inline int32_t cs_shutdown(int32_t fd) { return shutdown(fd, SHUT_RDWR) < 0 ? -(int32_t)errno : 0; }

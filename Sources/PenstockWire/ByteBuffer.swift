@@ -53,8 +53,14 @@ public final class ByteBuffer {
       compact()
       return true
     }
-    let (doubled, tooFar) = min(capacity, needed).multipliedReportingOverflow(by: 2)
-    return resize(to: tooFar ? needed : max(needed, doubled, 64)) || resize(to: needed)
+    return resize(to: grown(to: needed)) || resize(to: needed)
+  }
+
+  /// What only grows has powers of two, so that what is bounded by one takes no more than it, however it comes.
+  private func grown(to needed: Int) -> Int {
+    if capacity == 0 || needed > 1 << 60 { return max(needed, 64) }
+    if start > 0 { return max(needed, min(capacity, needed) * 2, 64) }
+    return max(1 << (Int.bitWidth - (needed - 1).leadingZeroBitCount), 64)
   }
 
   /// Makes room for exactly `total` readable bytes when there is less: no geometric slack.
@@ -77,6 +83,15 @@ public final class ByteBuffer {
     }
     guard let storage else { return false }
     memmove(storage + end, source, bytes.count)
+    end &+= bytes.count
+    return true
+  }
+
+  /// As `append`; what stands in the writable tail already becomes readable where it is.
+  func accept(_ bytes: ByteView) -> Bool {
+    guard let storage, let base = bytes.baseAddress, base == UnsafeRawPointer(storage + end),
+      bytes.count <= capacity &- end
+    else { return append(bytes) }
     end &+= bytes.count
     return true
   }

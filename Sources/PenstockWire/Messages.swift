@@ -59,7 +59,7 @@ public struct MessageDecoder {
 
   /// A message up to this size is allocated at once; a larger one grows as its bytes come in, so that a peer
   /// that announces much and sends little costs little.
-  static let eagerSize = 256 * 1024
+  static let eagerSize = 1024 * 1024
 
   /// The most bytes that one message may have. A change counts from the next prefix on.
   public var limit: Int
@@ -126,7 +126,7 @@ public struct MessageDecoder {
         let wanted = min(body.length &- body.bytes.count, bytes.count &- used)
         if wanted > 0 {
           guard MessageDecoder.makeRoom(body, for: wanted),
-            body.bytes.append(slice(bytes, from: used, to: used &+ wanted))
+            body.bytes.accept(slice(bytes, from: used, to: used &+ wanted))
           else { return fail(.noMemory, used) }
           used &+= wanted
         }
@@ -137,16 +137,25 @@ public struct MessageDecoder {
     }
   }
 
+  /// Where the next bytes of the message that is under way may be put before they are pushed: then they are not
+  /// copied. nil: no message is under way, or no memory.
+  public func place() -> UnsafeMutableRawBufferPointer? {
+    guard case .body(let body) = state else { return nil }
+    let left = body.length &- body.bytes.count
+    guard MessageDecoder.makeRoom(body, for: 1), let spare = body.bytes.spare(atLeast: 0) else { return nil }
+    return UnsafeMutableRawBufferPointer(rebasing: spare.prefix(left))
+  }
+
   private mutating func fail(_ failure: Failure, _ used: Int) -> (consumed: Int, event: Event) {
     state = .failed(failure)
     return (used, .failed(failure))
   }
 
-  /// Doubles the body's storage, but never past the announced length. No overflow: lengths are 32-bit
+  /// Makes the body's storage four times as large, but never past the announced length. No overflow: lengths are 32-bit
   /// numbers.
   private static func makeRoom(_ body: Body, for wanted: Int) -> Bool {
     let needed = body.bytes.count &+ wanted
     if needed <= body.bytes.reach { return true }
-    return body.bytes.reserveExactly(total: max(needed, min(body.length, body.bytes.reach &* 2)))
+    return body.bytes.reserveExactly(total: max(needed, min(body.length, body.bytes.reach &* 4)))
   }
 }

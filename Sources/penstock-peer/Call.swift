@@ -1,5 +1,6 @@
 import CNghttp2
 import CSystem
+import PenstockTransport
 import PenstockWire
 
 /// One stream of the server: the request as it comes in, the answer as it goes out.
@@ -39,6 +40,7 @@ final class Call: Source {
   private(set) var requestCoding = Coding.identity
   private(set) var clientTakesGzip = false
   private var decoder = MessageDecoder(limit: 0)
+  private var skipper = MessageSkipper(limit: 0)
   private let inbox = ByteBuffer()
   private var chunk = ByteView(start: nil, count: 0)
   private(set) var inputHasEnded = false
@@ -52,7 +54,7 @@ final class Call: Source {
   var total = 0
 
   // The answer.
-  let output = ByteBuffer()
+  var output = PieceQueue()
   private var replies: [Reply] = []
   private var nextReply = 0
   private var deadline: UInt64 = .max
@@ -80,6 +82,7 @@ final class Call: Source {
     self.id = id
     self.place = place
     decoder = MessageDecoder(limit: session.options.maxMessageBytes)
+    skipper = MessageSkipper(limit: session.options.maxMessageBytes)
   }
 
   func reset() {
@@ -100,7 +103,7 @@ final class Call: Source {
     requestWasCompressed = false
     clear(gathered)
     total = 0
-    clear(output)
+    output.removeAll()
     replies.removeAll(keepingCapacity: true)
     nextReply = 0
     deadline = .max
@@ -208,9 +211,12 @@ final class Call: Source {
     case failed
   }
 
+  private var onlyCounts: Bool { method == .echoClientStream && knobs.counts && requestCoding == .identity }
+
   private func nextMessage() -> Input {
     let isStored = !inbox.isEmpty
-    let (used, event) = decoder.push(isStored ? inbox.view : chunk)
+    let bytes = isStored ? inbox.view : chunk
+    let (used, event) = onlyCounts ? skipper.push(bytes) : decoder.push(bytes)
     if isStored { inbox.consume(used) } else { chunk = part(chunk, used, chunk.count) }
     if used > 0 { nghttp2_session_consume_stream(session?.handle, id, used) }
     switch event {
@@ -230,7 +236,7 @@ final class Call: Source {
   func advance() {
     guard let session else { return }
     loop: while status == nil {
-      if output.count >= Call.highWater { break }
+      if output.bytes >= Call.highWater { break }
       if nextReply < replies.count {
         let delay = replies[nextReply].delay
         if delay > 0 && !isDue {
@@ -253,7 +259,7 @@ final class Call: Source {
         case .needsMore:
           guard inputHasEnded && !endWasHandled else { break loop }
           endWasHandled = true
-          if decoder.isMidMessage {
+          if decoder.isMidMessage || skipper.isMidMessage {
             end(.internal, "the request ends in the middle of a message")
           } else {
             takeEnd()
@@ -282,7 +288,7 @@ final class Call: Source {
   private func deadlineExpired() {
     guard let session else { return }
     end(.deadlineExceeded, "the deadline has expired at the server")
-    if output.isEmpty { return commit() }
+    if output.bytes == 0 { return commit() }
     wasReset = true
     nghttp2_submit_rst_stream(session.handle, 0, id, NGHTTP2_CANCEL.rawValue)
   }
@@ -312,37 +318,20 @@ final class Call: Source {
   }
 
   private func send(_ reply: Reply) {
-    guard let session, !reply.isOnlyDelay else { return }
+    if reply.isOnlyDelay { return }
     let compresses = (reply.compressed || knobs.compresses) && clientTakesGzip
-    var body: ByteView
-    if let bytes = reply.body {
-      body = bytes.view
-    } else {
-      session.scratch.removeAll(keepingCapacity: true)
-      guard writeTestPayload(reply.size, into: session.scratch) else {
-        return end(.resourceExhausted, "no memory")
-      }
-      body = session.scratch.view
+    var body = reply.body ?? ByteBuffer()
+    if reply.body == nil, !writeTestPayload(reply.size, into: body) {
+      return end(.resourceExhausted, "no memory")
     }
     if compresses {
-      session.compressed.removeAll(keepingCapacity: true)
-      guard Gzip.compress(body, into: session.compressed) else { return end(.internal, "gzip failed") }
-      body = session.compressed.view
+      let plain = body
+      body = ByteBuffer()
+      guard Gzip.compress(plain.view, into: body) else { return end(.internal, "gzip failed") }
     }
-    guard let length = UInt32(exactly: body.count), let place = output.spare(atLeast: 5),
-      let base = place.baseAddress
-    else { return end(.resourceExhausted, "no memory") }
-    MessagePrefix.write(compressed: compresses, length: length, to: base)
-    output.commit(5)
-    guard output.append(body) else {
-      wasReset = true
-      status = Int(StatusCode.resourceExhausted.rawValue)
-      nghttp2_submit_rst_stream(session.handle, 0, id, NGHTTP2_INTERNAL_ERROR.rawValue)
-      return
-    }
+    guard let length = UInt32(exactly: body.count) else { return end(.resourceExhausted, "no memory") }
+    output.append(BodyPiece(compressed: compresses, body, length: length))
     messagesOut += 1
-    if output.count > 1 << 18 { wasLarge = true }
-    if session.scratch.count > 1 << 20 { session.scratch.removeAll(keepingCapacity: false) }
   }
 
   // MARK: The end
@@ -378,9 +367,9 @@ final class Call: Source {
   private func commit() {
     guard let session, !wasReset else { return }
     if !isSubmitted {
-      if status == nil && output.isEmpty { return }
+      if status == nil && output.bytes == 0 { return }
       submit()
-    } else if isDeferred && (!output.isEmpty || status != nil) {
+    } else if isDeferred && (output.bytes > 0 || status != nil) {
       isDeferred = false
       nghttp2_session_resume_data(session.handle, id)
     }
@@ -393,7 +382,7 @@ final class Call: Source {
     list.clear()
     list.add(":status", "200")
     list.add("content-type", "application/grpc")
-    if status != nil && output.isEmpty {
+    if status != nil && output.bytes == 0 {
       trailersAreSubmitted = true
       addHeaders(to: list)
       addTrailers(to: list)
@@ -414,11 +403,11 @@ final class Call: Source {
     list.withVectors { _ = nghttp2_submit_trailer(handle, id, $0, $1) }
   }
 
-  /// nghttp2 asks what may go into a DATA frame; the bytes are copied when it has made the frame's header.
+  /// nghttp2 asks what may go into a DATA frame; the bytes are moved when it has made the frame's header.
   func provide(_ room: Int, _ flags: UnsafeMutablePointer<UInt32>) -> Int {
-    if output.count < Call.highWater / 2 && status == nil { advance() }
-    let n = min(output.count, room)
-    if n == output.count && status != nil {
+    if output.bytes < Call.highWater / 2 && status == nil { advance() }
+    let n = min(output.bytes, room)
+    if n == output.bytes && status != nil {
       flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue | NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue
       submitTrailers()
     } else if n == 0 {

@@ -19,15 +19,19 @@ final class Link {
 
   private(set) var fd: Int32
   /// Plain bytes that are to be sent.
-  let output = ByteBuffer()
+  let output: SendQueue
   private let tls: TLSEngine?
   private var isOpen: Bool
+
+  /// Room for so many bytes of records at least, each time.
+  private static let recordsSize = 64 << 10
 
   var isCleartext: Bool { tls == nil }
 
   init(_ fd: Int32, _ tls: TLSEngine?) {
     self.fd = fd
     self.tls = tls
+    output = SendQueue(copies: tls != nil)
     isOpen = tls == nil
   }
 
@@ -50,8 +54,9 @@ final class Link {
         case .failed: return .failed
         }
       }
-      switch receiveRaw(place) {
-      case .bytes(let bytes): if !tls.input.append(bytes) { return .failed }
+      guard let spare = tls.input.spare(atLeast: Link.recordsSize) else { return .failed }
+      switch receiveRaw(spare) {
+      case .bytes(let bytes): tls.input.commit(bytes.count)
       case .wouldBlock: return .wouldBlock
       case .ended: return .ended
       case .failed: return .failed
@@ -79,28 +84,32 @@ final class Link {
   }
 
   func flush() -> Flushed {
-    guard let tls else { return sendRaw(output) }
+    guard let tls else { return sendAll { output.isEmpty ? nil : output.send(to: fd) } }
     if !isOpen {
       let sent = sendRaw(tls.output)
       return sent == .done ? .handshaking : sent
     }
     if !output.isEmpty {
-      guard tls.write(output.view) else { return .failed }
-      output.removeAll(keepingCapacity: output.count < 1 << 20)
+      guard tls.write(output.bytes.view) else { return .failed }
+      output.removeAll()
     }
     return sendRaw(tls.output)
   }
 
   private func sendRaw(_ bytes: ByteBuffer) -> Flushed {
-    while !bytes.isEmpty {
-      let n = cs_send(fd, bytes.view.baseAddress, bytes.count)
-      if n > 0 {
-        bytes.consume(Int(n))
-      } else if n == -Int64(EAGAIN) {
-        return .blocked
-      } else if n != -Int64(EINTR) {
-        return .failed
-      }
+    sendAll {
+      if bytes.isEmpty { return nil }
+      let n = Int(cs_send(fd, bytes.view.baseAddress, bytes.count))
+      bytes.consume(n)
+      return n
+    }
+  }
+
+  /// Sends by `step` until it gives nil, for there is nothing left; otherwise bytes or -errno.
+  private func sendAll(_ step: () -> Int?) -> Flushed {
+    while let n = step() {
+      if n == -Int(EAGAIN) { return .blocked }
+      if n <= 0 && n != -Int(EINTR) { return .failed }
     }
     return .done
   }

@@ -1,4 +1,5 @@
 import CSystem
+import PenstockTransport
 import PenstockWire
 
 /// Plays a section of a script on one connection.
@@ -61,7 +62,7 @@ final class Player: Source {
         guard input.has(event, taken[event.rawValue] + times) else { return flush() }
         taken[event.rawValue] += times
         if event == .headers { input.follow(taken[event.rawValue]) }
-      case .send(let frame): _ = maker.make(frame, current: input.current, into: link.output)
+      case .send(let frame): _ = maker.make(frame, current: input.current, into: link.output.bytes)
       case .delay(let nanoseconds):
         isDelayed = true
         loop.arm(self, at: cs_monotonic() &+ nanoseconds)

@@ -1,5 +1,6 @@
 import CNghttp2
 import CSystem
+import PenstockTransport
 import PenstockWire
 
 /// One connection of the server: nghttp2 in the middle, a `Link` below, `Call`s above.
@@ -16,9 +17,6 @@ final class Session: Source {
   private var calls: [Call] = []
   private var watched = CS_EPOLLIN
   private var hasMoreToRead = false
-  /// A message is composed here before its length is known.
-  let scratch = ByteBuffer()
-  let compressed = ByteBuffer()
   let fields = FieldList()
 
   /// So much waits for the socket before no more is made.

@@ -1,5 +1,6 @@
 import CNghttp2
 import CSystem
+import PenstockTransport
 import PenstockWire
 
 /// What nghttp2 calls. The only place where pointers of its become objects of ours.
@@ -99,9 +100,8 @@ enum SessionCallbacks {
       else { return Int32(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
       let call = Unmanaged<Call>.fromOpaque(pointer).takeUnretainedValue()
       guard session.link.output.append(ByteView(start: header, count: 9)),
-        session.link.output.append(part(call.output.view, 0, count))
+        call.output.move(count, into: session.link.output) != nil
       else { return Int32(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
-      call.output.consume(count)
       return 0
     }
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks) {

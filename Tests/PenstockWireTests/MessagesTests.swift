@@ -23,17 +23,23 @@ import Testing
     return prefix + message.body
   }
 
-  static func decode(_ stream: [UInt8], in pieces: [Range<Int>], limit: Int) -> Result {
+  /// `placed`: what can be put into the message beforehand is.
+  static func decode(_ stream: [UInt8], in pieces: [Range<Int>], limit: Int, placed: Bool = false) -> Result {
     var decoder = MessageDecoder(limit: limit)
     var result = Result()
     for piece in pieces {
       with(Array(stream[piece])) { (view: ByteView) in
         var rest = view
         repeat {
-          let (consumed, event) = decoder.push(rest)
+          var input = rest
+          if placed, let place = decoder.place() {
+            input = ByteView(rebasing: ByteView(place).prefix(rest.count))
+            place.copyMemory(from: ByteView(rebasing: rest.prefix(input.count)))
+          }
+          let (consumed, event) = decoder.push(input)
           rest = ByteView(rebasing: rest[consumed...])
           switch event {
-          case .needsMore: #expect(rest.isEmpty)
+          case .needsMore: #expect(consumed == input.count)
           case .message(let body, let compressed):
             result.messages.append(Message(body: bytes(body.view), compressed: compressed))
           case .failed(let failure):
@@ -54,6 +60,7 @@ import Testing
     #expect(decode(stream, in: stream.indices.map { $0..<$0 + 1 }, limit: limit) == whole)
     for cut in 0...stream.count {
       #expect(decode(stream, in: [0..<cut, cut..<stream.count], limit: limit) == whole)
+      #expect(decode(stream, in: [0..<cut, cut..<stream.count], limit: limit, placed: true) == whole)
     }
     return whole
   }
@@ -158,8 +165,10 @@ import Testing
     let body = [UInt8](repeating: 0x5A, count: 3_000_001)
     let stream = Self.wire(Message(body: body, compressed: true))
     let pieces = stride(from: 0, to: stream.count, by: 16_384).map { $0..<min($0 + 16_384, stream.count) }
-    let result = Self.decode(stream, in: pieces, limit: 4 << 20)
-    #expect(result.messages == [Message(body: body, compressed: true)])
+    for placed in [false, true] {
+      let result = Self.decode(stream, in: pieces, limit: 4 << 20, placed: placed)
+      #expect(result.messages == [Message(body: body, compressed: true)])
+    }
   }
 
   @Test func randomStreamsRoundTripInAnyPieces() {
@@ -170,7 +179,8 @@ import Testing
         messages.append(Message(body: random.bytes(upTo: 300), compressed: random.below(2) == 0))
       }
       let stream = messages.flatMap(Self.wire)
-      let result = Self.decode(stream, in: random.pieces(of: stream.count), limit: 300)
+      let placed = random.below(2) == 0
+      let result = Self.decode(stream, in: random.pieces(of: stream.count), limit: 300, placed: placed)
       #expect(result == Result(messages: messages), "PENSTOCK_SEED=\(Seed.value)")
     }
   }
@@ -182,7 +192,8 @@ import Testing
       let stream = random.bytes(upTo: 60, of: "\0\0\0\0\u{1}\u{2}a")
       let whole = Self.decode(stream, in: [0..<stream.count], limit: 600)
       #expect(
-        Self.decode(stream, in: random.pieces(of: stream.count), limit: 600) == whole,
+        Self.decode(stream, in: random.pieces(of: stream.count), limit: 600, placed: random.below(2) == 0)
+          == whole,
         "PENSTOCK_SEED=\(Seed.value)")
     }
   }

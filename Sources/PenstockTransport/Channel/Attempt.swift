@@ -16,7 +16,6 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   private var connection: HTTP2Connection?
   private var stream: HTTP2Stream?
   /// What has been sent so far, as long as it may have to be sent again; before there is a stream, all of it.
-  private var piecesSize = 0
   private var pieces = PieceQueue()
   private var isReplayable = true
   private var isHalfClosed = false
@@ -96,14 +95,12 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   private func keep(_ piece: BodyPiece) {
     guard isReplayable || stream == nil else { return }
     pieces.append(piece)
-    piecesSize += piece.count
-    if piecesSize > Attempt.replayLimit, stream != nil { forgetPieces() }
+    if pieces.bytes > Attempt.replayLimit, stream != nil { forgetPieces() }
   }
 
   private func forgetPieces() {
     isReplayable = false
     pieces.removeAll()
-    piecesSize = 0
   }
 
   func halfClose() {
@@ -142,7 +139,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     self.connection = connection
     self.stream = stream
     call.connection = connection.facts
-    if piecesSize > Attempt.replayLimit { forgetPieces() }
+    if pieces.bytes > Attempt.replayLimit { forgetPieces() }
     connection.add(stream)
   }
 
@@ -180,6 +177,11 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     // Before the call knows of the headers, at which it may be paused, only what needs no more room.
     guard headersCame || (headersWait && framing.beginsWithMessage(bytes)) else { return 0 }
     return note(framing.decode(bytes))
+  }
+
+  func streamPlace() -> UnsafeMutableRawBufferPointer? {
+    guard message == nil, failure == nil, headersCame, let call, call.wantsMessage else { return nil }
+    return framing?.place()
   }
 
   /// They have come, and the call does not know yet.

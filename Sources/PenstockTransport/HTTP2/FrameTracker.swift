@@ -5,6 +5,7 @@ import PenstockWire
 /// potentially empty SETTINGS frame that MUST be the first frame" (section 3.4).
 struct FrameTracker {
   private var header: UInt64 = 0
+  private var flags: UInt8 = 0
   /// How many of a header's nine bytes are here.
   private var have = 0
   /// What is missing of the payload.
@@ -21,14 +22,15 @@ struct FrameTracker {
     var at = 0
     if have == 0, bytes.count >= 9 {
       let start = UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self))
+      flags = UInt8(truncatingIfNeeded: start >> 24)
       header = (start & ~0xFFFF_FFFF) | (start & 0xFF_FFFF) << 8 | UInt64(bytes[8])
       have = 9
       at = 9
       payload = Int(header >> 40)
     }
     while have < 9 && at < bytes.count {
-      // Length (24 bits), type (8), flags (8), stream (32): together, the flags dropped, they fill a word.
-      if have != 4 { header = header << 8 | UInt64(bytes[at]) }
+      // Length (24 bits), type (8), flags (8), stream (32): together, without the flags, they fill a word.
+      if have == 4 { flags = bytes[at] } else { header = header << 8 | UInt64(bytes[at]) }
       have += 1
       at += 1
       if have == 9 { payload = Int(header >> 40) }
@@ -42,6 +44,8 @@ struct FrameTracker {
 
   /// The stream of the present frame, or of the last one at a boundary.
   var stream: Int32 { Int32(truncatingIfNeeded: header & 0x7FFF_FFFF) }
+  /// What is missing of a DATA frame that has no padding.
+  var dataLeft: Int { have == 9 && type == 0 && flags & 0x8 == 0 ? payload : 0 }
   private var type: UInt8 { UInt8(truncatingIfNeeded: header >> 32) }
 
   private func notePreface(_ bytes: ByteView) -> Bool {

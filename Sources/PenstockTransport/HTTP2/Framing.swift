@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockWire
 
 /// A piece of an outgoing body: a message behind its prefix. Shared, never changed: a retry sends it again.
-struct BodyPiece {
+public struct BodyPiece {
   static let prefixSize = MessagePrefix.size
   /// The five bytes before the message, the first byte lowest.
   let prefix: UInt64
@@ -10,39 +10,63 @@ struct BodyPiece {
 
   var count: Int { BodyPiece.prefixSize + bytes.count }
 
-  init(compressed: Bool, _ bytes: ByteBuffer, length: UInt32) {
+  public init(compressed: Bool, _ bytes: ByteBuffer, length: UInt32) {
     var place: UInt64 = 0
     MessagePrefix.write(compressed: compressed, length: length, to: &place)
     prefix = place
     self.bytes = bytes
   }
 
-  /// Appends `count` bytes from `offset` on. False: no memory.
-  func copy(from offset: Int, count: Int, into out: ByteBuffer) -> Bool {
+  /// Adds `count` bytes from `offset` on. False: no memory.
+  func move(from offset: Int, count: Int, into out: SendQueue) -> Bool {
     var at = offset
     let end = offset + count
     while at < min(end, BodyPiece.prefixSize) {
-      guard out.append(byte: UInt8(truncatingIfNeeded: prefix >> UInt64(8 * at))) else { return false }
+      guard out.bytes.append(byte: UInt8(truncatingIfNeeded: prefix >> UInt64(8 * at))) else { return false }
       at += 1
     }
-    if at >= end { return true }
-    let body = bytes.view
-    return out.append(ByteView(rebasing: body[(at - BodyPiece.prefixSize)..<(end - BodyPiece.prefixSize)]))
+    return at >= end || out.append(bytes, from: at - BodyPiece.prefixSize, count: end - at)
   }
 }
 
 /// Pieces in order. Most bodies have one, which stands here itself.
-struct PieceQueue {
-  private(set) var first: BodyPiece?
+public struct PieceQueue {
+  private var first: BodyPiece?
   /// Behind the first, from `next` on, which is less than 64; before that, nil.
   private var rest: [BodyPiece?] = []
+  /// How much of the first has been moved.
+  private var offset = 0
+  /// Of all pieces, not yet moved.
+  public private(set) var bytes = 0
   private var next: UInt8 = 0
 
-  mutating func append(_ piece: BodyPiece) {
+  public init() {}
+
+  public mutating func append(_ piece: BodyPiece) {
+    bytes += piece.count
     if first == nil { first = piece } else { rest.append(piece) }
   }
 
-  mutating func removeFirst() {
+  /// Moves the next `count` bytes, as many as there are at most. How many pieces are through; nil: no memory.
+  public mutating func move(_ count: Int, into out: SendQueue) -> Int? {
+    var left = count
+    var through = 0
+    while left > 0, let piece = first {
+      let part = min(left, piece.count - offset)
+      guard piece.move(from: offset, count: part, into: out) else { return nil }
+      left -= part
+      offset += part
+      if offset == piece.count {
+        removeFirst()
+        through += 1
+      }
+    }
+    bytes -= count - left
+    return through
+  }
+
+  private mutating func removeFirst() {
+    offset = 0
     if Int(next) == rest.count {
       first = nil
       return
@@ -59,10 +83,12 @@ struct PieceQueue {
     }
   }
 
-  mutating func removeAll() {
+  public mutating func removeAll() {
     first = nil
     rest = []
     next = 0
+    offset = 0
+    bytes = 0
   }
 
   func forEach(_ body: (BodyPiece) -> Void) {
@@ -102,6 +128,8 @@ protocol CallFraming: AnyObject {
   func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart
   /// Takes bytes of the body, up to the end of one message.
   func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep)
+  /// Where the next bytes of the message that is under way may be put before `decode` gets them; nil: there is none.
+  func place() -> UnsafeMutableRawBufferPointer?
   /// A whole message stands at the front, and none is under way.
   func beginsWithMessage(_ bytes: ByteView) -> Bool
   /// The same, and it has no more than `limit` bytes, and another whole one follows.

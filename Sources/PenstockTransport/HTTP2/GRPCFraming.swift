@@ -192,6 +192,8 @@ final class GRPCFraming: CallFraming {
     }
   }
 
+  func place() -> UnsafeMutableRawBufferPointer? { decoder.place() }
+
   func beginsWithMessage(_ bytes: ByteView) -> Bool {
     guard bytes.count >= MessagePrefix.size, !decoder.isMidMessage else { return false }
     let length = UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self))

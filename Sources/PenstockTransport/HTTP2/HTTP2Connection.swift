@@ -18,7 +18,7 @@ protocol ConnectionOwner: AnyObject {
 /// connecting --> handshaking (TLS) --> preface --the peer's SETTINGS--> open --> closed
 ///      \------------ error, end of stream, timeout (the owner's) --------------/
 /// ```
-/// Per turn: read what waits, tell the streams' owners, write once at the turn's end.
+/// Per turn: read what waits and tell the streams' owners, write once at the turn's end.
 final class HTTP2Connection: ReadyHandler, TurnTask {
   enum Phase: Equatable { case connecting, handshaking, preface, open, closed }
 
@@ -38,10 +38,8 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   private var owner: (any ConnectionOwner)?
   private var toldDraining = false
   private var watchesOutput = false
-  /// What is to be sent: of the session, or records.
-  private let out: ByteBuffer
-  /// What is to become records; nil without TLS.
-  private let plain: ByteBuffer?
+  /// What the session has said: to be sent, or to become records.
+  private let out: SendQueue
   private let scratch: UnsafeMutableRawBufferPointer
 
   private static let scratchSize = 64 << 10
@@ -98,8 +96,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     self.work = work
     self.owner = owner
     peer = ByteBuffer().say(address.text())
-    out = engine?.output ?? ByteBuffer()
-    plain = engine == nil ? nil : ByteBuffer()
+    out = SendQueue(copies: engine != nil)
     confine(self)
   }
 
@@ -132,7 +129,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     if phase == .closed { return }
     session.dispatch()
     noteDraining()
-    if events & CS_EPOLLOUT != 0 || session.wantsWrite || !out.isEmpty { wantsWrite() }
+    if events & CS_EPOLLOUT != 0 || session.wantsWrite || !isSent { wantsWrite() }
   }
 
   private func connected() {
@@ -145,15 +142,21 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     var budget = HTTP2Connection.readBudget
     while budget > 0, phase != .closed {
       let place: UnsafeMutableRawBufferPointer
+      var behind = UnsafeMutableRawBufferPointer(start: nil, count: 0)
       if let engine {
         guard let spare = engine.input.spare(atLeast: HTTP2Connection.scratchSize / 2) else {
           return close(ByteBuffer().say("no memory to receive"))
         }
         place = spare
+      } else if let body = session.place() {
+        place = body
+        // A large frame has filled the system call: of what follows it no more than has to be copied.
+        let most = body.count < scratch.count / 2 ? scratch.count : HTTP2Connection.scratchSize / 16
+        behind = UnsafeMutableRawBufferPointer(rebasing: scratch.prefix(most))
       } else {
         place = scratch
       }
-      switch socket.receive(into: place) {
+      switch socket.receive(into: place, behind) {
       case .wouldBlock: return
       case .end: return close(endOfStream())
       case .failed(let code):
@@ -163,11 +166,18 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
           engine.input.commit(n)
           receiveRecords(engine)
         } else {
-          receive(ByteView(rebasing: UnsafeRawBufferPointer(place)[..<n]))
+          receive(ByteView(rebasing: ByteView(place).prefix(n)))
+          if n > place.count, phase != .closed {
+            receive(ByteView(rebasing: ByteView(behind)[..<(n - place.count)]))
+          }
         }
         budget -= n
         // A short read has emptied the socket; if not, the loop comes back.
-        if n < place.count { return }
+        if n < place.count + behind.count { return }
+        // A message that is whole is told of before more is read, so that what follows it can go into the next one.
+        // What nobody wants yet can as well wait in the kernel.
+        session.dispatch()
+        if session.isBehind { return }
       }
     }
   }
@@ -183,8 +193,9 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       }
     }
     while phase != .closed {
-      switch engine.read(into: scratch) {
-      case .bytes(let n): receive(ByteView(rebasing: UnsafeRawBufferPointer(scratch)[..<n]))
+      let place = session.place() ?? scratch
+      switch engine.read(into: place) {
+      case .bytes(let n): receive(ByteView(rebasing: ByteView(place)[..<n]))
       case .needsMore: return
       case .closed: return close(endOfStream())
       case .failed: return fail(engine)
@@ -194,7 +205,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
 
   private func fail(_ engine: TLSEngine) {
     // The alert that tells the peer why.
-    if !out.isEmpty { _ = socket.send(out.view) }
+    if !isSent { _ = send() }
     close(engine.failure ?? ByteBuffer().say("TLS failed"))
   }
 
@@ -210,7 +221,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   private func closeAfterFailure() {
     let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
     if phase == .open { _ = pass() }
-    if !out.isEmpty { _ = socket.send(out.view) }
+    if !isSent { _ = send() }
     close(words)
   }
 
@@ -232,14 +243,12 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     var rounds = HTTP2Connection.writeRounds
     while phase != .closed {
       let alive = phase == .handshaking || pass()
-      if out.isEmpty {
+      if isSent {
         if !alive { return closeAfterFailure() }
         break
       }
-      let outcome = socket.send(out.view)
-      switch outcome {
-      case .bytes(let n): out.consume(n)
-      case .wouldBlock, .end: break
+      switch send() {
+      case .bytes, .wouldBlock, .end: break
       case .failed(let code):
         // What the peer said before it went may explain it better.
         receiveAll()
@@ -248,7 +257,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       }
       if phase == .closed { break }
       if !alive { return closeAfterFailure() }
-      if !out.isEmpty { break }
+      if !isSent { break }
       rounds -= 1
       if rounds == 0 {
         wantsWrite()
@@ -256,20 +265,30 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       }
       if phase == .handshaking || !session.wantsWrite { break }
     }
-    watchOutput(!out.isEmpty)
+    watchOutput(!isSent)
     session.dispatch()
     noteDraining()
   }
 
   /// Moves what the session has to say into `out`. False: the session has failed.
   private func pass() -> Bool {
-    guard let engine, let plain else { return session.collect(into: out) }
+    guard let engine else { return session.collect(into: out) }
     // Records are made only when the last ones have left, so that what waits stays bounded.
-    guard out.isEmpty else { return true }
-    let alive = session.collect(into: plain)
-    if !engine.write(plain.view) && !plain.isEmpty { return false }
-    plain.removeAll(keepingCapacity: true)
+    guard engine.output.isEmpty else { return true }
+    let alive = session.collect(into: out)
+    if !engine.write(out.bytes.view) && !out.isEmpty { return false }
+    out.removeAll()
     return alive
+  }
+
+  /// The kernel has all that has been made so far.
+  private var isSent: Bool { engine.map { $0.output.isEmpty } ?? out.isEmpty }
+
+  private func send() -> Socket.Moved {
+    guard let engine else { return socket.send(out) }
+    let outcome = socket.send(engine.output.view)
+    if case .bytes(let n) = outcome { engine.output.consume(n) }
+    return outcome
   }
 
   private func watchOutput(_ on: Bool) {
@@ -307,6 +326,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     // A forked child may have the descriptor too: only this ends the connection.
     socket.shutdown()
     socket.close()
+    out.removeAll()
     session.abandon(words)
     let told = owner
     owner = nil
@@ -320,7 +340,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       session.sayGoodbye()
       _ = pass()
       engine?.close()
-      if !out.isEmpty { _ = socket.send(out.view) }
+      if !isSent { _ = send() }
     }
     close(words)
   }

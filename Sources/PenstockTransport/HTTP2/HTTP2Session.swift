@@ -48,7 +48,7 @@ final class HTTP2Session {
   /// The stream whose frame broke the connection; 0: none, or the connection's own.
   private var culprit: Int32 = 0
   /// Where `collect` puts DATA frames.
-  var output: ByteBuffer?
+  var output: SendQueue?
   private var isInside = false
   private var isDispatching = false
   /// nghttp2 is not to be asked again: what it points to is gone.
@@ -59,6 +59,9 @@ final class HTTP2Session {
   let block = HeaderBlock()
   /// The stream that nghttp2 has last told of, while it is there.
   var lastStream: (id: Int32, stream: Unmanaged<HTTP2Stream>)?
+
+  /// The largest frame that either side sends: more for each system call, and little for other streams to wait for.
+  static let maxFrame = 64 << 10
 
   /// nil: no memory.
   static func make(_ limits: HTTP2Limits) -> HTTP2Session? {
@@ -112,14 +115,16 @@ final class HTTP2Session {
 
   private func announce() -> Bool {
     let window = UInt32(clamping: min(max(limits.streamWindow, 65535), Int(Int32.max)))
-    return withUnsafeTemporaryAllocation(of: nghttp2_settings_entry.self, capacity: 3) { entries in
+    return withUnsafeTemporaryAllocation(of: nghttp2_settings_entry.self, capacity: 4) { entries in
       entries[0] = nghttp2_settings_entry(settings_id: Int32(NGHTTP2_SETTINGS_ENABLE_PUSH.rawValue), value: 0)
       entries[1] = nghttp2_settings_entry(
         settings_id: Int32(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE.rawValue), value: window)
       entries[2] = nghttp2_settings_entry(
         settings_id: Int32(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE.rawValue),
         value: UInt32(clamping: limits.maxHeaderList))
-      guard nghttp2_submit_settings(session, 0, entries.baseAddress, 3) == 0 else { return false }
+      entries[3] = nghttp2_settings_entry(
+        settings_id: Int32(NGHTTP2_SETTINGS_MAX_FRAME_SIZE.rawValue), value: UInt32(HTTP2Session.maxFrame))
+      guard nghttp2_submit_settings(session, 0, entries.baseAddress, 4) == 0 else { return false }
       let connection = Int32(clamping: max(limits.connectionWindow, 65535))
       return nghttp2_session_set_local_window_size(session, 0, 0, connection) == 0
     }
@@ -317,9 +322,25 @@ final class HTTP2Session {
     return failure == nil
   }
 
+  /// Where what comes next may be put before `receive` gets it: into the message that it is a part of. nil: anywhere.
+  func place() -> UnsafeMutableRawBufferPointer? {
+    let left = tracker.dataLeft
+    guard left >= HTTP2Session.leastPlace, let stream = find(tracker.stream)?.takeUnretainedValue(),
+      stream.bodyIsEmpty, stream.end == nil, let place = stream.owner?.streamPlace(),
+      place.count >= HTTP2Session.leastPlace
+    else { return nil }
+    return UnsafeMutableRawBufferPointer(rebasing: place.prefix(left))
+  }
+
+  /// The stream whose frame came last has bytes that its owner did not want yet.
+  var isBehind: Bool { find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false }
+
+  /// Less is copied.
+  private static let leastPlace = 4096
+
   /// Appends what is to be sent, as long as `out` is not over the limit. False: the connection is to be closed after
   /// that.
-  func collect(into out: ByteBuffer) -> Bool {
+  func collect(into out: SendQueue) -> Bool {
     guard let session, !isAbandoned else { return false }
     if failure == nil { startQueued() }
     output = out

@@ -13,7 +13,7 @@ extension HTTP2Session {
   }
 
   /// nghttp2 looks it up in a hash table, and tells of the same stream many times in a row.
-  private func find(_ id: Int32) -> Unmanaged<HTTP2Stream>? {
+  func find(_ id: Int32) -> Unmanaged<HTTP2Stream>? {
     if let lastStream, lastStream.id == id { return lastStream.stream }
     guard id > 0, let pointer = nghttp2_session_get_stream_user_data(session, id) else { return nil }
     let stream = Unmanaged<HTTP2Stream>.fromOpaque(pointer)
@@ -63,6 +63,11 @@ extension HTTP2Session {
         $0.complaint.say(printable: ByteView(start: text, count: count), limit: 200)
       }
     }
+    nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks) {
+      _, _, _, connection, stream, frame, _ in
+      // Frames as large as the peer takes, within what is fair to other streams.
+      max(1, min(Int(connection), Int(stream), Int(frame), HTTP2Session.maxFrame))
+    }
     nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, header, count, source, me in
       guard let me, let header, let source else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
       let session = Unmanaged<HTTP2Session>.fromOpaque(me).takeUnretainedValue()
@@ -71,7 +76,7 @@ extension HTTP2Session {
       let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr).takeUnretainedValue()
       // Its owner has let go since the length was settled: nghttp2 drops the frame and resets the stream.
       if stream.bytesToSend < count { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
-      guard out.append(ByteView(start: header, count: 9)), stream.copyBody(count, into: out) else {
+      guard out.append(ByteView(start: header, count: 9)), stream.moveBody(count, into: out) else {
         return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
       }
       session.markSending(stream)
@@ -79,7 +84,7 @@ extension HTTP2Session {
     }
   }
 
-  /// How much of a body the next DATA frame may carry; `send_data` copies it.
+  /// How much of a body the next DATA frame may carry; `send_data` moves it.
   static let readBody: nghttp2_data_source_read_callback = { _, _, _, length, flags, source, _ in
     guard let flags, let source else { return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
     let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr).takeUnretainedValue()

@@ -12,6 +12,8 @@ protocol StreamOwner: AnyObject {
   func streamReceives(head: HeaderBlock, endsStream: Bool)
   /// The trailers, there until this returns. Must only record.
   func streamReceives(trailers: HeaderBlock)
+  /// Where the next bytes of the body may be put before `streamReceives` gets them; nil: there is no such place.
+  func streamPlace() -> UnsafeMutableRawBufferPointer?
   /// Takes as much of a body as it wants now, and says how much; what is left is buffered. Must only record.
   func streamReceives(_ bytes: ByteView) -> Int
   /// Something has changed since the last call: look at `body`, `end`, `piecesSent`.
@@ -31,14 +33,12 @@ final class HTTP2Stream {
 
   /// Cleared when the stream has closed, or its owner has let go.
   var owner: (any StreamOwner)?
-  private(set) var bytesToSend = 0
-  /// How much of the first piece is sent.
-  private var offset = 0
   /// What has come and the owner has not counted.
   private var uncounted = 0
   /// What the owner has not taken yet. Bounded by the stream's window.
   private(set) lazy var body = makeBody()
   private var pieces = PieceQueue()
+  var bytesToSend: Int { pieces.bytes }
   var state = State.created
   /// It is in the session's list of changed streams.
   var isMarked = false
@@ -71,28 +71,14 @@ final class HTTP2Stream {
 
   // MARK: Outbound
 
-  func append(_ piece: BodyPiece) {
-    pieces.append(piece)
-    bytesToSend += piece.count
-  }
+  func append(_ piece: BodyPiece) { pieces.append(piece) }
 
   var hasWork: Bool { bytesToSend > 0 || (endsAfterPieces && !isFinished) }
 
-  /// Appends the next `count` bytes of the body. False: no memory.
-  func copyBody(_ count: Int, into out: ByteBuffer) -> Bool {
-    var left = count
-    while left > 0, let piece = pieces.first {
-      let part = min(left, piece.count - offset)
-      guard piece.copy(from: offset, count: part, into: out) else { return false }
-      left -= part
-      offset += part
-      if offset == piece.count {
-        offset = 0
-        pieces.removeFirst()
-        piecesSent &+= 1
-      }
-    }
-    bytesToSend -= count
+  /// Adds the next `count` bytes of the body. False: no memory.
+  func moveBody(_ count: Int, into out: SendQueue) -> Bool {
+    guard let through = pieces.move(count, into: out) else { return false }
+    piecesSent &+= UInt32(through)
     return true
   }
 
@@ -136,7 +122,5 @@ final class HTTP2Stream {
     owner = nil
     if hasBody { body.removeAll(keepingCapacity: false) }
     pieces.removeAll()
-    bytesToSend = 0
-    offset = 0
   }
 }

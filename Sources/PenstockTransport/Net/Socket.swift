@@ -48,9 +48,13 @@ final class Socket {
     return SocketAddress(&storage, length: length)
   }
 
-  func receive(into place: UnsafeMutableRawBufferPointer) -> Moved {
+  /// Fills `place`, then `behind`.
+  func receive(into place: UnsafeMutableRawBufferPointer, _ behind: UnsafeMutableRawBufferPointer) -> Moved {
     while true {
-      let n = Int(cs_recv(descriptor, place.baseAddress, place.count))
+      let n = Int(
+        behind.isEmpty
+          ? cs_recv(descriptor, place.baseAddress, place.count)
+          : cs_recv_two(descriptor, place.baseAddress, place.count, behind.baseAddress, behind.count))
       if n > 0 { return .bytes(n) }
       if n == 0 { return .end }
       if n == -Int(EINTR) { continue }
@@ -61,6 +65,15 @@ final class Socket {
   func send(_ bytes: ByteView) -> Moved {
     while true {
       let n = Int(cs_send(descriptor, bytes.baseAddress, bytes.count))
+      if n >= 0 { return .bytes(n) }
+      if n == -Int(EINTR) { continue }
+      return Socket.outcome(n)
+    }
+  }
+
+  func send(_ queue: SendQueue) -> Moved {
+    while true {
+      let n = queue.send(to: descriptor)
       if n >= 0 { return .bytes(n) }
       if n == -Int(EINTR) { continue }
       return Socket.outcome(n)

@@ -237,7 +237,7 @@ import Testing
       "a frame over the size limit", .internal,
       answer: "the server broke the rules of HTTP/2: FRAME_SIZE_ERROR"
     ) { peer, id in
-      peer.send(.head(id), Frame(type: 0, stream: id, payload: [UInt8](repeating: 0, count: 20000)))
+      peer.send(.head(id), Frame(type: 0, stream: id, payload: [UInt8](repeating: 0, count: 70000)))
     },
     Story("broken HPACK", .internal, answer: "the server broke the rules of HTTP/2: COMPRESSION_ERROR") {
       peer, id in

@@ -72,9 +72,9 @@ import Testing
   }
 
   func flat(_ piece: BodyPiece) -> [UInt8] {
-    let out = ByteBuffer()
-    #expect(piece.copy(from: 0, count: piece.count, into: out))
-    return [UInt8](out.view)
+    let out = SendQueue(copies: true)
+    #expect(piece.move(from: 0, count: piece.count, into: out))
+    return [UInt8](out.bytes.view)
   }
 
   /// What has been sent is let go, also while more waits behind it.
@@ -94,15 +94,14 @@ import Testing
       queue.forEach { order.append($0.bytes.view[0]) }
       #expect(order == (sent..<kept.count).map { UInt8($0 % 251) })
       while sent < kept.count - 2 {
-        #expect(queue.first?.bytes.view[0] == UInt8(sent % 251))
-        queue.removeFirst()
+        let out = SendQueue(copies: true)
+        #expect(queue.move(6, into: out) == 1 && out.bytes.view[5] == UInt8(sent % 251))
         sent += 1
         #expect(kept[sent - 1].buffer == nil && kept[sent].buffer != nil)
       }
     }
-    queue.removeFirst()
-    queue.removeFirst()
-    #expect(queue.first == nil && kept.allSatisfy { $0.buffer == nil })
+    #expect(queue.move(12, into: SendQueue(copies: true)) == 2)
+    #expect(queue.bytes == 0 && kept.allSatisfy { $0.buffer == nil })
   }
 
   @Test func messages() throws {
@@ -110,9 +109,9 @@ import Testing
     #expect(flat(plain) == [0, 0, 0, 0, 3, 1, 2, 3])
     // "DATA frame boundaries have no relation to message boundaries": any cut gives the same bytes.
     for cut in 0...8 {
-      let out = ByteBuffer()
-      #expect(plain.copy(from: 0, count: cut, into: out) && plain.copy(from: cut, count: 8 - cut, into: out))
-      #expect([UInt8](out.view) == [0, 0, 0, 0, 3, 1, 2, 3])
+      let out = SendQueue(copies: true)
+      #expect(plain.move(from: 0, count: cut, into: out) && plain.move(from: cut, count: 8 - cut, into: out))
+      #expect([UInt8](out.bytes.view) == [0, 0, 0, 0, 3, 1, 2, 3])
     }
     guard
       case .piece(let packed) = framing(compression: .gzip).encode(buffer([UInt8](repeating: 1, count: 500)))

@@ -12,6 +12,8 @@ import Testing
     let takes: Bool
     var log: [String] = []
     var body: [UInt8] = []
+    /// Where bytes may be put beforehand.
+    var room = UnsafeMutableRawBufferPointer(start: nil, count: 0)
 
     init(_ session: HTTP2Session, takes: Bool) {
       self.session = session
@@ -32,6 +34,8 @@ import Testing
     }
 
     func streamReceives(trailers: HeaderBlock) { log.append("trailers \(trailers.fields.count)") }
+
+    func streamPlace() -> UnsafeMutableRawBufferPointer? { room.isEmpty ? nil : room }
 
     func streamReceives(_ bytes: ByteView) -> Int {
       guard takes else { return 0 }
@@ -63,9 +67,9 @@ import Testing
   }
 
   func drain(_ session: HTTP2Session) -> [UInt8] {
-    let out = ByteBuffer()
+    let out = SendQueue(copies: true)
     _ = session.collect(into: out)
-    return [UInt8](out.view)
+    return [UInt8](out.bytes.view)
   }
 
   /// Opens one stream, then feeds `input` in parts of `step` bytes. The session's log and body.
@@ -87,7 +91,7 @@ import Testing
       at += part.count
       let alive = part.withUnsafeBytes { session.receive($0) }
       session.dispatch()
-      let flows = alive && session.collect(into: ByteBuffer())
+      let flows = alive && session.collect(into: SendQueue(copies: true))
       session.dispatch()
       if !flows {
         session.abandon(session.failure!)
@@ -130,14 +134,50 @@ import Testing
     #expect(log(.head(1), .data(3, [1])).last?.hasPrefix("lost: ") == true)
   }
 
+  /// Only the payload of a DATA frame without padding goes straight into a message, and no more than its rest.
+  @Test func placeIsWithinAFrame() {
+    let (session, recorder) = run(Frame.head(1).encoded, step: 1000)
+    let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 30_000, alignment: 1)
+    defer { room.deallocate() }
+    func receive(_ bytes: ArraySlice<UInt8>) { #expect(bytes.withUnsafeBytes { session.receive($0) }) }
+    // From here on frames may be as large as was announced.
+    receive(Frame.settingsAck.encoded[...])
+    let bytes = (0..<20_000).map { UInt8(truncatingIfNeeded: $0) }
+    let frame = Frame.data(1, bytes).encoded
+    #expect(session.place() == nil)
+    receive(frame[..<8])
+    recorder.room = room
+    #expect(session.place() == nil)
+    receive(frame[8..<109])
+    #expect(session.place()?.count == 19_900)
+    recorder.room = UnsafeMutableRawBufferPointer(rebasing: room[..<5000])
+    #expect(session.place()?.count == 5000)
+    recorder.room = UnsafeMutableRawBufferPointer(rebasing: room[..<100])
+    #expect(session.place() == nil)
+    recorder.room = room
+    receive(frame[109...])
+    #expect(session.place() == nil && recorder.body == bytes)
+    let padded = Frame(type: 0, flags: 8, stream: 1, payload: [3] + bytes).encoded
+    receive(padded[..<20])
+    #expect(session.place() == nil)
+    receive(padded[20...])
+    receive(Frame.data(1, bytes).encoded[..<20])
+    #expect(session.place() != nil)
+    receive(Frame.data(1, bytes).encoded[20...])
+    receive(Frame.reset(1, 8).encoded[...])
+    session.dispatch()
+    #expect(session.place() == nil)
+  }
+
   @Test func announcesItsSettings() {
     let session = HTTP2Session.make(HTTP2Limits())!
     let bytes = drain(session)
     #expect(Array(bytes[..<24]) == Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8))
-    // ENABLE_PUSH 0, INITIAL_WINDOW_SIZE 1 MiB, MAX_HEADER_LIST_SIZE 16 KiB; then 4 MiB for the connection.
+    // ENABLE_PUSH 0, INITIAL_WINDOW_SIZE 1 MiB, MAX_HEADER_LIST_SIZE 16 KiB, MAX_FRAME_SIZE 64 KiB; then 4 MiB for the
+    // connection.
     #expect(
       Array(bytes[24...])
-        == Frame.settings([(2, 0), (4, 1 << 20), (6, 16384)]).encoded
+        == Frame.settings([(2, 0), (4, 1 << 20), (6, 16384), (5, 65536)]).encoded
         + Frame.windowUpdate(0, (4 << 20) - 65535).encoded)
   }
 
@@ -166,6 +206,7 @@ import Testing
       func streamSends() -> Bool { true }
       func streamReceives(head: HeaderBlock, endsStream: Bool) {}
       func streamReceives(trailers: HeaderBlock) {}
+      func streamPlace() -> UnsafeMutableRawBufferPointer? { nil }
       func streamReceives(_ bytes: ByteView) -> Int { 0 }
       func streamChanged(_ stream: HTTP2Stream) {}
     }
@@ -246,7 +287,8 @@ import Testing
     _ = drain(session)
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
     _ = drain(session)
-    let full = buffer([UInt8](repeating: 0, count: session.limits.outputSize))
+    let full = SendQueue(copies: true)
+    #expect(full.append(buffer([UInt8](repeating: 0, count: session.limits.outputSize)).view))
     for _ in 0..<100 {
       let stream = HTTP2Stream()
       stream.owner = Recorder(session, takes: true)

@@ -1,0 +1,108 @@
+import CSystem
+import PenstockWire
+
+/// What is to be sent on a connection, in order: bytes of its own, and parts of messages that stay where they are until
+/// the kernel has them.
+///
+/// A part holds its message, which nobody changes any more: a stream that is reset, or a call that ends, does not take
+/// it away. With `copies` all bytes are its own, for a TLS engine that wants them in one piece.
+public final class SendQueue {
+  private struct Part {
+    let message: ByteBuffer
+    var start: Int
+    var count: Int
+    /// How many bytes of the queue's own come before it, counted from where `base` is 0.
+    let place: Int
+  }
+
+  /// Its own bytes; all there is with `copies`.
+  public let bytes = ByteBuffer()
+  private let copies: Bool
+  private var parts: [Part] = []
+  private var partBytes = 0
+  /// How many of its own bytes have left since it was last empty.
+  private var base = 0
+
+  /// Shorter parts are copied: that is less work than one more vector for the kernel.
+  private static let leastPart = 2048
+  /// Of one system call; they fit on the stack.
+  private static let mostVectors = 64
+
+  public init(copies: Bool) { self.copies = copies }
+
+  public var count: Int { bytes.count &+ partBytes }
+  public var isEmpty: Bool { count == 0 }
+
+  /// Adds a copy. False: no memory.
+  public func append(_ view: ByteView) -> Bool { bytes.append(view) }
+
+  /// Adds `count` bytes of `message` from `start` on. False: no memory.
+  func append(_ message: ByteBuffer, from start: Int, count: Int) -> Bool {
+    if copies || count < SendQueue.leastPart {
+      return bytes.append(ByteView(rebasing: message.view[start..<(start + count)]))
+    }
+    parts.append(Part(message: message, start: start, count: count, place: base &+ bytes.count))
+    partBytes &+= count
+    return true
+  }
+
+  public func removeAll() {
+    bytes.removeAll(keepingCapacity: true)
+    parts.removeAll(keepingCapacity: true)
+    partBytes = 0
+    base = 0
+  }
+
+  /// Gives the kernel as much as it takes at once: how many bytes have left, or -errno.
+  public func send(to descriptor: Int32) -> Int {
+    let n =
+      partBytes == 0 ? cs_send(descriptor, bytes.view.baseAddress, bytes.count) : sendVectors(descriptor)
+    if n > 0 { consume(Int(n)) }
+    return Int(n)
+  }
+
+  private func sendVectors(_ descriptor: Int32) -> Int64 {
+    withUnsafeTemporaryAllocation(of: iovec.self, capacity: SendQueue.mostVectors) { vectors in
+      let own = bytes.view
+      var filled = 0
+      var sentOwn = 0
+      var index = 0
+      func add(_ view: ByteView) {
+        vectors[filled] = iovec(
+          iov_base: UnsafeMutableRawPointer(mutating: view.baseAddress), iov_len: view.count)
+        filled += 1
+      }
+      while filled < vectors.count - 2, index < parts.count {
+        let part = parts[index]
+        index += 1
+        if part.place &- base > sentOwn {
+          add(ByteView(rebasing: own[sentOwn..<(part.place &- base)]))
+          sentOwn = part.place &- base
+        }
+        add(ByteView(rebasing: part.message.view[part.start..<(part.start + part.count)]))
+      }
+      if index == parts.count, sentOwn < own.count { add(ByteView(rebasing: own[sentOwn...])) }
+      return cs_sendv(descriptor, vectors.baseAddress, filled)
+    }
+  }
+
+  private func consume(_ count: Int) {
+    if count == self.count { return removeAll() }
+    var left = count
+    var through = 0
+    while left > 0 {
+      let own = min(through < parts.count ? parts[through].place &- base : bytes.count, left)
+      bytes.consume(own)
+      base &+= own
+      left &-= own
+      if left == 0 { break }
+      let taken = min(parts[through].count, left)
+      parts[through].start &+= taken
+      parts[through].count &-= taken
+      partBytes &-= taken
+      left &-= taken
+      if parts[through].count == 0 { through &+= 1 }
+    }
+    parts.removeFirst(through)
+  }
+}

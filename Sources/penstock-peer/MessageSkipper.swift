@@ -1,0 +1,42 @@
+import PenstockWire
+
+/// Follows the messages of a stream without keeping them, for a call that only counts them.
+struct MessageSkipper {
+  private let limit: Int
+  /// How much of the prefix is here.
+  private var have = 0
+  private var isCompressed = false
+  private var length: UInt32 = 0
+  /// How much of the message has passed.
+  private var passed = 0
+
+  init(limit: Int) { self.limit = limit }
+
+  var isMidMessage: Bool { have > 0 }
+
+  /// As `MessageDecoder.push`; the messages are empty.
+  mutating func push(_ bytes: ByteView) -> (consumed: Int, event: MessageDecoder.Event) {
+    var used = 0
+    while have < MessagePrefix.size {
+      guard used < bytes.count else { return (used, .needsMore) }
+      let byte = bytes[used]
+      used += 1
+      if have == 0 {
+        if byte > 1 { return (used, .failed(.badFlag(byte))) }
+        isCompressed = byte == 1
+      } else {
+        length = length << 8 | UInt32(byte)
+      }
+      have += 1
+    }
+    if Int(length) > limit { return (used, .failed(.tooLarge(length: length, limit: limit))) }
+    let part = min(Int(length) - passed, bytes.count - used)
+    passed += part
+    used += part
+    if passed < Int(length) { return (used, .needsMore) }
+    have = 0
+    passed = 0
+    length = 0
+    return (used, .message(ByteBuffer(), compressed: isCompressed))
+  }
+}

@@ -1,0 +1,74 @@
+import Glibc
+import CSystem
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// What goes through a socket is what was put in, however it is cut and however much the kernel takes.
+@Suite struct SendQueueTests {
+  func fill(_ queue: SendQueue, _ random: inout SystemRandomNumberGenerator) -> [UInt8] {
+    var expected: [UInt8] = []
+    for _ in 0..<Int.random(in: 1...90, using: &random) {
+      let size = [1, 9, 2047, 2048, 16384, 70000].randomElement(using: &random)!
+      let bytes = (0..<size).map { _ in UInt8.random(in: 0...255, using: &random) }
+      let message = bytes.withUnsafeBytes { ByteBuffer(copying: $0)! }
+      if Bool.random(using: &random) {
+        #expect(queue.append(message.view))
+        expected += bytes
+      } else {
+        let start = Int.random(in: 0..<size, using: &random)
+        let count = Int.random(in: 1...(size - start), using: &random)
+        #expect(queue.append(message, from: start, count: count))
+        expected += bytes[start..<(start + count)]
+      }
+    }
+    return expected
+  }
+
+  @Test(arguments: [false, true]) func everyByteInOrder(copies: Bool) throws {
+    var random = SystemRandomNumberGenerator()
+    var ends: [Int32] = [0, 0]
+    try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+    defer { ends.forEach { cs_close($0) } }
+    let queue = SendQueue(copies: copies)
+    var place = [UInt8](repeating: 0, count: 100_000)
+    for _ in 0..<20 {
+      var expected = fill(queue, &random)
+      // More comes while some has left.
+      var left = expected.count
+      var seen: [UInt8] = []
+      var isRefilled = false
+      while seen.count < expected.count {
+        #expect(queue.count == left)
+        let n = queue.isEmpty ? 0 : queue.send(to: ends[0])
+        if n > 0 { left -= n } else if n < 0 { #expect(n == -Int(EAGAIN)) }
+        if !isRefilled, left < expected.count {
+          isRefilled = true
+          let more = fill(queue, &random)
+          expected += more
+          left += more.count
+        }
+        let wanted = Int.random(in: 1...place.count, using: &random)
+        let got = Int(cs_recv(ends[1], &place, wanted))
+        if got > 0 { seen += place[..<got] }
+      }
+      #expect(seen == expected && queue.isEmpty)
+    }
+  }
+
+  /// Its message lives as long as a part of it waits.
+  @Test func holdsWhatWaits() throws {
+    let queue = SendQueue(copies: false)
+    weak var gone: ByteBuffer?
+    do {
+      let message = try #require(
+        [UInt8](repeating: 1, count: 5000).withUnsafeBytes { ByteBuffer(copying: $0) })
+      #expect(queue.append(message, from: 0, count: message.count))
+      gone = message
+    }
+    #expect(gone != nil)
+    queue.removeAll()
+    #expect(gone == nil && queue.isEmpty)
+  }
+}
