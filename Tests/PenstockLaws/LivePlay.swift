@@ -87,8 +87,10 @@ final class LivePlay {
     }
   }
 
-  private func fail(_ law: String, _ what: String) {
-    if broken == nil { broken = Failure(law: law, what: what, call: nil, trace: trace) }
+  /// `call`: what is broken hangs on the order that its model has taken, and another may be right.
+  private func fail(_ law: String, _ what: String, call: Int? = nil) {
+    guard broken == nil else { return }
+    broken = Failure(law: law, what: what, call: call, trace: trace + (call.map { plays[$0].trace } ?? []))
   }
 
   private func log(_ line: @autoclosure () -> String) { if isVerbose { trace.append(line()) } }
@@ -211,7 +213,8 @@ final class LivePlay {
     }
     for index in plays.indices where members[index].contains(id) && !isEnded(plays[index], id) {
       if plays[index].model.broken == nil {
-        fail("law 6", "the finalizer of \(id) while call \(index) has it")
+        // In a hop that has no callback but destroy, only the model says that it was entered.
+        fail("law 6", "the finalizer of \(id) while call \(index) has it", call: index)
       }
     }
   }
@@ -315,8 +318,7 @@ final class LivePlay {
   private func look() {
     for index in plays.indices where plays[index].model.broken != nil && broken == nil {
       let found = plays[index].model.broken!
-      broken = Failure(
-        law: found.law, what: "call \(index): \(found.what)", call: index, trace: trace + plays[index].trace)
+      fail(found.law, "call \(index): \(found.what)", call: index)
     }
     guard broken == nil, lastID > 0 else { return }
     // What an executor has, or has done unseen, keeps its interceptor.
