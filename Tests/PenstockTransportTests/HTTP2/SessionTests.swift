@@ -288,7 +288,8 @@ import Testing
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
     _ = drain(session)
     let full = SendQueue(copies: true)
-    #expect(full.append(buffer([UInt8](repeating: 0, count: session.limits.outputSize)).view))
+    let zeros = buffer([UInt8](repeating: 0, count: session.limits.outputSize))
+    #expect(withExtendedLifetime(zeros) { full.append(zeros.view) })
     for _ in 0..<100 {
       let stream = HTTP2Stream()
       stream.owner = Recorder(session, takes: true)
