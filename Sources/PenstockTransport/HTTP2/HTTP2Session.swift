@@ -333,7 +333,9 @@ final class HTTP2Session {
   }
 
   /// The stream whose frame came last has bytes that its owner did not want yet.
-  var isBehind: Bool { find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false }
+  var isBehind: Bool {
+    !isAbandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)
+  }
 
   /// Less is copied.
   private static let leastPlace = 4096

@@ -169,6 +169,19 @@ import Testing
     #expect(session.place() == nil)
   }
 
+  /// nghttp2 still has the streams of an abandoned session, which are gone: nobody asks it for the last frame's.
+  @Test func asksForNoStreamOfAnAbandonedSession() {
+    let (session, _) = run(Frame.head(1).encoded, step: 1000, takes: false)
+    let stream = session.open[0]
+    #expect(Frame.message(1, [1, 2, 3]).encoded.withUnsafeBytes { session.receive($0) })
+    #expect(session.isBehind)
+    // More CONTINUATION frames than nghttp2 takes: an error on which nothing is received any more.
+    let flood = [Frame(type: 1, stream: 1)] + [Frame](repeating: Frame(type: 9, stream: 1), count: 100)
+    #expect(flood.flatMap { $0.encoded }.withUnsafeBytes { !session.receive($0) })
+    session.abandon(session.failure!)
+    #expect(!stream.bodyIsEmpty && !session.isBehind)
+  }
+
   @Test func announcesItsSettings() {
     let session = HTTP2Session.make(HTTP2Limits())!
     let bytes = drain(session)
