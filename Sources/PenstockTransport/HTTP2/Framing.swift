@@ -132,7 +132,7 @@ protocol CallFraming: AnyObject {
   func place() -> UnsafeMutableRawBufferPointer?
   /// A whole message stands at the front, and none is under way.
   func beginsWithMessage(_ bytes: ByteView) -> Bool
-  /// The same, and it has no more than `limit` bytes, and another whole one follows.
+  /// The same, and it has no more than `limit` bytes, not compressed, and another whole one follows.
   func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool
   /// What trailers say.
   func status(ofTrailers block: HeaderBlock) -> Status

@@ -201,7 +201,8 @@ final class GRPCFraming: CallFraming {
   }
 
   func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool {
-    guard beginsWithMessage(bytes) else { return false }
+    // What a compressed one comes to is not known.
+    guard beginsWithMessage(bytes), bytes[0] == 0 else { return false }
     let length = Int(UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self)))
     return length <= limit && beginsWithMessage(ByteView(rebasing: bytes[(MessagePrefix.size + length)...]))
   }

@@ -313,6 +313,20 @@ import Testing
     #expect(framing.status(.endOfBody, trailers: nil, deadlineHasPassed: false).code == .internal)
   }
 
+  /// Read ahead is what is small also when it has been expanded, and never the last.
+  @Test func readsAheadWhatIsSmall() {
+    let framing = framing()
+    func begins(_ body: [UInt8], limit: Int = 2) -> Bool {
+      body.withUnsafeBytes { framing.beginsWithTwo($0, limit: limit) }
+    }
+    let small: [UInt8] = [0, 0, 0, 0, 2, 1, 2]
+    #expect(begins(small + small))
+    #expect(begins(small + [1, 0, 0, 0, 0]))
+    #expect(!begins(small) && !begins(small + small.dropLast()))
+    #expect(!begins(small + small, limit: 1))
+    #expect(!begins([1] + small.dropFirst() + small))
+  }
+
   @Test func decompressedOverTheLimit() throws {
     let framing = framing(limit: 899)
     _ = framing.responseHeaders(block(FramingTests.grpc + [("grpc-encoding", "gzip")]), endsStream: false)
