@@ -22,7 +22,7 @@ struct ShortQueue<Element> {
       next += 1
       if Int(next) == rest.count {
         // What a burst has needed does not stay.
-        rest.removeAll(keepingCapacity: rest.count <= 64)
+        rest.removeAll(keepingCapacity: rest.capacity <= 64)
         next = 0
       } else if next == 1024 {
         rest.removeFirst(1024)

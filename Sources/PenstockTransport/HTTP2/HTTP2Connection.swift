@@ -138,7 +138,8 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     wantsWrite()
   }
 
-  private func receiveAll() {
+  /// `isLast`: the connection is lost, and what is in the kernel is all that will ever come.
+  private func receiveAll(isLast: Bool = false) {
     var budget = HTTP2Connection.readBudget
     while budget > 0, phase != .closed {
       let place: UnsafeMutableRawBufferPointer
@@ -177,7 +178,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
         // A message that is whole is told of before more is read, so that what follows it can go into the next one.
         // What nobody wants yet can as well wait in the kernel.
         session.dispatch()
-        if session.isBehind { return }
+        if !isLast, session.isBehind { return }
       }
     }
   }
@@ -251,7 +252,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       case .bytes, .wouldBlock, .end: break
       case .failed(let code):
         // What the peer said before it went may explain it better.
-        receiveAll()
+        receiveAll(isLast: true)
         if phase == .closed { break }
         return close(ByteBuffer().say("the connection failed").say(during()).say(": ").say(errno: code))
       }

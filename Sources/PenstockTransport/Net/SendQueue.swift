@@ -53,24 +53,34 @@ public final class SendQueue {
     base = 0
   }
 
-  /// Gives the kernel as much as it takes at once: how many bytes have left, or -errno.
+  /// Gives the kernel as much as it takes: how many bytes have left, or -errno.
   public func send(to descriptor: Int32) -> Int {
-    let n =
-      partBytes == 0 ? cs_send(descriptor, bytes.view.baseAddress, bytes.count) : sendVectors(descriptor)
-    if n > 0 { consume(Int(n)) }
-    return Int(n)
+    var sent = 0
+    while true {
+      let (n, offered) =
+        partBytes == 0
+        ? (cs_send(descriptor, bytes.view.baseAddress, bytes.count), bytes.count) : sendVectors(descriptor)
+      // An error comes again with the next bytes.
+      if n <= 0 { return sent > 0 ? sent : Int(n) }
+      consume(Int(n))
+      sent &+= Int(n)
+      if n < offered || isEmpty { return sent }
+    }
   }
 
-  private func sendVectors(_ descriptor: Int32) -> Int64 {
+  /// As many vectors as one system call has: what it took, or -errno, and how much there was.
+  private func sendVectors(_ descriptor: Int32) -> (taken: Int64, offered: Int) {
     withUnsafeTemporaryAllocation(of: iovec.self, capacity: SendQueue.mostVectors) { vectors in
       let own = bytes.view
       var filled = 0
+      var offered = 0
       var sentOwn = 0
       var index = 0
       func add(_ view: ByteView) {
         vectors[filled] = iovec(
           iov_base: UnsafeMutableRawPointer(mutating: view.baseAddress), iov_len: view.count)
         filled += 1
+        offered += view.count
       }
       while filled < vectors.count - 2, index < parts.count {
         let part = parts[index]
@@ -82,7 +92,7 @@ public final class SendQueue {
         add(ByteView(rebasing: part.message.view[part.start..<(part.start + part.count)]))
       }
       if index == parts.count, sentOwn < own.count { add(ByteView(rebasing: own[sentOwn...])) }
-      return cs_sendv(descriptor, vectors.baseAddress, filled)
+      return (cs_sendv(descriptor, vectors.baseAddress, filled), offered)
     }
   }
 

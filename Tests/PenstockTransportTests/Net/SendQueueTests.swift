@@ -1,5 +1,5 @@
-import Glibc
 import CSystem
+import Glibc
 import PenstockWire
 import Testing
 
@@ -55,6 +55,21 @@ import Testing
       }
       #expect(seen == expected && queue.isEmpty)
     }
+  }
+
+  /// More parts than one system call takes leave in one go while the kernel takes them.
+  @Test func allThatTheKernelTakes() throws {
+    var ends: [Int32] = [0, 0]
+    try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+    defer { ends.forEach { cs_close($0) } }
+    let queue = SendQueue(copies: false)
+    let message = try #require([UInt8](repeating: 1, count: 2048).withUnsafeBytes { ByteBuffer(copying: $0) })
+    let head = try #require([UInt8](repeating: 2, count: 9).withUnsafeBytes { ByteBuffer(copying: $0) })
+    for _ in 0..<40 {
+      #expect(queue.append(head.view))
+      #expect(queue.append(message, from: 0, count: message.count))
+    }
+    #expect(queue.send(to: ends[0]) == 40 * 2057 && queue.isEmpty)
   }
 
   /// Its message lives as long as a part of it waits.
