@@ -148,7 +148,11 @@ extension Model {
     return job
   }
 
-  func endVisit(_ hop: Hop, _ kind: EventKind) { hop.visiting.removeAll { $0.kind == kind } }
+  func endVisit(_ hop: Hop, _ kind: EventKind) {
+    hop.visiting.removeAll { $0.kind == kind }
+    // What waits behind a callback that has run in `submit` is next.
+    if settling != nil, handing == nil { advance() }
+  }
 
   func isCurrent(_ hop: Hop) -> Bool { hops[hop.index] === hop }
 

@@ -273,7 +273,9 @@ extension Model {
   /// The hop asks anew: nothing runs that came before.
   func passRenewal(_ hop: Hop) -> Bool {
     guard let first = hop.renewals.first,
-      may(.passDemand, hop, finishing == nil && !isMoving(below: -1) && !isPutOff(before: first))
+      may(
+        .passDemand, hop,
+        finishing == nil && !isAboutToRun && !isMoving(below: -1) && !isPutOff(before: first))
     else { return false }
     hop.renewals.removeFirst()
     if hop.isActive { ask(hop, 1) }
