@@ -130,19 +130,19 @@ extension Model {
   func discoverEnd(_ hop: Hop?, until isThere: () -> Bool = { false }) {
     guard local == nil, !isOver, hop?.owesCancel != true, hop?.mayDestroy != true else { return }
     if discover(hop) { return }
+    // What moves may have ended it too: a message that the codec does not take.
+    func isDone() -> Bool { isOver || isThere() || hop?.owesCancel == true || hop?.mayDestroy == true }
     if order.patience == .some {
       while refreshNext() {
         advance()
-        if isOver || isThere() || hop?.owesCancel == true || hop?.mayDestroy == true || discover(hop) {
-          return
-        }
+        if isDone() || discover(hop) { return }
       }
     }
     var found = false
     let ends = [Part.above(hops.count), .below(-1)]
     for part in (order.looksUpFirst ? ends.reversed() : ends) + [.everywhere] where !found {
       hurry(part) {
-        found = found || self.isOver || self.discover(hop)
+        found = found || isDone() || self.discover(hop)
         return found
       }
     }
