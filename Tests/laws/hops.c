@@ -6,7 +6,7 @@
 #include <string.h>
 
 registration registrations[max_registrations];
-atomic_int next_registration;
+atomic_int next_registration, redirected;
 slot slots[slot_count + side_slot_count];
 
 static void finalize(void *user_data) {
@@ -116,6 +116,26 @@ static void note_finish(hop_record *self) {
   atomic_store(runs_elsewhere(self) ? &self->may_finish : &self->finished, true);
 }
 
+static void redirect(penstock_hop *hop, hop_record *self, int to) {
+  if (self->trial->side) return;
+  penstock_result result = penstock_hop_set_channel(hop, channels[to]);
+  if (result == PENSTOCK_OK) {
+    atomic_store(&self->trial->target, targets[to]);
+    atomic_fetch_add(&redirected, 1);
+  } else if (result != PENSTOCK_E_GONE || !runs_elsewhere(self)) {
+    broken(self->trial, "redirect", "%s", penstock_result_name(result));
+  }
+}
+
+/* Start comes to those below with the channel that the last one above has chosen. */
+static void check_target(penstock_hop *hop, hop_record *self) {
+  if (self->trial->side) return;
+  const char *expected = atomic_load(&self->trial->target);
+  if (!expected) expected = targets[own];
+  if (strcmp(penstock_hop_target(hop), expected) != 0)
+    broken(self->trial, "redirect", "it goes to %s, not %s", penstock_hop_target(hop), expected);
+}
+
 static int32_t react(penstock_hop *hop, hop_record *self, int32_t event, uint64_t *random) {
   if (event == PENSTOCK_EVENT_START && chance(random, 30))
     penstock_metadata_add(penstock_hop_metadata(hop), "via", "hop");
@@ -147,6 +167,8 @@ static int32_t react(penstock_hop *hop, hop_record *self, int32_t event, uint64_
     penstock_hop_demand(hop, 1);
   } else if (dice < 265) {
     if (event == PENSTOCK_EVENT_START) make_side_call(hop, self, random);
+  } else if (dice < 290) {
+    if (event == PENSTOCK_EVENT_START) redirect(hop, self, (int)below(random, 2));
   }
   return PENSTOCK_NEXT;
 }
@@ -169,6 +191,7 @@ static int32_t on_event(penstock_hop *hop, void *state) {
   enter(self, lane);
   int index = record(self, event);
   int32_t verdict = PENSTOCK_NEXT;
+  if (event == PENSTOCK_EVENT_START) check_target(hop, self);
   if ((event == PENSTOCK_EVENT_STATUS || event == PENSTOCK_EVENT_CANCEL) && !penstock_hop_status(hop))
     broken(self->trial, "law 2", "no status in event %d", (int)event);
   if (event == PENSTOCK_EVENT_CANCEL) {
@@ -190,7 +213,7 @@ static place random_place(uint64_t *random) {
   return chance(random, 40) ? place_driving : (place)(place_serial + below(random, place_refusing));
 }
 
-bool add_one(penstock_channel *channel, uint64_t *random, penstock_interceptor_id *id) {
+bool add_one(uint64_t *random, penstock_interceptor_id *id) {
   int mine = atomic_fetch_add(&next_registration, 1);
   if (mine >= max_registrations) return false;
   registration *self = &registrations[mine];
@@ -222,8 +245,9 @@ bool add_one(penstock_channel *channel, uint64_t *random, penstock_interceptor_i
     table.outbound_executor = executor_of(self->places[outbound]);
     table.inbound_executor = executor_of(self->places[inbound]);
   }
+  if (chance(random, 15)) fill_synchronous(self, &table);
   penstock_error *error = NULL;
-  if (penstock_channel_add_interceptor(channel, &table, self->priority, id, &error) != PENSTOCK_OK) {
+  if (penstock_channel_add_interceptor(channels[own], &table, self->priority, id, &error) != PENSTOCK_OK) {
     broken(NULL, "law 6", "add: %s", penstock_error_message(error));
     penstock_error_release(error);
     return false;

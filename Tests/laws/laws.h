@@ -19,6 +19,13 @@ uint64_t mix(uint64_t *state);
 uint32_t below(uint64_t *state, uint32_t n);
 bool chance(uint64_t *state, uint32_t percent);
 
+/* ---- The channels (laws.c) ---- */
+
+/* The one that calls are made on, and one that hops send them to: to the same server by another name. */
+enum { own = 0, other = 1 };
+extern penstock_channel *channels[2];
+extern char targets[2][64];
+
 /* ---- Executors (executors.c) ---- */
 
 /* Of one lane of a registration: the thread that drives the runtime, or how its executor runs its jobs. */
@@ -76,7 +83,12 @@ typedef struct trial {
   atomic_uint_least64_t clock;
   penstock_ticket tickets[max_tickets];
   int ticket_count;
-  atomic_int inside; /* helpers that use the trial */
+  int functions[max_hops]; /* the registrations of the synchronous ones that it has met */
+  int function_count;
+  int functions_open;
+  pthread_t worker;             /* while one is open */
+  _Atomic(const char *) target; /* where a hop has sent it; NULL: the channel's own */
+  atomic_int inside;            /* helpers and workers that use the trial */
 } trial;
 
 extern atomic_int failures;
@@ -107,7 +119,7 @@ void check_side_hop(trial *trial, penstock_hop *hop, int number);
 /* All that were made for a call which has ended. */
 void check_sides(trial *trial);
 
-/* ---- The registrations (hops.c) ---- */
+/* ---- The registrations (hops.c, synchronous.c) ---- */
 
 typedef struct registration {
   int number;
@@ -130,7 +142,12 @@ typedef struct slot {
 } slot;
 extern slot slots[slot_count + side_slot_count];
 
+extern atomic_int functions_run, redirected;
+
+/* Fills the table, which has a name, methods and a finalizer, with a synchronous interceptor instead. */
+void fill_synchronous(registration *self, penstock_interceptor *table);
+
 /* False: there are enough, or it failed. */
-bool add_one(penstock_channel *channel, uint64_t *random, penstock_interceptor_id *id);
+bool add_one(uint64_t *random, penstock_interceptor_id *id);
 
 #endif

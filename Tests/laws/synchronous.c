@@ -1,0 +1,114 @@
+/* Synchronous interceptors among the random ones: what their functions do, on which thread, and how often. */
+#include "laws.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+atomic_int functions_run;
+
+/* The trial stays until the function is no longer inside; NULL: one of another function's own calls. */
+static trial *trial_inside(penstock_intercepted_call *call) {
+  const void *value = NULL;
+  size_t length = 0;
+  if (penstock_metadata_get(penstock_intercepted_metadata(call), "slot", 0, &value, &length) != PENSTOCK_OK)
+    return NULL;
+  slot *slot = &slots[atoi(value)];
+  pthread_mutex_lock(&slot->mutex);
+  trial *trial = slot->trial;
+  if (trial) atomic_fetch_add(&trial->inside, 1);
+  pthread_mutex_unlock(&slot->mutex);
+  return trial;
+}
+
+/* One function after another, each within the one above it; and each once. */
+static void begin(trial *trial, int number) {
+  pthread_mutex_lock(&trial->mutex);
+  for (int i = 0; i < trial->function_count; i++)
+    if (trial->functions[i] == number) broken(trial, "synchronous", "the function of registration %d twice", number);
+  if (trial->function_count < max_hops) trial->functions[trial->function_count++] = number;
+  if (trial->functions_open++ > 0 && !pthread_equal(trial->worker, pthread_self()))
+    broken(trial, "synchronous", "registration %d on another worker than the one above it", number);
+  trial->worker = pthread_self();
+  pthread_mutex_unlock(&trial->mutex);
+}
+
+static void end(trial *trial) {
+  pthread_mutex_lock(&trial->mutex);
+  trial->functions_open--;
+  pthread_mutex_unlock(&trial->mutex);
+  atomic_fetch_sub(&trial->inside, 1);
+}
+
+/* A blocking call of its own, which meets other functions and perhaps this one. */
+static void call_again(uint64_t *random) {
+  char json[64];
+  snprintf(json, sizeof(json), "{\"deadline_ms\": %u, \"metadata\": {\"inner\": \"1\"}}", 1 + below(random, 50));
+  penstock_call_options *options = NULL;
+  penstock_reply *reply = NULL;
+  if (penstock_call_options_new(json, &options, NULL) != PENSTOCK_OK ||
+      penstock_channel_unary(channels[own], "/penstock.Echo/Unary", "inner", 5, options, &reply, NULL) != PENSTOCK_OK)
+    broken(NULL, "synchronous", "a function can't call");
+  penstock_reply_release(reply);
+  penstock_call_options_release(options);
+}
+
+/* Ended here, or by another hand before. */
+static void expect_end(trial *trial, penstock_result result, const char *what) {
+  if (result != PENSTOCK_OK && result != PENSTOCK_E_GONE)
+    broken(trial, "synchronous", "%s: %s", what, penstock_result_name(result));
+}
+
+static int32_t act(penstock_intercepted_call *call, trial *trial, uint64_t *random) {
+  uint32_t dice = below(random, 100);
+  if (dice < 4) return 77;
+  if (dice < 6) return PENSTOCK_NEXT;
+  if (dice < 12) {
+    expect_end(trial, penstock_intercepted_cancel(call, PENSTOCK_STATUS_ABORTED, "cancelled"), "cancel");
+    if (penstock_intercepted_next(call) == PENSTOCK_OK) broken(trial, "synchronous", "next after cancel");
+    return PENSTOCK_NEXT;
+  }
+  if (dice < 18) {
+    penstock_intercepted_answer_message(call, "answer", 6);
+    expect_end(trial, penstock_intercepted_answer(call, NULL, NULL), "answer");
+    return PENSTOCK_NEXT;
+  }
+  if (dice < 26) call_again(random);
+  penstock_result result = penstock_intercepted_next(call);
+  expect_end(trial, result, "next");
+  if (penstock_intercepted_next(call) == PENSTOCK_OK) broken(trial, "synchronous", "next twice");
+  if (result != PENSTOCK_OK) return PENSTOCK_NEXT;
+  if (dice < 32) expect_end(trial, penstock_intercepted_cancel(call, PENSTOCK_STATUS_DATA_LOSS, NULL), "a late cancel");
+  if (dice > 95) return -1;
+  if (dice > 88) penstock_intercepted_set_response(call, "changed", 7);
+  return PENSTOCK_NEXT;
+}
+
+static int32_t intercept(penstock_intercepted_call *call, void *user_data) {
+  registration *self = user_data;
+  uint64_t random = seed ^ ((uint64_t)self->number << 32) ^ penstock_intercepted_id(call) * 983;
+  if (atomic_load(&self->finalized)) broken(NULL, "law 6", "registration %d: called after the finalizer", self->number);
+  trial *trial = trial_inside(call);
+  if (!trial) {
+    expect_end(NULL, penstock_intercepted_next(call), "next of an inner call");
+    return PENSTOCK_NEXT;
+  }
+  atomic_fetch_add(&self->live, 1);
+  atomic_fetch_add(&functions_run, 1);
+  begin(trial, self->number);
+  int32_t verdict = act(call, trial, &random);
+  end(trial);
+  atomic_fetch_sub(&self->live, 1);
+  return verdict;
+}
+
+void fill_synchronous(registration *self, penstock_interceptor *table) {
+  penstock_sync_interceptor plan = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  plan.name = table->name;
+  plan.methods = table->methods;
+  plan.user_data = self;
+  plan.finalizer = table->finalizer;
+  plan.intercept = intercept;
+  *table = (penstock_interceptor)PENSTOCK_INTERCEPTOR_INIT;
+  penstock_result result = penstock_sync_interceptor_table(&plan, table, NULL);
+  if (result != PENSTOCK_OK) broken(NULL, "synchronous", "no table: %s", penstock_result_name(result));
+}
