@@ -76,7 +76,9 @@ PENSTOCK_API penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t 
 PENSTOCK_API penstock_metadata *penstock_hop_request_metadata(penstock_hop *hop);
 /* In on_status: may it be answered with RESTART. E_STATE: nothing is recorded, headers or a message have gone above
  * this hop, or the status is a local cancel or deadline. E_TOO_LARGE: the request was over replay_bytes. E_ALREADY:
- * max_restarts is used up. E_UNSUPPORTED: objects that can't be copied. A RESTART all the same passes the status. */
+ * max_restarts is used up. E_UNSUPPORTED: objects that can't be copied. A RESTART all the same passes the status. On an
+ * executor it tells how things were when the status came to the hop: what the hop has delivered may have gone above
+ * since. */
 PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
 
 /* "/package.Service/Method"; lives until it is set again or the call ends. In any callback. */
