@@ -49,8 +49,10 @@ bench_run pingpong_blocking, pingpong_callbacks;
 /* Not runs: each prints its own line. */
 void idle_streams(bench *self, long streams);
 void idle_channels(bench *self, long channels);
-/* Kilobytes: what is resident now, and the most there was. */
+/* Kilobytes: what is resident now; that without the pages of files (code that runs for the first time brings 64 KiB of
+ * them at once); and the most that was resident. */
 long resident_kb(void);
+long private_kb(void);
 long peak_kb(void);
 
 #endif

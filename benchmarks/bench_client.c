@@ -16,7 +16,8 @@
  *
  * Every reply is checked. A tenth of the calls goes before, unmeasured, so that the connection is there and warm.
  * Printed: calls, seconds, user and system (CPU seconds), switches, max_rss_kb; of what goes one by one p50_us and p99_us;
- * slowest: the slowest thread's calls / the mean; rss_kb after the warm-up and at the end.
+ * slowest: the slowest thread's calls / the mean; private_kb: resident memory, but for pages of files, after the warm-up
+ * and at the end.
  */
 #include "bench.h"
 
@@ -116,7 +117,7 @@ static void measure(bench *self, bench_run *run, long calls) {
   run(self, calls / 10 + 1);
   uint32_t *latencies = self->in_flight == 1 ? malloc((size_t)calls * sizeof(uint32_t)) : NULL;
   self->latencies = latencies;
-  long resident = resident_kb();
+  long private = private_kb();
   struct rusage before, after;
   getrusage(RUSAGE_SELF, &before);
   double started = now();
@@ -126,10 +127,10 @@ static void measure(bench *self, bench_run *run, long calls) {
   if (latencies) qsort(latencies, (size_t)self->latency_count, sizeof(uint32_t), by_number);
   printf(
       "{\"calls\": %ld, \"seconds\": %.6f, \"user\": %.6f, \"system\": %.6f, \"switches\": %ld, \"max_rss_kb\": %ld, "
-      "\"p50_us\": %.2f, \"p99_us\": %.2f, \"slowest\": %.3f, \"rss_kb\": [%ld, %ld]}\n",
+      "\"p50_us\": %.2f, \"p99_us\": %.2f, \"slowest\": %.3f, \"private_kb\": [%ld, %ld]}\n",
       calls, took, seconds(after.ru_utime) - seconds(before.ru_utime),
       seconds(after.ru_stime) - seconds(before.ru_stime), after.ru_nvcsw - before.ru_nvcsw, peak_kb(),
-      percentile(self, 0.5), percentile(self, 0.99), self->slowest, resident, resident_kb());
+      percentile(self, 0.5), percentile(self, 0.99), self->slowest, private, private_kb());
   free(latencies);
 }
 

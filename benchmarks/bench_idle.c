@@ -7,12 +7,25 @@
 #include <string.h>
 #include <unistd.h>
 
-long resident_kb(void) {
-  long size = 0, resident = 0;
+static void statm(long *resident, long *of_files) {
+  long size = 0;
   FILE *file = fopen("/proc/self/statm", "r");
-  if (!file || fscanf(file, "%ld %ld", &size, &resident) != 2) die("statm", PENSTOCK_E_SYSTEM);
+  if (!file || fscanf(file, "%ld %ld %ld", &size, resident, of_files) != 3) die("statm", PENSTOCK_E_SYSTEM);
   fclose(file);
-  return resident * (sysconf(_SC_PAGESIZE) / 1024);
+  *resident *= sysconf(_SC_PAGESIZE) / 1024;
+  *of_files *= sysconf(_SC_PAGESIZE) / 1024;
+}
+
+long resident_kb(void) {
+  long resident = 0, of_files = 0;
+  statm(&resident, &of_files);
+  return resident;
+}
+
+long private_kb(void) {
+  long resident = 0, of_files = 0;
+  statm(&resident, &of_files);
+  return resident - of_files;
 }
 
 /* A number of a /proc/.../status file. */

@@ -75,7 +75,7 @@ def memory(bench, calls, rounds):
         taken[name] = [bench.clients[name].measure(case, bench.server("penstock-peer").target, calls, None, memory=True)
                        for _ in range(rounds)]
     figures = {name: rounds_of([one["max_rss_kb"] for one in told]) for name, told in taken.items()}
-    figures["penstock"]["growth_kb"] = max(one["rss_kb"][1] - one["rss_kb"][0] for one in taken["penstock"])
+    figures["penstock"]["growth_kb"] = max(one["private_kb"][1] - one["private_kb"][0] for one in taken["penstock"])
     return [row(f"peak memory after {calls:,} unary calls", "kB", figures)]
 
 
