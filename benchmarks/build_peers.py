@@ -58,6 +58,11 @@ def in_c(name, sources, *more):
              BUILT / name)
 
 
+def bare(name, sources):
+    in_c(name, sources, *(str(path) for path in sources if path.suffix == ".c" and path != sources[0]), "-lssl", "-lcrypto",
+         "-pthread")
+
+
 def with_swift(name, sources):
     del sources
     need(os.environ.get("SWIFT", "swift"), "none; https://www.swift.org/install/linux")
@@ -82,6 +87,7 @@ PROGRAMS = {
     "nghttp2_first": (lambda name, sources: in_c(name, sources, *LIBRARIES), ["nghttp2_first.c", "first_call.h"]),
     "penstock_first": (lambda name, sources: in_c(name, sources, "-ldl"),
                        ["penstock_first.c", "first_call.h", "../include/penstock/*.h"]),
+    "bare": (bare, ["bare.c", "bare_*.c", "bare*.h"]),
     "grpc-swift-client": (with_swift, ["grpc-swift/Package.swift", "grpc-swift/Sources/grpc-swift-client/*.swift"]),
 }
 

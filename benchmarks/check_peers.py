@@ -32,9 +32,12 @@ IDLE = ("--what idle",)
 WHATS = {
     "grpcpp_client": (*UNARY, "--what unary --in-flight 100 --style callback", *THREADS, *STREAMS, *IDLE),
     "grpcio_client.py": (*UNARY, *THREADS, *STREAMS),
+    "bare": (*UNARY, *STREAMS, "--what up --copy 1", "--what unary --in-flight 100 --touch 1024"),
     # Many: it closes the connection after some hundred streams that a server resets.
     "grpc-swift-client": (*UNARY, MANY, *STREAMS),
 }
+# Only in cleartext, or only where it is its own server.
+BARE = {"cleartext": (*THREADS, "--what unary --style blocking", "--what pingpong --style blocking"), "TLS": ()}
 FIRST = ("nghttp2_first", "penstock_first")
 
 
@@ -56,7 +59,7 @@ def measures(command, what, target):
     check_equal(figures["calls"], 3000 if what == MANY else CALLS, "calls")
     check(all(key in figures for key in KEYS), figures)
     check(figures["seconds"] > 0 and 0 < figures["slowest"] <= 1, figures)
-    serial = what in (UNARY[0], UNARY[2], MANY, STREAMS[0])
+    serial = what in (UNARY[0], UNARY[2], MANY, STREAMS[0], *BARE["cleartext"][1:])
     check((0 < figures["p50_us"] <= figures["p99_us"]) == serial, figures)
     if what in IDLE:
         check(figures["bytes_per_stream"] > 0, figures)
@@ -130,8 +133,16 @@ def main():
                 for client, command in commands.items():
                     for what in WHATS.get(client, ()):
                         suite.run(f"{client} {what}, {name}, {security}", measures, [*command, *options], what, server.address)
+                    for what in BARE[security] if client == "bare" else ():
+                        suite.run(f"{client} {what}, {name}", measures, command, what, server.address)
                     if client in FIRST and not options:
                         suite.run(f"{client}, {name}", first_call, command[0], server.address)
+        if "bare" in commands:
+            tls = ["--tls", certificates.path("ca.pem"), "--cert", pair[0], "--key", pair[1]]
+            for security, options in (("cleartext", []), ("TLS", tls)):
+                for what in (*WHATS["bare"], *BARE[security]):
+                    suite.run(f"bare {what}, its own server, {security}", measures,
+                              [*commands["bare"], "--server", "own", *options], what, "none")
         with wrong_server() as target:
             for client, command in commands.items():
                 for what in ("unary", "up", "down", "duplex", "pingpong") if client in WHATS else ():

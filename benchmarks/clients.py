@@ -3,7 +3,8 @@
 `penstock` is bench_client, a C program through the public header; `grpc++`, `grpcio` and `grpc-swift-2` are programs with
 its options and its line of JSON. All of them check each reply byte by byte. `h2load` (nghttp2's own load generator, C) knows
 nothing of gRPC: it sends a request that was made before, counts bytes and reads no message, so it stands for what HTTP/2
-alone costs. Each has one connection.
+alone costs. `bare` is less than that: it writes frames that were made before to the same server (`bare frames`), or to one as
+bare as it is (`bare sockets`), and tells what the server and the kernel leave to any client. Each has one connection.
 """
 
 import dataclasses
@@ -26,6 +27,8 @@ from harness import ROOT
 HERE = ROOT / "benchmarks"
 BUILT = ROOT / "build" / "bench"
 SPIN_US = 50
+# What a call in flight takes here: peak RSS with 10,000 of them, less that with 100, of bench_client.
+CALL_BYTES = 2400
 LIMIT = 90  # seconds of one measurement, before it counts as hung
 
 
@@ -184,6 +187,20 @@ def clients(folder, programs):
         "penstock, 8 interceptors": Program([own], "--interceptors", 8),
     }
     missing = {}
+    folder = pathlib.Path(folder)
+    if "bare" in programs:
+        bare = [programs["bare"]]
+        pair = ("--server", "own", "--cert", folder / "server.pem", "--key", folder / "server.key")
+        found.update({
+            "bare frames": Program(bare),
+            "bare frames, blocking read": Program(bare, "--style", "blocking"),
+            "bare frames, copied": Program(bare, "--copy", 1),
+            "bare frames, 2.4 kB a call": Program(bare, "--touch", CALL_BYTES),
+            "bare sockets": Program(bare, *pair),
+            "bare sockets, blocking read": Program(bare, *pair, "--style", "blocking"),
+        })
+    else:
+        missing["bare"] = f"there is no {(BUILT / 'bare').relative_to(ROOT)}"
     if harness.shutil.which("h2load"):
         found["h2load"] = H2load(folder)
     else:

@@ -38,22 +38,27 @@ SPIN, CALLBACKS, HOPS = "penstock, spin", "penstock, callbacks", "penstock, 8 in
 NATIVE = ("penstock", "h2load", "grpc++")
 STREAM = ("penstock", CALLBACKS, "h2load", "grpc++")
 ALL = ("grpcio", "grpc-swift-2")
+FRAMES, READS, COPIED, TOUCHED = (f"bare frames{style}" for style in ("", ", blocking read", ", copied", ", 2.4 kB a call"))
+SOCKETS, SOCKETS_READ = "bare sockets", "bare sockets, blocking read"
+OWN = (SOCKETS, SOCKETS_READ)  # with a server of their own: measured once
+SLOW = (*ALL, FRAMES, READS, COPIED, TOUCHED, *OWN)  # what a quick run goes without
 
 CASES = (
-    Case("unary, 1 in flight", "unary", ("penstock", SPIN, "h2load", "grpc++", *ALL)),
-    Case("unary, 100 in flight", "unary", ("penstock", HOPS, "h2load", "grpc++", *ALL), in_flight=100, pilot=3000),
-    Case("unary, 10,000 in flight", "unary", NATIVE, in_flight=10_000, least=50_000, pilot=20_000),
-    Case("unary, 16 threads", "unary", ("penstock", "grpc++", "grpcio"), threads=16, pilot=2000),
-    Case("ping-pong on one stream", "pingpong", ("penstock", CALLBACKS, SPIN, "grpc++", *ALL)),
-    Case("64 KiB messages up", "up", (*STREAM, *ALL), bytes=KIB64),
+    Case("unary, 1 in flight", "unary", ("penstock", SPIN, "h2load", "grpc++", *ALL, FRAMES, READS, SOCKETS, SOCKETS_READ)),
+    Case("unary, 100 in flight", "unary", ("penstock", HOPS, "h2load", "grpc++", *ALL, FRAMES), in_flight=100, pilot=3000),
+    Case("unary, 10,000 in flight", "unary", (*NATIVE, FRAMES, TOUCHED), in_flight=10_000, least=50_000, pilot=20_000),
+    Case("unary, 16 threads", "unary", ("penstock", "grpc++", "grpcio", FRAMES), threads=16, pilot=2000),
+    Case("ping-pong on one stream", "pingpong",
+         ("penstock", CALLBACKS, SPIN, "grpc++", *ALL, FRAMES, READS, SOCKETS, SOCKETS_READ)),
+    Case("64 KiB messages up", "up", (*STREAM, *ALL, FRAMES, COPIED, SOCKETS), bytes=KIB64),
     Case("64 KiB messages down", "down", (*STREAM, *ALL), bytes=KIB64),
-    Case("1 MiB messages up", "up", NATIVE, bytes=MIB, pilot=20),
-    Case("1 MiB messages down", "down", NATIVE, bytes=MIB, pilot=20),
-    Case("1 MiB messages both ways", "duplex", NATIVE, bytes=MIB, pilot=20),
-    Case("16 B messages both ways", "duplex", (*STREAM, "grpcio"), bytes=16, pilot=10_000),
-    Case("TLS: unary, 1 in flight", "unary", ("penstock", SPIN, "h2load", "grpc++"), tls=True),
+    Case("1 MiB messages up", "up", (*NATIVE, FRAMES, COPIED, SOCKETS), bytes=MIB, pilot=20),
+    Case("1 MiB messages down", "down", (*NATIVE, FRAMES, SOCKETS), bytes=MIB, pilot=20),
+    Case("1 MiB messages both ways", "duplex", (*NATIVE, FRAMES, COPIED, SOCKETS), bytes=MIB, pilot=20),
+    Case("16 B messages both ways", "duplex", (*STREAM, "grpcio", FRAMES), bytes=16, pilot=10_000),
+    Case("TLS: unary, 1 in flight", "unary", ("penstock", SPIN, "h2load", "grpc++", FRAMES, SOCKETS), tls=True),
     Case("TLS: unary, 100 in flight", "unary", NATIVE, in_flight=100, tls=True, pilot=3000),
-    Case("TLS: 64 KiB messages up", "up", STREAM, bytes=KIB64, tls=True),
+    Case("TLS: 64 KiB messages up", "up", (*STREAM, FRAMES, COPIED, SOCKETS), bytes=KIB64, tls=True),
     Case("TLS: 64 KiB messages down", "down", STREAM, bytes=KIB64, tls=True),
 )
 
@@ -120,6 +125,5 @@ def first_call(bench, rounds):
     return rows
 
 
-def quick(case):
-    """The same with the clients that the aims are about."""
-    return dataclasses.replace(case, clients=tuple(name for name in case.clients if name not in ALL))
+def without(case, names):
+    return dataclasses.replace(case, clients=tuple(name for name in case.clients if name not in names))

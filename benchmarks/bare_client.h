@@ -1,0 +1,54 @@
+/* What the files of bare's client share. */
+#ifndef BARE_CLIENT_H
+#define BARE_CLIENT_H
+
+#include "bare.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+typedef struct caller {
+  uint32_t stream;
+  bool ended;
+  sem_t wake; /* its reply is there, or it shall read for all */
+  pthread_t thread;
+  struct client *client;
+  long calls;
+} caller;
+
+typedef struct client {
+  connection link;
+  const char *what;
+  size_t bytes;
+  int in_flight, threads;
+  bool copies, is_tls;
+  uint8_t *message, *request; /* with its prefix; HEADERS and DATA of a unary call */
+  size_t message_size, request_size;
+  /* What has to come, and how far it has. */
+  const uint8_t *wanted;
+  size_t wanted_size, at;
+  long received, ended, started;
+  uint32_t next_stream;
+  bool is_indexed; /* the server's HPACK table has our headers */
+  uint8_t *touched;
+  size_t touch, places;
+  uint32_t *latencies;
+  long latency_count;
+  double slowest;
+  /* Threads. */
+  pthread_mutex_t mutex;
+  pthread_barrier_t start;
+  atomic_long left;
+  bool is_led;
+  caller *callers;
+} client;
+
+/* Appends a unary call to what is to be written; its stream. */
+uint32_t start_call(client *self);
+_Noreturn void wrong(const char *why);
+/* Ends with an error once the server has ended the connection. */
+void need_open(const client *self);
+void unary_threads(client *self, long calls);
+
+#endif
