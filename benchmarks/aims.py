@@ -99,6 +99,20 @@ def found(aim, rows, server):
     return ratio(figures, others[aim.other], aim.figure) if aim.other in others else None
 
 
+def floors(aim, rows, server):
+    """What clients without a library reach of the same: see bare.c. Of 10,000 in flight: of their own rate with 100."""
+    clients = next((row["clients"] for row in rows if row["server"] == server and row["metric"] == aim.metric), {})
+    if not aim.other or (aim.other.startswith("penstock") and not aim.other_metric):
+        return {}
+    names = [name for name in clients if name.startswith("bare")]
+    if aim.other_metric:
+        names += [name for name in ("h2load", "grpc++") if name in clients]
+    own = {name: "bare frames" if name.startswith("bare") else name for name in names}
+    values = {name: found(dataclasses.replace(aim, client=name, other=own[name] if aim.other_metric else aim.other), rows, server)
+              for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def limited(aim, rows, server):
     """Whether the server was the limit of a rate: the ratio says less than it could."""
     return aim.figure == "rate" and any(
@@ -115,6 +129,7 @@ def judged(rows):
         values = {server: value for server, value in values.items() if value is not None}
         if values:
             told.append({"aim": str(aim), "metric": aim.metric, "found": values,
+                         "floor": {server: floors(aim, rows, server) for server in values},
                          "met": {server: SIGNS[aim.sign](value, aim.limit) for server, value in values.items()},
                          "server_is_limit": {server: limited(aim, rows, server) for server in values}})
     return told

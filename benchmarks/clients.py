@@ -92,8 +92,8 @@ class Program:
         self.more = more
         self.styles = styles or {}
 
-    def measure(self, case, target, calls, authority, memory=False):
-        """The figures of `calls` calls or messages of `case` against `target`; `served`: with those of the warm-up."""
+    def command_for(self, case, target, calls, authority):
+        """What measures `calls` calls or messages of `case` against `target`, and how many it makes with its warm-up."""
         style = self.styles.get("many" if case.in_flight > 1 else "one", ())
         command = [*self.command, "--target", target, "--what", case.what, "--calls", calls, "--in-flight", case.in_flight,
                    "--bytes", case.bytes, *style, *self.more]
@@ -101,11 +101,15 @@ class Program:
             command += ["--threads", case.threads]
         if case.tls:
             command += ["--tls", authority]
+        return command, calls + calls // 10 + 1
+
+    def measure(self, case, target, calls, authority, memory=False):
+        command, served = self.command_for(case, target, calls, authority)
         child = Child(command, memory)
         told = json.loads(child.output.strip().split("\n")[-1])
         if memory:
             told["max_rss_kb"] = child.peak_kb
-        return {"cpu": told.get("user", 0) + told.get("system", 0), "served": calls + calls // 10 + 1, **told}
+        return {"cpu": told.get("user", 0) + told.get("system", 0), "served": served, **told}
 
 
 class H2load:
@@ -131,16 +135,31 @@ class H2load:
         answer = {"unary": len(message), "up": 5 + len(str(count))}.get(case.what, count * len(message))
         return path, answer
 
-    def run(self, case, target, requests, memory, *more):
-        body, answer = self.body(case)
+    def command(self, case, target, requests, *more):
+        body, _ = self.body(case)
         header = {"up": ["-H", "x-mode: count"], "down": ["-H", f"x-repeat: {self.messages(case.bytes)}"]}.get(case.what, [])
         # Windows as penstock's defaults: with 2**30 the server fills them, out of every cache, and h2load has half the rate.
         # AES-256-GCM is what OpenSSL prefers, and so what the others have.
-        command = ["h2load", "-n", requests, "-c", 1, "-m", min(case.in_flight, requests), "-w", 20, "-W", 22, "-d", body,
-                   "-H", "content-type: application/grpc", "-H", "te: trailers", *header,
-                   "--tls13-ciphers=TLS_AES_256_GCM_SHA384", *more,
-                   f"{'https' if case.tls else 'http'}://{target}/penstock.Echo/{self.methods[case.what]}"]
-        child = Child(command, memory)
+        return ["h2load", "-n", requests, "-c", 1, "-m", min(case.in_flight, requests), "-w", 20, "-W", 22, "-d", body,
+                "-H", "content-type: application/grpc", "-H", "te: trailers", *header,
+                "--tls13-ciphers=TLS_AES_256_GCM_SHA384", *more,
+                f"{'https' if case.tls else 'http'}://{target}/penstock.Echo/{self.methods[case.what]}"]
+
+    def requests(self, case, calls):
+        """How many, and messages in each."""
+        if case.what not in self.methods or case.threads > 1:
+            raise Unavailable(f"h2load has no {case.what}")
+        each = 1 if case.what == "unary" else self.messages(case.bytes)
+        return max(round(calls / each), 1), each
+
+    def command_for(self, case, target, calls, authority):
+        del authority  # It verifies no certificate.
+        requests, each = self.requests(case, calls)
+        return self.command(case, target, requests), requests * each
+
+    def run(self, case, target, requests, memory, *more):
+        _, answer = self.body(case)
+        child = Child(self.command(case, target, requests, *more), memory)
         succeeded = int(re.search(r"(\d+) succeeded", child.output).group(1))
         data = int(re.search(r"\((\d+)\) data", child.output).group(1))
         harness.check(succeeded == requests and data == requests * answer,
@@ -155,11 +174,8 @@ class H2load:
         return self.starts[target]
 
     def measure(self, case, target, calls, authority, memory=False):
-        del authority  # It verifies no certificate.
-        if case.what not in self.methods or case.threads > 1:
-            raise Unavailable(f"h2load has no {case.what}")
-        each = 1 if case.what == "unary" else self.messages(case.bytes)
-        requests = max(round(calls / each), 1)
+        del authority
+        requests, each = self.requests(case, calls)
         start = self.start_cpu(case, target)
         child, seconds = self.run(case, target, requests, memory)
         told = {"calls": requests * each, "seconds": seconds, "cpu": max(child.cpu - start, 0),

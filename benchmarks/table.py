@@ -1,5 +1,6 @@
 """The tables of a run: as text, and in Markdown for docs/performance.md."""
 
+import limits
 from aims import LIMIT, ratio
 
 NOISE = 0.15  # (max - min) / median, beyond which a machine is too noisy to tell
@@ -83,7 +84,7 @@ def text(result):
     out += ["", *NOTES, "", f"{'aim':<96}" + "".join(f"{server:>20}" for server in servers(result))]
     for aim in result["aims"]:
         out.append(f"{aim['aim']:<96}" + "".join(f"{value_of(aim, server):>20}" for server in servers(result)))
-    out += ["", verdict(result)]
+    out += [*limits.text(result), "", verdict(result)]
     return "\n".join(out)
 
 
@@ -104,4 +105,4 @@ def markdown(result):
     out += ["| aim | " + " | ".join(servers(result)) + " |", "|---|" + "---|" * len(servers(result))]
     for aim in result["aims"]:
         out.append(f"| {aim['aim']} | " + " | ".join(value_of(aim, server) for server in servers(result)) + " |")
-    return "\n".join([*out, "", verdict(result), ""])
+    return "\n".join([*out, *limits.markdown(result), "", verdict(result), ""])

@@ -1,0 +1,38 @@
+"""What the limits are: for each aim that is missed, what a client reaches that is next to nothing (see bare.c)."""
+
+from aims import AIMS, SIGNS
+
+HEADS = ("aim that is missed", "server", "penstock", "what a client without a library reaches of the same", "the aim is")
+
+
+def reach(aim, server):
+    """Whether a client of that server without a library meets it; one with a server of its own is not in question."""
+    sign, limit = next((SIGNS[one.sign], one.limit) for one in AIMS if str(one) == aim["aim"])
+    able = [name.removeprefix("bare ") for name, value in aim["floor"][server].items()
+            if name.startswith("bare frames") and sign(value, limit)]
+    return "in reach of " + "; ".join(able) if able else "out of reach"
+
+
+def rows(result):
+    """The cells of each missed aim of which there is a floor."""
+    for aim in result["aims"]:
+        for server, met in aim["met"].items():
+            floor = aim.get("floor", {}).get(server)
+            if met or not floor:
+                continue
+            mark = "*" if aim["server_is_limit"][server] else ""
+            reached = "; ".join(f"{name.removeprefix('bare ')}: {value:.2f}" for name, value in floor.items())
+            yield aim["aim"], server, f"{aim['found'][server]:.2f}{mark}", reached, reach(aim, server)
+
+
+def text(result):
+    found = list(rows(result))
+    out = ["", "What the limits are"] if found else []
+    for aim, server, own, reached, able in found:
+        out += [f"{aim} ({server}): {own}", f"    {reached}: {able}"]
+    return out
+
+
+def markdown(result):
+    found = ["| " + " | ".join(cells) + " |" for cells in rows(result)]
+    return ["", "| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS), *found] if found else []

@@ -1,0 +1,136 @@
+"""Where the time of a call goes: system calls, switches and page faults of each client, and its CPU time by layer.
+
+    benchmarks/run where [REGEX...]
+
+By perf, against penstock-peer, on the rows of `make bench` whose names match; without, on those of DEFAULT. Counts are those
+of a longer run less those of a shorter one, per call or message. CPU time is sampled 5,000 times a second (cpu-clock), in
+the kernel too: what a process sends over loopback it takes through the receiver's TCP itself, so part of the peer's work is in
+its kernel time. Prints Markdown, and writes build/bench-where.md.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" / "interop"))
+
+import clients
+import harness
+import scenarios
+import servers
+from harness import ROOT
+
+EVENTS = ("raw_syscalls:sys_enter", "context-switches", "page-faults")
+HERTZ = 5000
+SECONDS = 0.7
+DEFAULT = ("^unary", "^ping", "up$", "^1 MiB", "^16 B", "^TLS: unary, 1 in")
+# What has a server of its own would be counted with it.
+LEFT_OUT = (*scenarios.ALL, *scenarios.OWN, scenarios.SPIN, scenarios.HOPS)
+COPY = re.compile(r"_?copy_(from|to)_|rep_movs|copy_user|memcpy|memmove|csum_partial_copy")
+LAYERS = ("kernel", "kernel: copies", "nghttp2", "TLS", "library", "references", "libc", "libc: copies", "program")
+LIBRARIES = ("libpenstock", "libgrpc", "libgpr", "libabsl", "libaddress_sorting", "libupb", "libev", "libstdc++")
+
+
+def layer(where, function):
+    """Which layer a sample belongs to, by the object and the name."""
+    if where.startswith("[k") or function.startswith("[k]"):
+        return "kernel: copies" if COPY.search(function) else "kernel"
+    if where.startswith("libnghttp2"):
+        return "nghttp2"
+    if where.startswith(("libssl", "libcrypto")):
+        return "TLS"
+    if where.startswith("libpenstock") and re.search(r"swift_(nonatomic_)?(retain|release)", function):
+        return "references"
+    if where.startswith(LIBRARIES):
+        return "library"
+    if where.startswith(("libc.", "[vdso]", "ld-", "libpthread", "libm.")):
+        return "libc: copies" if COPY.search(function) else "libc"
+    return "program"
+
+
+class Where:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        programs = clients.peers(quick=True)
+        self.clients, _ = clients.clients(folder, programs)
+        self.servers = servers.Servers(folder, programs)
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": str(harness.LIBRARY), "LC_ALL": "C"}
+
+    def command(self, case, name, calls):
+        target = self.servers.get("penstock-peer", case.tls).target
+        command, made = self.clients[name].command_for(case, target, calls, self.servers.authority)
+        return [str(part) for part in command], made
+
+    def run(self, *command):
+        done = subprocess.run(command, env=self.environment, text=True, capture_output=True, check=False)
+        if done.returncode != 0:
+            raise harness.Failure(f"{command[0]} {done.returncode}: {done.stderr[-300:]}")
+        return done.stdout
+
+    def counts(self, case, name, calls):
+        """Of one run: each event, and the calls it made."""
+        command, made = self.command(case, name, calls)
+        output = self.folder / "stat"
+        self.run("perf", "stat", "-x,", "-o", str(output), "-e", ",".join(EVENTS), "--", *command)
+        found = {line.split(",")[2]: line.split(",")[0] for line in output.read_text().split("\n") if line.count(",") > 2}
+        return [int(found[event]) for event in EVENTS], made
+
+    def samples(self, case, name, calls):
+        """CPU seconds a call by layer."""
+        command, made = self.command(case, name, calls)
+        data = str(self.folder / "samples")
+        self.run("perf", "record", "-q", "-e", "cpu-clock", "-F", str(HERTZ), "-o", data, "--", *command)
+        told = self.run("perf", "report", "-i", data, "--stdio", "--no-children", "-F", "sample,dso,symbol", "-t", "|")
+        shares = dict.fromkeys(LAYERS, 0)
+        for line in told.split("\n"):
+            cells = [cell.strip() for cell in line.split("|", 2)]
+            if len(cells) == 3 and cells[0].isdigit():
+                shares[layer(cells[1], cells[2])] += int(cells[0])
+        return {key: value / HERTZ / made for key, value in shares.items()}
+
+    def calls(self, case, name):
+        """So many that a run takes its time, and its start is little of it."""
+        told = self.clients[name].measure(case, self.servers.get("penstock-peer", case.tls).target, case.pilot,
+                                          self.servers.authority)
+        return max(int(told["calls"] / told["seconds"] * SECONDS), case.least, 2 * case.in_flight)
+
+    def row(self, case, name):
+        calls = self.calls(case, name)
+        more, made = self.counts(case, name, calls)
+        fewer, less = self.counts(case, name, calls // 10)
+        events = [(a - b) / (made - less) for a, b in zip(more, fewer, strict=True)]
+        shares = self.samples(case, name, calls)
+        return [*(f"{max(event, 0):.2f}" for event in events), f"{sum(shares.values()) * 1e6:.2f}",
+                *(f"{shares[key] * 1e6:.2f}" if shares[key] else "" for key in LAYERS)]
+
+
+def main():
+    patterns = sys.argv[1:] or DEFAULT
+    heads = ("what", "client", "system calls", "switches", "page faults", "CPU us", *LAYERS)
+    out = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    print("\n".join(out), flush=True)
+    with harness.workspace() as folder:
+        where = Where(folder)
+        try:
+            for case in scenarios.CASES:
+                if not any(re.search(pattern, case.metric) for pattern in patterns):
+                    continue
+                title = case.metric
+                for name in (name for name in case.clients if name in where.clients and name not in LEFT_OUT):
+                    try:
+                        cells = where.row(case, name)
+                    except clients.Unavailable:
+                        continue
+                    out.append("| " + " | ".join([title, name, *cells]) + " |")
+                    title = ""
+                    print(out[-1], flush=True)
+        finally:
+            where.servers.end()
+    (ROOT / "build" / "bench-where.md").write_text("\n".join(out) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
