@@ -4,3 +4,9 @@
 public func borrow<T: AnyObject, R>(_ object: T, _ body: (T) -> R) -> R {
   Unmanaged.passUnretained(object)._withUnsafeGuaranteedRef(body)
 }
+
+/// The same for what may be nil.
+@inline(__always)
+public func borrow<T: AnyObject, R>(_ object: T?, _ body: (T) -> R) -> R? {
+  object.map { borrow($0, body) }
+}

@@ -161,7 +161,7 @@ public final class Call {
   // MARK: - From other threads
 
   /// Any thread. Done in order, on the driving thread, soon.
-  public func submit(_ step: Step) {
+  public func submit(_ step: consuming Step) {
     let operation = UnsafeMutablePointer<Operation>.allocate(capacity: 1)
     operation.initialize(to: Operation(step: step))
     var head = posted.load(ordering: .relaxed)
@@ -178,7 +178,10 @@ public final class Call {
   /// Instead of `runPosted` where nothing drives the call any more: it has ended. Any thread.
   public func dropPosted() {
     var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
-    while let operation = next { next = Call.take(operation).next }
+    while let operation = next {
+      next = operation.pointee.next
+      _ = Call.take(operation)
+    }
   }
 
   /// The loop's answer to `CallLoop.post`.
@@ -192,9 +195,8 @@ public final class Call {
     }
     isTakingPosted = true
     while let pointer = oldest {
-      let operation = Call.take(pointer)
-      oldest = operation.next
-      perform(operation.step)
+      oldest = pointer.pointee.next
+      perform(Call.take(pointer))
     }
     isTakingPosted = false
     if phase == .ended, !isRunning { giveRow() }
@@ -271,10 +273,10 @@ public final class Call {
     var next: UnsafeMutablePointer<Operation>?
   }
 
-  private static func take(_ pointer: UnsafeMutablePointer<Operation>) -> Operation {
+  private static func take(_ pointer: UnsafeMutablePointer<Operation>) -> Step {
     let operation = pointer.move()
     pointer.deallocate()
-    return operation
+    return operation.step
   }
 
   /// The driving thread only: at once, or after the step that runs.
@@ -359,8 +361,13 @@ public final class Call {
     frontierDemand = demand
     runOutbound(.start, at: 0)
     if let message {
-      pending.append(.send(message))
-      pending.append(.halfClose)
+      next(.send(message))
+      next(.halfClose)
     }
+  }
+
+  /// Behind what start has brought; mostly that is nothing.
+  private func next(_ step: Step) {
+    if pending.isEmpty { execute(step) } else { pending.append(step) }
   }
 }

@@ -8,11 +8,12 @@ import PenstockWire
 /// same turn.
 ///
 /// As a stream's, its fields stand so that it takes little: 152 bytes.
-final class Attempt: CallBelow, StreamOwner, TurnTask {
+final class Attempt: StreamOwner, CallBelow, TurnTask {
   private let core: ChannelCore
-  /// nil before the start, and after the end.
-  private var call: Call?
-  private var framing: (any CallFraming)?
+  /// nil before the start, and after the end. Lent: a call that has begun is there until it has ended, and before it
+  /// ends it has reset its attempt, or has had its status.
+  private var call: Unmanaged<Call>?
+  private var framing: GRPCFraming?
   private var connection: HTTP2Connection?
   private var stream: HTTP2Stream?
   /// What has been sent so far, as long as it may have to be sent again; before there is a stream, all of it.
@@ -48,6 +49,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   init(_ core: ChannelCore) {
     self.core = core
+    super.init()
     confine(self)
   }
 
@@ -58,38 +60,46 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
   // MARK: From the call
 
   func start(_ call: Call) {
-    self.call = call
+    self.call = .passUnretained(call)
     core.begin(self)
-    framing = makeFraming(call)
+    makeFraming(call)
     if let closed = core.closedBecause {
       failSoon(Status(.cancelled, closed))
     } else if call.request.settings.credentials != nil, !core.defaults.isSecure {
       failSoon(Status(.unauthenticated, "the call has credentials, and the channel is not secure (no TLS)"))
     } else {
-      core.balancer.attach(self)
+      core.attach(self)
     }
   }
 
-  private func makeFraming(_ call: Call) -> any CallFraming {
-    GRPCFraming(
-      core.defaults, compression: call.request.settings.compression,
+  private func makeFraming(_ call: Call) {
+    framing = GRPCFraming(
+      compression: call.request.settings.compression,
       maxReceiveBytes: call.request.settings.maxReceiveBytes)
   }
 
   func send(_ message: Message) {
-    guard let call, let framing, failure == nil else { return }
-    switch framing.encode(message) {
+    guard let call, failure == nil else { return }
+    switch borrow(framing, { $0.encode(message) }) {
+    case nil: break
     case .failed(let status): failSoon(status)
     case .piece(let piece):
-      call.measures.sent.wireBytes.add(piece.count)
-      call.measures.sent.compressedBytes.add(piece.bytes.count)
+      call._withUnsafeGuaranteedRef { call in
+        call.measures.sent.wireBytes.add(piece.count)
+        call.measures.sent.compressedBytes.add(piece.bytes.count)
+      }
       keep(piece)
-      if let stream, let connection {
+      withStream { stream, connection in
         stream.append(piece)
-        connection.session.resume(stream)
-        connection.wantsWrite()
+        connection.resume(stream)
       }
     }
+  }
+
+  /// What only records, or what the connection writes later, leaves both where they are.
+  @inline(__always)
+  private func withStream(_ body: (HTTP2Stream, HTTP2Connection) -> Void) {
+    _ = borrow(stream) { stream in borrow(connection) { body(stream, $0) } }
   }
 
   private func keep(_ piece: BodyPiece) {
@@ -105,10 +115,9 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
 
   func halfClose() {
     isHalfClosed = true
-    if let stream, let connection {
+    withStream { stream, connection in
       stream.endsAfterPieces = true
-      connection.session.resume(stream)
-      connection.wantsWrite()
+      connection.resume(stream)
     }
   }
 
@@ -138,7 +147,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     stream.endsAfterPieces = isHalfClosed
     self.connection = connection
     self.stream = stream
-    call.connection = connection.facts
+    call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
     if pieces.bytes > Attempt.replayLimit { forgetPieces() }
     connection.add(stream)
   }
@@ -153,34 +162,48 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     core.work.schedule(self)
   }
 
-  func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
-    guard let call, let framing else { return false }
-    return framing.requestHeaders(call.request, now: core.runtime.now, into: fields)
+  override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+    guard let call else { return false }
+    return call._withUnsafeGuaranteedRef { call in
+      borrow(core.defaults) { defaults in
+        borrow(framing) { $0.requestHeaders(call.request, defaults, now: now, into: fields) } ?? false
+      }
+    }
   }
 
   // MARK: From the stream
 
-  func streamSends() -> Bool {
+  override func streamSends() -> Bool {
     guard let call else { return false }
-    call.measures.firstByteSentAt.setOnce(core.runtime.now)
-    return call.hearsSent
+    return call._withUnsafeGuaranteedRef { call in
+      call.measures.firstByteSentAt.setOnce(now)
+      return call.hearsSent
+    }
   }
 
-  func streamReceives(head block: HeaderBlock, endsStream: Bool) {
-    head = framing?.responseHeaders(block, endsStream: endsStream)
+  private var now: UInt64 { core.runtime.now }
+
+  override func streamReceives(head block: HeaderBlock, endsStream: Bool) {
+    head = borrow(framing) { $0.responseHeaders(block, endsStream: endsStream) }
   }
 
-  func streamReceives(trailers block: HeaderBlock) { trailers = framing?.status(ofTrailers: block) }
-
-  func streamReceives(_ bytes: ByteView) -> Int {
-    guard message == nil, failure == nil, call?.wantsMessage == true, let framing else { return 0 }
-    // Before the call knows of the headers, at which it may be paused, only what needs no more room.
-    guard headersCame || (headersWait && framing.beginsWithMessage(bytes)) else { return 0 }
-    return note(framing.decode(bytes))
+  override func streamReceives(trailers block: HeaderBlock) {
+    trailers = borrow(framing) { $0.status(ofTrailers: block) }
   }
 
-  func streamPlace() -> UnsafeMutableRawBufferPointer? {
-    guard message == nil, failure == nil, headersCame, let call, call.wantsMessage else { return nil }
+  private var wantsMessage: Bool { call?._withUnsafeGuaranteedRef { $0.wantsMessage } ?? false }
+
+  override func streamReceives(_ bytes: ByteView) -> Int {
+    guard message == nil, failure == nil, wantsMessage else { return 0 }
+    return borrow(framing) { framing in
+      // Before the call knows of the headers, at which it may be paused, only what needs no more room.
+      guard headersCame || (headersWait && framing.beginsWithMessage(bytes)) else { return 0 }
+      return decode(bytes, framing)
+    } ?? 0
+  }
+
+  override func streamPlace() -> UnsafeMutableRawBufferPointer? {
+    guard message == nil, failure == nil, headersCame, wantsMessage else { return nil }
     return framing?.place()
   }
 
@@ -190,52 +213,58 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     return false
   }
 
-  /// Keeps what came out; how much went in.
-  private func note(_ decoded: (consumed: Int, step: BodyStep)) -> Int {
-    switch decoded.step {
+  /// Keeps what comes out; how much goes in.
+  private func decode(_ bytes: ByteView, _ framing: GRPCFraming) -> Int {
+    let (consumed, step) = framing.decode(bytes)
+    switch consume step {
     case .needsMore: break
     case .message(let whole, let size):
       message = whole
       messageSize = UInt32(clamping: size)
     case .failed(let status): failure = status
     }
-    return decoded.consumed
+    return consumed
   }
 
-  func streamChanged(_ stream: HTTP2Stream) {
+  override func streamChanged(_ stream: HTTP2Stream) {
     guard stream === self.stream else { return }
     proceed()
   }
 
   func runInTurn() { proceed() }
 
-  /// Tells the call what there is to tell, in order. Each step may end the call or the attempt.
+  /// The call, whose end may come in there, is kept until it is done; the attempt is, by whoever calls this.
   private func proceed() {
     guard let call else { return }
+    _ = call.retain()
+    call._withUnsafeGuaranteedRef { proceed($0) }
+    call.release()
+  }
+
+  /// Tells the call what there is to tell, in order. Each step may end the call or the attempt.
+  private func proceed(_ call: Call) {
     var hasDelivered = false
     guard let stream, let connection else {
-      if let failure { finish(failure) }
+      if let failure { finish(failure, call) }
       return
     }
     noteSending(stream, call)
     guard self.stream === stream else { return }
     call.measures.received.wireBytes.add(stream.takeCount())
-    if let start = head {
-      head = nil
+    if let start = head.take() {
       guard takeHeaders(start, stream, call) else { return }
     }
     while self.stream === stream, self.call != nil {
-      if let whole = message {
-        guard call.wantsMessage else { return }
-        message = nil
-        call.measures.firstMessageAt.setOnce(core.runtime.now)
+      if message != nil {
+        guard call.wantsMessage, let whole = message.take() else { return }
+        call.measures.firstMessageAt.setOnce(now)
         call.measures.received.messages.add(1)
         call.measures.received.bytes.add(whole.count)
         call.measures.received.compressedBytes.add(Int(messageSize))
         call.inboundMessage(whole)
         hasDelivered = true
       } else if let failure {
-        finish(failure)
+        finish(failure, call)
       } else if !stream.bodyIsEmpty, headersCame, let framing {
         // Not the last one: the status is to wait behind a message that nobody has asked for.
         if hasDelivered, !call.wantsMessage,
@@ -246,7 +275,7 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
         }
         // At the end the rest is looked at even if nobody asks: a cut message is no message.
         guard call.wantsMessage || stream.end != nil else { return }
-        let consumed = note(framing.decode(stream.body.view))
+        let consumed = decode(stream.body.view, framing)
         stream.body.consume(consumed)
         connection.session.consumed(stream, consumed)
         connection.wantsWrite()
@@ -276,11 +305,11 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
       headersCame = true
       // The server has begun: from here on nothing is tried again.
       forgetPieces()
-      call.measures.headersAt.setOnce(core.runtime.now)
+      call.measures.headersAt.setOnce(now)
       call.inboundHeaders(metadata)
       return self.stream === stream
     case .ended(let status):
-      finish(status)
+      finish(status, call)
       return false
     }
   }
@@ -291,18 +320,28 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
       call.measures.attempts.add(1)
       self.stream = nil
       connection = nil
-      framing = makeFraming(call)
-      return core.balancer.attach(self)
+      makeFraming(call)
+      return core.attach(self)
     }
-    guard let framing else { return }
     var isLate = false
-    if case .reset = end, let deadline = call.request.deadline { isLate = deadline <= core.runtime.now }
-    finish(framing.status(end, trailers: trailers, deadlineHasPassed: isLate))
+    if case .reset = end, let deadline = call.request.deadline { isLate = deadline <= now }
+    if let status = borrow(framing, { $0.status(end, trailers: trailers.take(), deadlineHasPassed: isLate) })
+    {
+      finish(status, call)
+    }
   }
 
   /// The end, from below.
   func finish(_ status: Status) {
     guard let call else { return }
+    // It may go with its end.
+    _ = call.retain()
+    call._withUnsafeGuaranteedRef { finish(status, $0) }
+    call.release()
+  }
+
+  @inline(never)
+  private func finish(_ status: Status, _ call: Call) {
     self.call = nil
     var code: UInt32 = 0x8
     // "When a client receives Trailers before the client's END_STREAM, then the client should send RST_STREAM with
@@ -312,17 +351,14 @@ final class Attempt: CallBelow, StreamOwner, TurnTask {
     call.inboundStatus(status)
   }
 
+  /// What else it has goes with it: without a call it does nothing any more.
   private func leave(code: UInt32) {
-    if let stream, let connection {
+    withStream { stream, connection in
       if connection.session.letGo(stream, code: code) { connection.wantsWrite() }
     }
     stream = nil
     connection = nil
-    framing = nil
-    head = nil
-    trailers = nil
-    message = nil
-    failure = nil
+    if message != nil { message = nil }
     pieces.removeAll()
     core.end(self)
   }

@@ -101,6 +101,8 @@ final class ChannelCore: ShutdownHook {
     attempts.append(attempt)
   }
 
+  func attach(_ attempt: Attempt) { balancer.attach(attempt) }
+
   func end(_ attempt: Attempt) {
     guard attempt.slot >= 0, attempt.slot < attempts.count else { return }
     let last = attempts.removeLast()

@@ -83,7 +83,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       let (time, overflow) = now.addingReportingOverflow(wanted)
       deadline = overflow ? nil : time
     }
-    let request = Request(kind: kind, terminated: named, metadata: consume metadata, deadline: deadline)
+    let request = Request(
+      kind: kind, terminated: consume named, metadata: consume metadata, deadline: deadline)
     request.settings = options?.settings(channel.defaults) ?? channel.defaults.settings
     if let authority = options?.authority, !request.setAuthority(authority.view) { return (.noMemory, nil) }
     let line = chain()
@@ -99,9 +100,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   /// Inlined: so it takes over the references of `make`.
   @inline(__always)
-  private init(_ call: Call, _ channel: ClientChannel, _ options: CallOptions?, _ callbacks: CallCallbacks?) {
-    self.call = call
-    self.channel = channel
+  private init(
+    _ call: Call, _ channel: borrowing ClientChannel, _ options: CallOptions?, _ callbacks: CallCallbacks?
+  ) {
+    self.channel = copy channel
     driver = .passUnretained(channel.runtime.runtime)
     self.callbacks = callbacks?.table
     userData = callbacks?.userData
@@ -111,14 +113,19 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     sendBufferBytes = options?.sendBufferBytes ?? 65536
     maxSendBytes = call.request.settings.maxSendBytes
     call.isAboveToldSent = !call.request.kind.sendsOne || callbacks?.table.onSent != nil
+    self.call = call
     super.init()
-    call.withItem { $0.attach(self) }
+    let me = Unmanaged.passUnretained(self)
+    borrow(self.call) { call in call.withItem { $0.attach(me) } }
   }
 
-  deinit { borrow(call) { $0.knownValues?.letGo() } }
+  deinit { letValuesGo() }
+
+  @inline(never)
+  private func letValuesGo() { call.knownValues?.letGo() }
 
   /// Any thread, once. The message of a unary call goes with it.
-  public func open(_ message: Message?) {
+  public func open(_ message: consuming Message?) {
     // Counted until the end, on the driving thread: a runtime does not end over it, and a shutdown waits for
     // it.
     driver._withUnsafeGuaranteedRef { runtime in
@@ -135,6 +142,14 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   func firstRun() {
     borrow(channel.runtime.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
+    if channel.isClosed || family.parent != nil { beginWithOthers() }
+  }
+
+  @inline(never) @_optimize(size)
+  private func beginWithOthers() {
+    // The call may end here, and let it go.
+    let kept = Unmanaged.passRetained(self)
+    defer { kept.release() }
     if channel.isClosed {
       call.perform(
         .endLocally(Status(.cancelled, channel.runtime.isClosed ? "runtime shut down" : "channel closed")))
@@ -313,17 +328,23 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// Queues the object if there is room; else it is the caller's to keep.
   public func trySend(_ object: CodecObject) -> Outcome { queue(ByteBuffer(object: object)) }
 
-  private func queue(_ message: Message) -> Outcome { lock.withLock { queueLocked(message) } }
+  private func queue(_ message: consuming Message) -> Outcome {
+    lock.lock()
+    let outcome = queueLocked(message)
+    lock.unlock()
+    return outcome
+  }
 
   /// Within the lock, so that messages of several threads keep the order in which they were counted.
-  private func queueLocked(_ message: Message) -> Outcome {
-    let outcome = checkSend(message.count)
+  private func queueLocked(_ message: consuming Message) -> Outcome {
+    let count = message.count
+    let outcome = checkSend(count)
     if outcome == .ok {
-      let cost = message.count + ClientCall.messageOverhead
+      let cost = count + ClientCall.messageOverhead
       if !kind.sendsOne { sizesInFlight.append(cost) }
       bytesInFlight += cost
       sentMessages += 1
-      call.submit(.send(message))
+      call.submit(.send(consume message))
     }
     return outcome
   }
@@ -430,7 +451,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   /// A unary call, whole, after `make`. A signal that is not to be ignored cancels it.
-  public func unary(_ message: Message, _ options: CallOptions?) -> (Outcome, Reply?) {
+  public func unary(_ message: consuming Message, _ options: CallOptions?) -> (Outcome, Reply?) {
     open(message)
     while true {
       let (outcome, reply) = waitForEnd()

@@ -15,11 +15,13 @@ public final class Reply {
   private var values: CallValues?
   private var texts: (status: ByteBuffer?, stats: ByteBuffer?, trace: ByteBuffer?) = (nil, nil, nil)
 
-  init(_ status: Status, _ generation: UInt64, _ call: Call) {
+  /// Inlined: so the one who has the call lends it.
+  @inline(__always)
+  init(_ status: Status, _ generation: UInt64, _ call: borrowing Call) {
     self.status = status
     stats = call.stats
     self.generation = generation
-    trace = call.trace == nil ? nil : CallRecord(call)
+    trace = call.trace == nil ? nil : CallRecord(copy call)
     if let values = call.knownValues { adopt(values) }
   }
 

@@ -24,7 +24,7 @@ final class CallItem: InboxItem {
   private var owner: Unmanaged<ClientCall>?
 
   /// Before anyone else has the call.
-  func attach(_ owner: ClientCall) { self.owner = .passUnretained(owner) }
+  func attach(_ owner: Unmanaged<ClientCall>) { self.owner = owner }
 
   /// Any thread: whose call it is, and its chain; nil once the call has ended.
   func live(_ call: Call) -> (owner: ClientCall, chain: Chain)? {
@@ -41,8 +41,8 @@ final class CallItem: InboxItem {
     guard let call = posted.take() else { return }
     if isFirstRun {
       isFirstRun = false
-      // Only this thread clears it, at the call's end; that may come here, and take the last reference with it.
-      owner?.takeUnretainedValue().firstRun()
+      // Only this thread clears it, at the call's end.
+      owner?._withUnsafeGuaranteedRef { $0.firstRun() }
     }
     call._withUnsafeGuaranteedRef { $0.runPosted() }
     call.release()

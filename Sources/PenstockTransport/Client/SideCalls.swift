@@ -5,7 +5,7 @@ import PenstockWire
 
 /// Whose side call a call is, and which are its own. The driving thread's, except that `parent` is set before it opens.
 struct Family {
-  fileprivate var parent: ClientCall?
+  fileprivate(set) var parent: ClientCall?
   fileprivate var sides: [ClientCall] = []
   /// Where it stands in its parent's list; -1: nowhere.
   fileprivate var slot = -1

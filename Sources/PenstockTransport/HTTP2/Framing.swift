@@ -51,12 +51,12 @@ public struct PieceQueue {
   public mutating func move(_ count: Int, into out: SendQueue) -> Int? {
     var left = count
     var through = 0
-    while left > 0, let piece = first {
-      let part = min(left, piece.count - offset)
-      guard piece.move(from: offset, count: part, into: out) else { return nil }
+    while left > 0, let whole = first?.count {
+      let part = min(left, whole - offset)
+      guard first?.move(from: offset, count: part, into: out) == true else { return nil }
       left -= part
       offset += part
-      if offset == piece.count {
+      if offset == whole {
         removeFirst()
         through += 1
       }
@@ -123,7 +123,9 @@ enum StreamEnd {
 protocol CallFraming: AnyObject {
   /// Adds the request's header list as it goes on the wire, pseudo headers first; it refers to what the request has.
   /// False: no memory.
-  func requestHeaders(_ request: Request, now: UInt64, into fields: FieldList) -> Bool
+  func requestHeaders(
+    _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
+  ) -> Bool
   func encode(_ message: Message) -> FramedMessage
   func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart
   /// Takes bytes of the body, up to the end of one message.
@@ -137,7 +139,7 @@ protocol CallFraming: AnyObject {
   /// What trailers say.
   func status(ofTrailers block: HeaderBlock) -> Status
   /// The status of a stream that has ended, after all that `decode` could give.
-  func status(_ end: StreamEnd, trailers: Status?, deadlineHasPassed: Bool) -> Status
+  func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status
 }
 
 enum FramedMessage {

@@ -23,15 +23,13 @@ final class GRPCFraming: CallFraming {
     case unknown(ByteBuffer)
   }
 
-  private let defaults: RequestDefaults
   private var decoder: MessageDecoder
   private var limit: Int { decoder.limit }
   private let sends: Compression
   private var receives = Encoding.identity
   private var httpStatus = 0
 
-  init(_ defaults: RequestDefaults, compression: Compression, maxReceiveBytes: Int) {
-    self.defaults = defaults
+  init(compression: Compression, maxReceiveBytes: Int) {
     sends = compression
     decoder = MessageDecoder(limit: maxReceiveBytes)
     confine(self)
@@ -40,8 +38,10 @@ final class GRPCFraming: CallFraming {
   // MARK: Request
 
   /// "Requests": reserved headers, then Timeout, then the rest of Call-Definition, then Custom-Metadata.
-  func requestHeaders(_ request: Request, now: UInt64, into fields: FieldList) -> Bool {
-    guard fields.begin(defaults, { addCommon(fields) }) else { return false }
+  func requestHeaders(
+    _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
+  ) -> Bool {
+    guard fields.begin(defaults, { addCommon(defaults, to: fields) }) else { return false }
     fields.setValue(at: 2, request.pathView)
     if let authority = request.authorityView { fields.setValue(at: 3, authority) }
     if sends != .identity {
@@ -56,14 +56,17 @@ final class GRPCFraming: CallFraming {
       else { return false }
       fields.moveLast(to: 4)
     }
-    let custom = request.metadata
-    for index in 0..<custom.count {
-      let name = custom.name(at: index)
-      if HeaderRules.isReserved(name) || bytesEqual(name, "user-agent") { continue }
-      // What the credentials say of a name is all that is said.
-      if let credentials = request.settings.credentials, credentials.index(of: name) != nil { continue }
-      guard addCustom(fields, name, custom.value(at: index)) else { return false }
+    let isAdded = borrow(request.metadata) { custom in
+      for index in 0..<custom.count {
+        let name = custom.name(at: index)
+        if HeaderRules.isReserved(name) || bytesEqual(name, "user-agent") { continue }
+        // What the credentials say of a name is all that is said.
+        if let credentials = request.settings.credentials, credentials.index(of: name) != nil { continue }
+        guard addCustom(fields, name, custom.value(at: index)) else { return false }
+      }
+      return true
     }
+    guard isAdded else { return false }
     if let credentials = request.settings.credentials {
       for index in 0..<credentials.count {
         guard addCustom(fields, credentials.name(at: index), credentials.value(at: index)) else {
@@ -74,7 +77,7 @@ final class GRPCFraming: CallFraming {
     return true
   }
 
-  private func addCommon(_ fields: FieldList) -> Bool {
+  private func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
     fields.add(":method", "POST") && fields.add(":scheme", defaults.isSecure ? "https" : "http")
       && fields.add(":path", "") && fields.add(":authority", lasting: defaults.authority.view)
       && fields.add("te", "trailers") && fields.add("content-type", "application/grpc")
@@ -152,6 +155,7 @@ final class GRPCFraming: CallFraming {
 
   private var grpcStatusName: ByteView { ("grpc-status" as StaticString).bytes }
 
+  @inline(never) @_optimize(size)
   private func notGRPC(_ type: ByteView?) -> ByteBuffer {
     let text = ByteBuffer().say("the answer is not gRPC: HTTP status ").say(httpStatus)
     guard let type else { return text.say(", no content-type") }
@@ -237,15 +241,16 @@ final class GRPCFraming: CallFraming {
     block.isPlainTrailers ? Status(.ok) : trailers(block.fields)
   }
 
-  func status(_ end: StreamEnd, trailers: Status?, deadlineHasPassed: Bool) -> Status {
+  func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
+    guard case .trailers = end, let status = trailers else { return failure(end, deadlineHasPassed) }
+    // The server's own account of a failure explains a cut message better than the cut does.
+    return decoder.isMidMessage && status.code == .ok ? failure(.endOfBody, false) : status
+  }
+
+  @inline(never) @_optimize(size)
+  private func failure(_ end: StreamEnd, _ deadlineHasPassed: Bool) -> Status {
     switch end {
-    case .trailers:
-      let status = trailers ?? Status(.internal, "the trailers were lost")
-      // The server's own account of a failure explains a cut message better than the cut does.
-      if decoder.isMidMessage && status.code == .ok {
-        return Status(.internal, "the stream ended in the middle of a message")
-      }
-      return status
+    case .trailers: return Status(.internal, "the trailers were lost")
     case .endOfBody:
       return decoder.isMidMessage
         ? Status(.internal, "the stream ended in the middle of a message")

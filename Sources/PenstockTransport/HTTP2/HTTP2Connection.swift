@@ -109,6 +109,12 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     wantsWrite()
   }
 
+  /// There may be more to send on `stream`.
+  func resume(_ stream: HTTP2Stream) {
+    session.resume(stream)
+    wantsWrite()
+  }
+
   func wantsWrite() {
     if phase != .closed { work.scheduleWrite(self) }
   }
@@ -204,6 +210,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     }
   }
 
+  @inline(never) @_optimize(size)
   private func fail(_ engine: TLSEngine) {
     // The alert that tells the peer why.
     if !isSent { _ = send() }
@@ -219,6 +226,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   }
 
   /// The session has given up: what it has to say to the peer goes out if it can.
+  @inline(never) @_optimize(size)
   private func closeAfterFailure() {
     let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
     if phase == .open { _ = pass() }
@@ -308,6 +316,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     }
   }
 
+  @inline(never) @_optimize(size)
   private func endOfStream() -> ByteBuffer {
     let text = ByteBuffer().say("connection closed by peer")
     if phase == .preface, !session.tracker.opening.isEmpty, !session.tracker.isMidFrame {
@@ -320,6 +329,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   }
 
   /// Closes at once: every stream that is open ends with `words`.
+  @inline(never) @_optimize(size)
   func close(_ words: ByteBuffer) {
     guard phase != .closed else { return }
     phase = .closed

@@ -47,8 +47,8 @@ final class HTTP2Session {
   let complaint = ByteBuffer()
   /// The stream whose frame broke the connection; 0: none, or the connection's own.
   private var culprit: Int32 = 0
-  /// Where `collect` puts DATA frames.
-  var output: SendQueue?
+  /// Where `collect` puts DATA frames; its caller's.
+  var output: Unmanaged<SendQueue>?
   private var isInside = false
   private var isDispatching = false
   /// nghttp2 is not to be asked again: what it points to is gone.
@@ -164,12 +164,12 @@ final class HTTP2Session {
   }
 
   private func start(_ stream: HTTP2Stream) {
-    guard let owner = stream.owner else {
+    request.clear()
+    guard let opens = borrow(stream.owner, { $0.streamOpens(stream, request) }) else {
       stream.state = .closed
       return
     }
-    request.clear()
-    guard owner.streamOpens(stream, request) else { return refuse(stream, .noMemory) }
+    guard opens else { return refuse(stream, .noMemory) }
     // RFC 9113 section 10.5.1: a list over the peer's advisory limit may be answered with an error; ours is clearer.
     let limit = nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE)
     let size = UInt32(clamping: request.size)
@@ -269,7 +269,7 @@ final class HTTP2Session {
 
   /// Few owners want to know at once.
   func markSending(_ stream: HTTP2Stream) {
-    if let owner = stream.owner, owner.streamSends() { mark(stream) }
+    if borrow(stream.owner, { $0.streamSends() }) == true { mark(stream) }
   }
 
   /// Tells owners what has changed, until nothing has.
@@ -281,10 +281,13 @@ final class HTTP2Session {
       swap(&changed, &dispatching)
       var index = 0
       while index < dispatching.count {
-        let stream = dispatching[index]
+        // The list keeps it; its owner may go, when it has let go of it.
+        let stream = Unmanaged.passUnretained(dispatching[index])
         index += 1
-        stream.isMarked = false
-        if let owner = stream.owner { owner.streamChanged(stream) }
+        stream._withUnsafeGuaranteedRef { stream in
+          stream.isMarked = false
+          if let owner = stream.owner { owner.streamChanged(stream) }
+        }
       }
       dispatching.removeAll(keepingCapacity: true)
     }
@@ -345,7 +348,7 @@ final class HTTP2Session {
   func collect(into out: SendQueue) -> Bool {
     guard let session, !isAbandoned else { return false }
     if failure == nil { startQueued() }
-    output = out
+    output = .passUnretained(out)
     isInside = true
     while out.count < limits.outputSize {
       var data: UnsafePointer<UInt8>?
@@ -415,6 +418,7 @@ final class HTTP2Session {
     isDraining = true
   }
 
+  @inline(never) @_optimize(size)
   private func broken(_ code: Int32) -> ByteBuffer {
     let text = ByteBuffer().say("HTTP/2 failed: ").say(cString: nghttp2_strerror(code))
     if !complaint.isEmpty { text.say(" (").say(complaint.view).say(")") }

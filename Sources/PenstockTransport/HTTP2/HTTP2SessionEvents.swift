@@ -70,16 +70,24 @@ extension HTTP2Session {
     }
     nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, header, count, source, me in
       guard let me, let header, let source else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
-      let session = Unmanaged<HTTP2Session>.fromOpaque(me).takeUnretainedValue()
-      guard let out = session.output else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
-      if out.count >= session.limits.outputSize { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
-      let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr).takeUnretainedValue()
+      let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr)
+      return Unmanaged<HTTP2Session>.fromOpaque(me)._withUnsafeGuaranteedRef { session in
+        stream._withUnsafeGuaranteedRef { session.send($0, count, after: ByteView(start: header, count: 9)) }
+      }
+    }
+  }
+
+  /// A DATA frame: `header`, then the next `count` bytes of the stream's body.
+  private func send(_ stream: HTTP2Stream, _ count: Int, after header: ByteView) -> Int32 {
+    guard let output else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
+    return output._withUnsafeGuaranteedRef { out in
+      if out.count >= limits.outputSize { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
       // Its owner has let go since the length was settled: nghttp2 drops the frame and resets the stream.
       if stream.bytesToSend < count { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
-      guard out.append(ByteView(start: header, count: 9)), stream.moveBody(count, into: out) else {
+      guard out.append(header), stream.moveBody(count, into: out) else {
         return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
       }
-      session.markSending(stream)
+      markSending(stream)
       return 0
     }
   }
@@ -87,20 +95,21 @@ extension HTTP2Session {
   /// How much of a body the next DATA frame may carry; `send_data` moves it.
   static let readBody: nghttp2_data_source_read_callback = { _, _, _, length, flags, source, _ in
     guard let flags, let source else { return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
-    let stream = Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr).takeUnretainedValue()
-    let count = min(length, stream.bytesToSend)
-    let isLast = stream.endsAfterPieces && count == stream.bytesToSend
-    // Its owner has let go.
-    if count == 0 && !isLast { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
-    if count > 0 { flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue }
-    stream.isDraining = count == stream.bytesToSend
-    if stream.isDraining { flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
-    if isLast {
-      stream.isFinished = true
-    } else {
-      flags.pointee |= NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue
+    return Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr)._withUnsafeGuaranteedRef { stream in
+      let count = min(length, stream.bytesToSend)
+      let isLast = stream.endsAfterPieces && count == stream.bytesToSend
+      // Its owner has let go.
+      if count == 0 && !isLast { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
+      if count > 0 { flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue }
+      stream.isDraining = count == stream.bytesToSend
+      if stream.isDraining { flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
+      if isLast {
+        stream.isFinished = true
+      } else {
+        flags.pointee |= NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue
+      }
+      return count
     }
-    return count
   }
 
   private func complain(_ text: UnsafePointer<CChar>?) {
@@ -111,11 +120,11 @@ extension HTTP2Session {
   private func received(_ bytes: ByteView, on id: Int32) {
     _ = nghttp2_session_consume_connection(session, bytes.count)
     withStream(id) { stream in
-      guard let owner = stream.owner, stream.end == nil else { return }
+      guard stream.owner != nil, stream.end == nil else { return }
       stream.received(bytes.count)
       var taken = 0
       if stream.bodyIsEmpty {
-        taken = min(max(owner.streamReceives(bytes), 0), bytes.count)
+        taken = min(max(borrow(stream.owner) { $0.streamReceives(bytes) } ?? 0, 0), bytes.count)
         if taken > 0 { _ = nghttp2_session_consume_stream(session, id, taken) }
       }
       if taken < bytes.count, !stream.body.append(ByteView(rebasing: bytes[taken...])) {
@@ -155,6 +164,7 @@ extension HTTP2Session {
     }
   }
 
+  @inline(never) @_optimize(size)
   private func left(_ frame: nghttp2_goaway) {
     isDraining = true
     let text = ByteBuffer().say("the server sent GOAWAY (").say(

@@ -3,21 +3,23 @@ import PenstockWire
 
 /// Who stands above a stream. All on the driving thread, outside of nghttp2's callbacks but for
 /// `streamSends` and `streamReceives`.
-protocol StreamOwner: AnyObject {
+///
+/// A class, and no protocol, so that it can be told without a reference being counted.
+class StreamOwner {
   /// The stream is about to open: adds its header list. False: no memory, and the stream ends.
-  func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool
+  func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool { false }
   /// A frame of the request is on its way: true if `streamChanged` is to tell. Must only record.
-  func streamSends() -> Bool
+  func streamSends() -> Bool { false }
   /// The head of the final response, there until this returns. Must only record.
-  func streamReceives(head: HeaderBlock, endsStream: Bool)
+  func streamReceives(head: HeaderBlock, endsStream: Bool) {}
   /// The trailers, there until this returns. Must only record.
-  func streamReceives(trailers: HeaderBlock)
+  func streamReceives(trailers: HeaderBlock) {}
   /// Where the next bytes of the body may be put before `streamReceives` gets them; nil: there is no such place.
-  func streamPlace() -> UnsafeMutableRawBufferPointer?
+  func streamPlace() -> UnsafeMutableRawBufferPointer? { nil }
   /// Takes as much of a body as it wants now, and says how much; what is left is buffered. Must only record.
-  func streamReceives(_ bytes: ByteView) -> Int
+  func streamReceives(_ bytes: ByteView) -> Int { 0 }
   /// Something has changed since the last call: look at `body`, `end`, `piecesSent`.
-  func streamChanged(_ stream: HTTP2Stream)
+  func streamChanged(_ stream: HTTP2Stream) {}
 }
 
 /// One HTTP/2 stream: what has come and what is to go. It records; `HTTP2Session` moves the bytes.
@@ -32,7 +34,7 @@ final class HTTP2Stream {
   enum State: Equatable { case created, queued, open, closed }
 
   /// Cleared when the stream has closed, or its owner has let go.
-  var owner: (any StreamOwner)?
+  var owner: StreamOwner?
   /// What has come and the owner has not counted.
   private var uncounted = 0
   /// What the owner has not taken yet. Bounded by the stream's window.
@@ -103,13 +105,13 @@ final class HTTP2Stream {
   func take(_ block: HeaderBlock, endsStream: Bool) {
     if end != nil { return }
     if hasFinalHead {
-      owner?.streamReceives(trailers: block)
+      _ = borrow(owner) { $0.streamReceives(trailers: block) }
       return finish(.trailers)
     }
     // "1xx: Technically, the entire header should be skipped and a subsequent header be read" (the mapping document).
     if !endsStream, block.isInformational { return }
     hasFinalHead = true
-    owner?.streamReceives(head: block, endsStream: endsStream)
+    _ = borrow(owner) { $0.streamReceives(head: block, endsStream: endsStream) }
     if endsStream { finish(.trailers) }
   }
 

@@ -6,10 +6,8 @@ import Testing
 
 /// Header lists in, statuses out: by section of "gRPC over HTTP2", the mapping document and RFC 9113.
 @Suite struct FramingTests {
-  func framing(secure: Bool = false, compression: Compression = .identity, limit: Int = 1000) -> GRPCFraming {
-    GRPCFraming(
-      RequestDefaults(isSecure: secure, authority: bytes("host:1"), userAgent: bytes("penstock/1")),
-      compression: compression, maxReceiveBytes: limit)
+  func framing(compression: Compression = .identity, limit: Int = 1000) -> GRPCFraming {
+    GRPCFraming(compression: compression, maxReceiveBytes: limit)
   }
 
   func fields(_ pairs: [(String, String)]) -> Metadata {
@@ -61,7 +59,7 @@ import Testing
     let request = try request(deadline: 1)
     let authority = bytes("other")
     _ = request.setAuthority(authority.view)
-    let late = try #require(framing(secure: true, compression: .gzip).requestHeaders(request, now: 2))
+    let late = try #require(framing(compression: .gzip).requestHeaders(request, now: 2, secure: true))
     #expect(
       pairs(late) == [
         ":method: POST", ":scheme: https", ":path: /a.B/C", ":authority: other", "grpc-timeout: 1n",
@@ -345,9 +343,11 @@ import Testing
 
 extension GRPCFraming {
   /// The request's header list, copied out.
-  fileprivate func requestHeaders(_ request: Request, now: UInt64) -> Metadata? {
+  fileprivate func requestHeaders(_ request: Request, now: UInt64, secure: Bool = false) -> Metadata? {
     let list = FieldList()
-    guard requestHeaders(request, now: now, into: list) else { return nil }
+    let defaults = RequestDefaults(
+      isSecure: secure, authority: bytes("host:1"), userAgent: bytes("penstock/1"))
+    guard requestHeaders(request, defaults, now: now, into: list) else { return nil }
     let fields = Metadata()
     for index in 0..<list.count { _ = fields.add(list.name(at: index), list.value(at: index)) }
     #expect(list.size == fields.listSize)

@@ -20,30 +20,30 @@ import Testing
       self.takes = takes
     }
 
-    func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+    override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
       fields.add(":method", "POST") && fields.add(":scheme", "http") && fields.add(":path", "/a.B/C")
         && fields.add(":authority", "x")
     }
 
-    func streamSends() -> Bool { true }
+    override func streamSends() -> Bool { true }
 
-    func streamReceives(head block: HeaderBlock, endsStream: Bool) {
+    override func streamReceives(head block: HeaderBlock, endsStream: Bool) {
       let head = block.fields
       let status = head.index(of: (":status" as StaticString).bytes).map { text(head.value(at: $0))! }
       log.append("head \(status ?? "none")\(endsStream ? " end" : "")")
     }
 
-    func streamReceives(trailers: HeaderBlock) { log.append("trailers \(trailers.fields.count)") }
+    override func streamReceives(trailers: HeaderBlock) { log.append("trailers \(trailers.fields.count)") }
 
-    func streamPlace() -> UnsafeMutableRawBufferPointer? { room.isEmpty ? nil : room }
+    override func streamPlace() -> UnsafeMutableRawBufferPointer? { room.isEmpty ? nil : room }
 
-    func streamReceives(_ bytes: ByteView) -> Int {
+    override func streamReceives(_ bytes: ByteView) -> Int {
       guard takes else { return 0 }
       body += bytes
       return bytes.count
     }
 
-    func streamChanged(_ stream: HTTP2Stream) {
+    override func streamChanged(_ stream: HTTP2Stream) {
       if !stream.body.isEmpty {
         body += stream.body.view
         let count = stream.body.count
@@ -215,13 +215,15 @@ import Testing
     _ = drain(session)
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
     final class Holder: StreamOwner {
-      func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool { fields.add(":method", "POST") }
-      func streamSends() -> Bool { true }
-      func streamReceives(head: HeaderBlock, endsStream: Bool) {}
-      func streamReceives(trailers: HeaderBlock) {}
-      func streamPlace() -> UnsafeMutableRawBufferPointer? { nil }
-      func streamReceives(_ bytes: ByteView) -> Int { 0 }
-      func streamChanged(_ stream: HTTP2Stream) {}
+      override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+        fields.add(":method", "POST")
+      }
+      override func streamSends() -> Bool { true }
+      override func streamReceives(head: HeaderBlock, endsStream: Bool) {}
+      override func streamReceives(trailers: HeaderBlock) {}
+      override func streamPlace() -> UnsafeMutableRawBufferPointer? { nil }
+      override func streamReceives(_ bytes: ByteView) -> Int { 0 }
+      override func streamChanged(_ stream: HTTP2Stream) {}
     }
     let stream = HTTP2Stream()
     stream.owner = Holder()
