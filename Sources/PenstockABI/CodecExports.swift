@@ -77,17 +77,20 @@ public func penstock_channel_unary_object(
   }
 }
 
-/// The call, if the handle is one and this process's, and it has a codec.
-private func with(
-  _ handle: OpaquePointer?, _ given: UnsafeMutableRawPointer?, _ body: (ClientCall, CodecObject) -> Outcome
-) -> penstock_result {
+@inline(never) @_optimize(size)
+private func send(_ handle: OpaquePointer?, _ given: UnsafeMutableRawPointer?, waits: Bool) -> penstock_result
+{
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
   let call = object(handle, ClientCall.self)
   if Process.isForked(call.generation) { return PENSTOCK_E_FORKED }
   guard let codec = call.call.codec else { return PENSTOCK_E_STATE }
   let object = CodecObject(given, codec)
-  let outcome = body(call, object)
-  if outcome == .state { object.leave() }
+  let message = ByteBuffer(object: object)
+  let outcome = waits ? call.send(message) : call.trySend(message)
+  switch outcome {
+  case .state, .wouldBlock, .interrupted, .wouldDeadlock: object.leave()
+  default: break
+  }
   return outcome.rawValue
 }
 
@@ -95,22 +98,14 @@ private func with(
 public func penstock_call_send_object(_ handle: OpaquePointer!, _ given: UnsafeMutableRawPointer!)
   -> penstock_result
 {
-  with(handle, given) { call, object in
-    let outcome = call.send(object)
-    if outcome == .interrupted || outcome == .wouldDeadlock { object.leave() }
-    return outcome
-  }
+  send(handle, given, waits: true)
 }
 
 @_cdecl("penstock_call_try_send_object") @implementation
 public func penstock_call_try_send_object(_ handle: OpaquePointer!, _ given: UnsafeMutableRawPointer!)
   -> penstock_result
 {
-  with(handle, given) { call, object in
-    let outcome = call.trySend(object)
-    if outcome == .wouldBlock { object.leave() }
-    return outcome
-  }
+  send(handle, given, waits: false)
 }
 
 @_cdecl("penstock_message_object") @implementation

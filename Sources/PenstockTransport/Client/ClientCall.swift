@@ -325,8 +325,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return queue(message)
   }
 
-  /// Queues the object if there is room; else it is the caller's to keep.
-  public func trySend(_ object: CodecObject) -> Outcome { queue(ByteBuffer(object: object)) }
+  /// Queues the message if there is room; else it is the caller's to keep.
+  public func trySend(_ message: Message) -> Outcome { queue(message) }
 
   private func queue(_ message: consuming Message) -> Outcome {
     lock.lock()
@@ -367,13 +367,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return send(message)
   }
 
-  public func send(_ object: CodecObject) -> Outcome { send(ByteBuffer(object: object)) }
-
-  private func send(_ message: Message) -> Outcome {
-    wait(for: .room) {
-      let outcome = queueLocked(message)
-      return outcome == .wouldBlock ? nil : outcome
-    }
+  public func send(_ message: Message) -> Outcome {
+    var found: AnyObject? = message
+    return wait(for: .room, &found)
   }
 
   /// A kind with one request message has said all once that is sent: whoever waits for the answer need not
@@ -390,35 +386,25 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   public func receive() -> (Outcome, Message?) {
     guard !isCallbackStyle else { return (.state, nil) }
     closeWhenSaid()
-    var message: Message?
-    let outcome = wait(for: .message) { () -> Outcome? in
-      if kind.receivesOne {
-        // It stays for the reply.
-        message = hasAnswered ? nil : answer ?? reply?.message
-        hasAnswered = message != nil || hasAnswered
-      } else {
-        message = received.popFirst()
-      }
-      if message != nil { return .ok }
-      if reply != nil || discards { return .end }
-      if demanded == 0, !kind.receivesOne {
-        demanded = 1
-        call.submit(.demand(1))
-      }
-      return nil
-    }
-    return (outcome, message)
+    var found: AnyObject?
+    let outcome = wait(for: .message, &found)
+    return (outcome, found.map { unsafeDowncast($0, to: Message.self) })
+  }
+
+  private func takeMessage() -> Message? {
+    guard kind.receivesOne else { return received.popFirst() }
+    // It stays for the reply.
+    let message = hasAnswered ? nil : answer ?? reply?.message
+    hasAnswered = message != nil || hasAnswered
+    return message
   }
 
   public func waitHeaders() -> (Outcome, Metadata?) {
     guard !isCallbackStyle else { return (.state, nil) }
     closeWhenSaid()
-    var found: Metadata?
-    let outcome = wait(for: .headers) { () -> Outcome? in
-      found = headers ?? reply?.headers
-      return found != nil ? .ok : reply != nil ? .end : nil
-    }
-    return (outcome, found)
+    var found: AnyObject?
+    let outcome = wait(for: .headers, &found)
+    return (outcome, found.map { unsafeDowncast($0, to: Metadata.self) })
   }
 
   /// Blocking style: half-closes, discards what is unread, waits for the end.
@@ -442,12 +428,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   public func waitForEnd() -> (Outcome, Reply?) { waitForEnd(interruptible: isInterruptible) }
 
   private func waitForEnd(interruptible: Bool) -> (Outcome, Reply?) {
-    var found: Reply?
-    let outcome = wait(for: .end, interruptible: interruptible) { () -> Outcome? in
-      found = reply
-      return found != nil ? .ok : nil
-    }
-    return (outcome, found)
+    var found: AnyObject?
+    let outcome = wait(for: .end, interruptible: interruptible, &found)
+    return (outcome, found.map { unsafeDowncast($0, to: Reply.self) })
   }
 
   /// A unary call, whole, after `make`. A signal that is not to be ignored cancels it.
@@ -481,10 +464,36 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   private var isOnDrivingThread: Bool { runtime.isDriving }
 
-  /// Until `look` gives an outcome. It is asked under the lock, again after whatever the call tells of what is awaited.
-  private func wait(for awaited: Awaited, interruptible: Bool? = nil, _ look: () -> Outcome?) -> Outcome {
+  /// nil: it is to be waited for. Under the lock. `found` is the message that is to be sent, or becomes what has come: a
+  /// message, headers, or the reply.
+  private func look(for awaited: Awaited, _ found: inout AnyObject?) -> Outcome? {
+    switch awaited {
+    case .room:
+      guard let found else { return .ok }
+      let outcome = queueLocked(unsafeDowncast(found, to: Message.self))
+      return outcome == .wouldBlock ? nil : outcome
+    case .message:
+      found = takeMessage()
+      if found != nil { return .ok }
+      if reply != nil || discards { return .end }
+      if demanded == 0, !kind.receivesOne {
+        demanded = 1
+        call.submit(.demand(1))
+      }
+      return nil
+    case .headers:
+      found = headers ?? reply?.headers
+      return found != nil ? .ok : reply != nil ? .end : nil
+    case .end:
+      found = reply
+      return reply != nil ? .ok : nil
+    }
+  }
+
+  /// Until there is an outcome. It is looked for again after whatever the call tells of what is awaited.
+  private func wait(for awaited: Awaited, interruptible: Bool? = nil, _ found: inout AnyObject?) -> Outcome {
     lock.lock()
-    var outcome = look()
+    var outcome = look(for: awaited, &found)
     if outcome == nil, isOnDrivingThread { outcome = .wouldDeadlock }
     if outcome == nil, needsThisThread { outcome = .wouldDeadlock }
     if let outcome {
@@ -506,7 +515,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
         for: waiter, deadline: nil, interruptible: interruptible ?? isInterruptible, mayDrive: mayDrive)
       waiter.reset()
       lock.lock()
-      var outcome = look()
+      var outcome = look(for: awaited, &found)
       if outcome == nil {
         switch result {
         case .ready, .timedOut: outcome = needsThisThread ? .wouldDeadlock : nil
