@@ -145,6 +145,17 @@ public func penstock_call_options_add_interceptor(
 
 // MARK: - Messages
 
+@_cdecl("penstock_message_wrap") @implementation
+public func penstock_message_wrap(
+  _ data: UnsafeRawPointer!, _ length: Int, _ userData: UnsafeMutableRawPointer!,
+  _ finalizer: penstock_finalizer!, _ message: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let keeper = UserData(userData, finalizer)
+  guard let bytes = bytes(data, length), let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  message.pointee = retained(ByteBuffer(lent: bytes, by: keeper))
+  return PENSTOCK_OK
+}
+
 @_cdecl("penstock_message_data") @implementation
 public func penstock_message_data(_ message: OpaquePointer!) -> UnsafeRawPointer! {
   message.flatMap { object($0, Message.self).view.baseAddress }
@@ -215,6 +226,31 @@ public func penstock_call_try_send(_ handle: OpaquePointer!, _ data: UnsafeRawPo
 {
   guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
   return ask(handle) { $0.trySend(bytes) }
+}
+
+@inline(never) @_optimize(size)
+private func send(_ handle: OpaquePointer?, _ message: OpaquePointer?, waits: Bool) -> penstock_result {
+  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let given = object(message, Message.self)
+  return with(handle) { call in
+    if call.call.codec != nil || given.isObject { return .state }
+    // Hops may change what goes through the call.
+    let sent = given.lend()
+    return waits ? call.send(sent) : call.trySend(sent)
+  }
+}
+
+@_cdecl("penstock_call_send_message") @implementation
+public func penstock_call_send_message(_ handle: OpaquePointer!, _ message: OpaquePointer!) -> penstock_result
+{
+  send(handle, message, waits: true)
+}
+
+@_cdecl("penstock_call_try_send_message") @implementation
+public func penstock_call_try_send_message(_ handle: OpaquePointer!, _ message: OpaquePointer!)
+  -> penstock_result
+{
+  send(handle, message, waits: false)
 }
 
 @_cdecl("penstock_call_half_close") @implementation

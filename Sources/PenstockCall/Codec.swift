@@ -53,7 +53,6 @@ public final class Codec {
     }
     if failed { return false }
     message.exchange(with: bytes)
-    message.attachment = nil
     return true
   }
 
@@ -93,9 +92,11 @@ public final class CodecObject {
 extension ByteBuffer {
   /// The object that this message is, above a codec.
   public var codecObject: CodecObject? {
-    // Nothing else is ever attached to a message.
-    attachment.map { unsafeDowncast($0, to: CodecObject.self) }
+    // Nothing else is ever attached to a message whose bytes are its own.
+    isLent ? nil : attachment.map { unsafeDowncast($0, to: CodecObject.self) }
   }
+
+  public var isObject: Bool { attachment != nil && !isLent }
 
   public convenience init(object: CodecObject) {
     self.init()
@@ -103,11 +104,12 @@ extension ByteBuffer {
   }
 
   /// What it counts for where messages are kept: an object's size is not known.
-  var charge: Int { attachment == nil ? count : ByteBuffer.objectCharge }
+  var charge: Int { isObject ? ByteBuffer.objectCharge : count }
   private static var objectCharge: Int { 64 }
 
   /// A message of its own with the same bytes, or a copy of the object; nil: there is none to be had.
   func copied() -> Message? {
+    if isLent { return lend() }
     guard let object = codecObject else { return ByteBuffer(copying: view) }
     return object.copy().map { ByteBuffer(object: $0) }
   }
@@ -134,7 +136,7 @@ extension Call {
   }
 
   func decode(_ message: Message, _ codec: Codec) -> Bool {
-    if message.attachment != nil || codec.decode(message, request.path) { return true }
+    if message.isObject || codec.decode(message, request.path) { return true }
     codecFailed("the codec could not decode a response message of ")
     return false
   }

@@ -210,7 +210,7 @@ extension Hop {
   @inline(never) @_optimize(size)
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
-    guard (message.attachment != nil) == seesObjects else { return .state }
+    guard message.isObject == seesObjects else { return .state }
     if call.loop.isDriving { call.breakStep(at: index) }
     guard hasStartPassed, !isTaken, !hasHalfClosePassed else { return .state }
     if let visit = isInline ? nil : visit {
@@ -228,7 +228,7 @@ extension Hop {
   @inline(never) @_optimize(size)
   public func injectInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
-    guard (message.attachment != nil) == seesObjects else { return .state }
+    guard message.isObject == seesObjects else { return .state }
     if let visit = isInline ? nil : visit, !isTaken {
       guard hasStartPassed else { return .state }
       guard spendShared() else { return .wouldBlock }

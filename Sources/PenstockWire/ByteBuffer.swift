@@ -7,10 +7,11 @@ internal import CMemory
 /// these, where failure is a `false` or a `nil` and leaves the contents as they were.
 public final class ByteBuffer {
   private var storage: UnsafeMutableRawPointer?
+  /// Negative: the storage is another's.
   private var capacity = 0
   private var start = 0
   private var end = 0
-  /// What stands for the bytes, for whoever put it there.
+  /// What stands for the bytes, for whoever put it there; of another's bytes, what keeps them.
   public var attachment: AnyObject?
 
   /// An empty buffer without storage.
@@ -28,7 +29,20 @@ public final class ByteBuffer {
     guard resize(to: bytes.count), append(bytes) else { return nil }
   }
 
-  deinit { cm_free(storage) }
+  /// Another's bytes, which `keeper` keeps as they are and where they are: they are never written, and a change begins
+  /// with a copy.
+  public convenience init(lent bytes: ByteView, by keeper: AnyObject?) {
+    self.init()
+    storage = UnsafeMutableRawPointer(mutating: bytes.baseAddress)
+    capacity = -4
+    end = bytes.count
+    attachment = keeper
+  }
+
+  deinit { if !isLent { cm_free(storage) } }
+
+  /// The bytes are another's.
+  public var isLent: Bool { capacity < 0 }
 
   /// How many bytes can be read.
   public var count: Int { end &- start }
@@ -58,7 +72,7 @@ public final class ByteBuffer {
 
   /// What only grows has powers of two, so that what is bounded by one takes no more than it, however it comes.
   private func grown(to needed: Int) -> Int {
-    if capacity == 0 || needed > 1 << 60 { return max(needed, 64) }
+    if capacity <= 0 || needed > 1 << 60 { return max(needed, 64) }
     if start > 0 { return max(needed, min(capacity, needed) * 2, 64) }
     return max(1 << (Int.bitWidth - (needed - 1).leadingZeroBitCount), 64)
   }
@@ -97,7 +111,7 @@ public final class ByteBuffer {
   }
 
   public func append(byte: UInt8) -> Bool {
-    if end == capacity && !reserve(1) { return false }
+    if end >= capacity && !reserve(1) { return false }
     guard let storage else { return false }
     storage.storeBytes(of: byte, toByteOffset: end, as: UInt8.self)
     end &+= 1
@@ -127,7 +141,7 @@ public final class ByteBuffer {
     start = 0
     end = 0
     if !keepingCapacity {
-      cm_free(storage)
+      dropStorage()
       storage = nil
       capacity = 0
     }
@@ -145,9 +159,10 @@ public final class ByteBuffer {
     end &+= min(max(n, 0), capacity &- end)
   }
 
-  /// Hands over the storage, its readable bytes at the front: the caller frees it. The buffer is empty
+  /// Hands over the storage, which is its own, its readable bytes at the front: the caller frees it. The buffer is empty
   /// afterwards. An empty buffer gives nil and 0.
   public func take() -> (UnsafeMutableRawPointer?, Int) {
+    precondition(!isLent)
     guard count > 0 else {
       removeAll(keepingCapacity: false)
       return (nil, 0)
@@ -160,12 +175,17 @@ public final class ByteBuffer {
     return taken
   }
 
-  /// Exchanges contents and storage. Cannot fail.
+  /// Another with the same bytes, for as long as nobody changes these. An empty one keeps nothing.
+  @inline(never) @_optimize(size)
+  public func lend() -> ByteBuffer { ByteBuffer(lent: view, by: isEmpty ? nil : self) }
+
+  /// Exchanges contents, storage and attachment. Cannot fail.
   public func exchange(with other: ByteBuffer) {
     swap(&storage, &other.storage)
     swap(&capacity, &other.capacity)
     swap(&start, &other.start)
     swap(&end, &other.end)
+    swap(&attachment, &other.attachment)
   }
 
   private func compact() {
@@ -180,7 +200,7 @@ public final class ByteBuffer {
   private func resize(to size: Int) -> Bool {
     if size <= capacity && start == 0 { return true }
     guard size >= count else { return false }
-    if start == 0 {
+    if start == 0 && !isLent {
       // `realloc` moves pages instead of copying bytes when the block is large.
       guard let grown = cm_realloc(storage, max(size, 1)) else { return false }
       storage = grown
@@ -188,13 +208,17 @@ public final class ByteBuffer {
       guard let grown = cm_alloc(max(size, 1)) else { return false }
       let n = count
       if let storage, n > 0 { memcpy(grown, storage + start, n) }
-      cm_free(storage)
+      dropStorage()
       storage = grown
       start = 0
       end = n
     }
     capacity = size
     return true
+  }
+
+  private func dropStorage() {
+    if isLent { attachment = nil } else { cm_free(storage) }
   }
 
   private func ownOffset(of pointer: UnsafeRawPointer) -> Int? {

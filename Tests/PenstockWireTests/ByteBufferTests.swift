@@ -83,6 +83,36 @@ import Testing
     #expect(text(buffer) == "e")
   }
 
+  /// What keeps another's bytes goes with them: at the first change, by an exchange, at the end.
+  @Test func keepsWhatKeepsItsBytes() throws {
+    func lent(_ keeper: AnyObject) -> ByteBuffer {
+      ByteBuffer(lent: ("lent" as StaticString).bytes, by: keeper)
+    }
+    var keeper: ByteBuffer? = ByteBuffer()
+    weak let kept = keeper
+    var one = lent(try #require(keeper))
+    let two = lent(try #require(keeper))
+    let three = lent(try #require(keeper))
+    keeper = nil
+    #expect(one.isLent && one.lend().view.baseAddress == one.view.baseAddress)
+    let fresh = try #require(with("fresh") { ByteBuffer(copying: $0) })
+    one.exchange(with: fresh)
+    #expect(text(one) == "fresh" && !one.isLent && text(fresh) == "lent" && fresh.isLent)
+    fresh.removeAll(keepingCapacity: false)
+    #expect(two.append("!") && text(two) == "lent!" && !two.isLent)
+    three.consume(2)
+    #expect(kept != nil && text(three.lend()) == "nt")
+    three.removeAll(keepingCapacity: true)
+    #expect(three.append("mine") && text(three) == "mine")
+    #expect(kept == nil)
+    // An empty one needs nobody.
+    one = ByteBuffer()
+    weak let empty = one
+    let none = one.lend()
+    one = two
+    #expect(empty == nil && none.isEmpty)
+  }
+
   /// DESIGN section 4: a failed allocation is reported, never a trap. (Sanitizers need
   /// `allocator_may_return_null=1` here.)
   @Test func absurdSizesAreReported() {
@@ -97,11 +127,16 @@ import Testing
     #expect(text(buffer) == "kept")
   }
 
+  /// Half of them begin with another's bytes, which are never written.
   @Test func randomOperationsAgreeWithAnArray() {
     var random = Random()
-    for _ in 0..<200 {
-      let buffer = ByteBuffer()
-      var model: [UInt8] = []
+    for round in 0..<200 {
+      let other = ByteBuffer()
+      let original = round % 2 == 0 ? [] : random.bytes(upTo: 300)
+      #expect(with(original) { other.append($0) })
+      let buffer = round % 2 == 0 ? ByteBuffer() : other.lend()
+      var model = original
+      defer { #expect(bytes(other.view) == original, "PENSTOCK_SEED=\(Seed.value)") }
       for _ in 0..<100 {
         switch random.below(7) {
         case 0, 1:

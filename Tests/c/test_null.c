@@ -272,6 +272,8 @@ TEST(null_call) {
   CHECK_RESULT(penstock_interceptor_removal_wait(0, 0), PENSTOCK_E_NOT_FOUND);
   penstock_call_options_release(options);
 
+  REFUSED(penstock_message_wrap(NULL, 1, NULL, NULL, &message));
+  REFUSED(penstock_message_wrap("x", 1, NULL, NULL, NULL));
   CHECK(penstock_message_data(NULL) == NULL);
   CHECK_INT(penstock_message_length(NULL), 0);
   CHECK(penstock_message_retain(NULL) == NULL);
@@ -301,6 +303,8 @@ TEST(null_call) {
   CHECK_INT(penstock_call_id(NULL), 0);
   REFUSED(penstock_call_send(NULL, "x", 1));
   REFUSED(penstock_call_try_send(NULL, "x", 1));
+  REFUSED(penstock_call_send_message(NULL, NULL));
+  REFUSED(penstock_call_try_send_message(NULL, NULL));
   REFUSED(penstock_call_half_close(NULL));
   REFUSED(penstock_call_receive(NULL, &message));
   REFUSED(penstock_call_wait_headers(NULL, &headers));
@@ -318,6 +322,8 @@ TEST(null_call) {
   REQUIRE(call != NULL);
   REFUSED(penstock_call_send(call, NULL, 1));
   REFUSED(penstock_call_try_send(call, NULL, 1));
+  REFUSED(penstock_call_send_message(call, NULL));
+  REFUSED(penstock_call_try_send_message(call, NULL));
   REFUSED(penstock_call_receive(call, NULL));
   REFUSED(penstock_call_wait_headers(call, NULL));
   REFUSED(penstock_call_finish(call, NULL));

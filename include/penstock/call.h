@@ -63,8 +63,16 @@ PENSTOCK_API penstock_result penstock_call_options_add_interceptor(penstock_call
 
 /* ---- Messages ---- */
 
-/* A received message: immutable. */
+/* A message that has been received, or was made to be sent: immutable. */
 typedef struct penstock_message penstock_message;
+/* A message made of the caller's own bytes, without a copy, to be sent any number of times, in any calls, also at once.
+ * `data` (NULL only with length 0) is lent until the finalizer has run: the caller leaves it where it is and as it is, and
+ * the library never writes it. The finalizer (nullable: for bytes that stay for good) runs when the last handle has been
+ * released, no connection has bytes of it to send, and no call needs it any more: a call keeps up to 1 MiB of what it has
+ * sent until there is an answer, and what RESTART may send again. `user_data` is transferred, even on error.
+ * Memory: owned by the caller; free with penstock_message_release. */
+PENSTOCK_API penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data,
+                                                   penstock_finalizer finalizer, penstock_message **message);
 /* Its bytes; NULL only if there are none. They live as long as the message. */
 PENSTOCK_API const void *penstock_message_data(const penstock_message *message);
 PENSTOCK_API size_t penstock_message_length(const penstock_message *message);
@@ -151,6 +159,12 @@ PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
 PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
 /* The same without waiting: E_WOULD_BLOCK if there is no room; on_sent tells when there is. */
 PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const void *data, size_t length);
+/* As penstock_call_send, without a copy: the call retains `message`, one made by penstock_message_wrap or received in any
+ * call, for as long as it needs it; with a result other than OK it does not. What hops change is not the message but what
+ * is sent. E_STATE also: the call has a codec, or the message is an object of one (see codec.h). */
+PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, penstock_message *message);
+/* The same without waiting, as penstock_call_try_send. */
+PENSTOCK_API penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);
 /* No more messages come. A call of a kind with one request needs it too, after its message: the blocking functions that
  * wait for the answer do it by themselves. E_ALREADY: a second time. E_GONE: the call has ended. */
 PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);

@@ -332,8 +332,10 @@ public final class TicketEvent {
   public func setMessage(_ bytes: ByteView) -> Outcome {
     guard let message else { return .state }
     guard let fresh = ByteBuffer(copying: bytes) else { return .noMemory }
+    // As above: the message's bytes may be another's.
+    defer { withExtendedLifetime(fresh) {} }
     return book.whileOpen(ticket) {
-      guard message.attachment == nil else { return .state }
+      guard !message.isObject else { return .state }
       message.exchange(with: fresh)
       return .ok
     }

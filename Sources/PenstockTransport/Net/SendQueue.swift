@@ -38,11 +38,15 @@ public final class SendQueue {
 
   /// Adds `count` bytes of `message` from `start` on. False: no memory.
   func append(_ message: ByteBuffer, from start: Int, count: Int) -> Bool {
+    var kept = count
     if copies || count < SendQueue.leastPart {
-      return bytes.append(ByteView(rebasing: message.view[start..<(start + count)]))
+      guard bytes.append(ByteView(rebasing: message.view[start..<(start + count)])) else { return false }
+      // Who lent the bytes is told that they are not needed any more when the copy leaves, not from within nghttp2.
+      if !message.isLent { return true }
+      kept = 0
     }
-    parts.append(Part(message: message, start: start, count: count, place: base &+ bytes.count))
-    partBytes &+= count
+    parts.append(Part(message: message, start: start, count: kept, place: base &+ bytes.count))
+    partBytes &+= kept
     return true
   }
 

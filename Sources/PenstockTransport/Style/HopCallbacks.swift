@@ -117,7 +117,7 @@ extension InterceptedCall {
       call.request.metadata.replace(with: copied)
     }
     let late = request == nil ? newRequest : nil
-    if let request, let newRequest { request.become(newRequest) }
+    if let request, let newRequest { request.exchange(with: newRequest) }
     let open = tickets
     call.settle(open.start, .verdict(.next))
     if let late { _ = hop.injectOutbound(late) }
@@ -173,7 +173,7 @@ extension InterceptedCall {
     let open = tickets
     call.settle(open.headers, .verdict(.next))
     if let newResponse {
-      if let response { response.become(newResponse) } else { lateResponse = newResponse }
+      if let response { response.exchange(with: newResponse) } else { lateResponse = newResponse }
     }
     call.settle(open.response, .verdict(.next))
     if lateResponse != nil { pump(hop) } else { call.settle(open.status, .verdict(.next)) }
@@ -232,13 +232,5 @@ extension InterceptedCall {
       answer = nil
       _ = hop.deliverStatus(done.status)
     }
-  }
-}
-
-extension ByteBuffer {
-  /// Takes over what a message holds, its object too.
-  fileprivate func become(_ other: Message) {
-    exchange(with: other)
-    attachment = other.attachment
   }
 }

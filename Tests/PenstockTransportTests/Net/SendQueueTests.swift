@@ -12,7 +12,8 @@ import Testing
     for _ in 0..<Int.random(in: 1...90, using: &random) {
       let size = [1, 9, 2047, 2048, 16384, 70000].randomElement(using: &random)!
       let bytes = (0..<size).map { _ in UInt8.random(in: 0...255, using: &random) }
-      let message = bytes.withUnsafeBytes { ByteBuffer(copying: $0)! }
+      let own = bytes.withUnsafeBytes { ByteBuffer(copying: $0)! }
+      let message = Bool.random(using: &random) ? own : own.lend()
       if Bool.random(using: &random) {
         #expect(queue.append(message.view))
         expected += bytes
@@ -85,5 +86,22 @@ import Testing
     #expect(gone != nil)
     queue.removeAll()
     #expect(gone == nil && queue.isEmpty)
+  }
+
+  /// What was lent is not let go where it is copied, which is within nghttp2, but when the copy has left.
+  @Test(arguments: [false, true]) func holdsWhatWasLent(copies: Bool) throws {
+    var ends: [Int32] = [0, 0]
+    try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+    defer { ends.forEach { cs_close($0) } }
+    let queue = SendQueue(copies: copies)
+    weak var gone: ByteBuffer?
+    do {
+      let message = try #require(
+        [UInt8](repeating: 1, count: 100).withUnsafeBytes { ByteBuffer(copying: $0) })
+      #expect(queue.append(message.lend(), from: 0, count: message.count))
+      gone = message
+    }
+    #expect(gone != nil && queue.count == 100)
+    #expect(queue.send(to: ends[0]) == 100 && queue.isEmpty && gone == nil)
   }
 }

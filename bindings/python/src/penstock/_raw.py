@@ -673,6 +673,9 @@ _declare(
     POINTER(c_uint64),
     POINTER(c_void_p),
 )
+# penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data, penstock_finalizer finalizer,
+#     penstock_message **message);
+_declare("penstock_message_wrap", c_int32, c_void_p, c_size_t, c_void_p, penstock_finalizer, POINTER(c_void_p))
 # const void *penstock_message_data(const penstock_message *message);
 _declare("penstock_message_data", c_void_p, c_void_p)
 # size_t penstock_message_length(const penstock_message *message);
@@ -713,6 +716,10 @@ _declare("penstock_call_id", c_uint64, c_void_p)
 _declare("penstock_call_send", c_int32, c_void_p, c_void_p, c_size_t)
 # penstock_result penstock_call_try_send(penstock_call *call, const void *data, size_t length);
 _declare("penstock_call_try_send", c_int32, c_void_p, c_void_p, c_size_t)
+# penstock_result penstock_call_send_message(penstock_call *call, penstock_message *message);
+_declare("penstock_call_send_message", c_int32, c_void_p, c_void_p)
+# penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);
+_declare("penstock_call_try_send_message", c_int32, c_void_p, c_void_p)
 # penstock_result penstock_call_half_close(penstock_call *call);
 _declare("penstock_call_half_close", c_int32, c_void_p)
 # penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);

@@ -1,0 +1,362 @@
+/* call.h: messages of the caller's own bytes, sent without a copy: what arrives, and when they are let go. */
+#include "observed.h"
+
+#include <sys/mman.h>
+
+enum { KIB = 1 << 10, MIB = 1 << 20, LARGEST = 3 * MIB + 7 };
+
+/* Bytes that cannot be written: who tries, dies. */
+static const unsigned char *fixed_bytes(void) {
+  static unsigned char *bytes;
+  if (bytes) return bytes;
+  bytes = mmap(NULL, LARGEST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  for (size_t i = 0; i < LARGEST; i++) bytes[i] = (unsigned char)(i * 131 + i / 256);
+  mprotect(bytes, LARGEST, PROT_READ);
+  return bytes;
+}
+
+static penstock_message *wrap(size_t length, atomic_int *finalized) {
+  penstock_message *message = NULL;
+  OK(penstock_message_wrap(fixed_bytes(), length, finalized, count_up, &message));
+  return message;
+}
+
+static void receive_fixed(penstock_call *call, size_t length) {
+  penstock_message *message = NULL;
+  if (!OK(penstock_call_receive(call, &message))) return;
+  CHECK_INT(penstock_message_length(message), length);
+  CHECK(length == 0 || memcmp(penstock_message_data(message), fixed_bytes(), length) == 0);
+  penstock_message_release(message);
+}
+
+TEST(message_wraps_bytes) {
+  atomic_int finalized = 0;
+  penstock_message *message = wrap(5, &finalized);
+  CHECK(penstock_message_data(message) == fixed_bytes());
+  CHECK_INT(penstock_message_length(message), 5);
+  CHECK(penstock_message_object(message) == NULL);
+  CHECK(penstock_message_retain(message) == message);
+  penstock_message_release(message);
+  CHECK_INT(atomic_load(&finalized), 0);
+  penstock_message_release(message);
+  CHECK_INT(atomic_load(&finalized), 1);
+  OK(penstock_message_wrap(NULL, 0, &finalized, count_up, &message));
+  CHECK_INT(penstock_message_length(message), 0);
+  CHECK_INT(atomic_load(&finalized), 1);
+  penstock_message_release(message);
+  CHECK_INT(atomic_load(&finalized), 2);
+  /* It is transferred, even on error. */
+  message = NULL;
+  CHECK_RESULT(penstock_message_wrap(NULL, 1, &finalized, count_up, &message), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK(message == NULL);
+  CHECK_INT(atomic_load(&finalized), 3);
+  CHECK_RESULT(penstock_message_wrap("x", 1, &finalized, count_up, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(atomic_load(&finalized), 4);
+  OK(penstock_message_wrap("static", 6, NULL, NULL, &message));
+  CHECK(penstock_message_data(message) != NULL);
+  penstock_message_release(message);
+}
+
+static void send_sizes(penstock_channel *channel, const char *options) {
+  static const size_t sizes[] = {0, 1, 2047, 2048, 64 * KIB, MIB, LARGEST};
+  enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
+  penstock_call *call = start_with(channel, BIDI, PENSTOCK_KIND_BIDI, options);
+  atomic_int finalized[SIZES] = {0};
+  for (int i = 0; i < SIZES; i++) {
+    penstock_message *message = wrap(sizes[i], &finalized[i]);
+    OK(penstock_call_send_message(call, message));
+    penstock_message_release(message);
+    receive_fixed(call, sizes[i]);
+  }
+  check_finish(call, PENSTOCK_STATUS_OK);
+  for (int i = 0; i < SIZES; i++) EVENTUALLY(atomic_load(&finalized[i]) == 1);
+  penstock_channel_release(channel);
+  for (int i = 0; i < SIZES; i++) CHECK_INT(atomic_load(&finalized[i]), 1);
+}
+
+TEST(message_arrives_in_every_size) { send_sizes(open_channel(), "{}"); }
+TEST(message_arrives_over_tls) { send_sizes(open_tls_channel(false), "{}"); }
+TEST(message_arrives_compressed) { send_sizes(open_channel(), "{\"compression\": \"gzip\"}"); }
+
+typedef struct sending {
+  penstock_channel *channel;
+  penstock_message *message;
+} sending;
+
+enum { TIMES = 100 };
+
+static void *send_many(void *argument) {
+  sending *self = argument;
+  penstock_call *call = start_call(self->channel, BIDI, PENSTOCK_KIND_BIDI);
+  for (int i = 0; i < TIMES; i++) {
+    OK(penstock_call_send_message(call, self->message));
+    receive_fixed(call, penstock_message_length(self->message));
+  }
+  check_finish(call, PENSTOCK_STATUS_OK);
+  return NULL;
+}
+
+TEST(message_is_sent_many_times_at_once) {
+  atomic_int finalized = 0;
+  sending sending = {open_channel(), wrap(5 * KIB, &finalized)};
+  pthread_t thread;
+  pthread_create(&thread, NULL, send_many, &sending);
+  send_many(&sending);
+  pthread_join(thread, NULL);
+  CHECK_INT(atomic_load(&finalized), 0);
+  penstock_message_release(sending.message);
+  EVENTUALLY(atomic_load(&finalized) == 1);
+  penstock_channel_release(sending.channel);
+}
+
+TEST(message_that_was_received_is_passed_on) {
+  penstock_channel *channel = open_channel();
+  penstock_call *from = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  penstock_call *to = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  for (size_t length = 0; length <= 2 * MIB; length = length * 16 + 2) {
+    penstock_message *message = NULL;
+    OK(penstock_call_send(from, fixed_bytes(), length));
+    REQUIRE_OK(penstock_call_receive(from, &message));
+    OK(penstock_call_send_message(to, message));
+    penstock_message_release(message);
+    receive_fixed(to, length);
+  }
+  check_finish(from, PENSTOCK_STATUS_OK);
+  check_finish(to, PENSTOCK_STATUS_OK);
+  penstock_channel_release(channel);
+}
+
+/* A call of a kind with one message needs no half-close. */
+TEST(message_of_a_unary_call) {
+  penstock_channel *channel = open_channel();
+  atomic_int finalized = 0;
+  penstock_message *message = wrap(64 * KIB, &finalized);
+  penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
+  OK(penstock_call_send_message(call, message));
+  CHECK_RESULT(penstock_call_send_message(call, message), PENSTOCK_E_STATE);
+  receive_fixed(call, 64 * KIB);
+  check_finish(call, PENSTOCK_STATUS_OK);
+  penstock_message_release(message);
+  EVENTUALLY(atomic_load(&finalized) == 1);
+  penstock_channel_release(channel);
+}
+
+/* What is not taken is not kept. */
+TEST(message_that_is_refused_is_let_go) {
+  penstock_channel *channel = open_channel();
+  atomic_int finalized = 0;
+  penstock_message *message = wrap(MIB, &finalized);
+  penstock_call *call = start_with(channel, BIDI, PENSTOCK_KIND_BIDI, "{\"max_send_message_bytes\": 1048575}");
+  CHECK_RESULT(penstock_call_send_message(call, message), PENSTOCK_E_TOO_LARGE);
+  CHECK_RESULT(penstock_call_try_send_message(call, message), PENSTOCK_E_TOO_LARGE);
+  OK(penstock_call_half_close(call));
+  CHECK_RESULT(penstock_call_send_message(call, message), PENSTOCK_E_STATE);
+  penstock_reply *reply = NULL;
+  OK(penstock_call_finish(call, &reply));
+  penstock_reply_release(reply);
+  CHECK_RESULT(penstock_call_send_message(call, message), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_call_try_send_message(call, message), PENSTOCK_E_GONE);
+  penstock_call_release(call);
+  penstock_message_release(message);
+  CHECK_INT(atomic_load(&finalized), 1);
+  penstock_channel_release(channel);
+}
+
+/* ---- The end of a call while its messages wait ---- */
+
+/* More than all the windows on the way to an echo that is not read, and back. */
+enum { WAITING = 8 };
+
+typedef struct waiting {
+  penstock_channel *channel;
+  penstock_call *call;
+  atomic_int finalized;
+} waiting;
+
+static bool has_ended(penstock_call *call) {
+  penstock_reply *reply = NULL;
+  penstock_result result = penstock_call_reply(call, &reply);
+  penstock_reply_release(reply);
+  return result == PENSTOCK_OK;
+}
+
+/* May call what does not wait: it runs under no lock. */
+static void finalize_waiting(void *user_data) {
+  waiting *self = user_data;
+  has_ended(self->call);
+  penstock_call_try_send(self->call, "late", 4);
+  atomic_fetch_add(&self->finalized, 1);
+}
+
+static void begin_waiting(waiting *self, penstock_channel *channel, const char *options) {
+  penstock_message *message = NULL;
+  *self = (waiting){.channel = channel, .call = start_with(channel, BIDI, PENSTOCK_KIND_BIDI, options)};
+  OK(penstock_message_wrap(fixed_bytes(), MIB, self, finalize_waiting, &message));
+  for (int i = 0; i < WAITING; i++) OK(penstock_call_try_send_message(self->call, message));
+  CHECK_RESULT(penstock_call_try_send_message(self->call, message), PENSTOCK_E_WOULD_BLOCK);
+  penstock_message_release(message);
+  const penstock_metadata *headers = NULL;
+  OK(penstock_call_wait_headers(self->call, &headers));
+  CHECK_INT(atomic_load(&self->finalized), 0);
+}
+
+#define ROOM "\"send_buffer_bytes\": 8389120"
+
+static void end_waiting(waiting *self, int32_t code) {
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(self->call, &reply))) CHECK_INT(penstock_reply_code(reply), code);
+  penstock_reply_release(reply);
+  EVENTUALLY(atomic_load(&self->finalized) == 1);
+  penstock_call_release(self->call);
+  penstock_channel_release(self->channel);
+}
+
+TEST(message_that_waits_at_a_cancel) {
+  waiting waiting;
+  begin_waiting(&waiting, open_channel(), "{" ROOM "}");
+  OK(penstock_call_cancel(waiting.call, "enough"));
+  end_waiting(&waiting, PENSTOCK_STATUS_CANCELLED);
+}
+
+TEST(message_that_waits_at_a_cancel_over_tls) {
+  waiting waiting;
+  begin_waiting(&waiting, open_tls_channel(false), "{" ROOM "}");
+  OK(penstock_call_cancel(waiting.call, "enough"));
+  end_waiting(&waiting, PENSTOCK_STATUS_CANCELLED);
+}
+
+TEST(message_that_waits_at_the_deadline) {
+  waiting waiting;
+  char options[100];
+  snprintf(options, sizeof(options), "{\"deadline_ms\": %d, " ROOM "}", 1000 * test_slow());
+  begin_waiting(&waiting, open_channel(), options);
+  /* To finish is to read the echo. */
+  EVENTUALLY(has_ended(waiting.call));
+  end_waiting(&waiting, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+}
+
+TEST(message_that_waits_as_the_connection_is_lost) {
+  char address[64];
+  int input = -1;
+  char *const more[] = {NULL};
+  int output = start_peer(address, sizeof(address), more, &input);
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new(address, "{\"tls\": false}", &channel, NULL));
+  waiting waiting;
+  begin_waiting(&waiting, channel, "{" ROOM "}");
+  close(input);
+  end_waiting(&waiting, PENSTOCK_STATUS_UNAVAILABLE);
+  close(output);
+}
+
+TEST(message_that_waits_as_the_channel_closes) {
+  waiting waiting;
+  begin_waiting(&waiting, open_channel(), "{" ROOM "}");
+  OK(penstock_channel_close(waiting.channel));
+  end_waiting(&waiting, PENSTOCK_STATUS_CANCELLED);
+}
+
+TEST(message_that_waits_as_the_runtime_shuts_down) {
+  waiting waiting;
+  penstock_runtime *runtime = new_runtime(NULL);
+  begin_waiting(&waiting, open_channel_on(runtime), "{" ROOM "}");
+  OK(penstock_runtime_shutdown(runtime, 20000 * test_slow()));
+  end_waiting(&waiting, PENSTOCK_STATUS_CANCELLED);
+  penstock_runtime_release(runtime);
+}
+
+/* ---- Hops ---- */
+
+static int32_t change(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  const void *data = NULL;
+  size_t length = 0;
+  OK(penstock_hop_message(hop, &data, &length));
+  CHECK(data == fixed_bytes() && length == 64 * KIB);
+  OK(penstock_hop_set_message(hop, "changed", 7));
+  OK(penstock_hop_message(hop, &data, &length));
+  CHECK(is_text(data, length, "changed"));
+  return PENSTOCK_NEXT;
+}
+
+static int32_t change_later(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  penstock_ticket ticket = penstock_hop_ticket(hop);
+  penstock_event *paused = NULL;
+  if (!OK(penstock_ticket_event(ticket, &paused))) return PENSTOCK_NEXT;
+  OK(penstock_event_set_message(paused, "changed", 7));
+  penstock_event_release(paused);
+  OK(penstock_ticket_resume_after(ticket, 0));
+  return PENSTOCK_PAUSE;
+}
+
+static void send_changed(int32_t (*hook)(probe *, penstock_hop *, int32_t)) {
+  penstock_channel *channel = open_channel();
+  atomic_int finalized = 0;
+  penstock_message *message = wrap(64 * KIB, &finalized);
+  probe probe;
+  probe_init_with(&probe, "changes", hook, NULL);
+  probe_add(&probe, channel, 0);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  for (int i = 0; i < 3; i++) {
+    OK(penstock_call_send_message(call, message));
+    check_receive(call, "changed");
+  }
+  CHECK_INT(penstock_message_length(message), 64 * KIB);
+  CHECK(penstock_message_data(message) == fixed_bytes());
+  penstock_message_release(message);
+  EVENTUALLY(atomic_load(&finalized) == 1);
+  check_finish(call, PENSTOCK_STATUS_OK);
+  penstock_channel_release(channel);
+  check_ended(&probe);
+}
+
+TEST(message_that_a_hop_changes) { send_changed(change); }
+TEST(message_that_is_changed_by_ticket) { send_changed(change_later); }
+
+/* Finishes the first attempt at its half-close, below the one that restarts it. */
+static int32_t fail_once(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_HALF_CLOSE && penstock_hop_attempt(hop) == 1) {
+    OK(penstock_hop_finish(hop, PENSTOCK_STATUS_UNAVAILABLE, "again"));
+  }
+  return PENSTOCK_NEXT;
+}
+
+static int32_t restart(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_STATUS || penstock_status_code(penstock_hop_status(hop)) == 0) return PENSTOCK_NEXT;
+  return PENSTOCK_RESTART;
+}
+
+/* The recording counts the bytes, and keeps them without a copy. */
+static void send_again(size_t replay_bytes, int32_t code) {
+  penstock_channel *channel = open_channel();
+  atomic_int finalized = 0;
+  penstock_message *message = wrap(64 * KIB, &finalized);
+  probe above, below;
+  probe_init_with(&above, "restarts", restart, NULL);
+  probe_init_with(&below, "fails", fail_once, NULL);
+  above.replay_bytes = replay_bytes;
+  above.max_restarts = 1;
+  probe_add(&above, channel, 1);
+  probe_add(&below, channel, 0);
+  penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
+  OK(penstock_call_send_message(call, message));
+  penstock_message_release(message);
+  OK(penstock_call_half_close(call));
+  if (code == PENSTOCK_STATUS_OK) receive_fixed(call, 64 * KIB);
+  check_finish(call, code);
+  EVENTUALLY(atomic_load(&finalized) == 1);
+  CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_SEND]), code == PENSTOCK_STATUS_OK ? 2 : 1);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&above);
+  probe_wait_finalized(&below);
+}
+
+TEST(message_that_is_sent_again) {
+  send_again(64 * KIB, PENSTOCK_STATUS_OK);
+  send_again(64 * KIB - 1, PENSTOCK_STATUS_UNAVAILABLE);
+}
