@@ -76,7 +76,7 @@ struct InterceptorTable {
     callbacks.onSent = table.on_sent
     return (
       Registration(
-        id: Registrations.begin(userData), name: name, filter: filter.methods, kinds: filter.kinds,
+        id: Registrations.begin(userData, name), name: name, filter: filter.methods, kinds: filter.kinds,
         level: Level(rawValue: table.flags & 3) ?? .bytes, isPerAttempt: table.flags & 4 != 0,
         holdBytes: Int(clamping: table.hold_bytes), userData: userData, callbacks: callbacks,
         replayBytes: Int(clamping: table.replay_bytes),

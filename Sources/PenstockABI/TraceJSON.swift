@@ -283,7 +283,7 @@ func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
 
 private func json(_ running: CallWatch.Running, _ view: RuntimeView) -> JSON.Value? {
   JSON.object { object in
-    object.set("interceptor", running.interceptor.map { JSON.string($0.view) } ?? JSON.null)
+    object.set("interceptor", view.interceptor.map { text($0) } ?? JSON.null)
     object.set("event", JSON.string(name(running.event)))
     object.set("call", JSON.int(running.call))
     object.set("for_ms", JSON.int(milliseconds(view.turnTime, view.now)))

@@ -117,6 +117,7 @@ extension Call {
     }
     loop.closeTickets(of: self)
     status.isReadOnly = true
+    letRowGo()
     hops = Hops()
     event = .start
     chain?.callEnded()
@@ -168,11 +169,11 @@ extension Call {
       return
     }
     guard let callback = hop.callbacks.pointee.destroy else { return }
-    hop.current = .destroy
-    watch.begin(hop, .destroy)
+    hop.running = .destroy
+    watch.begin(id, .destroy, of: hop.registrationID)
     callback(hop.handle, hop.state)
     watch.end()
-    hop.current = .none
+    hop.running = .none
     if trace != nil { note(.callback, hop, .destroy) }
   }
 

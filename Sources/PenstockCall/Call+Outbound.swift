@@ -49,12 +49,14 @@ extension Call {
 
   /// Asks `create`. False: the hop is not in this call.
   func enter(_ hop: Hop) -> Bool {
+    if hop.index >= inStep { hop.mark(0) }
     if let create = hop.callbacks.pointee.create {
-      hop.current = .create
+      hop.row.isTouched.store(true, ordering: .relaxed)
+      hop.running = .create
       var state: UnsafeMutableRawPointer?
       hop.mayChooseExecutors = true
       request.metadata.isReadOnly = true
-      watch.begin(hop, .create)
+      watch.begin(id, .create, of: hop.registrationID)
       let answer: Int32
       if trace == nil {
         answer = create(hop.handle, hop.registration.userData.pointer, &state)
@@ -64,7 +66,7 @@ extension Call {
       watch.end()
       request.metadata.isReadOnly = false
       hop.mayChooseExecutors = false
-      hop.current = .none
+      hop.running = .none
       hop.state = state
       switch Verdict(rawValue: answer) {
       case .next: break

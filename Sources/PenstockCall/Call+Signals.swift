@@ -80,7 +80,7 @@ extension Call {
 
   /// Somebody wants to know when the transport has taken messages: not who makes a unary call without `on_sent`.
   public var hearsSent: Bool {
-    isAboveToldSent || masks.sent != 0 || inStep < hops.count || trace != nil
+    isAboveToldSent || table.map { !$0.pointee.sent.isEmpty } ?? false || inStep < hops.count || trace != nil
   }
 
   /// `n` messages were taken below, told to the hops from `index` up.

@@ -34,10 +34,12 @@ public final class Call {
   /// nil once the call has ended.
   public internal(set) var chain: Chain?
   var hops = Hops()
-  /// What holds them, with where it came from; until the step that ended the call is done.
-  private var row: HopRow?
-  private var stock: HopStock?
-  var masks: CallbackMasks { stock?.masks ?? CallbackMasks() }
+  /// What holds them, one reference; until the call ends, or the step that ends it is done.
+  private(set) var row: Unmanaged<HopRow>?
+  /// Where the row comes from: the chain's, and one reference when the chain has gone before the row.
+  private var stock: Unmanaged<HopStock>?
+  /// The chain's, while there is one.
+  private(set) var table: UnsafePointer<CallbackTable>?
   /// Before `open`. nil: both levels see bytes.
   public var codec: Codec?
   var below: (any CallBelow)?
@@ -115,12 +117,14 @@ public final class Call {
     loop = origin.loop
     self.attachment = attachment
     codecIndex = chain?.codecIndex ?? 0
+    stock = chain.map { .passUnretained($0.stock) }
     self.trace = trace
     outboundEnd = (chain?.entries.count ?? 0) + 1
   }
 
   deinit {
     chain?.callEnded()
+    if let row { HopStock.drop(row) }
     above?.release()
     // Operations that were posted after the end.
     dropPosted()
@@ -292,12 +296,23 @@ public final class Call {
     if phase == .ended, !isTakingPosted { giveRow() }
   }
 
+  /// The call has ended, and its chain is there still. What is known to nobody else can go at once.
+  func letRowGo() {
+    guard let row, let stock else { return }
+    if inStep == hops.count, stock._withUnsafeGuaranteedRef({ $0.giveUntouched(row) }) {
+      self.row = nil
+    } else {
+      _ = stock.retain()
+    }
+    table = nil
+  }
+
   /// Nothing of the call runs any more that might have one of its hops.
   private func giveRow() {
-    guard let row else { return }
+    guard let row, let stock else { return }
     self.row = nil
-    stock?.give(row, of: self, inStep: inStep)
-    stock = nil
+    stock._withUnsafeGuaranteedRef { $0.give(row, of: self, inStep: inStep) }
+    stock.release()
   }
 
   private func execute(_ step: Step) {
@@ -350,13 +365,16 @@ public final class Call {
     }
     phase = .live
     loop.setDeadline(self, request.deadline)
-    if let chain {
-      let row = chain.stock.take(self, of: chain)
+    if let stock {
+      let (row, table) = stock._withUnsafeGuaranteedRef { ($0.take(self), $0.table) }
       self.row = row
-      stock = chain.stock
-      hops = row.hops
+      self.table = table
+      hops = row._withUnsafeGuaranteedRef { $0.hops }
       // Who wants a trace pays for it.
-      if trace == nil { inStep = codec == nil ? masks.inStep : min(masks.inStep, codecIndex) }
+      if trace == nil {
+        inStep = table.pointee.inStep
+        if codec != nil { inStep = min(inStep, codecIndex) }
+      }
     }
     frontierDemand = demand
     runOutbound(.start, at: 0)

@@ -44,7 +44,7 @@ public final class Chain {
     counting = sources.map { $0.registration }
     entries = Chain.entries(counting, sources)
     codecIndex = Chain.codecIndex(entries)
-    stock = HopStock(CallbackMasks(entries))
+    stock = HopStock(entries)
     links = .allocate(capacity: counting.count)
     enroll()
   }
@@ -55,7 +55,7 @@ public final class Chain {
     counting = registrations
     entries = Chain.entries(registrations, nil)
     codecIndex = Chain.codecIndex(entries)
-    stock = HopStock(CallbackMasks(entries))
+    stock = HopStock(entries)
     links = .allocate(capacity: counting.count)
     enroll()
   }
@@ -79,14 +79,15 @@ public final class Chain {
       counting.append(entry.registration)
     }
     self.counting = counting
-    stock = HopStock(CallbackMasks(entries))
+    stock = HopStock(entries)
     links = .allocate(capacity: counting.count)
     enroll()
   }
 
   deinit {
-    stock.close()
+    // First what reads `callsEnded`: the stock is then seen as the calls have left it.
     for index in counting.indices { counting[index].remove(links + index, of: self) }
+    stock.close()
     links.deallocate()
   }
 
@@ -127,7 +128,7 @@ public final class Chain {
   private let over = Atomic<UInt64>(0)
   /// A call has it, until `callEnded`.
   func callBegan() { begun.wrappingAdd(1, ordering: .relaxed) }
-  func callEnded() { over.wrappingAdd(1, ordering: .relaxed) }
+  func callEnded() { over.wrappingAdd(1, ordering: .releasing) }
   var callsBegun: UInt64 { begun.load(ordering: .relaxed) }
-  var callsEnded: UInt64 { over.load(ordering: .relaxed) }
+  var callsEnded: UInt64 { over.load(ordering: .acquiring) }
 }

@@ -5,19 +5,18 @@ import Synchronization
 /// otherwise. The handle that callbacks get is this object; it may be retained past the call, whose memory it
 /// then keeps. One that is not is used again by a later call with the same chain: see `HopRow`.
 ///
-/// What every callback touches comes first, so that it shares a cache line.
+/// A callback in step touches none of it unless it asks: see `Call+Step`.
 public final class Hop {
-  /// It lives as long as it runs, and as `kept` says.
-  public internal(set) unowned(unsafe) var call: Call
+  let row: HopRow
   /// The call's chain owns it until the call ends: a hop that is retained longer does not keep the interceptor.
   private let registrationReference: Unmanaged<Registration>
   /// The registration's, and as long there: read for every event, without touching its reference count.
   let callbacks: UnsafePointer<Registration.Callbacks>
   var state: UnsafeMutableRawPointer?
-  /// The callback that runs.
-  var current = EventKind.none
+  /// The callback that runs, where it has been noted here.
+  var running = EventKind.none
   /// Any thread: what it has come to, written by the driving thread only.
-  let marks = Atomic<UInt8>(0)
+  let marks = Atomic<UInt8>(Mark.inStep)
   /// Any thread: what a hop that has taken the call has delivered of what it delivers once.
   let delivered = Atomic<UInt8>(0)
 
@@ -46,8 +45,6 @@ public final class Hop {
   /// 1, and one more with each RESTART above.
   public let attempt: UInt32
   public let level: Level
-  /// Where it may be used longer than the call runs.
-  var kept: Call?
 
   // Demand from above that no message has answered yet; how much of it is spoken for by messages that the hop
   // has injected and that have not left; what the hop has asked for before start has left it; and messages
@@ -76,17 +73,17 @@ public final class Hop {
   var outbound: Station?
   var inbound: Station?
 
-  convenience init(_ call: Call, _ index: Int, _ entry: Chain.Entry) {
-    self.init(call, index, entry.level, entry.registration, attempt: 1)
+  convenience init(_ row: HopRow, _ index: Int, _ entry: Chain.Entry) {
+    self.init(row, index, entry.level, entry.registration, attempt: 1)
   }
 
   /// The next instance, after a RESTART above.
   convenience init(again old: Hop) {
-    self.init(old.call, old.index, old.level, old.registration, attempt: old.attempt + 1)
+    self.init(old.row, old.index, old.level, old.registration, attempt: old.attempt + 1)
   }
 
-  private init(_ call: Call, _ index: Int, _ level: Level, _ registration: Registration, attempt: UInt32) {
-    self.call = call
+  private init(_ row: HopRow, _ index: Int, _ level: Level, _ registration: Registration, attempt: UInt32) {
+    self.row = row
     self.index = index
     self.level = level
     self.attempt = attempt
@@ -106,9 +103,8 @@ public final class Hop {
 
   /// As it was before `begin`.
   func renew() {
-    marks.store(0, ordering: .relaxed)
-    delivered.store(0, ordering: .relaxed)
-    entered = false
+    renewInStep()
+    marks.store(Mark.inStep, ordering: .relaxed)
     taken = false
     statusPassed = false
     endedCall = false
@@ -118,7 +114,6 @@ public final class Hop {
     count = 0
     finishRequest = nil
     isShared = false
-    kept = nil
     owed = 0
     reserved = 0
     earlyDemand = 0
@@ -133,20 +128,22 @@ public final class Hop {
   }
 
   /// The same where it has been in step to the end: nothing else was touched.
-  @inline(__always)
   func renewInStep() {
-    marks.store(0, ordering: .relaxed)
     delivered.store(0, ordering: .relaxed)
     entered = false
-    destroyed = false
   }
   /// What `create` has set.
   func resetState() { state = registrationReference._withUnsafeGuaranteedRef { $0.userData.pointer } }
 
+  public var call: Call { row.call }
+
   /// While the call has not ended.
   var registration: Registration { registrationReference.takeUnretainedValue() }
-  /// Without counting a reference, in every callback.
-  var shortName: CallWatch.Name { registrationReference._withUnsafeGuaranteedRef { $0.shortName } }
+  /// Without counting a reference.
+  var registrationID: UInt64 { registrationReference._withUnsafeGuaranteedRef { $0.id } }
+
+  /// The callback that runs; of a hop in step the call knows it.
+  var current: EventKind { running == .none ? call.runningInStep(index) : running }
 
   enum Mark {
     /// The hop may still become the far end: on_start runs, or start stands here. What it delivers then counts if its
@@ -159,13 +156,18 @@ public final class Hop {
     static let halfClosePassed: UInt8 = 8
     /// Nothing of the hop works from now on.
     static let over: UInt8 = 16
+    /// No mark of its own yet: the row's, which holds for all hops in step.
+    static let inStep: UInt8 = 128
   }
   /// On the driving thread, the only one that writes.
   @inline(__always)
   func mark(_ mark: UInt8, without gone: UInt8 = 0) {
-    marks.store(marks.load(ordering: .relaxed) & ~gone | mark, ordering: .releasing)
+    marks.store(marks.load(ordering: .relaxed) & ~(gone | Mark.inStep) | mark, ordering: .releasing)
   }
-  private func has(_ mark: UInt8) -> Bool { marks.load(ordering: .acquiring) & mark != 0 }
+  private func has(_ mark: UInt8) -> Bool {
+    let own = marks.load(ordering: .acquiring)
+    return (own & Mark.inStep == 0 ? own : row.marks.load(ordering: .acquiring)) & mark != 0
+  }
   var isOver: Bool { has(Mark.over) }
   var hasStartPassed: Bool { has(Mark.startPassed) }
   var hasHalfClosePassed: Bool { has(Mark.halfClosePassed) }
@@ -204,13 +206,13 @@ public final class Hop {
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
 
   func run(_ callback: HopCallback, _ kind: EventKind) -> Int32 {
-    current = kind
+    running = kind
     ticket = 0
-    call.watch.begin(self, kind)
+    call.watch.begin(call.id, kind, of: registrationID)
     let verdict =
       call.trace == nil ? callback(handle, state) : runTraced(kind) { callback(handle, state) }
     call.watch.end()
-    current = .none
+    running = .none
     return verdict
   }
 
@@ -278,7 +280,7 @@ public final class Hop {
     guard !isShared else { return }
     call.breakStep(at: index)
     isShared = true
-    kept = call
+    row.kept = call
     sharedOwed.store(owed - reserved, ordering: .releasing)
   }
 

@@ -5,9 +5,11 @@ import Synchronization
 // thread; the ABI has checked neither.
 
 extension Hop {
-  /// The handle's object; pairs with `handle`.
+  /// The handle's object; pairs with `handle`. Every way from a handle to its hop leads here.
   public static func from(_ handle: OpaquePointer) -> Hop {
-    Unmanaged<Hop>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
+    let hop = Unmanaged<Hop>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
+    hop.row.isTouched.store(true, ordering: .relaxed)
+    return hop
   }
 
   /// Any thread.

@@ -1,22 +1,37 @@
 import PenstockWire
+import Synchronization
 
 /// The hops of one call, in the order of its chain. The chain keeps those of calls that have ended for the next ones:
 /// making a hop anew for each call cost 600 instructions.
+///
+/// Each hop keeps its row, and the row its hops until it is dissolved.
 final class HopRow {
-  let hops: Hops
-  fileprivate var next: HopRow?
+  /// It lives as long as it runs, and as `kept` says.
+  fileprivate(set) unowned(unsafe) var call: Call
+  /// Where a hop may be used longer than the call runs.
+  var kept: Call?
+  fileprivate var next: Unmanaged<HopRow>?
+  private(set) var hops = Hops()
+  /// Any thread: what the hops in step have come to, written by the driving thread only.
+  let marks = Atomic<UInt8>(0)
+  /// Any thread: a hop of it has been looked at, by its handle or for `create`. Else nobody can have a reference to one,
+  /// and none has been written to.
+  let isTouched = Atomic<Bool>(false)
 
   fileprivate init(_ call: Call, _ entries: [Chain.Entry]) {
+    self.call = call
     let base = UnsafeMutablePointer<Unmanaged<Hop>>.allocate(capacity: entries.count)
     for (index, entry) in entries.enumerated() {
-      (base + index).initialize(to: .passRetained(Hop(call, index, entry)))
+      (base + index).initialize(to: .passRetained(Hop(self, index, entry)))
     }
     hops = Hops(base: base, count: entries.count)
   }
 
-  deinit {
+  /// No call has it any more.
+  func dissolve() {
     for index in 0..<hops.count { hops.at(index).release() }
     hops.base?.deallocate()
+    hops = Hops()
   }
 }
 
@@ -53,30 +68,54 @@ struct Hops: RandomAccessCollection {
 /// The rows of hops that no call of a chain has; the driving thread's. It outlives its chain, so that a call may give
 /// back its row when the chain has gone: then they are not wanted any more.
 final class HopStock {
-  /// Which hops have which callbacks.
-  let masks: CallbackMasks
+  let table: UnsafePointer<CallbackTable>
   /// The chain may go on another thread while a call that has let it go gives back its row.
   private let lock = SpinLock()
-  private var first: HopRow?
+  private var first: Unmanaged<HopRow>?
   private var kept = 0
   private var isOpen = true
   /// In hops: a thousand of them are some 300 KiB.
   private static let limit = 1024
 
-  init(_ masks: CallbackMasks) { self.masks = masks }
+  init(_ entries: [Chain.Entry]) {
+    let table = UnsafeMutablePointer<CallbackTable>.allocate(capacity: 1)
+    table.initialize(to: CallbackTable(entries))
+    self.table = UnsafePointer(table)
+  }
 
-  /// `chain` is there until this returns.
-  func take(_ call: Call, of chain: Chain) -> HopRow {
-    guard let row = first else { return HopRow(call, chain.entries) }
-    first = row.next
-    row.next = nil
-    kept -= row.hops.count
-    for index in 0..<row.hops.count { row.hops.at(index)._withUnsafeGuaranteedRef { $0.call = call } }
+  deinit {
+    table.pointee.deallocate()
+    table.deallocate()
+  }
+
+  /// For a call with its chain.
+  func take(_ call: Call) -> Unmanaged<HopRow> {
+    guard let row = first else { return .passRetained(HopRow(call, call.chain?.entries ?? [])) }
+    row._withUnsafeGuaranteedRef {
+      first = $0.next
+      kept -= $0.hops.count
+      $0.call = call
+    }
     return row
   }
 
+  /// While the call has its chain, so that nobody closes this. False: hops of the row may be known to others, or have to
+  /// be renewed.
+  func giveUntouched(_ row: Unmanaged<HopRow>) -> Bool {
+    row._withUnsafeGuaranteedRef {
+      let total = kept + $0.hops.count
+      if $0.isTouched.load(ordering: .acquiring) || total > HopStock.limit { return false }
+      kept = total
+      $0.next = first
+      first = row
+      return true
+    }
+  }
+
   /// After the call's last step. Hops that others have, or that other threads have had, are not used again.
-  func give(_ row: HopRow, of call: Call, inStep: Int) {
+  @inline(never) @_optimize(size)
+  func give(_ owned: Unmanaged<HopRow>, of call: Call, inStep: Int) {
+    let row = owned.takeUnretainedValue()
     var isFree = kept + row.hops.count <= HopStock.limit && call.epoch == 0
     for index in row.hops.indices {
       row.hops.at(index)._withUnsafeGuaranteedRef { hop in
@@ -84,22 +123,29 @@ final class HopStock {
           if index < inStep { hop.renewInStep() }
         } else {
           isFree = false
-          hop.kept = call
         }
       }
     }
-    guard isFree else { return }
+    guard isFree else {
+      row.kept = call
+      HopStock.drop(owned)
+      return
+    }
     for index in inStep..<max(row.hops.count, inStep) { row.hops[index].renew() }
+    row.kept = nil
+    row.isTouched.store(false, ordering: .relaxed)
     lock.lock()
-    if isOpen {
+    let isTaken = isOpen
+    if isTaken {
       // The registrations are there as long as the chain.
-      if call.masks.create != 0 { for index in 0..<inStep { row.hops[index].resetState() } }
+      if table.pointee.hasCreate { for index in 0..<inStep { row.hops[index].resetState() } }
       for index in inStep..<max(row.hops.count, inStep) { row.hops[index].begin() }
       row.next = first
-      first = row
+      first = owned
       kept += row.hops.count
     }
     lock.unlock()
+    if !isTaken { HopStock.drop(owned) }
   }
 
   /// The chain goes; its registrations are there until this returns. Any thread.
@@ -110,8 +156,13 @@ final class HopStock {
     first = nil
     lock.unlock()
     while let row = next {
-      next = row.next
-      row.next = nil
+      next = row._withUnsafeGuaranteedRef { $0.next }
+      HopStock.drop(row)
     }
+  }
+
+  static func drop(_ row: Unmanaged<HopRow>) {
+    row._withUnsafeGuaranteedRef { $0.dissolve() }
+    row.release()
   }
 }

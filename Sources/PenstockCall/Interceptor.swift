@@ -67,7 +67,6 @@ public final class Registration {
   /// Process-wide, in the order of registration; never 0.
   public let id: UInt64
   public let name: ByteBuffer
-  let shortName: CallWatch.Name
   /// What it was registered with: its place in a registry has the one that holds.
   public let filter: CallFilter
   public let level: Level
@@ -92,7 +91,6 @@ public final class Registration {
   ) {
     self.id = id
     self.name = name
-    shortName = CallWatch.Name(name.isEmpty ? name.view : ByteView(rebasing: name.view.dropLast()))
     self.filter = CallFilter(filter, kinds: kinds)
     self.level = level
     self.isPerAttempt = isPerAttempt

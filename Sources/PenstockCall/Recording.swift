@@ -137,7 +137,6 @@ extension Call {
         discardStations(old)
         destroy(old)
       }
-      old.kept = self
       hops[index] = Hop(again: old)
     }
     below = recording.below?.another()

@@ -47,8 +47,8 @@ PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, in
  *  at most so long}, "calls": [{"id", "method", "kind", "target", "age_ms", "deadline_ms", "attempts", "holder",
  *  "outbound", "inbound": as in penstock_call_trace_json}, ...], the latest first}
  * The loop is asked for the calls. If it does not answer within `timeout_ms`, because a callback does not return,
- * "complete" is false, "calls" null, and "running" names the interceptor (the first 32 bytes of its name). Any thread; on
- * the driving thread at once. Memory: owned by the caller; free with penstock_free. */
+ * "complete" is false, "calls" null, and "running" names the interceptor. Any thread; on the driving thread at once.
+ * Memory: owned by the caller; free with penstock_free. */
 PENSTOCK_API penstock_result penstock_runtime_snapshot_json(penstock_runtime *runtime, int64_t timeout_ms, char **json);
 
 /* Ends every call with CANCELLED ("runtime shut down"), closes every channel and connection, and joins the threads;

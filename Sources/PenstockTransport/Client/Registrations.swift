@@ -1,5 +1,6 @@
 import CSystem
 import PenstockCall
+import PenstockWire
 import Synchronization
 
 /// The registrations of this process: their numbers, and which of them have not been finalized yet.
@@ -11,6 +12,7 @@ public enum Registrations {
   private final class Table {
     struct Live {
       let id: UInt64
+      let name: ByteBuffer
       var isRemoved = false
       /// The thread that runs the finalizer.
       var finalizer: UInt64 = 0
@@ -48,18 +50,27 @@ public enum Registrations {
     return fresh
   }
 
-  /// Gives `userData` a number, which ends with its finalizer.
+  /// Gives `userData` a number, which ends with its finalizer. `name` stays as it is.
   @inline(never) @_optimize(size)
-  public static func begin(_ userData: UserData) -> UInt64 {
+  public static func begin(_ userData: UserData, _ name: ByteBuffer) -> UInt64 {
     let generation = Process.generation
     let id = Process.withLock { () -> UInt64 in
       let table = table
       let id = newest.add(1, ordering: .relaxed).newValue
-      table.live.append(Table.Live(id: id))
+      table.live.append(Table.Live(id: id, name: name))
       return id
     }
     userData.keeper = Keeper(id, generation)
     return id
+  }
+
+  /// Followed by a NUL; nil: it has been finalized, or there was none.
+  @inline(never) @_optimize(size)
+  public static func name(of id: UInt64) -> ByteBuffer? {
+    Process.withLock {
+      let table = table
+      return table.index(of: id).map { table.live[$0].name }
+    }
   }
 
   /// It is registered nowhere any more, or nobody can take it out.

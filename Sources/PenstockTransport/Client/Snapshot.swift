@@ -26,6 +26,8 @@ public struct RuntimeView {
   /// The latest first; nil: the loop has not answered in time.
   public var calls: [CallView]?
   public var running: CallWatch.Running?
+  /// Followed by a NUL; nil: that is a callback of the call's own.
+  public var interceptor: ByteBuffer?
   /// When the turn began in which that runs.
   public var turnTime: UInt64
   public var now: UInt64
@@ -40,7 +42,9 @@ extension ClientRuntime {
       runtime.ended.load(ordering: .acquiring)
       ? [] : look(within: nanoseconds) { live in live.all.map { CallView($0.call) } }
     let running = watch.running()
-    return RuntimeView(calls: calls, running: running, turnTime: runtime.now, now: Runtime.monotonicNow())
+    let name = running.flatMap { Registrations.name(of: $0.interceptor) }
+    return RuntimeView(
+      calls: calls, running: running, interceptor: name, turnTime: runtime.now, now: Runtime.monotonicNow())
   }
 
   /// Any thread, in the same way: one call; nil: no answer in time.

@@ -1,0 +1,113 @@
+/// The callbacks of the hops that begin in step, by event: each list in the order in which the event comes to its hops.
+/// It is read for every event, so that whoever walks a list touches nothing of the hops themselves.
+struct CallbackTable {
+  struct Entry {
+    /// Of `create` it is not called: the hop's is. That of `destroy` gives nothing.
+    let function: HopCallback
+    let userData: UnsafeMutableRawPointer?
+    /// For `CallWatch`.
+    let name: UInt64
+    let kind: EventKind
+    /// The hop has a state that its `create` made, instead of the registration's user data.
+    let hasState: Bool
+    @Small var index: Int
+  }
+
+  struct List {
+    fileprivate(set) var first: UnsafePointer<Entry>
+    fileprivate(set) var end: UnsafePointer<Entry>
+    var isEmpty: Bool { first == end }
+  }
+
+  /// How many hops begin in step: up to the first that records or has an executor.
+  let inStep: Int
+  let hasCreate: Bool
+  /// With `create` before it and the demand that goes with it behind it, hop by hop.
+  let start: List
+  let send: List
+  let halfClose: List
+  let headers: List
+  let receive: List
+  let status: List
+  let demand: List
+  let sent: List
+  let destroy: List
+
+  @inline(never) @_optimize(size)
+  init(_ entries: [Chain.Entry]) {
+    var inStep = 0
+    while inStep < entries.count {
+      let registration = entries[inStep].registration
+      if registration.replayBytes > 0 || registration.hasExecutors { break }
+      inStep += 1
+    }
+    self.inStep = inStep
+    var filler = Filler(entries, inStep)
+    start = filler.list(.start)
+    hasCreate = filler.hasCreate
+    send = filler.list(.send)
+    halfClose = filler.list(.halfClose)
+    headers = filler.list(.headers, isUp: true)
+    receive = filler.list(.receive, isUp: true)
+    status = filler.list(.status, isUp: true)
+    demand = filler.list(.demand)
+    sent = filler.list(.sent, isUp: true)
+    destroy = filler.list(.destroy)
+  }
+
+  func deallocate() { start.first.deallocate() }
+
+  private struct Filler {
+    let entries: [Chain.Entry]
+    let inStep: Int
+    var next: UnsafeMutablePointer<Entry>
+    var hasCreate = false
+
+    init(_ entries: [Chain.Entry], _ inStep: Int) {
+      self.entries = entries
+      self.inStep = inStep
+      // Demand is there twice, and nothing for on_cancel.
+      next = .allocate(capacity: max(inStep, 1) * MemoryLayout<Registration.Callbacks>.size / 8)
+    }
+
+    @inline(never) @_optimize(size)
+    mutating func list(_ kind: EventKind, isUp: Bool = false) -> List {
+      let first = next
+      for place in 0..<inStep {
+        let index = isUp ? inStep - 1 - place : place
+        if kind == .start { add(.create, index) }
+        add(kind, index)
+        if kind == .start { add(.demand, index) }
+      }
+      return List(first: UnsafePointer(first), end: UnsafePointer(next))
+    }
+
+    @inline(never) @_optimize(size)
+    private mutating func add(_ kind: EventKind, _ index: Int) {
+      let registration = entries[index].registration
+      let callbacks = registration.callbacks.pointee
+      let function: HopCallback? =
+        switch kind {
+        case .create: unsafeBitCast(callbacks.create, to: HopCallback?.self)
+        case .start: callbacks.onStart
+        case .send: callbacks.onSend
+        case .halfClose: callbacks.onHalfClose
+        case .headers: callbacks.onHeaders
+        case .receive: callbacks.onReceive
+        case .status: callbacks.onStatus
+        case .demand: callbacks.onDemand
+        case .sent: callbacks.onSent
+        case .destroy: unsafeBitCast(callbacks.destroy, to: HopCallback?.self)
+        case .none, .cancel: nil
+        }
+      guard let function else { return }
+      if kind == .create { hasCreate = true }
+      next.initialize(
+        to: Entry(
+          function: function, userData: registration.userData.pointer,
+          name: CallWatch.name(registration.id, kind), kind: kind, hasState: callbacks.create != nil,
+          index: index))
+      next += 1
+    }
+  }
+}
