@@ -158,12 +158,12 @@ public func penstock_message_wrap(
 
 @_cdecl("penstock_message_data") @implementation
 public func penstock_message_data(_ message: OpaquePointer!) -> UnsafeRawPointer! {
-  message.flatMap { object($0, Message.self).view.baseAddress }
+  message.flatMap { look($0, Message.self) { $0.view.baseAddress } }
 }
 
 @_cdecl("penstock_message_length") @implementation
 public func penstock_message_length(_ message: OpaquePointer!) -> Int {
-  message.map { object($0, Message.self).count } ?? 0
+  message.map { look($0, Message.self) { $0.count } } ?? 0
 }
 
 @_cdecl("penstock_message_retain") @implementation

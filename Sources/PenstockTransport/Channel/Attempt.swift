@@ -268,15 +268,15 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
       } else if !stream.bodyIsEmpty, headersCame, let framing {
         // Not the last one: the status is to wait behind a message that nobody has asked for.
         if hasDelivered, !call.wantsMessage,
-          framing.beginsWithTwo(stream.body.view, limit: Attempt.aheadLimit)
+          framing.beginsWithTwo(stream.body, limit: Attempt.aheadLimit)
         {
           call.offerMessage()
           guard self.stream === stream, self.call != nil else { return }
         }
         // At the end the rest is looked at even if nobody asks: a cut message is no message.
         guard call.wantsMessage || stream.end != nil else { return }
-        let consumed = decode(stream.body.view, framing)
-        stream.body.consume(consumed)
+        let consumed = decode(stream.body, framing)
+        stream.take(consumed)
         connection.session.consumed(stream, consumed)
         connection.wantsWrite()
       } else if let end = stream.end {

@@ -10,6 +10,8 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   let awaited: Awaited
   /// The list's.
   fileprivate var next: Unmanaged<CallWaiter>?
+  /// It has been told, and has not looked since: it need not be told again.
+  fileprivate var isTold = false
 
   init(_ awaited: Awaited) { self.awaited = awaited }
 }
@@ -18,11 +20,18 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
 /// wait for. Under the call's lock. References are not counted: a waiter takes itself out before it goes.
 struct CallWaiters {
   private var first: Unmanaged<CallWaiter>?
+  /// What those that have not been told wait for.
   private var awaited: UInt8 = 0
 
   mutating func add(_ waiter: CallWaiter) {
     waiter.next = first
     first = .passUnretained(waiter)
+    if !waiter.isTold { awaited |= waiter.awaited.rawValue }
+  }
+
+  /// It has looked, and waits again.
+  mutating func renew(_ waiter: CallWaiter) {
+    waiter.isTold = false
     awaited |= waiter.awaited.rawValue
   }
 
@@ -38,18 +47,21 @@ struct CallWaiters {
     }
   }
 
-  func isAwaited(_ news: Awaited) -> Bool { news == .end ? first != nil : awaited & news.rawValue != 0 }
+  func isAwaited(_ news: Awaited) -> Bool { awaited & (news == .end ? .max : news.rawValue) != 0 }
 
   /// Those to set for `news`, outside of the lock: mostly one.
-  func awaiting(_ news: Awaited) -> (CallWaiter?, [CallWaiter]) {
+  mutating func awaiting(_ news: Awaited) -> (CallWaiter?, [CallWaiter]) {
     var one: CallWaiter?
     var more: [CallWaiter] = []
     var next = first
+    awaited = 0
     while let known = next {
       let waiter = known.takeUnretainedValue()
-      if news == .end || waiter.awaited == news {
+      if !waiter.isTold, news == .end || waiter.awaited == news {
+        waiter.isTold = true
         if one == nil { one = waiter } else { more.append(waiter) }
       }
+      if !waiter.isTold { awaited |= waiter.awaited.rawValue }
       next = waiter.next
     }
     return (one, more)

@@ -375,8 +375,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// A kind with one request message has said all once that is sent: whoever waits for the answer need not
   /// say so.
   private func closeWhenSaid() {
+    guard kind.sendsOne else { return }
     lock.lock()
-    let closes = kind.sendsOne && sentMessages == 1 && !isHalfClosed && reply == nil
+    let closes = sentMessages == 1 && !isHalfClosed && reply == nil
     if closes { isHalfClosed = true }
     lock.unlock()
     if closes { call.submit(.halfClose) }
@@ -524,7 +525,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
         case .closed: outcome = .closed
         }
       }
-      if outcome != nil { waiters.remove(waiter) }
+      if outcome != nil { waiters.remove(waiter) } else { waiters.renew(waiter) }
       lock.unlock()
       if let outcome { return outcome }
     }

@@ -13,12 +13,9 @@ struct ShortQueue<Element> {
   }
 
   mutating func popFirst() -> Element? {
-    guard let taken = first else { return nil }
-    if rest.isEmpty {
-      first = nil
-    } else {
-      first = rest[Int(next)]
-      rest[Int(next)] = nil
+    let taken = first.take()
+    if taken != nil, !rest.isEmpty {
+      swap(&first, &rest[Int(next)])
       next += 1
       if Int(next) == rest.count {
         // What a burst has needed does not stay.

@@ -67,12 +67,9 @@ public struct PieceQueue {
 
   private mutating func removeFirst() {
     offset = 0
-    if Int(next) == rest.count {
-      first = nil
-      return
-    }
-    first = rest[Int(next)]
-    rest[Int(next)] = nil
+    first = nil
+    if Int(next) == rest.count { return }
+    swap(&first, &rest[Int(next)])
     next += 1
     if Int(next) == rest.count {
       rest.removeAll(keepingCapacity: true)

@@ -127,7 +127,7 @@ extension HTTP2Session {
         taken = min(max(borrow(stream.owner) { $0.streamReceives(bytes) } ?? 0, 0), bytes.count)
         if taken > 0 { _ = nghttp2_session_consume_stream(session, id, taken) }
       }
-      if taken < bytes.count, !stream.body.append(ByteView(rebasing: bytes[taken...])) {
+      if taken < bytes.count, !stream.keep(ByteView(rebasing: bytes[taken...])) {
         stream.finish(.noMemory)
       }
       mark(stream)

@@ -37,8 +37,8 @@ final class HTTP2Stream {
   var owner: StreamOwner?
   /// What has come and the owner has not counted.
   private var uncounted = 0
-  /// What the owner has not taken yet. Bounded by the stream's window.
-  private(set) lazy var body = makeBody()
+  /// What the owner has not taken yet. Bounded by the stream's window. nil: there was never any.
+  private var unread: ByteBuffer?
   private var pieces = PieceQueue()
   var bytesToSend: Int { pieces.bytes }
   var state = State.created
@@ -55,7 +55,6 @@ final class HTTP2Stream {
   var headersAreSent = false
   /// The final response has come: what follows are trailers.
   private var hasFinalHead = false
-  private var hasBody = false
   var id: Int32 = -1
   private var place: Int32 = -1
   /// Pieces framed whole, ever; beyond 2^32 it begins anew.
@@ -86,7 +85,17 @@ final class HTTP2Stream {
 
   // MARK: Inbound
 
-  var bodyIsEmpty: Bool { !hasBody || body.isEmpty }
+  var bodyIsEmpty: Bool { unread.map { $0.isEmpty } ?? true }
+  /// What the owner has not taken yet, until it takes some or more comes.
+  var body: ByteView { unread.map { $0.view } ?? ByteView(start: nil, count: 0) }
+
+  /// False: no memory.
+  func keep(_ bytes: ByteView) -> Bool {
+    if unread == nil { unread = ByteBuffer() }
+    return borrow(unread) { $0.append(bytes) } ?? false
+  }
+
+  func take(_ count: Int) { _ = borrow(unread) { $0.consume(count) } }
 
   func received(_ count: Int) { uncounted += count }
 
@@ -94,11 +103,6 @@ final class HTTP2Stream {
   func takeCount() -> Int {
     defer { uncounted = 0 }
     return uncounted
-  }
-
-  private func makeBody() -> ByteBuffer {
-    hasBody = true
-    return ByteBuffer()
   }
 
   /// A HEADERS frame is complete.
@@ -122,7 +126,7 @@ final class HTTP2Stream {
   /// Nothing more is wanted of this stream.
   func letGo() {
     owner = nil
-    if hasBody { body.removeAll(keepingCapacity: false) }
+    if unread != nil { unread = nil }
     pieces.removeAll()
   }
 }

@@ -11,6 +11,9 @@ extension Runtime {
   /// Whether a driver that slept now would leave something undone.
   var hasLeftovers: Bool { !inbox.isEmpty || !turnEnds.isEmpty }
 
+  /// Something has been posted since the turn began.
+  var hasPosted: Bool { inbox.hasPushed }
+
   /// The end of a turn, and the start of a driver's first: runs what has been posted, then the turn-end handlers. What
   /// those post or register waits for the next turn.
   func settle() {

@@ -45,9 +45,9 @@ import Testing
 
     override func streamChanged(_ stream: HTTP2Stream) {
       if !stream.body.isEmpty {
-        body += stream.body.view
+        body += stream.body
         let count = stream.body.count
-        stream.body.consume(count)
+        stream.take(count)
         session.consumed(stream, count)
       }
       guard let end = stream.end else { return }
