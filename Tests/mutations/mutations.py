@@ -191,7 +191,7 @@ MUTATIONS = [
      "    outboundEnd = min(outboundEnd, index)\n    stopBelow()\n", "    outboundEnd = min(outboundEnd, index)\n"),
     ("codec", "an object is not let go", "Codec.swift", "  deinit { if isOurs { codec.free(pointer) } }", "  deinit { if !isOurs { codec.free(pointer) } }"),
     ("codec", "bytes may be put in an object's place", "HopInterface.swift", "guard !seesObjects, let message else", "guard let message else"),
-    ("codec", "bytes may be sent above the codec", "HopInterface.swift", "    guard (message.attachment != nil) == seesObjects else { return .state }\n    if call.loop.isDriving",
+    ("codec", "bytes may be sent above the codec", "HopInterface.swift", "    guard message.isObject == seesObjects else { return .state }\n    if call.loop.isDriving",
      "    if call.loop.isDriving"),
     # Hops that are used again, and hops in step.
     ("step", "a message that stopped at a hop was not counted by those above", "Call+Step.swift", "      case .send: stepInFlight += 1\n", ""),
@@ -217,7 +217,6 @@ MUTATIONS = [
     ("step", "a hop that is set apart forgets which callback runs", "Call+Step.swift", "      if hop.running == .none { hop.running = runningInStep(index) }\n", ""),
     ("step", "a hop that is set apart after its callback is in it still", "Call+Step.swift", "    hop.running = .none\n    return hop\n", "    return hop\n"),
     ("step", "a hop that is set apart between two events was not entered", "Call+Step.swift", "      // Before start has come nothing else has.\n", "      if stride == .none { continue }\n"),
-    ("step", "hops that have been looked at serve the next call as they are", "HopRow.swift", "if $0.isTouched.load(ordering: .acquiring) || total", "if total"),
     # Executors.
     ("executors", "an event overtakes one whose callback runs on an executor", "Call+Visits.swift",
      "    station.isPaused = true\n    if lane == .inbound { pausesInbound += 1 }\n    if !queue.append", "    if !queue.append"),
