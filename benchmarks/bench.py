@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" 
 import aims
 import clients
 import harness
+import limits
 import plot
 import scenarios
 import servers
@@ -187,11 +188,13 @@ def output(arguments):
     return OUTPUT / ("bench-part" if arguments.patterns else "bench-quick" if arguments.quick else "bench")
 
 
-def write(result, path):
+def write(result, path, documents):
     OUTPUT.mkdir(exist_ok=True)
     path.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     path.with_suffix(".md").write_text(table.markdown(result))
     path.with_suffix(".svg").write_text(plot.svg(result))
+    if documents:
+        limits.document("limits", limits.markdown(result))
 
 
 def main():
@@ -200,13 +203,14 @@ def main():
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="about how long each client runs in a round")
     parser.add_argument("--again", action="store_true", help="the tables of the last run once more; measure nothing")
+    parser.add_argument("--document", action="store_true", help="with the table of limits into docs/performance.md")
     parser.add_argument("patterns", nargs="*", help="what is measured: regular expressions for its name")
     arguments = parser.parse_args()
     path = output(arguments)
     if arguments.again:
         result = json.loads(path.with_suffix(".json").read_text())
         result["aims"] = aims.judged(result["rows"])
-        write(result, path)
+        write(result, path, arguments.document)
         print(table.text(result))
         return 0
     arguments.rounds = arguments.rounds or (3 if arguments.quick else 5)
@@ -222,7 +226,7 @@ def main():
             bench.servers.end()
     result = {"about": about, "rows": bench.rows, "aims": aims.judged(bench.rows), "wrong": bench.wrong,
               "noisy": table.noisy(bench.rows)}
-    write(result, path)
+    write(result, path, arguments.document)
     print(table.text(result))
     print(f"{time.monotonic() - started:.0f} s; figures in {path.relative_to(ROOT)}.json, tables in .md, plot in .svg")
     for why in bench.wrong:

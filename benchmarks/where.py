@@ -1,11 +1,11 @@
 """Where the time of a call goes: system calls, switches and page faults of each client, and its CPU time by layer.
 
-    benchmarks/run where [REGEX...]
+    benchmarks/run where [--document] [REGEX...]
 
 By perf, against penstock-peer, on the rows of `make bench` whose names match; without, on those of DEFAULT. Counts are those
 of a longer run less those of a shorter one, per call or message. CPU time is sampled 5,000 times a second (cpu-clock), in
 the kernel too: what a process sends over loopback it takes through the receiver's TCP itself, so part of the peer's work is in
-its kernel time. Prints Markdown, and writes build/bench-where.md.
+its kernel time. Prints Markdown, and writes build/bench-where.md; with --document into docs/performance.md too.
 """
 
 import os
@@ -18,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" 
 
 import clients
 import harness
+import limits
 import scenarios
 import servers
 from harness import ROOT
@@ -107,7 +108,7 @@ class Where:
 
 
 def main():
-    patterns = sys.argv[1:] or DEFAULT
+    patterns = [word for word in sys.argv[1:] if word != "--document"] or DEFAULT
     heads = ("what", "client", "system calls", "switches", "page faults", "CPU us", *LAYERS)
     out = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     print("\n".join(out), flush=True)
@@ -129,6 +130,8 @@ def main():
         finally:
             where.servers.end()
     (ROOT / "build" / "bench-where.md").write_text("\n".join(out) + "\n")
+    if "--document" in sys.argv:
+        limits.document("where", out)
     return 0
 
 
