@@ -21,8 +21,8 @@ def rows(result):
     """The cells of each missed aim of which there is a floor."""
     for aim in result["aims"]:
         for server, met in aim["met"].items():
-            floor = aim.get("floor", {}).get(server)
-            if met or not floor:
+            floor = aim["floor"].get(server, {})
+            if met or not any(name.startswith("bare frames") for name in floor):
                 continue
             mark = "*" if aim["server_is_limit"][server] else ""
             reached = "; ".join(f"{name.removeprefix('bare ')}: {value:.2f}" for name, value in floor.items())
