@@ -12,7 +12,8 @@ typedef struct bench {
   penstock_runtime *runtime;
   penstock_channel *channel;
   const char *target, *channel_options;
-  uint8_t *request; /* byte i is i * 131 */
+  uint8_t *request;          /* byte i is i * 131 */
+  penstock_message *message; /* of it, for streams; NULL: it is copied */
   size_t bytes;
   int in_flight, threads, seconds;
   /* One run. */

@@ -9,6 +9,7 @@
  *   --threads       unary: threads that make blocking calls on the one channel
  *   --bytes         of each message
  *   --style         of the streams: blocking (the default) or callback
+ *   --copy          of the streams: 0 sends one message again and again, without a copy (1)
  *   --tls           the CA's certificate; without, cleartext
  *   --window        of a stream and of the connection; without, the library's defaults
  *   --spin          the runtime's "spin_us"
@@ -143,7 +144,7 @@ int main(int argc, char **argv) {
                 .mutex = PTHREAD_MUTEX_INITIALIZER,
                 .changed = PTHREAD_COND_INITIALIZER};
   const char *what = "unary", *style = "blocking", *tls = NULL;
-  long calls = 1000, window = 0, interceptors = 0, spin = -1;
+  long calls = 1000, window = 0, interceptors = 0, spin = -1, copies = 1;
   for (int i = 1; i < argc; i += 2) {
     const char *name = argv[i], *value = argv[i + 1];
     if (!value) die(name, PENSTOCK_E_INVALID_ARGUMENT);
@@ -167,6 +168,8 @@ int main(int argc, char **argv) {
       self.bytes = (size_t)atol(value);
     else if (strcmp(name, "--window") == 0)
       window = atol(value);
+    else if (strcmp(name, "--copy") == 0)
+      copies = atol(value);
     else if (strcmp(name, "--spin") == 0)
       spin = atol(value);
     else if (strcmp(name, "--interceptors") == 0)
@@ -177,6 +180,7 @@ int main(int argc, char **argv) {
   if (!self.target) die("--target", PENSTOCK_E_INVALID_ARGUMENT);
   self.request = malloc(self.bytes + 1);
   for (size_t i = 0; i < self.bytes; i++) self.request[i] = (uint8_t)(i * 131);
+  if (!copies) need("wrap", penstock_message_wrap(self.request, self.bytes, self.request, free, &self.message));
 
   char roots[1000] = "false", windows[200] = "", channel[1500], runtime[100];
   if (tls) snprintf(roots, sizeof(roots), "{\"roots_file\": \"%s\"}", tls);
@@ -209,6 +213,7 @@ int main(int argc, char **argv) {
   penstock_channel_release(self.channel);
   need("shutdown", penstock_runtime_shutdown(self.runtime, 5000));
   penstock_runtime_release(self.runtime);
-  free(self.request);
+  if (!self.message) free(self.request);
+  penstock_message_release(self.message);
   return 0;
 }

@@ -19,6 +19,17 @@ static penstock_call *open_call(bench *self, const char *method, int32_t kind, c
   return call;
 }
 
+/* With a copy, or without: then it is always the same message. */
+static penstock_result send_one(const bench *self, penstock_call *call) {
+  return self->message ? penstock_call_send_message(call, self->message)
+                       : penstock_call_send(call, self->request, self->bytes);
+}
+
+static penstock_result try_send_one(const bench *self, penstock_call *call) {
+  return self->message ? penstock_call_try_send_message(call, self->message)
+                       : penstock_call_try_send(call, self->request, self->bytes);
+}
+
 static void check_message(const bench *self, const penstock_message *message) {
   if (penstock_message_length(message) != self->bytes ||
       memcmp(penstock_message_data(message), self->request, self->bytes) != 0) {
@@ -65,7 +76,7 @@ static void finish_ok(penstock_call *call) {
 void up_blocking(bench *self, long calls) {
   penstock_call *call =
       open_call(self, "/penstock.Echo/ClientStream", PENSTOCK_KIND_CLIENT_STREAM, "x-mode", "count", NULL);
-  for (long i = 0; i < calls; i++) need("send", penstock_call_send(call, self->request, self->bytes));
+  for (long i = 0; i < calls; i++) need("send", send_one(self, call));
   penstock_reply *reply = finish(call);
   check_count(reply, calls);
   penstock_reply_release(reply);
@@ -76,7 +87,7 @@ void down_blocking(bench *self, long calls) {
   snprintf(count, sizeof(count), "%ld", calls);
   penstock_call *call =
       open_call(self, "/penstock.Echo/ServerStream", PENSTOCK_KIND_SERVER_STREAM, "x-repeat", count, NULL);
-  need("send", penstock_call_send(call, self->request, self->bytes));
+  need("send", send_one(self, call));
   need("half_close", penstock_call_half_close(call));
   for (long i = 0; i < calls; i++) receive_one(self, call);
   finish_ok(call);
@@ -90,7 +101,7 @@ void pingpong_blocking(bench *self, long calls) {
   penstock_call *call = open_bidi(self, NULL);
   double since = now();
   for (long i = 0; i < calls; i++) {
-    need("send", penstock_call_send(call, self->request, self->bytes));
+    need("send", send_one(self, call));
     receive_one(self, call);
     since = note_latency(self, since);
   }
@@ -105,8 +116,7 @@ typedef struct sender {
 
 static void *send_all(void *argument) {
   sender *self = argument;
-  for (long i = 0; i < self->calls; i++)
-    need("send", penstock_call_send(self->call, self->bench->request, self->bench->bytes));
+  for (long i = 0; i < self->calls; i++) need("send", send_one(self->bench, self->call));
   need("half_close", penstock_call_half_close(self->call));
   return NULL;
 }
@@ -126,7 +136,7 @@ void duplex_blocking(bench *self, long calls) {
 /* Sends until there is no room; on_sent goes on from there. */
 static void send_more(bench *self, penstock_call *call) {
   while (self->sent < self->calls) {
-    penstock_result result = penstock_call_try_send(call, self->request, self->bytes);
+    penstock_result result = try_send_one(self, call);
     if (result == PENSTOCK_E_WOULD_BLOCK) return;
     need("try_send", result);
     if (++self->sent == self->calls) need("half_close", penstock_call_half_close(call));
@@ -153,7 +163,7 @@ static void on_echo(penstock_call *call, penstock_message *message, void *user_d
   if (self->received == self->calls)
     need("half_close", penstock_call_half_close(call));
   else
-    need("try_send", penstock_call_try_send(call, self->request, self->bytes));
+    need("try_send", try_send_one(self, call));
 }
 
 static void on_all(penstock_call *call, penstock_reply *reply, void *user_data) {
@@ -177,7 +187,7 @@ static void on_count(penstock_call *call, penstock_reply *reply, void *user_data
 /* The first message goes from this thread, all others from the driving one, which then knows the call. */
 static void send_first(bench *self, penstock_call *call, bool last) {
   self->sent = 1;
-  need("try_send", penstock_call_try_send(call, self->request, self->bytes));
+  need("try_send", try_send_one(self, call));
   if (last) need("half_close", penstock_call_half_close(call));
 }
 

@@ -199,6 +199,7 @@ def clients(folder, programs):
     found = {
         "penstock": Program([own]),
         "penstock, callbacks": Program([own], "--style", "callback"),
+        "penstock, no copy": Program([own], "--copy", 0),
         "penstock, spin": Program([own], "--spin", SPIN_US),
         "penstock, 8 interceptors": Program([own], "--interceptors", 8),
     }

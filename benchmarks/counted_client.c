@@ -1,12 +1,13 @@
 /* counted_client: a fixed number of calls, the same way each time, for what counts instead of timing.
  *
  *   counted_client --target T --what serial|flight|pingpong|up|down [--calls N] [--in-flight N] [--bytes N]
- *                  [--interceptors N] [--filtered N] [--tls CA.pem]
+ *                  [--interceptors N] [--filtered N] [--tls CA.pem] [--copy 0|1]
  *
  *   serial        one blocking unary call after the other
  *   flight        --in-flight unary calls in callback style, the next ones when all of those have ended
  *   pingpong      messages on one bidi stream, each sent when the echo of the last one is there
  *   up, down      messages of one stream, blocking
+ *   --copy          0: `up` sends one message again and again, without a copy (1)
  *   --interceptors  how many, with on_start and on_status; --filtered: how many that want another method
  *
  * One thread does everything, so that nothing depends on who was faster: the runtime is in host mode for `flight`; for
@@ -30,6 +31,8 @@ static void need(const char *what, penstock_result result) {
 static penstock_runtime *runtime;
 static penstock_channel *channel;
 static uint8_t *request;
+/* Of the request; NULL: it is copied. */
+static penstock_message *lent;
 static size_t bytes = 64;
 static long in_flight = 1;
 
@@ -130,7 +133,9 @@ static void pingpong(long calls) {
 
 static void up(long calls) {
   penstock_call *call = open_stream("/penstock.Echo/ClientStream", PENSTOCK_KIND_CLIENT_STREAM, "x-mode", -1);
-  for (long i = 0; i < calls; i++) need("send", penstock_call_send(call, request, bytes));
+  for (long i = 0; i < calls; i++) {
+    need("send", lent ? penstock_call_send_message(call, lent) : penstock_call_send(call, request, bytes));
+  }
   char wanted[32];
   snprintf(wanted, sizeof(wanted), "%ld", calls);
   finish(call, wanted);
@@ -176,7 +181,7 @@ static void add_interceptors(long count, const char *methods) {
 
 int main(int argc, char **argv) {
   const char *target = NULL, *what = "serial", *roots = NULL;
-  long calls = 100, interceptors = 0, filtered = 0;
+  long calls = 100, interceptors = 0, filtered = 0, copies = 1;
   for (int i = 1; i + 1 < argc; i += 2) {
     const char *name = argv[i], *value = argv[i + 1];
     if (strcmp(name, "--target") == 0) target = value;
@@ -187,6 +192,7 @@ int main(int argc, char **argv) {
     if (strcmp(name, "--bytes") == 0) bytes = (size_t)atol(value);
     if (strcmp(name, "--interceptors") == 0) interceptors = atol(value);
     if (strcmp(name, "--filtered") == 0) filtered = atol(value);
+    if (strcmp(name, "--copy") == 0) copies = atol(value);
   }
   static const struct {
     const char *name;
@@ -202,6 +208,7 @@ int main(int argc, char **argv) {
   }
   request = malloc(bytes + 1);
   for (size_t i = 0; i < bytes; i++) request[i] = (uint8_t)(i * 131);
+  if (!copies) need("wrap", penstock_message_wrap(request, bytes, request, free, &lent));
 
   char options[1000] = "{\"tls\": false}";
   if (roots) snprintf(options, sizeof(options), "{\"tls\": {\"roots_file\": \"%s\"}}", roots);
@@ -215,6 +222,7 @@ int main(int argc, char **argv) {
   penstock_channel_release(channel);
   need("shutdown", penstock_runtime_shutdown(runtime, 5000));
   penstock_runtime_release(runtime);
-  free(request);
+  if (!lent) free(request);
+  penstock_message_release(lent);
   return 0;
 }
