@@ -165,8 +165,10 @@ public final class Hop {
     marks.store(marks.load(ordering: .relaxed) & ~(gone | Mark.inStep) | mark, ordering: .releasing)
   }
   private func has(_ mark: UInt8) -> Bool {
+    // The row's first: who sees there what follows the hop's being set apart sees the hop's own mark.
+    let shared = row.marks.load(ordering: .acquiring)
     let own = marks.load(ordering: .acquiring)
-    return (own & Mark.inStep == 0 ? own : row.marks.load(ordering: .acquiring)) & mark != 0
+    return (own & Mark.inStep == 0 ? own : shared) & mark != 0
   }
   var isOver: Bool { has(Mark.over) }
   var hasStartPassed: Bool { has(Mark.startPassed) }
@@ -277,7 +279,8 @@ public final class Hop {
 
   /// From now on other threads may deliver.
   func share() {
-    guard !isShared else { return }
+    // After the end there is nothing to share, and no hop of the call that could be set apart.
+    guard !isShared, !isOver else { return }
     call.breakStep(at: index)
     isShared = true
     row.kept = call

@@ -175,9 +175,12 @@ public final class ByteBuffer {
     return taken
   }
 
-  /// Another with the same bytes, for as long as nobody changes these. An empty one keeps nothing.
+  /// Another with the same bytes: kept by whom they are lent by, so that this may be changed meanwhile; of its own bytes,
+  /// for as long as nobody changes this. An empty one keeps nothing.
   @inline(never) @_optimize(size)
-  public func lend() -> ByteBuffer { ByteBuffer(lent: view, by: isEmpty ? nil : self) }
+  public func lend() -> ByteBuffer {
+    ByteBuffer(lent: view, by: isEmpty ? nil : isLent ? attachment : self)
+  }
 
   /// Exchanges contents, storage and attachment. Cannot fail.
   public func exchange(with other: ByteBuffer) {

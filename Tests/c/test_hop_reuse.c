@@ -40,6 +40,8 @@ static int32_t run(place *place, penstock_hop *hop, int32_t event) {
   snprintf(visit->log + length, sizeof(visit->log) - length, "%c%d", event == PENSTOCK_EVENT_START ? 's' : 'T',
            place->index);
   CHECK(hop != visit->last_kept);
+  /* A handle whose call has ended may be retained again, on the driving thread too. */
+  if (visit->last_kept) penstock_hop_release(penstock_hop_retain(visit->last_kept));
   if (visit->mode == QUIET || place->index != visit->chosen) return PENSTOCK_NEXT;
   if (visit->mode == LOOK_ELSEWHERE) CHECK(elsewhere(look_elsewhere, hop) == hop);
   if (visit->mode == KEEP && event == PENSTOCK_EVENT_START) visit->kept = penstock_hop_retain(hop);

@@ -360,3 +360,54 @@ TEST(message_that_is_sent_again) {
   send_again(64 * KIB, PENSTOCK_STATUS_OK);
   send_again(64 * KIB - 1, PENSTOCK_STATUS_UNAVAILABLE);
 }
+
+/* Bytes that are no more once they are let go. */
+typedef struct fragile {
+  char bytes[64 * KIB];
+  atomic_int finalized;
+} fragile;
+
+static void scribble(void *user_data) {
+  fragile *self = user_data;
+  memset(self->bytes, 'x', sizeof(self->bytes));
+  atomic_fetch_add(&self->finalized, 1);
+}
+
+/* Changes the first attempt's message, which is not the recorded one, and ends that attempt. */
+static int32_t change_and_fail_once(probe *self, penstock_hop *hop, int32_t event) {
+  fragile *bytes = self->context;
+  if (penstock_hop_attempt(hop) == 1 && event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_message(hop, "changed", 7));
+  if (event == PENSTOCK_EVENT_HALF_CLOSE) CHECK_INT(atomic_load(&bytes->finalized), 0);
+  return fail_once(self, hop, event);
+}
+
+TEST(message_that_is_changed_before_it_is_sent_again) {
+  penstock_channel *channel = open_channel();
+  static fragile bytes;
+  memset(bytes.bytes, 'r', sizeof(bytes.bytes));
+  penstock_message *message = NULL;
+  OK(penstock_message_wrap(bytes.bytes, sizeof(bytes.bytes), &bytes, scribble, &message));
+  probe above, below;
+  probe_init_with(&above, "restarts", restart, NULL);
+  probe_init_with(&below, "changes", change_and_fail_once, &bytes);
+  above.replay_bytes = 64 * KIB;
+  above.max_restarts = 1;
+  probe_add(&above, channel, 1);
+  probe_add(&below, channel, 0);
+  penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
+  OK(penstock_call_send_message(call, message));
+  penstock_message_release(message);
+  OK(penstock_call_half_close(call));
+  penstock_message *answer = NULL;
+  if (OK(penstock_call_receive(call, &answer))) {
+    const char *data = penstock_message_data(answer);
+    CHECK_INT(penstock_message_length(answer), sizeof(bytes.bytes));
+    CHECK(data && data[0] == 'r' && data[sizeof(bytes.bytes) - 1] == 'r');
+    penstock_message_release(answer);
+  }
+  check_finish(call, PENSTOCK_STATUS_OK);
+  EVENTUALLY(atomic_load(&bytes.finalized) == 1);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&above);
+  probe_wait_finalized(&below);
+}
