@@ -293,6 +293,8 @@ public final class Call {
     execute(step)
     while let next = pending.popFirst() { execute(next) }
     isRunning = false
+    // Who lent its bytes may wait for them.
+    if case .send = event { event = .start }
     if phase == .ended, !isTakingPosted { giveRow() }
   }
 

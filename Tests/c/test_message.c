@@ -411,3 +411,31 @@ TEST(message_that_is_changed_before_it_is_sent_again) {
   probe_wait_finalized(&above);
   probe_wait_finalized(&below);
 }
+
+static int32_t see_send(penstock_hop *hop, void *state) {
+  (void)hop;
+  atomic_fetch_add((atomic_int *)state, 1);
+  return PENSTOCK_NEXT;
+}
+
+/* A hop has seen it, and nothing else comes to a hop before the bytes are wanted back. */
+TEST(message_that_a_hop_has_seen_is_let_go) {
+  penstock_channel *channel = open_channel();
+  atomic_int finalized = 0, seen = 0;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.user_data = &seen;
+  table.on_send = see_send;
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  for (int i = 1; i <= 2; i++) {
+    penstock_message *message = wrap(5 * KIB, &finalized);
+    OK(penstock_call_send_message(call, message));
+    penstock_message_release(message);
+    receive_fixed(call, 5 * KIB);
+    EVENTUALLY(atomic_load(&finalized) == i);
+  }
+  CHECK_INT(atomic_load(&seen), 2);
+  check_finish(call, PENSTOCK_STATUS_OK);
+  penstock_channel_release(channel);
+}
