@@ -251,7 +251,7 @@ extension CallBench {
     bench.call.runPosted()
     #expect(
       bench.take() == [
-        "0 on_start", "0 on_demand 2", "0 on_send", "0 on_half_close", "caller sent 1", "caller headers",
+        "0 on_start", "0 on_demand 2", "0 on_send", "caller sent 1", "0 on_half_close", "caller headers",
         "caller message 7", "0 destroy", "caller status 0",
       ])
   }

@@ -673,8 +673,8 @@ _declare(
     POINTER(c_uint64),
     POINTER(c_void_p),
 )
-# penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data, penstock_finalizer finalizer,
-#     penstock_message **message);
+# penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data,
+#     penstock_finalizer finalizer, penstock_message **message);
 _declare("penstock_message_wrap", c_int32, c_void_p, c_size_t, c_void_p, penstock_finalizer, POINTER(c_void_p))
 # const void *penstock_message_data(const penstock_message *message);
 _declare("penstock_message_data", c_void_p, c_void_p)
