@@ -44,8 +44,11 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
 
   private static let scratchSize = 64 << 10
   private static let manyStreams = 256
-  /// How much is read in one turn before others get theirs.
-  private static let readBudget = 1 << 20
+  /// How much is read in one turn before others get theirs, and before credit goes back: more, and a peer that sends
+  /// all that a stream's window allows waits for it (64 KiB messages down: 0.7 of the rate with 1 MiB).
+  private static let readBudget = 256 << 10
+  /// The same of a connection that is lost.
+  private static let lastBudget = 1 << 20
   /// How often one turn fills the socket.
   private static let writeRounds = 16
 
@@ -147,7 +150,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
 
   /// `isLast`: the connection is lost, and what is in the kernel is all that will ever come.
   private func receiveAll(isLast: Bool = false) {
-    var budget = HTTP2Connection.readBudget
+    var budget = isLast ? HTTP2Connection.lastBudget : HTTP2Connection.readBudget
     while budget > 0, phase != .closed {
       let place: UnsafeMutableRawBufferPointer
       var behind = UnsafeMutableRawBufferPointer(start: nil, count: 0)
