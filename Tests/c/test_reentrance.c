@@ -241,6 +241,30 @@ TEST(hop_reentrance_list) { reenter_everywhere(LIST); }
 TEST(hop_reentrance_start_call) { reenter_everywhere(START_CALL); }
 TEST(hop_reentrance_release_runtime) { reenter_everywhere(RELEASE_RUNTIME); }
 
+/* What is closed as a call starts is so before the answer is read, however fast that comes. */
+static int32_t close_at_start(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  if (event == PENSTOCK_EVENT_START) OK(penstock_channel_close(self->context));
+  return PENSTOCK_NEXT;
+}
+TEST(hop_closes_the_channel_before_the_answer) {
+  for (int round = 0; round < 100; round++) {
+    penstock_channel *channel = open_channel();
+    penstock_reply *reply = NULL;
+    /* Connected, so that nothing holds the next call up. */
+    check_echo(channel);
+    probe probe;
+    probe_init_with(&probe, "closes", close_at_start, channel);
+    probe_add(&probe, channel, 0);
+    REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
+    CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "channel closed");
+    penstock_reply_release(reply);
+    penstock_channel_release(channel);
+    probe_wait_finalized(&probe);
+  }
+}
+
 /* From on_cancel. */
 typedef struct on_cancel_state {
   penstock_channel *channel;

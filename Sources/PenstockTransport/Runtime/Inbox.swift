@@ -45,9 +45,9 @@ final class Inbox: @unchecked Sendable {
   /// The same for a thread that is not the consumer.
   var hasPushed: Bool { head.load(ordering: .sequentiallyConsistent) != 0 }
 
-  /// Takes over what has been pushed, if the last batch is used up.
-  func refill() {
-    guard taken == 0 else { return }
+  /// Takes over what has been pushed.
+  private func refill() {
+    if head.load(ordering: .relaxed) == 0 { return }
     var newest = head.exchange(0, ordering: .sequentiallyConsistent)
     while newest != 0, let raw = UnsafeRawPointer(bitPattern: newest) {
       let item = Unmanaged<InboxItem>.fromOpaque(raw).takeUnretainedValue()
@@ -58,8 +58,9 @@ final class Inbox: @unchecked Sendable {
     }
   }
 
-  /// The next item of the batch; from then on it may be posted again.
+  /// The next item; from then on it may be posted again.
   func pop() -> InboxItem? {
+    if taken == 0 { refill() }
     guard let raw = UnsafeRawPointer(bitPattern: taken) else { return nil }
     let item = Unmanaged<InboxItem>.fromOpaque(raw).takeRetainedValue()
     taken = item.next

@@ -135,7 +135,6 @@ public final class Runtime: @unchecked Sendable {
   }
 
   deinit {
-    inbox.refill()
     while inbox.pop() != nil {}
   }
 

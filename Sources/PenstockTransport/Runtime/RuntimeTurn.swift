@@ -14,18 +14,16 @@ extension Runtime {
   /// Something has been posted since the turn began.
   var hasPosted: Bool { inbox.hasPushed }
 
-  /// The end of a turn, and the start of a driver's first: runs what has been posted, then the turn-end handlers. What
-  /// those post or register waits for the next turn.
+  /// The end of a turn, and the start of a driver's first: runs what has been posted, and what that posts, then the
+  /// turn-end handlers. So who closes a channel as a call starts has closed it before the answer is read. What the
+  /// handlers post or register waits for the next turn.
   func settle() {
-    if !inbox.isEmpty {
-      inbox.refill()
-      var budget = Runtime.batch
-      while budget > 0, let item = inbox.pop() {
-        item.run()
-        work &+= 1
-        budget -= 1
-        if budget % Runtime.stride == 0 { endTurn() }
-      }
+    var budget = Runtime.batch
+    while budget > 0, let item = inbox.pop() {
+      item.run()
+      work &+= 1
+      budget -= 1
+      if budget % Runtime.stride == 0 { endTurn() }
     }
     endTurn()
   }
@@ -128,7 +126,6 @@ extension Runtime {
   func dropInbox() {
     while true {
       lock.lock()
-      inbox.refill()
       let item = inbox.pop()
       lock.unlock()
       guard let item else { return }

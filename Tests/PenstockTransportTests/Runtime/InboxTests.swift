@@ -96,6 +96,35 @@ extension RuntimeTests {
       runtime.end()
     }
 
+    @Test func whatAnItemPostsRunsBeforeDescriptorsAreLookedAt() {
+      let runtime = makeRuntime(.host)
+      let pair = pipePair()
+      let log = Box<[String]>([])
+      let handler = Ready { _ in
+        log.value.append("ready")
+        runtime.unwatch(pair.read)
+      }
+      let end = TurnEnd { log.value.append("end") }
+      runtime.perform { must(runtime.watch(pair.read, CS_EPOLLIN, handler), "watch") }
+      var byte: UInt8 = 1
+      #expect(write(pair.write, &byte, 1) == 1)
+      runtime.post(
+        Work {
+          log.value.append("first")
+          runtime.atTurnEnd(end)
+          runtime.post(
+            Work {
+              log.value.append("second")
+              runtime.post(Work { log.value.append("third") })
+            })
+        })
+      while log.value.count < 5 { #expect(runtime.poll(timeoutMilliseconds: 0) == .ok) }
+      #expect(log.value == ["first", "second", "third", "end", "ready"])
+      cs_close(pair.read)
+      cs_close(pair.write)
+      runtime.end()
+    }
+
     @Test func whatIsQueuedWhenTheRuntimeEndsIsReleasedAndDoesNotRun() {
       final class Marked: InboxItem {
         let gone: Counter
