@@ -211,8 +211,7 @@ static __attribute__((noinline)) void put_more(block *one, size_t class) {
   rack->room--;
 }
 
-static inline void put(void *pointer) {
-  size_t class = (malloc_usable_size(pointer) - 8) >> 4;
+static inline void put(void *pointer, size_t class) {
   if (!LIKELY(class < CLASSES)) return free(pointer);
   block *one = pointer;
   cache *own = mine;
@@ -230,9 +229,14 @@ static inline void put(void *pointer) {
 
 HIDDEN void *cm_alloc(size_t size) { return take(size); }
 
+static size_t class_of_block(void *pointer) { return (malloc_usable_size(pointer) - 8) >> 4; }
+
 HIDDEN void cm_free(void *pointer) {
-  if (pointer) put(pointer);
+  if (pointer) put(pointer, class_of_block(pointer));
 }
+
+/* What cm_alloc gave for `size`, as somebody knows. */
+HIDDEN void cm_free_sized(void *pointer, size_t size) { put(pointer, class_of(size)); }
 
 HIDDEN void *cm_realloc(void *pointer, size_t size) {
   if (!pointer) return take(size);
@@ -243,7 +247,7 @@ HIDDEN void *cm_realloc(void *pointer, size_t size) {
   void *fresh = take(size);
   if (fresh) {
     memcpy(fresh, pointer, has < size ? has : size);
-    put(pointer);
+    put(pointer, class_of_block(pointer));
   }
   return fresh;
 }

@@ -72,8 +72,13 @@ HIDDEN void swift_deallocObject(object *gone, size_t size, size_t align_mask) {
 }
 
 HIDDEN void swift_deallocClassInstance(object *gone, size_t size, size_t align_mask) {
-  (void)size, (void)align_mask;
-  if (gone->references >= 0) cm_free(gone);
+  if (gone->references < 0) return;
+  /* The storage of arrays is said to be as large as its head. */
+  if (LIKELY(size > 32 && align_mask < 16)) {
+    cm_free_sized(gone, size);
+  } else {
+    cm_free(gone);
+  }
 }
 
 HIDDEN void cm_confine(void *pointer) { ((object *)pointer)->references |= CONFINED; }

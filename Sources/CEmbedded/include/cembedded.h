@@ -6,5 +6,6 @@
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
+void cm_free_sized(void *block, size_t size);
 void cm_confine(void *object);
 #endif
