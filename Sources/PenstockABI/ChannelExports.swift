@@ -115,44 +115,54 @@ public func penstock_channel_unary(
     if call.codec != nil { return (.state, nil) }
     if request.count > call.request.settings.maxSendBytes { return (.tooLarge, nil) }
     guard let message = ByteBuffer(copying: request) else { return (.noMemory, nil) }
-    return (.ok, message)
+    return (.ok, .passRetained(message))
   }
 }
 
-/// A unary call, whole, with the message that `make` gives for it.
+/// A unary call, whole, with the message that `make` gives for it. The handle keeps the channel until there is a call,
+/// which does so then.
 func unary(
   _ handle: OpaquePointer, _ method: UnsafePointer<CChar>, _ callOptions: OpaquePointer?,
   _ reply: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?,
-  _ make: (Call) -> (Outcome, Message?)
+  _ make: (Call) -> (Outcome, Unmanaged<Message>?)
 ) -> penstock_result {
-  let channel = object(handle, ClientChannel.self)
-  if Process.isForked(channel.generation) {
-    return report(.forked, "the channel belongs to the parent of this process", error)
-  }
-  if channel.runtime.runtime.isDriving {
-    return report(
-      .wouldDeadlock, "a blocking call in a callback, on the thread that drives the runtime", error)
-  }
-  let options = options(callOptions)
-  let (outcome, call) = ClientCall.make(channel, bytes(method), .unary, options, nil)
-  guard let call else { return explain(outcome, method, error) }
-  let (made, message) = make(call.call)
-  guard let message else {
-    return switch made {
-    case .tooLarge: report(made, "the request is over max_send_message_bytes", error)
-    case .state:
-      report(
-        made,
-        call.call.codec == nil
-          ? "the call has no codec for objects" : "the call has a codec: it takes objects",
-        error)
-    default: report(made, "no memory", error)
+  look(handle, ClientChannel.self) { channel in
+    if Process.isForked(channel.generation) {
+      return report(.forked, "the channel belongs to the parent of this process", error)
+    }
+    if channel.runtime.runtime.isDriving {
+      return report(
+        .wouldDeadlock, "a blocking call in a callback, on the thread that drives the runtime", error)
+    }
+    let options = options(callOptions)
+    let (outcome, call) = ClientCall.make(channel, bytes(method), .unary, options, nil)
+    guard let call else { return explain(outcome, method, error) }
+    defer { call.release() }
+    return call._withUnsafeGuaranteedRef { call in
+      let (made, message) = borrow(call.call, make)
+      guard let message else { return explain(made, call.call, error) }
+      let (result, ended) = call.unary(message, options)
+      guard result == .ok, let ended else { return explain(result, method, error) }
+      reply.pointee = OpaquePointer(ended.toOpaque())
+      return PENSTOCK_OK
     }
   }
-  let (result, ended) = call.unary(message, options)
-  guard result == .ok, let ended else { return explain(result, method, error) }
-  reply.pointee = retained(ended)
-  return PENSTOCK_OK
+}
+
+/// There is no message for the call.
+@inline(never)
+private func explain(
+  _ outcome: Outcome, _ call: Call, _ error: UnsafeMutablePointer<OpaquePointer?>?
+) -> penstock_result {
+  switch outcome {
+  case .tooLarge: report(outcome, "the request is over max_send_message_bytes", error)
+  case .state:
+    report(
+      outcome,
+      call.codec == nil ? "the call has no codec for objects" : "the call has a codec: it takes objects",
+      error)
+  default: report(outcome, "no memory", error)
+  }
 }
 
 @_cdecl("penstock_channel_call") @implementation
@@ -176,8 +186,9 @@ public func penstock_channel_call(
     let (outcome, call) = ClientCall.make(channel, bytes(method), kind, options(callOptions), table)
     guard let call else { return explain(outcome, method, error) }
     // Before it opens: callbacks on another thread may release it.
-    place.pointee = retained(call)
-    call.open(nil)
+    place.pointee = OpaquePointer(call.retain().toOpaque())
+    call._withUnsafeGuaranteedRef { $0.open(nil) }
+    call.release()
     return PENSTOCK_OK
   }
 }

@@ -73,7 +73,7 @@ public func penstock_channel_unary_object(
   }
   return unary(handle, method, callOptions, reply, error) { call in
     guard let codec = call.codec else { return (.state, nil) }
-    return (.ok, ByteBuffer(object: CodecObject(request, codec)))
+    return (.ok, .passRetained(ByteBuffer(object: CodecObject(request, codec))))
   }
 }
 

@@ -33,8 +33,9 @@ public func penstock_hop_call(
     return explain(outcome, method, error)
   }
   // Before it opens: callbacks on another thread may release it.
-  place.pointee = retained(call)
-  call.open(nil)
+  place.pointee = OpaquePointer(call.retain().toOpaque())
+  call._withUnsafeGuaranteedRef { $0.open(nil) }
+  call.release()
   return PENSTOCK_OK
 }
 

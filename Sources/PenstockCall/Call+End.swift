@@ -34,7 +34,6 @@ extension Call {
     if trace != nil, index >= 0, index < hops.count {
       note(.finished, hops[index], .status, detail: Int(status.code.rawValue))
     }
-    endStatus = status
     outboundEnd = min(outboundEnd, max(index, 0))
     stopBelow()
     if index >= 0, index < hops.count {
@@ -74,7 +73,6 @@ extension Call {
     phase = .endingLocally
     status.isLocal = true
     status.isReadOnly = true
-    endStatus = status
     outboundEnd = 0
     stopBelow()
     tellAbove { $0.callDiscardsMessages() }
@@ -104,7 +102,6 @@ extension Call {
   func complete(_ status: Status) {
     guard phase != .ended else { return }
     phase = .ended
-    endStatus = status
     if trace != nil { note(.ended, nil, .status, detail: Int(status.code.rawValue)) }
     measures.endedAt.set(loop.now)
     loop.setDeadline(self, nil)

@@ -79,8 +79,6 @@ public final class Call {
   var demandBelow = 0
   var inboundCount = 0
   var headersCount = 0
-  /// The status that ends the call, for on_status, on_cancel and the hops that ask.
-  var endStatus: Status?
   /// What the running callback is about.
   var event = Event.start
 
@@ -381,13 +379,9 @@ public final class Call {
     frontierDemand = demand
     runOutbound(.start, at: 0)
     if let message {
-      next(.send(message))
-      next(.halfClose)
+      // Behind what start has brought; mostly that is nothing.
+      if pending.isEmpty { execute(.send(message)) } else { pending.append(.send(message)) }
+      if pending.isEmpty { execute(.halfClose) } else { pending.append(.halfClose) }
     }
-  }
-
-  /// Behind what start has brought; mostly that is nothing.
-  private func next(_ step: Step) {
-    if pending.isEmpty { execute(step) } else { pending.append(step) }
   }
 }

@@ -149,7 +149,6 @@ extension Call {
   /// see on_cancel, then destroy.
   func endBetween(_ index: Int, _ status: Status) {
     guard phase == .live else { return }
-    endStatus = status
     outboundEnd = min(outboundEnd, index)
     stopBelow()
     cancelHops(from: index, status)

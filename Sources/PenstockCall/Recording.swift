@@ -151,7 +151,6 @@ extension Call {
     frontierDemand = recording.unanswered
     measures.headersAt.set(0)
     measures.firstMessageAt.set(0)
-    endStatus = nil
     pending.append(.replay(hop))
     return true
   }

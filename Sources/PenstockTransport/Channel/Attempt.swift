@@ -9,7 +9,9 @@ import PenstockWire
 ///
 /// As a stream's, its fields stand so that it takes little: 152 bytes.
 final class Attempt: StreamOwner, CallBelow, TurnTask {
-  private let core: ChannelCore
+  /// The channel's, which a call that has not ended keeps: used only while there is one.
+  private let channel: Unmanaged<ChannelCore>
+  private var core: ChannelCore { channel.takeUnretainedValue() }
   /// nil before the start, and after the end. Lent: a call that has begun is there until it has ended, and before it
   /// ends it has reset its attempt, or has had its status.
   private var call: Unmanaged<Call>?
@@ -47,11 +49,14 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     set { place = Int32(truncatingIfNeeded: newValue) }
   }
 
-  init(_ core: ChannelCore) {
-    self.core = core
+  init(_ channel: Unmanaged<ChannelCore>) {
+    self.channel = channel
     super.init()
     confine(self)
   }
+
+  @inline(__always)
+  private func withCore<R>(_ body: (ChannelCore) -> R) -> R { channel._withUnsafeGuaranteedRef(body) }
 
   /// It waits for a connection.
   var isConnecting: Bool { isWaiting }
@@ -61,14 +66,16 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
 
   func start(_ call: Call) {
     self.call = .passUnretained(call)
-    core.begin(self)
+    withCore { $0.begin(self) }
     makeFraming(call)
-    if let closed = core.closedBecause {
-      failSoon(Status(.cancelled, closed))
-    } else if call.request.settings.credentials != nil, !core.defaults.isSecure {
-      failSoon(Status(.unauthenticated, "the call has credentials, and the channel is not secure (no TLS)"))
-    } else {
-      core.attach(self)
+    withCore { core in
+      if let closed = core.closedBecause {
+        failSoon(Status(.cancelled, closed))
+      } else if call.request.settings.credentials != nil, !core.defaults.isSecure {
+        failSoon(Status(.unauthenticated, "the call has credentials, and the channel is not secure (no TLS)"))
+      } else {
+        core.attach(self)
+      }
     }
   }
 
@@ -80,19 +87,19 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
 
   func send(_ message: Message) {
     guard let call, failure == nil else { return }
-    switch borrow(framing, { $0.encode(message) }) {
-    case nil: break
+    guard let framed = borrow(framing, { $0.encode(message) }) else { return }
+    switch consume framed {
     case .failed(let status): failSoon(status)
     case .piece(let piece):
       call._withUnsafeGuaranteedRef { call in
         call.measures.sent.wireBytes.add(piece.count)
         call.measures.sent.compressedBytes.add(piece.bytes.count)
       }
-      keep(piece)
       withStream { stream, connection in
         stream.append(piece)
         connection.resume(stream)
       }
+      keep(consume piece)
     }
   }
 
@@ -102,9 +109,9 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     _ = borrow(stream) { stream in borrow(connection) { body(stream, $0) } }
   }
 
-  private func keep(_ piece: BodyPiece) {
+  private func keep(_ piece: consuming BodyPiece) {
     guard isReplayable || stream == nil else { return }
-    pieces.append(piece)
+    pieces.append(consume piece)
     if pieces.bytes > Attempt.replayLimit, stream != nil { forgetPieces() }
   }
 
@@ -121,7 +128,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     }
   }
 
-  func another() -> any CallBelow { Attempt(core) }
+  func another() -> any CallBelow { Attempt(channel) }
 
   /// What has come and waits goes on, in the same turn; what comes later says so itself.
   func pull() {
@@ -165,8 +172,10 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
     guard let call else { return false }
     return call._withUnsafeGuaranteedRef { call in
-      borrow(core.defaults) { defaults in
-        borrow(framing) { $0.requestHeaders(call.request, defaults, now: now, into: fields) } ?? false
+      withCore { core in
+        let now = core.runtime.now
+        return borrow(framing) { $0.requestHeaders(call.request, core.defaults, now: now, into: fields) }
+          ?? false
       }
     }
   }
@@ -181,7 +190,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     }
   }
 
-  private var now: UInt64 { core.runtime.now }
+  private var now: UInt64 { withCore { $0.runtime.now } }
 
   override func streamReceives(head block: HeaderBlock, endsStream: Bool) {
     head = borrow(framing) { $0.responseHeaders(block, endsStream: endsStream) }
@@ -360,6 +369,6 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     connection = nil
     if message != nil { message = nil }
     pieces.removeAll()
-    core.end(self)
+    withCore { $0.end(self) }
   }
 }

@@ -53,7 +53,7 @@ public final class Channel: @unchecked Sendable {
   }
 
   /// On the driving thread.
-  public func newAttempt() -> any CallBelow { Attempt(core) }
+  public func newAttempt() -> any CallBelow { Attempt(.passUnretained(core)) }
 
   /// Without a NUL; as long-lived as the channel.
   public var defaultAuthority: ByteView { core.defaults.authority.view }

@@ -13,7 +13,11 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   /// It has been told, and has not looked since: it need not be told again.
   fileprivate var isTold = false
 
-  init(_ awaited: Awaited) { self.awaited = awaited }
+  /// Whoever sets it has the call, or its workers: they keep the runtime.
+  init(_ awaited: Awaited) {
+    self.awaited = awaited
+    super.init(keepsRuntime: false)
+  }
 }
 
 /// The threads that wait in a call: a wake-up costs two of a processor's switches, so nobody is woken for what others
@@ -49,20 +53,21 @@ struct CallWaiters {
 
   func isAwaited(_ news: Awaited) -> Bool { awaited & (news == .end ? .max : news.rawValue) != 0 }
 
-  /// Those to set for `news`, outside of the lock: mostly one.
-  mutating func awaiting(_ news: Awaited) -> (CallWaiter?, [CallWaiter]) {
-    var one: CallWaiter?
+  /// Those to set for `news`, outside of the lock: mostly one, with a reference.
+  mutating func awaiting(_ news: Awaited) -> (Unmanaged<CallWaiter>?, [CallWaiter]) {
+    var one: Unmanaged<CallWaiter>?
     var more: [CallWaiter] = []
     var next = first
     awaited = 0
     while let known = next {
-      let waiter = known.takeUnretainedValue()
-      if !waiter.isTold, news == .end || waiter.awaited == news {
-        waiter.isTold = true
-        if one == nil { one = waiter } else { more.append(waiter) }
+      known._withUnsafeGuaranteedRef { waiter in
+        if !waiter.isTold, news == .end || waiter.awaited == news {
+          waiter.isTold = true
+          if one == nil { one = known.retain() } else { more.append(waiter) }
+        }
+        if !waiter.isTold { awaited |= waiter.awaited.rawValue }
+        next = waiter.next
       }
-      if !waiter.isTold { awaited |= waiter.awaited.rawValue }
-      next = waiter.next
     }
     return (one, more)
   }

@@ -8,6 +8,9 @@ final class ChannelChains: @unchecked Sendable {
   private var registry = Registry(.channel)
   private var cache = ChainCache()
   private var isOver = false
+  /// The generation of the runtime's registry for which there is no interceptor at all, so that no lock is needed; else
+  /// UInt64.max.
+  private let noneAt = Atomic<UInt64>(.max)
   let newestFirst: Bool
 
   init(newestFirst: Bool) { self.newestFirst = newestFirst }
@@ -25,6 +28,7 @@ final class ChannelChains: @unchecked Sendable {
 
   private func chain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
     let seen = runtime.registryGeneration.load(ordering: .acquiring)
+    if noneAt.load(ordering: .acquiring) == seen { return nil }
     lock.lock()
     if cache.isCurrent(registry.generation, seen) {
       defer { lock.unlock() }
@@ -35,6 +39,7 @@ final class ChannelChains: @unchecked Sendable {
       theirs.ordered(newestFirst: newestFirst), registry.ordered(newestFirst: newestFirst),
       newestFirst: newestFirst)
     let remains = cache.rebuild(merged, registry.generation, theirs.generation)
+    if merged.isEmpty { noneAt.store(theirs.generation, ordering: .releasing) }
     let chain = cache.chain(path, kind)
     lock.unlock()
     withExtendedLifetime(remains) {}
@@ -67,6 +72,7 @@ final class ChannelChains: @unchecked Sendable {
   func add(_ registration: Registration, priority: Int32) -> Bool {
     lock.withLock {
       if !isOver { registry.add(registration, priority: priority) }
+      noneAt.store(.max, ordering: .releasing)
       return !isOver
     }
   }

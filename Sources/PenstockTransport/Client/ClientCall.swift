@@ -43,6 +43,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   private var sentMessages = 0
   /// The channels that hops have redirected the call to; kept until the end.
   private var guests: [ClientChannel] = []
+  /// Made and waited for by `unary`: nobody else has the call, or asks for anything before the end.
+  private var isWhole = false
   private let sendBufferBytes: Int
   private let maxSendBytes: Int
   private var discards = false
@@ -59,22 +61,26 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// How many messages of a stream wait for a blocking `receive` that have not been asked for.
   private static let readAhead = 64
 
+  /// One reference, which is the caller's.
   public static func make(
     _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
     _ callbacks: CallCallbacks?
-  ) -> (Outcome, ClientCall?) {
-    make(channel, path, kind, options, callbacks) {
-      channel.chains.chain(path, kind, of: channel.runtime, with: options?.interceptors)
-    }
+  ) -> (Outcome, Unmanaged<ClientCall>?) {
+    let (found, named) = find(path, channel)
+    guard let named else { return (found, nil) }
+    let line = channel.chains.chain(path, kind, of: channel.runtime, with: options?.interceptors)
+    return make(channel, named, kind, options, callbacks, line)
+  }
+
+  /// The path of a call on the channel; nil: there can't be one.
+  static func find(_ path: ByteView, _ channel: ClientChannel) -> (Outcome, ByteBuffer?) {
+    channel.isClosed ? (.closed, nil) : channel.paths.find(path)
   }
 
   static func make(
-    _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
-    _ callbacks: CallCallbacks?, chain: () -> Chain?
-  ) -> (Outcome, ClientCall?) {
-    if channel.isClosed { return (.closed, nil) }
-    let (found, named) = channel.paths.find(path)
-    guard let named else { return (found, nil) }
+    _ channel: ClientChannel, _ named: consuming ByteBuffer, _ kind: CallKind, _ options: CallOptions?,
+    _ callbacks: CallCallbacks?, _ line: Chain?
+  ) -> (Outcome, Unmanaged<ClientCall>?) {
     let metadata = Metadata()
     if let given = options?.metadata, !metadata.append(contentsOf: given) { return (.noMemory, nil) }
     let now = Runtime.monotonicNow()
@@ -87,7 +93,6 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       kind: kind, terminated: consume named, metadata: consume metadata, deadline: deadline)
     request.settings = options?.settings(channel.defaults) ?? channel.defaults.settings
     if let authority = options?.authority, !request.setAuthority(authority.view) { return (.noMemory, nil) }
-    let line = chain()
     let events = options?.traceEvents ?? channel.defaults.traceEvents
     let call = Call(
       id: Process.nextID(), request: consume request, chain: line,
@@ -95,7 +100,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       trace: events > 0 ? TraceLog(line, events) : nil)
     call.measures.createdAt.set(now)
     call.codec = options?.codec ?? channel.codec
-    return (.ok, ClientCall(call, channel, options, callbacks))
+    return (.ok, .passRetained(ClientCall(call, channel, options, callbacks)))
   }
 
   /// Inlined: so it takes over the references of `make`.
@@ -129,14 +134,13 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     // Counted until the end, on the driving thread: a runtime does not end over it, and a shutdown waits for
     // it.
     driver._withUnsafeGuaranteedRef { runtime in
-      runtime.holdOpen()
-      runtime.beginPending()
+      runtime.beginCall()
       if isCallbackStyle { runtime.beginBackground() }
     }
     call.attach(above: self)
     call.withItem { $0.isFirstRun = true }
     if message != nil { isHalfClosed = true }
-    call.submit(.open(demand: kind.receivesOne ? 2 : 0, message: message))
+    call.submit(.open(demand: kind.receivesOne ? 2 : 0, message: consume message))
   }
 
   func firstRun() {
@@ -186,6 +190,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   // MARK: - What the call tells, on the driving thread
 
   public override func callHeaders(_ headers: Metadata) {
+    if isWhole {
+      self.headers = headers
+      return
+    }
     lock.lock()
     self.headers = headers
     unlock(andWake: .headers)
@@ -197,6 +205,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   public override func callMessage(_ message: Message) {
+    if isWhole {
+      answer = message
+      return
+    }
     if kind.receivesOne || !isCallbackStyle {
       lock.lock()
       if demanded > 0 { demanded -= 1 }
@@ -280,8 +292,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     }
     driver._withUnsafeGuaranteedRef { runtime in
       if isCallbackStyle { runtime.endBackground() }
-      runtime.endPending()
-      runtime.letGo()
+      runtime.endCall()
     }
   }
 
@@ -435,19 +446,28 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   /// A unary call, whole, after `make`. A signal that is not to be ignored cancels it.
-  public func unary(_ message: consuming Message, _ options: CallOptions?) -> (Outcome, Reply?) {
-    open(message)
+  /// `message` is taken over; the reply is one reference.
+  public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
+    isWhole = true
+    let waiter = CallWaiter(.end)
+    waiters.add(waiter)
+    open(message.takeRetainedValue())
+    var nothing: AnyObject?
+    var outcome = wait(with: waiter, isInterruptible, &nothing)
     while true {
-      let (outcome, reply) = waitForEnd()
       if outcome == .wouldDeadlock {
         cancel(("waited for on the thread of its executor" as StaticString).bytes)
       }
-      guard outcome == .interrupted else { return (outcome, reply) }
+      guard outcome == .interrupted else {
+        // It has ended: only this thread has it.
+        return (outcome, outcome == .ok ? reply.take().map { .passRetained($0) } : nil)
+      }
       guard let asked = options?.onInterrupted, asked.callback(asked.userData.pointer) == 0 else {
         cancel(("interrupted" as StaticString).bytes)
         _ = waitForEnd(interruptible: false)
         return (.interrupted, nil)
       }
+      outcome = wait(for: .end, &nothing)
     }
   }
 
@@ -486,7 +506,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       found = headers ?? reply?.headers
       return found != nil ? .ok : reply != nil ? .end : nil
     case .end:
-      found = reply
+      if !isWhole { found = reply }
       return reply != nil ? .ok : nil
     }
   }
@@ -504,19 +524,23 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let waiter = CallWaiter(awaited)
     waiters.add(waiter)
     lock.unlock()
+    return wait(with: waiter, interruptible ?? isInterruptible, &found)
+  }
+
+  /// The same, by a waiter that is among the call's, and is taken out.
+  private func wait(with waiter: CallWaiter, _ interruptible: Bool, _ found: inout AnyObject?) -> Outcome {
     // A worker runs what the call's synchronous interceptors have to do, and does not do the host program's work.
-    let item = call.item
-    let workers = channel.runtime.workers
-    let attendant = workers.attend(item, waiter, isInNext: false)
-    defer { if let attendant { workers.leave(item, attendant) } }
-    let mayDrive = attendant == nil || runtime.options.mode == .thread
+    let attendant = call.withItem { $0.attend(waiter) }
+    defer { if let attendant { channel.runtime.workers.leave(call.item, attendant) } }
     while true {
-      if let attendant { workers.serve(item, attendant) }
-      let result = runtime.wait(
-        for: waiter, deadline: nil, interruptible: interruptible ?? isInterruptible, mayDrive: mayDrive)
-      waiter.reset()
+      if let attendant { channel.runtime.workers.serve(call.item, attendant) }
+      let result = driver._withUnsafeGuaranteedRef { runtime in
+        runtime.wait(
+          for: waiter, deadline: nil, interruptible: interruptible,
+          mayDrive: attendant == nil || runtime.options.mode == .thread)
+      }
       lock.lock()
-      var outcome = look(for: awaited, &found)
+      var outcome = look(for: waiter.awaited, &found)
       if outcome == nil {
         switch result {
         case .ready, .timedOut: outcome = needsThisThread ? .wouldDeadlock : nil
@@ -525,7 +549,12 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
         case .closed: outcome = .closed
         }
       }
-      if outcome != nil { waiters.remove(waiter) } else { waiters.renew(waiter) }
+      if outcome != nil {
+        waiters.remove(waiter)
+      } else {
+        waiter.reset()
+        waiters.renew(waiter)
+      }
       lock.unlock()
       if let outcome { return outcome }
     }
@@ -539,7 +568,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     guard waiters.isAwaited(news) else { return lock.unlock() }
     let (one, more) = waiters.awaiting(news)
     lock.unlock()
-    one?.set()
-    for waiter in more { waiter.set() }
+    if let one {
+      one._withUnsafeGuaranteedRef { $0.set() }
+      one.release()
+    }
+    if !more.isEmpty { for waiter in more { waiter.set() } }
   }
 }

@@ -17,7 +17,16 @@ final class CallItem: InboxItem {
   var workers: WorkerPool { pool.takeUnretainedValue() }
   var nest: Nest?
 
-  init(_ workers: Unmanaged<WorkerPool>) { pool = workers }
+  /// See `WorkerPool.attend`.
+  func attend(_ waiter: CallWaiter) -> Attendant? {
+    pool._withUnsafeGuaranteedRef { $0.attend(self, waiter, isInNext: false) }
+  }
+
+  /// While it is posted its call is kept, and so is it.
+  init(_ workers: Unmanaged<WorkerPool>) {
+    pool = workers
+    super.init(isKept: true)
+  }
 
   private let lock = Lock()
   /// Under the lock. The call keeps it until it ends, and its end clears this before.
@@ -34,8 +43,10 @@ final class CallItem: InboxItem {
     return (owner.takeUnretainedValue(), chain)
   }
 
-  /// The call ends.
-  fileprivate func detachOwner() { lock.withLock { owner = nil } }
+  /// The call ends. Only a hop leads another thread here.
+  fileprivate func detachOwner(_ call: Call) {
+    if call.chain == nil { owner = nil } else { lock.withLock { owner = nil } }
+  }
 
   override func run() {
     guard let call = posted.take() else { return }
@@ -201,7 +212,7 @@ final class RuntimeLoop: CallLoop {
         for timer in item.resumes { runtime.disarm(timer) }
         item.resumes = []
       }
-      item.detachOwner()
+      item.detachOwner(call)
       if let book = item.book.take() { TicketTable.shared.close(book) }
     }
   }

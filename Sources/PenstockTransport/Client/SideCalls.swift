@@ -29,21 +29,25 @@ extension ClientCall {
   public static func makeSide(
     of hop: Hop, _ path: ByteView, _ kind: CallKind, _ flags: SideFlags, _ options: CallOptions?,
     _ callbacks: CallCallbacks?
-  ) -> (Outcome, ClientCall?) {
+  ) -> (Outcome, Unmanaged<ClientCall>?) {
     if hop.hasEnded { return (.gone, nil) }
     guard let (parent, line) = hop.call.item.live(hop.call) else { return (.gone, nil) }
     let channel = parent.channel
-    let (outcome, made) = make(channel, path, kind, options, callbacks) {
+    let (found, named) = find(path, channel)
+    guard let named else { return (found, nil) }
+    let side =
       flags.contains(.fromTop)
-        ? channel.chains.chain(path, kind, of: channel.runtime, with: options?.interceptors)
-        : channel.chains.sideChain(
-          path, kind, of: channel.runtime, below: hop.index, in: line, with: options?.interceptors)
-    }
+      ? channel.chains.chain(path, kind, of: channel.runtime, with: options?.interceptors)
+      : channel.chains.sideChain(
+        path, kind, of: channel.runtime, below: hop.index, in: line, with: options?.interceptors)
+    let (outcome, made) = make(channel, named, kind, options, callbacks, side)
     // Below the codec messages are bytes; what starts there has one only if its options say so.
-    if flags.isDisjoint(with: .fromTop), hop.level == .bytes { made?.call.codec = options?.codec }
-    if !flags.contains(.detached) { made?.family.parent = parent }
-    if let made, hop.call.trace != nil {
-      hop.call.note(.sideCall, hop, detail: Int(truncatingIfNeeded: made.call.id))
+    made?._withUnsafeGuaranteedRef { made in
+      if flags.isDisjoint(with: .fromTop), hop.level == .bytes { made.call.codec = options?.codec }
+      if !flags.contains(.detached) { made.family.parent = parent }
+      if hop.call.trace != nil {
+        hop.call.note(.sideCall, hop, detail: Int(truncatingIfNeeded: made.call.id))
+      }
     }
     return (outcome, made)
   }

@@ -42,9 +42,9 @@ public struct PieceQueue {
 
   public init() {}
 
-  public mutating func append(_ piece: BodyPiece) {
+  public mutating func append(_ piece: consuming BodyPiece) {
     bytes += piece.count
-    if first == nil { first = piece } else { rest.append(piece) }
+    if first == nil { first = consume piece } else { rest.append(consume piece) }
   }
 
   /// Moves the next `count` bytes, as many as there are at most. How many pieces are through; nil: no memory.

@@ -17,7 +17,10 @@ final class TurnWork: TurnEndHandler {
   /// Work that makes more work goes on in the next turn, after others had theirs.
   private static let rounds = 16
 
-  init(_ runtime: Runtime) { self.runtime = runtime }
+  init(_ runtime: Runtime) {
+    self.runtime = runtime
+    super.init()
+  }
 
   func schedule(_ task: any TurnTask) {
     if task.isScheduled { return }
@@ -39,7 +42,7 @@ final class TurnWork: TurnEndHandler {
     runtime.atTurnEnd(self)
   }
 
-  func turnEnded() {
+  override func turnEnded() {
     isRegistered = false
     isRunning = true
     var rounds = TurnWork.rounds

@@ -8,8 +8,23 @@ open class InboxItem {
   /// Address of the next item; owned by the inbox while the item is queued.
   fileprivate final var next: UInt = 0
   fileprivate final let queued = Atomic<Bool>(false)
+  private final let isKept: Bool
 
-  public init() {}
+  /// `isKept`: something else keeps it until it begins to run, and while it does; else the inbox has a reference.
+  public init(isKept: Bool = false) { self.isKept = isKept }
+
+  /// It may be gone then.
+  @inline(__always)
+  fileprivate final func begun(_ body: (InboxItem) -> Void) {
+    let isKept = isKept
+    body(self)
+    if !isKept { Unmanaged.passUnretained(self).release() }
+  }
+
+  @inline(__always)
+  fileprivate final func keep() -> Unmanaged<InboxItem> {
+    isKept ? .passUnretained(self) : .passRetained(self)
+  }
 
   /// Runs on the driving thread, without locks.
   open func run() {}
@@ -19,7 +34,7 @@ open class InboxItem {
 }
 
 /// A queue with many producers and one consumer: a lock-free stack that is taken whole and turned round, so that items
-/// run in the order in which they were pushed. The queue holds a reference to each item.
+/// run in the order in which they were pushed. The queue holds a reference to each item, unless it is kept.
 /// `@unchecked`: `taken` is the consumer's alone, all else is atomic.
 final class Inbox: @unchecked Sendable {
   private let head = Atomic<UInt>(0)
@@ -29,7 +44,7 @@ final class Inbox: @unchecked Sendable {
   /// Sequentially consistent, as the sleeper's protocol needs it (`Runtime.turn`). False: it was queued already.
   func push(_ item: InboxItem) -> Bool {
     if item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
-    let address = UInt(bitPattern: Unmanaged.passRetained(item).toOpaque())
+    let address = UInt(bitPattern: item.keep().toOpaque())
     var seen = head.load(ordering: .relaxed)
     while true {
       item.next = seen
@@ -50,22 +65,26 @@ final class Inbox: @unchecked Sendable {
     if head.load(ordering: .relaxed) == 0 { return }
     var newest = head.exchange(0, ordering: .sequentiallyConsistent)
     while newest != 0, let raw = UnsafeRawPointer(bitPattern: newest) {
-      let item = Unmanaged<InboxItem>.fromOpaque(raw).takeUnretainedValue()
-      let older = item.next
-      item.next = taken
-      taken = newest
-      newest = older
+      Unmanaged<InboxItem>.fromOpaque(raw)._withUnsafeGuaranteedRef { item in
+        let older = item.next
+        item.next = taken
+        taken = newest
+        newest = older
+      }
     }
   }
 
-  /// The next item; from then on it may be posted again.
-  func pop() -> InboxItem? {
+  /// Takes the next item for `body`; from then on it may be posted again. False: there is none.
+  @inline(__always)
+  func pop(_ body: (InboxItem) -> Void) -> Bool {
     if taken == 0 { refill() }
-    guard let raw = UnsafeRawPointer(bitPattern: taken) else { return nil }
-    let item = Unmanaged<InboxItem>.fromOpaque(raw).takeRetainedValue()
-    taken = item.next
-    item.next = 0
-    item.queued.store(false, ordering: .releasing)
-    return item
+    guard let raw = UnsafeRawPointer(bitPattern: taken) else { return false }
+    Unmanaged<InboxItem>.fromOpaque(raw)._withUnsafeGuaranteedRef { item in
+      taken = item.next
+      item.next = 0
+      item.queued.store(false, ordering: .releasing)
+      item.begun(body)
+    }
+    return true
   }
 }

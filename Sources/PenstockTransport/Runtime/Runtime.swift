@@ -2,8 +2,10 @@ import CSystem
 import Synchronization
 
 /// Called on the driving thread, once per registration, at the end of the turn.
-public protocol TurnEndHandler: AnyObject {
-  func turnEnded()
+open class TurnEndHandler {
+  public init() {}
+
+  open func turnEnded() {}
 }
 
 /// Called on the driving thread, once, when the runtime shuts down: ends all that its owner has running. What can't
@@ -64,11 +66,10 @@ public final class Runtime: @unchecked Sendable {
   /// The driver should see whether this is the end.
   let ending = Atomic<Bool>(false)
   let ended = Atomic<Bool>(false)
-  /// User handles; what keeps the loop alive besides; what a shutdown waits for; what nobody waits for in a blocking
-  /// function, so that the own thread has to look after it.
+  /// User handles; what a shutdown waits for, and in the upper half calls, which keep the loop alive besides; what
+  /// nobody waits for in a blocking function, so that the own thread has to look after it.
   let handles = Atomic<Int>(1)
-  let holds = Atomic<Int>(0)
-  let pending = Atomic<Int>(0)
+  let pending = Atomic<UInt64>(0)
   let background = Atomic<Int>(0)
 
   // MARK: Under `lock`
@@ -102,8 +103,8 @@ public final class Runtime: @unchecked Sendable {
 
   let poller: Poller
   var timers = TimerHeap()
-  var turnEnds: [any TurnEndHandler] = []
-  var turnEndsRunning: [any TurnEndHandler] = []
+  var turnEnds: [TurnEndHandler] = []
+  var turnEndsRunning: [TurnEndHandler] = []
   var hooks: [any ShutdownHook] = []
   /// Monotonic time in ns, read once per turn. The driver's; any thread may look at it.
   public internal(set) var now: UInt64 {
@@ -135,7 +136,7 @@ public final class Runtime: @unchecked Sendable {
   }
 
   deinit {
-    while inbox.pop() != nil {}
+    while inbox.pop({ _ in }) {}
   }
 
   public static func monotonicNow() -> UInt64 { cs_monotonic() }
@@ -180,7 +181,7 @@ public final class Runtime: @unchecked Sendable {
 
   public func disarm(_ timer: Timer) { _ = timers.disarm(timer) }
 
-  public func atTurnEnd(_ handler: any TurnEndHandler) { turnEnds.append(handler) }
+  public func atTurnEnd(_ handler: TurnEndHandler) { turnEnds.append(handler) }
 
   /// Reads the clock again, after something that took long.
   public func refreshNow() { now = cs_monotonic() }

@@ -58,28 +58,36 @@ extension Runtime {
       poller.closeOuter()
       return
     }
-    if holds.load(ordering: .sequentiallyConsistent) == 0 { requestEnd() }
+    if !hasCalls { requestEnd() }
   }
 
-  /// A channel or a call that lives keeps the runtime from ending by itself.
-  public func holdOpen() { holds.add(1, ordering: .relaxed) }
+  /// Of `pending`: a call, which is counted in both halves.
+  private static let call: UInt64 = 1 << 32 | 1
 
-  public func letGo() {
-    guard holds.subtract(1, ordering: .acquiringAndReleasing).newValue == 0,
-      !Process.isForked(generation), handles.load(ordering: .sequentiallyConsistent) == 0
-    else { return }
-    requestEnd()
+  /// A call that lives keeps the runtime from ending by itself, and a shutdown has to wait for it.
+  public func beginCall() { pending.wrappingAdd(Runtime.call, ordering: .relaxed) }
+
+  public func endCall() {
+    let left = pending.wrappingSubtract(Runtime.call, ordering: .sequentiallyConsistent).newValue
+    pendingEnded(left)
+    if left >> 32 == 0, !Process.isForked(generation), handles.load(ordering: .sequentiallyConsistent) == 0 {
+      requestEnd()
+    }
   }
 
-  /// Something that a shutdown has to wait for: a user's function that runs, a call that has not ended, a lookup.
-  public func beginPending() { pending.add(1, ordering: .relaxed) }
+  /// Something else that a shutdown has to wait for: a user's function that runs, a lookup.
+  public func beginPending() { pending.wrappingAdd(1, ordering: .relaxed) }
 
   public func endPending() {
-    guard pending.subtract(1, ordering: .sequentiallyConsistent).newValue == 0,
-      ending.load(ordering: .sequentiallyConsistent)
-    else { return }
-    sendToLook()
+    pendingEnded(pending.wrappingSubtract(1, ordering: .sequentiallyConsistent).newValue)
   }
+
+  private func pendingEnded(_ left: UInt64) {
+    if UInt32(truncatingIfNeeded: left) == 0, ending.load(ordering: .sequentiallyConsistent) { sendToLook() }
+  }
+
+  private var hasCalls: Bool { pending.load(ordering: .sequentiallyConsistent) >> 32 != 0 }
+  var hasPending: Bool { UInt32(truncatingIfNeeded: pending.load(ordering: .sequentiallyConsistent)) != 0 }
 
   private func requestEnd() {
     ending.store(true, ordering: .sequentiallyConsistent)
@@ -108,14 +116,14 @@ extension Runtime {
   }
 
   private var isAbandoned: Bool {
-    handles.load(ordering: .sequentiallyConsistent) == 0 && holds.load(ordering: .sequentiallyConsistent) == 0
+    handles.load(ordering: .sequentiallyConsistent) == 0 && !hasCalls
   }
 
   // MARK: The end
 
   /// Whether the driver would end the runtime if it looked; it must not go to sleep then.
   var mayEnd: Bool {
-    isAbandoned || !hooks.isEmpty || pending.load(ordering: .sequentiallyConsistent) == 0
+    isAbandoned || !hooks.isEmpty || !hasPending
   }
 
   /// On the driving thread between turns: runs the hooks of a shutdown, and ends the runtime when nothing is left to
@@ -137,8 +145,7 @@ extension Runtime {
     if hasLeftovers && !(last && isAbandoned) { return false }
 
     lock.lock()
-    let done =
-      isAbandoned || (phase == .shuttingDown && pending.load(ordering: .sequentiallyConsistent) == 0)
+    let done = isAbandoned || (phase == .shuttingDown && !hasPending)
     // A handle may have come back meanwhile (`shared`), under this lock.
     if !done {
       if phase == .running { ending.store(false, ordering: .sequentiallyConsistent) }

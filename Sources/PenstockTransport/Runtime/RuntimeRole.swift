@@ -46,7 +46,7 @@ extension Runtime {
     lock.lock()
     while true {
       if let waiter, waiter.isDriver {
-        takeRole(cell)
+        takeRole(for: cell)
         lock.unlock()
         return drive(until: cell, terms, stop)
       }
@@ -58,7 +58,7 @@ extension Runtime {
       }
       if driver == .none && mayDrive {
         remove(waiter)
-        takeRole(cell)
+        takeRole(for: cell)
         lock.unlock()
         return drive(until: cell, terms, nil)
       }
@@ -111,18 +111,22 @@ extension Runtime {
   }
 
   /// With `lock` held, and the role free or assigned to the caller.
-  private func takeRole(_ cell: WaitCell?) {
+  private func takeRole() {
     driver = .caller
     turnover &+= 1
     ownWanted = false
     beginDriving()
     asleep.store(0, ordering: .relaxed)
+  }
+
+  /// The same, to wait for `cell`.
+  private func takeRole(for cell: WaitCell) {
+    takeRole()
+    // The runtime's own cell must not hold the runtime.
+    let isOwn = ObjectIdentifier(cell) == ObjectIdentifier(endCell)
+    cell.beginDriving(isOwn ? nil : .passUnretained(self))
     // What this thread does is not the host program's to poll for.
-    if let cell {
-      // The runtime's own cell must not hold the runtime.
-      cell.beginDriving(cell === endCell ? nil : self)
-      poller.attach(false)
-    }
+    poller.attach(false)
   }
 
   /// `stop`: why to leave at once.
@@ -220,7 +224,7 @@ extension Runtime {
       lock.unlock()
       return false
     }
-    takeRole(nil)
+    takeRole()
     lock.unlock()
     body()
     leave()
@@ -367,12 +371,12 @@ extension Runtime {
     }
     if let stop {
       let mustPassOn = waiter?.isDriver ?? false
-      if mustPassOn { takeRole(nil) }
+      if mustPassOn { takeRole() }
       lock.unlock()
       if mustPassOn { leave() }
       return stop
     }
-    takeRole(nil)
+    takeRole()
     lock.unlock()
     return pollAsDriver(deadline)
   }

@@ -19,8 +19,7 @@ extension Runtime {
   /// handlers post or register waits for the next turn.
   func settle() {
     var budget = Runtime.batch
-    while budget > 0, let item = inbox.pop() {
-      item.run()
+    while budget > 0, inbox.pop({ $0.run() }) {
       work &+= 1
       budget -= 1
       if budget % Runtime.stride == 0 { endTurn() }
@@ -33,8 +32,8 @@ extension Runtime {
     swap(&turnEnds, &turnEndsRunning)
     var i = 0
     while i < turnEndsRunning.count {
-      let handler = turnEndsRunning[i]
-      handler.turnEnded()
+      // The list keeps it.
+      Unmanaged.passUnretained(turnEndsRunning[i])._withUnsafeGuaranteedRef { $0.turnEnded() }
       i += 1
     }
     work &+= UInt64(i)
@@ -126,10 +125,11 @@ extension Runtime {
   func dropInbox() {
     while true {
       lock.lock()
-      let item = inbox.pop()
-      lock.unlock()
-      guard let item else { return }
-      item.dropped()
+      let isEmpty = !inbox.pop {
+        lock.unlock()
+        $0.dropped()
+      }
+      if isEmpty { return lock.unlock() }
     }
   }
 }

@@ -13,9 +13,14 @@ public class WaitCell: @unchecked Sendable {
 
   final let word = Atomic<UInt32>(0)
   /// The runtime that a waiter drove. Written under that runtime's lock, once; read only after bit 2 was seen.
-  private final var runtime: Runtime?
+  private final var runtime: Unmanaged<Runtime>?
+  /// It is one reference.
+  private final let keepsRuntime: Bool
 
-  public init() {}
+  /// Without `keepsRuntime` whoever sets it does so.
+  public init(keepsRuntime: Bool = true) { self.keepsRuntime = keepsRuntime }
+
+  deinit { if keepsRuntime { runtime?.release() } }
 
   public final var isSet: Bool { word.load(ordering: .sequentiallyConsistent) & WaitCell.set != 0 }
 
@@ -30,7 +35,7 @@ public class WaitCell: @unchecked Sendable {
       seen = original
     }
     if seen & WaitCell.parked != 0 { Futex.wake(word, .max) }
-    if seen & WaitCell.driving != 0, let runtime, !runtime.isDriving { runtime.wake() }
+    if seen & WaitCell.driving != 0 { runtime?._withUnsafeGuaranteedRef { if !$0.isDriving { $0.wake() } } }
   }
 
   /// For the next wait. Only where no wait is under way that must not be missed: look at the condition itself after
@@ -40,8 +45,8 @@ public class WaitCell: @unchecked Sendable {
   }
 
   /// Called with the runtime's lock held. nil: none but the driver sets it.
-  final func beginDriving(_ runtime: Runtime?) {
-    if self.runtime == nil { self.runtime = runtime }
+  final func beginDriving(_ runtime: Unmanaged<Runtime>?) {
+    if self.runtime == nil { self.runtime = keepsRuntime ? runtime?.retain() : runtime }
     word.bitwiseOr(WaitCell.driving, ordering: .sequentiallyConsistent)
   }
 

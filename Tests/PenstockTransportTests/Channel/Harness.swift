@@ -42,14 +42,14 @@ final class TestClient {
     let name = bytes(path)
     let (outcome, call) = ClientCall.make(channel, name.view, kind, options, nil)
     guard outcome == .ok, let call else { fatalError("\(outcome)") }
-    return call
+    return call.takeRetainedValue()
   }
 
   func unary(_ path: String, _ message: [UInt8], _ change: (CallOptions) -> Void = { _ in }) -> Answer {
     let call = make(path, .unary, change)
-    let (outcome, reply) = call.unary(buffer(message), nil)
+    let (outcome, reply) = call.unary(.passRetained(buffer(message)), nil)
     guard outcome == .ok, let reply else { fatalError("\(outcome)") }
-    return Answer(reply)
+    return Answer(reply.takeRetainedValue())
   }
 }
 

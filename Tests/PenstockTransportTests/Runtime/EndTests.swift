@@ -135,14 +135,14 @@ extension RuntimeTests {
 
     @Test(arguments: [Runtime.Mode.thread, .host]) func theLastHandleAndHoldEndIt(_ mode: Runtime.Mode) {
       let runtime = makeRuntime(mode)
-      runtime.holdOpen()
+      runtime.beginCall()
       runtime.retainHandle()
       runtime.releaseHandle()
       runtime.releaseHandle()
       let ran = Counter()
       runtime.perform { ran.up() }
       #expect(ran.now == 1)
-      runtime.letGo()
+      runtime.endCall()
       eventually("it ends") { runtime.lock.withLock { runtime.phase == .ended } }
     }
 

@@ -29,7 +29,7 @@ final class Ready: ReadyHandler {
 final class TurnEnd: TurnEndHandler {
   let body: () -> Void
   init(_ body: @escaping () -> Void) { self.body = body }
-  func turnEnded() { body() }
+  override func turnEnded() { body() }
 }
 
 final class Hook: ShutdownHook {
