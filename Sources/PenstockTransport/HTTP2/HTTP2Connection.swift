@@ -51,6 +51,9 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   private static let lastBudget = 1 << 20
   /// How often one turn fills the socket.
   private static let writeRounds = 16
+  /// How much becomes records at once; and where the peer waits for the first of them, as it has let us send no more.
+  private static let manyRecords = 128 << 10
+  private static let fewRecords = 32 << 10
 
   enum Started {
     case started(HTTP2Connection)
@@ -289,22 +292,32 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   /// Moves what the session has to say into `out`. False: the session has failed.
   private func pass() -> Bool {
     guard let engine else { return session.collect(into: out) }
-    // Records are made only when the last ones have left, so that what waits stays bounded.
-    guard engine.output.isEmpty else { return true }
+    // More only when the last has left, so that what waits stays bounded.
+    guard isSent else { return engine.failure == nil }
     let alive = session.collect(into: out)
-    if !engine.write(out.bytes.view) && !out.isEmpty { return false }
-    out.removeAll()
-    return alive
+    return makeRecords(engine) && alive
+  }
+
+  /// Of a part of `out` at a time. False: TLS has failed.
+  private func makeRecords(_ engine: TLSEngine) -> Bool {
+    let most = session.fillsWindow ? HTTP2Connection.fewRecords : HTTP2Connection.manyRecords
+    let part = min(out.bytes.count, most)
+    guard part == 0 || engine.write(ByteView(rebasing: out.bytes.view[..<part])) else { return false }
+    out.consume(part)
+    return true
   }
 
   /// The kernel has all that has been made so far.
-  private var isSent: Bool { engine.map { $0.output.isEmpty } ?? out.isEmpty }
+  private var isSent: Bool { out.isEmpty && (engine.map { $0.output.isEmpty } ?? true) }
 
   private func send() -> Socket.Moved {
     guard let engine else { return socket.send(out) }
-    let outcome = socket.send(engine.output.view)
-    if case .bytes(let n) = outcome { engine.output.consume(n) }
-    return outcome
+    while true {
+      let outcome = socket.send(engine.output.view)
+      guard case .bytes(let n) = outcome else { return outcome }
+      engine.output.consume(n)
+      if !engine.output.isEmpty || out.isEmpty || !makeRecords(engine) { return outcome }
+    }
   }
 
   private func watchOutput(_ on: Bool) {

@@ -11,7 +11,7 @@ struct HTTP2Limits {
   /// The same for the whole connection; what is unread does not count here (see `HTTP2Session`).
   var connectionWindow = 4 << 20
   var maxHeaderList = 16384
-  /// How many bytes `collect` gathers before the rest waits.
+  /// How many bytes `collect` gathers before the rest waits; of messages that stay where they are twice as many.
   var outputSize = 256 << 10
 }
 
@@ -49,6 +49,8 @@ final class HTTP2Session {
   private var culprit: Int32 = 0
   /// Where `collect` puts DATA frames; its caller's.
   var output: Unmanaged<SendQueue>?
+  /// The DATA frame that went last took what was left of a window: the peer has to read before there is more to send.
+  var fillsWindow = false
   private var isInside = false
   private var isDispatching = false
   /// nghttp2 is not to be asked again: what it points to is gone.
@@ -350,7 +352,7 @@ final class HTTP2Session {
     if failure == nil { startQueued() }
     output = .passUnretained(out)
     isInside = true
-    while out.count < limits.outputSize {
+    while !out.isFull(limits.outputSize) {
       var data: UnsafePointer<UInt8>?
       let n = nghttp2_session_mem_send(session, &data)
       if n <= 0 {

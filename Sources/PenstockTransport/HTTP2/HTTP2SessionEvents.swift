@@ -64,9 +64,12 @@ extension HTTP2Session {
       }
     }
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks) {
-      _, _, _, connection, stream, frame, _ in
+      _, _, _, connection, stream, frame, me in
       // Frames as large as the peer takes, within what is fair to other streams.
-      max(1, min(Int(connection), Int(stream), Int(frame), HTTP2Session.maxFrame))
+      let window = Int(min(connection, stream))
+      let most = min(Int(frame), HTTP2Session.maxFrame)
+      _ = HTTP2Session.with(me) { $0.fillsWindow = window <= most }
+      return max(1, min(window, most))
     }
     nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, header, count, source, me in
       guard let me, let header, let source else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
@@ -81,7 +84,7 @@ extension HTTP2Session {
   private func send(_ stream: HTTP2Stream, _ count: Int, after header: ByteView) -> Int32 {
     guard let output else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
     return output._withUnsafeGuaranteedRef { out in
-      if out.count >= limits.outputSize { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
+      if out.isFull(limits.outputSize) { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
       // Its owner has let go since the length was settled: nghttp2 drops the frame and resets the stream.
       if stream.bytesToSend < count { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
       guard out.append(header), stream.moveBody(count, into: out) else {

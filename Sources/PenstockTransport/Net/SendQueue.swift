@@ -25,13 +25,16 @@ public final class SendQueue {
 
   /// Shorter parts are copied: that is less work than one more vector for the kernel.
   private static let leastPart = 2048
-  /// Of one system call; they fit on the stack.
+  /// Of one system call: 1 KiB, the most that is taken from the stack.
   private static let mostVectors = 64
 
   public init(copies: Bool) { self.copies = copies }
 
   public var count: Int { bytes.count &+ partBytes }
   public var isEmpty: Bool { count == 0 }
+  /// Messages that stay where they are take no room here: a 1 MiB message leaves a tenth faster in two system calls than
+  /// in four.
+  func isFull(_ limit: Int) -> Bool { bytes.count >= limit || count >= 2 * limit }
 
   /// Adds a copy. False: no memory.
   public func append(_ view: ByteView) -> Bool { bytes.append(view) }
@@ -100,7 +103,7 @@ public final class SendQueue {
     }
   }
 
-  private func consume(_ count: Int) {
+  func consume(_ count: Int) {
     if count == self.count { return removeAll() }
     var left = count
     var through = 0

@@ -338,21 +338,29 @@ import Testing
   @Test(arguments: [false, true])
   func aFullSocketWaits(_ overTLS: Bool) throws {
     let size = 12 << 20
+    var pattern = [UInt8](repeating: 1, count: size)
+    for at in stride(from: 0, to: size, by: 4093) { pattern[at] = UInt8(truncatingIfNeeded: at / 4093) }
+    let message = pattern
     let server = RawServer(tls: overTLS ? serverTLS() : nil) { peer in
       peer.begin([(4, 0x7FFF_FFFF)])
       peer.send(.windowUpdate(0, 0x7000_0000))
       let id = peer.request()
       peer.waitForUnread(64 << 10)
+      let expected = [0] + big(UInt32(size)) + message
       var got = 0
       while got < size + 5, let frame = peer.readFrame() {
-        if frame.type == 0 { got += frame.payload.count }
+        guard frame.type == 0 else { continue }
+        let end = min(got + frame.payload.count, expected.count)
+        peer.expect(Array(expected[got..<end]) == frame.payload, "other bytes")
+        got += frame.payload.count
       }
       peer.send(.head(id), .message(id, big(UInt32(got))), .trailers(id))
       peer.waitForEnd()
     }
     defer { server.stop() }
     let client = try #require(TestClient(server.target) { $0.tls = overTLS ? certificates.client() : nil })
-    #expect(client.unary("/a.B/C", [UInt8](repeating: 1, count: size)).message == big(UInt32(size + 5)))
+    #expect(client.unary("/a.B/C", message).message == big(UInt32(size + 5)))
+    #expect(server.complaints == [])
   }
 
   @Test(arguments: [false, true])
