@@ -269,13 +269,11 @@ static inline int64_t cs_recv(int32_t fd, void *bytes, size_t count) {
   ssize_t n = recv(fd, bytes, count, MSG_DONTWAIT);
   return n < 0 ? -(int64_t)errno : (int64_t)n;
 }
-/* Into the first place, then into the second. */
-static inline int64_t cs_recv_two(int32_t fd, void *first, size_t first_count, void *second, size_t second_count) {
-  struct iovec vectors[2] = {{first, first_count}, {second, second_count}};
+static inline int64_t cs_recvv(int32_t fd, struct iovec *vectors, size_t count) {
   struct msghdr message;
   memset(&message, 0, sizeof message);
   message.msg_iov = vectors;
-  message.msg_iovlen = 2;
+  message.msg_iovlen = count;
   ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT);
   return n < 0 ? -(int64_t)errno : (int64_t)n;
 }

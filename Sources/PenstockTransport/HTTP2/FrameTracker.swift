@@ -45,7 +45,9 @@ struct FrameTracker {
   /// The stream of the present frame, or of the last one at a boundary.
   var stream: Int32 { Int32(truncatingIfNeeded: header & 0x7FFF_FFFF) }
   /// What is missing of a DATA frame that has no padding.
-  var dataLeft: Int { have == 9 && type == 0 && flags & 0x8 == 0 ? payload : 0 }
+  var dataLeft: Int { dataLength > 0 ? payload : 0 }
+  /// What the present frame carries, or the last one at a boundary, if it is a DATA frame that has no padding.
+  var dataLength: Int { (have == 0 || have == 9) && type == 0 && flags & 0x8 == 0 ? Int(header >> 40) : 0 }
   private var type: UInt8 { UInt8(truncatingIfNeeded: header >> 32) }
 
   private func notePreface(_ bytes: ByteView) -> Bool {

@@ -41,6 +41,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   /// What the session has said: to be sent, or to become records.
   private let out: SendQueue
   private let scratch: UnsafeMutableRawBufferPointer
+  private let frames: FrameRead
 
   private static let scratchSize = 64 << 10
   private static let manyStreams = 256
@@ -99,6 +100,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     self.engine = engine
     self.session = session
     self.scratch = scratch
+    frames = FrameRead(scratch)
     self.runtime = runtime
     self.work = work
     self.owner = owner
@@ -155,25 +157,22 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   private func receiveAll(isLast: Bool = false) {
     var budget = isLast ? HTTP2Connection.lastBudget : HTTP2Connection.readBudget
     while budget > 0, phase != .closed {
-      let place: UnsafeMutableRawBufferPointer
-      var behind = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+      var place = scratch
+      var capacity = 0
       if let engine {
         guard let spare = engine.input.spare(atLeast: HTTP2Connection.scratchSize / 2) else {
           return close(ByteBuffer().say("no memory to receive"))
         }
         place = spare
-      } else if let body = session.place() {
-        place = body
-        // A large frame has filled the system call: of what follows it no more than has to be copied.
-        let most = body.count < scratch.count / 2 ? scratch.count : HTTP2Connection.scratchSize / 16
-        behind = UnsafeMutableRawBufferPointer(rebasing: scratch.prefix(most))
+      } else if let body = session.room(), frames.prepare(body, session, bytes: budget) {
+        capacity = frames.capacity
       } else if session.open.count > HTTP2Connection.manyStreams {
         // Of many calls no more at once than what they have touched stays in the processor's cache.
         place = UnsafeMutableRawBufferPointer(rebasing: scratch.prefix(HTTP2Connection.scratchSize / 4))
-      } else {
-        place = scratch
       }
-      switch socket.receive(into: place, behind) {
+      let isAhead = capacity > 0
+      if !isAhead { capacity = place.count }
+      switch isAhead ? frames.receive(from: socket) : socket.receive(into: place) {
       case .wouldBlock: return
       case .end: return close(endOfStream())
       case .failed(let code):
@@ -182,21 +181,28 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
         if let engine {
           engine.input.commit(n)
           receiveRecords(engine)
+        } else if isAhead {
+          receiveFrames(n)
         } else {
           receive(ByteView(rebasing: ByteView(place).prefix(n)))
-          if n > place.count, phase != .closed {
-            receive(ByteView(rebasing: ByteView(behind)[..<(n - place.count)]))
-          }
         }
         budget -= n
         // A short read has emptied the socket; if not, the loop comes back.
-        if n < place.count + behind.count { return }
+        if n < capacity { return }
         // A message that is whole is told of before more is read, so that what follows it can go into the next one.
         // What nobody wants yet can as well wait in the kernel, and what has been asked for meanwhile is done first.
         session.dispatch()
         if !isLast, session.isBehind || runtime.hasPosted { return }
       }
     }
+  }
+
+  private func receiveFrames(_ n: Int) {
+    let isDone = frames.deliver(n) {
+      receive($0)
+      return phase != .closed
+    }
+    if !isDone { close(ByteBuffer().say("no memory to receive")) }
   }
 
   private func receiveRecords(_ engine: TLSEngine) {
@@ -227,6 +233,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     close(engine.failure ?? ByteBuffer().say("TLS failed"))
   }
 
+  @inline(never)
   private func receive(_ bytes: ByteView) {
     guard session.receive(bytes) else { return closeAfterFailure() }
     if phase == .preface && session.isReady {

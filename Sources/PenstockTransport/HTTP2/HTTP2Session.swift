@@ -330,11 +330,19 @@ final class HTTP2Session {
   /// Where what comes next may be put before `receive` gets it: into the message that it is a part of. nil: anywhere.
   func place() -> UnsafeMutableRawBufferPointer? {
     let left = tracker.dataLeft
-    guard left >= HTTP2Session.leastPlace, let stream = find(tracker.stream)?.takeUnretainedValue(),
+    guard left >= HTTP2Session.leastPlace, let room = room() else { return nil }
+    return UnsafeMutableRawBufferPointer(rebasing: room.prefix(left))
+  }
+
+  /// Where all goes that may come of the message that the present DATA frame, or the last one, is a part of. nil: there
+  /// is no such place, or not much of one.
+  func room() -> UnsafeMutableRawBufferPointer? {
+    guard tracker.dataLength >= HTTP2Session.leastPlace,
+      let stream = find(tracker.stream)?.takeUnretainedValue(),
       stream.bodyIsEmpty, stream.end == nil, let place = stream.owner?.streamPlace(),
       place.count >= HTTP2Session.leastPlace
     else { return nil }
-    return UnsafeMutableRawBufferPointer(rebasing: place.prefix(left))
+    return place
   }
 
   /// The stream whose frame came last has bytes that its owner did not want yet.
@@ -343,7 +351,7 @@ final class HTTP2Session {
   }
 
   /// Less is copied.
-  private static let leastPlace = 4096
+  static let leastPlace = 4096
 
   /// Appends what is to be sent, as long as `out` is not over the limit. False: the connection is to be closed after
   /// that.

@@ -48,17 +48,22 @@ final class Socket {
     return SocketAddress(&storage, length: length)
   }
 
-  /// Fills `place`, then `behind`.
-  func receive(into place: UnsafeMutableRawBufferPointer, _ behind: UnsafeMutableRawBufferPointer) -> Moved {
+  func receive(into place: UnsafeMutableRawBufferPointer) -> Moved {
     while true {
-      let n = Int(
-        behind.isEmpty
-          ? cs_recv(descriptor, place.baseAddress, place.count)
-          : cs_recv_two(descriptor, place.baseAddress, place.count, behind.baseAddress, behind.count))
+      let n = Int(cs_recv(descriptor, place.baseAddress, place.count))
       if n > 0 { return .bytes(n) }
       if n == 0 { return .end }
-      if n == -Int(EINTR) { continue }
-      return Socket.outcome(n)
+      if n != -Int(EINTR) { return Socket.outcome(n) }
+    }
+  }
+
+  /// Fills one place after the other.
+  func receive(_ vectors: UnsafeMutablePointer<iovec>, _ count: Int) -> Moved {
+    while true {
+      let n = Int(cs_recvv(descriptor, vectors, count))
+      if n > 0 { return .bytes(n) }
+      if n == 0 { return .end }
+      if n != -Int(EINTR) { return Socket.outcome(n) }
     }
   }
 

@@ -1,0 +1,145 @@
+import CSystem
+import PenstockWire
+
+/// One read that puts the frames of a large message where they belong: what they carry into the message, the headers
+/// between them aside, what follows the message into `scratch`.
+///
+/// ```
+/// message:  [rest of this frame]        [next frame]        [next frame]
+/// aside:                        [header]            [header]
+/// scratch:                                                              [what follows]
+/// ```
+/// How long the frames to come are is a guess: most peers cut a message into frames of one length. `deliver` looks at
+/// each header first. From the first one on that is not as it was guessed, what stands in the message is not yet the
+/// message's: it is copied away, and comes in as any other bytes do.
+///
+/// All that it does is done for many KiB at once, so it is compiled for size.
+final class FrameRead {
+  private let scratch: UnsafeMutableRawBufferPointer
+  private let vectors: UnsafeMutablePointer<iovec>
+  private var filled = 0
+  /// Which vectors are headers: every other one of these.
+  private var ahead = 0..<0
+  private var stream: Int32 = 0
+  /// How much there is room for.
+  private(set) var capacity = 0
+  /// What the last frames carried, and how many are read ahead: one after a wrong guess, then twice as many each time.
+  private var size = 0
+  private var most = 1
+
+  private static let headerSize = 9
+  private static let mostFrames = 16
+  /// The end of the scratch, where the vectors and behind them the headers stand.
+  private static let asideSize = 1024
+  /// What is read behind a large message: no more than is worth a copy.
+  private static let shortTail = 4096
+
+  init(_ scratch: UnsafeMutableRawBufferPointer) {
+    self.scratch = scratch
+    let aside = scratch.baseAddress! + (scratch.count - FrameRead.asideSize)
+    vectors = aside.assumingMemoryBound(to: iovec.self)
+  }
+
+  /// For the rest of a message, about `bytes` of it. False: none of it would be read where it belongs.
+  @inline(never) @_optimize(size)
+  func prepare(_ message: UnsafeMutableRawBufferPointer, _ session: HTTP2Session, bytes: Int) -> Bool {
+    let left = session.tracker.dataLeft
+    let rest = min(left, message.count)
+    var behind = message.count - rest
+    let size = max(session.tracker.dataLength, size)
+    var count = 0
+    if left == rest {
+      // The last one may be shorter.
+      let frames = (behind + size - HTTP2Session.leastPlace) / size
+      count = min(frames, most, max(1, bytes / size), FrameRead.mostFrames)
+    }
+    if count == 0 && rest < HTTP2Session.leastPlace { return false }
+    self.size = size
+    stream = session.tracker.stream
+    filled = 0
+    capacity = 0
+    var place = message.baseAddress!
+    if rest > 0 { add(place, rest) }
+    place += rest
+    ahead = filled..<(filled + 2 * count)
+    var header = UnsafeMutableRawPointer(vectors + (2 * FrameRead.mostFrames + 2))
+    for _ in 0..<count {
+      let part = min(size, behind)
+      add(header, FrameRead.headerSize)
+      add(place, part)
+      header += FrameRead.headerSize
+      place += part
+      behind -= part
+    }
+    if count == 0 && rest < scratch.count / 2 {
+      add(scratch.baseAddress!, scratch.count - FrameRead.asideSize)
+    } else if behind < HTTP2Session.leastPlace || count == 0 {
+      add(scratch.baseAddress!, FrameRead.shortTail + (count == 0 ? 0 : behind))
+    }
+    return true
+  }
+
+  private func add(_ place: UnsafeMutableRawPointer, _ count: Int) {
+    vectors[filled] = iovec(iov_base: place, iov_len: count)
+    filled += 1
+    capacity += count
+  }
+
+  func receive(from socket: Socket) -> Socket.Moved { socket.receive(vectors, filled) }
+
+  /// Gives `receive` the `n` bytes that have come, in their order, until it says no. False: no memory.
+  @inline(never) @_optimize(size)
+  func deliver(_ n: Int, _ receive: (ByteView) -> Bool) -> Bool {
+    var left = n
+    var index = 0
+    while left > 0 {
+      let vector = vectors[index]
+      let part = min(left, vector.iov_len)
+      left -= part
+      let isRight = left == 0 || !isHeader(index) || stands(behind: index, left)
+      if !receive(ByteView(start: vector.iov_base, count: part)) { return true }
+      index += 1
+      if !isRight {
+        size = 0
+        most = 1
+        return copy(from: index, left, receive)
+      }
+    }
+    if !ahead.isEmpty, index >= ahead.upperBound { most = max(most, ahead.count) }
+    return true
+  }
+
+  private func isHeader(_ index: Int) -> Bool {
+    ahead.contains(index) && (index - ahead.lowerBound) & 1 == 0
+  }
+
+  /// Of the `left` bytes behind a header, those that stand in the message are what a frame of this stream carries.
+  private func stands(behind index: Int, _ left: Int) -> Bool {
+    guard let header = vectors[index].iov_base else { return false }
+    let start = UInt64(bigEndian: header.loadUnaligned(as: UInt64.self))
+    let id = UInt32(bigEndian: header.loadUnaligned(fromByteOffset: 5, as: UInt32.self)) & 0x7FFF_FFFF
+    // DATA, without padding.
+    guard (start >> 32) & 0xFF == 0, (start >> 24) & 0x8 == 0, id == UInt32(bitPattern: stream) else {
+      return false
+    }
+    let length = Int(start >> 40)
+    let place = vectors[index + 1].iov_len
+    // A longer frame goes on in the scratch if that is what comes next.
+    return length == place || length >= min(left, place) && (left <= place || index + 2 == ahead.upperBound)
+  }
+
+  @inline(never) @_optimize(size)
+  private func copy(from first: Int, _ n: Int, _ receive: (ByteView) -> Bool) -> Bool {
+    let copied = ByteBuffer()
+    var left = n
+    var index = first
+    while left > 0 {
+      let part = min(left, vectors[index].iov_len)
+      guard copied.append(ByteView(start: vectors[index].iov_base, count: part)) else { return false }
+      left -= part
+      index += 1
+    }
+    _ = receive(copied.view)
+    return true
+  }
+}

@@ -1,0 +1,109 @@
+import CSystem
+import Glibc
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// What a read of many frames puts where. That what comes out is right whatever comes in: Tests/c/test_frames.c.
+@Suite struct FrameReadTests {
+  /// Takes a message into its memory, and counts what did not stand there yet.
+  final class Owner: StreamOwner {
+    let memory: UnsafeMutableRawBufferPointer
+    var count = 0
+    var copied = 0
+
+    init(_ size: Int) { memory = .allocate(byteCount: size, alignment: 16) }
+    deinit { memory.deallocate() }
+
+    override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+      fields.add(":method", "POST") && fields.add(":path", "/a.B/C")
+    }
+
+    override func streamPlace() -> UnsafeMutableRawBufferPointer? {
+      count < memory.count ? UnsafeMutableRawBufferPointer(rebasing: memory[count...]) : nil
+    }
+
+    override func streamReceives(_ bytes: ByteView) -> Int {
+      guard let start = memory.baseAddress, bytes.count <= memory.count - count else { return 0 }
+      if bytes.baseAddress != UnsafeRawPointer(start + count) {
+        copied += bytes.count
+        memmove(start + count, bytes.baseAddress!, bytes.count)
+      }
+      count += bytes.count
+      return bytes.count
+    }
+  }
+
+  /// Sends a message in frames of these lengths, reads it, and tells how much of it was copied, in how many reads.
+  func read(_ lengths: [Int], padding: UInt8? = nil) throws -> (copied: Int, reads: Int) {
+    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    let owner = Owner(lengths.reduce(0, +))
+    let stream = HTTP2Stream()
+    stream.owner = owner
+    stream.endsAfterPieces = true
+    func receive(_ bytes: [UInt8]) { bytes.withUnsafeBytes { #expect(session.receive($0)) } }
+    _ = session.collect(into: SendQueue(copies: true))
+    receive(Frame.settings().encoded + Frame.settingsAck.encoded)
+    session.add(stream)
+    _ = session.collect(into: SendQueue(copies: true))
+    var expected: [UInt8] = []
+    var wire = Frame.head(1).encoded
+    for length in lengths {
+      let bytes = (0..<length).map { UInt8(truncatingIfNeeded: (expected.count + $0) &* 131 >> 3) }
+      expected += bytes
+      let padded = padding.map { [$0] + bytes + [UInt8](repeating: 0, count: Int($0)) }
+      wire += Frame(type: 0, flags: padding == nil ? 0 : 8, stream: 1, payload: padded ?? bytes).encoded
+    }
+    var ends: [Int32] = [0, 0]
+    try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+    defer { cs_close(ends[1]) }
+    let socket = Socket(ends[0])
+    var size: Int32 = 4 << 20
+    #expect(setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &size, 4) == 0)
+    let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 16)
+    defer { scratch.deallocate() }
+    let frames = FrameRead(scratch)
+    var sent = 0
+    var reads = 0
+    while owner.count < expected.count {
+      let part = wire[sent...].withUnsafeBytes { cs_send(ends[1], $0.baseAddress, $0.count) }
+      if part > 0 { sent += Int(part) }
+      reads += 1
+      if let room = session.room(), frames.prepare(room, session, bytes: 256 << 10) {
+        guard case .bytes(let n) = frames.receive(from: socket) else { break }
+        #expect(frames.deliver(n) { session.receive($0) })
+      } else {
+        let start = UnsafeMutableRawBufferPointer(rebasing: scratch[..<100])
+        guard case .bytes(let n) = socket.receive(into: start) else { break }
+        #expect(session.receive(ByteView(rebasing: ByteView(scratch)[..<n])))
+      }
+    }
+    #expect([UInt8](owner.memory[..<owner.count]) == expected)
+    return (owner.copied, reads)
+  }
+
+  /// Frames of one length are not copied, but for what the first read had of them; nor is a shorter last one.
+  @Test(arguments: [4096, 16384, 20001, 65280]) func regularFramesStayWhereTheyAre(_ length: Int) throws {
+    let lengths = [Int](repeating: length, count: 10) + [4097]
+    #expect(try read(lengths).copied <= 100)
+  }
+
+  /// One that is not as it was guessed is copied, and what came with it, but nothing after that.
+  @Test func aShorterFrameIsCopied() throws {
+    let lengths = [Int](repeating: 16384, count: 12) + [10_000] + [Int](repeating: 16384, count: 30)
+    let (copied, _) = try read(lengths)
+    #expect(copied > 10_000 && copied < 100 + 10_000 + 17 * 16384)
+  }
+
+  @Test func paddedFramesAreCopied() throws {
+    let lengths = [Int](repeating: 16384, count: 4)
+    #expect(try read(lengths, padding: 7).copied == 4 * 16384)
+  }
+
+  /// Ever more of them are read at once.
+  @Test func readsManyFramesAtOnce() throws {
+    #expect(try read([Int](repeating: 16384, count: 40)).reads < 12)
+  }
+}
