@@ -392,7 +392,10 @@ TEST(lanes_both_open_and_resolved_in_any_order) {
         penstock_event_release(event);
       }
       OK(is_second && drops ? penstock_ticket_drop(ticket) : penstock_ticket_resume(ticket));
-      CHECK_RESULT(penstock_ticket_resume(ticket), PENSTOCK_E_ALREADY);
+      penstock_result again = penstock_ticket_resume(ticket);
+      /* With the last one the call may have ended. */
+      if (i == 2 * EACH_LANE - 1 && again == PENSTOCK_E_GONE) continue;
+      CHECK_RESULT(again, PENSTOCK_E_ALREADY);
     }
     penstock_reply *reply = wait_reply(call);
     if (!reply) return;
