@@ -1,6 +1,8 @@
 /* Snapshots of runtimes whose loop does not answer, and of many calls. */
 #include "traces.h"
 
+#include <sched.h>
+
 /* ---- The loop that does not answer ---- */
 
 typedef struct gate {
@@ -167,4 +169,50 @@ TEST(snapshot_while_calls_run) {
   penstock_channel_release(crowd.channel);
   penstock_runtime_release(crowd.runtime);
   probe_wait_finalized(&waits);
+}
+
+/* From a hop that another thread keeps, while a blocking call ends. */
+typedef struct onlooker {
+  _Atomic(penstock_hop *) hop;
+  atomic_bool done;
+} onlooker;
+
+static int32_t show_hop(probe *self, penstock_hop *hop, int32_t event) {
+  onlooker *onlooker = self->context;
+  if (event == PENSTOCK_EVENT_START && !atomic_load(&onlooker->hop)) {
+    atomic_store(&onlooker->hop, penstock_hop_retain(hop));
+  }
+  return PENSTOCK_NEXT;
+}
+static void *look_at_hops(void *argument) {
+  onlooker *onlooker = argument;
+  while (!atomic_load(&onlooker->done)) {
+    penstock_hop *hop = atomic_load(&onlooker->hop);
+    char *json = NULL;
+    if (!hop) continue;
+    while (penstock_hop_trace_json(hop, &json) == PENSTOCK_OK) {
+      /* Where it stands, or that it has ended. */
+      CHECK(strstr(json, "\"ended\":true") || strstr(json, "\"age_ms\":"));
+      penstock_free(json);
+    }
+    penstock_hop_release(hop);
+    atomic_store(&onlooker->hop, NULL);
+  }
+  return NULL;
+}
+
+TEST(snapshot_of_a_hop_while_its_call_ends) {
+  onlooker onlooker = {.done = false};
+  penstock_channel *channel = open_channel();
+  probe shows;
+  probe_init_with(&shows, "shows", show_hop, &onlooker);
+  probe_add(&shows, channel, 0);
+  pthread_t thread;
+  pthread_create(&thread, NULL, look_at_hops, &onlooker);
+  for (int i = 0; i < test_rounds(2000); i++) check_echo(channel);
+  while (atomic_load(&onlooker.hop)) sched_yield();
+  atomic_store(&onlooker.done, true);
+  pthread_join(thread, NULL);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&shows);
 }

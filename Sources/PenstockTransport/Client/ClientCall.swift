@@ -449,6 +449,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// `message` is taken over; the reply is one reference.
   public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
     isWhole = true
+    // Hops lead other threads to a call as it ends.
+    let isShared = call.chain != nil
     let waiter = CallWaiter(.end)
     waiters.add(waiter)
     open(message.takeRetainedValue())
@@ -459,8 +461,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
         cancel(("waited for on the thread of its executor" as StaticString).bytes)
       }
       guard outcome == .interrupted else {
-        // It has ended: only this thread has it.
-        return (outcome, outcome == .ok ? reply.take().map { .passRetained($0) } : nil)
+        guard outcome == .ok else { return (outcome, nil) }
+        // It has ended: if nobody else had it, only this thread has it.
+        return (outcome, (isShared ? ended : reply.take()).map { .passRetained($0) })
       }
       guard let asked = options?.onInterrupted, asked.callback(asked.userData.pointer) == 0 else {
         cancel(("interrupted" as StaticString).bytes)
