@@ -156,6 +156,7 @@ final class HTTP2Session {
       firstQueued += 1
       if stream.state == .queued { start(stream) } else { goneQueued = max(goneQueued - 1, 0) }
     }
+    if isDraining { return endQueued(ByteBuffer().say("the connection has no stream ids left")) }
     if firstQueued == queued.count {
       queued.removeAll(keepingCapacity: true)
       firstQueued = 0
@@ -192,14 +193,11 @@ final class HTTP2Session {
       : nghttp2_submit_headers(session, 0, -1, nil, request.fields, request.count, pointer)
     if id > 0 {
       stream.id = id
+      // The last there is: that nghttp2 takes no more is not to look like a connection that is broken.
+      if id == Int32.max { isDraining = true }
       return true
     }
-    if id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE.rawValue {
-      isDraining = true
-      refuse(stream, .unprocessed(words: ByteBuffer().say("the connection has no stream ids left")))
-    } else {
-      refuse(stream, .noMemory)
-    }
+    refuse(stream, .noMemory)
     return false
   }
 

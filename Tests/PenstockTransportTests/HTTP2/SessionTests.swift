@@ -1,3 +1,4 @@
+import CNghttp2
 import PenstockCall
 import PenstockWire
 import Testing
@@ -167,6 +168,30 @@ import Testing
     receive(Frame.reset(1, 8).encoded[...])
     session.dispatch()
     #expect(session.place() == nil)
+  }
+
+  /// The last stream that a connection has ids for is as good as any other; there is no place for more.
+  @Test func lastStreamOfAConnection() {
+    let session = HTTP2Session.make(HTTP2Limits())!
+    _ = drain(session)
+    #expect(Frame.settings().encoded.withUnsafeBytes { session.receive($0) })
+    #expect(nghttp2_session_set_next_stream_id(session.session, Int32.max) == 0 && session.canOpen)
+    let (recorder, next) = (Recorder(session, takes: true), Recorder(session, takes: true))
+    for owner in [recorder, next] {
+      let stream = HTTP2Stream()
+      stream.owner = owner
+      stream.endsAfterPieces = true
+      session.add(stream)
+    }
+    _ = drain(session)
+    session.dispatch()
+    #expect(!session.canOpen && next.log == ["unprocessed: the connection has no stream ids left"])
+    let last = Int32.max
+    let answer = [Frame.head(last), .message(last, [1, 2, 3]), .trailers(last)].flatMap { $0.encoded }
+    #expect(answer.withUnsafeBytes { session.receive($0) })
+    session.dispatch()
+    #expect(recorder.log == ["head 200", "trailers 1"] && recorder.body == [0, 0, 0, 0, 3, 1, 2, 3])
+    #expect(session.isIdle && session.failure == nil)
   }
 
   /// nghttp2 still has the streams of an abandoned session, which are gone: nobody asks it for the last frame's.
