@@ -269,10 +269,12 @@ func traceJSON(_ record: CallRecord) -> JSON.Value? {
 /// The same of one that may live; without `view` nobody could look where it stands.
 func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
   JSON.object { object in
-    let record = view?.record ?? call.ended?.trace ?? call.record
+    // Asked once: the call may end meanwhile.
+    let reply = call.ended
+    let record = view?.record ?? reply?.trace ?? call.record
     fill(object, record)
-    object.set("ended", JSON.bool(call.ended != nil))
-    if let view, call.ended == nil {
+    object.set("ended", JSON.bool(reply != nil))
+    if let view, reply == nil {
       fillStanding(object, view, Runtime.monotonicNow())
     } else {
       object.set("holder", JSON.null)
