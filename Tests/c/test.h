@@ -88,12 +88,13 @@ int latch_count(latch *latch);
 /* Waits until the latch was signalled `count` times in all; a failure after 20 seconds. */
 #define latch_wait(latch, count) latch_wait_at(__FILE__, __LINE__, (latch), (count))
 bool latch_wait_at(const char *file, int line, latch *latch, int count);
-/* Waits until `condition` holds: for what has no latch. */
+/* Waits until `condition` holds: for what has no latch. Once is enough: it is not looked at again. */
 #define EVENTUALLY(condition)                                                                                          \
   do {                                                                                                                 \
+    bool held_;                                                                                                        \
     int64_t until_ = test_now_ms() + 20000 * test_slow();                                                              \
-    while (!(condition) && test_now_ms() < until_) test_pause();                                                       \
-    CHECK(condition);                                                                                                  \
+    while (!(held_ = (condition)) && test_now_ms() < until_) test_pause();                                             \
+    check_true(__FILE__, __LINE__, #condition, held_);                                                                 \
   } while (0)
 int64_t test_now_ms(void);
 void test_pause(void);

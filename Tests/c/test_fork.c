@@ -21,6 +21,7 @@ typedef struct parent {
   penstock_hop *hop;
   penstock_ticket ticket;
   penstock_interceptor_id id;
+  atomic_bool is_kept;
 } parent;
 
 static void use_in_child(parent *p) {
@@ -89,6 +90,7 @@ static int32_t keep_and_pause(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_HALF_CLOSE) return PENSTOCK_NEXT;
   p->hop = penstock_hop_retain(hop);
   p->ticket = penstock_hop_ticket(hop);
+  atomic_store(&p->is_kept, true);
   return PENSTOCK_PAUSE;
 }
 
@@ -113,10 +115,10 @@ static void fork_with(const char *options) {
   OK(penstock_call_half_close(p.call));
   /* A host runtime's callbacks run when it is driven. */
   int64_t until = test_now_ms() + 20000 * test_slow();
-  while (p.ticket == 0 && options && strstr(options, "host") && test_now_ms() < until) {
+  while (!atomic_load(&p.is_kept) && options && strstr(options, "host") && test_now_ms() < until) {
     penstock_runtime_poll(p.runtime, 10);
   }
-  EVENTUALLY(atomic_load(&probe.seen[PENSTOCK_EVENT_HALF_CLOSE]) == 1);
+  EVENTUALLY(atomic_load(&p.is_kept));
   fflush(stdout);
   pid_t child = fork();
   if (child == 0) use_in_child(&p);

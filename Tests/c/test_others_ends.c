@@ -71,6 +71,8 @@ TEST(others_otel_go_839_a_stream_cancelled_unread_leaves_nothing) {
     penstock_call_release(call);
     if (i == 0) threads = running_threads();
   }
+  /* Behind all of them: what they make is made then. */
+  check_echo(channel);
   EVENTUALLY(latch_count(&probes[0].done) == seen(&probes[0], PENSTOCK_EVENT_CREATE));
   EVENTUALLY(running_threads() <= threads);
   penstock_channel_release(channel);
