@@ -18,7 +18,7 @@ typedef struct penstock_runtime penstock_runtime;
  *   "mode": "thread" (default): a thread of its own; "host": the program calls penstock_runtime_poll
  *   "caller_drives": true (default): a blocking call may drive the loop from its own thread; in host mode always
  *   "linger_us": how long the loop stays free for the next blocking call before the thread takes it back (200); up to
- *     eight times as long after a run of calls
+ *     64 times as long after a run of calls, at most until something is due
  *   "spin_us": how long a thread in a blocking call looks for an answer again and again before it sleeps (0; up to
  *     1000000): lower latency for CPU time, where a core is free
  *   "max_workers": how many threads may run the functions of synchronous interceptors (4; 1 to 1024). They are started

@@ -87,8 +87,9 @@ public final class Runtime: @unchecked Sendable {
   var waiters: [Waiter] = []
   /// The own thread is to take the free role at once.
   var ownWanted = false
-  /// The own thread sleeps without a limit: whoever frees the role wakes it.
-  var ownSleepsDeep = false
+  /// When the own thread, which sleeps, looks at the role by itself; .max: never, whoever frees it wakes the thread.
+  /// 0: it is awake.
+  var ownLooksAt: UInt64 = 0
   var joiners = 0
   var thread: pthread_t = 0
   enum ThreadState: Equatable { case none, joinable, detached, joined }

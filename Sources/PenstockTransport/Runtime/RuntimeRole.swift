@@ -21,12 +21,13 @@ final class Waiter: @unchecked Sendable {
 /// parked waiter; else it leaves it free. In thread mode the own thread then takes it: at once if there is work that
 /// no caller waits for, else when it has been free for the linger. To spare a tight loop of blocking calls a wake-up
 /// per call, the own thread looks by itself, by timed sleeps; when one driver stays for long it sleeps without a
-/// limit, and that driver wakes it when it leaves.
+/// limit, and that driver wakes it when it leaves; so does one that leaves a timer that is due before the next look.
 extension Runtime {
   /// After this long an interruptible wait returns by itself: a signal may have come just before it slept.
   static let interruptibleSlice: UInt64 = 250_000_000
-  /// How many lingers may pass before the own thread looks again while callers take turns.
-  static let longestLook: UInt64 = 8
+  /// How many lingers may pass before the own thread looks again while callers take turns. With 8 it woke in one call
+  /// of fifty.
+  static let longestLook: UInt64 = 64
   /// The longest time for which callers may drive without looking at the descriptors.
   static let pollSlack: UInt64 = 1_000_000
 
@@ -183,8 +184,8 @@ extension Runtime {
       || background.load(ordering: .sequentiallyConsistent) > 0
       || ending.load(ordering: .sequentiallyConsistent)
     if now { ownWanted = true }
-    let wakes = now || ownSleepsDeep
-    ownSleepsDeep = false
+    let wakes = now || ownLooksAt == .max || timers.earliest ?? .max < ownLooksAt
+    if wakes { ownLooksAt = 0 }
     lock.unlock()
     if wakes { wakeOwn() }
   }
@@ -268,11 +269,13 @@ extension Runtime {
       lock.lock()
       if phase == .ended { break }
       let time = cs_monotonic()
-      if driver == .none && (ownWanted || time >= freeSince &+ linger) {
+      // What a timer brings does not wait for the linger.
+      let due = driver == .none ? timers.earliest ?? .max : .max
+      if driver == .none && (ownWanted || time >= freeSince &+ linger || time >= due) {
         driver = .own
         turnover &+= 1
         ownWanted = false
-        ownSleepsDeep = false
+        ownLooksAt = 0
         beginDriving()
         lock.unlock()
         driveAsOwn()
@@ -286,11 +289,11 @@ extension Runtime {
       looks = isBusy || driver == .none ? 0 : looks + 1
       var until: UInt64? = time &+ look
       if driver == .none {
-        until = max(freeSince &+ linger, isBusy ? time &+ look : 0)
+        until = min(due, max(freeSince &+ linger, isBusy ? time &+ look : 0))
       } else if looks >= 20 || linger == 0 {
         until = nil
       }
-      ownSleepsDeep = until == nil
+      ownLooksAt = until ?? .max
       let seen = ownWord.load(ordering: .sequentiallyConsistent)
       lock.unlock()
       Futex.wait(ownWord, while: seen, until: until)

@@ -77,7 +77,7 @@ extension RuntimeTests {
       let cell = WaitCell()
       let helper = TestThread {
         eventually("the own thread sleeps without a limit") {
-          runtime.lock.withLock { runtime.ownSleepsDeep && runtime.driver == .caller }
+          runtime.lock.withLock { runtime.ownLooksAt == .max && runtime.driver == .caller }
         }
         cell.set()
       }
@@ -86,6 +86,23 @@ extension RuntimeTests {
       eventually("the own thread drives") {
         let driver = runtime.driverThread.load(ordering: .relaxed)
         return driver != 0 && driver != me
+      }
+      runtime.end()
+    }
+
+    @Test func aTimerThatIsLeftBehindDoesNotWaitForTheLinger() {
+      let runtime = makeRuntime(linger: 60_000_000)
+      let me = cs_thread_self()
+      let firing = Counter()
+      // The second time the own thread knows when it would look.
+      for round in 1...2 {
+        let alarm = Alarm { _ in
+          must(cs_thread_self() != me, "nobody waits here")
+          firing.up()
+        }
+        runtime.perform { runtime.arm(alarm, at: runtime.now + 2_000_000) }
+        eventually("it fires") { firing.now == round }
+        runtime.perform {}
       }
       runtime.end()
     }
