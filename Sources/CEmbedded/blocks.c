@@ -27,7 +27,7 @@
 #define CLASSES   80
 /* With thousands of calls in flight, what a turn of the loop lets go before it makes as much again. */
 #define STORED    ((size_t)2 << 20)
-#define BATCH     1536
+#define BATCH     4096
 
 typedef struct block {
   struct block *next;
@@ -66,7 +66,7 @@ static size_t size_of(size_t class) { return (class << 4) + 8; }
 /* How many blocks a batch has. */
 static size_t batch_of(size_t class) {
   size_t count = BATCH / size_of(class);
-  return count < 2 ? 2 : count > 32 ? 32 : count;
+  return count < 2 ? 2 : count > 64 ? 64 : count;
 }
 
 static int enter(void) { return !atomic_flag_test_and_set_explicit(&store.busy, memory_order_acquire); }
@@ -141,9 +141,9 @@ static cache *new_cache(void) {
 /* A batch from the store. */
 static block *fetch(size_t class) {
   if (!atomic_load_explicit(&store.batches[class], memory_order_relaxed) || !enter()) return NULL;
-  block *batch = store.batches[class];
+  block *batch = atomic_load_explicit(&store.batches[class], memory_order_relaxed);
   if (batch) {
-    store.batches[class] = batch->behind;
+    atomic_store_explicit(&store.batches[class], batch->behind, memory_order_relaxed);
     store.bytes -= batch_of(class) * size_of(class);
   }
   leave();
@@ -155,8 +155,8 @@ static void put_away(block *batch, size_t class) {
     size_t bytes = batch_of(class) * size_of(class);
     int fits = store.bytes + bytes <= STORED;
     if (fits) {
-      batch->behind = store.batches[class];
-      store.batches[class] = batch;
+      batch->behind = atomic_load_explicit(&store.batches[class], memory_order_relaxed);
+      atomic_store_explicit(&store.batches[class], batch, memory_order_relaxed);
       store.bytes += bytes;
     }
     leave();

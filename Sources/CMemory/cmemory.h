@@ -2,6 +2,7 @@
 #ifndef PENSTOCK_CMEMORY_H
 #define PENSTOCK_CMEMORY_H
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,8 @@ void cm_free(void *block);
 /* Whatever makes and drops references to a Swift object does so one thread at a time, from now on
  * (Sources/CEmbedded/references.c). */
 void cm_confine(void *object);
+/* One more reference to a Swift object that nobody else has yet. */
+static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
 #else
 static inline void *cm_alloc(size_t size) { return malloc(size); }
 static inline void *cm_realloc(void *block, size_t size) { return realloc(block, size); }

@@ -1,3 +1,5 @@
+import CMemory
+
 /// `body` with an object that something else keeps until it returns, which is the caller's to know: so that no reference
 /// to it is counted. An atomic pair costs as much time as 40 instructions, and a call had 86 of them.
 @inline(__always)
@@ -9,4 +11,16 @@ public func borrow<T: AnyObject, R>(_ object: T, _ body: (T) -> R) -> R {
 @inline(__always)
 public func borrow<T: AnyObject, R>(_ object: T?, _ body: (T) -> R) -> R? {
   object.map { borrow($0, body) }
+}
+
+/// One more reference to an object that nobody else has yet, and that is not confined: no atomic operation is needed.
+@inline(__always)
+public func retainNew<T: AnyObject>(_ object: T) -> Unmanaged<T> {
+  let reference = Unmanaged.passUnretained(object)
+  #if hasFeature(Embedded)
+    cm_retain_new(reference.toOpaque())
+    return reference
+  #else
+    return reference.retain()
+  #endif
 }

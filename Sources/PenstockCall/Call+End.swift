@@ -103,8 +103,10 @@ extension Call {
     guard phase != .ended else { return }
     phase = .ended
     if trace != nil { note(.ended, nil, .status, detail: Int(status.code.rawValue)) }
-    measures.endedAt.set(loop.now)
-    loop.setDeadline(self, nil)
+    withLoop { loop in
+      measures.endedAt.set(loop.now)
+      loop.setDeadline(self, nil)
+    }
     stopBelow()
     let passed = endStep()
     for hop in hops[passed...] where hop.entered && !hop.destroyed {
@@ -112,7 +114,7 @@ extension Call {
       if hop.isActive { cancel(hop, status) }
       destroy(hop)
     }
-    loop.closeTickets(of: self)
+    withLoop { $0.closeTickets(of: self) }
     status.isReadOnly = true
     letRowGo()
     hops = Hops()

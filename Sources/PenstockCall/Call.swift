@@ -25,11 +25,15 @@ public final class Call {
   /// One reference, of what `values` has made.
   private let madeValues = Atomic<UnsafeMutableRawPointer?>(nil)
   public let measures = Measures()
-  /// Under `measures.connectionLock`.
-  var connectionFacts: ConnectionFacts?
+  /// One reference, of a ConnectionFacts.
+  let connectionFacts = Atomic<UnsafeMutableRawPointer?>(nil)
+  /// Those of earlier attempts: another thread may be about to look at them.
+  var pastConnections: [ConnectionFacts] = []
   public let origin: CallOrigin
-  /// The origin's, nearer.
-  let loop: any CallLoop
+  var loop: any CallLoop { origin.loop }
+  /// The same on a busy way: no reference is counted.
+  @inline(__always)
+  func withLoop<R>(_ body: (any CallLoop) -> R) -> R { borrow(origin) { body($0.loop) } }
 
   /// nil once the call has ended.
   public internal(set) var chain: Chain?
@@ -112,7 +116,6 @@ public final class Call {
     self.chain = chain
     chain?.callBegan()
     self.origin = origin
-    loop = origin.loop
     self.attachment = attachment
     codecIndex = chain?.codecIndex ?? 0
     stock = chain.map { .passUnretained($0.stock) }
@@ -125,7 +128,10 @@ public final class Call {
     if let row { HopStock.drop(row) }
     above?.release()
     // Operations that were posted after the end.
-    dropPosted()
+    if posted.load(ordering: .acquiring) != nil { dropPosted() }
+    if let facts = connectionFacts.load(ordering: .relaxed) {
+      Unmanaged<ConnectionFacts>.fromOpaque(facts).release()
+    }
     if let made = madeValues.load(ordering: .acquiring) { Unmanaged<CallValues>.fromOpaque(made).release() }
   }
 
@@ -146,8 +152,8 @@ public final class Call {
     return knownValues.unsafelyUnwrapped
   }
 
-  /// Before `open`.
-  public func attach(above: CallAbove) { self.above = .passRetained(above) }
+  /// Before `open`, and before anyone else has what stands above.
+  public func attach(above: CallAbove) { self.above = retainNew(above) }
 
   /// The end: whoever takes it lets it go.
   func detachAbove() -> Unmanaged<CallAbove>? { above.take() }
@@ -160,12 +166,26 @@ public final class Call {
 
   public var isEnded: Bool { phase == .ended }
 
+  /// It has, or had, hops, which lead other threads to it.
+  var mayBeSeen: Bool { stock != nil }
+
   // MARK: - From other threads
+
+  private static func make(_ step: consuming Step) -> UnsafeMutablePointer<Operation> {
+    let operation = UnsafeMutablePointer<Operation>.allocate(capacity: 1)
+    operation.initialize(to: Operation(step: step))
+    return operation
+  }
+
+  /// The first step, before anyone else has the call.
+  public func begin(_ step: consuming Step) {
+    posted.store(Call.make(step), ordering: .releasing)
+    withLoop { $0.post(self) }
+  }
 
   /// Any thread. Done in order, on the driving thread, soon.
   public func submit(_ step: consuming Step) {
-    let operation = UnsafeMutablePointer<Operation>.allocate(capacity: 1)
-    operation.initialize(to: Operation(step: step))
+    let operation = Call.make(step)
     var head = posted.load(ordering: .relaxed)
     while true {
       operation.pointee.next = head
@@ -174,7 +194,7 @@ public final class Call {
       if done { break }
       head = seen
     }
-    if head == nil { loop.post(self) }
+    if head == nil { withLoop { $0.post(self) } }
   }
 
   /// Instead of `runPosted` where nothing drives the call any more: it has ended. Any thread.
@@ -364,7 +384,7 @@ public final class Call {
       return
     }
     phase = .live
-    loop.setDeadline(self, request.deadline)
+    withLoop { $0.setDeadline(self, request.deadline) }
     if let stock {
       let (row, table) = stock._withUnsafeGuaranteedRef { ($0.take(self), $0.table) }
       self.row = row

@@ -48,7 +48,6 @@ public struct Measures: ~Copyable {
   public let attempts = Measure()
   public let sent = TrafficMeasures()
   public let received = TrafficMeasures()
-  let connectionLock = SpinLock()
 
   public struct TrafficMeasures: ~Copyable {
     public let messages = Measure()
@@ -100,7 +99,13 @@ open class SecurityFacts {
 
 extension Call {
   /// Any thread: how far it has come.
-  public var stats: CallStatistics {
+  public var stats: CallStatistics { stats(with: connection) }
+
+  /// The same at the end of the call, on the driving thread, once.
+  public var lastStats: CallStatistics { stats(with: lastConnection()) }
+
+  @inline(__always)
+  private func stats(with connection: consuming ConnectionFacts?) -> CallStatistics {
     CallStatistics(
       createdAt: measures.createdAt.value, firstByteSentAt: measures.firstByteSentAt.value,
       headersAt: measures.headersAt.value, firstMessageAt: measures.firstMessageAt.value,
@@ -111,16 +116,26 @@ extension Call {
   /// Any thread reads it, the driving thread sets it.
   public var connection: ConnectionFacts? {
     get {
-      measures.connectionLock.lock()
-      defer { measures.connectionLock.unlock() }
-      return connectionFacts
+      connectionFacts.load(ordering: .acquiring).map {
+        Unmanaged<ConnectionFacts>.fromOpaque($0).takeUnretainedValue()
+      }
     }
     set {
-      measures.connectionLock.lock()
-      let old = connectionFacts
-      connectionFacts = newValue
-      measures.connectionLock.unlock()
-      withExtendedLifetime(old) {}
+      if let old = connectionFacts.load(ordering: .relaxed) { keepPast(.fromOpaque(old)) }
+      connectionFacts.store(
+        newValue.map { Unmanaged.passRetained($0).toOpaque() }, ordering: .releasing)
     }
+  }
+
+  @inline(never) @_optimize(size)
+  private func keepPast(_ old: Unmanaged<ConnectionFacts>) { pastConnections.append(old.takeRetainedValue()) }
+
+  /// Only hops lead another thread here: without any the call's own reference goes with it.
+  @inline(__always)
+  private func lastConnection() -> ConnectionFacts? {
+    if mayBeSeen { return connection }
+    let facts = connectionFacts.load(ordering: .relaxed)
+    connectionFacts.store(nil, ordering: .relaxed)
+    return facts.map { Unmanaged<ConnectionFacts>.fromOpaque($0).takeRetainedValue() }
   }
 }

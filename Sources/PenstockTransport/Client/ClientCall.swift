@@ -66,8 +66,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
     _ callbacks: CallCallbacks?
   ) -> (Outcome, Unmanaged<ClientCall>?) {
-    let (found, named) = find(path, channel)
-    guard let named else { return (found, nil) }
+    var (found, named) = find(path, channel)
+    guard let named = named.take() else { return (found, nil) }
     let line = channel.chains.chain(path, kind, of: channel.runtime, with: options?.interceptors)
     return make(channel, named, kind, options, callbacks, line)
   }
@@ -140,7 +140,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     call.attach(above: self)
     call.withItem { $0.isFirstRun = true }
     if message != nil { isHalfClosed = true }
-    call.submit(.open(demand: kind.receivesOne ? 2 : 0, message: consume message))
+    call.begin(.open(demand: kind.receivesOne ? 2 : 0, message: consume message))
   }
 
   func firstRun() {
@@ -190,13 +190,14 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   // MARK: - What the call tells, on the driving thread
 
   public override func callHeaders(_ headers: Metadata) {
-    if isWhole {
+    // Nobody waits for them, or looks at them before the end.
+    if isWhole || isCallbackStyle {
       self.headers = headers
-      return
+    } else {
+      lock.lock()
+      self.headers = headers
+      unlock(andWake: .headers)
     }
-    lock.lock()
-    self.headers = headers
-    unlock(andWake: .headers)
     if let callbacks, let told = callbacks.onHeaders {
       call.watch.begin(call.id, .headers)
       told(handle, OpaquePointer(Unmanaged.passUnretained(headers).toOpaque()), callbacks.pointer)
@@ -205,11 +206,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   public override func callMessage(_ message: Message) {
-    if isWhole {
-      answer = message
-      return
-    }
-    if kind.receivesOne || !isCallbackStyle {
+    if isWhole || isCallbackStyle {
+      if kind.receivesOne { answer = message }
+    } else {
       lock.lock()
       if demanded > 0 { demanded -= 1 }
       if kind.receivesOne {

@@ -19,7 +19,7 @@ public final class Reply {
   @inline(__always)
   init(_ status: Status, _ generation: UInt64, _ call: borrowing Call) {
     self.status = status
-    stats = call.stats
+    stats = call.lastStats
     self.generation = generation
     trace = call.trace == nil ? nil : CallRecord(copy call)
     if let values = call.knownValues { adopt(values) }

@@ -185,7 +185,8 @@ final class RuntimeLoop: CallLoop {
 
   func post(_ call: Call) {
     call.withItem { item in
-      item.posted = .passRetained(call)
+      // Nobody else has it before its first run is posted.
+      item.posted = item.isFirstRun ? retainNew(call) : .passRetained(call)
       _ = runtime.post(item)
     }
   }

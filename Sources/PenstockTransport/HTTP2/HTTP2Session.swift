@@ -59,8 +59,14 @@ final class HTTP2Session {
   private let request = FieldList()
   /// The header block that comes in: one at a time on a connection.
   let block = HeaderBlock()
-  /// The stream that nghttp2 has last told of, while it is there.
-  var lastStream: (id: Int32, stream: Unmanaged<HTTP2Stream>)?
+  /// The streams that were opened last, while they are there: see `find`.
+  let recent = UnsafeMutablePointer<Unmanaged<HTTP2Stream>?>.allocate(capacity: HTTP2Session.recentStreams)
+  static let recentStreams = 128
+  /// What has come and the connection's credit for it has not gone back.
+  var uncredited = 0
+  /// Credit goes back when it comes to this much, of the connection and of a stream: small messages need not ask
+  /// nghttp2 for each, and what is kept is little of the least window (65,535).
+  static let leastCredit = 4096
 
   /// The largest frame that either side sends: more for each system call, and little for other streams to wait for.
   static let maxFrame = 64 << 10
@@ -73,10 +79,12 @@ final class HTTP2Session {
 
   private init(_ limits: HTTP2Limits) {
     self.limits = limits
+    recent.initialize(repeating: nil, count: HTTP2Session.recentStreams)
     confine(self)
   }
 
   deinit {
+    recent.deallocate()
     if let session { nghttp2_session_del(session) }
   }
 
@@ -193,6 +201,7 @@ final class HTTP2Session {
       : nghttp2_submit_headers(session, 0, -1, nil, request.fields, request.count, pointer)
     if id > 0 {
       stream.id = id
+      noteRecent(stream)
       // The last there is: that nghttp2 takes no more is not to look like a connection that is broken.
       if id == Int32.max { isDraining = true }
       return true
@@ -231,8 +240,8 @@ final class HTTP2Session {
 
   /// The owner took `count` bytes of the body: their credit goes back.
   func consumed(_ stream: HTTP2Stream, _ count: Int) {
-    guard count > 0, stream.state == .open else { return }
-    _ = nghttp2_session_consume_stream(session, stream.id, count)
+    guard count > 0, stream.state == .open, let credit = stream.credit(count) else { return }
+    _ = nghttp2_session_consume_stream(session, stream.id, credit)
   }
 
   /// The owner is done with `stream`: an open one is reset with `code`. True: there is something to send.
@@ -310,6 +319,10 @@ final class HTTP2Session {
       let n = nghttp2_session_mem_recv(
         session, start + at, count)
       isInside = false
+      if uncredited >= HTTP2Session.leastCredit {
+        _ = nghttp2_session_consume_connection(session, uncredited)
+        uncredited = 0
+      }
       at += count
       if n < 0 {
         fail(broken(Int32(truncatingIfNeeded: n)))
@@ -398,7 +411,7 @@ final class HTTP2Session {
     isAbandoned = true
     let all = open
     open = []
-    lastStream = nil
+    recent.update(repeating: nil, count: HTTP2Session.recentStreams)
     for stream in all {
       stream.slot = -1
       if !stream.headersAreSent {

@@ -12,13 +12,24 @@ extension HTTP2Session {
     return 0
   }
 
-  /// nghttp2 looks it up in a hash table, and tells of the same stream many times in a row.
+  /// Where a stream stands among the recent ones, where one that was opened later may have taken its place.
+  @inline(__always)
+  private func place(_ id: Int32) -> UnsafeMutablePointer<Unmanaged<HTTP2Stream>?> {
+    recent + (Int(id >> 1) & (HTTP2Session.recentStreams - 1))
+  }
+
+  func noteRecent(_ stream: HTTP2Stream) { place(stream.id).pointee = .passUnretained(stream) }
+
+  private func forgetRecent(_ stream: HTTP2Stream) {
+    let place = place(stream.id)
+    if place.pointee?.toOpaque() == Unmanaged.passUnretained(stream).toOpaque() { place.pointee = nil }
+  }
+
+  /// nghttp2 looks it up in a hash table: few are not among the recent ones.
   func find(_ id: Int32) -> Unmanaged<HTTP2Stream>? {
-    if let lastStream, lastStream.id == id { return lastStream.stream }
+    if let stream = place(id).pointee, stream._withUnsafeGuaranteedRef({ $0.id == id }) { return stream }
     guard id > 0, let pointer = nghttp2_session_get_stream_user_data(session, id) else { return nil }
-    let stream = Unmanaged<HTTP2Stream>.fromOpaque(pointer)
-    lastStream = (id, stream)
-    return stream
+    return Unmanaged<HTTP2Stream>.fromOpaque(pointer)
   }
 
   /// Whatever only records leaves it in `open`: no reference is counted.
@@ -121,14 +132,16 @@ extension HTTP2Session {
   }
 
   private func received(_ bytes: ByteView, on id: Int32) {
-    _ = nghttp2_session_consume_connection(session, bytes.count)
+    uncredited += bytes.count
     withStream(id) { stream in
       guard stream.owner != nil, stream.end == nil else { return }
       stream.received(bytes.count)
       var taken = 0
       if stream.bodyIsEmpty {
         taken = min(max(borrow(stream.owner) { $0.streamReceives(bytes) } ?? 0, 0), bytes.count)
-        if taken > 0 { _ = nghttp2_session_consume_stream(session, id, taken) }
+        if taken > 0, let credit = stream.credit(taken) {
+          _ = nghttp2_session_consume_stream(session, id, credit)
+        }
       }
       if taken < bytes.count, !stream.keep(ByteView(rebasing: bytes[taken...])) {
         stream.finish(.noMemory)
@@ -184,7 +197,6 @@ extension HTTP2Session {
   private func closed(_ id: Int32, _ code: UInt32) {
     guard let stream = find(id)?.takeUnretainedValue() else { return }
     _ = nghttp2_session_set_stream_user_data(session, id, nil)
-    lastStream = nil
     remove(stream)
     if stream.end == nil {
       if code == NGHTTP2_REFUSED_STREAM.rawValue {
@@ -208,6 +220,7 @@ extension HTTP2Session {
 
   private func remove(_ stream: HTTP2Stream) {
     stream.state = .closed
+    forgetRecent(stream)
     guard stream.slot >= 0, stream.slot < open.count else { return }
     let last = open.removeLast()
     if stream.slot < open.count {
@@ -260,7 +273,6 @@ extension HTTP2Session {
     for stream in open where stream.id == header.stream_id {
       // nghttp2 closes it next; whom that would be told to may be gone by then.
       _ = nghttp2_session_set_stream_user_data(session, stream.id, nil)
-      lastStream = nil
       remove(stream)
       stream.finish(.unprocessed(words: goAway ?? ByteBuffer().say("the request could not be sent")))
       mark(stream)

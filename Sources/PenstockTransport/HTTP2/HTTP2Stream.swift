@@ -35,8 +35,9 @@ final class HTTP2Stream {
 
   /// Cleared when the stream has closed, or its owner has let go.
   var owner: StreamOwner?
-  /// What has come and the owner has not counted.
-  private var uncounted = 0
+  /// What has come and the owner has not counted; what the owner has taken and no credit went back for. Within a window.
+  private var uncounted: UInt32 = 0
+  private var uncredited: UInt32 = 0
   /// What the owner has not taken yet. Bounded by the stream's window. nil: there was never any.
   private var unread: ByteBuffer?
   private var pieces = PieceQueue()
@@ -97,12 +98,23 @@ final class HTTP2Stream {
 
   func take(_ count: Int) { _ = borrow(unread) { $0.consume(count) } }
 
-  func received(_ count: Int) { uncounted += count }
+  func received(_ count: Int) { uncounted &+= UInt32(truncatingIfNeeded: count) }
+
+  /// The owner has taken `count` bytes: for how much credit is to go back; nil: for less than is worth it.
+  func credit(_ count: Int) -> Int? {
+    let all = Int(uncredited) + count
+    guard all >= HTTP2Session.leastCredit else {
+      uncredited = UInt32(all)
+      return nil
+    }
+    uncredited = 0
+    return all
+  }
 
   /// How much has come since it was last asked.
   func takeCount() -> Int {
     defer { uncounted = 0 }
-    return uncounted
+    return Int(uncounted)
   }
 
   /// A HEADERS frame is complete.

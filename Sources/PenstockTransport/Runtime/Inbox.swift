@@ -8,9 +8,10 @@ open class InboxItem {
   /// Address of the next item; owned by the inbox while the item is queued.
   fileprivate final var next: UInt = 0
   fileprivate final let queued = Atomic<Bool>(false)
-  private final let isKept: Bool
+  fileprivate final let isKept: Bool
 
-  /// `isKept`: something else keeps it until it begins to run, and while it does; else the inbox has a reference.
+  /// `isKept`: something else keeps it until it begins to run, and while it does, and posts it once at a time; else the
+  /// inbox has a reference.
   public init(isKept: Bool = false) { self.isKept = isKept }
 
   /// It may be gone then.
@@ -43,7 +44,7 @@ final class Inbox: @unchecked Sendable {
 
   /// Sequentially consistent, as the sleeper's protocol needs it (`Runtime.turn`). False: it was queued already.
   func push(_ item: InboxItem) -> Bool {
-    if item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
+    if !item.isKept, item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
     let address = UInt(bitPattern: item.keep().toOpaque())
     var seen = head.load(ordering: .relaxed)
     while true {
