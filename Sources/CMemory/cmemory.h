@@ -12,6 +12,8 @@
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
+/* Of at least the size that is said. */
+void cm_free_sized(void *block, size_t size);
 /* Whatever makes and drops references to a Swift object does so one thread at a time, from now on
  * (Sources/CEmbedded/references.c). */
 void cm_confine(void *object);
@@ -21,6 +23,10 @@ static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
 static inline void *cm_alloc(size_t size) { return malloc(size); }
 static inline void *cm_realloc(void *block, size_t size) { return realloc(block, size); }
 static inline void cm_free(void *block) { free(block); }
+static inline void cm_free_sized(void *block, size_t size) {
+  (void)size;
+  free(block);
+}
 static inline void cm_confine(void *object) { (void)object; }
 #endif
 #endif

@@ -171,7 +171,7 @@ public func penstock_channel_call(
   _ callbacks: UnsafePointer<penstock_call_callbacks>!, _ place: UnsafeMutablePointer<OpaquePointer?>!,
   _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  let (table, failure) = read(callbacks)
+  var (table, failure) = read(callbacks)
   if let failure { return failure.report(error) }
   guard let handle, let method, let place else {
     return report(.invalidArgument, "channel, method and call must not be NULL", error)
@@ -183,10 +183,11 @@ public func penstock_channel_call(
     if Process.isForked(channel.generation) {
       return report(.forked, "the channel belongs to the parent of this process", error)
     }
-    let (outcome, call) = ClientCall.make(channel, bytes(method), kind, options(callOptions), table)
+    let (outcome, call) = ClientCall.make(
+      channel, bytes(method), kind, options(callOptions), table.take())
     guard let call else { return explain(outcome, method, error) }
     // Before it opens: callbacks on another thread may release it.
-    place.pointee = OpaquePointer(call.retain().toOpaque())
+    place.pointee = OpaquePointer(call._withUnsafeGuaranteedRef { retainNew($0) }.toOpaque())
     call._withUnsafeGuaranteedRef { $0.open(nil) }
     call.release()
     return PENSTOCK_OK

@@ -33,7 +33,7 @@ public func penstock_hop_call(
     return explain(outcome, method, error)
   }
   // Before it opens: callbacks on another thread may release it.
-  place.pointee = OpaquePointer(call.retain().toOpaque())
+  place.pointee = OpaquePointer(call._withUnsafeGuaranteedRef { retainNew($0) }.toOpaque())
   call._withUnsafeGuaranteedRef { $0.open(nil) }
   call.release()
   return PENSTOCK_OK

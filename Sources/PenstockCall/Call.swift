@@ -1,3 +1,4 @@
+import CMemory
 import PenstockWire
 import Synchronization
 
@@ -167,14 +168,13 @@ public final class Call {
   public var isEnded: Bool { phase == .ended }
 
   /// It has, or had, hops, which lead other threads to it.
-  var mayBeSeen: Bool { stock != nil }
+  public var mayBeSeen: Bool { stock != nil }
 
   // MARK: - From other threads
 
   private static func make(_ step: consuming Step) -> UnsafeMutablePointer<Operation> {
-    let operation = UnsafeMutablePointer<Operation>.allocate(capacity: 1)
-    operation.initialize(to: Operation(step: step))
-    return operation
+    guard let memory = cm_alloc(MemoryLayout<Operation>.size) else { preconditionFailure("no memory") }
+    return memory.initializeMemory(as: Operation.self, to: Operation(step: step))
   }
 
   /// The first step, before anyone else has the call.
@@ -297,7 +297,7 @@ public final class Call {
 
   private static func take(_ pointer: UnsafeMutablePointer<Operation>) -> Step {
     let operation = pointer.move()
-    pointer.deallocate()
+    cm_free_sized(pointer, MemoryLayout<Operation>.size)
     return operation.step
   }
 

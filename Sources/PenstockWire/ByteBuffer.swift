@@ -39,7 +39,9 @@ public final class ByteBuffer {
     attachment = keeper
   }
 
-  deinit { if !isLent { cm_free(storage) } }
+  deinit {
+    if !isLent, let storage { cm_free_sized(storage, capacity) }
+  }
 
   /// The bytes are another's.
   public var isLent: Bool { capacity < 0 }

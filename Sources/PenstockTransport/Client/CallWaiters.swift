@@ -1,3 +1,5 @@
+import CSystem
+
 /// What a thread waits for in a blocking function of a call. The end of the call is awaited by every one.
 enum Awaited: UInt8 {
   case headers = 1
@@ -8,6 +10,8 @@ enum Awaited: UInt8 {
 
 final class CallWaiter: WaitCell, @unchecked Sendable {
   let awaited: Awaited
+  /// That waits.
+  fileprivate let thread = UInt(cs_thread_self())
   /// The list's.
   fileprivate var next: Unmanaged<CallWaiter>?
   /// It has been told, and has not looked since: it need not be told again.
@@ -53,9 +57,11 @@ struct CallWaiters {
 
   func isAwaited(_ news: Awaited) -> Bool { awaited & (news == .end ? .max : news.rawValue) != 0 }
 
-  /// Those to set for `news`, outside of the lock: mostly one, with a reference.
-  mutating func awaiting(_ news: Awaited) -> (Unmanaged<CallWaiter>?, [CallWaiter]) {
+  /// Those to set for `news`, outside of the lock: mostly one, with a reference unless it is this thread's own, which is
+  /// there as long as this thread is here.
+  mutating func awaiting(_ news: Awaited) -> (one: Unmanaged<CallWaiter>?, isOwn: Bool, more: [CallWaiter]) {
     var one: Unmanaged<CallWaiter>?
+    var isOwn = false
     var more: [CallWaiter] = []
     var next = first
     awaited = 0
@@ -63,12 +69,17 @@ struct CallWaiters {
       known._withUnsafeGuaranteedRef { waiter in
         if !waiter.isTold, news == .end || waiter.awaited == news {
           waiter.isTold = true
-          if one == nil { one = known.retain() } else { more.append(waiter) }
+          if one != nil {
+            more.append(waiter)
+          } else {
+            isOwn = waiter.thread == UInt(cs_thread_self())
+            one = isOwn ? known : known.retain()
+          }
         }
         if !waiter.isTold { awaited |= waiter.awaited.rawValue }
         next = waiter.next
       }
     }
-    return (one, more)
+    return (one, isOwn, more)
   }
 }

@@ -64,12 +64,12 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// One reference, which is the caller's.
   public static func make(
     _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
-    _ callbacks: CallCallbacks?
+    _ callbacks: consuming CallCallbacks?
   ) -> (Outcome, Unmanaged<ClientCall>?) {
     var (found, named) = find(path, channel)
     guard let named = named.take() else { return (found, nil) }
     let line = channel.chains.chain(path, kind, of: channel.runtime, with: options?.interceptors)
-    return make(channel, named, kind, options, callbacks, line)
+    return make(channel, named, kind, options, consume callbacks, line)
   }
 
   /// The path of a call on the channel; nil: there can't be one.
@@ -79,7 +79,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   static func make(
     _ channel: ClientChannel, _ named: consuming ByteBuffer, _ kind: CallKind, _ options: CallOptions?,
-    _ callbacks: CallCallbacks?, _ line: Chain?
+    _ callbacks: consuming CallCallbacks?, _ line: Chain?
   ) -> (Outcome, Unmanaged<ClientCall>?) {
     let metadata = Metadata()
     if let given = options?.metadata, !metadata.append(contentsOf: given) { return (.noMemory, nil) }
@@ -100,24 +100,26 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       trace: events > 0 ? TraceLog(line, events) : nil)
     call.measures.createdAt.set(now)
     call.codec = options?.codec ?? channel.codec
-    return (.ok, .passRetained(ClientCall(call, channel, options, callbacks)))
+    return (.ok, .passRetained(ClientCall(call, channel, options, consume callbacks)))
   }
 
   /// Inlined: so it takes over the references of `make`.
   @inline(__always)
   private init(
-    _ call: Call, _ channel: borrowing ClientChannel, _ options: CallOptions?, _ callbacks: CallCallbacks?
+    _ call: Call, _ channel: borrowing ClientChannel, _ options: CallOptions?,
+    _ callbacks: consuming CallCallbacks?
   ) {
+    let given = consume callbacks
     self.channel = copy channel
     driver = .passUnretained(channel.runtime.runtime)
-    self.callbacks = callbacks?.table
-    userData = callbacks?.userData
+    self.callbacks = given?.table
     createdAt = call.measures.createdAt.value
     generation = channel.generation
     isInterruptible = options?.isInterruptible ?? false
     sendBufferBytes = options?.sendBufferBytes ?? 65536
     maxSendBytes = call.request.settings.maxSendBytes
-    call.isAboveToldSent = !call.request.kind.sendsOne || callbacks?.table.onSent != nil
+    call.isAboveToldSent = !call.request.kind.sendsOne || given?.table.onSent != nil
+    userData = given?.userData
     self.call = call
     super.init()
     let me = Unmanaged.passUnretained(self)
@@ -541,6 +543,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
           for: waiter, deadline: nil, interruptible: interruptible,
           mayDrive: attendant == nil || runtime.options.mode == .thread)
       }
+      // Set at the end alone, and nobody else has the call.
+      if isWhole, result == .ready, attendant == nil, !call.mayBeSeen { return .ok }
       lock.lock()
       var outcome = look(for: waiter.awaited, &found)
       if outcome == nil {
@@ -568,11 +572,11 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// With the lock held.
   private func unlock(andWake news: Awaited) {
     guard waiters.isAwaited(news) else { return lock.unlock() }
-    let (one, more) = waiters.awaiting(news)
+    let (one, isOwn, more) = waiters.awaiting(news)
     lock.unlock()
     if let one {
       one._withUnsafeGuaranteedRef { $0.set() }
-      one.release()
+      if !isOwn { one.release() }
     }
     if !more.isEmpty { for waiter in more { waiter.set() } }
   }

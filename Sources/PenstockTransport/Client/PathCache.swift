@@ -1,25 +1,40 @@
 import PenstockCall
 import PenstockWire
+import Synchronization
 
 /// The paths of a channel's calls, as requests have them: calls of one method share one, which has been checked.
-/// A few, each replaced by the next that falls on its place.
+/// The first that falls on a place stays there as long as the channel: so nobody takes a lock to look.
 final class PathCache: @unchecked Sendable {
-  private let lock = Lock()
-  private var paths: [ByteBuffer?] = []
-  private static let places = 16
+  /// Each one reference, once.
+  private let paths: UnsafeMutablePointer<Atomic<UnsafeMutableRawPointer?>>
+  private static let places = 32
   private static let longest = 200
+
+  init() {
+    paths = .allocate(capacity: PathCache.places)
+    for place in 0..<PathCache.places { (paths + place).initialize(to: Atomic(nil)) }
+  }
+
+  deinit {
+    for place in 0..<PathCache.places {
+      if let known = paths[place].load(ordering: .acquiring) {
+        Unmanaged<ByteBuffer>.fromOpaque(known).release()
+      }
+    }
+    paths.deinitialize(count: PathCache.places)
+    paths.deallocate()
+  }
 
   /// Any thread. A path that no call may have is `.invalidArgument`.
   func find(_ path: ByteView) -> (Outcome, ByteBuffer?) {
-    let place = (path.count &+ Int(path.last ?? 0)) & (PathCache.places - 1)
-    lock.lock()
-    if !paths.isEmpty, let known = paths[place], known.count == path.count + 1,
-      bytesEqual(ByteView(rebasing: known.view.dropLast()), path)
-    {
-      lock.unlock()
-      return (.ok, known)
+    let place = (path.count &* 5 &+ Int(path.last ?? 0)) & (PathCache.places - 1)
+    if let opaque = paths[place].load(ordering: .acquiring) {
+      let known = Unmanaged<ByteBuffer>.fromOpaque(opaque)
+      let isKnown = known._withUnsafeGuaranteedRef {
+        $0.count == path.count + 1 && bytesEqual(ByteView(rebasing: $0.view.dropLast()), path)
+      }
+      if isKnown { return (.ok, known.takeUnretainedValue()) }
     }
-    lock.unlock()
     guard Request.isValidPath(path) else { return (.invalidArgument, nil) }
     guard let fresh = Request.terminated(path) else { return (.noMemory, nil) }
     if path.count <= PathCache.longest { keep(fresh, at: place) }
@@ -28,11 +43,9 @@ final class PathCache: @unchecked Sendable {
 
   @inline(never) @_optimize(size)
   private func keep(_ path: ByteBuffer, at place: Int) {
-    lock.lock()
-    if paths.isEmpty { paths = [ByteBuffer?](repeating: nil, count: PathCache.places) }
-    let old = paths[place]
-    paths[place] = path
-    lock.unlock()
-    withExtendedLifetime(old) {}
+    let kept = Unmanaged.passRetained(path)
+    let (isFirst, _) = paths[place].compareExchange(
+      expected: nil, desired: kept.toOpaque(), ordering: .acquiringAndReleasing)
+    if !isFirst { kept.release() }
   }
 }

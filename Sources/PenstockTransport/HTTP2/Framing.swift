@@ -21,9 +21,11 @@ public struct BodyPiece {
   func move(from offset: Int, count: Int, into out: SendQueue) -> Bool {
     var at = offset
     let end = offset + count
-    while at < min(end, BodyPiece.prefixSize) {
-      guard out.bytes.append(byte: UInt8(truncatingIfNeeded: prefix >> UInt64(8 * at))) else { return false }
-      at += 1
+    if at < BodyPiece.prefixSize {
+      guard let tail = out.bytes.spare(atLeast: 8) else { return false }
+      tail.storeBytes(of: (prefix >> UInt64(8 * at)).littleEndian, as: UInt64.self)
+      out.bytes.commit(min(end, BodyPiece.prefixSize) - at)
+      at = BodyPiece.prefixSize
     }
     return at >= end || out.append(bytes, from: at - BodyPiece.prefixSize, count: end - at)
   }
