@@ -98,7 +98,8 @@ extension Call {
       }
       let hop = hops[index]
       if hop.entered {
-        n = hop.countSent(n)
+        let (passed, held) = hop.countSent(n)
+        n = passed
         if n > 0, hop.isActive, let callback = hop.callbacks.pointee.onSent {
           if let queue = hop.jobs?.outbound {
             if !dispatch(.sent, .start, n, to: hop, callback, queue, isAwaited: true) { executorLost(hop) }
@@ -108,6 +109,7 @@ extension Call {
             _ = finishIfAsked(hop)
           }
         }
+        n += held
       }
       index -= 1
     }
@@ -176,9 +178,9 @@ extension Call {
     parked.state = .held(ticket)
     if parked.event.message != nil {
       if lane == .outbound {
-        // Its `sent` is told now, so that the sender goes on, and stops here when it comes.
+        // Its `sent` stops here when it comes.
         parked.isOwn = true
-        tellSent(1, from: hop.index - 1)
+        if hop.tellsHeld() { tellSent(1, from: hop.index - 1) }
       } else {
         pending.append(.demandBelow(hop, 1))
       }

@@ -59,6 +59,10 @@ public final class Hop {
   var inFlight = 0
   /// For each message in flight, in order: does its `sent` stop here. nil: for none.
   var ledger: Fifo<Bool>?
+  /// How many of them do. And how many messages that were held have not been told yet: that goes up with the `sent` of
+  /// one of those.
+  private var ownInFlight = 0
+  private var untold = 0
   /// `owed` less `reserved`, which other threads spend from, kept once the hop is shared with them.
   let sharedOwed = Atomic<Int>(0)
   /// What was delivered before TAKE.
@@ -120,6 +124,8 @@ public final class Hop {
     surplus = 0
     inFlight = 0
     ledger = nil
+    ownInFlight = 0
+    untold = 0
     if !earlyAnswers.isEmpty { earlyAnswers = [] }
     recording = nil
     jobs = nil
@@ -296,16 +302,29 @@ public final class Hop {
     }
     ledger?.append(isOwn)
     inFlight += 1
+    if isOwn { ownInFlight += 1 }
   }
 
-  /// How many of `n` that were taken below concern those above.
-  func countSent(_ n: Int) -> Int {
+  /// A message is held. True: it is told as sent now, so that the next one comes. False: what left the hop like that is
+  /// still on its way, and when some of it has gone this one is told; else a hop that holds and lets go would take the
+  /// sender's bound away.
+  func tellsHeld() -> Bool {
+    if ownInFlight == untold { return true }
+    untold += 1
+    return false
+  }
+
+  /// How many of `n` that were taken below concern this hop and those above; and how many more those above alone.
+  func countSent(_ n: Int) -> (passed: Int, held: Int) {
     inFlight -= n
-    guard ledger != nil else { return n }
+    guard ledger != nil else { return (n, 0) }
     var passed = 0
     for _ in 0..<n where ledger?.popFirst() == false { passed += 1 }
     if ledger?.isEmpty == true { ledger = nil }
-    return passed
+    let held = min(n - passed, untold)
+    ownInFlight -= n - passed
+    untold -= held
+    return (passed, held)
   }
 }
 

@@ -169,7 +169,7 @@ extension Model {
       lane.park(
         Slot(item: item, state: .held(ticket), isInjected: false, isAnswered: outbound, isHeld: true))
       if item.kind == .receive { renew(hop) }
-      return outbound
+      return outbound && hop.tellsHeld()
     case .drop where isMessage:
       spend(ticket)
       if item.kind == .receive { renew(hop) }

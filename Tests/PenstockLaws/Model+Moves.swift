@@ -52,9 +52,11 @@ extension Model {
     require(hop.sentCame + n <= hop.ledger.count, "model", "hop \(index): more sent than it has passed on")
     guard hop.sentCame + n <= hop.ledger.count else { return }
     let passed = hop.ledger[hop.sentCame..<hop.sentCame + n].count { !$0 }
+    let held = min(n - passed, hop.untold)
+    hop.untold -= held
     hop.sentCame += n
     hop.sentPassed += passed
-    arriveSent(passed, at: index - 1)
+    arriveSent(passed + held, at: index - 1)
   }
 
   func saturating(_ a: Int, _ b: Int) -> Int {

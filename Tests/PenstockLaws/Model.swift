@@ -145,6 +145,13 @@ final class Model {
     }
     /// Messages that have left downward: does the `sent` of each stop here.
     var ledger: [Bool] = []
+    /// Messages that were held and not told as sent: each is when one comes that stops here.
+    var untold = 0
+    func tellsHeld() -> Bool {
+      if ledger[sentCame...].count(where: { $0 }) == untold { return true }
+      untold += 1
+      return false
+    }
     var sentCame = 0
     var sentPassed = 0
     var sentSeen = 0

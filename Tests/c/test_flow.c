@@ -199,3 +199,48 @@ TEST(flow_a_slow_server_stops_the_sender) {
   close_observed(&observed);
   for (int i = 0; i < HOPS; i++) check_ended(&probes[i]);
 }
+
+static int32_t hold_each(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  OK(penstock_ticket_resume(penstock_hop_ticket(hop)));
+  return PENSTOCK_HOLD;
+}
+
+/* A hop that holds each message and lets it go: what has left it and waits for the server is the sender's all the same. */
+TEST(flow_a_slow_server_stops_a_hop_that_holds) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init(&probe, "holds");
+  probe.hook = hold_each;
+  penstock_interceptor table = probe_table(&probe);
+  table.methods = BIDI;
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  char *data = calloc(1, SIZE);
+  collector collector = COLLECTOR_INIT;
+  penstock_call *call = start_collecting(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &collector);
+  long taken = 0, limit = (2 * WINDOW + 3 * PEER_KEEPS + SEND_BUFFER + HELD) / SIZE;
+  for (int idle = 0; idle < 20 && taken < 2 * limit;) {
+    penstock_result result = penstock_call_try_send(call, data, SIZE);
+    if (result == PENSTOCK_OK) {
+      taken++, idle = 0;
+      if (taken % 4 == 0) echo_times(channel, 1);
+    } else {
+      CHECK_RESULT(result, PENSTOCK_E_WOULD_BLOCK);
+      echo_times(channel, 5);
+      idle++;
+    }
+  }
+  printf("  %ld taken, at most %ld\n", taken, limit);
+  CHECK(taken > WINDOW / SIZE && taken <= limit);
+  OK(penstock_call_half_close(call));
+  OK(penstock_call_demand(call, 1000000));
+  latch_wait(&collector.finalized, 1);
+  CHECK_INT(collector.code, 0);
+  CHECK_INT(collector.sent, taken);
+  penstock_call_release(call);
+  free(data);
+  penstock_channel_release(channel);
+  check_ended(&probe);
+}
