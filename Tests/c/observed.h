@@ -9,11 +9,11 @@
 
 /* The defaults. */
 enum {
-  WINDOW = 1 << 20,    /* of a stream, on both sides */
-  HELD = 65536,        /* hold_bytes */
-  SEND_BUFFER = 65536, /* send_buffer_bytes */
-  REPLAY = 1 << 20,    /* what may have to be sent again, until there are headers */
-  PEER_KEEPS = 65536,  /* docs/peer.md: what waits there for the client's window */
+  WINDOW = 1 << 20,        /* of a stream, on both sides */
+  HELD = 65536,            /* hold_bytes */
+  SEND_BUFFER = 256 << 10, /* send_buffer_bytes */
+  REPLAY = 1 << 20,        /* what may have to be sent again, until there are headers */
+  PEER_KEEPS = 65536,      /* docs/peer.md: what waits there for the client's window */
 };
 
 /* What is allocated, in all threads; without meaning under valgrind and sanitizers. */

@@ -200,7 +200,7 @@ static void begin_waiting(waiting *self, penstock_channel *channel, const char *
   CHECK_INT(atomic_load(&self->finalized), 0);
 }
 
-#define ROOM "\"send_buffer_bytes\": 8389120"
+#define ROOM "\"send_buffer_bytes\": 8390656"
 
 static void end_waiting(waiting *self, int32_t code) {
   penstock_reply *reply = NULL;

@@ -74,7 +74,7 @@ PENSTOCK_API penstock_result penstock_call_options_set_codec(penstock_call_optio
 PENSTOCK_API penstock_result penstock_channel_unary_object(penstock_channel *channel, const char *method, void *object,
                                                            const penstock_call_options *options, penstock_reply **reply,
                                                            penstock_error **error);
-/* As penstock_call_send: waits for room. An object counts as 64 bytes of the send buffer. With E_INTERRUPTED and
+/* As penstock_call_send: waits for room. An object counts as 256 bytes of the send buffer. With E_INTERRUPTED and
  * E_WOULD_DEADLOCK the object stays the caller's. */
 PENSTOCK_API penstock_result penstock_call_send_object(penstock_call *call, void *object);
 /* As penstock_call_try_send, but that with E_WOULD_BLOCK the object stays the caller's. */

@@ -56,8 +56,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// Users' handles; with the last one a call in blocking style that has not ended is cancelled.
   private let handles = Atomic<Int>(1)
 
-  /// A message costs this much of the send buffer beyond its bytes, so that empty ones are bounded too.
-  private static let messageOverhead = 64
+  /// A message costs this much of the send buffer beyond its bytes, so that empty ones are bounded too: about what is
+  /// allocated for it.
+  private static let messageOverhead = 256
   /// How many messages of a stream wait for a blocking `receive` that have not been asked for.
   private static let readAhead = 64
 
@@ -116,7 +117,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     createdAt = call.measures.createdAt.value
     generation = channel.generation
     isInterruptible = options?.isInterruptible ?? false
-    sendBufferBytes = options?.sendBufferBytes ?? 65536
+    sendBufferBytes = options?.sendBufferBytes ?? CallOptions.sendBuffer
     maxSendBytes = call.request.settings.maxSendBytes
     call.isAboveToldSent = !call.request.kind.sendsOne || given?.table.onSent != nil
     userData = given?.userData
