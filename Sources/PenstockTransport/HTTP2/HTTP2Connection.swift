@@ -268,6 +268,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     guard phase != .closed, phase != .connecting else { return }
     var rounds = HTTP2Connection.writeRounds
     while phase != .closed {
+      session.hasSaidAll = false
       let alive = phase == .handshaking || pass()
       if isSent {
         if !alive { return closeAfterFailure() }
@@ -289,7 +290,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
         wantsWrite()
         break
       }
-      if phase == .handshaking || !session.wantsWrite { break }
+      if phase == .handshaking || session.hasSaidAll || !session.wantsWrite { break }
     }
     watchOutput(!isSent)
     session.dispatch()

@@ -376,6 +376,8 @@ final class HTTP2Session {
       let n = nghttp2_session_mem_send(session, &data)
       if n <= 0 {
         if n < 0 { fail(broken(Int32(truncatingIfNeeded: n))) }
+        // Where there is no room nghttp2 says nothing, too.
+        hasSaidAll = n == 0 && !out.isFull(limits.outputSize)
         break
       }
       if !out.append(ByteView(start: data, count: n)) {
@@ -387,6 +389,10 @@ final class HTTP2Session {
     output = nil
     return failure == nil
   }
+
+  /// `collect` has ended because there was no more: until something happens, `wantsWrite` need not be asked. Its caller
+  /// clears it.
+  var hasSaidAll = false
 
   /// Whether `collect` would give something.
   var wantsWrite: Bool {
