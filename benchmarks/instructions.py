@@ -21,8 +21,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" 
 
 import callgrind
 import harness
+import order
 from harness import ROOT
 
+SWIFT = os.environ.get("SWIFT", "swift")
 KIB64 = 65536
 HISTORY = "## History: instructions per call"
 # Name; what the client does; calls of the shorter and of the longer run.
@@ -88,7 +90,7 @@ class Bench:
 
 def demangled(names):
     """Swift's names in words, where the toolchain is there."""
-    swift = shutil.which(os.environ.get("SWIFT", "swift"))
+    swift = shutil.which(SWIFT)
     if not swift:
         return {}
     done = subprocess.run([swift, "demangle", "--simplified", "--compact"], input="\n".join(names), text=True,
@@ -167,12 +169,14 @@ examples, after `make lib peer`:
   benchmarks/profile flight --callers 'malloc|realloc|allocObject'  who allocates, and how often
   benchmarks/profile flight --callers 'swift_(retain|release)'      who counts references
   benchmarks/profile flight --library ../other/build/lib            another build of the library
-  benchmarks/profile --append "Calls in one slab"   a row for the history in docs/performance.md""")
+  benchmarks/profile --append "Calls in one slab"   a row for the history in docs/performance.md
+  benchmarks/profile --order                        scripts/hot-functions.txt again, for the next `make lib`""")
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all without")
     parser.add_argument("--functions", type=int, metavar="N", help="also the N dearest functions")
     parser.add_argument("--callers", metavar="REGEX", help="also who calls the functions that it finds")
     parser.add_argument("--library", type=pathlib.Path, default=harness.LIBRARY, help="the folder of libpenstock.so")
     parser.add_argument("--append", metavar="TITLE", help="adds a row to the history in docs/performance.md")
+    parser.add_argument("--order", action="store_true", help="writes the list of functions that stand side by side")
     arguments = parser.parse_args()
     unknown = [what for what in arguments.scenarios if what not in SCENARIOS]
     if unknown:
@@ -182,6 +186,9 @@ examples, after `make lib peer`:
         bench = Bench(arguments.library.resolve())
         for what in arguments.scenarios or SCENARIOS:
             found[what] = bench.measure(what, folder)
+        if arguments.order:
+            count = order.write(found.values(), arguments.library / "libpenstock.so", folder, SWIFT)
+            print(f"{count} functions in {order.LIST.relative_to(ROOT)}\n")
     print(table(found))
     for what, profile in found.items():
         if arguments.functions:
