@@ -16,7 +16,8 @@ typedef struct penstock_runtime penstock_runtime;
 
 /* A runtime. `options` is a JSON object (NUL-terminated, borrowed during the call) or NULL:
  *   "mode": "thread" (default): a thread of its own; "host": the program calls penstock_runtime_poll
- *   "caller_drives": true (default): a blocking call may drive the loop from its own thread; in host mode always
+ *   "caller_drives": true (default): a blocking call may drive the loop from its own thread, where not many wait at
+ *     once; in host mode always
  *   "linger_us": how long the loop stays free for the next blocking call before the thread takes it back (200); up to
  *     64 times as long after a run of calls, at most until something is due
  *   "spin_us": how long a thread in a blocking call looks for an answer again and again before it sleeps (0; up to

@@ -85,6 +85,8 @@ public final class Runtime: @unchecked Sendable {
   /// When the role became free.
   var freeSince: UInt64 = 0
   var waiters: [Waiter] = []
+  /// More than 0: many threads wait at once, or have of late, and the own thread keeps the role. See RuntimeRole.swift.
+  var crowd: UInt32 = 0
   /// The own thread is to take the free role at once.
   var ownWanted = false
   /// When the own thread, which sleeps, looks at the role by itself; .max: never, whoever frees it wakes the thread.

@@ -22,12 +22,22 @@ final class Waiter: @unchecked Sendable {
 /// no caller waits for, else when it has been free for the linger. To spare a tight loop of blocking calls a wake-up
 /// per call, the own thread looks by itself, by timed sleeps; when one driver stays for long it sleeps without a
 /// limit, and that driver wakes it when it leaves; so does one that leaves a timer that is due before the next look.
+///
+/// A driver that leaves wakes a waiter for the role alone: its call has not ended. And once that one sleeps, all those
+/// that were woken before must wake it to send their next calls. So where many wait at once the own thread gets the role
+/// and keeps it: a call then wakes its own thread, and seldom another.
+///
+/// A thread parks only where somebody drives, or where the own thread has been told to (`ownWanted`, and is then woken)
+/// or looks by itself after the linger; and whoever leaves the role while others wait gives it to one of the two.
 extension Runtime {
   /// After this long an interruptible wait returns by itself: a signal may have come just before it slept.
   static let interruptibleSlice: UInt64 = 250_000_000
   /// How many lingers may pass before the own thread looks again while callers take turns. With 8 it woke in one call
   /// of fifty.
   static let longestLook: UInt64 = 64
+  /// So many parked threads are a crowd, until so many waits have begun without as many.
+  static let crowdSize = 4
+  static let crowdLasts: UInt32 = 64
   /// The longest time for which callers may drive without looking at the descriptors.
   static let pollSlack: UInt64 = 1_000_000
 
@@ -45,6 +55,7 @@ extension Runtime {
     var waiter: Waiter?
     var stop: WaitResult?
     lock.lock()
+    if crowd != 0 { crowd -= 1 }
     while true {
       if let waiter, waiter.isDriver {
         takeRole(for: cell)
@@ -57,7 +68,7 @@ extension Runtime {
         lock.unlock()
         return stop
       }
-      if driver == .none && mayDrive {
+      if driver == .none && mayDrive && !(ownWanted && crowd != 0) {
         remove(waiter)
         takeRole(for: cell)
         lock.unlock()
@@ -67,9 +78,10 @@ extension Runtime {
       if waiter == nil {
         waiters.append(parked)
         waiter = parked
+        if waiters.count >= Runtime.crowdSize && options.mode == .thread { crowd = Runtime.crowdLasts }
       }
       // With work in the background the own thread would want the role back at once: leave it there.
-      if driver == .own && mayDrive && background.load(ordering: .relaxed) == 0 {
+      if driver == .own && mayDrive && crowd == 0 && background.load(ordering: .relaxed) == 0 {
         yieldWanted.store(true, ordering: .sequentiallyConsistent)
         wakeLocked()
       }
@@ -159,7 +171,7 @@ extension Runtime {
     if endIfDone(abandoned: true) { return }
     lock.lock()
     endDriving()
-    if let next = nextWaiter() {
+    if crowd == 0, let next = nextWaiter() {
       turnover &+= 1
       next.isDriver = true
       lock.unlock()
@@ -180,7 +192,7 @@ extension Runtime {
       return
     }
     let now =
-      options.lingerMicroseconds == 0 || phase != .running || hasLeftovers
+      crowd != 0 || options.lingerMicroseconds == 0 || phase != .running || hasLeftovers
       || background.load(ordering: .sequentiallyConsistent) > 0
       || ending.load(ordering: .sequentiallyConsistent)
     if now { ownWanted = true }
@@ -321,7 +333,7 @@ extension Runtime {
   private func handOver() -> Bool {
     lock.lock()
     yieldWanted.store(false, ordering: .sequentiallyConsistent)
-    guard let next = nextWaiter() else {
+    guard crowd == 0, let next = nextWaiter() else {
       lock.unlock()
       return false
     }

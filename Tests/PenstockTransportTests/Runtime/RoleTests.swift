@@ -133,6 +133,71 @@ extension RuntimeTests {
       runtime.end()
     }
 
+    @Test func aCrowdIsDrivenByTheOwnThreadAndALoneCallerByItself() {
+      // A linger that does not pass during the test: the own thread drives because it was told to.
+      let runtime = makeRuntime(linger: 60_000_000)
+      let cells = (0...Runtime.crowdSize).map { _ in WaitCell() }
+      let waiters = cells.map { cell in
+        TestThread { must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "woken") }
+      }
+      // One drives, the others are parked.
+      eventually("a crowd") { runtime.lock.withLock { runtime.crowd == Runtime.crowdLasts } }
+      let driving = runtime.driverThread.load(ordering: .relaxed)
+      let driver = cells.first { $0.word.load(ordering: .relaxed) & WaitCell.driving != 0 }
+      driver?.set()
+      eventually("the own thread drives") { runtime.lock.withLock { runtime.driver == .own } }
+      #expect(driving != 0 && runtime.driverThread.load(ordering: .relaxed) != driving)
+      // It stays: the next caller does not drive.
+      let me = cs_thread_self()
+      let mine = Counter()
+      runtime.perform { if cs_thread_self() == me { mine.up() } }
+      #expect(mine.now == 0)
+      for cell in cells { cell.set() }
+      for waiter in waiters { waiter.join() }
+      // After so many waits without a crowd the role is the caller's again.
+      for _ in 0..<Runtime.crowdLasts {
+        must(runtime.wait(for: WaitCell(), deadline: 1, interruptible: false) == .timedOut, "timed out")
+      }
+      let cell = WaitCell()
+      let helper = TestThread {
+        eventually("the caller drives") { runtime.driverThread.load(ordering: .relaxed) == me }
+        cell.set()
+      }
+      #expect(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready)
+      helper.join()
+      runtime.end()
+    }
+
+    @Test(arguments: [
+      (Runtime.Mode.thread, true, 200), (.thread, true, 0), (.thread, false, 200), (.host, true, 200),
+    ])
+    func crowdsComeAndGo(_ mode: Runtime.Mode, _ callerDrives: Bool, _ linger: UInt32) {
+      let runtime = makeRuntime(mode, callerDrives: callerDrives, linger: linger)
+      let ended = Counter()
+      // Fewer and fewer of them, and at last one.
+      threads(16) { i in
+        for round in 0..<(20 * (i + 1)) {
+          let cell = WaitCell()
+          let soon = Runtime.monotonicNow() + UInt64(10_000 * (1 + (i + round) % 16))
+          switch (i &* 7 + round) % 5 {
+          case 0:
+            // The deadline against a timer of the loop.
+            runtime.post(Work { runtime.arm(Alarm { _ in cell.set() }, at: soon) })
+            let result = runtime.wait(for: cell, deadline: soon, interruptible: false)
+            must(result == .ready || result == .timedOut, "ready or late")
+          case 1:
+            must(runtime.wait(for: cell, deadline: soon, interruptible: false) == .timedOut, "late")
+          default:
+            runtime.post(Work { cell.set() })
+            must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "served")
+          }
+          ended.up()
+        }
+      }
+      #expect(ended.now == 20 * 136)
+      runtime.end()
+    }
+
     @Test(arguments: [(Runtime.Mode.thread, true), (.thread, false), (.host, true)])
     func cellsSetByOtherThreadsWakeDriverAndParked(_ mode: Runtime.Mode, _ callerDrives: Bool) {
       let runtime = makeRuntime(mode, callerDrives: callerDrives)
