@@ -78,6 +78,7 @@ extension Model {
     case .sent:
       require(hop.isActive, "law 2", "\(name): not in the call any more")
       if count > hop.sentPassed - hop.sentSeen { hurry { count <= hop.sentPassed - hop.sentSeen } }
+      pairSent(below: hop.index) { count <= hop.sentPassed - hop.sentSeen }
       require(
         count > 0 && count <= hop.sentPassed - hop.sentSeen, "sent",
         "\(name) of \(count), told \(hop.sentPassed), seen \(hop.sentSeen)")

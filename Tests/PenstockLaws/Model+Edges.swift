@@ -52,6 +52,7 @@ extension Model {
     require(callerStatus == nil, "law 2", "the caller: sent after the status")
     callerSent += n
     if callerSent > callerSentCame { hurry { callerSent <= callerSentCame } }
+    pairSent(below: -1) { callerSent <= callerSentCame }
     require(
       n > 0 && callerSent <= callerSentCame, "sent", "the caller: \(callerSent) sent, \(callerSentCame) were")
   }
@@ -106,6 +107,7 @@ extension Model {
     )
     for hop in hops {
       let name = hop.name
+      hop.unpaired = 0
       require(!hop.owesCancel || !hop.has(.cancel), "law 2", "\(name): on_cancel did not come")
       require(
         !hop.mayDestroy || hop.isDestroyed || hop.plan.chosen != nil || hop.life != .entered

@@ -107,6 +107,7 @@ extension Model {
       hop.demandShown -= count
     case .sent:
       if count > hop.sentPassed - hop.sentSeen { hurry { count <= hop.sentPassed - hop.sentSeen } }
+      pairSent(below: hop.index) { count <= hop.sentPassed - hop.sentSeen }
       require(
         count > 0 && count <= hop.sentPassed - hop.sentSeen, "sent",
         "\(name) of \(count), told \(hop.sentPassed), seen \(hop.sentSeen)")
@@ -235,6 +236,7 @@ extension Model {
       hop.demandShown -= count
     case .sent:
       if count > hop.sentPassed - hop.sentSeen { hurry { count <= hop.sentPassed - hop.sentSeen } }
+      pairSent(below: hop.index) { count <= hop.sentPassed - hop.sentSeen }
       hop.sentSeen += count
     case .none, .cancel, .create, .destroy: return
     }

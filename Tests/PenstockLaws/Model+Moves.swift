@@ -54,9 +54,21 @@ extension Model {
     let passed = hop.ledger[hop.sentCame..<hop.sentCame + n].count { !$0 }
     let held = min(n - passed, hop.untold)
     hop.untold -= held
+    hop.unpaired += n - passed - held
     hop.sentCame += n
     hop.sentPassed += passed
     arriveSent(passed + held, at: index - 1)
+  }
+
+  /// `sent` is told after what runs, so what the model took to have come before a message was held may tell it.
+  func pairSent(below index: Int, until isThere: () -> Bool) {
+    for hop in hops[(index + 1)...] {
+      while !isThere(), hop.untold > 0, hop.unpaired > 0 {
+        hop.untold -= 1
+        hop.unpaired -= 1
+        arriveSent(1, at: hop.index - 1)
+      }
+    }
   }
 
   func saturating(_ a: Int, _ b: Int) -> Int {

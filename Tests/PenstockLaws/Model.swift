@@ -147,6 +147,8 @@ final class Model {
     var ledger: [Bool] = []
     /// Messages that were held and not told as sent: each is when one comes that stops here.
     var untold = 0
+    /// Of this step: how many came that stop here and told none that was held.
+    var unpaired = 0
     func tellsHeld() -> Bool {
       if ledger[sentCame...].count(where: { $0 }) == untold { return true }
       untold += 1
