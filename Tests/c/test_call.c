@@ -1,6 +1,8 @@
 /* call.h: options, blocking style, messages, replies. */
 #include "calls.h"
 
+#include <unistd.h>
+
 TEST(call_options) {
   static const char *const right[] = {
       "{}",
@@ -48,6 +50,33 @@ TEST(call_options) {
     penstock_error_release(error);
     penstock_call_options_release(options);
   }
+}
+
+/* The server takes one call at a time, and has nothing to say when that one is cancelled. */
+TEST(call_begins_when_a_cancelled_one_makes_room) {
+  char address[64];
+  int input;
+  char *const more[] = {"--max-concurrent-streams", "1", NULL};
+  int lines = start_peer(address, sizeof(address), more, &input);
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new(address, "{\"tls\": false}", &channel, NULL));
+  penstock_call *first = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  OK(penstock_call_send(first, "first", 5));
+  CHECK_MESSAGE(first, "first");
+  penstock_call_options *options = options_of("{\"deadline_ms\": 20000}");
+  penstock_call *second = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &second, NULL));
+  penstock_call_options_release(options);
+  OK(penstock_call_send(second, "second", 6));
+  OK(penstock_call_cancel(first, "enough"));
+  CHECK_MESSAGE(second, "second");
+  CHECK_FINISH(second, PENSTOCK_STATUS_OK);
+  CHECK_FINISH(first, PENSTOCK_STATUS_CANCELLED);
+  penstock_call_release(first);
+  penstock_call_release(second);
+  penstock_channel_release(channel);
+  close(input);
+  close(lines);
 }
 
 TEST(call_bidi_blocking) {

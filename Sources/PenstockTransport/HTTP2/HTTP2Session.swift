@@ -376,8 +376,8 @@ final class HTTP2Session {
       let n = nghttp2_session_mem_send(session, &data)
       if n <= 0 {
         if n < 0 { fail(broken(Int32(truncatingIfNeeded: n))) }
-        // Where there is no room nghttp2 says nothing, too.
-        hasSaidAll = n == 0 && !out.isFull(limits.outputSize)
+        // Where there is no room nghttp2 says nothing, too; and what was sent may have made room for a queued stream.
+        hasSaidAll = n == 0 && queuedCount == 0 && !out.isFull(limits.outputSize)
         break
       }
       if !out.append(ByteView(start: data, count: n)) {
