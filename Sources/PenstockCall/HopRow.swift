@@ -74,11 +74,13 @@ final class HopStock {
   private var first: Unmanaged<HopRow>?
   private var kept = 0
   private var isOpen = true
-  /// In hops, so that a hundred calls with 32 find theirs: a thousand of them are some 300 KiB. With 1,024 every second
-  /// of such calls made its row anew, and cost a third more.
-  private static let limit = 4096
+  /// In hops: a thousand of them are some 300 KiB, for each method where filters tell methods apart. So that a hundred
+  /// calls with 32 find theirs a long chain keeps more: with 1,024 every second of such calls made its row anew, and
+  /// cost a third more.
+  private let limit: Int
 
   init(_ entries: [Chain.Entry]) {
+    limit = min(max(1024, 128 * entries.count), 4096)
     let table = UnsafeMutablePointer<CallbackTable>.allocate(capacity: 1)
     table.initialize(to: CallbackTable(entries))
     self.table = UnsafePointer(table)
@@ -105,7 +107,7 @@ final class HopStock {
   func giveUntouched(_ row: Unmanaged<HopRow>) -> Bool {
     row._withUnsafeGuaranteedRef {
       let total = kept + $0.hops.count
-      if $0.isTouched.load(ordering: .acquiring) || total > HopStock.limit { return false }
+      if $0.isTouched.load(ordering: .acquiring) || total > limit { return false }
       kept = total
       $0.next = first
       first = row
@@ -117,7 +119,7 @@ final class HopStock {
   @inline(never) @_optimize(size)
   func give(_ owned: Unmanaged<HopRow>, of call: Call, inStep: Int) {
     let row = owned.takeUnretainedValue()
-    var isFree = kept + row.hops.count <= HopStock.limit && call.epoch == 0
+    var isFree = kept + row.hops.count <= limit && call.epoch == 0
     for index in row.hops.indices {
       row.hops.at(index)._withUnsafeGuaranteedRef { hop in
         if row.hops.isAlone(index), !hop.isLent, hop.jobs == nil {
