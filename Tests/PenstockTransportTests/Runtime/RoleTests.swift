@@ -137,14 +137,19 @@ extension RuntimeTests {
       // A linger that does not pass during the test: the own thread drives because it was told to.
       let runtime = makeRuntime(linger: 60_000_000)
       let cells = (0...Runtime.crowdSize).map { _ in WaitCell() }
-      let waiters = cells.map { cell in
+      let wait = { (cell: WaitCell) in
         TestThread { must(runtime.wait(for: cell, deadline: nil, interruptible: false) == .ready, "woken") }
       }
+      // The own thread drives first, and would keep the role if all came before it has given it away.
+      let first = wait(cells[0])
+      eventually("a caller drives") {
+        runtime.lock.withLock { runtime.driver == .caller && runtime.driverThread.load(ordering: .relaxed) != 0 }
+      }
+      let waiters = [first] + cells.dropFirst().map(wait)
       // One drives, the others are parked.
       eventually("a crowd") { runtime.lock.withLock { runtime.crowd == Runtime.crowdLasts } }
       let driving = runtime.driverThread.load(ordering: .relaxed)
-      let driver = cells.first { $0.word.load(ordering: .relaxed) & WaitCell.driving != 0 }
-      driver?.set()
+      cells[0].set()
       eventually("the own thread drives") { runtime.lock.withLock { runtime.driver == .own } }
       #expect(driving != 0 && runtime.driverThread.load(ordering: .relaxed) != driving)
       // It stays: the next caller does not drive.
