@@ -143,7 +143,9 @@ extension RuntimeTests {
       // The own thread drives first, and would keep the role if all came before it has given it away.
       let first = wait(cells[0])
       eventually("a caller drives") {
-        runtime.lock.withLock { runtime.driver == .caller && runtime.driverThread.load(ordering: .relaxed) != 0 }
+        runtime.lock.withLock {
+          runtime.driver == .caller && runtime.driverThread.load(ordering: .relaxed) != 0
+        }
       }
       let waiters = [first] + cells.dropFirst().map(wait)
       // One drives, the others are parked.
