@@ -19,9 +19,10 @@ typedef struct penstock_runtime penstock_runtime;
  *   "caller_drives": true (default): a blocking call may drive the loop from its own thread, where not many wait at
  *     once; in host mode always
  *   "linger_us": how long the loop stays free for the next blocking call before the thread takes it back (200); up to
- *     64 times as long after a run of calls, at most until something is due
- *   "spin_us": how long a thread in a blocking call looks for an answer again and again before it sleeps (0; up to
- *     1000000): lower latency for CPU time, where a core is free
+ *     16 times as long after a run of calls, at most until something is due. What is sent or cancelled meanwhile by a
+ *     thread that does not wait rests as long
+ *   "spin_us": how long a blocking call that drives the loop looks for an answer again and again before it sleeps (0;
+ *     up to 1000000): lower latency for CPU time, where a core is free
  *   "max_workers": how many threads may run the functions of synchronous interceptors (4; 1 to 1024). They are started
  *     when there is work for them, and end when there was none for a while; see sync.h
  * Memory: owned by the caller; free with penstock_runtime_release.

@@ -33,8 +33,8 @@ extension Runtime {
   /// After this long an interruptible wait returns by itself: a signal may have come just before it slept.
   static let interruptibleSlice: UInt64 = 250_000_000
   /// How many lingers may pass before the own thread looks again while callers take turns. With 8 it woke in one call
-  /// of fifty.
-  static let longestLook: UInt64 = 64
+  /// of fifty; the more there are, the longer may rest what is sent or cancelled last by nobody who waits.
+  static let longestLook: UInt64 = 16
   /// So many parked threads are a crowd, until so many waits have begun without as many.
   static let crowdSize = 4
   static let crowdLasts: UInt32 = 64
