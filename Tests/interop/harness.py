@@ -20,6 +20,7 @@ import typing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build"
+STYLES = ("blocking", "callback", "thread", "host", "host-callback")  # of interop_client
 PEER = pathlib.Path(os.environ.get("PENSTOCK_PEER", BUILD / "bin" / "penstock-peer"))
 LIBRARY = pathlib.Path(os.environ.get("PENSTOCK_LIBRARY_DIR", BUILD / "lib"))
 GENERATED = BUILD / "interop"
@@ -212,6 +213,14 @@ class Server(Process):
         except Failure:
             self.end()
             raise
+
+
+def grpcio(*options):
+    return Server([sys.executable, ROOT / "Tests" / "interop" / "grpcio_server.py", *options])
+
+
+def channel_options(tls=False, **more):
+    return json.dumps({"tls": tls, **more})
 
 
 def peer(*options):

@@ -1,4 +1,4 @@
-/* The cases of gRPC's interop-test-descriptions, and more of the kind. */
+/* What can be called by its name on the command line. */
 #ifndef INTEROP_CASES_H
 #define INTEROP_CASES_H
 
@@ -13,7 +13,8 @@ typedef struct test_case {
   const char *needs;
 } test_case;
 
-extern const test_case cases[];
-extern const size_t case_count;
+/* The cases of gRPC's interop-test-descriptions, and more of the kind. Each list ends with a case that has no name. */
+extern const test_case described_cases[];
+extern const test_case more_cases[];
 
 #endif

@@ -41,13 +41,28 @@ static void too_late(int number) {
 
 /* ---- Cases ---- */
 
+static const test_case *const lists[] = {described_cases, more_cases};
+
+static const test_case *case_named(const char *name) {
+  for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+    for (const test_case *each = lists[i]; each->name; each++) {
+      if (strcmp(each->name, name) == 0) return each;
+    }
+  }
+  return NULL;
+}
+
+static void list_cases(void) {
+  for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+    for (const test_case *each = lists[i]; each->name; each++)
+      printf("%s %s\n", each->name, each->needs ? each->needs : "-");
+  }
+}
+
 static int run_cases(client *client, char **names, int count) {
   if (!client_open(client)) return 1;
   for (int i = 0; i < count; i++) {
-    const test_case *found = NULL;
-    for (size_t k = 0; k < case_count; k++) {
-      if (strcmp(cases[k].name, names[i]) == 0) found = &cases[k];
-    }
+    const test_case *found = case_named(names[i]);
     if (!found) {
       printf("FAILED %s: no such case\n", names[i]);
       continue;
@@ -258,7 +273,7 @@ int main(int argc, char **argv) {
   signal(SIGALRM, too_late);
   int at = 1;
   if (argc == 2 && strcmp(argv[1], "--list") == 0) {
-    for (size_t i = 0; i < case_count; i++) printf("%s %s\n", cases[i].name, cases[i].needs ? cases[i].needs : "-");
+    list_cases();
     return 0;
   }
   for (; at + 1 < argc && strncmp(argv[at], "--", 2) == 0; at += 2) {
