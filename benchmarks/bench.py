@@ -29,7 +29,7 @@ import table
 from harness import ROOT
 
 OUTPUT = ROOT / "build"
-KEYS = ("cpu_us", "p50_us", "p99_us", "slowest", "max_rss_kb", "switches", "server_busy", "client_busy")
+KEYS = ("cpu_us", *aims.LATENCIES, "slowest", "max_rss_kb", "switches", "server_busy", "client_busy")
 
 
 class Bench:
@@ -55,7 +55,7 @@ class Bench:
         return {"rate": case.rate(count / seconds), "cpu_us": told["cpu"] / count * 1e6, "seconds": seconds,
                 "server_busy": served / seconds, "client_busy": told["cpu"] / seconds, "calls": count,
                 "switches": told.get("switches", 0) / count,
-                **{key: told[key] for key in ("p50_us", "p99_us", "slowest", "max_rss_kb") if told.get(key)}}
+                **{key: told[key] for key in (*aims.LATENCIES, "slowest", "max_rss_kb") if told.get(key)}}
 
     def pilots(self, case, server):
         """How many calls each client makes in a measurement; without those that cannot."""

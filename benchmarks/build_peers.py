@@ -87,6 +87,7 @@ PROGRAMS = {
     "nghttp2_first": (lambda name, sources: in_c(name, sources, *LIBRARIES), ["nghttp2_first.c", "first_call.h"]),
     "penstock_first": (lambda name, sources: in_c(name, sources, "-ldl"),
                        ["penstock_first.c", "first_call.h", "../include/penstock/*.h"]),
+    "cycle.so": (lambda name, sources: in_c(name, sources, "-shared", "-fPIC", "-ldl"), ["cycle.c"]),
     "bare": (bare, ["bare.c", "bare_*.c", "bare*.h"]),
     "grpc-swift-client": (with_swift, ["grpc-swift/Package.swift", "grpc-swift/Sources/grpc-swift-client/*.swift"]),
 }

@@ -7,6 +7,7 @@ alone costs. `bare` is less than that: it writes frames that were made before to
 bare as it is (`bare sockets`), and tells what the server and the kernel leave to any client. Each has one connection.
 """
 
+import array
 import dataclasses
 import json
 import os
@@ -50,9 +51,9 @@ def peers(quick):
 class Child:
     """A program that has run: its output, its CPU seconds, the most memory it had."""
 
-    def __init__(self, command, watches_memory=False):
+    def __init__(self, command, watches_memory=False, **environment):
         command = [str(part) for part in command]
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(harness.LIBRARY)}
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(harness.LIBRARY), **environment}
         self.peak_kb = 0
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
@@ -84,13 +85,28 @@ class Child:
         return int(found.group(1)) if found else 0
 
 
-class Program:
-    """One with bench_client's options and JSON."""
+def percentiles(times, key=""):
+    times = sorted(times)
+    return {f"{key}p50_us": times[len(times) // 2], f"{key}p99_us": times[int((len(times) - 1) * 0.99)]}
 
-    def __init__(self, command, *more, styles=None):
+
+def cycles(command, calls):
+    """From the write of one request to that of the next, by the clock in cycle.c, in a run of `command` of its own."""
+    with tempfile.NamedTemporaryFile() as file:
+        Child(command, LD_PRELOAD=str(BUILT / "cycle.so"), CYCLE_FILE=file.name)
+        times = array.array("d", file.read())
+    harness.check(abs(len(times) - calls) <= 20 + calls * 0.02, f"{len(times)} writes of {calls} requests")
+    return percentiles(times, "cycle_")
+
+
+class Program:
+    """One with bench_client's options and JSON. `cycles`: of a call alone the time between two writes is measured, too."""
+
+    def __init__(self, command, *more, styles=None, cycles=False):
         self.command = command
         self.more = more
         self.styles = styles or {}
+        self.cycles = cycles
 
     def command_for(self, case, target, calls, authority):
         """What measures `calls` calls or messages of `case` against `target`, and how many it makes with its warm-up."""
@@ -109,6 +125,10 @@ class Program:
         told = json.loads(child.output.strip().split("\n")[-1])
         if memory:
             told["max_rss_kb"] = child.peak_kb
+        if self.cycles and case.alone:
+            command, again = self.command_for(case, target, calls, authority)
+            told.update(cycles(command, again))
+            served += again
         return {"cpu": told.get("user", 0) + told.get("system", 0), "served": served, **told}
 
 
@@ -180,27 +200,30 @@ class H2load:
         child, seconds = self.run(case, target, requests, memory)
         told = {"calls": requests * each, "seconds": seconds, "cpu": max(child.cpu - start, 0),
                 "max_rss_kb": child.peak_kb, "served": requests * each}
-        if case.what == "unary" and case.in_flight == 1:
-            # In a run of its own: its log costs it a system call for each request.
-            log = self.folder / "h2load.log"
-            log.unlink(missing_ok=True)
+        if case.alone:
             again = max(requests // 2, 1)
-            self.run(case, target, again, False, f"--log-file={log}")
-            told["served"] += again
-            times = sorted(int(line.split("\t")[2]) for line in log.read_text().split("\n") if line)
-            # Its microseconds are cut off: half of one is what that takes away.
-            told.update(p50_us=times[len(times) // 2] + 0.5, p99_us=times[int((len(times) - 1) * 0.99)] + 0.5)
+            told.update(self.own_latencies(case, target, again))
+            told.update(cycles(self.command(case, target, requests), requests))
+            told["served"] += requests + again
         return told
+
+    def own_latencies(self, case, target, requests):
+        """In a run of its own: its log costs it a system call for each request."""
+        log = self.folder / "h2load.log"
+        log.unlink(missing_ok=True)
+        self.run(case, target, requests, False, f"--log-file={log}")
+        # Its microseconds are cut off: half of one is what that takes away.
+        return percentiles(int(line.split("\t")[2]) + 0.5 for line in log.read_text().split("\n") if line)
 
 
 def clients(folder, programs):
     """All that are here, by name, and why the others are not."""
     own = build_client()
     found = {
-        "penstock": Program([own]),
+        "penstock": Program([own], cycles=True),
         "penstock, callbacks": Program([own], "--style", "callback"),
         "penstock, no copy": Program([own], "--copy", 0),
-        "penstock, spin": Program([own], "--spin", SPIN_US),
+        "penstock, spin": Program([own], "--spin", SPIN_US, cycles=True),
         "penstock, 8 interceptors": Program([own], "--interceptors", 8),
     }
     missing = {}
@@ -224,7 +247,7 @@ def clients(folder, programs):
         missing["h2load"] = "not installed (Debian: nghttp2-client)"
     for name, program in (("grpc++", "grpcpp_client"), ("grpc-swift-2", "grpc-swift-client")):
         if program in programs:
-            found[name] = Program([programs[program]])
+            found[name] = Program([programs[program]], cycles=name == "grpc++")
         else:
             missing[name] = f"there is no {(BUILT / program).relative_to(ROOT)}"
     try:

@@ -27,6 +27,11 @@ class Case:
     pilot: int = 200  # calls of the run that tells how many make a measurement
 
     @property
+    def alone(self):
+        """Whether it is one call after the other."""
+        return self.what == "unary" and self.in_flight == 1 and self.threads == 1
+
+    @property
     def unit(self):
         return "MiB/s" if self.bytes >= KIB64 else "calls/s" if self.what == "unary" else "messages/s"
 

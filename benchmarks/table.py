@@ -1,7 +1,7 @@
 """The tables of a run: as text, and in Markdown for docs/performance.md."""
 
 import limits
-from aims import LIMIT, ratio
+from aims import LATENCIES, LIMIT, ratio
 
 NOISE = 0.15  # (max - min) / median, beyond which a machine is too noisy to tell
 BASES = ("h2load", "grpc++")
@@ -43,17 +43,19 @@ def servers(result):
 
 
 def lines(row):
-    """The cells of each client: name, median, span, CPU, p50, p99, the server's load, ratios."""
+    """The cells of each client: name, median, span, CPU, p50 and p99, those between writes, the server's load, ratios."""
     for name, found in row["clients"].items():
         busy = optional(found, "server_busy", "{:.0%}") + ("*" if found.get("server_busy", 0) >= LIMIT else "")
         yield (name + (" ~" if spread(found) > NOISE else ""), shown(found["median"]),
                f"{shown(found['min'])} .. {shown(found['max'])}", optional(found, "cpu_us"),
-               optional(found, "p50_us"), optional(found, "p99_us"), busy, *(of(row, name, base) for base in BASES))
+               *(optional(found, key) for key in LATENCIES), busy,
+               *(of(row, name, base) for base in BASES))
 
 
-HEADS = ("client", "median", "min .. max", "CPU us", "p50 us", "p99 us", "server", "/h2load", "/grpc++")
+HEADS = ("client", "median", "min .. max", "CPU us", "p50 us", "p99 us", "writes50", "writes99", "server", "/h2load", "/grpc++")
 NOTES = (
-    "CPU us: of the client, per call or message. server: its load, of one core; * it is the limit, and the ratio says less",
+    "CPU us: of the client, per call or message. p50, p99: by the client's own clock, and from the write of one request to that",
+    "of the next, by one clock for all. server: its load, of one core; * it is the limit, and the ratio says less",
     "than it could. Ratios: medians of those of each round. ~ (max - min) / median is over 15 %.",
 )
 
@@ -93,14 +95,14 @@ def markdown(result):
     about = ", ".join(f"{key} {value}" for key, value in result["about"].items())
     out = [f"<!-- {about} -->", ""]
     for server in servers(result):
-        out += [f"Server: {server}.", "", "| what | client | median | min .. max | client CPU, us | p50 / p99, us | server | "
-                "of h2load | of grpc++ |", "|---|---|---|---|---|---|---|---|---|"]
+        out += [f"Server: {server}.", "", "| what | client | median | min .. max | client CPU, us | p50 / p99, us | "
+                "between writes, us | server | of h2load | of grpc++ |", "|---|---|---|---|---|---|---|---|---|---|"]
         for row in (row for row in result["rows"] if row["server"] == server):
-            for number, (name, median, span, cpu, p50, p99, busy, *ratios) in enumerate(lines(row)):
+            for number, (name, median, span, cpu, *latencies, busy, of_h2load, of_grpcpp) in enumerate(lines(row)):
                 title = row["metric"] if number == 0 else ""
                 unit = {"calls/s": "/s", "messages/s": "/s"}.get(row["unit"], f" {row['unit']}" if row["unit"] else "")
-                latency = f"{p50} / {p99}" if p50 else ""
-                out.append("| " + " | ".join([title, name, median + unit, span, cpu, latency, busy, *ratios]) + " |")
+                pairs = (f"{p50} / {p99}" if p50 else "" for p50, p99 in (latencies[:2], latencies[2:]))
+                out.append("| " + " | ".join([title, name, median + unit, span, cpu, *pairs, busy, of_h2load, of_grpcpp]) + " |")
         out.append("")
     out += ["| aim | " + " | ".join(servers(result)) + " |", "|---|" + "---|" * len(servers(result))]
     for aim in result["aims"]:
