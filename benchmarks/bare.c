@@ -4,7 +4,8 @@
  *
  * A client without HTTP/2, gRPC or any library but OpenSSL: it writes frames that were made before, follows the lengths
  * of those that come, keeps to the windows, and checks each reply byte by byte. It decodes no header, and has nothing
- * for a call: what it reaches of a server, no client of that server can pass by much.
+ * for a call: what it reaches of a server, no client of that server can pass by much. A unary call opens its stream when
+ * the connection's window has room for its message, as penstock's do.
  *
  *   --server own  not --target: a server as bare as it is, forked; then `server`, its CPU seconds, is told too. Over TLS
  *                 with --cert and --key.

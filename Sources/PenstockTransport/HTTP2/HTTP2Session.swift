@@ -37,9 +37,11 @@ final class HTTP2Session {
   private(set) var tracker = FrameTracker()
 
   var open: [HTTP2Stream] = []
-  /// Beyond the peer's MAX_CONCURRENT_STREAMS, oldest first; those that were let go are skipped.
-  private var queued: [HTTP2Stream] = []
-  private var firstQueued = 0
+  /// New ones, and what is beyond the peer's MAX_CONCURRENT_STREAMS.
+  private var queued = StreamQueue()
+  /// Older than those: whole requests for whose bodies the connection's window has no room. The peer could do nothing
+  /// with their headers, and ten thousand open streams cost grpc++'s server 2.5 times as much a call as two thousand.
+  private var held = StreamQueue()
   private var goneQueued = 0
   private var changed: [HTTP2Stream] = []
   private var dispatching: [HTTP2Stream] = []
@@ -142,13 +144,13 @@ final class HTTP2Session {
 
   // MARK: State
 
-  var queuedCount: Int { queued.count - firstQueued }
+  var queuedCount: Int { queued.count + held.count }
   var isIdle: Bool { open.isEmpty && queuedCount == 0 }
   var canOpen: Bool { isReady && !isDraining && failure == nil }
 
   // MARK: Streams
 
-  /// Opens `stream` now or, beyond the peer's limit, in its turn.
+  /// Opens `stream` now or, beyond the peer's limit and without room for its request, in its turn.
   func add(_ stream: HTTP2Stream) {
     guard stream.state == .created else { return }
     stream.state = .queued
@@ -156,21 +158,34 @@ final class HTTP2Session {
   }
 
   private func startQueued() {
-    guard canOpen else { return }
-    let limit = Int(
-      nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
-    while firstQueued < queued.count, open.count < limit, !isDraining {
-      let stream = queued[firstQueued]
-      firstQueued += 1
-      if stream.state == .queued { start(stream) } else { goneQueued = max(goneQueued - 1, 0) }
+    guard queuedCount > 0, canOpen else { return }
+    let limit = streamLimit
+    var room = Int(nghttp2_session_get_remote_window_size(session))
+    while room > 0, open.count < limit, !isDraining, let stream = held.first {
+      held.removeFirst()
+      startInTurn(stream, &room)
     }
-    if isDraining { return endQueued(ByteBuffer().say("the connection has no stream ids left")) }
-    if firstQueued == queued.count {
-      queued.removeAll(keepingCapacity: true)
-      firstQueued = 0
-    } else if firstQueued >= 256 {
-      queued.removeFirst(firstQueued)
-      firstQueued = 0
+    while open.count < limit, !isDraining, let stream = queued.first {
+      queued.removeFirst()
+      if stream.isWholeRequest, room <= 0 || !held.isEmpty {
+        held.append(stream)
+      } else {
+        startInTurn(stream, &room)
+      }
+    }
+    if isDraining { endQueued(ByteBuffer().say("the connection has no stream ids left")) }
+  }
+
+  private var streamLimit: Int {
+    Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
+  }
+
+  private func startInTurn(_ stream: HTTP2Stream, _ room: inout Int) {
+    if stream.state == .queued {
+      room -= stream.bytesToSend
+      start(stream)
+    } else {
+      goneQueued = max(goneQueued - 1, 0)
     }
   }
 
@@ -264,9 +279,8 @@ final class HTTP2Session {
   private func forgetQueued() {
     goneQueued += 1
     guard goneQueued >= 64, goneQueued * 2 > queuedCount else { return }
-    let waiting = queued[firstQueued...]
-    queued = waiting.filter { $0.state == .queued }
-    firstQueued = 0
+    queued.sweep()
+    held.sweep()
     goneQueued = 0
   }
 
@@ -398,9 +412,8 @@ final class HTTP2Session {
   var wantsWrite: Bool {
     guard let session, !isAbandoned else { return false }
     if nghttp2_session_want_write(session) != 0 { return true }
-    guard canOpen, firstQueued < queued.count else { return false }
-    return open.count
-      < Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
+    guard queuedCount > 0, canOpen, open.count < streamLimit else { return false }
+    return !queued.isEmpty || nghttp2_session_get_remote_window_size(session) > 0
   }
 
   /// Tells the peer that we leave.
@@ -434,10 +447,8 @@ final class HTTP2Session {
 
   /// Those that wait for their turn have to look for another connection.
   func endQueued(_ words: ByteBuffer) {
-    let waiting = queued[firstQueued...]
-    queued = []
-    firstQueued = 0
-    for stream in waiting where stream.state == .queued { close(stream, .unprocessed(words: words)) }
+    let waiting = held.takeAll() + queued.takeAll()
+    for stream in waiting { close(stream, .unprocessed(words: words)) }
   }
 
   func fail(_ words: ByteBuffer) {

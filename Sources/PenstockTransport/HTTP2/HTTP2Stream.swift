@@ -75,6 +75,9 @@ final class HTTP2Stream {
 
   func append(_ piece: BodyPiece) { pieces.append(piece) }
 
+  /// All of it is here, and has a body.
+  var isWholeRequest: Bool { endsAfterPieces && bytesToSend > 0 }
+
   var hasWork: Bool { bytesToSend > 0 || (endsAfterPieces && !isFinished) }
 
   /// Adds the next `count` bytes of the body. False: no memory.

@@ -1,0 +1,99 @@
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// Which streams open, and which wait.
+extension SessionTests {
+  private func add(_ size: Int, whole: Bool = true, to session: HTTP2Session) -> (HTTP2Stream, Recorder) {
+    let stream = HTTP2Stream()
+    let recorder = Recorder(session, takes: true)
+    stream.owner = recorder
+    if size > 0 {
+      let message = buffer([UInt8](repeating: 1, count: size))
+      stream.append(BodyPiece(compressed: false, message, length: UInt32(size)))
+    }
+    stream.endsAfterPieces = whole
+    session.add(stream)
+    return (stream, recorder)
+  }
+
+  private func flush(_ session: HTTP2Session) throws -> [Frame] {
+    var sent: [UInt8] = []
+    repeat { sent += drain(session) } while session.wantsWrite
+    return try #require(frames(sent)).filter { $0.type < 2 }
+  }
+
+  /// With a stream whose request has used up the connection's window.
+  private func fullSession() throws -> HTTP2Session {
+    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    _ = drain(session)
+    _ = Frame.settings([(4, 1 << 20)]).encoded.withUnsafeBytes { session.receive($0) }
+    _ = add(65_530, to: session)
+    let data = try flush(session).filter { $0.type == 0 }
+    #expect(data.reduce(0) { $0 + $1.payload.count } == 65_535)
+    return session
+  }
+
+  private func receive(_ frame: Frame, _ session: HTTP2Session) {
+    #expect(frame.encoded.withUnsafeBytes { session.receive($0) })
+    session.dispatch()
+  }
+
+  /// The server could do nothing with its headers. What is no whole request, and what has no body, opens all the same.
+  @Test func aWholeRequestWaitsForTheConnectionsWindow() throws {
+    let session = try fullSession()
+    let (first, _) = add(10, to: session)
+    #expect(try flush(session).isEmpty)
+    let (stream, _) = add(0, whole: false, to: session)
+    let (second, _) = add(20, to: session)
+    let (empty, _) = add(0, to: session)
+    let opened = try flush(session)
+    #expect(opened.map { $0.type } == [1, 1] && opened.map { $0.stream } == [stream.id, empty.id])
+    #expect(first.state == .queued && second.state == .queued && !session.wantsWrite && !session.isIdle)
+
+    receive(.windowUpdate(0, 15), session)
+    let sent = try flush(session)
+    #expect(sent.filter { $0.stream == first.id }.map { $0.type } == [1, 0])
+    #expect(sent.allSatisfy { $0.stream == first.id || $0.stream == empty.id })
+    #expect(first.piecesSent == 1 && second.state == .queued)
+
+    receive(.windowUpdate(0, 1), session)
+    #expect(try flush(session).map { $0.stream } == [second.id, second.id])
+    receive(.windowUpdate(0, 1 << 20), session)
+    #expect(try flush(session).map { $0.payload.count } == [24])
+    #expect(session.queuedCount == 0 && session.failure == nil)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
+
+  /// One that waits is new to the server whatever happens to the connection.
+  @Test func aRequestThatWaitsIsUnprocessed() throws {
+    let session = try fullSession()
+    let (first, one) = add(10, to: session)
+    let (second, other) = add(10, to: session)
+    #expect(try flush(session).isEmpty)
+    #expect(!session.letGo(first, code: 8) && first.state == .closed)
+    session.abandon(bytes("over"))
+    session.dispatch()
+    #expect(one.log == [] && other.log == ["unprocessed: over"] && second.state == .closed)
+    #expect(session.isIdle)
+  }
+
+  @Test func requestsThatWaitAndEndAreForgotten() throws {
+    let session = try fullSession()
+    for _ in 0..<10_000 {
+      let (stream, _) = add(10, to: session)
+      _ = drain(session)
+      session.letGo(stream, code: 8)
+    }
+    #expect(session.queuedCount < 200)
+    let (last, _) = add(10, to: session)
+    receive(.windowUpdate(0, 1 << 20), session)
+    #expect(try flush(session).contains { $0.type == 1 && $0.stream == last.id })
+    #expect(session.queuedCount == 0)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
+}
