@@ -87,6 +87,8 @@ public protocol CallLoop: AnyObject {
   func loseTicket(_ ticket: UInt64, of call: Call)
   /// The call has ended: later use of any of its tickets gives "gone".
   func closeTickets(of call: Call)
+  /// The call has ended: keeps it until there is time to let it go. False: it does not.
+  func keepUntilRest(_ call: Call) -> Bool
   /// Any thread: runs `call.runPosted()` on the driving thread soon.
   func post(_ call: Call)
   /// Any thread: for what the hops of a call share.

@@ -124,7 +124,7 @@ extension Call {
     pending.removeAll()
     earlyResolutions = []
     let caller = detachAbove()
-    below = nil
+    if !isBrief || !withLoop({ $0.keepUntilRest(self) }) { below = nil }
     caller?._withUnsafeGuaranteedRef { $0.callStatus(status) }
     caller?.release()
   }

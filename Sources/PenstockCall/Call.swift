@@ -79,6 +79,8 @@ public final class Call {
   var inTransport = 0
   /// Before `open`: whoever stands above wants to be told.
   public var isAboveToldSent = true
+  /// Before `open`: nobody has the call after its end, and nothing of the user's goes with it.
+  public var isBrief = false
 
   // Inbound.
   var demandBelow = 0

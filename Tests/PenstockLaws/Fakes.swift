@@ -55,6 +55,7 @@ final class FakeLoop: CallLoop {
 
   func spendTicket(_ ticket: UInt64, of call: Call) { entries[Int(ticket) - 1].isSpent = true }
   func loseTicket(_ ticket: UInt64, of call: Call) { entries[Int(ticket) - 1].isLost = true }
+  func keepUntilRest(_ call: Call) -> Bool { false }
   func closeTickets(of call: Call) {
     isClosed = true
     timers = []

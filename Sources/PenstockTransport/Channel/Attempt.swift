@@ -132,9 +132,9 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
 
   /// What has come and waits goes on, in the same turn; what comes later says so itself.
   func pull() {
-    guard let stream, message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil else {
-      return
-    }
+    guard call != nil, let stream,
+      message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil
+    else { return }
     core.work.schedule(self)
   }
 
@@ -258,7 +258,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
       return
     }
     noteSending(stream, call)
-    guard self.stream === stream else { return }
+    guard self.stream === stream, self.call != nil else { return }
     call.measures.received.wireBytes.add(stream.takeCount())
     if let start = head.take() {
       guard takeHeaders(start, stream, call) else { return }
@@ -316,7 +316,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
       forgetPieces()
       call.measures.headersAt.setOnce(now)
       call.inboundHeaders(metadata)
-      return self.stream === stream
+      return self.call != nil && self.stream === stream
     case .ended(let status):
       finish(status, call)
       return false
@@ -360,12 +360,11 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     call.inboundStatus(status)
   }
 
-  /// What else it has goes with it: without a call it does nothing any more.
+  /// What else it has goes with it, its stream too: without a call it does nothing any more.
   private func leave(code: UInt32) {
     withStream { stream, connection in
       if connection.session.letGo(stream, code: code) { connection.wantsWrite() }
     }
-    stream = nil
     connection = nil
     if message != nil { message = nil }
     pieces.removeAll()

@@ -453,6 +453,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     isWhole = true
     // Hops lead other threads to a call as it ends.
     let isShared = call.chain != nil
+    call.isBrief = !isShared && call.codec == nil && call.request.settings.credentials == nil
     let waiter = CallWaiter(.end)
     waiters.add(waiter)
     open(message.takeRetainedValue())

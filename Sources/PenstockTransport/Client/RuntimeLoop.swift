@@ -207,6 +207,8 @@ final class RuntimeLoop: CallLoop {
 
   func loseTicket(_ ticket: UInt64, of call: Call) { call.item.book?.lose(ticket) }
 
+  func keepUntilRest(_ call: Call) -> Bool { runtime.keepUntilRest(call) }
+
   func closeTickets(of call: Call) {
     call.withItem { item in
       if !item.resumes.isEmpty {

@@ -38,6 +38,8 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   private var owner: (any ConnectionOwner)?
   private var toldDraining = false
   private var watchesOutput = false
+  /// Why `sendEarly` has failed, until it is time to say so.
+  private var lost: Int32?
   /// What the session has said: to be sent, or to become records.
   private let out: SendQueue
   private let scratch: UnsafeMutableRawBufferPointer
@@ -107,6 +109,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     peer = ByteBuffer().say(address.text())
     out = SendQueue(copies: engine != nil)
     confine(self)
+    session.connection = .passUnretained(self)
   }
 
   deinit { free(scratch.baseAddress) }
@@ -274,7 +277,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
         if !alive { return closeAfterFailure() }
         break
       }
-      switch send() {
+      switch lost.take().map({ .failed($0) }) ?? send() {
       case .bytes, .wouldBlock, .end: break
       case .failed(let code):
         // What the peer said before it went may explain it better.
@@ -326,6 +329,14 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       engine.output.consume(n)
       if !engine.output.isEmpty || out.isEmpty || !makeRecords(engine) { return outcome }
     }
+  }
+
+  /// From within the session, as it says the last that it has to say.
+  func sendEarly() {
+    guard phase == .open, !watchesOutput, lost == nil else { return }
+    // `pass` sees what fails here.
+    if let engine, !makeRecords(engine) { return }
+    if case .failed(let code) = send() { lost = code }
   }
 
   private func watchOutput(_ on: Bool) {

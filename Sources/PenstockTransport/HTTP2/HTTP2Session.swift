@@ -51,6 +51,8 @@ final class HTTP2Session {
   private var culprit: Int32 = 0
   /// Where `collect` puts DATA frames; its caller's.
   var output: Unmanaged<SendQueue>?
+  /// What writes `output`; it has the session.
+  var connection: Unmanaged<HTTP2Connection>?
   /// The DATA frame that went last took what was left of a window: the peer has to read before there is more to send.
   var fillsWindow = false
   private var isInside = false
@@ -377,6 +379,9 @@ final class HTTP2Session {
 
   /// Less is copied.
   static let leastPlace = 4096
+
+  /// Larger DATA frames are not worth a write of their own.
+  static let mostEarly = 4096
 
   /// Appends what is to be sent, as long as `out` is not over the limit. False: the connection is to be closed after
   /// that.

@@ -119,6 +119,8 @@ public final class Runtime: @unchecked Sendable {
   var polledAt: UInt64 = 0
   /// Items, events, timers and turn ends so far.
   var work: UInt64 = 0
+  /// See `keepUntilRest`.
+  var spent: AnyObject?
   /// Lookups under way and waiting; see Resolver.swift.
   let lookups = LookupQueue()
 
@@ -185,6 +187,15 @@ public final class Runtime: @unchecked Sendable {
   public func disarm(_ timer: Timer) { _ = timers.disarm(timer) }
 
   public func atTurnEnd(_ handler: TurnEndHandler) { turnEnds.append(handler) }
+
+  /// Keeps `object`, which is not needed any more, until the loop is about to sleep, so that its memory is not given
+  /// back between an answer and whoever waits for it, but while the peer works. Not where the host program would have
+  /// to poll for that. False: it is not kept.
+  public func keepUntilRest(_ object: AnyObject) -> Bool {
+    guard spent == nil, options.mode == .thread, !ended.load(ordering: .relaxed) else { return false }
+    spent = object
+    return true
+  }
 
   /// Reads the clock again, after something that took long.
   public func refreshNow() { now = cs_monotonic() }

@@ -174,6 +174,7 @@ extension Runtime {
   @inline(never) @_optimize(size)
   private func takeApart() {
     dropInbox()
+    spent = nil
     while timers.popAny() != nil {}
     while poller.unwatchAny() != nil {}
     // Moved out first: a release may come back to the field that it is released from.

@@ -180,7 +180,7 @@ extension Runtime {
     }
     driver = .none
     turnover &+= 1
-    freeSince = cs_monotonic()
+    freeSince = now
     if options.mode == .host {
       poller.attach(true)
       poller.setTimer(timers.earliest)

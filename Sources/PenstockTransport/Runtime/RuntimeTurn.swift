@@ -52,6 +52,7 @@ extension Runtime {
     var count: Int32 = 0
     if !hasLeftovers {
       milliseconds = sleepTime(limit)
+      if milliseconds != 0, spent != nil { spent = nil }
       if milliseconds != 0, options.spinMicroseconds > 0, let cell {
         count = spin(cell, limit)
         // It may have ended because something is due.

@@ -40,6 +40,37 @@ extension RuntimeTests {
       runtime.end()
     }
 
+    /// Of an object that is given to `keepUntilRest`.
+    private final class Spent {
+      let gone: Counter
+      init(_ gone: Counter) { self.gone = gone }
+      deinit { gone.up() }
+    }
+
+    @Test func whatIsSpentGoesBeforeTheLoopSleeps() {
+      let runtime = makeRuntime()
+      let gone = Counter()
+      let kept = Box<[Bool]>([])
+      let before = Box(-1)
+      runtime.perform {
+        kept.value = [runtime.keepUntilRest(Spent(gone)), runtime.keepUntilRest(Spent(gone))]
+        before.value = gone.now
+      }
+      // One is kept, as long as the turn lasts.
+      #expect(kept.value == [true, false])
+      #expect(before.value == 1)
+      eventually("the loop sleeps") { gone.now == 2 }
+      // One that ends keeps it no longer either, and one that has ended, or that a host drives, keeps none.
+      runtime.perform { kept.value = [runtime.keepUntilRest(Spent(gone))] }
+      runtime.end()
+      #expect(gone.now == 3)
+      #expect(!runtime.keepUntilRest(Spent(gone)))
+      let hosted = makeRuntime(.host)
+      hosted.perform { kept.value = [hosted.keepUntilRest(Spent(gone))] }
+      #expect(kept.value == [false])
+      hosted.end()
+    }
+
     @Test func aLoopOfShortWaitsIsDrivenByTheCallerAlone() {
       // A linger that does not pass during the test: each turn must be the caller's once it has the role.
       let runtime = makeRuntime(linger: 60_000_000)

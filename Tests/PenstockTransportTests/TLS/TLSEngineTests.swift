@@ -1,3 +1,4 @@
+import COpenSSL
 import PenstockWire
 import Testing
 
@@ -91,6 +92,26 @@ import Testing
     pair.client.close()
     _ = pair.move(pair.client.output, pair.server.input, .max)
     #expect(place.withUnsafeMutableBytes { pair.server.read(into: $0) } == .closed)
+  }
+
+  /// OpenSSL has one list of errors for each thread, and takes what is there for its own.
+  @Test func whatOthersHaveFailedAtIsNotOurs() throws {
+    let pair = try pair(certificates.client(), certificates.server())
+    _ = pair.shake()
+    let sent = [UInt8](repeating: 7, count: 100)
+    var place = [UInt8](repeating: 0, count: 200)
+    func fail() { #expect(BIO_new_file("/nonexistent", "r") == nil) }
+    fail()
+    #expect(sent.withUnsafeBytes { pair.server.write($0) })
+    // A part of a record, for which more is needed.
+    _ = pair.move(pair.server.output, pair.client.input, 50)
+    fail()
+    #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .needsMore)
+    fail()
+    #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .needsMore)
+    _ = pair.move(pair.server.output, pair.client.input, .max)
+    #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .bytes(100))
+    #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .needsMore)
   }
 
   @Test func mutual() throws {
