@@ -244,3 +244,38 @@ TEST(flow_a_slow_server_stops_a_hop_that_holds) {
   penstock_channel_release(channel);
   check_ended(&probe);
 }
+
+/* ---- How far a sender runs ahead ---- */
+
+/* How many messages are taken before there is no room, where nobody drives, and so none leaves. */
+static long run_ahead(penstock_channel *channel, const char *method, int32_t kind, const char *json, size_t size) {
+  penstock_call *call = start_with(channel, method, kind, json);
+  char *data = calloc(1, size);
+  long taken = 0;
+  penstock_result result = penstock_call_try_send(call, data, size);
+  for (; result == PENSTOCK_OK && taken < 10000; taken++) result = penstock_call_try_send(call, data, size);
+  CHECK_RESULT(result, PENSTOCK_E_WOULD_BLOCK);
+  OK(penstock_call_cancel(call, NULL));
+  penstock_call_release(call);
+  free(data);
+  return taken;
+}
+
+TEST(flow_how_far_a_sender_runs_ahead) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  const int32_t up = PENSTOCK_KIND_CLIENT_STREAM, bidi = PENSTOCK_KIND_BIDI;
+  /* A client stream has room for more of few large messages; small ones are as many as in other streams. */
+  CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 65536), 655360 / (65536 + 256));
+  CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 20000), 16);
+  CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 16), SEND_BUFFER / (16 + 256));
+  CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 1 << 20), 1);
+  CHECK_INT(run_ahead(channel, BIDI, bidi, NULL, 65536), SEND_BUFFER / (65536 + 256));
+  /* What was asked for holds for all. */
+  CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, "{\"send_buffer_bytes\": 262144}", 65536), 3);
+  CHECK_INT(run_ahead(channel, BIDI, bidi, "{\"send_buffer_bytes\": 655360}", 65536), 9);
+  CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, "{\"send_buffer_bytes\": 0}", 16), 1);
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, 5000));
+  penstock_runtime_release(runtime);
+}

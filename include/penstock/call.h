@@ -32,8 +32,8 @@ typedef struct penstock_call_options penstock_call_options;
  *   "authority": instead of the channel's
  *   "compression": "identity" or "gzip" for what is sent
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
- *   "send_buffer_bytes": how much may be sent ahead of the transport (262144; each message counts 256 more than its
- *     bytes, and one is always taken)
+ *   "send_buffer_bytes": how much may be sent ahead of the transport (262144, and in a client stream up to
+ *     655360 in at most 16 messages; each message counts 256 more than its bytes, and one is always taken)
  *   "interruptible": false; see above
  *   "trace": true, false, or {"events": n}, of which the latest n are kept (256; 1 to 65536); see
  *   penstock_call_trace_json. Absent: as the channel's options say
