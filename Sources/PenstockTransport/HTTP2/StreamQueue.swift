@@ -13,7 +13,8 @@ struct StreamQueue {
   mutating func removeFirst() {
     next += 1
     if next == streams.count {
-      streams.removeAll(keepingCapacity: true)
+      // Mostly there is one.
+      if next == 1 { streams.removeLast() } else { streams.removeAll(keepingCapacity: true) }
       next = 0
     } else if next >= 256 {
       streams.removeFirst(next)

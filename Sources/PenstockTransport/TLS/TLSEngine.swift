@@ -34,6 +34,7 @@ public final class TLSEngine {
   /// The first bytes that came: what is not TLS is recognised by them.
   private let opening = ByteBuffer()
   private static let openingSize = 64
+  private static let fewBytes = 2048
   private var handshakeIsDone = false
   private var outOfMemory = false
 
@@ -110,6 +111,8 @@ public final class TLSEngine {
     guard handshakeIsDone, !plaintext.isEmpty else { return .needsMore }
     // OpenSSL needs a tenth of a record's time to say so.
     if input.isEmpty, SSL_has_pending(ssl) == 0 { return .needsMore }
+    // A small record by one read of the BIO instead of two; of large ones the rest would be moved about.
+    SSL_set_read_ahead(ssl, input.count <= TLSEngine.fewBytes ? 1 : 0)
     forgetErrors()
     var n = 0
     let result = SSL_read_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
