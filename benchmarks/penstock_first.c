@@ -1,17 +1,19 @@
 /* penstock_first: loads libpenstock, opens a channel, makes one unary call and checks its reply.
  *
- *   penstock_first --target HOST:PORT [--dlopen PATH]
+ *   penstock_first --target HOST:PORT [--dlopen PATH] [--split 1]
  *
  *   --dlopen  the library, libpenstock.so.0 on the loader's path without
+ *   --split   opens the libraries that libpenstock needs one by one before it, to tell what it costs beyond them
  *
- * It is linked with nothing but libc: first it opens the libraries that libpenstock needs, then libpenstock. Prints
- * {"dependencies_dlopen_us": A, "dlopen_us": B, "load_us": A + B, "connect_and_call_us": C, "total_us": D}, the last
- * from the start of the process.
+ * It is linked with nothing but libc, and binds as a linked program does, lazily. Prints {"dependencies_dlopen_us": A,
+ * "dlopen_us": B, "load_us": A + B, "connect_and_call_us": C, "total_us": D}, the last from the start of the process; A
+ * is 0 unless split.
  */
 #include "first_call.h"
 
 #include <dlfcn.h>
 #include <penstock/penstock.h>
+#include <stdbool.h>
 
 static void die(const char *why) {
   fprintf(stderr, "penstock_first: %s\n", why);
@@ -19,7 +21,7 @@ static void die(const char *why) {
 }
 
 static void *opened(const char *name) {
-  void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
   if (!library) die(dlerror());
   return library;
 }
@@ -35,22 +37,25 @@ static void *symbol(void *library, const char *name) {
 int main(int argc, char **argv) {
   double executed = first_call_started_us(argv);
   const char *target = NULL, *path = "libpenstock.so.0";
+  bool splits = false;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (strcmp(argv[i], "--target") == 0)
       target = argv[i + 1];
     else if (strcmp(argv[i], "--dlopen") == 0)
       path = argv[i + 1];
+    else if (strcmp(argv[i], "--split") == 0)
+      splits = atoi(argv[i + 1]) != 0;
     else
       die(argv[i]);
   }
-  if (!target) die("usage: penstock_first --target HOST:PORT [--dlopen PATH]");
+  if (!target) die("usage: penstock_first --target HOST:PORT [--dlopen PATH] [--split 1]");
   uint8_t request[FIRST_CALL_BYTES];
   first_call_pattern(request);
 
   double started = first_call_now_us();
-  const char *const dependencies[] = {"libnghttp2.so.14", "libcrypto.so.3", "libssl.so.3",
-                                      "libjansson.so.4",  "libz.so.1",      "libm.so.6"};
-  for (size_t i = 0; i < sizeof(dependencies) / sizeof(*dependencies); i++) opened(dependencies[i]);
+  const char *const dependencies[] = {"libcrypto.so.3",  "libssl.so.3", "libnghttp2.so.14",
+                                      "libjansson.so.4", "libz.so.1",   "libm.so.6"};
+  for (size_t i = 0; splits && i < sizeof(dependencies) / sizeof(*dependencies); i++) opened(dependencies[i]);
   double dependencies_there = first_call_now_us();
   void *library = opened(path);
   double loaded = first_call_now_us();

@@ -5,7 +5,6 @@ import json
 import statistics
 
 import clients as programs
-import harness
 
 KIB64 = 1 << 16
 MIB = 1 << 20
@@ -110,25 +109,26 @@ def idle_channel(bench, seconds):
 
 
 def first_call(bench, rounds):
-    """From the start of a program to its first reply: penstock_first, and nghttp2_first that does the least there is."""
-    names = {"penstock": "penstock_first", "nghttp2": "nghttp2_first"}
-    if any(program not in bench.programs for program in names.values()):
+    """From the start of a program to its first reply: penstock_first, and nghttp2_first that does the least there is.
+
+    What libpenstock adds to the libraries it needs is taken from runs of their own, which load those before."""
+    names = {"penstock": ["penstock_first"], "nghttp2": ["nghttp2_first"], "split": ["penstock_first", "--split", "1"]}
+    if any(program not in bench.programs for program, *_ in names.values()):
         raise programs.Unavailable("there is no build/bench/penstock_first or nghttp2_first")
     target = bench.server("penstock-peer").target
     taken = {name: [] for name in names}
     for number in range(rounds):
         for name in sorted(names, reverse=number % 2 == 1):
-            child = programs.Child([bench.programs[names[name]], "--target", target])
+            program, *more = names[name]
+            child = programs.Child([bench.programs[program], "--target", target, *more])
             taken[name].append(json.loads(child.output.strip().split("\n")[-1]))
-    rows = []
-    for key, title in (("dlopen_us", "first call: dlopen, beyond its dependencies"),
-                       ("connect_and_call_us", "first call: connect, one unary"),
-                       ("total_us", "first call: load, connect, one unary")):
-        figures = {name: rounds_of([one[key] for one in told]) for name, told in taken.items() if key in told[0]}
-        if figures:
-            rows.append(row(title, "us", figures))
-    harness.check(rows, "the programs of the first call tell nothing known")
-    return rows
+    def figures(key, told):
+        return {name: rounds_of([one[key] for one in taken[of]]) for name, of in told.items()}
+
+    both = {"penstock": "penstock", "nghttp2": "nghttp2"}
+    return [row("first call: dlopen, beyond its dependencies", "us", figures("dlopen_us", {"penstock": "split"})),
+            row("first call: connect, one unary", "us", figures("connect_and_call_us", both)),
+            row("first call: load, connect, one unary", "us", figures("total_us", both))]
 
 
 def without(case, names):

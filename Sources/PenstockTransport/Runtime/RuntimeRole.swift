@@ -253,6 +253,8 @@ extension Runtime {
     let me = Unmanaged.passRetained(self)
     var id: pthread_t = 0
     lock.lock()
+    // As if a driver had left: a program that begins with a blocking call drives it, and wakes nobody.
+    freeSince = cs_monotonic()
     let r = cs_thread_start(
       &id, 0,
       { argument in
