@@ -87,7 +87,7 @@ extension Call {
         cancel(hop, status)
       } else {
         if let callback = hop.callbacks.pointee.onStatus, !dispatchEnd(.status, status, to: hop, callback) {
-          event = .status(status)
+          show(.status(status))
           _ = hop.run(callback, .status)
           spendTicket(hop)
         }
@@ -118,7 +118,6 @@ extension Call {
     status.isReadOnly = true
     letRowGo()
     hops = Hops()
-    event = .start
     chain?.callEnded()
     chain = nil
     pending.removeAll()
@@ -150,7 +149,7 @@ extension Call {
     guard let callback = hop.callbacks.pointee.onCancel,
       !dispatchEnd(.cancel, status, to: hop, callback)
     else { return }
-    event = .status(status)
+    show(.status(status))
     // On its way up it may be changed; here it is only told.
     let wasReadOnly = status.isReadOnly
     status.isReadOnly = true

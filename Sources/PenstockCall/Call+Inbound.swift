@@ -4,7 +4,20 @@ import PenstockWire
 
 extension Call {
   /// Shows `event` to the hops from `index` upward, until one keeps it or it comes to the caller.
+  @inline(never)
   func runInbound(_ event: Event, at index: Int) {
+    if codec == nil, index < inStep { passUp(event, from: index) } else { runOneByOne(event, at: index) }
+  }
+
+  /// Nothing but hops in step is above.
+  private func passUp(_ event: Event, from index: Int) {
+    guard inStep == 0 || runInStep(event, from: index) else { return }
+    arrive(event)
+  }
+
+  /// The same, where hops count for themselves.
+  @inline(never) @_optimize(size)
+  private func runOneByOne(_ event: Event, at index: Int) {
     var index = index
     while true {
       if index == codecIndex - 1, let codec {
@@ -13,10 +26,9 @@ extension Call {
         if case .status = event { outboundEnd = min(outboundEnd, codecIndex) }
       }
       if index < inStep {
-        guard runInStep(event, from: index) else { return }
-        break
+        passUp(event, from: index)
+        return
       }
-      if index < 0 { break }
       let hop = hops[index]
       guard hop.isActive else {
         index -= 1
@@ -32,7 +44,6 @@ extension Call {
       }
       index -= 1
     }
-    arrive(event)
   }
 
   /// Calls the hop's callback. True: the event is to leave the hop now.
@@ -53,7 +64,7 @@ extension Call {
       dispatch(event, to: hop, callback, queue)
       return false
     }
-    self.event = event
+    show(event)
     return inboundAnswered(hop.run(callback, event.kind), event, hop)
   }
 

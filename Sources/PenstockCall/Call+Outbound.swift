@@ -5,13 +5,25 @@ import Synchronization
 
 extension Call {
   /// Shows `event` to the hops from `index` on, until one keeps it or it leaves for the transport.
+  @inline(never)
   func runOutbound(_ event: Event, at index: Int) {
     var index = index
-    let now = epoch
     if index < inStep {
       guard runInStep(event, at: index) else { return }
       index = inStep
     }
+    if index == hops.count, index < outboundEnd, codec == nil {
+      leaveForTransport(event)
+    } else {
+      runOneByOne(event, at: index)
+    }
+  }
+
+  /// The same, where hops count for themselves.
+  @inline(never) @_optimize(size)
+  private func runOneByOne(_ event: Event, at index: Int) {
+    var index = index
+    let now = epoch
     while true {
       if index >= outboundEnd {
         discardOutbound(event, at: index)
@@ -89,6 +101,7 @@ extension Call {
   }
 
   /// Calls the hop's callback. True: the event is to leave the hop now.
+  @inline(never)
   func showOutbound(_ event: Event, to hop: Hop) -> Bool {
     let callback: HopCallback? =
       switch event {
@@ -107,7 +120,7 @@ extension Call {
       dispatch(event, to: hop, callback, queue)
       return false
     }
-    self.event = event
+    show(event)
     return outboundAnswered(hop.run(callback, event.kind), event, hop, now)
   }
 

@@ -3,44 +3,48 @@ import Synchronization
 
 // Hops in step. Most hops let everything pass, so that each has counted what its neighbours have: those from the top
 // down to `inStep`, which nothing has set apart yet, count together. What goes through them walks the chain's list of
-// callbacks for it (`CallbackTable`) and touches no hop: one with on_start and on_status costs 80 instructions a call,
-// beside 480 for the first, and 2,200 when each counted by itself and was made for the call. Whatever could make one
+// callbacks for it (`CallbackTable`) and touches no hop: one with on_start and on_status costs 39 instructions a call,
+// beside 400 for there being any, and 2,200 when each counted by itself and was made for the call. Whatever could make one
 // differ (a verdict other than NEXT, a ticket, an injected message, a handle that is kept, the call's end from within)
 // first calls `breakStep`, and then finds every hop as if it had counted by itself.
 
 extension Call {
   /// `event` goes down through all hops in step. False: it did not come through; what has to be done has been done.
+  @inline(__always)
   func runInStep(_ event: Event, at index: Int) -> Bool {
-    if index > 0 || outboundEnd < inStep {
+    if _slowPath(index > 0) || _slowPath(outboundEnd < inStep) {
       breakStep(at: max(index, outboundEnd))
       guard index == 0, inStep > 0 else { return true }
     }
     switch event {
     case .start:
-      guard startInStep() else { return false }
+      strideCount = frontierDemand
+      markStep(Hop.Mark.mayAnswer)
+      guard callbacks.startsPlainly ? walk(event, .start, callbacks.start) : startInStep() else {
+        return false
+      }
+      markStep(Hop.Mark.startPassed)
       stepOwed = frontierDemand
       startAt = inStep
     case .send:
-      guard callbacks.send.isEmpty || showInStep(event, .send, callbacks.send) else { return false }
+      guard walk(event, .send, callbacks.send) else { return false }
       stepInFlight += 1
     case .halfClose:
-      guard callbacks.halfClose.isEmpty || showInStep(event, .halfClose, callbacks.halfClose) else {
-        return false
-      }
+      guard walk(event, .halfClose, callbacks.halfClose) else { return false }
       stepHalfClosed = true
     case .headers, .receive, .status: break
     }
     return true
   }
 
+  /// Start, where `create` goes before it or demand with it.
+  @inline(never)
   private func startInStep() -> Bool {
     let now = epoch
     let demand = frontierDemand
     let list = callbacks.start
     var next = list.first
-    strideCount = demand
-    event = .start
-    markStep(Hop.Mark.mayAnswer)
+    show(.start)
     while next != list.end {
       let entry = next
       let index = entry.pointee.index
@@ -52,8 +56,7 @@ extension Call {
         strideAt = index
         let answer = run(entry)
         guard answer == Verdict.next.rawValue, index < inStep else {
-          let hop = setAside(index)
-          goOn(outboundAnswered(answer, .start, hop, now), .start, hop)
+          stepOut(answer, .start, index, now)
           return false
         }
       case .create:
@@ -95,31 +98,61 @@ extension Call {
         markStep(Hop.Mark.mayAnswer)
       }
     }
-    markStep(Hop.Mark.startPassed)
     stride = .none
     return true
   }
 
-  private func showInStep(_ event: Event, _ kind: EventKind, _ list: CallbackTable.List) -> Bool {
+  @inline(__always)
+  private func walk(_ event: Event, _ kind: EventKind, _ list: CallbackTable.List) -> Bool {
+    list.isEmpty || visit(event, kind, list)
+  }
+
+  /// Shows `event` to the hops in step that want it. False: one of them has not just passed it on, and what has to be
+  /// done has been done. 20 instructions a hop: nothing is read again that callbacks do not change.
+  @inline(never)
+  private func visit(_ event: Event, _ kind: EventKind, _ list: CallbackTable.List) -> Bool {
     let now = epoch
-    var next = list.first
-    self.event = event
+    let watch = Unmanaged.passUnretained(self.watch)
+    let hops = hops
+    var rest = inStep == callbacks.inStep ? list : list.above(inStep)
+    watch._withUnsafeGuaranteedRef { $0.begin(id) }
+    show(event)
     stride = kind
-    while next != list.end {
-      let entry = next
+    hasBrokenStep = false
+    while !rest.isEmpty {
+      let entry = rest.first
+      rest.first += 1
       let index = entry.pointee.index
-      guard index < inStep else { break }
-      next += 1
       strideAt = index
-      let answer = run(entry)
-      guard answer == Verdict.next.rawValue, index < inStep else {
-        let hop = setAside(index)
-        goOn(outboundAnswered(answer, event, hop, now), event, hop)
+      watch._withUnsafeGuaranteedRef { $0.show(entry.pointee.name) }
+      let hop = hops.at(index)
+      let state = _slowPath(entry.pointee.hasState) ? made(hop) : entry.pointee.userData
+      let answer = entry.pointee.function(OpaquePointer(hop.toOpaque()), state)
+      if _fastPath(answer == Verdict.next.rawValue && !hasBrokenStep) { continue }
+      guard answer == Verdict.next.rawValue, entry.pointee.index < inStep else {
+        watch._withUnsafeGuaranteedRef { $0.end() }
+        stepOut(answer, event, entry.pointee.index, now)
         return false
       }
+      hasBrokenStep = false
+      rest = rest.above(inStep)
     }
+    watch._withUnsafeGuaranteedRef { $0.end() }
     stride = .none
     return true
+  }
+
+  /// The hop at `index` has answered this, to what it was shown in that epoch; from now on it counts by itself.
+  @inline(never) @_optimize(size)
+  private func stepOut(_ answer: Int32, _ event: Event, _ index: Int, _ now: Int) {
+    let hop = setAside(index)
+    if event.kind.lane == .outbound {
+      goOn(outboundAnswered(answer, event, hop, now), event, hop)
+    } else if inboundAnswered(answer, event, hop), leaveInbound(event, hop) {
+      runInbound(event, at: index - 1)
+    } else {
+      flushInbound(index)
+    }
   }
 
   /// The hop has been set apart while the event was there.
@@ -130,53 +163,30 @@ extension Call {
 
   /// `event` goes up through the hops in step, of which the one at `index` is the lowest that has not seen it; -1: none.
   /// False: it did not come through; what has to be done has been done.
+  @inline(__always)
   func runInStep(_ event: Event, from index: Int) -> Bool {
-    if index < inStep - 1 { breakStep(at: index + 1) }
-    guard inStep > 0 else { return true }
-    let list: CallbackTable.List
+    if index < inStep - 1 {
+      breakStep(at: index + 1)
+      guard inStep > 0 else { return true }
+    }
     switch event {
-    case .headers: list = callbacks.headers
+    case .headers: return walk(event, .headers, callbacks.headers)
     case .receive:
-      list = callbacks.receive
       // The lowest keeps it.
       if stepOwed == 0 {
         breakStep(at: inStep - 1)
         runInbound(event, at: inStep)
         return false
       }
-    case .status: list = callbacks.status
-    case .start, .send, .halfClose: return true
-    }
-    let kind = event.kind
-    stride = kind
-    var next = list.first
-    if !list.isEmpty { self.event = event }
-    while next != list.end {
-      let entry = next
-      let index = entry.pointee.index
-      next += 1
-      guard index < inStep else { continue }
-      strideAt = index
-      let answer = run(entry)
-      guard answer == Verdict.next.rawValue, index < inStep else {
-        let hop = setAside(index)
-        guard inboundAnswered(answer, event, hop), leaveInbound(event, hop) else {
-          flushInbound(index)
-          return false
-        }
-        runInbound(event, at: index - 1)
-        return false
-      }
-    }
-    switch kind {
+      guard walk(event, .receive, callbacks.receive) else { return false }
+      stepOwed -= 1
     case .status:
+      guard walk(event, .status, callbacks.status) else { return false }
       // Until the call's end, which follows.
+      stride = .status
       strideAt = -1
       outboundEnd = 0
-    case .receive:
-      stride = .none
-      stepOwed -= 1
-    default: stride = .none
+    case .start, .send, .halfClose: break
     }
     return true
   }
@@ -252,10 +262,15 @@ extension Call {
     @inline(__always) get { table.unsafelyUnwrapped.pointee }
   }
 
+  /// The state that its `create` has made.
+  @inline(never)
+  private func made(_ hop: Unmanaged<Hop>) -> UnsafeMutableRawPointer? {
+    hop._withUnsafeGuaranteedRef { $0.state }
+  }
+
   @inline(__always)
   private func state(_ entry: UnsafePointer<CallbackTable.Entry>) -> UnsafeMutableRawPointer? {
-    guard entry.pointee.hasState else { return entry.pointee.userData }
-    return hops.at(entry.pointee.index)._withUnsafeGuaranteedRef { $0.state }
+    entry.pointee.hasState ? made(hops.at(entry.pointee.index)) : entry.pointee.userData
   }
 
   @inline(__always)
@@ -273,7 +288,7 @@ extension Call {
 
   /// For all hops in step.
   private func markStep(_ mark: UInt8) {
-    row?._withUnsafeGuaranteedRef { $0.marks.store(mark, ordering: .releasing) }
+    row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.marks.store(mark, ordering: .releasing) }
   }
 
   /// The hop's callback has returned, and what becomes of the event is its own affair.
@@ -344,13 +359,14 @@ extension Call {
       stride = .none
     }
     inStep = first
+    hasBrokenStep = true
   }
 
   /// The call ends. How many hops, from the top, the status has passed in step: nothing is left to be done for them.
   func endStep() -> Int {
     if stride != .status || strideAt >= 0 { breakStep(at: 0) }
-    markStep(Hop.Mark.over)
     if inStep > 0 {
+      markStep(Hop.Mark.over)
       let list = callbacks.destroy
       var next = list.first
       stride = .destroy

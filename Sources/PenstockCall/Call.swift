@@ -86,8 +86,11 @@ public final class Call {
   var demandBelow = 0
   var inboundCount = 0
   var headersCount = 0
-  /// What the running callback is about.
-  var event = Event.start
+  /// What the running callback is about. Whoever shows it has it until the callback returns: no reference is counted.
+  private var shown = unsafeBitCast(Event.start, to: UInt.self)
+  var event: Event { unsafeBitCast(shown, to: Event.self) }
+  @inline(__always)
+  func show(_ event: Event) { shown = unsafeBitCast(event, to: UInt.self) }
 
   // What is small stands together: ten thousand calls may be open and idle.
   var phase = Phase.created
@@ -95,6 +98,8 @@ public final class Call {
   /// A step that another thread has asked for may refer to a hop.
   private var isTakingPosted = false
   var stepHalfClosed = false
+  /// Hops have been set apart: whoever shows an event to those in step looks again which they are.
+  var hasBrokenStep = false
   var isStarted = false
   var belowEnded = false
   /// The event on its way through the hops in step, and the hop whose callback runs.
@@ -127,7 +132,7 @@ public final class Call {
   }
 
   deinit {
-    chain?.callEnded()
+    chain?.callDropped()
     if let row { HopStock.drop(row) }
     above?.release()
     // Operations that were posted after the end.
@@ -313,15 +318,20 @@ public final class Call {
     execute(step)
     while let next = pending.popFirst() { execute(next) }
     isRunning = false
-    // Who lent its bytes may wait for them.
-    if case .send = event { event = .start }
     if phase == .ended, !isTakingPosted { giveRow() }
+  }
+
+  /// On the driving thread: no other thread has, or can come by, one of its hops.
+  public var isAlone: Bool {
+    row.map {
+      inStep == hops.count && !$0._withUnsafeGuaranteedRef { $0.isTouched.load(ordering: .acquiring) }
+    } ?? true
   }
 
   /// The call has ended, and its chain is there still. What is known to nobody else can go at once.
   func letRowGo() {
     guard let row, let stock else { return }
-    if inStep == hops.count, stock._withUnsafeGuaranteedRef({ $0.giveUntouched(row) }) {
+    if isAlone, stock._withUnsafeGuaranteedRef({ $0.giveAlone(row) }) {
       self.row = nil
     } else {
       _ = stock.retain()

@@ -13,7 +13,7 @@ public final class CallWatch: @unchecked Sendable {
     public let interceptor: UInt64
   }
 
-  /// How many callbacks have begun.
+  /// How often callbacks have begun.
   private let begun = Atomic<UInt64>(0)
   /// The event, and above it the registration; 0: none runs.
   private let what = Atomic<UInt64>(0)
@@ -37,11 +37,20 @@ public final class CallWatch: @unchecked Sendable {
   /// there was another.
   @inline(__always)
   func begin(_ id: UInt64, _ name: UInt64) {
+    begin(id)
+    show(name)
+  }
+
+  /// Callbacks of one call, of which `show` names each; the last is over when `end` says so.
+  @inline(__always)
+  func begin(_ id: UInt64) {
     what.store(0, ordering: .releasing)
     call.store(id, ordering: .releasing)
     begun.store(begun.load(ordering: .relaxed) &+ 1, ordering: .releasing)
-    what.store(name, ordering: .releasing)
   }
+
+  @inline(__always)
+  func show(_ name: UInt64) { what.store(name, ordering: .releasing) }
 
   @inline(__always)
   public func end() { what.store(0, ordering: .releasing) }

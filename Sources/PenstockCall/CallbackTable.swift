@@ -14,14 +14,25 @@ struct CallbackTable {
   }
 
   struct List {
-    fileprivate(set) var first: UnsafePointer<Entry>
+    var first: UnsafePointer<Entry>
     fileprivate(set) var end: UnsafePointer<Entry>
     var isEmpty: Bool { first == end }
+
+    /// Those of the hops above the one at `index`, whichever way the event goes.
+    @inline(never) @_optimize(size)
+    func above(_ index: Int) -> List {
+      var some = self
+      while !some.isEmpty, some.first.pointee.index >= index { some.first += 1 }
+      while !some.isEmpty, (some.end - 1).pointee.index >= index { some.end -= 1 }
+      return some
+    }
   }
 
   /// How many hops begin in step: up to the first that records or has an executor.
   let inStep: Int
   let hasCreate: Bool
+  /// `start` has nothing but what its name says.
+  let startsPlainly: Bool
   /// With `create` before it and the demand that goes with it behind it, hop by hop.
   let start: List
   let send: List
@@ -45,6 +56,7 @@ struct CallbackTable {
     var filler = Filler(entries, inStep)
     start = filler.list(.start)
     hasCreate = filler.hasCreate
+    startsPlainly = filler.isPlain
     send = filler.list(.send)
     halfClose = filler.list(.halfClose)
     headers = filler.list(.headers, isUp: true)
@@ -62,6 +74,7 @@ struct CallbackTable {
     let inStep: Int
     var next: UnsafeMutablePointer<Entry>
     var hasCreate = false
+    var isPlain = true
 
     init(_ entries: [Chain.Entry], _ inStep: Int) {
       self.entries = entries
@@ -102,6 +115,7 @@ struct CallbackTable {
         }
       guard let function else { return }
       if kind == .create { hasCreate = true }
+      if kind == .create || kind == .demand { isPlain = false }
       next.initialize(
         to: Entry(
           function: function, userData: registration.userData.pointer,

@@ -126,9 +126,13 @@ public final class Chain {
   // addition for each hop was a third of what a hop cost.
   private let begun = Atomic<UInt64>(0)
   private let over = Atomic<UInt64>(0)
-  /// A call has it, until `callEnded`.
+  private let dropped = Atomic<UInt64>(0)
+  /// A call has it, until `callEnded` or `callDropped`. Any thread.
   func callBegan() { begun.wrappingAdd(1, ordering: .relaxed) }
-  func callEnded() { over.wrappingAdd(1, ordering: .releasing) }
+  /// The driving thread only, and so without an atomic addition.
+  func callEnded() { over.store(over.load(ordering: .relaxed) &+ 1, ordering: .releasing) }
+  /// The call goes without having ended. Any thread.
+  func callDropped() { dropped.wrappingAdd(1, ordering: .releasing) }
   var callsBegun: UInt64 { begun.load(ordering: .relaxed) }
-  var callsEnded: UInt64 { over.load(ordering: .acquiring) }
+  var callsEnded: UInt64 { over.load(ordering: .acquiring) &+ dropped.load(ordering: .acquiring) }
 }

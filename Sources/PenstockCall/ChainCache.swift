@@ -61,8 +61,13 @@ public struct ChainCache {
   public mutating func invalidate() -> Remains { rebuild([], UInt64.max, UInt64.max) }
 
   /// nil: no interceptor wants this method.
+  @inline(__always)
   public mutating func chain(_ path: ByteView, _ kind: CallKind) -> Chain? {
-    guard isFiltered else { return everything }
+    isFiltered ? filtered(path, kind) : everything
+  }
+
+  @inline(never)
+  private mutating func filtered(_ path: ByteView, _ kind: CallKind) -> Chain? {
     let hash = ChainCache.hash(path, kind)
     if let slot = slot(path, kind, hash) { return slot.chain }
     let matching = merged.filter { $0.filter.matches(path, kind) }

@@ -102,12 +102,11 @@ final class HopStock {
     return row
   }
 
-  /// While the call has its chain, so that nobody closes this. False: hops of the row may be known to others, or have to
-  /// be renewed.
-  func giveUntouched(_ row: Unmanaged<HopRow>) -> Bool {
+  /// Of a call that is alone, and has its chain, so that nobody closes this. False: there is no room.
+  func giveAlone(_ row: Unmanaged<HopRow>) -> Bool {
     row._withUnsafeGuaranteedRef {
       let total = kept + $0.hops.count
-      if $0.isTouched.load(ordering: .acquiring) || total > limit { return false }
+      if total > limit { return false }
       kept = total
       $0.next = first
       first = row

@@ -85,7 +85,7 @@ MUTATIONS = [
     ("5", "a hop's message is replaced beside the event", "HopInterface.swift",
      "    message.exchange(with: fresh)\n    return .ok", "    withExtendedLifetime((message, fresh)) {}\n    return .ok"),
     # Law 6: the interceptor goes with the last call that has it.
-    ("6", "an ended call keeps its chain", "Call+End.swift", "    hops = Hops()\n    event = .start\n    chain?.callEnded()\n    chain = nil\n", "    event = .start\n"),
+    ("6", "an ended call keeps its chain", "Call+End.swift", "    hops = Hops()\n    chain?.callEnded()\n    chain = nil\n", ""),
     ("6", "a hop keeps the registration's user data", "Interceptor.swift",
      "    finalizer?(pointer)\n", "    if pointer == nil { finalizer?(pointer) }\n"),
     # Law 7: nonsense ends the call.
@@ -213,8 +213,11 @@ MUTATIONS = [
     ("step", "a ticket is taken in step", "HopInterface.swift", "    call.breakStep(at: index)\n    if ticket == 0", "    if ticket == 0"),
     ("step", "a finish is asked for in step", "HopInterface.swift", "      call.breakStep(at: index)\n      guard isActive else", "      guard isActive else"),
     ("step", "a verdict other than NEXT passes in step", "Call+Step.swift",
-     "      let answer = run(entry)\n      guard answer == Verdict.next.rawValue, index < inStep else {\n        let hop = setAside(index)\n        goOn",
-     "      let answer = run(entry)\n      guard answer >= 0, index < inStep else {\n        let hop = setAside(index)\n        goOn"),
+     "      if _fastPath(answer == Verdict.next.rawValue && !hasBrokenStep) { continue }\n      guard answer == Verdict.next.rawValue, entry",
+     "      if !hasBrokenStep { continue }\n      guard entry"),
+    ("step", "an event is shown to hops that have been set apart meanwhile", "Call+Step.swift", "      rest = rest.above(inStep)\n", ""),
+    ("step", "an event is shown to hops that were set apart before", "Call+Step.swift", "inStep == callbacks.inStep ? list : list.above(inStep)", "list"),
+    ("step", "a hop that has set itself apart goes on in step", "Call+Step.swift", "      guard answer == Verdict.next.rawValue, entry.pointee.index < inStep else", "      guard answer == Verdict.next.rawValue else"),
     ("step", "hops in step are not destroyed", "Call+Step.swift", "        callback(OpaquePointer(hops.at(index).toOpaque()), state(entry))\n", "        _ = callback\n"),
     ("step", "a hop that is set apart in on_start can't answer", "Call+Step.swift", "hop.running == .start ? Hop.Mark.mayAnswer : 0", "0"),
     ("step", "a hop that is set apart in on_start was not entered", "Call+Step.swift", "if hasPassed || hop.running == .start { hop", "if hasPassed { hop"),

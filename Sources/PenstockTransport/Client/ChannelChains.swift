@@ -30,10 +30,15 @@ final class ChannelChains: @unchecked Sendable {
     let seen = runtime.registryGeneration.load(ordering: .acquiring)
     if noneAt.load(ordering: .acquiring) == seen { return nil }
     lock.lock()
-    if cache.isCurrent(registry.generation, seen) {
-      defer { lock.unlock() }
-      return cache.chain(path, kind)
-    }
+    guard cache.isCurrent(registry.generation, seen) else { return newChain(path, kind, of: runtime) }
+    let chain = cache.chain(path, kind)
+    lock.unlock()
+    return chain
+  }
+
+  /// The same where a registry has changed; unlocks.
+  @inline(never) @_optimize(size)
+  private func newChain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
     let theirs = runtime.snapshot()
     let merged = Registry.merged(
       theirs.ordered(newestFirst: newestFirst), registry.ordered(newestFirst: newestFirst),

@@ -45,7 +45,7 @@ final class CallItem: InboxItem {
 
   /// The call ends. Only a hop leads another thread here.
   fileprivate func detachOwner(_ call: Call) {
-    if call.chain == nil { owner = nil } else { lock.withLock { owner = nil } }
+    if call.isAlone { owner = nil } else { lock.withLock { owner = nil } }
   }
 
   override func run() {
