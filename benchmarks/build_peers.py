@@ -17,7 +17,7 @@ ROOT = HERE.parent
 BUILT = ROOT / "build" / "bench"
 WARNINGS = ["-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 # What libpenstock is linked with: loading them costs nghttp2_first the same.
-LIBRARIES = ["-Wl,--no-as-needed", "-lnghttp2", "-lssl", "-lcrypto", "-ljansson", "-lz", "-lm"]
+LIBRARIES = ["-Wl,--no-as-needed", "-lnghttp2", "-lssl", "-lcrypto", "-ljansson", "-lz"]
 
 
 class Missing(Exception):

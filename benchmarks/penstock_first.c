@@ -53,8 +53,8 @@ int main(int argc, char **argv) {
   first_call_pattern(request);
 
   double started = first_call_now_us();
-  const char *const dependencies[] = {"libcrypto.so.3",  "libssl.so.3", "libnghttp2.so.14",
-                                      "libjansson.so.4", "libz.so.1",   "libm.so.6"};
+  const char *const dependencies[] = {"libcrypto.so.3", "libssl.so.3", "libnghttp2.so.14", "libjansson.so.4",
+                                      "libz.so.1"};
   for (size_t i = 0; splits && i < sizeof(dependencies) / sizeof(*dependencies); i++) opened(dependencies[i]);
   double dependencies_there = first_call_now_us();
   void *library = opened(path);
