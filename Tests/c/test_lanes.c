@@ -315,8 +315,9 @@ TEST(lanes_headers_wait_for_the_first_message) {
              "below:headers hold:headers below:receive hold:receive above:headers above:receive");
 }
 TEST(lanes_headers_wait_for_the_status) {
-  /* A stream whose message never comes up to it: headers, then the status. */
-  check_held(true, 1 << PENSTOCK_EVENT_HEADERS, BIDI, PENSTOCK_KIND_BIDI,
+  /* A stream whose message never comes up to it: headers, then the status. One that answers once the request is whole, so
+   * that its headers do not come between the call and the send. */
+  check_held(true, 1 << PENSTOCK_EVENT_HEADERS, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM,
              "hold:headers below:receive below:status hold:status above:headers above:status");
 }
 TEST(lanes_headers_and_message_wait_for_the_status) {
