@@ -215,7 +215,6 @@ MUTATIONS = [
     ("step", "a verdict other than NEXT passes in step", "Call+Step.swift",
      "      if _fastPath(answer == Verdict.next.rawValue && !hasBrokenStep) { continue }\n      guard answer == Verdict.next.rawValue, entry",
      "      if !hasBrokenStep { continue }\n      guard entry"),
-    ("step", "an event is shown to hops that have been set apart meanwhile", "Call+Step.swift", "      rest = rest.above(inStep)\n", ""),
     ("step", "an event is shown to hops that were set apart before", "Call+Step.swift", "inStep == callbacks.inStep ? list : list.above(inStep)", "list"),
     ("step", "a hop that has set itself apart goes on in step", "Call+Step.swift", "      guard answer == Verdict.next.rawValue, entry.pointee.index < inStep else", "      guard answer == Verdict.next.rawValue else"),
     ("step", "hops in step are not destroyed", "Call+Step.swift", "        callback(OpaquePointer(hops.at(index).toOpaque()), state(entry))\n", "        _ = callback\n"),
