@@ -1,0 +1,207 @@
+import PenstockCall
+import PenstockWire
+
+/// What users ask for, on any thread.
+extension ClientCall {
+  public var ended: Reply? { lock.withLock { reply } }
+
+  public func cancel(_ reason: ByteView) {
+    if ended != nil { return }
+    call.submit(.endLocally(Status(.cancelled, reason)))
+  }
+
+  public func demand(_ count: UInt64) -> Outcome {
+    guard isCallbackStyle else { return .state }
+    guard ended == nil else { return .gone }
+    if !kind.receivesOne { call.submit(.demand(ClientCall.clamped(count))) }
+    return .ok
+  }
+
+  /// Demand is counted in an Int, many times over without overflow.
+  static func clamped(_ count: UInt64) -> Int { Int(min(count, 1 << 40)) }
+
+  public func halfClose() -> Outcome {
+    lock.lock()
+    let outcome: Outcome = reply != nil ? .gone : isHalfClosed ? .already : .ok
+    isHalfClosed = true
+    lock.unlock()
+    if outcome == .ok { call.submit(.halfClose) }
+    return outcome
+  }
+
+  /// Queues a copy of `bytes` if there is room.
+  public func trySend(_ bytes: ByteView) -> Outcome {
+    if call.codec != nil { return .state }
+    // Not copied in vain; the one message of a kind that sends one has room.
+    if !kind.sendsOne || bytes.count > maxSendBytes {
+      let checked = lock.withLock { checkSend(bytes.count) }
+      guard checked == .ok else { return checked }
+    }
+    guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
+    return queue(message)
+  }
+
+  /// Queues the message if there is room; else it is the caller's to keep.
+  public func trySend(_ message: Message) -> Outcome { queue(message) }
+
+  private func queue(_ message: consuming Message) -> Outcome {
+    lock.lock()
+    let outcome = queueLocked(message)
+    lock.unlock()
+    return outcome
+  }
+
+  /// Within the lock, so that messages of several threads keep the order in which they were counted.
+  func queueLocked(_ message: consuming Message) -> Outcome {
+    let count = message.count
+    let outcome = checkSend(count)
+    if outcome == .ok {
+      let cost = count + ClientCall.messageOverhead
+      if !kind.sendsOne { sizesInFlight.append(cost) }
+      bytesInFlight += cost
+      sentMessages += 1
+      call.submit(.send(consume message))
+    }
+    return outcome
+  }
+
+  /// A message costs this much of the send buffer beyond its bytes, so that empty ones are bounded too: about what is
+  /// allocated for it.
+  private static let messageOverhead = 256
+  /// Nine messages of 64 KiB go up at a time: more than half a window of 1 MiB, for which a peer gives credit at once. A
+  /// peer that gets three sleeps in between, and to wake it is work of the sender (0.85 of the rate).
+  private static let bytesAhead = 640 << 10
+  /// But no more small ones: to queue them takes longer than the loop stays free for their sender (`linger_us`), and its
+  /// own thread would come between (1,024 of 256 bytes: 0.65 of the rate).
+  private static let messagesAhead = 16
+
+  /// Of what there is room for now.
+  private var sendBuffer: Int {
+    sendsAhead && sizesInFlight.count < ClientCall.messagesAhead ? ClientCall.bytesAhead : sendBufferBytes
+  }
+
+  private func checkSend(_ count: Int) -> Outcome {
+    if reply != nil { return .gone }
+    if isHalfClosed || (kind.sendsOne && sentMessages == 1) { return .state }
+    if count > maxSendBytes { return .tooLarge }
+    if bytesInFlight > 0, bytesInFlight + count + ClientCall.messageOverhead > sendBuffer {
+      return .wouldBlock
+    }
+    return .ok
+  }
+
+  public func send(_ bytes: ByteView) -> Outcome {
+    if call.codec != nil { return .state }
+    // What is too large is not copied.
+    guard bytes.count <= maxSendBytes else { return lock.withLock { checkSend(bytes.count) } }
+    guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
+    return send(message)
+  }
+
+  public func send(_ message: Message) -> Outcome {
+    var found: AnyObject? = message
+    return wait(for: .room, &found)
+  }
+
+  /// A kind with one request message has said all once that is sent: whoever waits for the answer need not
+  /// say so.
+  private func closeWhenSaid() {
+    guard kind.sendsOne else { return }
+    lock.lock()
+    let closes = sentMessages == 1 && !isHalfClosed && reply == nil
+    if closes { isHalfClosed = true }
+    lock.unlock()
+    if closes { call.submit(.halfClose) }
+  }
+
+  /// Blocking style: the next message, or `.end`.
+  public func receive() -> (Outcome, Message?) {
+    guard !isCallbackStyle else { return (.state, nil) }
+    closeWhenSaid()
+    var found: AnyObject?
+    let outcome = wait(for: .message, &found)
+    return (outcome, found.map { unsafeDowncast($0, to: Message.self) })
+  }
+
+  func takeMessage() -> Message? {
+    guard kind.receivesOne else { return received.popFirst() }
+    // It stays for the reply.
+    let message = hasAnswered ? nil : answer ?? reply?.message
+    hasAnswered = message != nil || hasAnswered
+    return message
+  }
+
+  public func waitHeaders() -> (Outcome, Metadata?) {
+    guard !isCallbackStyle else { return (.state, nil) }
+    closeWhenSaid()
+    var found: AnyObject?
+    let outcome = wait(for: .headers, &found)
+    return (outcome, found.map { unsafeDowncast($0, to: Metadata.self) })
+  }
+
+  /// Blocking style: half-closes, discards what is unread, waits for the end.
+  public func finish() -> (Outcome, Reply?) {
+    guard !isCallbackStyle else { return (.state, nil) }
+    if isOnDrivingThread { return ended.map { (.ok, $0) } ?? (.wouldDeadlock, nil) }
+    lock.lock()
+    let closes = !isHalfClosed && reply == nil
+    isHalfClosed = true
+    let begins = !discards && !kind.receivesOne && reply == nil
+    discards = discards || !kind.receivesOne
+    lock.unlock()
+    if closes { call.submit(.halfClose) }
+    if begins {
+      callDiscardsMessages()
+      call.submit(.demand(1 << 40))
+    }
+    return waitForEnd()
+  }
+
+  public func waitForEnd() -> (Outcome, Reply?) { waitForEnd(interruptible: isInterruptible) }
+
+  private func waitForEnd(interruptible: Bool) -> (Outcome, Reply?) {
+    var found: AnyObject?
+    let outcome = wait(for: .end, interruptible: interruptible, &found)
+    return (outcome, found.map { unsafeDowncast($0, to: Reply.self) })
+  }
+
+  /// A unary call, whole, after `make`. A signal that is not to be ignored cancels it.
+  /// `message` is taken over; the reply is one reference.
+  public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
+    isWhole = true
+    // Hops lead other threads to a call as it ends.
+    let isShared = call.chain != nil
+    call.isBrief = !isShared && call.codec == nil && call.request.settings.credentials == nil
+    let waiter = CallWaiter(.end)
+    waiters.add(waiter)
+    open(message.takeRetainedValue())
+    var nothing: AnyObject?
+    var outcome = wait(with: waiter, isInterruptible, &nothing)
+    while true {
+      if outcome == .wouldDeadlock {
+        cancel(("waited for on the thread of its executor" as StaticString).bytes)
+      }
+      guard outcome == .interrupted else {
+        guard outcome == .ok else { return (outcome, nil) }
+        // It has ended: if nobody else had it, only this thread has it.
+        return (outcome, (isShared ? ended : reply.take()).map { .passRetained($0) })
+      }
+      guard let asked = options?.onInterrupted, asked.callback(asked.userData.pointer) == 0 else {
+        cancel(("interrupted" as StaticString).bytes)
+        _ = waitForEnd(interruptible: false)
+        return (.interrupted, nil)
+      }
+      outcome = wait(for: .end, &nothing)
+    }
+  }
+
+  /// What the call's hops share, too.
+  public func value(_ key: ByteView) -> UnsafeMutableRawPointer? { call.knownValues?.get(key) }
+
+  public func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
+    let values = call.values
+    // Made after the end, they are the reply's all the same.
+    ended?.adopt(values)
+    return values.set(key, value) ? .ok : .noMemory
+  }
+}

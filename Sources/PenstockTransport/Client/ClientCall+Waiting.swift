@@ -1,0 +1,98 @@
+import PenstockCall
+
+/// How a thread waits for what a call tells.
+extension ClientCall {
+  var isOnDrivingThread: Bool { runtime.isDriving }
+
+  /// nil: it is to be waited for. Under the lock. `found` is the message that is to be sent, or becomes what has come: a
+  /// message, headers, or the reply.
+  private func look(for awaited: Awaited, _ found: inout AnyObject?) -> Outcome? {
+    switch awaited {
+    case .room:
+      guard let found else { return .ok }
+      let outcome = queueLocked(unsafeDowncast(found, to: Message.self))
+      return outcome == .wouldBlock ? nil : outcome
+    case .message:
+      found = takeMessage()
+      if found != nil { return .ok }
+      if reply != nil || discards { return .end }
+      if demanded == 0, !kind.receivesOne {
+        demanded = 1
+        call.submit(.demand(1))
+      }
+      return nil
+    case .headers:
+      found = headers ?? reply?.headers
+      return found != nil ? .ok : reply != nil ? .end : nil
+    case .end:
+      if !isWhole { found = reply }
+      return reply != nil ? .ok : nil
+    }
+  }
+
+  /// Until there is an outcome. It is looked for again after whatever the call tells of what is awaited.
+  func wait(for awaited: Awaited, interruptible: Bool? = nil, _ found: inout AnyObject?) -> Outcome {
+    lock.lock()
+    var outcome = look(for: awaited, &found)
+    if outcome == nil, isOnDrivingThread { outcome = .wouldDeadlock }
+    if outcome == nil, needsThisThread { outcome = .wouldDeadlock }
+    if let outcome {
+      lock.unlock()
+      return outcome
+    }
+    let waiter = CallWaiter(awaited)
+    waiters.add(waiter)
+    lock.unlock()
+    return wait(with: waiter, interruptible ?? isInterruptible, &found)
+  }
+
+  /// The same, by a waiter that is among the call's, and is taken out.
+  func wait(with waiter: CallWaiter, _ interruptible: Bool, _ found: inout AnyObject?) -> Outcome {
+    // A worker runs what the call's synchronous interceptors have to do, and does not do the host program's work.
+    let attendant = call.withItem { $0.attend(waiter) }
+    defer { if let attendant { channel.runtime.workers.leave(call.item, attendant) } }
+    while true {
+      if let attendant { channel.runtime.workers.serve(call.item, attendant) }
+      let result = driver._withUnsafeGuaranteedRef { runtime in
+        runtime.wait(
+          for: waiter, deadline: nil, interruptible: interruptible,
+          mayDrive: attendant == nil || runtime.options.mode == .thread)
+      }
+      // Set at the end alone, and nobody else has the call.
+      if isWhole, result == .ready, attendant == nil, !call.mayBeSeen { return .ok }
+      lock.lock()
+      var outcome = look(for: waiter.awaited, &found)
+      if outcome == nil {
+        switch result {
+        case .ready, .timedOut: outcome = needsThisThread ? .wouldDeadlock : nil
+        case .interrupted: outcome = .interrupted
+        case .wouldDeadlock: outcome = .wouldDeadlock
+        case .closed: outcome = .closed
+        }
+      }
+      if outcome != nil {
+        waiters.remove(waiter)
+      } else {
+        waiter.reset()
+        waiters.renew(waiter)
+      }
+      lock.unlock()
+      if let outcome { return outcome }
+    }
+  }
+
+  /// While this thread waits, a hop's callbacks can't run, and so the call can't end. Under the lock.
+  private var needsThisThread: Bool { !needed.isEmpty && needed.contains { $0.isOnThisThread } }
+
+  /// With the lock held.
+  func unlock(andWake news: Awaited) {
+    guard waiters.isAwaited(news) else { return lock.unlock() }
+    let (one, isOwn, more) = waiters.awaiting(news)
+    lock.unlock()
+    if let one {
+      one._withUnsafeGuaranteedRef { $0.set() }
+      if !isOwn { one.release() }
+    }
+    if !more.isEmpty { for waiter in more { waiter.set() } }
+  }
+}
