@@ -78,7 +78,8 @@ class Faults:
         self.client = harness.build_c("fault_client", [HERE / "fault_client.c", INTEROP / "client" / "rpc.c",
                                                        INTEROP / "client" / "wire.c"], [INTEROP / "client"])
         self.interop_client = harness.build_c(
-            "interop_client", [INTEROP / "client" / name for name in ("main.c", "cases.c", "rpc.c", "wire.c")],
+            "interop_client", [INTEROP / "client" / f"{name}.c"
+                               for name in ("main", "cases", "more_cases", "testing", "rpc", "wire")],
             [INTEROP / "client"])
         self.certificates = harness.Certificates(folder)
 
