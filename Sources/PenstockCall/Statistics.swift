@@ -130,10 +130,10 @@ extension Call {
   @inline(never) @_optimize(size)
   private func keepPast(_ old: Unmanaged<ConnectionFacts>) { pastConnections.append(old.takeRetainedValue()) }
 
-  /// Only hops lead another thread here: where it is alone the call's own reference goes with it.
+  /// Only hops lead another thread here: where none is left to anybody the call's own reference goes with it.
   @inline(__always)
   private func lastConnection() -> ConnectionFacts? {
-    guard isAlone else { return connection }
+    guard row == nil else { return connection }
     let facts = connectionFacts.load(ordering: .relaxed)
     connectionFacts.store(nil, ordering: .relaxed)
     return facts.map { Unmanaged<ConnectionFacts>.fromOpaque($0).takeRetainedValue() }

@@ -321,3 +321,36 @@ TEST(stats_on_executors) {
   CHECK_INT(number(part(seen.json[PENSTOCK_EVENT_STATUS], "received"), "bytes"), 4);
   forget_stats(&seen);
 }
+
+/* A callback that looks at its hop when the call has ended, as the first that does: what the reply has is there still. */
+typedef struct late {
+  latch returned, seen;
+  char *json;
+} late;
+static void see_late(penstock_hop *hop, void *state) {
+  late *late = state;
+  latch_wait(&late->returned, 1);
+  char *json = NULL;
+  if (OK(penstock_hop_stats_json(hop, &json))) late->json = strdup(json);
+  penstock_free(json);
+  latch_signal(&late->seen);
+}
+TEST(stats_on_an_executor_after_the_call) {
+  penstock_channel *channel = open_channel();
+  late late = {LATCH_INIT, LATCH_INIT, NULL};
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.name = "late";
+  table.user_data = &late;
+  table.destroy = see_late;
+  OK(penstock_executor_serial_new(&table.inbound_executor));
+  penstock_interceptor_id id = 0;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  penstock_executor_release(table.inbound_executor);
+  penstock_reply *reply = NULL;
+  OK(penstock_channel_unary(channel, UNARY, "ping", 4, NULL, &reply, NULL));
+  latch_signal(&late.returned);
+  if (latch_wait(&late.seen, 1)) CHECK_STR(late.json, penstock_reply_stats_json(reply));
+  free(late.json);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+}
