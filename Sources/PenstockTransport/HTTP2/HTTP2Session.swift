@@ -178,6 +178,14 @@ final class HTTP2Session {
     if isDraining { endQueued(ByteBuffer().say("the connection has no stream ids left")) }
   }
 
+  /// A stream that has ended in what was said, or did not open, may have left its place: nothing else tells of that.
+  @inline(never) @_optimize(size)
+  private func opensMore() -> Bool {
+    let count = queuedCount
+    startQueued()
+    return queuedCount < count
+  }
+
   private var streamLimit: Int {
     Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
   }
@@ -395,7 +403,8 @@ final class HTTP2Session {
       let n = nghttp2_session_mem_send(session, &data)
       if n <= 0 {
         if n < 0 { fail(broken(Int32(truncatingIfNeeded: n))) }
-        // Where there is no room nghttp2 says nothing, too; and what was sent may have made room for a queued stream.
+        if n == 0, opensMore() { continue }
+        // Where there is no room nghttp2 says nothing, too.
         hasSaidAll = n == 0 && queuedCount == 0 && !out.isFull(limits.outputSize)
         break
       }

@@ -96,4 +96,56 @@ extension SessionTests {
     session.abandon(bytes("over"))
     session.dispatch()
   }
+
+  /// Opens if it is to, and lets nothing go.
+  private final class Idle: StreamOwner {
+    let opens: Bool
+    init(opens: Bool) { self.opens = opens }
+
+    override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+      opens && fields.add(":method", "POST") && fields.add(":scheme", "http") && fields.add(":path", "/a.B/C")
+        && fields.add(":authority", "x")
+    }
+  }
+
+  private func send(_ size: Int, on stream: HTTP2Stream) {
+    let message = buffer([UInt8](repeating: 1, count: size))
+    stream.append(BodyPiece(compressed: false, message, length: UInt32(size)))
+    stream.endsAfterPieces = true
+  }
+
+  /// In one look at what there is to say: nothing may ask for another.
+  @Test func whatDoesNotOpenTakesNoRoom() throws {
+    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    receive(.settings(), session)
+    _ = drain(session)
+    let refused = HTTP2Stream()
+    refused.owner = Idle(opens: false)
+    send(100_000, on: refused)
+    session.add(refused)
+    let (stream, _) = add(10, to: session)
+    #expect(try #require(frames(drain(session))).map { $0.stream } == [stream.id, stream.id])
+    #expect(refused.state == .closed && session.queuedCount == 0)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
+
+  @Test func aStreamThatEndsInWhatIsSaidLeavesItsPlace() throws {
+    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    receive(.settings([(3, 1)]), session)
+    let first = HTTP2Stream()
+    first.owner = Idle(opens: true)
+    session.add(first)
+    _ = drain(session)
+    receive(.head(1), session)
+    receive(.trailers(1), session)
+    let (second, _) = add(10, to: session)
+    #expect(drain(session).isEmpty && first.state == .open && second.state == .queued)
+    send(10, on: first)
+    session.resume(first)
+    #expect(try #require(frames(drain(session))).map { $0.stream } == [1, 3, 3])
+    #expect(first.state == .closed && session.queuedCount == 0)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
 }
