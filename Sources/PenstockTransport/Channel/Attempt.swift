@@ -112,7 +112,14 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   private func keep(_ piece: consuming BodyPiece) {
     guard isReplayable || stream == nil else { return }
     pieces.append(consume piece)
-    if pieces.bytes > Attempt.replayLimit, stream != nil { forgetPieces() }
+    if hasOpened { limitPieces() }
+  }
+
+  /// Before that the stream has all of it, too: none has left, so it is no copy that is kept.
+  private var hasOpened: Bool { stream.map { $0.id > 0 } ?? false }
+
+  private func limitPieces() {
+    if pieces.bytes > Attempt.replayLimit { forgetPieces() }
   }
 
   private func forgetPieces() {
@@ -155,7 +162,6 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     self.connection = connection
     self.stream = stream
     call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
-    if pieces.bytes > Attempt.replayLimit { forgetPieces() }
     connection.add(stream)
   }
 
@@ -171,6 +177,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
 
   override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
     guard let call else { return false }
+    limitPieces()
     return call._withUnsafeGuaranteedRef { call in
       withCore { core in
         let now = core.runtime.now

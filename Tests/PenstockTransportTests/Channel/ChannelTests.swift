@@ -79,6 +79,29 @@ import Testing
     #expect(server.connections == 2)
   }
 
+  /// One that waits for a stream has not left, so it goes on elsewhere however large it is.
+  @Test func aLargeRequestThatWaitsGoesToANewConnection() throws {
+    let server = RawServer(
+      { peer in
+        peer.begin([(3, 0)])
+        // The acknowledgement leaves when the call waits.
+        while let frame = peer.frame(4), frame.flags == 0 {}
+        peer.send(.goAway(0))
+        peer.waitForEnd()
+      },
+      { peer in
+        peer.begin()
+        let id = peer.request()
+        peer.send(.head(id), .message(id, [9]), .trailers(id))
+        peer.waitForEnd()
+      })
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: 2 << 20))
+    #expect(answer.code == .ok && answer.message == [9])
+    #expect(server.connections == 2)
+  }
+
   @Test func streamAboveGoAwayTwice() throws {
     let server = RawServer { peer in
       peer.begin()
