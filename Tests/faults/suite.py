@@ -77,10 +77,7 @@ class Faults:
         self.folder = folder
         self.client = harness.build_c("fault_client", [HERE / "fault_client.c", INTEROP / "client" / "rpc.c",
                                                        INTEROP / "client" / "wire.c"], [INTEROP / "client"])
-        self.interop_client = harness.build_c(
-            "interop_client", [INTEROP / "client" / f"{name}.c"
-                               for name in ("main", "cases", "more_cases", "testing", "rpc", "wire")],
-            [INTEROP / "client"])
+        self.interop_client = harness.build_interop_client()
         self.certificates = harness.Certificates(folder)
 
     def calls(self, target, *, tls=False, deadline=5000, styles=("blocking", "callback"), calls="unary,bidi", repeat=0,

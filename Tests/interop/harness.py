@@ -247,6 +247,11 @@ def build_c(name, sources, includes=(), optimize="-O1"):
     return program
 
 
+def build_interop_client():
+    folder = ROOT / "Tests" / "interop" / "client"
+    return build_c("interop_client", sorted(folder.glob("*.c")), [folder])
+
+
 def generate_protos():
     """The Python code of Tests/interop/proto, under build/."""
     GENERATED.mkdir(parents=True, exist_ok=True)

@@ -15,8 +15,7 @@ class Interop:
     def __init__(self, suite, folder):
         self.suite = suite
         self.folder = folder
-        sources = [HERE / "client" / name for name in ("main.c", "cases.c", "more_cases.c", "testing.c", "rpc.c", "wire.c")]
-        self.program = harness.build_c("interop_client", sources, [HERE / "client"])
+        self.program = harness.build_interop_client()
         harness.generate_protos()
         self.certificates = harness.Certificates(folder)
         with Process([self.program, "--list"]) as process:
