@@ -50,6 +50,8 @@ def measured(client, case, server, authority):
     check(told["seconds"] > 0 and 0 < told["slowest"] <= 1, told)
     serial = case.what == "pingpong" or (case.what == "unary" and case.in_flight == case.threads == 1)
     check((told["p50_us"] > 0) == serial and told["p50_us"] <= told["p99_us"], told)
+    if case.alone:
+        check(0 < told["cycle_p50_us"] <= told["cycle_p99_us"], told)
 
 
 def found_out(client, case, target):
