@@ -81,16 +81,19 @@ class Bench:
         if "wrong" in str(why):
             self.wrong.append(f"{case.metric}, {name}: {why}")
 
+    def rounds(self, case, name):
+        often = name in case.often and not self.arguments.quick
+        return self.arguments.rounds * (scenarios.OFTEN if often else 1)
+
     def case(self, case, server_name):
         server = self.server(server_name, case.tls)
         calls = self.pilots(case, server)
         names = list(calls)
         rounds = {name: [] for name in names}
-        for number in range(self.arguments.rounds):
-            turn = number % max(len(names), 1)
-            for name in names[turn:] + names[:turn]:
-                if name not in rounds:
-                    continue
+        for number in range(max((self.rounds(case, name) for name in names), default=0)):
+            here = [name for name in names if name in rounds and number < self.rounds(case, name)]
+            turn = number % max(len(here), 1)
+            for name in here[turn:] + here[:turn]:
                 try:
                     told = self.once(case, server, name, calls[name])
                 except (harness.Failure, ValueError) as why:
