@@ -163,13 +163,13 @@ final class HTTP2Session {
     guard queuedCount > 0, canOpen else { return }
     let limit = streamLimit
     var room = Int(nghttp2_session_get_remote_window_size(session))
-    while room > 0, open.count < limit, !isDraining, let stream = held.first {
+    while mayOpen(room), open.count < limit, !isDraining, let stream = held.first {
       held.removeFirst()
       startInTurn(stream, &room)
     }
     while open.count < limit, !isDraining, let stream = queued.first {
       queued.removeFirst()
-      if stream.isWholeRequest, room <= 0 || !held.isEmpty {
+      if stream.isWholeRequest, !mayOpen(room) || !held.isEmpty {
         held.append(stream)
       } else {
         startInTurn(stream, &room)
@@ -177,6 +177,13 @@ final class HTTP2Session {
     }
     if isDraining { endQueued(ByteBuffer().say("the connection has no stream ids left")) }
   }
+
+  /// So many streams open without room for a request, too: a server may want the headers of one before it reads another.
+  /// It is only by thousands that streams whose requests wait cost a server much (docs/performance.md).
+  static let opensAnyway = 256
+
+  /// Whether the next whole request may open, with `room` in the connection's window.
+  private func mayOpen(_ room: Int) -> Bool { room > 0 || open.count < HTTP2Session.opensAnyway }
 
   /// A stream that has ended in what was said, or did not open, may have left its place: nothing else tells of that.
   @inline(never) @_optimize(size)
@@ -427,7 +434,7 @@ final class HTTP2Session {
     guard let session, !isAbandoned else { return false }
     if nghttp2_session_want_write(session) != 0 { return true }
     guard queuedCount > 0, canOpen, open.count < streamLimit else { return false }
-    return !queued.isEmpty || nghttp2_session_get_remote_window_size(session) > 0
+    return !queued.isEmpty || mayOpen(Int(nghttp2_session_get_remote_window_size(session)))
   }
 
   /// Tells the peer that we leave.

@@ -25,11 +25,12 @@ extension SessionTests {
     return try #require(frames(sent)).filter { $0.type < 2 }
   }
 
-  /// With a stream whose request has used up the connection's window.
-  private func fullSession() throws -> HTTP2Session {
+  /// With so many open streams, and one of them has used up the connection's window.
+  private func fullSession(_ count: Int = HTTP2Session.opensAnyway) throws -> HTTP2Session {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     _ = drain(session)
-    _ = Frame.settings([(4, 1 << 20)]).encoded.withUnsafeBytes { session.receive($0) }
+    _ = Frame.settings([(3, 1000), (4, 1 << 20)]).encoded.withUnsafeBytes { session.receive($0) }
+    for _ in 1..<count { _ = add(0, whole: false, to: session) }
     _ = add(65_530, to: session)
     let data = try flush(session).filter { $0.type == 0 }
     #expect(data.reduce(0) { $0 + $1.payload.count } == 65_535)
@@ -64,6 +65,23 @@ extension SessionTests {
     receive(.windowUpdate(0, 1 << 20), session)
     #expect(try flush(session).map { $0.payload.count } == [24])
     #expect(session.queuedCount == 0 && session.failure == nil)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
+
+  /// A server that answers headers alone, or reads one stream when it has seen another, is not kept waiting.
+  @Test func someRequestsOpenWithoutRoom() throws {
+    let session = try fullSession(1)
+    let streams = (1..<HTTP2Session.opensAnyway).map { _ in add(10, to: session).0 }
+    let sent = try flush(session)
+    #expect(sent.map { $0.stream } == streams.map { $0.id } && sent.allSatisfy { $0.type == 1 })
+    let (next, _) = add(10, to: session)
+    #expect(try flush(session).isEmpty && next.state == .queued && !session.wantsWrite)
+
+    receive(.reset(streams[7].id, 8), session)
+    #expect(session.wantsWrite)
+    let opened = try flush(session)
+    #expect(opened.map { $0.stream } == [next.id] && opened.map { $0.type } == [1])
     session.abandon(bytes("over"))
     session.dispatch()
   }
