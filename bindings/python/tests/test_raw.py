@@ -12,37 +12,38 @@ import pytest
 
 from conftest import REPOSITORY
 from penstock import _constants, _raw
+from penstock._raw.functions import PROTOTYPES
 
-SOURCE = Path(_raw.__file__)
+RAW = Path(_raw.__file__).parent
 
 
 def squeezed(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
-def header_text() -> str:
-    texts = []
-    for file in sorted((REPOSITORY / "include/penstock").glob("*.h")):
+def header_prototypes() -> Dict[str, Dict[str, str]]:
+    """Of each header that has some: a function's name and its prototype."""
+    found: Dict[str, Dict[str, str]] = {}
+    for file in (REPOSITORY / "include/penstock").glob("*.h"):
         text = re.sub(r"/\*.*?\*/", " ", file.read_text(encoding="utf-8"), flags=re.DOTALL)
-        texts.append(re.sub(r"^#.*$", "", text.replace("\\\n", " "), flags=re.MULTILINE))
-    return "\n".join(texts)
-
-
-def header_prototypes() -> Dict[str, str]:
-    found = {}
-    for prototype in re.findall(r"PENSTOCK_API\s+([^;]+);", header_text()):
-        name = re.search(r"(penstock_\w+)\(", prototype)
-        assert name is not None
-        found[name.group(1)] = squeezed(prototype)
+        text = re.sub(r"^#.*$", "", text.replace("\\\n", " "), flags=re.MULTILINE)
+        for prototype in re.findall(r"PENSTOCK_API\s+([^;]+);", text):
+            name = re.search(r"(penstock_\w+)\(", prototype)
+            assert name is not None
+            found.setdefault(file.name, {})[name.group(1)] = squeezed(prototype)
     return found
 
 
-def commented_prototypes() -> Dict[str, str]:
-    """The comment above each declaration."""
-    pattern = r"((?:^# [^\n]*\n)+)_declare\(\s*\"(\w+)\""
-    found = {}
-    for comment, name in re.findall(pattern, SOURCE.read_text(encoding="utf-8"), re.MULTILINE):
-        found[name] = squeezed(comment.replace("# ", " ").replace("\n", " ")).rstrip(";")
+def commented_prototypes() -> Dict[str, Dict[str, str]]:
+    """The comment above each declaration, under the header that its section names."""
+    declaration = r"((?:^    # [^\n]*\n)+)    \"(\w+)\": \("
+    found: Dict[str, Dict[str, str]] = {}
+    for file in RAW.glob("*.py"):
+        _, *sections = re.split(r"^    # ---- (\w+\.h) ----\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        for header, section in zip(sections[::2], sections[1::2]):
+            for comment, name in re.findall(declaration, section, re.MULTILINE):
+                prototype = squeezed(comment.replace("# ", " ")).rstrip(";")
+                found.setdefault(header, {})[name] = prototype
     return found
 
 
@@ -59,7 +60,8 @@ def parameters(prototype: str) -> List[str]:
 
 
 def test_every_function_of_the_header_is_declared_and_no_other() -> None:
-    assert set(_raw.PROTOTYPES) == set(header_prototypes())
+    declared = [name for functions in header_prototypes().values() for name in functions]
+    assert sorted(PROTOTYPES) == sorted(declared)
 
 
 def test_the_comments_are_the_header_s_prototypes() -> None:
@@ -78,10 +80,11 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(_raw.PROTOTYPES))
-def test_declared_types_fit_the_prototype(name: str) -> None:
-    restype, argtypes = _raw.PROTOTYPES[name]
-    prototype = header_prototypes()[name]
+@pytest.mark.parametrize(
+    ("name", "prototype"), [each for functions in header_prototypes().values() for each in functions.items()]
+)
+def test_declared_types_fit_the_prototype(name: str, prototype: str) -> None:
+    restype, *argtypes = PROTOTYPES[name]
     declared = parameters(prototype)
     assert len(argtypes) == len(declared)
     for parameter, argtype in zip(declared, argtypes):
@@ -102,18 +105,17 @@ def test_declared_types_fit_the_prototype(name: str) -> None:
 
 
 def test_bound_functions_have_their_types() -> None:
-    for name, (restype, argtypes) in _raw.PROTOTYPES.items():
+    for name, prototype in PROTOTYPES.items():
         function = getattr(_raw, name)
-        assert function.restype is restype
-        assert tuple(function.argtypes) == argtypes
+        assert (function.restype, *function.argtypes) == prototype
 
 
 def test_what_the_package_calls_is_declared() -> None:
     used = set()
-    for file in SOURCE.parent.glob("*.py"):
+    for file in RAW.parent.glob("*.py"):
         used |= set(re.findall(r"_raw\.(penstock_\w+)", file.read_text(encoding="utf-8")))
     types = {name for name in used if not callable(getattr(_raw, name)) or isinstance(getattr(_raw, name), type)}
-    assert used - types <= set(_raw.PROTOTYPES)
+    assert used - types <= set(PROTOTYPES)
 
 
 def test_constants_are_those_of_the_header() -> None:

@@ -1,0 +1,140 @@
+"""The types of callbacks, and the structures that have them."""
+
+from __future__ import annotations
+
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+
+# typedef void (*penstock_finalizer)(void *user_data);
+penstock_finalizer = CFUNCTYPE(None, c_void_p)
+# typedef void (*penstock_job)(void *argument);
+penstock_job = CFUNCTYPE(None, c_void_p)
+# typedef int32_t (*penstock_submit)(penstock_job job, void *argument, void *user_data);
+penstock_submit = CFUNCTYPE(c_int32, penstock_job, c_void_p, c_void_p)
+# typedef int32_t (*penstock_hop_callback)(penstock_hop *hop, void *state);
+penstock_hop_callback = CFUNCTYPE(c_int32, c_void_p, c_void_p)
+# typedef int32_t (*penstock_hop_create)(penstock_hop *hop, void *user_data, void **state);
+penstock_hop_create = CFUNCTYPE(c_int32, c_void_p, c_void_p, POINTER(c_void_p))
+# typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
+penstock_hop_destroy = CFUNCTYPE(None, c_void_p, c_void_p)
+# typedef int32_t (*penstock_async_create)(void *user_data, const char *method, int32_t kind, void **state);
+penstock_async_create = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_int32, POINTER(c_void_p))
+# typedef void (*penstock_async_destroy)(void *state);
+penstock_async_destroy = CFUNCTYPE(None, c_void_p)
+# typedef void (*penstock_async_metadata)(void *state, penstock_metadata *metadata, penstock_completion *completion);
+penstock_async_metadata = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+# typedef void (*penstock_async_message)(void *state, const void *data, size_t length,
+#                                       penstock_completion *completion);
+penstock_async_message = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_void_p)
+# typedef void (*penstock_async_signal)(void *state, penstock_completion *completion);
+penstock_async_signal = CFUNCTYPE(None, c_void_p, c_void_p)
+# typedef void (*penstock_async_status)(void *state, penstock_status *status, penstock_completion *completion);
+penstock_async_status = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+# typedef void (*penstock_async_cancel)(void *state, const penstock_status *status);
+penstock_async_cancel = CFUNCTYPE(None, c_void_p, c_void_p)
+# typedef int32_t (*penstock_intercept)(penstock_intercepted_call *call, void *user_data);
+penstock_intercept = CFUNCTYPE(c_int32, c_void_p, c_void_p)
+# int32_t (*encode)(void *user_data, const char *method, void *object, penstock_buffer *bytes)
+penstock_codec_encode = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_void_p)
+# int32_t (*decode)(void *user_data, const char *method, const void *data, size_t length, void **object)
+penstock_codec_decode = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_size_t, POINTER(c_void_p))
+# void (*free)(void *user_data, void *object)
+penstock_codec_free = CFUNCTYPE(None, c_void_p, c_void_p)
+# void *(*copy)(void *user_data, void *object)
+penstock_codec_copy = CFUNCTYPE(c_void_p, c_void_p, c_void_p)
+# int32_t (*interrupted)(void *user_data)
+penstock_interrupted = CFUNCTYPE(c_int32, c_void_p)
+# void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data), and so on
+penstock_call_event = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+# void (*on_sent)(penstock_call *call, uint64_t count, void *user_data)
+penstock_call_sent = CFUNCTYPE(None, c_void_p, c_uint64, c_void_p)
+# void penstock_token_source(penstock_token_request *request, void *user_data)
+penstock_token_source = CFUNCTYPE(None, c_void_p, c_void_p)
+# void penstock_log_line(const char *line, size_t length, void *user_data)
+penstock_log_line = CFUNCTYPE(None, c_void_p, c_size_t, c_void_p)
+
+
+class penstock_interceptor(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("methods", c_char_p),
+        ("kinds", c_uint32),
+        ("flags", c_uint32),
+        ("hold_bytes", c_size_t),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("create", penstock_hop_create),
+        ("destroy", penstock_hop_destroy),
+        ("on_start", penstock_hop_callback),
+        ("on_send", penstock_hop_callback),
+        ("on_half_close", penstock_hop_callback),
+        ("on_headers", penstock_hop_callback),
+        ("on_receive", penstock_hop_callback),
+        ("on_status", penstock_hop_callback),
+        ("on_cancel", penstock_hop_callback),
+        ("on_demand", penstock_hop_callback),
+        ("on_sent", penstock_hop_callback),
+        ("replay_bytes", c_size_t),
+        ("max_restarts", c_size_t),
+        ("outbound_executor", c_void_p),
+        ("inbound_executor", c_void_p),
+    ]
+
+
+class penstock_async_interceptor(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("methods", c_char_p),
+        ("kinds", c_uint32),
+        ("flags", c_uint32),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("create", penstock_async_create),
+        ("destroy", penstock_async_destroy),
+        ("on_start", penstock_async_metadata),
+        ("on_request", penstock_async_message),
+        ("on_half_close", penstock_async_signal),
+        ("on_headers", penstock_async_metadata),
+        ("on_response", penstock_async_message),
+        ("on_status", penstock_async_status),
+        ("on_cancel", penstock_async_cancel),
+    ]
+
+
+class penstock_sync_interceptor(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("methods", c_char_p),
+        ("kinds", c_uint32),
+        ("flags", c_uint32),
+        ("hold_bytes", c_size_t),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("intercept", penstock_intercept),
+    ]
+
+
+class penstock_call_callbacks(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("on_headers", penstock_call_event),
+        ("on_message", penstock_call_event),
+        ("on_sent", penstock_call_sent),
+        ("on_reply", penstock_call_event),
+    ]
+
+
+class penstock_codec_functions(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("encode", penstock_codec_encode),
+        ("decode", penstock_codec_decode),
+        ("free", penstock_codec_free),
+        ("copy", penstock_codec_copy),
+    ]

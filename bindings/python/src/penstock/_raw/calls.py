@@ -1,0 +1,272 @@
+"""runtime.h, call.h, channel.h, codec.h: runtimes, calls, channels, codecs."""
+
+from __future__ import annotations
+
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any, Dict, Tuple
+
+from .c_types import (
+    penstock_call_callbacks,
+    penstock_codec_functions,
+    penstock_finalizer,
+    penstock_interceptor,
+    penstock_interrupted,
+)
+
+PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
+    # ---- runtime.h ----
+    # penstock_result penstock_runtime_new(const char *options, penstock_runtime **runtime, penstock_error **error);
+    "penstock_runtime_new": (c_int32, c_char_p, POINTER(c_void_p), POINTER(c_void_p)),
+    # penstock_result penstock_runtime_default(penstock_runtime **runtime, penstock_error **error);
+    "penstock_runtime_default": (c_int32, POINTER(c_void_p), POINTER(c_void_p)),
+    # penstock_runtime *penstock_runtime_retain(penstock_runtime *runtime);
+    "penstock_runtime_retain": (c_void_p, c_void_p),
+    # void penstock_runtime_release(penstock_runtime *runtime);
+    "penstock_runtime_release": (None, c_void_p),
+    # penstock_result penstock_runtime_fd(penstock_runtime *runtime, int *fd);
+    "penstock_runtime_fd": (c_int32, c_void_p, POINTER(c_int)),
+    # penstock_result penstock_runtime_poll(penstock_runtime *runtime, int64_t timeout_ms);
+    "penstock_runtime_poll": (c_int32, c_void_p, c_int64),
+    # penstock_result penstock_runtime_shutdown(penstock_runtime *runtime, int64_t timeout_ms);
+    "penstock_runtime_shutdown": (c_int32, c_void_p, c_int64),
+    # penstock_result penstock_runtime_add_interceptor(penstock_runtime *runtime, const penstock_interceptor
+    # *interceptor, int32_t priority, penstock_interceptor_id *id, penstock_error **error);
+    "penstock_runtime_add_interceptor": (
+        c_int32,
+        c_void_p,
+        POINTER(penstock_interceptor),
+        c_int32,
+        POINTER(c_uint64),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_runtime_remove_interceptor(penstock_runtime *runtime, penstock_interceptor_id id,
+    # penstock_error **error);
+    "penstock_runtime_remove_interceptor": (c_int32, c_void_p, c_uint64, POINTER(c_void_p)),
+    # penstock_result penstock_runtime_set_interceptor_priority(penstock_runtime *runtime, penstock_interceptor_id id,
+    # int32_t priority, penstock_error **error);
+    "penstock_runtime_set_interceptor_priority": (c_int32, c_void_p, c_uint64, c_int32, POINTER(c_void_p)),
+    # penstock_result penstock_runtime_set_interceptor_filter(penstock_runtime *runtime, penstock_interceptor_id id,
+    # const char *methods, uint32_t kinds, penstock_error **error);
+    "penstock_runtime_set_interceptor_filter": (c_int32, c_void_p, c_uint64, c_char_p, c_uint32, POINTER(c_void_p)),
+    # penstock_result penstock_runtime_replace_interceptor(penstock_runtime *runtime, penstock_interceptor_id id,
+    # const penstock_interceptor *interceptor, penstock_interceptor_id *new_id, penstock_error **error);
+    "penstock_runtime_replace_interceptor": (
+        c_int32,
+        c_void_p,
+        c_uint64,
+        POINTER(penstock_interceptor),
+        POINTER(c_uint64),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_runtime_interceptors_json(penstock_runtime *runtime, char **json);
+    "penstock_runtime_interceptors_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_runtime_snapshot_json(penstock_runtime *runtime, int64_t timeout_ms, char **json);
+    "penstock_runtime_snapshot_json": (c_int32, c_void_p, c_int64, POINTER(c_void_p)),
+    # ---- call.h ----
+    # penstock_result penstock_call_options_new(const char *json, penstock_call_options **options, penstock_error
+    # **error);
+    "penstock_call_options_new": (c_int32, c_char_p, POINTER(c_void_p), POINTER(c_void_p)),
+    # penstock_call_options *penstock_call_options_retain(penstock_call_options *options);
+    "penstock_call_options_retain": (c_void_p, c_void_p),
+    # void penstock_call_options_release(penstock_call_options *options);
+    "penstock_call_options_release": (None, c_void_p),
+    # penstock_metadata *penstock_call_options_metadata(penstock_call_options *options);
+    "penstock_call_options_metadata": (c_void_p, c_void_p),
+    # penstock_result penstock_call_options_on_interrupted(penstock_call_options *options, int32_t (*interrupted)(void
+    # *user_data), void *user_data, penstock_finalizer finalizer);
+    "penstock_call_options_on_interrupted": (c_int32, c_void_p, penstock_interrupted, c_void_p, penstock_finalizer),
+    # penstock_result penstock_call_options_add_interceptor(penstock_call_options *options, const penstock_interceptor
+    # *interceptor, int32_t priority, penstock_interceptor_id *id, penstock_error **error);
+    "penstock_call_options_add_interceptor": (
+        c_int32,
+        c_void_p,
+        POINTER(penstock_interceptor),
+        c_int32,
+        POINTER(c_uint64),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data, penstock_finalizer
+    # finalizer, penstock_message **message);
+    "penstock_message_wrap": (c_int32, c_void_p, c_size_t, c_void_p, penstock_finalizer, POINTER(c_void_p)),
+    # const void *penstock_message_data(const penstock_message *message);
+    "penstock_message_data": (c_void_p, c_void_p),
+    # size_t penstock_message_length(const penstock_message *message);
+    "penstock_message_length": (c_size_t, c_void_p),
+    # penstock_message *penstock_message_retain(penstock_message *message);
+    "penstock_message_retain": (c_void_p, c_void_p),
+    # void penstock_message_release(penstock_message *message);
+    "penstock_message_release": (None, c_void_p),
+    # penstock_reply *penstock_reply_retain(penstock_reply *reply);
+    "penstock_reply_retain": (c_void_p, c_void_p),
+    # void penstock_reply_release(penstock_reply *reply);
+    "penstock_reply_release": (None, c_void_p),
+    # int32_t penstock_reply_code(const penstock_reply *reply);
+    "penstock_reply_code": (c_int32, c_void_p),
+    # const penstock_status *penstock_reply_status(const penstock_reply *reply);
+    "penstock_reply_status": (c_void_p, c_void_p),
+    # const char *penstock_reply_status_json(const penstock_reply *reply);
+    "penstock_reply_status_json": (c_char_p, c_void_p),
+    # const void *penstock_reply_message(const penstock_reply *reply, size_t *length);
+    "penstock_reply_message": (c_void_p, c_void_p, POINTER(c_size_t)),
+    # const penstock_metadata *penstock_reply_headers(const penstock_reply *reply);
+    "penstock_reply_headers": (c_void_p, c_void_p),
+    # const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
+    "penstock_reply_trailers": (c_void_p, c_void_p),
+    # const char *penstock_reply_stats_json(const penstock_reply *reply);
+    "penstock_reply_stats_json": (c_char_p, c_void_p),
+    # const char *penstock_reply_trace_json(const penstock_reply *reply);
+    "penstock_reply_trace_json": (c_char_p, c_void_p),
+    # penstock_result penstock_reply_peer_certificates(const penstock_reply *reply, char **pem);
+    "penstock_reply_peer_certificates": (c_int32, c_void_p, POINTER(c_void_p)),
+    # void *penstock_reply_value(const penstock_reply *reply, const char *key);
+    "penstock_reply_value": (c_void_p, c_void_p, c_char_p),
+    # penstock_call *penstock_call_retain(penstock_call *call);
+    "penstock_call_retain": (c_void_p, c_void_p),
+    # void penstock_call_release(penstock_call *call);
+    "penstock_call_release": (None, c_void_p),
+    # uint64_t penstock_call_id(const penstock_call *call);
+    "penstock_call_id": (c_uint64, c_void_p),
+    # penstock_result penstock_call_trace_json(penstock_call *call, char **json);
+    "penstock_call_trace_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
+    "penstock_call_send": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_call_try_send(penstock_call *call, const void *data, size_t length);
+    "penstock_call_try_send": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_call_send_message(penstock_call *call, penstock_message *message);
+    "penstock_call_send_message": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);
+    "penstock_call_try_send_message": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_call_half_close(penstock_call *call);
+    "penstock_call_half_close": (c_int32, c_void_p),
+    # penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
+    "penstock_call_receive": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
+    "penstock_call_wait_headers": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_call_finish(penstock_call *call, penstock_reply **reply);
+    "penstock_call_finish": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_call_demand(penstock_call *call, uint64_t count);
+    "penstock_call_demand": (c_int32, c_void_p, c_uint64),
+    # penstock_result penstock_call_cancel(penstock_call *call, const char *reason);
+    "penstock_call_cancel": (c_int32, c_void_p, c_char_p),
+    # penstock_result penstock_call_reply(penstock_call *call, penstock_reply **reply);
+    "penstock_call_reply": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_call_set_value(penstock_call *call, const char *key, void *value, penstock_finalizer
+    # finalizer);
+    "penstock_call_set_value": (c_int32, c_void_p, c_char_p, c_void_p, penstock_finalizer),
+    # void *penstock_call_value(const penstock_call *call, const char *key);
+    "penstock_call_value": (c_void_p, c_void_p, c_char_p),
+    # ---- channel.h ----
+    # penstock_result penstock_channel_new(const char *target, const char *options, penstock_channel **channel,
+    # penstock_error **error);
+    "penstock_channel_new": (c_int32, c_char_p, c_char_p, POINTER(c_void_p), POINTER(c_void_p)),
+    # penstock_result penstock_channel_new_on(penstock_runtime *runtime, const char *target, const char *options,
+    # penstock_channel **channel, penstock_error **error);
+    "penstock_channel_new_on": (c_int32, c_void_p, c_char_p, c_char_p, POINTER(c_void_p), POINTER(c_void_p)),
+    # penstock_channel *penstock_channel_retain(penstock_channel *channel);
+    "penstock_channel_retain": (c_void_p, c_void_p),
+    # void penstock_channel_release(penstock_channel *channel);
+    "penstock_channel_release": (None, c_void_p),
+    # penstock_result penstock_channel_close(penstock_channel *channel);
+    "penstock_channel_close": (c_int32, c_void_p),
+    # penstock_result penstock_channel_unary(penstock_channel *channel, const char *method, const void *request,
+    # size_t length, const penstock_call_options *options, penstock_reply **reply, penstock_error **error);
+    "penstock_channel_unary": (
+        c_int32,
+        c_void_p,
+        c_char_p,
+        c_void_p,
+        c_size_t,
+        c_void_p,
+        POINTER(c_void_p),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_channel_call(penstock_channel *channel, const char *method, int32_t kind, const
+    # penstock_call_options *options, const penstock_call_callbacks *callbacks, penstock_call **call, penstock_error
+    # **error);
+    "penstock_channel_call": (
+        c_int32,
+        c_void_p,
+        c_char_p,
+        c_int32,
+        c_void_p,
+        POINTER(penstock_call_callbacks),
+        POINTER(c_void_p),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_channel_add_interceptor(penstock_channel *channel, const penstock_interceptor
+    # *interceptor, int32_t priority, penstock_interceptor_id *id, penstock_error **error);
+    "penstock_channel_add_interceptor": (
+        c_int32,
+        c_void_p,
+        POINTER(penstock_interceptor),
+        c_int32,
+        POINTER(c_uint64),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_channel_remove_interceptor(penstock_channel *channel, penstock_interceptor_id id,
+    # penstock_error **error);
+    "penstock_channel_remove_interceptor": (c_int32, c_void_p, c_uint64, POINTER(c_void_p)),
+    # penstock_result penstock_channel_set_interceptor_priority(penstock_channel *channel, penstock_interceptor_id id,
+    # int32_t priority, penstock_error **error);
+    "penstock_channel_set_interceptor_priority": (c_int32, c_void_p, c_uint64, c_int32, POINTER(c_void_p)),
+    # penstock_result penstock_channel_set_interceptor_filter(penstock_channel *channel, penstock_interceptor_id id,
+    # const char *methods, uint32_t kinds, penstock_error **error);
+    "penstock_channel_set_interceptor_filter": (c_int32, c_void_p, c_uint64, c_char_p, c_uint32, POINTER(c_void_p)),
+    # penstock_result penstock_channel_replace_interceptor(penstock_channel *channel, penstock_interceptor_id id,
+    # const penstock_interceptor *interceptor, penstock_interceptor_id *new_id, penstock_error **error);
+    "penstock_channel_replace_interceptor": (
+        c_int32,
+        c_void_p,
+        c_uint64,
+        POINTER(penstock_interceptor),
+        POINTER(c_uint64),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_channel_interceptors_json(penstock_channel *channel, char **json);
+    "penstock_channel_interceptors_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # ---- codec.h ----
+    # penstock_result penstock_buffer_append(penstock_buffer *buffer, const void *data, size_t length);
+    "penstock_buffer_append": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_codec_new(const penstock_codec_functions *functions, penstock_codec **codec,
+    # penstock_error **error);
+    "penstock_codec_new": (c_int32, POINTER(penstock_codec_functions), POINTER(c_void_p), POINTER(c_void_p)),
+    # penstock_codec *penstock_codec_retain(penstock_codec *codec);
+    "penstock_codec_retain": (c_void_p, c_void_p),
+    # void penstock_codec_release(penstock_codec *codec);
+    "penstock_codec_release": (None, c_void_p),
+    # penstock_result penstock_channel_set_codec(penstock_channel *channel, penstock_codec *codec);
+    "penstock_channel_set_codec": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_call_options_set_codec(penstock_call_options *options, penstock_codec *codec);
+    "penstock_call_options_set_codec": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_channel_unary_object(penstock_channel *channel, const char *method, void *object, const
+    # penstock_call_options *options, penstock_reply **reply, penstock_error **error);
+    "penstock_channel_unary_object": (
+        c_int32,
+        c_void_p,
+        c_char_p,
+        c_void_p,
+        c_void_p,
+        POINTER(c_void_p),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_call_send_object(penstock_call *call, void *object);
+    "penstock_call_send_object": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_call_try_send_object(penstock_call *call, void *object);
+    "penstock_call_try_send_object": (c_int32, c_void_p, c_void_p),
+    # void *penstock_message_object(const penstock_message *message);
+    "penstock_message_object": (c_void_p, c_void_p),
+    # void *penstock_reply_object(const penstock_reply *reply);
+    "penstock_reply_object": (c_void_p, c_void_p),
+    # void *penstock_hop_object(penstock_hop *hop);
+    "penstock_hop_object": (c_void_p, c_void_p),
+    # penstock_result penstock_hop_set_object(penstock_hop *hop, void *object);
+    "penstock_hop_set_object": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_hop_send_object(penstock_hop *hop, void *object);
+    "penstock_hop_send_object": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_hop_deliver_object(penstock_hop *hop, void *object);
+    "penstock_hop_deliver_object": (c_int32, c_void_p, c_void_p),
+    # void *penstock_event_object(const penstock_event *event);
+    "penstock_event_object": (c_void_p, c_void_p),
+    # penstock_result penstock_event_set_object(penstock_event *event, void *object);
+    "penstock_event_set_object": (c_int32, c_void_p, c_void_p),
+}

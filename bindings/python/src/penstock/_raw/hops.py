@@ -1,0 +1,257 @@
+"""interceptor.h, hop.h, async.h, sync.h: what interceptors of each style call."""
+
+from __future__ import annotations
+
+from ctypes import POINTER, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any, Dict, Tuple
+
+from .c_types import penstock_call_callbacks, penstock_finalizer, penstock_interceptor, penstock_sync_interceptor
+
+PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
+    # ---- interceptor.h ----
+    # penstock_result penstock_interceptor_removal_wait(penstock_interceptor_id id, int64_t timeout_ms);
+    "penstock_interceptor_removal_wait": (c_int32, c_uint64, c_int64),
+    # ---- hop.h ----
+    # penstock_hop *penstock_hop_retain(penstock_hop *hop);
+    "penstock_hop_retain": (c_void_p, c_void_p),
+    # void penstock_hop_release(penstock_hop *hop);
+    "penstock_hop_release": (None, c_void_p),
+    # int32_t penstock_hop_event(const penstock_hop *hop);
+    "penstock_hop_event": (c_int32, c_void_p),
+    # uint64_t penstock_hop_call_id(const penstock_hop *hop);
+    "penstock_hop_call_id": (c_uint64, c_void_p),
+    # int32_t penstock_hop_kind(const penstock_hop *hop);
+    "penstock_hop_kind": (c_int32, c_void_p),
+    # penstock_result penstock_hop_set_executors(penstock_hop *hop, penstock_executor *outbound, penstock_executor
+    # *inbound);
+    "penstock_hop_set_executors": (c_int32, c_void_p, c_void_p, c_void_p),
+    # uint32_t penstock_hop_attempt(const penstock_hop *hop);
+    "penstock_hop_attempt": (c_uint32, c_void_p),
+    # int32_t penstock_hop_level(const penstock_hop *hop);
+    "penstock_hop_level": (c_int32, c_void_p),
+    # const char *penstock_hop_target(const penstock_hop *hop);
+    "penstock_hop_target": (c_char_p, c_void_p),
+    # penstock_metadata *penstock_hop_request_metadata(penstock_hop *hop);
+    "penstock_hop_request_metadata": (c_void_p, c_void_p),
+    # penstock_result penstock_hop_can_restart(const penstock_hop *hop);
+    "penstock_hop_can_restart": (c_int32, c_void_p),
+    # penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
+    "penstock_hop_metadata": (c_void_p, c_void_p),
+    # penstock_result penstock_hop_message(penstock_hop *hop, const void **data, size_t *length);
+    "penstock_hop_message": (c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t)),
+    # penstock_result penstock_hop_set_message(penstock_hop *hop, const void *data, size_t length);
+    "penstock_hop_set_message": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_status *penstock_hop_status(penstock_hop *hop);
+    "penstock_hop_status": (c_void_p, c_void_p),
+    # uint64_t penstock_hop_count(const penstock_hop *hop);
+    "penstock_hop_count": (c_uint64, c_void_p),
+    # penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t n);
+    "penstock_hop_set_count": (c_int32, c_void_p, c_uint64),
+    # const char *penstock_hop_method(const penstock_hop *hop);
+    "penstock_hop_method": (c_char_p, c_void_p),
+    # penstock_result penstock_hop_set_method(penstock_hop *hop, const char *method);
+    "penstock_hop_set_method": (c_int32, c_void_p, c_char_p),
+    # const char *penstock_hop_authority(const penstock_hop *hop);
+    "penstock_hop_authority": (c_char_p, c_void_p),
+    # penstock_result penstock_hop_set_authority(penstock_hop *hop, const char *authority);
+    "penstock_hop_set_authority": (c_int32, c_void_p, c_char_p),
+    # int64_t penstock_hop_deadline_ms(const penstock_hop *hop);
+    "penstock_hop_deadline_ms": (c_int64, c_void_p),
+    # penstock_result penstock_hop_set_deadline_ms(penstock_hop *hop, int64_t ms);
+    "penstock_hop_set_deadline_ms": (c_int32, c_void_p, c_int64),
+    # const char *penstock_hop_compression(const penstock_hop *hop);
+    "penstock_hop_compression": (c_char_p, c_void_p),
+    # penstock_result penstock_hop_set_compression(penstock_hop *hop, const char *name);
+    "penstock_hop_set_compression": (c_int32, c_void_p, c_char_p),
+    # size_t penstock_hop_max_receive_message_bytes(const penstock_hop *hop);
+    "penstock_hop_max_receive_message_bytes": (c_size_t, c_void_p),
+    # penstock_result penstock_hop_set_max_receive_message_bytes(penstock_hop *hop, size_t bytes);
+    "penstock_hop_set_max_receive_message_bytes": (c_int32, c_void_p, c_size_t),
+    # size_t penstock_hop_max_send_message_bytes(const penstock_hop *hop);
+    "penstock_hop_max_send_message_bytes": (c_size_t, c_void_p),
+    # penstock_result penstock_hop_set_max_send_message_bytes(penstock_hop *hop, size_t bytes);
+    "penstock_hop_set_max_send_message_bytes": (c_int32, c_void_p, c_size_t),
+    # int32_t penstock_hop_idempotency(const penstock_hop *hop);
+    "penstock_hop_idempotency": (c_int32, c_void_p),
+    # penstock_result penstock_hop_set_idempotency(penstock_hop *hop, int32_t idempotency);
+    "penstock_hop_set_idempotency": (c_int32, c_void_p, c_int32),
+    # int32_t penstock_hop_wait_for_ready(const penstock_hop *hop);
+    "penstock_hop_wait_for_ready": (c_int32, c_void_p),
+    # penstock_result penstock_hop_set_wait_for_ready(penstock_hop *hop, int32_t wait);
+    "penstock_hop_set_wait_for_ready": (c_int32, c_void_p, c_int32),
+    # int32_t penstock_hop_has_credentials(const penstock_hop *hop);
+    "penstock_hop_has_credentials": (c_int32, c_void_p),
+    # penstock_result penstock_hop_set_credentials(penstock_hop *hop, const char *authorization);
+    "penstock_hop_set_credentials": (c_int32, c_void_p, c_char_p),
+    # penstock_result penstock_hop_stats_json(const penstock_hop *hop, char **json);
+    "penstock_hop_stats_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_hop_trace_json(penstock_hop *hop, char **json);
+    "penstock_hop_trace_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_hop_peer_certificates(const penstock_hop *hop, char **pem);
+    "penstock_hop_peer_certificates": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code, const char *message);
+    "penstock_hop_finish": (c_int32, c_void_p, c_int32, c_char_p),
+    # penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
+    "penstock_hop_finish_with": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_hop_set_channel(penstock_hop *hop, penstock_channel *channel);
+    "penstock_hop_set_channel": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_hop_call(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags, const
+    # penstock_call_options *options, const penstock_call_callbacks *callbacks, penstock_call **call, penstock_error
+    # **error);
+    "penstock_hop_call": (
+        c_int32,
+        c_void_p,
+        c_char_p,
+        c_int32,
+        c_uint32,
+        c_void_p,
+        POINTER(penstock_call_callbacks),
+        POINTER(c_void_p),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
+    "penstock_hop_send_message": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_hop_deliver_message(penstock_hop *hop, const void *data, size_t length);
+    "penstock_hop_deliver_message": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
+    "penstock_hop_deliver_headers": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
+    "penstock_hop_deliver_status": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
+    "penstock_hop_demand": (c_int32, c_void_p, c_uint64),
+    # penstock_result penstock_hop_set_value(penstock_hop *hop, const char *key, void *value, penstock_finalizer
+    # finalizer);
+    "penstock_hop_set_value": (c_int32, c_void_p, c_char_p, c_void_p, penstock_finalizer),
+    # void *penstock_hop_get_value(const penstock_hop *hop, const char *key);
+    "penstock_hop_get_value": (c_void_p, c_void_p, c_char_p),
+    # penstock_ticket penstock_hop_ticket(penstock_hop *hop);
+    "penstock_hop_ticket": (c_uint64, c_void_p),
+    # penstock_result penstock_ticket_resolve(penstock_ticket ticket, int32_t verdict);
+    "penstock_ticket_resolve": (c_int32, c_uint64, c_int32),
+    # penstock_result penstock_ticket_resume(penstock_ticket ticket);
+    "penstock_ticket_resume": (c_int32, c_uint64),
+    # penstock_result penstock_ticket_drop(penstock_ticket ticket);
+    "penstock_ticket_drop": (c_int32, c_uint64),
+    # penstock_result penstock_ticket_finish(penstock_ticket ticket, int32_t code, const char *message);
+    "penstock_ticket_finish": (c_int32, c_uint64, c_int32, c_char_p),
+    # penstock_result penstock_ticket_finish_with(penstock_ticket ticket, const penstock_status *status);
+    "penstock_ticket_finish_with": (c_int32, c_uint64, c_void_p),
+    # penstock_result penstock_ticket_resume_after(penstock_ticket ticket, uint64_t ms);
+    "penstock_ticket_resume_after": (c_int32, c_uint64, c_uint64),
+    # penstock_result penstock_ticket_event(penstock_ticket ticket, penstock_event **event);
+    "penstock_ticket_event": (c_int32, c_uint64, POINTER(c_void_p)),
+    # penstock_event *penstock_event_retain(penstock_event *event);
+    "penstock_event_retain": (c_void_p, c_void_p),
+    # void penstock_event_release(penstock_event *event);
+    "penstock_event_release": (None, c_void_p),
+    # int32_t penstock_event_kind(const penstock_event *event);
+    "penstock_event_kind": (c_int32, c_void_p),
+    # penstock_metadata *penstock_event_metadata(penstock_event *event);
+    "penstock_event_metadata": (c_void_p, c_void_p),
+    # penstock_result penstock_event_message(const penstock_event *event, const void **data, size_t *length);
+    "penstock_event_message": (c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t)),
+    # penstock_result penstock_event_set_message(penstock_event *event, const void *data, size_t length);
+    "penstock_event_set_message": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_status *penstock_event_status(penstock_event *event);
+    "penstock_event_status": (c_void_p, c_void_p),
+    # ---- async.h ----
+    # penstock_result penstock_async_interceptor_table(const penstock_async_interceptor *interceptor,
+    # penstock_interceptor *table, penstock_error **error);
+    "penstock_async_interceptor_table": (c_int32, c_void_p, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_completion_next(penstock_completion *completion);
+    "penstock_completion_next": (c_int32, c_void_p),
+    # penstock_result penstock_completion_next_message(penstock_completion *completion, const void *data, size_t
+    # length);
+    "penstock_completion_next_message": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_completion_cancel(penstock_completion *completion, int32_t code, const char *message);
+    "penstock_completion_cancel": (c_int32, c_void_p, c_int32, c_char_p),
+    # penstock_result penstock_completion_cancel_with(penstock_completion *completion, const penstock_status *status);
+    "penstock_completion_cancel_with": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_completion_resolve(penstock_completion *completion, int32_t verdict);
+    "penstock_completion_resolve": (c_int32, c_void_p, c_int32),
+    # penstock_hop *penstock_completion_hop(penstock_completion *completion);
+    "penstock_completion_hop": (c_void_p, c_void_p),
+    # penstock_completion *penstock_completion_retain(penstock_completion *completion);
+    "penstock_completion_retain": (c_void_p, c_void_p),
+    # void penstock_completion_release(penstock_completion *completion);
+    "penstock_completion_release": (None, c_void_p),
+    # ---- sync.h ----
+    # penstock_result penstock_sync_interceptor_table(const penstock_sync_interceptor *interceptor,
+    # penstock_interceptor *table, penstock_error **error);
+    "penstock_sync_interceptor_table": (
+        c_int32,
+        POINTER(penstock_sync_interceptor),
+        POINTER(penstock_interceptor),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_intercepted_next(penstock_intercepted_call *call);
+    "penstock_intercepted_next": (c_int32, c_void_p),
+    # penstock_result penstock_intercepted_cancel(penstock_intercepted_call *call, int32_t code, const char *message);
+    "penstock_intercepted_cancel": (c_int32, c_void_p, c_int32, c_char_p),
+    # penstock_result penstock_intercepted_cancel_with(penstock_intercepted_call *call, const penstock_status
+    # *status);
+    "penstock_intercepted_cancel_with": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_intercepted_answer_message(penstock_intercepted_call *call, const void *data, size_t
+    # length);
+    "penstock_intercepted_answer_message": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_intercepted_answer(penstock_intercepted_call *call, const penstock_metadata *headers,
+    # const penstock_status *status);
+    "penstock_intercepted_answer": (c_int32, c_void_p, c_void_p, c_void_p),
+    # penstock_hop *penstock_intercepted_hop(penstock_intercepted_call *call);
+    "penstock_intercepted_hop": (c_void_p, c_void_p),
+    # uint64_t penstock_intercepted_id(const penstock_intercepted_call *call);
+    "penstock_intercepted_id": (c_uint64, c_void_p),
+    # int32_t penstock_intercepted_kind(const penstock_intercepted_call *call);
+    "penstock_intercepted_kind": (c_int32, c_void_p),
+    # uint32_t penstock_intercepted_attempt(const penstock_intercepted_call *call);
+    "penstock_intercepted_attempt": (c_uint32, c_void_p),
+    # int32_t penstock_intercepted_level(const penstock_intercepted_call *call);
+    "penstock_intercepted_level": (c_int32, c_void_p),
+    # const char *penstock_intercepted_target(const penstock_intercepted_call *call);
+    "penstock_intercepted_target": (c_char_p, c_void_p),
+    # const char *penstock_intercepted_method(const penstock_intercepted_call *call);
+    "penstock_intercepted_method": (c_char_p, c_void_p),
+    # penstock_result penstock_intercepted_set_method(penstock_intercepted_call *call, const char *method);
+    "penstock_intercepted_set_method": (c_int32, c_void_p, c_char_p),
+    # const char *penstock_intercepted_authority(const penstock_intercepted_call *call);
+    "penstock_intercepted_authority": (c_char_p, c_void_p),
+    # penstock_result penstock_intercepted_set_authority(penstock_intercepted_call *call, const char *authority);
+    "penstock_intercepted_set_authority": (c_int32, c_void_p, c_char_p),
+    # int64_t penstock_intercepted_deadline_ms(const penstock_intercepted_call *call);
+    "penstock_intercepted_deadline_ms": (c_int64, c_void_p),
+    # penstock_result penstock_intercepted_set_deadline_ms(penstock_intercepted_call *call, int64_t ms);
+    "penstock_intercepted_set_deadline_ms": (c_int32, c_void_p, c_int64),
+    # penstock_metadata *penstock_intercepted_metadata(penstock_intercepted_call *call);
+    "penstock_intercepted_metadata": (c_void_p, c_void_p),
+    # penstock_result penstock_intercepted_request(penstock_intercepted_call *call, const void **data, size_t
+    # *length);
+    "penstock_intercepted_request": (c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t)),
+    # penstock_result penstock_intercepted_set_request(penstock_intercepted_call *call, const void *data, size_t
+    # length);
+    "penstock_intercepted_set_request": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_metadata *penstock_intercepted_headers(penstock_intercepted_call *call);
+    "penstock_intercepted_headers": (c_void_p, c_void_p),
+    # penstock_result penstock_intercepted_response(penstock_intercepted_call *call, const void **data, size_t
+    # *length);
+    "penstock_intercepted_response": (c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t)),
+    # penstock_result penstock_intercepted_set_response(penstock_intercepted_call *call, const void *data, size_t
+    # length);
+    "penstock_intercepted_set_response": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_status *penstock_intercepted_status(penstock_intercepted_call *call);
+    "penstock_intercepted_status": (c_void_p, c_void_p),
+    # void *penstock_intercepted_request_object(penstock_intercepted_call *call);
+    "penstock_intercepted_request_object": (c_void_p, c_void_p),
+    # penstock_result penstock_intercepted_set_request_object(penstock_intercepted_call *call, void *object);
+    "penstock_intercepted_set_request_object": (c_int32, c_void_p, c_void_p),
+    # void *penstock_intercepted_response_object(penstock_intercepted_call *call);
+    "penstock_intercepted_response_object": (c_void_p, c_void_p),
+    # penstock_result penstock_intercepted_set_response_object(penstock_intercepted_call *call, void *object);
+    "penstock_intercepted_set_response_object": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_intercepted_answer_object(penstock_intercepted_call *call, void *object);
+    "penstock_intercepted_answer_object": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_intercepted_set_value(penstock_intercepted_call *call, const char *key, void *value,
+    # penstock_finalizer finalizer);
+    "penstock_intercepted_set_value": (c_int32, c_void_p, c_char_p, c_void_p, penstock_finalizer),
+    # void *penstock_intercepted_get_value(penstock_intercepted_call *call, const char *key);
+    "penstock_intercepted_get_value": (c_void_p, c_void_p, c_char_p),
+}

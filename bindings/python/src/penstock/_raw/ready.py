@@ -1,0 +1,75 @@
+"""ready.h: the ready-made interceptors."""
+
+from __future__ import annotations
+
+from ctypes import POINTER, c_char_p, c_int32, c_int64, c_void_p
+from typing import Any, Dict, Tuple
+
+from .c_types import penstock_finalizer, penstock_interceptor, penstock_log_line, penstock_token_source
+
+PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
+    # ---- ready.h ----
+    # penstock_result penstock_ready_share(const penstock_interceptor *table, penstock_interceptor *other);
+    "penstock_ready_share": (c_int32, POINTER(penstock_interceptor), POINTER(penstock_interceptor)),
+    # penstock_result penstock_ready_bearer_token(const char *options_json, penstock_token_source source, void
+    # *user_data, penstock_finalizer finalizer, penstock_interceptor *table, penstock_error **error);
+    "penstock_ready_bearer_token": (
+        c_int32,
+        c_char_p,
+        penstock_token_source,
+        c_void_p,
+        penstock_finalizer,
+        POINTER(penstock_interceptor),
+        POINTER(c_void_p),
+    ),
+    # const char *penstock_token_request_refused(const penstock_token_request *request);
+    "penstock_token_request_refused": (c_char_p, c_void_p),
+    # penstock_result penstock_token_request_complete(penstock_token_request *request, const char *token, int64_t
+    # expires_in_ms);
+    "penstock_token_request_complete": (c_int32, c_void_p, c_char_p, c_int64),
+    # penstock_result penstock_token_request_fail(penstock_token_request *request, int32_t code, const char *message);
+    "penstock_token_request_fail": (c_int32, c_void_p, c_int32, c_char_p),
+    # penstock_token_request *penstock_token_request_retain(penstock_token_request *request);
+    "penstock_token_request_retain": (c_void_p, c_void_p),
+    # void penstock_token_request_release(penstock_token_request *request);
+    "penstock_token_request_release": (None, c_void_p),
+    # penstock_result penstock_ready_logging(const char *options_json, penstock_log_line write, void *user_data,
+    # penstock_finalizer finalizer, penstock_interceptor *table, penstock_error **error);
+    "penstock_ready_logging": (
+        c_int32,
+        c_char_p,
+        penstock_log_line,
+        c_void_p,
+        penstock_finalizer,
+        POINTER(penstock_interceptor),
+        POINTER(c_void_p),
+    ),
+    # penstock_result penstock_metrics_new(const char *options_json, penstock_metrics **metrics, penstock_error
+    # **error);
+    "penstock_metrics_new": (c_int32, c_char_p, POINTER(c_void_p), POINTER(c_void_p)),
+    # penstock_metrics *penstock_metrics_retain(penstock_metrics *metrics);
+    "penstock_metrics_retain": (c_void_p, c_void_p),
+    # void penstock_metrics_release(penstock_metrics *metrics);
+    "penstock_metrics_release": (None, c_void_p),
+    # penstock_result penstock_ready_metrics(penstock_metrics *metrics, penstock_interceptor *table);
+    "penstock_ready_metrics": (c_int32, c_void_p, POINTER(penstock_interceptor)),
+    # penstock_result penstock_metrics_snapshot_json(penstock_metrics *metrics, char **json);
+    "penstock_metrics_snapshot_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_metrics_prometheus_text(penstock_metrics *metrics, char **text);
+    "penstock_metrics_prometheus_text": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_ready_trace_context(const char *options_json, penstock_interceptor *table,
+    # penstock_error **error);
+    "penstock_ready_trace_context": (c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+    # penstock_result penstock_ready_response_cache(const char *options_json, penstock_interceptor *table,
+    # penstock_error **error);
+    "penstock_ready_response_cache": (c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+    # penstock_result penstock_ready_rate_limit(const char *options_json, penstock_interceptor *table, penstock_error
+    # **error);
+    "penstock_ready_rate_limit": (c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+    # penstock_result penstock_ready_fault_injection(const char *options_json, penstock_interceptor *table,
+    # penstock_error **error);
+    "penstock_ready_fault_injection": (c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+    # penstock_result penstock_ready_header_rules(const char *options_json, penstock_interceptor *table,
+    # penstock_error **error);
+    "penstock_ready_header_rules": (c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+}
