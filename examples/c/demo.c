@@ -3,46 +3,19 @@
  *     demo [TARGET]
  *
  * TARGET is a penstock-peer (scripts/demo starts one); without it, localhost:50051. Each "ok" is an expectation that
- * held. The program ends with 0 only if all of them did.
+ * held. The program ends with 0 only if all of them did. To build it: `make demo`, or where penstock is installed
+ *
+ *     cc demo*.c $(pkg-config --cflags --libs penstock) -o demo
  */
+#include "demo_complaint.h"
+#include "demo_report.h"
 #include <penstock/penstock.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
-
-/* ---- Printing ---- */
-
-static int in_color;
-static int held, failed;
-
-static const char *color(const char *code) { return in_color ? code : ""; }
-#define BOLD    color("\033[1m")
-#define DIM     color("\033[2m")
-#define RED     color("\033[31m")
-#define GREEN   color("\033[32m")
-#define CYAN    color("\033[36m")
-#define MAGENTA color("\033[35m")
-#define PLAIN   color("\033[0m")
-
-static void title(const char *text) { printf("\n%s%s%s\n", BOLD, text, PLAIN); }
-
-static void expect(int holds, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  printf("    %s%s%s ", holds ? GREEN : RED, holds ? "ok    " : "FAILED", PLAIN);
-  vprintf(format, arguments);
-  putchar('\n');
-  va_end(arguments);
-  if (holds)
-    held++;
-  else
-    failed++;
-}
 
 /* Why the last function failed. */
 static penstock_error *error;
@@ -52,101 +25,6 @@ static void must(penstock_result result) {
   fflush(stdout);
   fprintf(stderr, "%s: %s\n", penstock_result_name(result), penstock_error_message(error));
   exit(1);
-}
-
-/* ---- What the interceptors of one call have seen, in the order in which they did ---- */
-
-enum { SEEN_LIMIT = 96, LINE = 128 };
-
-typedef struct {
-  const char *who;
-  int32_t event;
-  char what[40];
-} sight;
-
-typedef struct {
-  size_t count;
-  sight seen[SEEN_LIMIT];
-} trace;
-
-/* Each call has its own, shared by its hops and its caller as a value of the call. */
-static trace *trace_of(penstock_hop *hop) {
-  trace *found = penstock_hop_get_value(hop, "demo.trace");
-  if (found == NULL) {
-    found = calloc(1, sizeof *found);
-    if (penstock_hop_set_value(hop, "demo.trace", found, free) != PENSTOCK_OK) return NULL;
-  }
-  return found;
-}
-
-static void note(penstock_hop *hop, const char *who) {
-  trace *all = trace_of(hop);
-  if (all == NULL || all->count == SEEN_LIMIT) return;
-  sight *one = &all->seen[all->count++];
-  const void *data;
-  size_t length;
-  one->who = who;
-  one->event = penstock_hop_event(hop);
-  if (one->event == PENSTOCK_EVENT_START)
-    snprintf(one->what, sizeof one->what, "%s", penstock_hop_method(hop));
-  else if (penstock_hop_message(hop, &data, &length) == PENSTOCK_OK)
-    snprintf(one->what, sizeof one->what, "\"%.*s\"", (int)length, (const char *)data);
-  else if (penstock_hop_status(hop) != NULL)
-    snprintf(one->what, sizeof one->what, "%s",
-             penstock_status_code_name(penstock_status_code(penstock_hop_status(hop))));
-}
-
-static int is_outbound(int32_t event) { return event <= PENSTOCK_EVENT_HALF_CLOSE; }
-
-static const char *event_name(int32_t event) {
-  static const char *const names[] = {"none", "start", "message", "half-close", "headers", "message", "status"};
-  return event <= PENSTOCK_EVENT_STATUS ? names[event] : "signal";
-}
-
-/* How many sights from `first` on are of one event on its way: the same event, each hop once. */
-static size_t passage(const trace *all, size_t first) {
-  size_t end = first + 1;
-  for (; end < all->count && all->seen[end].event == all->seen[first].event; end++)
-    for (size_t i = first; i < end; i++)
-      if (strcmp(all->seen[i].who, all->seen[end].who) == 0) return end - first;
-  return end - first;
-}
-
-static const char *hops(const trace *all, size_t first, size_t count, char line[LINE]) {
-  size_t used = 0;
-  line[0] = 0;
-  for (size_t i = first; i < first + count && used < LINE; i++)
-    used += (size_t)snprintf(line + used, LINE - used, "%s%s", i > first ? " > " : "", all->seen[i].who);
-  return line;
-}
-
-/* A line for each event: who saw it, in order, and what it looked like to the first and to the last of them. */
-static void show(const trace *all) {
-  char line[LINE];
-  for (size_t i = 0, count; all != NULL && i < all->count; i += count) {
-    const sight *first = &all->seen[i];
-    count = passage(all, i);
-    const sight *last = &all->seen[i + count - 1];
-    int out = is_outbound(first->event);
-    printf("    %s%s %-11s%s ", out ? CYAN : MAGENTA, out ? "->" : "<-", event_name(first->event), PLAIN);
-    printf(first->what[0] ? "%-28s " : "%s", hops(all, i, count, line));
-    printf("%s%s", DIM, first->what);
-    if (strcmp(first->what, last->what) != 0) printf(" => %s", last->what);
-    printf("%s\n", PLAIN);
-  }
-}
-
-/* Whether every passage of `event` went by exactly these hops, in this order. */
-static int went(const trace *all, int32_t event, const char *expected) {
-  char line[LINE];
-  int times = 0;
-  for (size_t i = 0, count; all != NULL && i < all->count; i += count) {
-    count = passage(all, i);
-    if (all->seen[i].event != event) continue;
-    if (strcmp(hops(all, i, count, line), expected) != 0) return 0;
-    times++;
-  }
-  return times > 0;
 }
 
 /* ---- Interceptors ---- */
@@ -288,8 +166,6 @@ static penstock_reply *finish(penstock_call *call) {
   penstock_call_release(call);
   return reply;
 }
-
-static trace *trace_in(const penstock_reply *reply) { return penstock_reply_value(reply, "demo.trace"); }
 
 static int says(const penstock_reply *reply, const char *text) {
   size_t length;
@@ -489,61 +365,12 @@ static void reject(penstock_channel *channel) {
   penstock_reply_release(reply);
 }
 
-/* The application's own error detail, as protobuf encodes it:
- *     message Complaint { string subject = 1; int32 count = 2; } */
-typedef struct {
-  char subject[32];
-  unsigned count;
-} complaint;
-
-typedef struct {
-  unsigned char data[200];
-  size_t length;
-} encoded;
-
-/* All sizes and numbers here are below 128: one byte each. */
-static void put_bytes(encoded *out, int field, const void *data, size_t length) {
-  out->data[out->length++] = (unsigned char)(field << 3 | 2);
-  out->data[out->length++] = (unsigned char)length;
-  memcpy(out->data + out->length, data, length);
-  out->length += length;
-}
-
-static void put_number(encoded *out, int field, unsigned number) {
-  out->data[out->length++] = (unsigned char)(field << 3);
-  out->data[out->length++] = (unsigned char)number;
-}
-
-static int decode(const unsigned char *data, size_t length, complaint *out) {
-  for (size_t at = 0; at + 1 < length;) {
-    unsigned char key = data[at], value = data[at + 1];
-    at += 2;
-    if (key == (1 << 3 | 2)) {
-      if (value >= sizeof out->subject || value > length - at) return 0;
-      memcpy(out->subject, data + at, value);
-      out->subject[value] = 0;
-      at += value;
-    } else if (key == 2 << 3) {
-      out->count = value;
-    } else {
-      return 0;
-    }
-  }
-  return 1;
-}
-
 static void error_detail(penstock_channel *channel) {
   title("8. An error with a detail of the application's own");
-  /* The peer fails the call as the metadata says. x-details-bin is a google.rpc.Status with an Any in it. */
-  encoded body = {.length = 0}, any = {.length = 0}, status = {.length = 0};
-  const char *url = "type.googleapis.com/penstock.Complaint";
-  put_bytes(&body, 1, "the pipes", 9);
-  put_number(&body, 2, 3);
-  put_bytes(&any, 1, url, strlen(url));
-  put_bytes(&any, 2, body.data, body.length);
-  put_number(&status, 1, PENSTOCK_STATUS_FAILED_PRECONDITION);
-  put_bytes(&status, 3, any.data, any.length);
+  const complaint sent = {"the pipes", 3};
+  encoded status = complaint_status(PENSTOCK_STATUS_FAILED_PRECONDITION, &sent);
 
+  /* The peer fails the call as the metadata says. */
   penstock_metadata *metadata;
   char *json, text[512];
   must(penstock_metadata_new(&metadata));
@@ -557,13 +384,13 @@ static void error_detail(penstock_channel *channel) {
 
   penstock_reply *reply = unary(channel, "anything", text);
   show(trace_in(reply));
-  printf("    %s%s%s\n", DIM, penstock_reply_status_json(reply), PLAIN);
+  remark(penstock_reply_status_json(reply));
   const void *value;
   size_t length;
   complaint own = {.count = 0};
   int found =
       penstock_status_detail_find(penstock_reply_status(reply), "penstock.Complaint", &value, &length) == PENSTOCK_OK &&
-      decode(value, length, &own);
+      complaint_decode(value, length, &own);
   expect(penstock_reply_code(reply) == PENSTOCK_STATUS_FAILED_PRECONDITION, "the status is FAILED_PRECONDITION");
   expect(found && strcmp(own.subject, "the pipes") == 0 && own.count == 3,
          "its Complaint was found by type and decoded: about %s, %u times", own.subject, own.count);
@@ -574,10 +401,8 @@ int main(int argc, char **argv) {
   const char *target = argc > 1 ? argv[1] : "localhost:50051";
   penstock_channel *channel;
   char *list;
-  in_color = isatty(STDOUT_FILENO);
   sem_init(&edit_is_gone, 0, 0);
-  printf("%spenstock %s, in C, with %s%s\n", BOLD, penstock_version(), target, PLAIN);
-
+  begin(target);
   must(penstock_channel_new(target, "{\"tls\": false}", &channel, &error));
   register_three(channel);
   four_kinds(channel);
@@ -594,7 +419,5 @@ int main(int argc, char **argv) {
   must(penstock_channel_remove_interceptor(channel, late_id, &error));
   must(penstock_channel_remove_interceptor(channel, meter_id, &error));
   penstock_channel_release(channel);
-
-  printf("\n%s%d expectations held, %d failed%s\n", failed ? RED : GREEN, held, failed, PLAIN);
-  return failed ? 1 : 0;
+  return sum_up();
 }

@@ -1,0 +1,32 @@
+/* What the demo prints: titles, expectations, and what the interceptors of each call have seen. */
+#ifndef DEMO_REPORT_H
+#define DEMO_REPORT_H
+
+#include <penstock/penstock.h>
+
+void begin(const char *target);
+void title(const char *text);
+void remark(const char *text);
+
+/* An expectation; `format` and what follows say, as for printf, what it is. */
+void expect(int holds, const char *format, ...);
+
+/* Prints how many expectations held; 0 if all of them did. */
+int sum_up(void);
+
+/* What the interceptors of one call have seen, in the order in which they did: a value of the call. */
+typedef struct trace trace;
+
+/* Adds the event of `hop`, as `who` sees it. */
+void note(penstock_hop *hop, const char *who);
+
+/* Lives as long as the reply; NULL if nobody saw anything. */
+const trace *trace_in(const penstock_reply *reply);
+
+/* Prints a line for each event: who saw it, in order, and what it looked like to the first and to the last of them. */
+void show(const trace *all);
+
+/* Whether every passage of `event` went by exactly these hops, in this order: "auth > edit > meter". */
+int went(const trace *all, int32_t event, const char *expected);
+
+#endif
