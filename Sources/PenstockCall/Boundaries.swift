@@ -6,6 +6,8 @@ import PenstockWire
 public protocol CallBelow: AnyObject {
   /// Opens the stream with `call.request`.
   func start(_ call: Call)
+  /// The same with all that the call has to say: its one message, then the half-close.
+  func start(_ call: Call, saying message: Message)
   /// Takes a message; `call.transportSent` tells when the transport has taken it whole.
   func send(_ message: Message)
   func halfClose()
@@ -21,6 +23,13 @@ public protocol CallBelow: AnyObject {
 
 extension CallBelow {
   public var isConnecting: Bool { false }
+
+  public func start(_ call: Call, saying message: Message) {
+    start(call)
+    if call.wantsMessage { pull() }
+    send(message)
+    halfClose()
+  }
 }
 
 /// What stands above the chain: the caller. Everything runs on the driving thread.

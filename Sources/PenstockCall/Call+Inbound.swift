@@ -175,25 +175,34 @@ extension Call {
   func arrive(_ event: Event) {
     if trace != nil { note(.caller, nil, event.kind) }
     switch event {
-    case .headers(let headers):
-      headers.isReadOnly = true
-      headersCount += 1
-      tellAbove { $0.callHeaders(headers) }
-    case .receive(let message):
-      // gRPC status codes, "Response cardinality violation".
-      if inboundCount == 1, request.kind.receivesOne {
-        finish(at: -1, Status(.unimplemented, "more than one response message in a call that has one"))
-        return
-      }
-      inboundCount += 1
-      tellAbove { $0.callMessage(message) }
-    case .status(let status):
-      if status.code == .ok, inboundCount == 0, request.kind.receivesOne {
-        complete(Status(.unimplemented, "no response message in a call that has one"))
-      } else {
-        complete(status)
-      }
+    case .headers(let headers): arrive(headers)
+    case .receive(let message): arrive(message)
+    case .status(let status): arrive(status)
     case .start, .send, .halfClose: break
+    }
+  }
+
+  func arrive(_ headers: Metadata) {
+    headers.isReadOnly = true
+    headersCount += 1
+    tellAbove { $0.callHeaders(headers) }
+  }
+
+  func arrive(_ message: Message) {
+    // gRPC status codes, "Response cardinality violation".
+    if inboundCount == 1, request.kind.receivesOne {
+      finish(at: -1, Status(.unimplemented, "more than one response message in a call that has one"))
+      return
+    }
+    inboundCount += 1
+    tellAbove { $0.callMessage(message) }
+  }
+
+  func arrive(_ status: Status) {
+    if status.code == .ok, inboundCount == 0, request.kind.receivesOne {
+      complete(Status(.unimplemented, "no response message in a call that has one"))
+    } else {
+      complete(status)
     }
   }
 }

@@ -65,17 +65,28 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   // MARK: From the call
 
   func start(_ call: Call) {
+    if begins(call) { withCore { $0.attach(self) } }
+  }
+
+  /// What there is to say waits for the stream, which so begins to send once instead of three times.
+  func start(_ call: Call, saying message: Message) {
+    guard begins(call) else { return }
+    isHalfClosed = true
+    send(message)
+    if failure == nil { withCore { $0.attach(self) } }
+  }
+
+  private func begins(_ call: Call) -> Bool {
     self.call = .passUnretained(call)
-    withCore { $0.begin(self) }
     makeFraming(call)
-    withCore { core in
+    return withCore { core in
+      core.begin(self)
       if let closed = core.closedBecause {
         failSoon(Status(.cancelled, closed))
       } else if call.request.settings.credentials != nil, !core.defaults.isSecure {
         failSoon(Status(.unauthenticated, "the call has credentials, and the channel is not secure (no TLS)"))
-      } else {
-        core.attach(self)
       }
+      return failure == nil
     }
   }
 
