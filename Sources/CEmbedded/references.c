@@ -6,6 +6,8 @@
  * - An object may be *confined* (cm_confine): its references are made and dropped by one thread at a time,
  *   so plain arithmetic will do. What only the driving thread touches is confined by its initialiser; the role of the
  *   driver changes hands under a lock, which orders what one thread did before what the next does.
+ *
+ * And what is static is written once, not each time that it is used.
  */
 #include "cembedded.h"
 
@@ -64,6 +66,14 @@ HIDDEN object *swift_allocObject_internal(const metadata *metadata, size_t size,
     "$es17swift_allocObject8metadata12requiredSize0E13AlignmentMaskSpys04HeapC0VGSpys13ClassMetadataVG_S2itF");
 object *swift_allocObject_internal(const metadata *metadata, size_t size, size_t align_mask) {
   return swift_allocObject(metadata, size, align_mask);
+}
+
+HIDDEN object *swift_initStaticObject(const metadata *metadata, object *one) {
+  if (__atomic_load_n(&one->metadata, __ATOMIC_ACQUIRE) != metadata) {
+    __atomic_store_n(&one->references, (intptr_t)-1, __ATOMIC_RELAXED);
+    __atomic_store_n(&one->metadata, metadata, __ATOMIC_RELEASE);
+  }
+  return one;
 }
 
 HIDDEN void swift_deallocObject(object *gone, size_t size, size_t align_mask) {

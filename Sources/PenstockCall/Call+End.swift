@@ -108,20 +108,24 @@ extension Call {
       loop.setDeadline(self, nil)
     }
     stopBelow()
-    let passed = endStep()
-    for hop in hops[passed...] where hop.entered && !hop.destroyed {
-      discardStations(hop)
-      if hop.isActive { cancel(hop, status) }
-      destroy(hop)
+    if row != nil {
+      let passed = endStep()
+      for hop in hops[passed...] where hop.entered && !hop.destroyed {
+        discardStations(hop)
+        if hop.isActive { cancel(hop, status) }
+        destroy(hop)
+      }
     }
     withLoop { $0.closeTickets(of: self) }
     status.isReadOnly = true
-    letRowGo()
-    hops = Hops()
-    chain?.callEnded()
-    chain = nil
-    pending.removeAll()
-    earlyResolutions = []
+    if chain != nil {
+      letRowGo()
+      hops = Hops()
+      chain?.callEnded()
+      chain = nil
+      earlyResolutions = []
+    }
+    if !pending.isEmpty { pending.removeAll() }
     let caller = detachAbove()
     if !isBrief || !withLoop({ $0.keepUntilRest(self) }) { below = nil }
     caller?._withUnsafeGuaranteedRef { $0.callStatus(status) }

@@ -183,7 +183,7 @@ extension Call {
   }
 
   func arrive(_ headers: Metadata) {
-    headers.isReadOnly = true
+    headers.seal()
     headersCount += 1
     tellAbove { $0.callHeaders(headers) }
   }

@@ -241,11 +241,13 @@ extension Call {
   /// Start, the one message and the half-close of a plain call leave at once: 350 instructions fewer than one by one.
   /// False: they are to leave one by one.
   func leavesWhole(_ message: Message, _ demand: Int) -> Bool {
-    guard request.kind.sendsOne, message.count <= request.settings.maxSendBytes, let below else { return false }
+    guard request.kind.sendsOne, message.count <= request.settings.maxSendBytes, let below else {
+      return false
+    }
     isStarted = true
     startAt = 1
     measures.attempts.add(1)
-    request.metadata.isReadOnly = true
+    request.metadata.seal()
     demandBelow = demand
     count(message)
     below.start(self, saying: message)
@@ -266,7 +268,7 @@ extension Call {
       isStarted = true
       startAt = hops.count + 1
       measures.attempts.add(1)
-      request.metadata.isReadOnly = true
+      request.metadata.seal()
       if let other = request.route?.newBelow() { below = other }
       below?.start(self)
       let demand = frontierDemand

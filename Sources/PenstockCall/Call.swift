@@ -252,7 +252,7 @@ public final class Call {
       arrive(headers)
       endPerform()
     } else {
-      perform(.headersFromBelow(headers))
+      perform(.headersFromBelow(headers === Metadata.none ? Metadata() : headers))
     }
   }
 

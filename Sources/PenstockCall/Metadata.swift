@@ -28,6 +28,14 @@ public final class Metadata {
 
   public init() {}
 
+  private init(isReadOnly: Bool) { self.isReadOnly = isReadOnly }
+
+  /// Empty for ever: stands wherever there is nothing to say, and nobody who could add to it.
+  public nonisolated(unsafe) static let none = Metadata(isReadOnly: true)
+
+  /// Refuses changes from now on. `none` is everybody's: it is not written.
+  func seal() { if !isReadOnly { isReadOnly = true } }
+
   deinit {
     cm_free(arena)
     cm_free(entries)

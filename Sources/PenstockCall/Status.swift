@@ -8,7 +8,18 @@ public final class Status {
   public private(set) var code: StatusCode
   /// UTF-8, followed by a NUL in its storage; nil: empty.
   private var text: ByteBuffer?
-  public var trailers = Metadata()
+  /// Made when it is first asked for, where it may be changed.
+  public var trailers: Metadata {
+    get {
+      if let made { return made }
+      if isReadOnly { return .none }
+      let fresh = Metadata()
+      made = fresh
+      return fresh
+    }
+    set { made = newValue }
+  }
+  private var made: Metadata?
   /// type URL, value, type URL, value...
   private var details: [ByteBuffer] = []
   /// grpc-status-details-bin came, but did not decode; the raw bytes stay readable in the trailers.
@@ -17,7 +28,7 @@ public final class Status {
   public var isLocal = false
   public var isReadOnly = false {
     willSet { if newValue { settleTrailers() } }
-    didSet { trailers.isReadOnly = isReadOnly }
+    didSet { made?.isReadOnly = isReadOnly }
   }
 
   public init(_ code: StatusCode) {
@@ -187,7 +198,7 @@ public final class Status {
   /// Something has changed: the trailers show it. Bytes that never decoded stay as they came.
   private func showDetails() {
     if details.isEmpty {
-      if trailers.count > 0, !detailsAreMalformed { _ = trailers.remove(Status.detailsName) }
+      if let made, made.count > 0, !detailsAreMalformed { _ = made.remove(Status.detailsName) }
       return
     }
     let encoded = ByteBuffer()
@@ -203,7 +214,7 @@ public final class Status {
     let other = Status(code, message)
     other.details = details
     other.detailsAreMalformed = detailsAreMalformed
-    if let copied = trailers.copy() { other.trailers = copied }
+    if let made { other.made = made.copy() }
     return other
   }
 }

@@ -45,7 +45,8 @@ MUTATIONS = [
      "      discardStations(hop)\n      if hop.isActive { cancel(hop, status) }\n      destroy(hop)\n    }\n  }\n\n  /// A cancel",
      "      discardStations(hop)\n      destroy(hop)\n    }\n  }\n\n  /// A cancel"),
     ("2", "the caller learns of the end before the hops are destroyed", "Call+End.swift",
-     "    }\n    stopBelow()\n    let passed", "    }\n    status.isReadOnly = true\n    tellAbove { $0.callStatus(status) }\n    detachAbove()?.release()\n    stopBelow()\n    let passed"),
+     "    stopBelow()\n    if row != nil {\n      let passed",
+     "    status.isReadOnly = true\n    tellAbove { $0.callStatus(status) }\n    detachAbove()?.release()\n    stopBelow()\n    if row != nil {\n      let passed"),
     ("2", "a ticket outlives the passing of the status", "Call+Inbound.swift",
      "      outboundEnd = min(outboundEnd, hop.index)\n      discardOutbound(hop)",
      "      outboundEnd = min(outboundEnd, hop.index)"),
@@ -79,13 +80,13 @@ MUTATIONS = [
      "    if station.isPaused { pausesInbound -= 1 }\n"),
     # Law 5: what a hop sees of the others.
     ("5", "the request can be changed after it has left", "Call+Outbound.swift",
-     "      measures.attempts.add(1)\n      request.metadata.isReadOnly = true\n", "      measures.attempts.add(1)\n"),
+     "      measures.attempts.add(1)\n      request.metadata.seal()\n", "      measures.attempts.add(1)\n"),
     ("5", "a reply's status can be changed", "Call+End.swift",
      "    withLoop { $0.closeTickets(of: self) }\n    status.isReadOnly = true\n", "    withLoop { $0.closeTickets(of: self) }\n"),
     ("5", "a hop's message is replaced beside the event", "HopInterface.swift",
      "    message.exchange(with: fresh)\n    return .ok", "    withExtendedLifetime((message, fresh)) {}\n    return .ok"),
     # Law 6: the interceptor goes with the last call that has it.
-    ("6", "an ended call keeps its chain", "Call+End.swift", "    hops = Hops()\n    chain?.callEnded()\n    chain = nil\n", ""),
+    ("6", "an ended call keeps its chain", "Call+End.swift", "      hops = Hops()\n      chain?.callEnded()\n      chain = nil\n", ""),
     ("6", "a hop keeps the registration's user data", "Interceptor.swift",
      "    finalizer?(pointer)\n", "    if pointer == nil { finalizer?(pointer) }\n"),
     # Law 7: nonsense ends the call.

@@ -57,6 +57,17 @@ struct CallWaiters {
 
   func isAwaited(_ news: Awaited) -> Bool { awaited & (news == .end ? .max : news.rawValue) != 0 }
 
+  /// All are this thread's own, which drives.
+  func setAlone() {
+    var next = first
+    while let known = next {
+      known._withUnsafeGuaranteedRef {
+        $0.setAlone()
+        next = $0.next
+      }
+    }
+  }
+
   /// Those to set for `news`, outside of the lock: mostly one, with a reference unless it is this thread's own, which is
   /// there as long as this thread is here.
   mutating func awaiting(_ news: Awaited) -> (one: Unmanaged<CallWaiter>?, isOwn: Bool, more: [CallWaiter]) {

@@ -1,3 +1,4 @@
+import CSystem
 import PenstockCall
 import PenstockWire
 
@@ -168,7 +169,7 @@ extension ClientCall {
   /// A unary call, whole, after `make`. A signal that is not to be ignored cancels it.
   /// `message` is taken over; the reply is one reference.
   public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
-    isWhole = true
+    wholeThread = UInt(cs_thread_self())
     // Hops lead other threads to a call as it ends.
     let isShared = call.chain != nil
     call.isBrief = !isShared && call.codec == nil && call.request.settings.credentials == nil

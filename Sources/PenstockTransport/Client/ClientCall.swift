@@ -1,3 +1,4 @@
+import CSystem
 import PenstockCall
 import PenstockWire
 import Synchronization
@@ -43,8 +44,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   var sentMessages = 0
   /// The channels that hops have redirected the call to; kept until the end.
   private var guests: [ClientChannel] = []
-  /// Made and waited for by `unary`: nobody else has the call, or asks for anything before the end.
-  var isWhole = false
+  /// The thread that has made the call by `unary` and waits for it: nobody else has it, or asks for anything before the
+  /// end. 0: none.
+  var wholeThread: UInt = 0
+  var isWhole: Bool { wholeThread != 0 }
   let sendBufferBytes: Int
   let sendsAhead: Bool
   let maxSendBytes: Int
@@ -80,7 +83,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     _ channel: ClientChannel, _ named: consuming ByteBuffer, _ kind: CallKind, _ options: CallOptions?,
     _ callbacks: consuming CallCallbacks?, _ line: Chain?
   ) -> (Outcome, Unmanaged<ClientCall>?) {
-    let metadata = Metadata()
+    let metadata = line == nil && options?.metadata.count ?? 0 == 0 ? Metadata.none : Metadata()
     if let given = options?.metadata, !metadata.append(contentsOf: given) { return (.noMemory, nil) }
     let now = Runtime.monotonicNow()
     var deadline: UInt64?
@@ -274,16 +277,23 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   public override func callStatus(_ status: Status) {
     borrow(channel.runtime.live) { $0.remove(self) }
     leaveFamily()
-    var visited: [ClientChannel] = []
-    lock.lock()
-    if !guests.isEmpty { swap(&visited, &guests) }
     let ended = Reply(status, generation, call)
     swap(&ended.headers, &headers)
-    swap(&ended.message, &answer)
     let handed = OpaquePointer(Unmanaged.passUnretained(ended).toOpaque())
-    reply = consume ended
-    unlock(andWake: .end)
-    withExtendedLifetime(visited) {}
+    if isWhole, !call.mayBeSeen, wholeThread == UInt(cs_thread_self()) {
+      // The thread that waits is this one.
+      swap(&ended.message, &answer)
+      reply = consume ended
+      waiters.setAlone()
+    } else {
+      var visited: [ClientChannel] = []
+      lock.lock()
+      if !guests.isEmpty { swap(&visited, &guests) }
+      swap(&ended.message, &answer)
+      reply = consume ended
+      unlock(andWake: .end)
+      withExtendedLifetime(visited) {}
+    }
     if let callbacks {
       call.watch.begin(call.id, .status)
       // The call keeps it.

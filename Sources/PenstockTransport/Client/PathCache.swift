@@ -31,7 +31,8 @@ final class PathCache: @unchecked Sendable {
     if let opaque = paths[place].load(ordering: .acquiring) {
       let known = Unmanaged<ByteBuffer>.fromOpaque(opaque)
       let isKnown = known._withUnsafeGuaranteedRef {
-        $0.count == path.count + 1 && bytesEqual(ByteView(start: $0.view.baseAddress, count: path.count), path)
+        $0.count == path.count + 1
+          && bytesEqual(ByteView(start: $0.view.baseAddress, count: path.count), path)
       }
       if isKnown { return (.ok, known.takeUnretainedValue()) }
     }

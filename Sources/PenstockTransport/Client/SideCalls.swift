@@ -71,6 +71,7 @@ extension ClientCall {
       family.parent = nil
       parent.remove(self)
     }
+    if family.sides.isEmpty { return }
     let sides = family.sides
     family.sides = []
     for side in sides {

@@ -115,7 +115,7 @@ final class GRPCFraming: CallFraming {
   func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
     if block.isPlainHead, !endsStream {
       httpStatus = 200
-      return .headers(Metadata())
+      return .headers(.none)
     }
     let fields = block.fields
     httpStatus = status(of: fields)
