@@ -16,6 +16,11 @@ final class FieldList {
   private var commonCount = 0
   private var commonSize = 0
   private var commonOwner: AnyObject?
+  let blocks = KnownBlocks()
+  /// Where the request's block stands in `blocks`, and no fields here; 0: nowhere.
+  private(set) var block: UInt8 = 0
+  /// Of a request that has nothing but what those of its owner and this path have in common.
+  var path: ByteBuffer?
 
   deinit {
     free(fields)
@@ -25,7 +30,22 @@ final class FieldList {
   func clear() {
     count = 0
     size = 0
+    block = 0
+    if path != nil { path = nil }
     made.removeAll(keepingCapacity: true)
+  }
+
+  /// True: nothing need be added, as the block of a request of `owner`'s with `path` and nothing else is known.
+  func repeats(_ owner: AnyObject, _ path: ByteBuffer) -> Bool {
+    guard let known = blocks.find(owner, path) else { return false }
+    block = known.place
+    size = known.size
+    return true
+  }
+
+  /// nghttp2 has got the list, as request `id`.
+  func submitted(_ id: Int32) {
+    if block > 0 { blocks.repeated(id) } else { blocks.spelled(id, commonOwner, path, size: size) }
   }
 
   /// Begins with what `owner`'s requests have in common, which `add` adds the first time. False: no memory.

@@ -41,7 +41,10 @@ final class GRPCFraming: CallFraming {
   func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool {
+    let isPlain = sends == .identity && request.isPlain
+    if isPlain, borrow(request.path, { fields.repeats(defaults, $0) }) { return true }
     guard fields.begin(defaults, { addCommon(defaults, to: fields) }) else { return false }
+    if isPlain { fields.path = request.path }
     fields.setValue(at: 2, request.pathView)
     if let authority = request.authorityView { fields.setValue(at: 3, authority) }
     if sends != .identity {

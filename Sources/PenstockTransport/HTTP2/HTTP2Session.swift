@@ -60,7 +60,7 @@ final class HTTP2Session {
   /// nghttp2 is not to be asked again: what it points to is gone.
   private var isAbandoned = false
   /// The request that is being opened.
-  private let request = FieldList()
+  let request = FieldList()
   /// The header block that comes in: one at a time on a connection.
   let block = HeaderBlock()
   /// The streams that were opened last, while they are there: see `find`.
@@ -162,6 +162,9 @@ final class HTTP2Session {
   private func startQueued() {
     guard queuedCount > 0, canOpen else { return }
     let limit = streamLimit
+    // Where there is no room the frame would have to wait.
+    request.blocks.isUsable =
+      output.map { !$0._withUnsafeGuaranteedRef { $0.isFull(limits.outputSize) } } ?? false
     var room = Int(nghttp2_session_get_remote_window_size(session))
     while mayOpen(room), open.count < limit, !isDraining, let stream = held.first {
       held.removeFirst()
@@ -233,6 +236,8 @@ final class HTTP2Session {
       : nghttp2_submit_headers(session, 0, -1, nil, request.fields, request.count, pointer)
     if id > 0 {
       stream.id = id
+      stream.block = request.block
+      request.submitted(id)
       noteRecent(stream)
       // The last there is: that nghttp2 takes no more is not to look like a connection that is broken.
       if id == Int32.max { isDraining = true }
@@ -402,10 +407,10 @@ final class HTTP2Session {
   /// that.
   func collect(into out: SendQueue) -> Bool {
     guard let session, !isAbandoned else { return false }
-    if failure == nil { startQueued() }
     output = .passUnretained(out)
+    if failure == nil { startQueued() }
     isInside = true
-    while !out.isFull(limits.outputSize) {
+    while request.blocks.isWaiting || !out.isFull(limits.outputSize) {
       var data: UnsafePointer<UInt8>?
       let n = nghttp2_session_mem_send(session, &data)
       if n <= 0 {
@@ -415,7 +420,8 @@ final class HTTP2Session {
         hasSaidAll = n == 0 && queuedCount == 0 && !out.isFull(limits.outputSize)
         break
       }
-      if !out.append(ByteView(start: data, count: n)) {
+      let frame = ByteView(start: data, count: n)
+      if !(HTTP2Session.isRequest(frame) ? append(frame, to: out) : out.append(frame)) {
         fail(ByteBuffer().say("no memory to send"))
         break
       }
@@ -423,6 +429,16 @@ final class HTTP2Session {
     isInside = false
     output = nil
     return failure == nil
+  }
+
+  private static func isRequest(_ frame: ByteView) -> Bool {
+    frame.count >= KnownBlocks.frameHead && frame[3] == UInt8(NGHTTP2_HEADERS.rawValue)
+  }
+
+  private func append(_ frame: ByteView, to out: SendQueue) -> Bool {
+    let id = Int32(bitPattern: UInt32(bigEndian: frame.loadUnaligned(fromByteOffset: 5, as: UInt32.self)))
+    let place = find(id)?._withUnsafeGuaranteedRef { $0.block } ?? 0
+    return request.blocks.append(frame, of: id, place: place, to: out)
   }
 
   /// `collect` has ended because there was no more: until something happens, `wantsWrite` need not be asked. Its caller

@@ -179,7 +179,10 @@ extension HTTP2Session {
     case NGHTTP2_RST_STREAM.rawValue:
       withStream(header.stream_id) { $0.peerReset = frame.pointee.rst_stream.error_code }
     case NGHTTP2_SETTINGS.rawValue:
-      if header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 { isReady = true }
+      guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return }
+      isReady = true
+      // It may have made HPACK's table smaller.
+      request.blocks.removeAll()
     case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
     default: break
     }

@@ -56,6 +56,8 @@ final class HTTP2Stream {
   var headersAreSent = false
   /// The final response has come: what follows are trailers.
   private var hasFinalHead = false
+  /// Where its request's block stands in the session's `KnownBlocks`; 0: nowhere.
+  var block: UInt8 = 0
   var id: Int32 = -1
   private var place: Int32 = -1
   /// Pieces framed whole, ever; beyond 2^32 it begins anew.

@@ -1,0 +1,300 @@
+import CNghttp2
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// Requests whose header blocks nghttp2 does not make any more: a peer reads what it would have read.
+@Suite struct KnownBlocksTests {
+  /// The peer's side of HPACK.
+  final class Inflater {
+    private var handle: OpaquePointer?
+
+    init() { #expect(nghttp2_hd_inflate_new(&handle) == 0) }
+    deinit { nghttp2_hd_inflate_del(handle) }
+
+    func resize(_ size: Int) { #expect(nghttp2_hd_inflate_change_table_size(handle, size) == 0) }
+
+    /// nil: this is no header block.
+    func read(_ block: [UInt8]) -> [String]? {
+      var rest = block[...]
+      var fields: [String] = []
+      while true {
+        var field = nghttp2_nv()
+        var flags: Int32 = 0
+        let taken = rest.withUnsafeBufferPointer {
+          nghttp2_hd_inflate_hd2(handle, &field, &flags, $0.baseAddress, $0.count, 1)
+        }
+        guard taken >= 0 else { return nil }
+        rest = rest.dropFirst(taken)
+        if UInt32(flags) & NGHTTP2_HD_INFLATE_EMIT.rawValue != 0 {
+          let name = ByteView(start: field.name, count: field.namelen)
+          let value = ByteView(start: field.value, count: field.valuelen)
+          fields.append("\(text(name)!): \(text(value)!)")
+        }
+        if UInt32(flags) & NGHTTP2_HD_INFLATE_FINAL.rawValue != 0 { break }
+      }
+      return nghttp2_hd_inflate_end_headers(handle) == 0 ? fields : nil
+    }
+  }
+
+  final class Caller: StreamOwner {
+    let request: Request
+    let defaults: RequestDefaults
+    let compression: Compression
+
+    init(_ request: Request, _ defaults: RequestDefaults, _ compression: Compression = .identity) {
+      self.request = request
+      self.defaults = defaults
+      self.compression = compression
+    }
+
+    override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+      GRPCFraming(compression: compression, maxReceiveBytes: 100)
+        .requestHeaders(request, defaults, now: 0, into: fields)
+    }
+
+    /// What the peer is to see.
+    func fields() -> [String] {
+      let list = FieldList()
+      let isMade = GRPCFraming(compression: compression, maxReceiveBytes: 100)
+        .requestHeaders(request, defaults, now: 0, into: list)
+      #expect(isMade)
+      return (0..<list.count).map { "\(text(list.name(at: $0))!): \(text(list.value(at: $0))!)" }
+    }
+  }
+
+  /// A session behind the peer's SETTINGS, and a peer that reads all that it sends.
+  final class Pair {
+    let session: HTTP2Session
+    let inflater = Inflater()
+    var callers: [Int32: Caller] = [:]
+    var streams: [HTTP2Stream] = []
+    private var sizes: [Int] = []
+    private var sent = 0
+
+    init(_ limits: HTTP2Limits = HTTP2Limits()) throws {
+      session = try #require(HTTP2Session.make(limits))
+      for _ in 0..<4 { _ = take() }
+      settings([])
+      try read()
+    }
+
+    func settings(_ pairs: [(UInt16, UInt32)]) {
+      sizes.append(pairs.first { $0.0 == 1 }.map { Int($0.1) } ?? -1)
+      #expect(Frame.settings(pairs).encoded.withUnsafeBytes { session.receive($0) })
+    }
+
+    func add(_ caller: Caller, bytes count: Int = 3) {
+      let stream = HTTP2Stream()
+      stream.owner = caller
+      let body = buffer([UInt8](repeating: 7, count: count))
+      stream.append(BodyPiece(compressed: false, body, length: UInt32(count)))
+      stream.endsAfterPieces = true
+      streams.append(stream)
+      session.add(stream)
+    }
+
+    private func take() -> [UInt8] {
+      let out = SendQueue(copies: true)
+      let alive = session.collect(into: out)
+      #expect(alive, "\(text(session.failure) ?? "")")
+      return [UInt8](out.bytes.view)
+    }
+
+    /// Everything leaves. How long each header block was.
+    @discardableResult
+    func read() throws -> [Int] {
+      var bytes: [UInt8] = []
+      repeat { bytes += take() } while session.wantsWrite
+      for stream in streams where stream.id > 0 { callers[stream.id] = stream.owner as? Caller }
+      var lengths: [Int] = []
+      for frame in try #require(SessionTests().frames(bytes)) {
+        if frame.type == 4, frame.flags & 1 != 0 {
+          let size = sizes.removeFirst()
+          if size >= 0 { inflater.resize(size) }
+        }
+        guard frame.type == 1 else { continue }
+        #expect(frame.flags == 4)
+        let fields = try #require(inflater.read(frame.payload))
+        #expect(fields == callers[frame.stream]?.fields())
+        lengths.append(frame.payload.count)
+      }
+      return lengths
+    }
+
+    func end() {
+      session.abandon(bytes("over"))
+      session.dispatch()
+    }
+  }
+
+  let defaults = RequestDefaults(
+    isSecure: false, authority: bytes("host:1"), userAgent: bytes("penstock/1"))
+
+  static func request(_ path: String, _ fields: [(String, String)] = [], deadline: UInt64? = nil) -> Request {
+    let metadata = Metadata()
+    for (name, value) in fields {
+      let (name, value) = (bytes(name), bytes(value))
+      _ = metadata.add(name.view, value.view)
+    }
+    let path = bytes(path)
+    return Request(kind: .unary, path: path.view, metadata: metadata, deadline: deadline)!
+  }
+
+  func isKnown(_ pair: Pair, _ path: String) -> Bool {
+    let path = KnownBlocksTests.request(path).path
+    pair.session.request.blocks.isUsable = true
+    return pair.session.request.blocks.find(defaults, path) != nil
+  }
+
+  @Test func knownFromTheSecondOn() throws {
+    let pair = try Pair()
+    func caller(_ path: String) -> Caller {
+      Caller(KnownBlocksTests.request(path), defaults)
+    }
+    pair.add(caller("/a.B/C"))
+    _ = try pair.read()
+    #expect(!isKnown(pair, "/a.B/C"))
+    for path in ["/a.B/C", "/a.B/Other"] {
+      pair.add(caller(path))
+      _ = try pair.read()
+      #expect(isKnown(pair, path))
+    }
+    #expect(isKnown(pair, "/a.B/C") && !isKnown(pair, "/a.B/D"))
+    // All from what is known, in one turn.
+    for path in ["/a.B/C", "/a.B/Other", "/a.B/C"] { pair.add(caller(path)) }
+    let lengths = try pair.read()
+    #expect(lengths.count == 3 && lengths[0] == lengths[2] && lengths[0] < 20)
+    #expect(pair.streams.suffix(3).allSatisfy { $0.block > 0 })
+    // A literal that is not to be indexed leaves all as it is; one that is, and SETTINGS, do not.
+    pair.add(Caller(KnownBlocksTests.request("/a.B/C", deadline: 1_000_000), defaults))
+    _ = try pair.read()
+    #expect(isKnown(pair, "/a.B/C"))
+    pair.add(Caller(KnownBlocksTests.request("/a.B/C", [("x", "y")]), defaults))
+    _ = try pair.read()
+    #expect(!isKnown(pair, "/a.B/C"))
+    pair.add(caller("/a.B/C"))
+    _ = try pair.read()
+    #expect(isKnown(pair, "/a.B/C"))
+    pair.settings([(1, 0)])
+    #expect(!isKnown(pair, "/a.B/C"))
+    pair.add(caller("/a.B/C"))
+    _ = try pair.read()
+    pair.end()
+  }
+
+  /// Beyond what the output takes at once: nothing else may come between a known one and its frame, and where a frame
+  /// waits already it is not used.
+  @Test func outputWithoutRoom() throws {
+    var limits = HTTP2Limits()
+    limits.outputSize = 64
+    let pair = try Pair(limits)
+    func add(_ count: Int, bytes: Int = 3) {
+      for _ in 0..<count {
+        pair.add(Caller(KnownBlocksTests.request("/a.B/C"), defaults), bytes: bytes)
+      }
+    }
+    for _ in 0..<2 {
+      add(1)
+      try pair.read()
+    }
+    add(20, bytes: 500)
+    let out = SendQueue(copies: true)
+    #expect(pair.session.collect(into: out))
+    #expect(out.count > 64 && pair.streams.allSatisfy { $0.headersAreSent && $0.block > 0 || $0.id < 5 })
+    // A DATA frame is the next to leave, and is not let through.
+    #expect(pair.session.collect(into: out))
+    #expect(pair.streams.contains { $0.bytesToSend > 0 })
+    add(1)
+    #expect(pair.session.collect(into: out))
+    let last = try #require(pair.streams.last)
+    #expect(last.id > 0 && last.block == 0 && !last.headersAreSent)
+    pair.settings([(1, 0)])
+    #expect(try pair.read().count == 1)
+    pair.end()
+  }
+
+  /// A known one is no exception to the peer's limit on the list.
+  @Test func limitOfTheList() throws {
+    let pair = try Pair()
+    for _ in 0..<3 {
+      pair.add(Caller(KnownBlocksTests.request("/a.B/C"), defaults))
+      _ = try pair.read()
+    }
+    pair.settings([(6, 100)])
+    pair.add(Caller(KnownBlocksTests.request("/a.B/C"), defaults))
+    #expect(try pair.read() == [])
+    guard case .requestTooLarge(let size, 100) = pair.streams[3].end else {
+      Issue.record("not too large")
+      return
+    }
+    #expect(size > 300)
+    pair.end()
+  }
+
+  /// Whatever comes between: other paths and fields, SETTINGS, requests that are let go of before they have left, output
+  /// that is full.
+  @Test(arguments: 0..<60)
+  func random(_ seed: Int) throws {
+    var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1
+    func next(_ bound: Int) -> Int {
+      state ^= state << 13
+      state ^= state >> 7
+      state ^= state << 17
+      return Int(state % UInt64(bound))
+    }
+    var limits = HTTP2Limits()
+    limits.outputSize = next(2) == 0 ? 200 : 1 << 18
+    let pair = try Pair(limits)
+    let other = RequestDefaults(isSecure: true, authority: bytes("other:2"), userAgent: bytes("x/1"))
+    let full = SendQueue(copies: true)
+    let zeros = buffer([UInt8](repeating: 0, count: limits.outputSize))
+    #expect(withExtendedLifetime(zeros) { full.append(zeros.view) })
+    let paths = 1 + next(12)
+    for _ in 0..<60 {
+      for _ in 0..<(1 + next(4)) {
+        let path = "/a.B/" + String(repeating: "m", count: 1 + next(paths)) + "\(next(paths))"
+        switch next(12) {
+        case 0:
+          pair.add(
+            Caller(
+              KnownBlocksTests.request(path, [("x-\(next(8))", String(repeating: "v", count: next(300)))]),
+              defaults))
+        case 1: pair.add(Caller(KnownBlocksTests.request(path, deadline: 5), defaults))
+        case 2: pair.add(Caller(KnownBlocksTests.request(path), defaults, .gzip))
+        case 3 where next(2) == 0: pair.add(Caller(KnownBlocksTests.request(path), other))
+        default: pair.add(Caller(KnownBlocksTests.request(path), defaults))
+        }
+      }
+      if next(6) == 0 {
+        // nghttp2 has it, and it waits.
+        #expect(pair.session.collect(into: full))
+        for stream in pair.streams where stream.id > 0 && !stream.headersAreSent && next(3) == 0 {
+          pair.callers[stream.id] = nil
+          pair.session.letGo(stream, code: 8)
+        }
+      }
+      if next(10) == 0 { pair.settings([(1, UInt32([0, 60, 200, 4096, 10000][next(5)]))]) }
+      _ = try pair.read()
+    }
+    #expect(pair.session.failure == nil && pair.session.open.allSatisfy { $0.headersAreSent })
+    pair.end()
+  }
+
+  @Test func whatChangesTheTable() {
+    func changesNothing(_ block: [UInt8]) -> Bool {
+      block.withUnsafeBytes { KnownBlocks.changesNothing($0) }
+    }
+    #expect(changesNothing([]) && changesNothing([0x83, 0x86, 0xfe]))
+    #expect(changesNothing([0x83, 0x04, 0x82, 1, 2, 0xbe]) && changesNothing([0x14, 0]))
+    #expect(changesNothing([0, 1, 0x41, 0x81, 0xff, 0x83]) && changesNothing([0x10, 0, 0]))
+    // With indexing, a size of the table, what takes more than a byte, and what is cut off.
+    let others: [[UInt8]] = [
+      [0x44, 0], [0x83, 0x40, 0, 0], [0x3f, 0xe1, 0x1f], [0x20], [0xff, 0], [0x0f, 0, 0], [0x04, 0x7f, 0],
+      [0x04, 0xff, 0], [0x04], [0x04, 2, 1], [0, 1, 0x41], [0, 1], [0],
+    ]
+    for block in others { #expect(!changesNothing(block)) }
+  }
+}
