@@ -188,7 +188,7 @@ public func penstock_channel_call(
     guard let call else { return explain(outcome, method, error) }
     // Before it opens: callbacks on another thread may release it.
     place.pointee = OpaquePointer(call._withUnsafeGuaranteedRef { retainNew($0) }.toOpaque())
-    call._withUnsafeGuaranteedRef { $0.open(nil) }
+    call._withUnsafeGuaranteedRef { $0.open() }
     call.release()
     return PENSTOCK_OK
   }

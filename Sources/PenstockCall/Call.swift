@@ -187,10 +187,33 @@ public final class Call {
     return memory.initializeMemory(as: Operation.self, to: Operation(step: step))
   }
 
-  /// The first step, before anyone else has the call.
-  public func begin(_ step: consuming Step) {
-    posted.store(Call.make(step), ordering: .releasing)
-    withLoop { $0.post(self) }
+  /// Stands for `open`, which is to run first: whoever asks for something meanwhile has nothing to post.
+  private static var opening: UnsafeMutablePointer<Operation> {
+    UnsafeMutablePointer(bitPattern: 16).unsafelyUnwrapped
+  }
+
+  /// Before anyone else has the call: `open` is about to be run.
+  public func awaitOpen() { posted.store(Call.opening, ordering: .releasing) }
+
+  /// On the driving thread, after `awaitOpen`.
+  public func open(_ message: consuming Message?) {
+    let said = message ?? takeWhole()
+    perform(.open(demand: request.kind.receivesOne ? 2 : 0, message: consume said))
+  }
+
+  /// The one message of a plain call and its half-close, if they are all that has been asked for.
+  private func takeWhole() -> Message? {
+    guard isPlain, request.kind.sendsOne, let last = posted.load(ordering: .acquiring), last != Call.opening,
+      case .halfClose = last.pointee.step, let first = last.pointee.next, first != Call.opening,
+      first.pointee.next == Call.opening, case .send(let message) = first.pointee.step,
+      // Unless more has come meanwhile.
+      posted.compareExchange(
+        expected: last, desired: Call.opening, ordering: .acquiringAndReleasing
+      ).exchanged
+    else { return nil }
+    _ = Call.take(last)
+    _ = Call.take(first)
+    return message
   }
 
   /// Any thread. Done in order, on the driving thread, soon.
@@ -210,7 +233,7 @@ public final class Call {
   /// Instead of `runPosted` where nothing drives the call any more: it has ended. Any thread.
   public func dropPosted() {
     var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
-    while let operation = next {
+    while let operation = next, operation != Call.opening {
       next = operation.pointee.next
       _ = Call.take(operation)
     }
@@ -220,7 +243,7 @@ public final class Call {
   public func runPosted() {
     var newest = posted.exchange(nil, ordering: .acquiringAndReleasing)
     var oldest: UnsafeMutablePointer<Operation>?
-    while let operation = newest {
+    while let operation = newest, operation != Call.opening {
       newest = operation.pointee.next
       operation.pointee.next = oldest
       oldest = operation

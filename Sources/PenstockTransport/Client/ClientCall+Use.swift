@@ -175,9 +175,9 @@ extension ClientCall {
     call.isBrief = !isShared && call.codec == nil && call.request.settings.credentials == nil
     let waiter = CallWaiter(.end)
     waiters.add(waiter)
-    open(message.takeRetainedValue())
+    prepare(message.takeRetainedValue())
     var nothing: AnyObject?
-    var outcome = wait(with: waiter, isInterruptible, &nothing)
+    var outcome = wait(with: waiter, isInterruptible, opens: true, &nothing)
     while true {
       if outcome == .wouldDeadlock {
         cancel(("waited for on the thread of its executor" as StaticString).bytes)

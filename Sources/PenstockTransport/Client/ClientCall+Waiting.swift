@@ -46,15 +46,26 @@ extension ClientCall {
     return wait(with: waiter, interruptible ?? isInterruptible, &found)
   }
 
-  /// The same, by a waiter that is among the call's, and is taken out.
-  func wait(with waiter: CallWaiter, _ interruptible: Bool, _ found: inout AnyObject?) -> Outcome {
+  /// The same, by a waiter that is among the call's, and is taken out. `opens`: after `prepare`.
+  func wait(
+    with waiter: CallWaiter, _ interruptible: Bool, opens: Bool = false, _ found: inout AnyObject?
+  ) -> Outcome {
+    var opens = opens
     // A worker runs what the call's synchronous interceptors have to do, and does not do the host program's work.
     let attendant = call.withItem { $0.attend(waiter) }
     defer { if let attendant { channel.runtime.workers.leave(call.item, attendant) } }
     while true {
+      if opens, attendant != nil {
+        opens = false
+        driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }
+      }
       if let attendant { channel.runtime.workers.serve(call.item, attendant) }
       let result = driver._withUnsafeGuaranteedRef { runtime in
-        runtime.wait(
+        if opens {
+          opens = false
+          return call.withItem { runtime.wait(for: waiter, after: $0, interruptible: interruptible) }
+        }
+        return runtime.wait(
           for: waiter, deadline: nil, interruptible: interruptible,
           mayDrive: attendant == nil || runtime.options.mode == .thread)
       }

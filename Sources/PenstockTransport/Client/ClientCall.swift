@@ -32,6 +32,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// Executors without which the call does not end.
   var needed: [any Executor] = []
   var received = ShortQueue<Message>()
+  /// The message of a unary call, until its first run.
+  private var question: Message?
   /// The one message of a kind that has one, until the reply has it.
   var answer: Message?
   var demanded = 0
@@ -134,8 +136,14 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   @inline(never)
   private func letValuesGo() { call.knownValues?.letGo() }
 
-  /// Any thread, once. The message of a unary call goes with it.
-  public func open(_ message: consuming Message?) {
+  /// Any thread, once.
+  public func open() {
+    prepare(nil)
+    driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }
+  }
+
+  /// What comes before the first run, which `driver` is to be given. The message of a unary call goes with it.
+  func prepare(_ message: consuming Message?) {
     // Counted until the end, on the driving thread: a runtime does not end over it, and a shutdown waits for
     // it.
     driver._withUnsafeGuaranteedRef { runtime in
@@ -143,20 +151,22 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       if isCallbackStyle { runtime.beginBackground() }
     }
     call.attach(above: self)
-    call.withItem { $0.isFirstRun = true }
     if message != nil { isHalfClosed = true }
-    call.begin(.open(demand: kind.receivesOne ? 2 : 0, message: consume message))
+    question = consume message
+    call.awaitOpen()
+    call.withItem { $0.awaitFirstRun(call) }
   }
 
+  /// The call may end here, and let it go.
   func firstRun() {
     borrow(channel.runtime.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
-    if channel.isClosed || family.parent != nil { beginWithOthers() }
+    if channel.isClosed || family.parent != nil, !beginsWithOthers() { return }
+    borrow(call) { $0.open(question.take()) }
   }
 
   @inline(never) @_optimize(size)
-  private func beginWithOthers() {
-    // The call may end here, and let it go.
+  private func beginsWithOthers() -> Bool {
     let kept = Unmanaged.passRetained(self)
     defer { kept.release() }
     if channel.isClosed {
@@ -164,6 +174,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
         .endLocally(Status(.cancelled, channel.runtime.isClosed ? "runtime shut down" : "channel closed")))
     }
     joinFamily()
+    return !call.isEnded
   }
 
   // MARK: - Redirect

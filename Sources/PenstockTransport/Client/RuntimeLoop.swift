@@ -6,8 +6,8 @@ import PenstockWire
 final class CallItem: InboxItem {
   /// Set while posted: keeps the call until it has run. One thread posts at a time (`Call.submit`).
   fileprivate var posted: Unmanaged<Call>?
-  /// The owner has something to do first; set before the call opens.
-  var isFirstRun = false
+  /// The owner has something to do first.
+  private var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []
   fileprivate var book: TicketBook?
@@ -31,6 +31,12 @@ final class CallItem: InboxItem {
   private let lock = Lock()
   /// Under the lock. The call keeps it until it ends, and its end clears this before.
   private var owner: Unmanaged<ClientCall>?
+
+  /// The same: it is about to be posted, or to run.
+  func awaitFirstRun(_ call: Call) {
+    isFirstRun = true
+    posted = retainNew(call)
+  }
 
   /// Before anyone else has the call.
   func attach(_ owner: Unmanaged<ClientCall>) { self.owner = owner }
@@ -185,8 +191,7 @@ final class RuntimeLoop: CallLoop {
 
   func post(_ call: Call) {
     call.withItem { item in
-      // Nobody else has it before its first run is posted.
-      item.posted = item.isFirstRun ? retainNew(call) : .passRetained(call)
+      item.posted = .passRetained(call)
       _ = runtime.post(item)
     }
   }

@@ -93,6 +93,22 @@ extension Runtime {
     }
   }
 
+  /// The same for what `item` begins, which is kept and has not been posted. A thread that takes the role at once runs it
+  /// itself, behind what others have posted: 120 instructions fewer, and three atomic operations.
+  func wait(for cell: WaitCell, after item: InboxItem, interruptible: Bool) -> WaitResult {
+    if options.mode == .host || options.callerDrives {
+      lock.lock()
+      if driver == .none, phase != .ended, crowd == 0 {
+        takeRole(for: cell)
+        lock.unlock()
+        return drive(until: cell, Terms(nil, interruptible), nil, item)
+      }
+      lock.unlock()
+    }
+    post(item)
+    return wait(for: cell, deadline: nil, interruptible: interruptible)
+  }
+
   /// When a wait ends whatever happens.
   struct Terms {
     let deadline: UInt64?
@@ -142,10 +158,15 @@ extension Runtime {
     poller.attach(false)
   }
 
-  /// `stop`: why to leave at once.
-  private func drive(until cell: WaitCell, _ terms: Terms, _ stop: WaitResult?) -> WaitResult {
+  /// `stop`: why to leave at once. `item`: what is to run first.
+  private func drive(
+    until cell: WaitCell, _ terms: Terms, _ stop: WaitResult?, _ item: InboxItem? = nil
+  ) -> WaitResult {
     var result = stop
     now = cs_monotonic()
+    if let item {
+      if inbox.isEmpty { item.run() } else { _ = inbox.push(item) }
+    }
     while result == nil {
       settle()
       if cell.isSet {

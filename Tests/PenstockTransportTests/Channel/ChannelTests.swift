@@ -270,7 +270,7 @@ import Testing
     defer { server.stop() }
     let client = try #require(TestClient(server.target))
     let call = client.make("/a.B/C", .bidi)
-    call.open(nil)
+    call.open()
     while call.receive().1 != nil {}
     #expect(Answer(try #require(call.finish().1)).code == .aborted)
     // One call more, so that the reset has left.
@@ -326,7 +326,7 @@ import Testing
     defer { server.stop() }
     let client = try #require(TestClient(server.target))
     let call = client.make("/a.B/C", .bidi)
-    call.open(nil)
+    call.open()
     _ = client.channel.close()
     let answer = Answer(try #require(call.finish().1))
     #expect(answer.code == .cancelled && answer.words == "channel closed")
@@ -455,7 +455,7 @@ import Testing
         $0.initialConnectionWindow = window
       })
     let slow = client.make("/a.B/C", .bidi)
-    slow.open(nil)
+    slow.open()
     _ = slow.waitHeaders()
     #expect(client.unary("/a.B/C", [1]).message?.count == 300_000)
     #expect(server.complaints == [])

@@ -263,7 +263,7 @@ import Testing
     defer { server.stop() }
     let client = try #require(TestClient(server.target))
     let call = client.make("/a.B/C", .bidi)
-    call.open(nil)
+    call.open()
     let message = buffer([1])
     _ = call.send(message.view)
     while call.receive().1 != nil {}
