@@ -16,18 +16,30 @@ struct FrameTracker {
 
   var isMidFrame: Bool { have > 0 }
 
-  /// How many of `bytes` belong to the present frame; nil: the first frame is not SETTINGS.
+  /// How many of `bytes` belong to the present frame, and to those of the same stream that follow it at once; nil: the
+  /// first frame is not SETTINGS.
   mutating func push(_ bytes: ByteView) -> Int? {
     if opening.count < FrameTracker.openingSize, !notePreface(bytes) { return nil }
-    var at = 0
-    if have == 0, bytes.count >= 9 {
-      let start = UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self))
+    var at = have == 0 ? 0 : proceed(bytes)
+    while have == 0, bytes.count - at >= 9 {
+      let start = UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: at, as: UInt64.self))
+      let next = (start & ~0xFFFF_FFFF) | (start & 0xFF_FFFF) << 8 | UInt64(bytes[at + 8])
+      if at > 0, (next ^ header) & 0x7FFF_FFFF != 0 { return at }
+      header = next
       flags = UInt8(truncatingIfNeeded: start >> 24)
-      header = (start & ~0xFFFF_FFFF) | (start & 0xFF_FFFF) << 8 | UInt64(bytes[8])
-      have = 9
-      at = 9
-      payload = Int(header >> 40)
+      let length = Int(next >> 40)
+      let part = min(length, bytes.count - at - 9)
+      at += 9 + part
+      payload = length - part
+      have = payload == 0 ? 0 : 9
     }
+    return at == 0 ? proceed(bytes) : at
+  }
+
+  /// To the end of the present frame, or of the one whose header begins here.
+  @inline(never) @_optimize(size)
+  private mutating func proceed(_ bytes: ByteView) -> Int {
+    var at = 0
     while have < 9 && at < bytes.count {
       // Length (24 bits), type (8), flags (8), stream (32): together, without the flags, they fill a word.
       if have == 4 { flags = bytes[at] } else { header = header << 8 | UInt64(bytes[at]) }
@@ -58,6 +70,7 @@ struct FrameTracker {
   }
 
   /// "in the middle of a DATA frame"; nil: at a boundary.
+  @inline(never) @_optimize(size)
   func place() -> ByteBuffer? {
     if have == 9 { return ByteBuffer().say("in the middle of a ").say(FrameTracker.name(type)).say(" frame") }
     return have > 0 ? ByteBuffer().say("in the middle of a frame header") : nil

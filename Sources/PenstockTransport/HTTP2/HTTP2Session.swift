@@ -92,6 +92,7 @@ final class HTTP2Session {
     if let session { nghttp2_session_del(session) }
   }
 
+  @inline(never) @_optimize(size)
   private func begin() -> Bool {
     var callbacks: OpaquePointer?
     var option: OpaquePointer?
@@ -127,6 +128,7 @@ final class HTTP2Session {
       realloc: { block, size, _ in cm_realloc(block, size) })
   }
 
+  @inline(never) @_optimize(size)
   private func announce() -> Bool {
     let window = UInt32(clamping: min(max(limits.streamWindow, 65535), Int(Int32.max)))
     return withUnsafeTemporaryAllocation(of: nghttp2_settings_entry.self, capacity: 4) { entries in
@@ -247,6 +249,7 @@ final class HTTP2Session {
     return false
   }
 
+  @inline(never) @_optimize(size)
   private func refuse(_ stream: HTTP2Stream, _ end: StreamEnd) {
     stream.state = .closed
     stream.finish(end)
@@ -364,7 +367,7 @@ final class HTTP2Session {
         fail(broken(Int32(truncatingIfNeeded: n)))
         return false
       }
-      // Frame by frame, because then it is known whose frame broke the connection: nghttp2 has queued its GOAWAY.
+      // Stream by stream, because then it is known whose frame broke the connection: nghttp2 has queued its GOAWAY.
       if !isDraining, nghttp2_session_check_request_allowed(session) == 0 {
         culprit = tracker.stream
         isDraining = true
@@ -454,6 +457,7 @@ final class HTTP2Session {
   }
 
   /// Tells the peer that we leave.
+  @inline(never) @_optimize(size)
   func sayGoodbye() {
     guard failure == nil, let session else { return }
     isDraining = true
@@ -483,11 +487,13 @@ final class HTTP2Session {
   }
 
   /// Those that wait for their turn have to look for another connection.
+  @inline(never) @_optimize(size)
   func endQueued(_ words: ByteBuffer) {
     let waiting = held.takeAll() + queued.takeAll()
     for stream in waiting { close(stream, .unprocessed(words: words)) }
   }
 
+  @inline(never) @_optimize(size)
   func fail(_ words: ByteBuffer) {
     if failure == nil { failure = words }
     isDraining = true
