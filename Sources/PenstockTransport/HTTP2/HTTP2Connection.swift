@@ -385,6 +385,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   }
 
   /// Tells the peer first (GOAWAY, close_notify). For an idle connection.
+  @inline(never) @_optimize(size)
   func closeGracefully(_ words: ByteBuffer = ByteBuffer().say("the connection is no longer used")) {
     if phase == .open {
       session.sayGoodbye()

@@ -105,6 +105,8 @@ final class HTTP2Session {
     // We queue by ourselves, after the peer's SETTINGS.
     nghttp2_option_set_peer_max_concurrent_streams(option, UInt32(Int32.max))
     nghttp2_option_set_no_closed_streams(option, 1)
+    // See ResponseRules.swift.
+    nghttp2_option_set_no_http_messaging(option, 1)
     nghttp2_option_set_max_reserved_remote_streams(option, 0)
     // Our own limits on metadata come first.
     nghttp2_option_set_max_send_header_block_length(option, 16 << 20)

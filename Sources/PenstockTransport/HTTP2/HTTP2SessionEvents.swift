@@ -43,12 +43,14 @@ extension HTTP2Session {
       HTTP2Session.with(me) { $0.block.clear() }
     }
     nghttp2_session_callbacks_set_on_header_callback(callbacks) {
-      _, _, name, nameCount, value, valueCount, _, me in
-      HTTP2Session.with(me) {
-        $0.block.add(
-          ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount),
-          limit: $0.limits.maxHeaderList)
+      _, frame, name, nameCount, value, valueCount, _, me in
+      let (name, value) = (ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount))
+      var outcome: Int32 = 0
+      _ = HTTP2Session.with(me) { session in
+        if session.block.note(name, value, limit: session.limits.maxHeaderList) { return }
+        outcome = session.received(name, value, on: frame?.pointee.hd.stream_id ?? 0)
       }
+      return outcome
     }
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { _, _, id, data, count, me in
       HTTP2Session.with(me) { $0.received(ByteView(start: data, count: count), on: id) }
@@ -136,10 +138,33 @@ extension HTTP2Session {
     complaint.say(cString: text)
   }
 
+  /// RFC 9113 section 8.1.1: a malformed response is a stream error PROTOCOL_ERROR.
+  @inline(never) @_optimize(size)
+  private func refuse(_ stream: HTTP2Stream, _ code: nghttp2_error = NGHTTP2_ERR_HTTP_MESSAGING) {
+    _ = nghttp2_submit_rst_stream(session, 0, stream.id, NGHTTP2_PROTOCOL_ERROR.rawValue)
+    let text = ByteBuffer().say("the server broke the rules of HTTP/2: ")
+    stream.finish(.violation(words: text.say(cString: nghttp2_strerror(code.rawValue))))
+    mark(stream)
+  }
+
+  /// A field that is not one of the usual. What this returns has nghttp2 leave out the rest of the block.
+  @inline(never) @_optimize(size)
+  private func received(_ name: ByteView, _ value: ByteView, on id: Int32) -> Int32 {
+    switch block.judge(name, value) {
+    case .add: block.add(name, value, limit: limits.maxHeaderList)
+    case .ignore: break
+    case .refuse:
+      withStream(id) { refuse($0, NGHTTP2_ERR_HTTP_HEADER) }
+      return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue
+    }
+    return 0
+  }
+
   private func received(_ bytes: ByteView, on id: Int32) {
     uncredited += bytes.count
     withStream(id) { stream in
       guard stream.owner != nil, stream.end == nil else { return }
+      if !stream.admits(bytes.count) { return refuse(stream) }
       stream.received(bytes.count)
       var taken = 0
       if stream.bodyIsEmpty {
@@ -161,11 +186,7 @@ extension HTTP2Session {
     switch UInt32(header.type) {
     case NGHTTP2_HEADERS.rawValue:
       withStream(header.stream_id) { stream in
-        if block.size > limits.maxHeaderList {
-          stream.finish(.headersTooLarge(limit: limits.maxHeaderList))
-        } else if !block.finish() {
-          stream.finish(.noMemory)
-        } else {
+        if stream.isUsual(block, endsStream: endsStream) || isGood(stream, endsStream: endsStream) {
           stream.take(block, endsStream: endsStream)
         }
         mark(stream)
@@ -173,6 +194,8 @@ extension HTTP2Session {
     case NGHTTP2_DATA.rawValue:
       guard endsStream else { return }
       withStream(header.stream_id) { stream in
+        guard stream.end == nil else { return }
+        if !stream.admits(0) || !stream.isWhole { return refuse(stream) }
         stream.finish(.endOfBody)
         mark(stream)
       }
@@ -186,6 +209,20 @@ extension HTTP2Session {
     case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
     default: break
     }
+  }
+
+  /// `block` may be taken as that of `stream`; if not, the stream has ended.
+  @inline(never) @_optimize(size)
+  private func isGood(_ stream: HTTP2Stream, endsStream: Bool) -> Bool {
+    if stream.end != nil { return false }
+    if let flaw = stream.flaw(of: block, endsStream: endsStream) {
+      refuse(stream, flaw)
+    } else if block.size > limits.maxHeaderList {
+      stream.finish(.headersTooLarge(limit: limits.maxHeaderList))
+    } else if !block.finish() {
+      stream.finish(.noMemory)
+    }
+    return stream.end == nil
   }
 
   @inline(never) @_optimize(size)

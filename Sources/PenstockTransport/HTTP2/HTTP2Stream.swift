@@ -55,10 +55,14 @@ final class HTTP2Stream {
   /// The HEADERS frame is on its way.
   var headersAreSent = false
   /// The final response has come: what follows are trailers.
-  private var hasFinalHead = false
+  private(set) var hasFinalHead = false
+  /// "content-length" has come.
+  var hasLength = false
   /// Where its request's block stands in the session's `KnownBlocks`; 0: nowhere.
   var block: UInt8 = 0
   var id: Int32 = -1
+  /// "content-length", or 0, less what has come of the body.
+  var lengthLeft = 0
   private var place: Int32 = -1
   /// Pieces framed whole, ever; beyond 2^32 it begins anew.
   private(set) var piecesSent: UInt32 = 0
@@ -122,7 +126,7 @@ final class HTTP2Stream {
     return Int(uncounted)
   }
 
-  /// A HEADERS frame is complete.
+  /// A HEADERS frame is complete, and well formed.
   func take(_ block: HeaderBlock, endsStream: Bool) {
     if end != nil { return }
     if hasFinalHead {
@@ -130,7 +134,7 @@ final class HTTP2Stream {
       return finish(.trailers)
     }
     // "1xx: Technically, the entire header should be skipped and a subsequent header be read" (the mapping document).
-    if !endsStream, block.isInformational { return }
+    if block.status / 100 == 1 { return }
     hasFinalHead = true
     _ = borrow(owner) { $0.streamReceives(head: block, endsStream: endsStream) }
     if endsStream { finish(.trailers) }

@@ -7,7 +7,7 @@ import PenstockWire
 /// connection, used again.
 final class HeaderBlock {
   /// Of these, each of at most once.
-  private struct Noted: OptionSet {
+  struct Noted: OptionSet {
     let rawValue: UInt8
     /// ":status: 200"
     static var ok: Noted { Noted(rawValue: 1) }
@@ -15,64 +15,75 @@ final class HeaderBlock {
     static var grpc: Noted { Noted(rawValue: 2) }
     /// "grpc-status: 0"
     static var success: Noted { Noted(rawValue: 4) }
+    /// Any other.
+    static var others: Noted { Noted(rawValue: 8) }
   }
 
-  private var noted = Noted(rawValue: 0)
+  var noted = Noted(rawValue: 0)
   private let list = Metadata()
   /// As RFC 9113 section 6.5.2 counts it.
   private(set) var size = 0
   private(set) var isOutOfMemory = false
+  /// The number of ":status"; -1: it has not come.
+  var status = -1
+  /// The number of "content-length"; -1: it has not come.
+  var length = -1
 
   init() { confine(self) }
 
   /// Nothing but ":status: 200" and "content-type: application/grpc".
-  var isPlainHead: Bool { list.count == 0 && noted == [.ok, .grpc] }
+  var isPlainHead: Bool { noted == [.ok, .grpc] }
   /// Nothing but "grpc-status: 0".
-  var isPlainTrailers: Bool { list.count == 0 && noted == .success }
+  var isPlainTrailers: Bool { noted == .success }
 
   func clear() {
+    if noted.contains(.others) { list.clear() }
     noted = []
-    if list.count > 0 { list.clear() }
     size = 0
     isOutOfMemory = false
+    status = -1
+    length = -1
   }
 
-  /// What is over the limit only counts.
-  func add(_ name: ByteView, _ value: ByteView, limit: Int) {
-    size += name.count + value.count + 32
-    guard size <= limit else { return }
-    if list.count == 0 {
-      let field = HeaderBlock.known(name, value)
-      if field != [], noted.isDisjoint(with: field) {
-        noted.formUnion(field)
-        return
-      }
-    }
-    if !spellOut() || list.add(name, value) != .done { isOutOfMemory = true }
-  }
-
-  private static func known(_ name: ByteView, _ value: ByteView) -> Noted {
+  /// One of the three, where it may stand: ":status" is the first field. False: it is to be looked at, then added.
+  @inline(__always)
+  func note(_ name: ByteView, _ value: ByteView, limit: Int) -> Bool {
     switch name.count {
-    case 7: return isSame(value, "200") && isSame(name, ":status") ? .ok : []
-    case 11: return isSame(value, "0") && isSame(name, "grpc-status") ? .success : []
-    case 12: return isSame(value, "application/grpc") && isSame(name, "content-type") ? .grpc : []
-    default: return []
+    case 7:
+      guard noted == [], isSame(value, "200"), isSame(name, ":status"), note(.ok, 42, limit) else {
+        return false
+      }
+      status = 200
+      return true
+    case 11: return isSame(value, "0") && isSame(name, "grpc-status") && note(.success, 44, limit)
+    case 12:
+      return isSame(value, "application/grpc") && isSame(name, "content-type") && note(.grpc, 60, limit)
+    default: return false
     }
+  }
+
+  @inline(__always)
+  private func note(_ field: Noted, _ count: Int, _ limit: Int) -> Bool {
+    guard noted.isDisjoint(with: [field, .others]), size &+ count <= limit else { return false }
+    noted.formUnion(field)
+    size &+= count
+    return true
   }
 
   /// In the caller's code, where the compiler knows the text, it is a comparison of words.
   @inline(__always)
-  private static func isSame(_ bytes: ByteView, _ text: StaticString) -> Bool {
+  private func isSame(_ bytes: ByteView, _ text: StaticString) -> Bool {
     guard bytes.count == text.utf8CodeUnitCount, let start = bytes.baseAddress else { return false }
     return memcmp(start, text.utf8Start, text.utf8CodeUnitCount) == 0
   }
 
-  /// ":status" is of the class 1xx.
-  var isInformational: Bool {
-    guard !noted.contains(.ok), let index = list.index(of: (":status" as StaticString).bytes) else {
-      return false
-    }
-    return list.value(at: index).first == 0x31
+  /// Any field. What is over the limit only counts.
+  @inline(never) @_optimize(size)
+  func add(_ name: ByteView, _ value: ByteView, limit: Int) {
+    size += name.count + value.count + 32
+    noted.insert(.others)
+    guard size <= limit else { return }
+    if !spellOut() || list.add(name, value) != .done { isOutOfMemory = true }
   }
 
   /// The block is whole. False: there was no memory for it.
@@ -88,13 +99,14 @@ final class HeaderBlock {
   }
 
   /// Puts what was noted into the list. False: no memory.
+  @inline(never) @_optimize(size)
   private func spellOut() -> Bool {
-    if noted == [] { return true }
+    if noted.isSubset(of: .others) { return true }
     var isDone = true
     if noted.contains(.ok) { isDone = list.add(":status", "200") }
     if noted.contains(.grpc), isDone { isDone = list.add("content-type", "application/grpc") }
     if noted.contains(.success), isDone { isDone = list.add("grpc-status", "0") }
-    noted = []
+    noted = .others
     return isDone
   }
 }

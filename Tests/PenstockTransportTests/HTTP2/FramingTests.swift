@@ -25,7 +25,7 @@ import Testing
     for (name, value) in pairs {
       let name = bytes(name)
       let value = bytes(value)
-      block.add(name.view, value.view, limit: .max)
+      if !block.note(name.view, value.view, limit: .max) { block.add(name.view, value.view, limit: .max) }
     }
     #expect(block.finish())
     return block
@@ -194,7 +194,7 @@ import Testing
   @Test func headerBlocks() {
     let head = [(":status", "200"), ("content-type", "application/grpc")]
     let rows: [(fields: [(String, String)], head: Bool, trailers: Bool)] = [
-      (head, true, false), (head.reversed(), true, false), ([("grpc-status", "0")], false, true),
+      (head, true, false), (head.reversed(), false, false), ([("grpc-status", "0")], false, true),
       (head + [("x-a", "1")], false, false), (head + [head[1]], false, false), ([head[0]], false, false),
       (head + [("grpc-status", "0")], false, false), ([("grpc-status", "1")], false, false),
       ([("grpc-status", "0"), ("x-a", "1"), ("grpc-status", "0")], false, false), ([], false, false),

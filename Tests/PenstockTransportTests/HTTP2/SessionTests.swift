@@ -13,6 +13,10 @@ import Testing
     let takes: Bool
     var log: [String] = []
     var body: [UInt8] = []
+    /// What the session has said while it received.
+    var sent: [UInt8] = []
+    /// What a violation was.
+    var words: String?
     /// Where bytes may be put beforehand.
     var room = UnsafeMutableRawBufferPointer(start: nil, count: 0)
 
@@ -57,7 +61,9 @@ import Testing
       case .endOfBody: log.append("end of body")
       case .reset(let code): log.append("reset \(code)")
       case .unprocessed(let words): log.append("unprocessed: \(text(words)!)")
-      case .violation: log.append("violation")
+      case .violation(let words):
+        log.append("violation")
+        self.words = text(words)
       case .connectionLost(let words): log.append("lost: \(text(words)!)")
       case .headersTooLarge(let limit): log.append("too large \(limit)")
       case .requestTooLarge(let size, let limit): log.append("request too large \(size) \(limit)")
@@ -92,7 +98,9 @@ import Testing
       at += part.count
       let alive = part.withUnsafeBytes { session.receive($0) }
       session.dispatch()
-      let flows = alive && session.collect(into: SendQueue(copies: true))
+      let out = SendQueue(copies: true)
+      let flows = alive && session.collect(into: out)
+      recorder.sent += out.bytes.view
       session.dispatch()
       if !flows {
         session.abandon(session.failure!)

@@ -1,0 +1,101 @@
+import CNghttp2
+import PenstockWire
+
+/// What RFC 9113 section 8 demands of a response. nghttp2 is told to leave it to us: of an answer of three usual fields,
+/// each of which a comparison settles (`HeaderBlock.note`), it looked at every byte and took 700 instructions for that.
+/// What is refused is what nghttp2 refuses.
+extension HeaderBlock {
+  enum Verdict: Equatable { case add, ignore, refuse }
+
+  /// Sections 8.2 and 8.3, of a field that could not be noted.
+  @inline(never) @_optimize(size)
+  func judge(_ name: ByteView, _ value: ByteView) -> Verdict {
+    let isFirst = noted == []
+    noted.insert(.others)
+    guard nghttp2_check_header_name(name.bytes, name.count) != 0,
+      nghttp2_check_header_value_rfc9113(value.bytes, value.count) != 0
+    else { return .refuse }
+    if name.first == 0x3A {
+      guard isFirst, bytesEqual(name, ":status"), value.count == 3, let number = number(value), number != 101
+      else { return .refuse }
+      status = number
+      return .add
+    }
+    if bytesEqual(name, "content-length") {
+      guard length < 0, status / 100 != 1, let number = number(value) else { return .refuse }
+      length = number
+      // "MUST NOT send" one with 204 (RFC 9110 section 8.6); some servers send "0".
+      if status == 204 { return bytesEqual(value, "0") ? .ignore : .refuse }
+      return .add
+    }
+    if bytesEqual(name, "te") { return isTrailers(value) ? .add : .refuse }
+    return isOfAConnection(name) ? .refuse : .add
+  }
+
+  /// Section 8.2.2.
+  private func isOfAConnection(_ name: ByteView) -> Bool {
+    bytesEqual(name, "connection") || bytesEqual(name, "keep-alive") || bytesEqual(name, "proxy-connection")
+      || bytesEqual(name, "transfer-encoding") || bytesEqual(name, "upgrade")
+  }
+
+  /// In letters of either case.
+  private func isTrailers(_ value: ByteView) -> Bool {
+    value.count == 8
+      && UInt64(bigEndian: value.loadUnaligned(as: UInt64.self)) | 0x2020_2020_2020_2020
+        == 0x7472_6169_6C65_7273
+  }
+
+  private func number(_ digits: ByteView) -> Int? {
+    if digits.isEmpty { return nil }
+    var number = 0
+    for byte in digits {
+      guard byte >= 0x30, byte <= 0x39 else { return nil }
+      let digit = Int(byte - 0x30)
+      guard number <= (Int.max - digit) / 10 else { return nil }
+      number = number * 10 + digit
+    }
+    return number
+  }
+}
+
+extension HTTP2Stream {
+  /// Nearly every answer: what `flaw` would say need not be asked.
+  func isUsual(_ block: HeaderBlock, endsStream: Bool) -> Bool {
+    hasFinalHead ? block.isPlainTrailers && endsStream && !hasLength : block.isPlainHead && !endsStream
+  }
+
+  /// What is wrong with a header block, as a whole and where it stands. nil: nothing.
+  @inline(never) @_optimize(size)
+  func flaw(of block: HeaderBlock, endsStream: Bool) -> nghttp2_error? {
+    if hasFinalHead {
+      // "Trailers MUST NOT include pseudo-header fields" (section 8.1).
+      if block.status >= 0 || (block.length >= 0 && hasLength) { return NGHTTP2_ERR_HTTP_HEADER }
+      if !endsStream { return NGHTTP2_ERR_HTTP_MESSAGING }
+    } else {
+      if block.status < 0 { return NGHTTP2_ERR_HTTP_MESSAGING }
+      if block.status / 100 == 1 { return endsStream ? NGHTTP2_ERR_HTTP_MESSAGING : nil }
+    }
+    if block.length >= 0 {
+      hasLength = true
+      lengthLeft += block.length
+    }
+    if block.status == 204 || block.status == 304 {
+      hasLength = true
+      lengthLeft = 0
+    }
+    return endsStream && !isWhole ? NGHTTP2_ERR_HTTP_MESSAGING : nil
+  }
+
+  /// All of the body that "content-length" has promised is here.
+  var isWhole: Bool { !hasLength || lengthLeft == 0 }
+
+  /// `count` bytes of a body come. False: there is to be none, or less.
+  func admits(_ count: Int) -> Bool {
+    lengthLeft &-= count
+    return hasFinalHead && (!hasLength || lengthLeft >= 0)
+  }
+}
+
+extension ByteView {
+  fileprivate var bytes: UnsafePointer<UInt8>? { baseAddress?.assumingMemoryBound(to: UInt8.self) }
+}
