@@ -82,6 +82,7 @@ public final class TLSEngine {
   }
 
   /// Goes on with the handshake. Its first call produces a client's first flight.
+  @inline(never) @_optimize(size)
   public func handshake() -> Progress {
     if failure != nil { return .failed }
     if handshakeIsDone { return .done }
@@ -113,10 +114,16 @@ public final class TLSEngine {
     if input.isEmpty, SSL_has_pending(ssl) == 0 { return .needsMore }
     // A small record by one read of the BIO instead of two; of large ones the rest would be moved about.
     SSL_set_read_ahead(ssl, input.count <= TLSEngine.fewBytes ? 1 : 0)
-    forgetErrors()
     var n = 0
     let result = SSL_read_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
-    return result == 1 ? .bytes(n) : settle(result)
+    if result == 1 { return .bytes(n) }
+    if SSL_want(ssl) == SSL_READING { return .needsMore }
+    // Not by SSL_get_error: what somebody else has left on this thread would pass for an error of ours, and to look for
+    // that before each read took 200 instructions.
+    if SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, SSL_in_init(ssl) == 0 { return .closed }
+    explain(ERR_peek_last_error())
+    ERR_clear_error()
+    return .failed
   }
 
   /// Turns all of `plaintext` into records in `output`. False: failed, or the handshake is not done.
@@ -133,6 +140,7 @@ public final class TLSEngine {
   }
 
   /// Adds our close_notify to `output`.
+  @inline(never) @_optimize(size)
   public func close() {
     guard failure == nil, handshakeIsDone else { return }
     ERR_clear_error()
@@ -164,22 +172,22 @@ public final class TLSEngine {
   private func fail(_ text: ByteBuffer) { failure = text }
 
   /// What a result that is not success means.
+  @inline(never) @_optimize(size)
   private func settle(_ result: Int32) -> Received {
     switch SSL_get_error(ssl, result) {
     case SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE: return .needsMore
     case SSL_ERROR_ZERO_RETURN: return .closed
     default:
-      explain()
+      explain(ERR_peek_error())
       ERR_clear_error()
       return .failed
     }
   }
 
   @inline(never) @_optimize(size)
-  private func explain() {
+  private func explain(_ error: UInt) {
     if outOfMemory { return fail(ByteBuffer().say("no memory for TLS records")) }
     if !handshakeIsDone, let text = saysNoTLS() { return fail(text) }
-    let error = ERR_peek_error()
     let reason = penstock_error_reason(error)
     let text = ByteBuffer()
     if reason == SSL_R_CERTIFICATE_VERIFY_FAILED {

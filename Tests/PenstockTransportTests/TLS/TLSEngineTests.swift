@@ -112,6 +112,32 @@ import Testing
     _ = pair.move(pair.server.output, pair.client.input, .max)
     #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .bytes(100))
     #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .needsMore)
+    pair.server.close()
+    _ = pair.move(pair.server.output, pair.client.input, .max)
+    fail()
+    #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .closed)
+    sendNonsense(to: pair.server)
+    fail()
+    #expect(place.withUnsafeMutableBytes { pair.server.read(into: $0) } == .failed)
+    #expect(text(pair.server.failure) == "TLS failed: decryption failed or bad record mac")
+  }
+
+  /// A record that nobody has made.
+  func sendNonsense(to: TLSEngine) {
+    let record = [0x17, 3, 3, 0, 32] + [UInt8](repeating: 7, count: 32)
+    _ = record.withUnsafeBytes { to.input.append($0) }
+  }
+
+  @Test func alertsAfterTheHandshake() throws {
+    let pair = try pair(certificates.client(), certificates.server())
+    _ = pair.shake()
+    sendNonsense(to: pair.server)
+    var place = [UInt8](repeating: 0, count: 200)
+    #expect(place.withUnsafeMutableBytes { pair.server.read(into: $0) } == .failed)
+    _ = pair.move(pair.server.output, pair.client.input, .max)
+    #expect(BIO_new_file("/nonexistent", "r") == nil)
+    #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .failed)
+    #expect(text(pair.client.failure) == "the peer refused with a TLS alert: bad record mac")
   }
 
   @Test func mutual() throws {
