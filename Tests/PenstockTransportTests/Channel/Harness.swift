@@ -92,3 +92,11 @@ func serverTLS(_ change: (inout TLSOptions) -> Void = { _ in }) -> TLSContext? {
   else { return nil }
   return context
 }
+
+extension ClientCall {
+  /// A unary call, as `unary` begins it, with nobody who waits yet.
+  func open(_ message: Message) {
+    prepare(message)
+    driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }
+  }
+}
