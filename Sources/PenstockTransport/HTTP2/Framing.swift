@@ -83,6 +83,8 @@ public struct PieceQueue {
   }
 
   public mutating func removeAll() {
+    // Mostly all has gone.
+    if first == nil { return }
     first = nil
     rest = []
     next = 0

@@ -162,10 +162,9 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     while budget > 0, phase != .closed {
       var place = scratch
       var capacity = 0
-      if let engine {
-        guard let spare = engine.input.spare(atLeast: HTTP2Connection.scratchSize / 2) else {
-          return close(ByteBuffer().say("no memory to receive"))
-        }
+      if engine != nil {
+        guard let spare = borrow(engine, { $0.input.spare(atLeast: HTTP2Connection.scratchSize / 2) }) ?? nil
+        else { return close(ByteBuffer().say("no memory to receive")) }
         place = spare
       } else if let body = session.room(), frames.prepare(body, session, bytes: budget) {
         capacity = frames.capacity
@@ -181,9 +180,11 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       case .failed(let code):
         return close(ByteBuffer().say("the connection failed").say(during()).say(": ").say(errno: code))
       case .bytes(let n):
-        if let engine {
-          engine.input.commit(n)
-          receiveRecords(engine)
+        if engine != nil {
+          _ = borrow(engine) {
+            $0.input.commit(n)
+            receiveRecords($0)
+          }
         } else if isAhead {
           receiveFrames(n)
         } else {

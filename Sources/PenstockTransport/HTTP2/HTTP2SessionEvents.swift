@@ -44,11 +44,12 @@ extension HTTP2Session {
     }
     nghttp2_session_callbacks_set_on_header_callback(callbacks) {
       _, frame, name, nameCount, value, valueCount, _, me in
-      let (name, value) = (ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount))
+      guard let frame, let name, let value else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
+      let (field, text) = (ByteView(start: name, count: nameCount), ByteView(start: value, count: valueCount))
       var outcome: Int32 = 0
       _ = HTTP2Session.with(me) { session in
-        if session.block.note(name, value, limit: session.limits.maxHeaderList) { return }
-        outcome = session.received(name, value, on: frame?.pointee.hd.stream_id ?? 0)
+        if session.block.note(field, text, limit: session.limits.maxHeaderList) { return }
+        outcome = session.received(field, text, on: frame.pointee.hd.stream_id)
       }
       return outcome
     }

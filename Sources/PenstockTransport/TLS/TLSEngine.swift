@@ -58,7 +58,7 @@ public final class TLSEngine {
     guard let ssl = SSL_new(context.handle) else { return nil }
     let engine = TLSEngine(context, ssl, expecting: context.role == .client ? name : nil)
     guard let bio = BIO_new(context.bioMethod) else { return nil }
-    // Paired with `takeUnretainedValue` in the callbacks: the engine owns the SSL, which owns the BIO.
+    // See `of`.
     BIO_set_data(bio, Unmanaged.passUnretained(engine).toOpaque())
     BIO_set_init(bio, 1)
     SSL_set_bio(ssl, bio, bio)
@@ -252,38 +252,50 @@ public final class TLSEngine {
       { bio, place, count, taken in
         guard let bio, let place, let taken, let engine = TLSEngine.of(bio) else { return 0 }
         penstock_bio_no_retry(bio)
-        let available = min(count, engine.input.count)
-        taken.pointee = available
-        guard available > 0, let start = engine.input.view.baseAddress else {
-          penstock_bio_wants_read(bio)
-          return 0
-        }
-        memcpy(place, start, available)
-        if engine.opening.count < TLSEngine.openingSize {
-          let wanted = min(available, TLSEngine.openingSize - engine.opening.count)
-          _ = engine.opening.append(ByteView(start: start, count: wanted))
-        }
-        engine.input.consume(available)
-        return 1
+        return engine._withUnsafeGuaranteedRef { $0.give(count, bio, place, taken) }
       })
     BIO_meth_set_write_ex(
       method,
       { bio, bytes, count, taken in
         guard let bio, let taken, let engine = TLSEngine.of(bio) else { return 0 }
         penstock_bio_no_retry(bio)
-        guard engine.output.append(ByteView(start: bytes, count: count)) else {
-          engine.outOfMemory = true
-          taken.pointee = 0
-          return 0
-        }
-        taken.pointee = count
-        return 1
+        let isDone = engine._withUnsafeGuaranteedRef { $0.take(ByteView(start: bytes, count: count)) }
+        taken.pointee = isDone ? count : 0
+        return isDone ? 1 : 0
       })
     BIO_meth_set_ctrl(method, { _, command, _, _ in command == BIO_CTRL_FLUSH ? 1 : 0 })
     return method
   }
 
-  private static func of(_ bio: OpaquePointer) -> TLSEngine? {
-    BIO_get_data(bio).map { Unmanaged<TLSEngine>.fromOpaque($0).takeUnretainedValue() }
+  /// The engine owns the SSL, which owns the BIO: no reference is counted.
+  private static func of(_ bio: OpaquePointer) -> Unmanaged<TLSEngine>? {
+    BIO_get_data(bio).map { Unmanaged.fromOpaque($0) }
+  }
+
+  /// At most `count` bytes of `input`. 0: there are none.
+  private func give(
+    _ count: Int, _ bio: OpaquePointer, _ place: UnsafeMutablePointer<CChar>,
+    _ taken: UnsafeMutablePointer<Int>
+  ) -> Int32 {
+    let available = min(count, input.count)
+    taken.pointee = available
+    guard available > 0, let start = input.view.baseAddress else {
+      penstock_bio_wants_read(bio)
+      return 0
+    }
+    memcpy(place, start, available)
+    if opening.count < TLSEngine.openingSize {
+      let wanted = min(available, TLSEngine.openingSize - opening.count)
+      _ = opening.append(ByteView(start: start, count: wanted))
+    }
+    input.consume(available)
+    return 1
+  }
+
+  /// False: no memory.
+  private func take(_ bytes: ByteView) -> Bool {
+    if output.append(bytes) { return true }
+    outOfMemory = true
+    return false
   }
 }
