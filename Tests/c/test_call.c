@@ -263,6 +263,36 @@ TEST(call_cancel_from_another_thread) {
   penstock_channel_release(channel);
 }
 
+/* Another thread asks for the headers again and again, up to the end and beyond. */
+static void *wait_for_headers_often(void *call) {
+  const penstock_metadata *first = NULL;
+  penstock_reply *reply = NULL;
+  OK(penstock_call_wait_headers(call, &first));
+  while (penstock_call_reply(call, &reply) != PENSTOCK_OK) {
+    const penstock_metadata *headers = NULL;
+    OK(penstock_call_wait_headers(call, &headers));
+    CHECK(headers == first);
+  }
+  CHECK(penstock_reply_headers(reply) == first);
+  penstock_reply_release(reply);
+  return NULL;
+}
+
+TEST(call_headers_while_it_ends) {
+  penstock_channel *channel = open_channel();
+  for (int i = 0; i < test_rounds(100); i++) {
+    penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+    pthread_t thread;
+    pthread_create(&thread, NULL, wait_for_headers_often, call);
+    OK(penstock_call_send(call, "x", 1));
+    CHECK_MESSAGE(call, "x");
+    CHECK_FINISH(call, 0);
+    pthread_join(thread, NULL);
+    penstock_call_release(call);
+  }
+  penstock_channel_release(channel);
+}
+
 TEST(call_released_without_finish_is_cancelled) {
   penstock_channel *channel = open_channel();
   probe probe;

@@ -288,23 +288,19 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   public override func callStatus(_ status: Status) {
     borrow(channel.runtime.live) { $0.remove(self) }
     leaveFamily()
+    // Of a unary call whose thread drives: nobody else has it.
+    let isAlone = isWhole && !call.mayBeSeen && wholeThread == UInt(cs_thread_self())
+    var visited: [ClientChannel] = []
+    if !isAlone { lock.lock() }
+    if !guests.isEmpty { swap(&visited, &guests) }
+    // Within the lock: a value that another thread sets is in what this makes, or comes to it afterwards.
     let ended = Reply(status, generation, call)
     swap(&ended.headers, &headers)
+    swap(&ended.message, &answer)
     let handed = OpaquePointer(Unmanaged.passUnretained(ended).toOpaque())
-    if isWhole, !call.mayBeSeen, wholeThread == UInt(cs_thread_self()) {
-      // The thread that waits is this one.
-      swap(&ended.message, &answer)
-      reply = consume ended
-      waiters.setAlone()
-    } else {
-      var visited: [ClientChannel] = []
-      lock.lock()
-      if !guests.isEmpty { swap(&visited, &guests) }
-      swap(&ended.message, &answer)
-      reply = consume ended
-      unlock(andWake: .end)
-      withExtendedLifetime(visited) {}
-    }
+    reply = consume ended
+    if isAlone { waiters.setAlone() } else { unlock(andWake: .end) }
+    withExtendedLifetime(visited) {}
     if let callbacks {
       call.watch.begin(call.id, .status)
       // The call keeps it.
