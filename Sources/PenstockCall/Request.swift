@@ -82,10 +82,8 @@ public final class Request {
     guard let otherPath else { return ByteView(rebasing: firstPath.view.dropLast()) }
     return ByteView(rebasing: otherPath.view.dropLast())
   }
-  /// Nothing goes with it that is not the channel's, but for its path.
-  public var isPlain: Bool {
-    authority == nil && end == UInt64.max && metadata.count == 0 && settings.credentials == nil
-  }
+  /// Nothing goes with it that is not the channel's, but for its path and its deadline.
+  public var isPlain: Bool { authority == nil && metadata.count == 0 && settings.credentials == nil }
   public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
 
   /// Where it goes instead of to the call's own channel. Any thread.

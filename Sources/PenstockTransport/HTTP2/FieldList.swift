@@ -17,9 +17,9 @@ final class FieldList {
   private var commonSize = 0
   private var commonOwner: AnyObject?
   let blocks = KnownBlocks()
-  /// Where the request's block stands in `blocks`, and no fields here; 0: nowhere.
+  /// Where the request's block stands in `blocks`, and no fields here but what `made` has as its timeout; 0: nowhere.
   private(set) var block: UInt8 = 0
-  /// Of a request that has nothing but what those of its owner and this path have in common.
+  /// Of a request that has nothing but what those of its owner and this path have in common, and maybe a timeout.
   var path: ByteBuffer?
 
   deinit {
@@ -35,17 +35,42 @@ final class FieldList {
     made.removeAll(keepingCapacity: true)
   }
 
-  /// True: nothing need be added, as the block of a request of `owner`'s with `path` and nothing else is known.
-  func repeats(_ owner: AnyObject, _ path: ByteBuffer) -> Bool {
+  /// True: nothing need be added, as the block of a request of `owner`'s with `path`, and nothing else but a timeout, is
+  /// known. `timeout`: nanoseconds.
+  func repeats(_ owner: AnyObject, _ path: ByteBuffer, timeout: UInt64?) -> Bool {
     guard let known = blocks.find(owner, path) else { return false }
+    if let timeout {
+      guard blocks.reserveTimeout(), Timeout.write(nanoseconds: timeout, into: made) else { return false }
+      size = FieldList.timeoutName.count + made.count + 32
+    }
     block = known.place
-    size = known.size
+    size += known.size
     return true
   }
 
   /// nghttp2 has got the list, as request `id`.
   func submitted(_ id: Int32) {
-    if block > 0 { blocks.repeated(id) } else { blocks.spelled(id, commonOwner, path, size: size) }
+    if block > 0 {
+      return made.isEmpty ? blocks.repeated(id) : blocks.repeated(id, timeout: made.view)
+    }
+    var size = size
+    var hasTimeout = false
+    if path != nil, count > commonCount {
+      hasTimeout = true
+      size -= name(at: KnownBlocks.timeoutIndex).count + value(at: KnownBlocks.timeoutIndex).count + 32
+    }
+    blocks.spelled(id, commonOwner, path, hasTimeout: hasTimeout, size: size)
+  }
+
+  private static var timeoutName: ByteView { ("grpc-timeout" as StaticString).bytes }
+
+  /// Adds the field in its place, behind the pseudo headers.
+  func add(timeout: UInt64) -> Bool {
+    let isAdded = add(FieldList.timeoutName, most: 16, indexed: false) {
+      Timeout.write(nanoseconds: timeout, into: $0)
+    }
+    if isAdded { moveLast(to: KnownBlocks.timeoutIndex) }
+    return isAdded
   }
 
   /// Begins with what `owner`'s requests have in common, which `add` adds the first time. False: no memory.

@@ -42,7 +42,8 @@ final class GRPCFraming: CallFraming {
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool {
     let isPlain = sends == .identity && request.isPlain
-    if isPlain, borrow(request.path, { fields.repeats(defaults, $0) }) { return true }
+    let left = request.deadline.map { $0 > now ? $0 - now : 0 }
+    if isPlain, borrow(request.path, { fields.repeats(defaults, $0, timeout: left) }) { return true }
     guard fields.begin(defaults, { addCommon(defaults, to: fields) }) else { return false }
     if isPlain { fields.path = request.path }
     fields.setValue(at: 2, request.pathView)
@@ -51,14 +52,7 @@ final class GRPCFraming: CallFraming {
       guard fields.add("grpc-encoding", "gzip") else { return false }
       fields.moveLast(to: 6)
     }
-    if let deadline = request.deadline {
-      let left = deadline > now ? deadline - now : 0
-      let name = ("grpc-timeout" as StaticString).bytes
-      guard
-        fields.add(name, most: 16, indexed: false, { Timeout.write(nanoseconds: left, into: $0) })
-      else { return false }
-      fields.moveLast(to: 4)
-    }
+    if let left, !fields.add(timeout: left) { return false }
     let isAdded = borrow(request.metadata) { custom in
       for index in 0..<custom.count {
         let name = custom.name(at: index)

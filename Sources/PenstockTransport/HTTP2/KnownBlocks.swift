@@ -6,7 +6,7 @@ import PenstockWire
 /// By the second time all fields of such a request stand in HPACK's table, but for the path, which nghttp2 does not put
 /// there: its block refers to the table and changes nothing in it. So nghttp2 would make the same bytes again for as long
 /// as nothing comes into the table. It gets such a request without fields, and the block goes into the empty HEADERS
-/// frame that comes of it: that saves 2,700 instructions of a call.
+/// frame that comes of it: that saves 2,700 instructions of a call. A timeout is put into the block on its way.
 ///
 /// Requests leave in the order in which nghttp2 got them. What is given without fields leaves before anything else is
 /// received: the peer's SETTINGS may change the table.
@@ -15,12 +15,15 @@ final class KnownBlocks {
     let owner: AnyObject
     let path: ByteBuffer
     let block: ByteBuffer
+    /// Where a timeout's place is in `block`.
+    let split: Int
     let size: Int
 
-    init(_ owner: AnyObject, _ path: ByteBuffer, _ block: ByteBuffer, size: Int) {
+    init(_ owner: AnyObject, _ path: ByteBuffer, _ block: ByteBuffer, split: Int, size: Int) {
       self.owner = owner
       self.path = path
       self.block = block
+      self.split = split
       self.size = size
       confine(self)
     }
@@ -38,12 +41,22 @@ final class KnownBlocks {
   private var spelledOwner: AnyObject?
   private var spelledPath: ByteBuffer?
   private var spelledSize = 0
+  private var spelledHasTimeout = false
   /// The last that it got without, and the last that it has made a frame of.
   private var lastRepeated: Int32 = 0
   private var lastMade: Int32 = 0
+  /// The timeouts of those that it got without, oldest first, 16 bytes each: the request's id, how long it is, and that.
+  private let timeouts = ByteBuffer()
+  private static let timeoutSize = 16
 
   static let frameHead = 9
   private static let endHeaders: UInt8 = 4
+  /// The field before which a timeout stands.
+  static let timeoutIndex = 4
+  /// "grpc-timeout" as a literal that is never indexed, its name in Huffman's code (RFC 7541 section 6.2.3).
+  private static let timeoutHead: (UInt64, UInt64) = (0x494d_b2c8_ca9a_8910, 0x7f6a_4f)
+  private static let timeoutHeadSize = 11
+  private static let mostTimeout = 24
 
   init() {
     places.initialize(repeating: nil, count: KnownBlocks.most)
@@ -75,14 +88,32 @@ final class KnownBlocks {
     }
   }
 
+  /// Whether there is room for one more timeout.
+  func reserveTimeout() -> Bool { timeouts.reserve(KnownBlocks.timeoutSize) }
+
   /// nghttp2 has got request `id` without fields.
   func repeated(_ id: Int32) { lastRepeated = id }
 
-  /// It has got request `id` with its fields. `path`: it has nothing that others of that path do not have.
-  func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, size: Int) {
+  /// The same, with a timeout of at most 9 bytes, for which room was reserved.
+  @inline(never)
+  func repeated(_ id: Int32, timeout: ByteView) {
+    lastRepeated = id
+    guard let room = timeouts.spare(atLeast: KnownBlocks.timeoutSize), let to = room.baseAddress,
+      let start = timeout.baseAddress
+    else { return }
+    to.storeBytes(of: id, as: Int32.self)
+    to.storeBytes(of: UInt8(timeout.count), toByteOffset: 4, as: UInt8.self)
+    memcpy(to + 5, start, timeout.count)
+    timeouts.commit(KnownBlocks.timeoutSize)
+  }
+
+  /// It has got request `id` with its fields. `path`: it has nothing that others of that path do not have, but for a
+  /// timeout; `size` is without that.
+  func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, hasTimeout: Bool, size: Int) {
     lastSpelled = id
     spelledOwner = owner
     spelledPath = path
+    spelledHasTimeout = hasTimeout
     spelledSize = size
   }
 
@@ -98,15 +129,41 @@ final class KnownBlocks {
     return known._withUnsafeGuaranteedRef { known in
       let block = known.block.view
       guard let head = frame.baseAddress, let start = block.baseAddress,
-        let room = out.bytes.spare(atLeast: KnownBlocks.frameHead + block.count), let to = room.baseAddress
+        var to = out.bytes.spare(atLeast: KnownBlocks.frameHead + block.count + KnownBlocks.mostTimeout)?
+          .baseAddress
       else { return false }
       memcpy(to, head, KnownBlocks.frameHead)
-      to.storeBytes(of: UInt8(truncatingIfNeeded: block.count >> 8), toByteOffset: 1, as: UInt8.self)
-      to.storeBytes(of: UInt8(truncatingIfNeeded: block.count), toByteOffset: 2, as: UInt8.self)
-      memcpy(to + KnownBlocks.frameHead, start, block.count)
-      out.bytes.commit(KnownBlocks.frameHead + block.count)
+      let lengthAt = to + 1
+      to += KnownBlocks.frameHead
+      let more = timeouts.isEmpty ? 0 : putTimeout(of: id, into: to + known.split)
+      let before = more > 0 ? known.split : 0
+      if more > 0 { memcpy(to, start, before) }
+      memcpy(to + before + more, start + before, block.count - before)
+      let length = block.count &+ more
+      lengthAt.storeBytes(of: UInt16(truncatingIfNeeded: length).bigEndian, as: UInt16.self)
+      out.bytes.commit(KnownBlocks.frameHead + length)
       return true
     }
+  }
+
+  /// The field with the timeout of request `id`; how long it is, 0 where there is none.
+  @inline(never)
+  private func putTimeout(of id: Int32, into place: UnsafeMutableRawPointer) -> Int {
+    while let next = timeouts.view.baseAddress {
+      let nextID = next.loadUnaligned(as: Int32.self)
+      if nextID > id { break }
+      // Those before it have not left.
+      timeouts.consume(KnownBlocks.timeoutSize)
+      if nextID == id {
+        let count = Int(next.load(fromByteOffset: 4, as: UInt8.self))
+        place.storeBytes(of: KnownBlocks.timeoutHead.0.littleEndian, as: UInt64.self)
+        place.storeBytes(of: KnownBlocks.timeoutHead.1.littleEndian, toByteOffset: 8, as: UInt64.self)
+        place.storeBytes(of: UInt8(count), toByteOffset: KnownBlocks.timeoutHeadSize, as: UInt8.self)
+        memcpy(place + KnownBlocks.timeoutHeadSize + 1, next + 5, count)
+        return KnownBlocks.timeoutHeadSize + 1 + count
+      }
+    }
+    return 0
   }
 
   /// Whatever nghttp2 makes next may be other bytes.
@@ -125,36 +182,45 @@ final class KnownBlocks {
     let path = id == lastSpelled ? spelledPath : nil
     if path == nil && isEmpty { return }
     let block = ByteView(rebasing: frame[KnownBlocks.frameHead...])
-    guard frame[4] == KnownBlocks.endHeaders, KnownBlocks.changesNothing(block) else { return removeAll() }
-    guard let owner = spelledOwner, let path, let copy = ByteBuffer(copying: block) else { return }
+    let index = KnownBlocks.timeoutIndex
+    guard frame[4] == KnownBlocks.endHeaders, let split = KnownBlocks.offset(in: block, of: index),
+      KnownBlocks.offset(in: block, of: .max) != nil
+    else { return removeAll() }
+    guard let owner = spelledOwner, let path,
+      let copy = ByteBuffer(copying: ByteView(rebasing: block[..<split])),
+      let rest = spelledHasTimeout ? KnownBlocks.offset(in: block, of: index + 1) : split,
+      copy.append(ByteView(rebasing: block[rest...]))
+    else { return }
     let place = KnownBlocks.place(of: path)
     places[place]?.release()
-    places[place] = .passRetained(Known(owner, path, copy, size: spelledSize))
+    places[place] = .passRetained(Known(owner, path, copy, split: split, size: spelledSize))
     isEmpty = false
     spelledPath = nil
   }
 
-  /// `block` has nothing but what stands in the table, and literals that are not to come into it (RFC 7541 section 6),
-  /// none with a number that takes more than a byte.
+  /// Where field `index` of `block` begins, or its end where there are fewer. nil: there is something before that changes
+  /// the table (RFC 7541 section 6), or a number that takes more than a byte.
   @inline(never) @_optimize(size)
-  static func changesNothing(_ block: ByteView) -> Bool {
+  static func offset(in block: ByteView, of index: Int) -> Int? {
     var at = 0
+    var left = index
     func skipString() {
       // One that is too long ends up behind the end.
       let length = at < block.count ? Int(block[at] & 0x7f) : 0x7f
       at = length < 0x7f ? at + 1 + length : .max / 2
     }
-    while at < block.count {
+    while at < block.count, left > 0 {
       let byte = block[at]
       at += 1
+      left -= 1
       if byte & 0x80 != 0 {
-        if byte == 0xff { return false }
+        if byte == 0xff { return nil }
       } else {
-        if byte & 0x60 != 0 || byte & 0xf == 0xf { return false }
+        if byte & 0x60 != 0 || byte & 0xf == 0xf { return nil }
         if byte & 0xf == 0 { skipString() }
         skipString()
       }
     }
-    return at == block.count
+    return at <= block.count ? at : nil
   }
 }

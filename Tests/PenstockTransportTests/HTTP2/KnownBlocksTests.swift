@@ -167,11 +167,13 @@ import Testing
     for path in ["/a.B/C", "/a.B/Other", "/a.B/C"] { pair.add(caller(path)) }
     let lengths = try pair.read()
     #expect(lengths.count == 3 && lengths[0] == lengths[2] && lengths[0] < 20)
-    #expect(pair.streams.suffix(3).allSatisfy { $0.block > 0 })
-    // A literal that is not to be indexed leaves all as it is; one that is, and SETTINGS, do not.
-    pair.add(Caller(KnownBlocksTests.request("/a.B/C", deadline: 1_000_000), defaults))
-    _ = try pair.read()
-    #expect(isKnown(pair, "/a.B/C"))
+    // A timeout stands in it where it is to be.
+    for deadline: UInt64 in [1, 1_000_000, 12_345_678_000] {
+      pair.add(Caller(KnownBlocksTests.request("/a.B/C", deadline: deadline), defaults))
+    }
+    let longer = try pair.read()
+    #expect(longer.first == lengths[0] + 14 && isKnown(pair, "/a.B/C"))
+    // A literal that is to be indexed, and SETTINGS, leave nothing as it is.
     pair.add(Caller(KnownBlocksTests.request("/a.B/C", [("x", "y")]), defaults))
     _ = try pair.read()
     #expect(!isKnown(pair, "/a.B/C"))
@@ -184,6 +186,32 @@ import Testing
     _ = try pair.read()
     pair.end()
   }
+
+  /// What is known of a request with a timeout is without it.
+  @Test func learnsWithoutTheTimeout() throws {
+    let pair = try Pair()
+    for deadline: UInt64? in [5, 5, nil, 7_000_000] {
+      pair.add(Caller(KnownBlocksTests.request("/a.B/C", deadline: deadline), defaults))
+      _ = try pair.read()
+    }
+    #expect(isKnown(pair, "/a.B/C"))
+    let path = KnownBlocksTests.request("/a.B/C").path
+    let list = FieldList()
+    let plain = KnownBlocksTests.request("/a.B/C")
+    #expect(framing.requestHeaders(plain, defaults, now: 0, into: list))
+    #expect(pair.session.request.blocks.find(defaults, path)?.size == list.size)
+    // With a timeout, as long as it is.
+    let timed = KnownBlocksTests.request("/a.B/C", deadline: 12_345_678_000)
+    #expect(framing.requestHeaders(timed, defaults, now: 0, into: list))
+    let known = pair.session.request
+    known.clear()
+    pair.session.request.blocks.isUsable = true
+    #expect(framing.requestHeaders(timed, defaults, now: 0, into: known))
+    #expect(known.count == 0 && known.size == list.size)
+    pair.end()
+  }
+
+  let framing = GRPCFraming(compression: .identity, maxReceiveBytes: 100)
 
   /// Beyond what the output takes at once: nothing else may come between a known one and its frame, and where a frame
   /// waits already it is not used.
@@ -203,14 +231,14 @@ import Testing
     add(20, bytes: 500)
     let out = SendQueue(copies: true)
     #expect(pair.session.collect(into: out))
-    #expect(out.count > 64 && pair.streams.allSatisfy { $0.headersAreSent && $0.block > 0 || $0.id < 5 })
+    #expect(out.count > 64 && pair.streams.allSatisfy { $0.headersAreSent })
     // A DATA frame is the next to leave, and is not let through.
     #expect(pair.session.collect(into: out))
     #expect(pair.streams.contains { $0.bytesToSend > 0 })
     add(1)
     #expect(pair.session.collect(into: out))
     let last = try #require(pair.streams.last)
-    #expect(last.id > 0 && last.block == 0 && !last.headersAreSent)
+    #expect(last.id > 0 && !last.headersAreSent)
     pair.settings([(1, 0)])
     #expect(try pair.read().count == 1)
     pair.end()
@@ -262,7 +290,7 @@ import Testing
             Caller(
               KnownBlocksTests.request(path, [("x-\(next(8))", String(repeating: "v", count: next(300)))]),
               defaults))
-        case 1: pair.add(Caller(KnownBlocksTests.request(path, deadline: 5), defaults))
+        case 1, 4: pair.add(Caller(KnownBlocksTests.request(path, deadline: UInt64(next(1 << 40))), defaults))
         case 2: pair.add(Caller(KnownBlocksTests.request(path), defaults, .gzip))
         case 3 where next(2) == 0: pair.add(Caller(KnownBlocksTests.request(path), other))
         default: pair.add(Caller(KnownBlocksTests.request(path), defaults))
@@ -284,17 +312,21 @@ import Testing
   }
 
   @Test func whatChangesTheTable() {
-    func changesNothing(_ block: [UInt8]) -> Bool {
-      block.withUnsafeBytes { KnownBlocks.changesNothing($0) }
+    func offset(_ block: [UInt8], _ index: Int = .max) -> Int? {
+      block.withUnsafeBytes { KnownBlocks.offset(in: $0, of: index) }
     }
-    #expect(changesNothing([]) && changesNothing([0x83, 0x86, 0xfe]))
-    #expect(changesNothing([0x83, 0x04, 0x82, 1, 2, 0xbe]) && changesNothing([0x14, 0]))
-    #expect(changesNothing([0, 1, 0x41, 0x81, 0xff, 0x83]) && changesNothing([0x10, 0, 0]))
+    let blocks: [[UInt8]] = [
+      [], [0x83, 0x86, 0xfe], [0x83, 0x04, 0x82, 1, 2, 0xbe], [0x14, 0], [0, 1, 0x41, 0x81, 0xff, 0x83],
+      [0x10, 0, 0],
+    ]
+    for block in blocks { #expect(offset(block) == block.count) }
+    #expect(offset(blocks[2], 0) == 0 && offset(blocks[2], 1) == 1 && offset(blocks[2], 2) == 5)
     // With indexing, a size of the table, what takes more than a byte, and what is cut off.
     let others: [[UInt8]] = [
       [0x44, 0], [0x83, 0x40, 0, 0], [0x3f, 0xe1, 0x1f], [0x20], [0xff, 0], [0x0f, 0, 0], [0x04, 0x7f, 0],
       [0x04, 0xff, 0], [0x04], [0x04, 2, 1], [0, 1, 0x41], [0, 1], [0],
     ]
-    for block in others { #expect(!changesNothing(block)) }
+    for block in others { #expect(offset(block) == nil) }
+    #expect(offset(others[1], 1) == 1)
   }
 }
