@@ -50,9 +50,12 @@ final class FieldList {
 
   /// nghttp2 has got the list, as request `id`.
   func submitted(_ id: Int32) {
-    if block > 0 {
-      return made.isEmpty ? blocks.repeated(id) : blocks.repeated(id, timeout: made.view)
-    }
+    if block == 0 { return spelled(id) }
+    if made.isEmpty { blocks.repeated(id) } else { blocks.repeated(id, timeout: made.view) }
+  }
+
+  @inline(never) @_optimize(size)
+  private func spelled(_ id: Int32) {
     var size = size
     var hasTimeout = false
     if path != nil, count > commonCount {

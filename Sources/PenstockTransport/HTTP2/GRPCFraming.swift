@@ -44,6 +44,13 @@ final class GRPCFraming: CallFraming {
     let isPlain = sends == .identity && request.isPlain
     let left = request.deadline.map { $0 > now ? $0 - now : 0 }
     if isPlain, borrow(request.path, { fields.repeats(defaults, $0, timeout: left) }) { return true }
+    return spell(request, defaults, timeout: left, isPlain: isPlain, into: fields)
+  }
+
+  @inline(never) @_optimize(size)
+  private func spell(
+    _ request: Request, _ defaults: RequestDefaults, timeout: UInt64?, isPlain: Bool, into fields: FieldList
+  ) -> Bool {
     guard fields.begin(defaults, { addCommon(defaults, to: fields) }) else { return false }
     if isPlain { fields.path = request.path }
     fields.setValue(at: 2, request.pathView)
@@ -52,18 +59,8 @@ final class GRPCFraming: CallFraming {
       guard fields.add("grpc-encoding", "gzip") else { return false }
       fields.moveLast(to: 6)
     }
-    if let left, !fields.add(timeout: left) { return false }
-    let isAdded = borrow(request.metadata) { custom in
-      for index in 0..<custom.count {
-        let name = custom.name(at: index)
-        if HeaderRules.isReserved(name) || bytesEqual(name, "user-agent") { continue }
-        // What the credentials say of a name is all that is said.
-        if let credentials = request.settings.credentials, credentials.index(of: name) != nil { continue }
-        guard addCustom(fields, name, custom.value(at: index)) else { return false }
-      }
-      return true
-    }
-    guard isAdded else { return false }
+    if let timeout, !fields.add(timeout: timeout) { return false }
+    guard borrow(request.metadata, { addAll($0, of: request, to: fields) }) else { return false }
     if let credentials = request.settings.credentials {
       for index in 0..<credentials.count {
         guard addCustom(fields, credentials.name(at: index), credentials.value(at: index)) else {
@@ -74,6 +71,19 @@ final class GRPCFraming: CallFraming {
     return true
   }
 
+  @inline(never) @_optimize(size)
+  private func addAll(_ custom: Metadata, of request: Request, to fields: FieldList) -> Bool {
+    for index in 0..<custom.count {
+      let name = custom.name(at: index)
+      if HeaderRules.isReserved(name) || bytesEqual(name, "user-agent") { continue }
+      // What the credentials say of a name is all that is said.
+      if let credentials = request.settings.credentials, credentials.index(of: name) != nil { continue }
+      guard addCustom(fields, name, custom.value(at: index)) else { return false }
+    }
+    return true
+  }
+
+  @inline(never) @_optimize(size)
   private func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
     fields.add(":method", "POST") && fields.add(":scheme", defaults.isSecure ? "https" : "http")
       && fields.add(":path", "") && fields.add(":authority", lasting: defaults.authority.view)
@@ -82,6 +92,7 @@ final class GRPCFraming: CallFraming {
       && fields.add("user-agent", lasting: defaults.userAgent.view)
   }
 
+  @inline(never)
   private func addCustom(_ fields: FieldList, _ name: ByteView, _ value: ByteView) -> Bool {
     guard HeaderRules.isBinary(name) else { return fields.add(name, value) }
     return fields.add(name, most: value.count / 3 * 4 + 4, indexed: true) {

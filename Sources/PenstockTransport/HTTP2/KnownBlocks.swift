@@ -89,13 +89,13 @@ final class KnownBlocks {
   }
 
   /// Whether there is room for one more timeout.
-  func reserveTimeout() -> Bool { timeouts.reserve(KnownBlocks.timeoutSize) }
+  func reserveTimeout() -> Bool { timeouts.spare(atLeast: KnownBlocks.timeoutSize) != nil }
 
   /// nghttp2 has got request `id` without fields.
   func repeated(_ id: Int32) { lastRepeated = id }
 
   /// The same, with a timeout of at most 9 bytes, for which room was reserved.
-  @inline(never)
+  @inline(never) @_optimize(size)
   func repeated(_ id: Int32, timeout: ByteView) {
     lastRepeated = id
     guard let room = timeouts.spare(atLeast: KnownBlocks.timeoutSize), let to = room.baseAddress,
@@ -147,7 +147,7 @@ final class KnownBlocks {
   }
 
   /// The field with the timeout of request `id`; how long it is, 0 where there is none.
-  @inline(never)
+  @inline(never) @_optimize(size)
   private func putTimeout(of id: Int32, into place: UnsafeMutableRawPointer) -> Int {
     while let next = timeouts.view.baseAddress {
       let nextID = next.loadUnaligned(as: Int32.self)

@@ -101,11 +101,6 @@ public final class TLSEngine {
     return .done
   }
 
-  /// What somebody else has left on this thread would pass for an error of ours. There mostly is nothing, and to look
-  /// takes a quarter of the time of clearing it.
-  @inline(__always)
-  private func forgetErrors() { if ERR_peek_error() != 0 { ERR_clear_error() } }
-
   /// Plaintext, after the handshake. Ask until `needsMore`.
   public func read(into plaintext: UnsafeMutableRawBufferPointer) -> Received {
     if failure != nil { return .failed }
@@ -130,12 +125,11 @@ public final class TLSEngine {
   public func write(_ plaintext: ByteView) -> Bool {
     if failure != nil || !handshakeIsDone { return false }
     if plaintext.isEmpty { return true }
-    forgetErrors()
     var n = 0
-    let result = SSL_write_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
-    if result == 1 { return n == plaintext.count }
+    if SSL_write_ex(ssl, plaintext.baseAddress, plaintext.count, &n) == 1 { return n == plaintext.count }
     // The BIO always takes everything, so there is nothing to wait for.
-    if settle(result) != .failed { fail(ByteBuffer().say("no memory for TLS records")) }
+    explain(ERR_peek_last_error())
+    ERR_clear_error()
     return false
   }
 

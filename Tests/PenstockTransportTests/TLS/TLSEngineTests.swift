@@ -120,6 +120,10 @@ import Testing
     fail()
     #expect(place.withUnsafeMutableBytes { pair.server.read(into: $0) } == .failed)
     #expect(text(pair.server.failure) == "TLS failed: decryption failed or bad record mac")
+    pair.client.close()
+    fail()
+    #expect(sent.withUnsafeBytes { !pair.client.write($0) })
+    #expect(text(pair.client.failure) == "TLS failed: protocol is shutdown")
   }
 
   /// A record that nobody has made.
