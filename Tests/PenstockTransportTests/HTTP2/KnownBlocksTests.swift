@@ -244,6 +244,17 @@ import Testing
     pair.end()
   }
 
+  /// More than the session finds without nghttp2.
+  @Test func manyInOneTurn() throws {
+    let pair = try Pair()
+    for count in [1, 1, 3 * HTTP2Session.recentStreams] {
+      for _ in 0..<count { pair.add(Caller(KnownBlocksTests.request("/a.B/C"), defaults)) }
+      #expect(try pair.read().count == count)
+    }
+    #expect(pair.streams.dropFirst(2).allSatisfy { $0.block > 0 })
+    pair.end()
+  }
+
   /// A known one is no exception to the peer's limit on the list.
   @Test func limitOfTheList() throws {
     let pair = try Pair()
