@@ -10,7 +10,7 @@ extension Call {
   }
 
   /// Nothing but hops in step is above.
-  private func passUp(_ event: Event, from index: Int) {
+  func passUp(_ event: Event, from index: Int) {
     guard inStep == 0 || runInStep(event, from: index) else { return }
     arrive(event)
   }

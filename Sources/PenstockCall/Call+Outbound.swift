@@ -238,17 +238,21 @@ extension Call {
     tellSent(1, from: index - 1)
   }
 
-  /// Start, the one message and the half-close of a plain call leave at once: 350 instructions fewer than one by one.
-  /// False: they are to leave one by one.
-  func leavesWhole(_ message: Message, _ demand: Int) -> Bool {
-    guard request.kind.sendsOne, message.count <= request.settings.maxSendBytes, let below else {
-      return false
-    }
+  /// Start has passed all hops, which are in step and do not look at what follows: it leaves with the one message and the
+  /// half-close, which is 350 instructions fewer than one by one. False: they are to leave one by one.
+  func leavesWhole(_ message: Message) -> Bool {
+    guard inStep == hops.count, outboundEnd > inStep, pending.isEmpty, message.count <= request.settings.maxSendBytes
+    else { return false }
+    if let other = request.route?.newBelow() { below = other }
+    guard let below else { return false }
     isStarted = true
-    startAt = 1
+    startAt = inStep + 1
+    stepInFlight = 1
+    stepHalfClosed = true
     measures.attempts.add(1)
     request.metadata.seal()
-    demandBelow = demand
+    demandBelow = frontierDemand
+    frontierDemand = 0
     count(message)
     below.start(self, saying: message)
     return true

@@ -37,6 +37,12 @@ extension Call {
     return true
   }
 
+  // What hops in step look at. There are some.
+  var stepPassesMessages: Bool { callbacks.passesMessages }
+  var stepSeesHeaders: Bool { !callbacks.headers.isEmpty }
+  /// The lowest keeps what nobody has asked for.
+  var stepSeesMessages: Bool { stepOwed == 0 || !callbacks.receive.isEmpty }
+
   /// Start, where `create` goes before it or demand with it.
   @inline(never)
   private func startInStep() -> Bool {

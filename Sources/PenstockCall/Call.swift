@@ -174,8 +174,8 @@ public final class Call {
 
   public var isEnded: Bool { phase == .ended }
 
-  /// Nothing stands between the caller and what is below, or looks on.
-  var isPlain: Bool { stock == nil && codec == nil && trace == nil }
+  /// Nothing looks on, and nothing stands between the caller and what is below but hops.
+  var isPlain: Bool { codec == nil && trace == nil }
 
   /// It has, or had, hops, which lead other threads to it.
   public var mayBeSeen: Bool { stock != nil }
@@ -270,7 +270,7 @@ public final class Call {
   }
 
   public func inboundHeaders(_ headers: Metadata) {
-    if arrivesPlainly {
+    if arrivesPlainly, inStep == 0 || !stepSeesHeaders {
       isRunning = true
       arrive(headers)
       endPerform()
@@ -280,8 +280,9 @@ public final class Call {
   }
 
   public func inboundMessage(_ message: Message) {
-    if arrivesPlainly {
+    if arrivesPlainly, inStep == 0 || !stepSeesMessages {
       isRunning = true
+      if inStep > 0 { stepOwed -= 1 }
       if demandBelow > 0 { demandBelow -= 1 }
       arrive(message)
       endPerform()
@@ -294,15 +295,17 @@ public final class Call {
     if arrivesPlainly {
       isRunning = true
       endBelow()
-      arrive(status)
+      if inStep == 0 { arrive(status) } else { passUp(.status(status), from: inStep - 1) }
       endPerform()
     } else {
       perform(.statusFromBelow(status))
     }
   }
 
-  /// What comes goes straight to the caller: 70 instructions an event fewer than by `execute`.
-  private var arrivesPlainly: Bool { isPlain && !isRunning && phase == .live && isStarted && !belowEnded }
+  /// What comes goes straight to the caller, by hops in step at most: 70 instructions an event fewer than by `execute`.
+  private var arrivesPlainly: Bool {
+    isPlain && inStep == hops.count && !isRunning && phase == .live && isStarted && !belowEnded
+  }
 
   private func endBelow() {
     belowEnded = true
@@ -469,7 +472,6 @@ public final class Call {
     }
     phase = .live
     withLoop { $0.setDeadline(self, request.deadline) }
-    if isPlain, let message, leavesWhole(message, demand) { return }
     if let stock {
       let (row, table) = stock._withUnsafeGuaranteedRef { ($0.take(self), $0.table) }
       self.row = row
@@ -482,7 +484,14 @@ public final class Call {
       }
     }
     frontierDemand = demand
-    runOutbound(.start, at: 0)
+    if message != nil, isPlain, request.kind.sendsOne, inStep == hops.count, inStep == 0 || stepPassesMessages {
+      if inStep == 0 || runInStep(.start, at: 0) {
+        if let message, leavesWhole(message) { return }
+        runOutbound(.start, at: inStep)
+      }
+    } else {
+      runOutbound(.start, at: 0)
+    }
     if let message {
       // Behind what start has brought; mostly that is nothing.
       if pending.isEmpty { execute(.send(message)) } else { pending.append(.send(message)) }

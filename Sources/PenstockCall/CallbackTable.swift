@@ -33,6 +33,8 @@ struct CallbackTable {
   let hasCreate: Bool
   /// `start` has nothing but what its name says.
   let startsPlainly: Bool
+  /// Nor does anything look at messages on their way down, or at the half-close.
+  let passesMessages: Bool
   /// With `create` before it and the demand that goes with it behind it, hop by hop.
   let start: List
   let send: List
@@ -59,6 +61,7 @@ struct CallbackTable {
     startsPlainly = filler.isPlain
     send = filler.list(.send)
     halfClose = filler.list(.halfClose)
+    passesMessages = startsPlainly && send.isEmpty && halfClose.isEmpty
     headers = filler.list(.headers, isUp: true)
     receive = filler.list(.receive, isUp: true)
     status = filler.list(.status, isUp: true)
