@@ -102,6 +102,7 @@ extension Call {
   public var stats: CallStatistics { stats(with: connection) }
 
   /// The same at the end of the call, on the driving thread, once.
+  @inline(__always)
   public var lastStats: CallStatistics { stats(with: lastConnection()) }
 
   @inline(__always)

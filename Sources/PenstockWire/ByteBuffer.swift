@@ -26,7 +26,12 @@ public final class ByteBuffer {
   /// A copy of `bytes`; nil when there is no memory for it.
   public convenience init?(copying bytes: ByteView) {
     self.init()
-    guard resize(to: bytes.count), append(bytes) else { return nil }
+    guard let base = bytes.baseAddress, !bytes.isEmpty else { return }
+    guard let memory = cm_alloc(bytes.count) else { return nil }
+    memcpy(memory, base, bytes.count)
+    storage = memory
+    capacity = bytes.count
+    end = bytes.count
   }
 
   /// Another's bytes, which `keeper` keeps as they are and where they are: they are never written, and a change begins

@@ -166,9 +166,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   /// `connection` can take a stream.
   func open(on connection: HTTP2Connection) {
     guard let call, isWaiting else { return }
-    let stream = HTTP2Stream()
-    stream.owner = self
-    pieces.forEach { stream.append($0) }
+    let stream = HTTP2Stream(self, sending: pieces)
     stream.endsAfterPieces = isHalfClosed
     self.connection = connection
     self.stream = stream

@@ -40,7 +40,7 @@ final class HTTP2Stream {
   private var uncredited: UInt32 = 0
   /// What the owner has not taken yet. Bounded by the stream's window. nil: there was never any.
   private var unread: ByteBuffer?
-  private var pieces = PieceQueue()
+  private var pieces: PieceQueue
   var bytesToSend: Int { pieces.bytes }
   var state = State.created
   /// It is in the session's list of changed streams.
@@ -75,7 +75,11 @@ final class HTTP2Stream {
     set { place = Int32(truncatingIfNeeded: newValue) }
   }
 
-  init() { confine(self) }
+  init(_ owner: StreamOwner? = nil, sending pieces: PieceQueue = PieceQueue()) {
+    self.owner = owner
+    self.pieces = pieces
+    confine(self)
+  }
 
   // MARK: Outbound
 

@@ -70,7 +70,7 @@ extension Runtime {
   public func endCall() {
     let left = pending.wrappingSubtract(Runtime.call, ordering: .sequentiallyConsistent).newValue
     pendingEnded(left)
-    if left >> 32 == 0, !Process.isForked(generation), handles.load(ordering: .sequentiallyConsistent) == 0 {
+    if left >> 32 == 0, handles.load(ordering: .sequentiallyConsistent) == 0, !Process.isForked(generation) {
       requestEnd()
     }
   }
