@@ -466,12 +466,14 @@ public final class Call {
   private func open(_ demand: Int, _ message: Message?) {
     guard phase == .created else { return }
     // The loop's clock may be older than the call.
-    if let deadline = request.deadline, deadline <= max(loop.now, measures.createdAt.value) {
-      deadlinePassed()
-      return
+    if let deadline = request.deadline {
+      if deadline <= max(loop.now, measures.createdAt.value) {
+        deadlinePassed()
+        return
+      }
+      withLoop { $0.setDeadline(self, deadline) }
     }
     phase = .live
-    withLoop { $0.setDeadline(self, request.deadline) }
     if let stock {
       let (row, table) = stock._withUnsafeGuaranteedRef { ($0.take(self), $0.table) }
       self.row = row

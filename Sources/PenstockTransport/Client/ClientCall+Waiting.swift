@@ -52,7 +52,9 @@ extension ClientCall {
   ) -> Outcome {
     var opens = opens
     // A worker runs what the call's synchronous interceptors have to do, and does not do the host program's work.
-    let attendant = call.withItem { $0.attend(waiter) }
+    // Where there are none, and any thread may drive, it is like others.
+    let isSimple = !call.mayBeSeen && driver._withUnsafeGuaranteedRef { $0.options.mode == .thread }
+    let attendant = isSimple ? nil : call.withItem { $0.attend(waiter) }
     defer { if let attendant { channel.runtime.workers.leave(call.item, attendant) } }
     while true {
       if opens, attendant != nil {
@@ -63,7 +65,9 @@ extension ClientCall {
       let result = driver._withUnsafeGuaranteedRef { runtime in
         if opens {
           opens = false
-          return call.withItem { runtime.wait(for: waiter, after: $0, interruptible: interruptible) }
+          return call.withItem {
+            runtime.wait(for: waiter, after: $0, at: createdAt, interruptible: interruptible)
+          }
         }
         return runtime.wait(
           for: waiter, deadline: nil, interruptible: interruptible,

@@ -60,6 +60,7 @@ extension Runtime {
       if let waiter, waiter.isDriver {
         takeRole(for: cell)
         lock.unlock()
+        now = cs_monotonic()
         return drive(until: cell, terms, stop)
       }
       if cell.isSet { stop = .ready } else if phase == .ended { stop = .closed }
@@ -72,6 +73,7 @@ extension Runtime {
         remove(waiter)
         takeRole(for: cell)
         lock.unlock()
+        now = cs_monotonic()
         return drive(until: cell, terms, nil)
       }
       let parked = waiter ?? Waiter(cell, mayDrive: mayDrive)
@@ -94,14 +96,18 @@ extension Runtime {
   }
 
   /// The same for what `item` begins, which is kept and has not been posted. A thread that takes the role at once runs it
-  /// itself, behind what others have posted: 120 instructions fewer, and three atomic operations.
-  func wait(for cell: WaitCell, after item: InboxItem, interruptible: Bool) -> WaitResult {
+  /// itself, behind what others have posted: 120 instructions fewer, and three atomic operations. `time`: what the clock
+  /// has just said.
+  func wait(for cell: WaitCell, after item: InboxItem, at time: UInt64, interruptible: Bool) -> WaitResult {
     if options.mode == .host || options.callerDrives {
       lock.lock()
       if driver == .none, phase != .ended, crowd == 0 {
         takeRole(for: cell)
         lock.unlock()
-        return drive(until: cell, Terms(nil, interruptible), nil, item)
+        // Another may have driven since.
+        now = max(now, time)
+        if inbox.isEmpty { item.run() } else { _ = inbox.push(item) }
+        return drive(until: cell, Terms(nil, interruptible), nil)
       }
       lock.unlock()
     }
@@ -158,15 +164,9 @@ extension Runtime {
     poller.attach(false)
   }
 
-  /// `stop`: why to leave at once. `item`: what is to run first.
-  private func drive(
-    until cell: WaitCell, _ terms: Terms, _ stop: WaitResult?, _ item: InboxItem? = nil
-  ) -> WaitResult {
+  /// `stop`: why to leave at once. `now` has been set.
+  private func drive(until cell: WaitCell, _ terms: Terms, _ stop: WaitResult?) -> WaitResult {
     var result = stop
-    now = cs_monotonic()
-    if let item {
-      if inbox.isEmpty { item.run() } else { _ = inbox.push(item) }
-    }
     while result == nil {
       settle()
       if cell.isSet {
