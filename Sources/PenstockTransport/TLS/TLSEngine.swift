@@ -28,7 +28,7 @@ public final class TLSEngine {
   public private(set) var failure: ByteBuffer?
 
   private let context: TLSContext
-  private let ssl: OpaquePointer
+  let ssl: OpaquePointer
   /// Followed by a NUL; what the certificate has to say.
   private let expectedName: ByteBuffer?
   /// The first bytes that came: what is not TLS is recognised by them.
@@ -112,7 +112,10 @@ public final class TLSEngine {
     var n = 0
     let result = SSL_read_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
     if result == 1 { return .bytes(n) }
-    if SSL_want(ssl) == SSL_READING { return .needsMore }
+    // What fails within a handshake message leaves SSL_READING, too: only the BIO knows that there was too little.
+    if SSL_want(ssl) == SSL_READING, BIO_test_flags(SSL_get_rbio(ssl), BIO_FLAGS_READ) != 0 {
+      return .needsMore
+    }
     // Not by SSL_get_error: what somebody else has left on this thread would pass for an error of ours, and to look for
     // that before each read took 200 instructions.
     if SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, SSL_in_init(ssl) == 0 { return .closed }

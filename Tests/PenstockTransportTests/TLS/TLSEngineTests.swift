@@ -144,6 +144,26 @@ import Testing
     #expect(text(pair.client.failure) == "the peer refused with a TLS alert: bad record mac")
   }
 
+  /// A ticket comes in several records, the last of which nobody has made: there is nothing to wait for.
+  @Test func nonsenseWithinAHandshakeMessage() throws {
+    let pair = try pair(certificates.client(), certificates.server())
+    _ = pair.shake()
+    let (ssl, data) = (pair.server.ssl, [UInt8](repeating: 7, count: 2000))
+    #expect(SSL_ctrl(ssl, SSL_CTRL_SET_MAX_SEND_FRAGMENT, 512, nil) == 1)
+    #expect(SSL_SESSION_set1_ticket_appdata(SSL_get_session(ssl), data, data.count) == 1)
+    #expect(SSL_new_session_ticket(ssl) == 1 && SSL_do_handshake(ssl) == 1)
+    #expect(pair.server.output.count > 2000)
+    var place = [UInt8](repeating: 0, count: 200)
+    // Two records of 512 bytes, and something of the third.
+    _ = pair.move(pair.server.output, pair.client.input, 1100)
+    #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .needsMore)
+    let rest = [UInt8](repeating: 9, count: 600)
+    _ = rest.withUnsafeBytes { pair.client.input.append($0) }
+    #expect(BIO_new_file("/nonexistent", "r") == nil)
+    #expect(place.withUnsafeMutableBytes { pair.client.read(into: $0) } == .failed)
+    #expect(text(pair.client.failure) == "TLS failed: decryption failed or bad record mac")
+  }
+
   @Test func mutual() throws {
     let options = certificates.client {
       $0.certificateChain = certificates.file("client.pem")
