@@ -13,7 +13,7 @@ extension HeaderBlock {
     let isFirst = noted == []
     noted.insert(.others)
     guard nghttp2_check_header_name(name.bytes, name.count) != 0,
-      nghttp2_check_header_value_rfc9113(value.bytes, value.count) != 0
+      nghttp2_check_header_value(value.bytes, value.count) != 0, !isBlank(value.first), !isBlank(value.last)
     else { return .refuse }
     if name.first == 0x3A {
       guard isFirst, bytesEqual(name, ":status"), value.count == 3, let number = number(value), number != 101
@@ -31,6 +31,9 @@ extension HeaderBlock {
     if bytesEqual(name, "te") { return isTrailers(value) ? .add : .refuse }
     return isOfAConnection(name) ? .refuse : .add
   }
+
+  /// nghttp2 looks at the ends of a value only from 1.50 on.
+  private func isBlank(_ byte: UInt8?) -> Bool { byte == 0x20 || byte == 0x09 }
 
   /// Section 8.2.2.
   private func isOfAConnection(_ name: ByteView) -> Bool {
