@@ -22,7 +22,8 @@ TEST(law_7_executor_that_refuses_a_job) {
     if (penstock_reply_code(reply) != PENSTOCK_STATUS_OK) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL);
       CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "interceptor 'busy' lost its executor");
-      CHECK_INT(atomic_load(&here.seen[PENSTOCK_EVENT_STATUS]), 0);
+      /* What was to follow a callback that ran runs on that thread still: it may be the status that is refused so. */
+      CHECK(atomic_load(&here.seen[PENSTOCK_EVENT_STATUS]) <= 1);
     } else {
       /* From here on it is destroy alone that is refused. */
       CHECK_INT(atomic_load(&here.seen[PENSTOCK_EVENT_STATUS]), 1);
