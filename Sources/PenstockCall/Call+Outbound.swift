@@ -241,9 +241,10 @@ extension Call {
   /// Start has passed all hops, which are in step and do not look at what follows: it leaves with the one message and the
   /// half-close, which is 350 instructions fewer than one by one. False: they are to leave one by one.
   func leavesWhole(_ message: Message) -> Bool {
-    guard inStep == hops.count, outboundEnd > inStep, pending.isEmpty, message.count <= request.settings.maxSendBytes
+    guard inStep == hops.count, outboundEnd > inStep, pending.isEmpty,
+      message.count <= request.settings.maxSendBytes
     else { return false }
-    if let other = request.route?.newBelow() { below = other }
+    takeRoute()
     guard let below else { return false }
     isStarted = true
     startAt = inStep + 1
@@ -256,6 +257,10 @@ extension Call {
     count(message)
     below.start(self, saying: message)
     return true
+  }
+
+  private func takeRoute() {
+    if let other = request.route?.newBelow() { below = other }
   }
 
   private func count(_ message: Message) {
@@ -273,7 +278,7 @@ extension Call {
       startAt = hops.count + 1
       measures.attempts.add(1)
       request.metadata.seal()
-      if let other = request.route?.newBelow() { below = other }
+      takeRoute()
       below?.start(self)
       let demand = frontierDemand
       frontierDemand = 0

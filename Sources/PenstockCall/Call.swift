@@ -486,7 +486,8 @@ public final class Call {
       }
     }
     frontierDemand = demand
-    if message != nil, isPlain, request.kind.sendsOne, inStep == hops.count, inStep == 0 || stepPassesMessages {
+    if message != nil, isPlain, request.kind.sendsOne, inStep == hops.count, inStep == 0 || stepPassesMessages
+    {
       if inStep == 0 || runInStep(.start, at: 0) {
         if let message, leavesWhole(message) { return }
         runOutbound(.start, at: inStep)
