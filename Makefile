@@ -22,7 +22,8 @@ SOURCES := $(shell find Sources -type f ! -path 'Sources/penstock-peer/*' 2>/dev
 PEER_SOURCES := $(shell find Sources/penstock-peer -type f 2>/dev/null)
 
 .DEFAULT_GOAL := all
-.PHONY: all lib peer install uninstall check demo bench bench-quick check-long check-mutations format lint clean help doctor
+.PHONY: all lib peer install uninstall check check-all demo bench bench-quick check-long check-mutations coverage mutants fuzz \
+  format lint clean help doctor
 
 ## all: the library (the default)
 all: lib
@@ -80,6 +81,13 @@ check:
 	@scripts/doctor --check
 	@scripts/check $(SUITES)
 
+MINUTES ?= 20
+
+## check-all: check, and then random chains and fuzzing for MINUTES each, all mutations; hours
+check-all:
+	@scripts/doctor --check
+	@scripts/check --all $(MINUTES)
+
 SECONDS ?= 60
 MODE ?= full
 
@@ -92,6 +100,24 @@ check-long: doctor
 ## check-mutations: shows that the law tests fail when the chain is wrong
 check-mutations: doctor
 	@scripts/mutations
+
+## fuzz: every fuzzer for SECONDS; FUZZERS="wire json" picks some
+fuzz: doctor
+	@scripts/fuzz $(SECONDS) $(FUZZERS)
+
+## mutants: 200 small mistakes over all modules, each of which a suite has to notice; an hour or two
+mutants:
+	@scripts/doctor --check
+	@scripts/setup-tests
+	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
+	@scripts/mutants
+
+## coverage: lines of the library that the C, Python, fault and interop suites run; what is not run, by name (10 minutes)
+coverage:
+	@scripts/doctor --check
+	@scripts/setup-tests
+	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
+	@scripts/coverage
 
 ## bench: ratios against h2load and other gRPC clients in the same run; about 15 minutes
 bench:

@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--hops", type=int, default=0)
     parser.add_argument("--calls", type=int, default=1000)
     arguments = parser.parse_args()
-    with penstock.Channel("127.0.0.1:1") as channel:
+    with penstock.Channel("127.0.0.1:1", tls=False) as channel:
         channel.add_interceptor(Stub(), priority=-(2**31))
         if arguments.what != "none":
             for _ in range(arguments.hops):

@@ -8,9 +8,16 @@
  *
  * Each block is one of malloc's: whoever gets one may free() it, and a block from elsewhere may come in. What a thread
  * keeps is bounded by its batches, what the store keeps by STORED bytes; a thread that ends gives both back to malloc.
- * Under Valgrind's memcheck nothing is kept, so that it sees each block come and go.
+ *
+ * A block's class follows from its size as malloc says it, rounded down, and not from what its user says that it was:
+ * mallocs differ in how much more than the request they give. The one exception is an object of Swift's, whose size is
+ * the compiler's: the same constant where it is made and where it is let go.
+ *
+ * Under Valgrind's memcheck nothing is kept, so that it sees each block come and go. The checked build (checks.h) puts
+ * red zones behind the blocks and looks for writes into those that are kept.
  */
 #include "cembedded.h"
+#include "checks.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -23,8 +30,8 @@
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define HIDDEN    __attribute__((visibility("hidden")))
-/* Blocks of a class have 16 * class + 8 bytes, as glibc cuts them. */
-#define CLASSES   80
+/* Blocks of a class have 16 * class + 24 bytes, as glibc cuts them. */
+#define CLASSES   79
 /* With thousands of calls in flight, what a turn of the loop lets go before it makes as much again. */
 #define STORED    ((size_t)2 << 20)
 #define BATCH     4096
@@ -60,8 +67,11 @@ static struct {
   _Atomic(block *) batches[CLASSES];
 } store = {.busy = ATOMIC_FLAG_INIT};
 
-static size_t class_of(size_t size) { return size <= 24 ? 1 : (size + 7) >> 4; }
-static size_t size_of(size_t class) { return (class << 4) + 8; }
+/* The class whose blocks are as large, or larger. */
+static size_t class_of(size_t size) { return size <= 24 ? 0 : (size - 9) >> 4; }
+static size_t size_of(size_t class) { return (class << 4) + 24; }
+/* The class that such a block can serve; none for less than 24 bytes. */
+static size_t class_of_block(void *pointer) { return (malloc_usable_size(pointer) - 24) >> 4; }
 
 /* How many blocks a batch has. */
 static size_t batch_of(size_t class) {
@@ -75,6 +85,7 @@ static void leave(void) { atomic_flag_clear_explicit(&store.busy, memory_order_r
 static void free_all(block *one) {
   while (one) {
     block *next = one->next;
+    checked_kept(one);
     free(one);
     one = next;
   }
@@ -174,6 +185,7 @@ static __attribute__((noinline)) void *take_more(size_t class) {
       rack->spare = NULL;
       rack->blocks = one->next;
       rack->room = 1;
+      checked_kept(one);
       return one;
     }
   }
@@ -190,6 +202,7 @@ static inline void *take(size_t size) {
     if (LIKELY(one != NULL)) {
       rack->blocks = one->next;
       rack->room++;
+      checked_kept(one);
       return one;
     }
   }
@@ -227,27 +240,30 @@ static inline void put(void *pointer, size_t class) {
   put_more(one, class);
 }
 
-HIDDEN void *cm_alloc(size_t size) { return take(size); }
-
-static size_t class_of_block(void *pointer) { return (malloc_usable_size(pointer) - 8) >> 4; }
+HIDDEN void *cm_alloc(size_t size) { return checked_made(take(checked_size(size)), size); }
 
 HIDDEN void cm_free(void *pointer) {
-  if (pointer) put(pointer, class_of_block(pointer));
+  if (!pointer) return;
+  checked_gone(pointer, 0);
+  put(pointer, class_of_block(pointer));
 }
 
-/* What cm_alloc gave for `size`, as somebody knows. */
-HIDDEN void cm_free_sized(void *pointer, size_t size) { put(pointer, class_of(size)); }
+HIDDEN void cm_free_object(void *object, size_t size) {
+  checked_gone(object, size);
+  put(object, class_of(checked_size(size)));
+}
 
 HIDDEN void *cm_realloc(void *pointer, size_t size) {
-  if (!pointer) return take(size);
-  size_t has = malloc_usable_size(pointer);
-  if (size <= has) return pointer;
+  if (!pointer) return cm_alloc(size);
+  size_t class = class_of_block(pointer);
   /* What is large may be moved by its pages. */
-  if (class_of(has) >= CLASSES) return realloc(pointer, size);
-  void *fresh = take(size);
+  if (class >= CLASSES && !CHECKED) return realloc(pointer, size);
+  size_t has = checked_asked(pointer, size_of(class));
+  if (size <= has) return pointer;
+  void *fresh = cm_alloc(size);
   if (fresh) {
-    memcpy(fresh, pointer, has < size ? has : size);
-    put(pointer, class_of_block(pointer));
+    memcpy(fresh, pointer, has);
+    cm_free(pointer);
   }
   return fresh;
 }

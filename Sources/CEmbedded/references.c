@@ -10,6 +10,7 @@
  * And what is static is written once, not each time that it is used.
  */
 #include "cembedded.h"
+#include "checks.h"
 
 #include <malloc.h>
 #include <stdint.h>
@@ -18,10 +19,11 @@
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define HIDDEN    __attribute__((visibility("hidden")))
 
-/* The word behind the metadata: the count, and above it what the compiler and we say of the object. */
+/* The word behind the metadata: the count, and above it what the compiler and we say of the object. The checked build
+ * keeps between them whose the object is. */
 #define ON_STACK INTPTR_MIN
 #define CONFINED ((intptr_t)1 << 62)
-#define COUNT    (CONFINED - 1)
+#define COUNT    (CHECKED ? ((intptr_t)1 << CHECKED_OWNER) - 1 : CONFINED - 1)
 /* Static objects, and those whose deinit runs, have all bits but the first: so what is not confined is not immortal. */
 static inline int is_immortal(intptr_t references) { return (references | ON_STACK) == -1; }
 
@@ -85,13 +87,20 @@ HIDDEN void swift_deallocClassInstance(object *gone, size_t size, size_t align_m
   if (gone->references < 0) return;
   /* The storage of arrays is said to be as large as its head. */
   if (LIKELY(size > 32 && align_mask < 16)) {
-    cm_free_sized(gone, size);
+    cm_free_object(gone, size);
   } else {
     cm_free(gone);
   }
 }
 
-HIDDEN void cm_confine(void *pointer) { ((object *)pointer)->references |= CONFINED; }
+HIDDEN void cm_confine(void *pointer) { ((object *)pointer)->references |= CONFINED | checked_owner(); }
+
+/* For the driving thread itself, and for what is confined to it. */
+HIDDEN int32_t cm_driven(const void *runtime, int32_t change) {
+  static __thread int32_t count __attribute__((tls_model("initial-exec")));
+  checked_driven(runtime, change);
+  return count += change;
+}
 
 static __attribute__((noinline)) void destroy(object *one, intptr_t references) {
   /* The stack's flag stays: swift_deallocClassInstance asks for it. */
@@ -106,7 +115,7 @@ static inline void add(object *one, intptr_t count) {
   if (!(references & CONFINED)) {
     __atomic_fetch_add(&one->references, count, __ATOMIC_RELAXED);
   } else if (!is_immortal(references)) {
-    one->references = references + count;
+    one->references = checked_counted(one, references, 0) + count;
   }
 }
 
@@ -118,6 +127,7 @@ static inline void drop(object *one, intptr_t count) {
       destroy(one, references);
     }
   } else if (!is_immortal(references)) {
+    references = checked_counted(one, references, (references & COUNT) == count);
     one->references = references - count;
     if ((one->references & COUNT) == 0) destroy(one, references);
   }
@@ -138,5 +148,5 @@ HIDDEN void swift_release(object *one) { drop(one, 1); }
 HIDDEN void swift_release_n(object *one, uint32_t count) { drop(one, count); }
 
 HIDDEN int swift_isUniquelyReferenced_nonNull_native(const object *one) {
-  return (__atomic_load_n(&one->references, __ATOMIC_ACQUIRE) & ~CONFINED) == 1;
+  return (__atomic_load_n(&one->references, __ATOMIC_ACQUIRE) & (ON_STACK | COUNT)) == 1;
 }

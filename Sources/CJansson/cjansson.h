@@ -1,1 +1,28 @@
+/* jansson, and how it reads and writes without taking a want of memory for something else: it calls it a mistake in the
+ * text, and where its buffer does not grow it leaves bytes out and says nothing. malloc sets errno. */
+#include <errno.h>
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* Between the two lies what is made piece by piece, some of which may have been left out. */
+static inline void penstock_json_begin(void) { errno = 0; }
+static inline bool penstock_json_is_short(void) { return errno == ENOMEM; }
+
+static inline json_t *penstock_json_load(const char *text, size_t length, json_error_t *error, bool *is_short) {
+  penstock_json_begin();
+  json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, error);
+  *is_short = penstock_json_is_short();
+  if (!*is_short) return root;
+  json_decref(root);
+  return NULL;
+}
+
+/* NULL: no memory. */
+static inline char *penstock_json_dump(const json_t *value) {
+  penstock_json_begin();
+  char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+  if (!penstock_json_is_short()) return text;
+  free(text);
+  return NULL;
+}

@@ -12,21 +12,24 @@
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
-/* Of at least the size that is said. */
-void cm_free_sized(void *block, size_t size);
 /* Whatever makes and drops references to a Swift object does so one thread at a time, from now on
  * (Sources/CEmbedded/references.c). */
 void cm_confine(void *object);
 /* One more reference to a Swift object that nobody else has yet. */
 static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
+/* How many runtimes the calling thread drives, after it has begun (1) or ended (-1) to drive `runtime`; 0: nobody drives
+ * that one any more, if it is not NULL. */
+int32_t cm_driven(const void *runtime, int32_t change);
 #else
 static inline void *cm_alloc(size_t size) { return malloc(size); }
 static inline void *cm_realloc(void *block, size_t size) { return realloc(block, size); }
 static inline void cm_free(void *block) { free(block); }
-static inline void cm_free_sized(void *block, size_t size) {
-  (void)size;
-  free(block);
-}
 static inline void cm_confine(void *object) { (void)object; }
+/* Each object file has a count of its own. */
+static inline int32_t cm_driven(const void *runtime, int32_t change) {
+  (void)runtime;
+  static __thread int32_t count;
+  return count += change;
+}
 #endif
 #endif

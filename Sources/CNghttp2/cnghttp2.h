@@ -2,4 +2,14 @@
 #ifndef PENSTOCK_CNGHTTP2_H
 #define PENSTOCK_CNGHTTP2_H
 #include <nghttp2/nghttp2.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of 1.61, and of older ones that have been mended since: weak, so that the library is built with and runs on others. */
+__attribute__((weak)) void nghttp2_option_set_max_continuations(nghttp2_option *option, size_t val);
+
+/* A header block may come in any number of frames: the session bounds its bytes. */
+static inline void penstock_allow_continuations(nghttp2_option *option) {
+  if (nghttp2_option_set_max_continuations) nghttp2_option_set_max_continuations(option, SIZE_MAX);
+}
 #endif

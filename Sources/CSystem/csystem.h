@@ -17,6 +17,7 @@
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -40,6 +41,7 @@
 /* ---- errno ---- */
 
 static inline int32_t cs_errno(void) { return (int32_t)errno; }
+static inline void cs_forget_errno(void) { errno = 0; }
 
 /* ---- time ---- */
 
@@ -114,13 +116,16 @@ static inline int32_t cs_eventfd(void) {
   int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   return fd < 0 ? -(int32_t)errno : fd;
 }
-static inline void cs_eventfd_signal(int32_t fd) {
+/* False: it is no eventfd of ours any more. (A counter that is full has been signalled.) */
+static inline bool cs_eventfd_signal(int32_t fd) {
   int saved = errno;
   uint64_t one = 1;
   ssize_t n;
   do n = write(fd, &one, sizeof one);
   while (n < 0 && errno == EINTR);
+  bool signalled = n == sizeof one || errno == EAGAIN;
   errno = saved;
+  return signalled;
 }
 static inline void cs_eventfd_clear(int32_t fd) {
   int saved = errno;
@@ -134,24 +139,26 @@ static inline int32_t cs_timerfd(void) {
   int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   return fd < 0 ? -(int32_t)errno : fd;
 }
-/* `at`: CLOCK_MONOTONIC ns; 0 disarms. */
-static inline void cs_timerfd_set(int32_t fd, uint64_t at) {
+/* `at`: CLOCK_MONOTONIC ns; 0 disarms. False: it is no timerfd any more. */
+static inline bool cs_timerfd_set(int32_t fd, uint64_t at) {
   struct itimerspec t;
   memset(&t, 0, sizeof t);
   t.it_value.tv_sec = (time_t)(at / 1000000000u);
   t.it_value.tv_nsec = (long)(at % 1000000000u);
-  timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL);
+  return timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL) == 0;
+}
+
+/* Or less, where a signal comes. */
+static inline void cs_sleep_milliseconds(int32_t milliseconds) {
+  int saved = errno;
+  struct timespec t = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+  nanosleep(&t, NULL);
+  errno = saved;
 }
 
 /* ---- threads ---- */
 
 static inline uint64_t cs_thread_self(void) { return (uint64_t)(uintptr_t)pthread_self(); }
-
-/* How many runtimes the calling thread drives, after `change`. Each object file has a count of its own. */
-static inline int32_t cs_driven(int32_t change) {
-  static __thread int32_t count __attribute__((tls_model("initial-exec")));
-  return count += change;
-}
 
 /* What debuggers and /proc call the calling thread; at most 15 bytes. */
 static inline void cs_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
@@ -219,9 +226,15 @@ static inline void cs_close_folder(void *folder) { closedir((DIR *)folder); }
 /* ---- descriptors and sockets ---- */
 
 static inline void cs_close(int32_t fd) {
-  int saved = errno;
   if (fd >= 0) close(fd);
+}
+/* What tells an open socket from one that has its number later: its inode. 0: it is no socket. */
+static inline uint64_t cs_socket_identity(int32_t fd) {
+  int saved = errno;
+  struct stat about;
+  uint64_t identity = fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode) ? (uint64_t)about.st_ino : 0;
   errno = saved;
+  return identity;
 }
 static inline int32_t cs_socket(int32_t family, int32_t type, int32_t protocol) {
   int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
@@ -245,6 +258,15 @@ static inline int32_t cs_socket_error(int32_t fd) {
   socklen_t length = sizeof value;
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &value, &length) < 0) return (int32_t)errno;
   return (int32_t)value;
+}
+/* The shortest round trip that TCP has seen, in microseconds; 0: there is none to be told. tcpi_min_rtt of linux/tcp.h,
+ * which does not go with netinet/tcp.h. */
+static inline uint32_t cs_round_trip(int32_t fd) {
+  enum { MIN_RTT = 37 };
+  uint32_t info[MIN_RTT + 1];
+  socklen_t length = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &length) < 0 || length < sizeof info) return 0;
+  return info[MIN_RTT];
 }
 static inline int32_t cs_set_option(int32_t fd, int32_t level, int32_t option, int32_t value) {
   int v = value;

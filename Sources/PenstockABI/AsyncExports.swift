@@ -23,8 +23,7 @@ public func penstock_async_interceptor_table(
   }
   let given = interceptor.pointee
   let userData = UserData(given.user_data, given.finalizer)
-  let tail = ByteView(start: UnsafeRawPointer(interceptor) + known, count: size - known)
-  if tail.contains(where: { $0 != 0 }) {
+  if hasUnknownFields(interceptor, size, known: known) {
     return report(
       .unsupported, "interceptor.struct_size: the table has fields that this version does not know", error)
   }

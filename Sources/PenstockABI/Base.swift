@@ -38,10 +38,18 @@ func release<T: AnyObject>(_ handle: OpaquePointer?, _: T.Type) {
 /// A NUL-terminated string's bytes.
 func bytes(_ text: UnsafePointer<CChar>) -> ByteView { ByteView(start: text, count: strlen(text)) }
 
-/// nil: a length without bytes.
+/// nil: a length without bytes, or one that no memory has. So sums of a few lengths do not overflow.
 func bytes(_ data: UnsafeRawPointer?, _ length: Int) -> ByteView? {
-  guard length >= 0, data != nil || length == 0 else { return nil }
+  guard UInt(bitPattern: length) >> 47 == 0, data != nil || length == 0 else { return nil }
   return ByteView(start: data, count: length)
+}
+
+/// A table of functions that says it has `size` bytes has fields that this version, which knows `known`, does not: some
+/// that are not zero, or more than a table of any version has. Those are not read.
+@inline(never) @_optimize(size)
+func hasUnknownFields(_ table: UnsafeRawPointer, _ size: Int, known: Int) -> Bool {
+  guard size > known else { return false }
+  return size > 1024 || ByteView(start: table + known, count: size - known).contains { $0 != 0 }
 }
 
 /// A static string as C has it: its storage ends with a NUL.

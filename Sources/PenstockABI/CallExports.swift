@@ -282,16 +282,30 @@ public func penstock_call_wait_headers(
   }
 }
 
+@_cdecl("penstock_call_wait_status") @implementation
+public func penstock_call_wait_status(
+  _ handle: OpaquePointer!, _ reply: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  waitForReply(handle, reply) { $0.waitStatus() }
+}
+
+private func waitForReply(
+  _ handle: OpaquePointer!, _ reply: UnsafeMutablePointer<OpaquePointer?>!,
+  _ wait: (ClientCall) -> (Outcome, Reply?)
+) -> penstock_result {
+  guard let reply else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return with(handle) { call in
+    let (outcome, ended) = wait(call)
+    if outcome == .ok, let ended { reply.pointee = retained(ended) }
+    return outcome
+  }
+}
+
 @_cdecl("penstock_call_finish") @implementation
 public func penstock_call_finish(
   _ handle: OpaquePointer!, _ reply: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  guard let reply else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { call in
-    let (outcome, ended) = call.finish()
-    if outcome == .ok, let ended { reply.pointee = retained(ended) }
-    return outcome
-  }
+  waitForReply(handle, reply) { $0.finish() }
 }
 
 @_cdecl("penstock_call_demand") @implementation

@@ -84,7 +84,7 @@ public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result 
 // MARK: - Calls
 
 /// What both ways to make a call check first.
-private func options(_ handle: OpaquePointer?) -> CallOptions? { handle.map { object($0, CallOptions.self) } }
+func options(_ handle: OpaquePointer?) -> CallOptions? { handle.map { object($0, CallOptions.self) } }
 
 func explain(
   _ outcome: Outcome, _ method: UnsafePointer<CChar>, _ error: UnsafeMutablePointer<OpaquePointer?>?
@@ -206,7 +206,7 @@ func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, 
   }
   let table = given.pointee
   var callbacks = CallCallbacks(table.user_data, table.finalizer)
-  if ByteView(start: UnsafeRawPointer(given) + known, count: size - known).contains(where: { $0 != 0 }) {
+  if hasUnknownFields(given, size, known: known) {
     return (
       nil,
       Failure(.unsupported, "callbacks.struct_size: the table has fields that this version does not know")

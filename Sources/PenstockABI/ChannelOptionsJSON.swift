@@ -13,6 +13,7 @@ struct ParsedChannelOptions {
     case failure(Failure)
   }
 
+  @inline(never) @_optimize(size)
   mutating func read(_ reader: JSONReader) -> Failure? {
     reader.members { key, member in
       if bytesEqual(key, "tls") { return readTLS(member) }
@@ -25,7 +26,7 @@ struct ParsedChannelOptions {
       if bytesEqual(key, "max_send_message_bytes") { return readLimit(member) { defaults.maxSendBytes = $0 } }
       if bytesEqual(key, "compression") { return readCompression(member) { defaults.compression = $0 } }
       if bytesEqual(key, "max_header_list_bytes") {
-        return member.int(1024...16 << 20, "an integer from 1024 to 16777216") {
+        return member.int(1024...1 << 20, "an integer from 1024 to 1048576") {
           transport.maxHeaderListBytes = $0
         }
       }
@@ -59,11 +60,12 @@ struct ParsedChannelOptions {
 
   private mutating func readUserAgent(_ member: JSONReader) -> Failure? {
     guard let text = member.string, HeaderRules.isValidASCIIValue(text) else {
-      return member.fail("visible ASCII")
+      return member.fail("visible ASCII, without a space at its ends")
     }
     return member.string { transport.userAgent = $0 }
   }
 
+  @inline(never) @_optimize(size)
   private mutating func readTLS(_ reader: JSONReader) -> Failure? {
     if !reader.isObject {
       return reader.bool { transport.tls = $0 ? TLSOptions() : nil }
@@ -104,6 +106,11 @@ struct ParsedChannelOptions {
 
   /// A target that does not parse is an argument; what TLS refuses stands in the options.
   private func explain(_ failure: SetupFailure) -> Failure {
+    switch failure.kind {
+    case .memory: return Failure(.noMemory, failure.text.view)
+    case .system: return Failure(.system, failure.text.view)
+    case .option: break
+    }
     let field = failure.field
     if bytesEqual(field.bytes, "target") { return Failure(.invalidArgument, failure.text.view) }
     let path = ByteBuffer()

@@ -25,8 +25,7 @@ public func penstock_codec_new(
   }
   let table = functions.pointee
   let data = UserData(table.user_data, table.finalizer)
-  let tail = ByteView(start: UnsafeRawPointer(functions) + known, count: table.struct_size - known)
-  if tail.contains(where: { $0 != 0 }) {
+  if hasUnknownFields(functions, table.struct_size, known: known) {
     return report(.unsupported, "functions has fields that this version does not know", error)
   }
   guard let codec, let encode = table.encode, let decode = table.decode, let free = table.free else {
@@ -71,9 +70,22 @@ public func penstock_channel_unary_object(
   guard let handle, let method, let reply else {
     return report(.invalidArgument, "channel, method and reply must not be NULL", error)
   }
+  let channel = object(handle, ClientChannel.self)
+  var taken: CodecObject?
+  // In a forked child the channel's lock may be held.
+  if !Process.isForked(channel.generation) {
+    guard let codec = options(callOptions)?.codec ?? channel.codec else {
+      return report(.state, "the call has no codec for objects", error)
+    }
+    taken = CodecObject(request, codec)
+  }
+  // Another thread may have taken the channel's codec away; what has come to the call is its.
   return unary(handle, method, callOptions, reply, error) { call in
-    guard let codec = call.codec else { return (.state, nil) }
-    return (.ok, .passRetained(ByteBuffer(object: CodecObject(request, codec))))
+    guard let taken, call.codec != nil else {
+      taken?.leave()
+      return (.state, nil)
+    }
+    return (.ok, .passRetained(ByteBuffer(object: taken)))
   }
 }
 

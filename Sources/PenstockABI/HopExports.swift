@@ -12,6 +12,13 @@ private func hop(_ handle: OpaquePointer?) -> Hop? {
   return Hop.from(handle)
 }
 
+/// The hop in a callback of its: elsewhere the start is another thread's to change.
+@inline(never) @_optimize(size)
+func running(_ handle: OpaquePointer?) -> Hop? {
+  guard let hop = hop(handle), hop.currentEvent != .none else { return nil }
+  return hop
+}
+
 private func with(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_result {
   guard let hop = hop(handle) else { return PENSTOCK_E_INVALID_ARGUMENT }
   if hop.isForked { return PENSTOCK_E_FORKED }
@@ -129,7 +136,7 @@ func clamped(_ n: UInt64) -> Int { Int(min(n, 1 << 40)) }
 
 @_cdecl("penstock_hop_method") @implementation
 public func penstock_hop_method(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  hop(handle).map { cString($0.path) }
+  running(handle).map { cString($0.path) }
 }
 
 @_cdecl("penstock_hop_set_method") @implementation
@@ -142,7 +149,7 @@ public func penstock_hop_set_method(_ handle: OpaquePointer!, _ method: UnsafePo
 
 @_cdecl("penstock_hop_authority") @implementation
 public func penstock_hop_authority(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  hop(handle).map { cString($0.authority ?? $0.defaultAuthority) }
+  running(handle).map { cString($0.authority ?? $0.defaultAuthority) }
 }
 
 @_cdecl("penstock_hop_set_authority") @implementation
@@ -155,7 +162,7 @@ public func penstock_hop_set_authority(_ handle: OpaquePointer!, _ authority: Un
 
 @_cdecl("penstock_hop_deadline_ms") @implementation
 public func penstock_hop_deadline_ms(_ handle: OpaquePointer!) -> Int64 {
-  guard let left = hop(handle)?.remaining else { return -1 }
+  guard let left = running(handle)?.remaining else { return -1 }
   return Int64(clamping: left / 1_000_000)
 }
 

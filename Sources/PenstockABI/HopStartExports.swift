@@ -4,9 +4,10 @@ import PenstockWire
 
 // hop.h: how the call is to be made.
 
-/// NULL for the hop gives the defaults.
+/// NULL for the hop gives the defaults, and so it is where none of its callbacks runs.
+@inline(never)
 private func settings(_ handle: OpaquePointer?) -> CallSettings {
-  handle.map { Hop.from($0).settings } ?? CallSettings()
+  running(handle)?.settings ?? CallSettings()
 }
 
 private func change(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_result {

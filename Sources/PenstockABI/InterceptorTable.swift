@@ -32,8 +32,7 @@ struct InterceptorTable {
     }
     memcpy(&table, given, min(size, known))
     userData = UserData(table.user_data, table.finalizer)
-    let tail = ByteView(start: UnsafeRawPointer(given) + known, count: max(size - known, 0))
-    if tail.contains(where: { $0 != 0 }) {
+    if hasUnknownFields(given, size, known: known) {
       failure = Failure(
         .unsupported, "interceptor.struct_size: the table has fields that this version does not know")
     } else if table.flags & ~7 != 0 {
@@ -96,7 +95,10 @@ extension CallFilter {
       )
     }
     guard let methods else { return (CallFilter(kinds: kinds), nil) }
-    guard let patterns = MethodFilter(bytes(methods)) else {
+    guard let copied = ByteBuffer(copying: bytes(methods)) else {
+      return (CallFilter(), Failure(.noMemory, "no memory"))
+    }
+    guard let patterns = MethodFilter(copied) else {
       return (
         CallFilter(),
         Failure(

@@ -50,7 +50,9 @@ enum JSON {
   static func array(_ fill: (Array) -> Void) -> Value? {
     let array = Array(json_array())
     fill(array)
-    return array.isComplete ? array.value : nil
+    if array.isComplete { return array.value }
+    json_decref(array.value)
+    return nil
   }
 
   final class Object {
@@ -67,10 +69,8 @@ enum JSON {
     /// Takes `value` over.
     func set(_ key: ByteView, _ value: Value?) {
       let start = key.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString("")
-      guard let made, let value, json_object_setn_new(made, start, key.count, value) == 0 else {
-        isComplete = false
-        return
-      }
+      // NULLs are failures too; `value` is gone either way.
+      if json_object_setn_new(made, start, key.count, value) != 0 { isComplete = false }
     }
 
     /// The member, which stays this object's.
@@ -104,21 +104,15 @@ enum JSON {
     }
 
     func append(_ element: Value?) {
-      guard let value, let element, json_array_append_new(value, element) == 0 else {
-        isComplete = false
-        return
-      }
+      if json_array_append_new(value, element) != 0 { isComplete = false }
     }
   }
 
   /// Takes `value` over. The text is to be freed with `free`; nil: no memory.
   static func dump(_ value: Value?) -> UnsafeMutablePointer<CChar>? {
     guard let value else { return nil }
-    let text = json_dumps(value, jsonCompact)
+    let text = penstock_json_dump(value)
     json_decref(value)
     return text
   }
-
-  /// JSON_COMPACT and JSON_ENCODE_ANY, which are macros that do not come through.
-  private static let jsonCompact = 0x20 | 0x200
 }

@@ -1,9 +1,10 @@
 import CJansson
+import CMemory
 import PenstockCall
 import PenstockWire
 
 /// Reading option objects strictly: an unknown or repeated key, a wrong type or a value out of range is a
-/// failure that names its JSON path ("$.tls.verify").
+/// failure that names its JSON path ("$.tls.verify"). No failure quotes a text: it may be a secret.
 struct JSONReader {
   typealias Value = UnsafeMutablePointer<json_t>
 
@@ -11,20 +12,10 @@ struct JSONReader {
   let path: ByteBuffer
 
   /// Parses `text`, hands its root to `body`, and frees it.
+  @inline(never) @_optimize(size)
   static func parse(_ text: ByteView, _ body: (JSONReader) -> Failure?) -> Failure? {
-    var error = json_error_t()
-    // JSON_REJECT_DUPLICATES | JSON_DECODE_ANY
-    let root = json_loadb(
-      text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, 0x1 | 0x4, &error)
-    guard let root else {
-      let path = JSONPlace.path(in: text, at: Int(error.position))
-      let what = withUnsafeBytes(of: &error.text) { raw in
-        ByteBuffer(copying: ByteView(rebasing: raw.prefix { $0 != 0 }))
-      }
-      return Failure(
-        .invalidJSON, ("JSON at " as StaticString).bytes, path.view, (": " as StaticString).bytes,
-        what?.view ?? ("malformed" as StaticString).bytes, path: path)
-    }
+    var failure: Failure?
+    guard let root = load(text, &failure) else { return failure }
     defer { json_decref(root) }
     guard let path = ByteBuffer(copying: ("$" as StaticString).bytes) else {
       return Failure(.noMemory, "no memory")
@@ -32,20 +23,57 @@ struct JSONReader {
     return body(JSONReader(value: root, path: path))
   }
 
-  func fail(_ expected: StaticString) -> Failure {
-    let got = ByteBuffer()
-    if value.pointee.type == JSON_INTEGER {
-      let number = json_integer_value(value)
-      if number < 0 { _ = got.append("-") }
-      _ = appendDecimal(UInt64(number.magnitude), to: got)
-    } else {
-      _ = got.append(typeName)
+  @inline(never) @_optimize(size)
+  private static func load(_ text: ByteView, _ failure: inout Failure?) -> Value? {
+    if let deep = JSONPlace.tooDeep(text) {
+      let path = JSONPlace.path(in: text, at: deep, withOpenKey: false)
+      failure = Failure(
+        .invalidJSON, ("JSON at " as StaticString).bytes, path.view,
+        (": nested more than 64 deep" as StaticString).bytes, path: path)
+      return nil
     }
-    return Failure(
-      .invalidJSON, path.view, (": expected " as StaticString).bytes, expected.bytes,
-      (", got " as StaticString).bytes, got.view, path: path)
+    var error = json_error_t()
+    var isShort = false
+    let root = penstock_json_load(
+      text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, &error, &isShort)
+    if root != nil { return root }
+    if isShort {
+      failure = Failure(.noMemory, "no memory")
+      return nil
+    }
+    withUnsafeBytes(of: &error.text) { raw in
+      guard let start = raw.baseAddress else { return }
+      // "invalid escape near '...'", "invalid Unicode escape '...'", "invalid Unicode '\u...'"
+      let words = cut(ByteView(start: start, count: strlen(start)), before: " near '")
+      let isRepeated = bytesEqual(words, "duplicate object key")
+      let path = JSONPlace.path(in: text, at: Int(error.position), withOpenKey: isRepeated)
+      failure = Failure(
+        .invalidJSON, ("JSON at " as StaticString).bytes, path.view, (": " as StaticString).bytes,
+        cut(cut(words, before: " escape '"), before: " '\\u"), path: path)
+    }
+    return nil
   }
 
+  @inline(never) @_optimize(size)
+  func fail(_ expected: StaticString) -> Failure { fail(expected, got: typeName.bytes) }
+
+  /// For a number that is out of range.
+  @inline(never) @_optimize(size)
+  private func fail(_ expected: StaticString, got number: Int) -> Failure {
+    let got = ByteBuffer()
+    if number < 0 { _ = got.append("-") }
+    _ = appendDecimal(UInt64(number.magnitude), to: got)
+    return fail(expected, got: got.view)
+  }
+
+  @inline(never) @_optimize(size)
+  private func fail(_ expected: StaticString, got: ByteView) -> Failure {
+    Failure(
+      .invalidJSON, path.view, (": expected " as StaticString).bytes, expected.bytes,
+      (", got " as StaticString).bytes, got, path: path)
+  }
+
+  @inline(never) @_optimize(size)
   func fail(because parts: ByteView...) -> Failure {
     let whole = ByteBuffer()
     for part in parts { _ = whole.append(part) }
@@ -68,6 +96,7 @@ struct JSONReader {
   var isObject: Bool { value.pointee.type == JSON_OBJECT }
 
   /// Calls `body` for each member; it returns `unknown` for a key that it does not know.
+  @inline(never) @_optimize(size)
   func members(_ body: (_ key: ByteView, _ member: JSONReader) -> Failure?) -> Failure? {
     guard isObject else { return fail("an object") }
     var cursor = json_object_iter(value)
@@ -83,16 +112,17 @@ struct JSONReader {
     return nil
   }
 
-  /// The member called `key`, if there is one.
+  /// The member called `key`, if there is one. Without memory its path stays shorter.
   func member(_ key: StaticString) -> JSONReader? {
-    guard isObject, let member = json_object_get(value, cString(key)),
-      let place = ByteBuffer(copying: path.view), place.append("."), place.append(key)
-    else { return nil }
+    guard isObject, let member = json_object_get(value, cString(key)) else { return nil }
+    let place = ByteBuffer()
+    _ = place.append(path.view) && place.append(".") && place.append(key)
     return JSONReader(value: member, path: place)
   }
 
   var unknown: Failure { fail(because: ("unknown key" as StaticString).bytes) }
 
+  @inline(never) @_optimize(size)
   func elements(_ body: (JSONReader) -> Failure?) -> Failure? {
     guard value.pointee.type == JSON_ARRAY else { return fail("an array") }
     for index in 0..<json_array_size(value) {
@@ -121,7 +151,7 @@ struct JSONReader {
   func int(_ range: ClosedRange<Int>, _ expected: StaticString, _ into: (Int) -> Void) -> Failure? {
     guard value.pointee.type == JSON_INTEGER else { return fail(expected) }
     let number = Int(json_integer_value(value))
-    guard range.contains(number) else { return fail(expected) }
+    guard range.contains(number) else { return fail(expected, got: number) }
     into(number)
     return nil
   }
@@ -139,7 +169,8 @@ func appendDecimal(_ number: UInt64, to buffer: ByteBuffer) -> Bool {
   return buffer.append(byte: UInt8(0x30 + number % 10))
 }
 
-/// Where in a JSON text a byte stands, as a path: for what the parser refuses.
+/// Where in a JSON text a byte stands, as a path: for what the parser refuses. A string is a key where a colon follows,
+/// and else it may be a value whose colon is missing.
 enum JSONPlace {
   private struct Level {
     var isArray: Bool
@@ -147,35 +178,61 @@ enum JSONPlace {
     var key: (start: Int, end: Int)?
   }
 
-  static func path(in text: ByteView, at position: Int) -> ByteBuffer {
-    var levels: [Level] = []
+  /// The bracket that is more than 64 deep: parsing takes a frame of the stack for each.
+  @inline(never) @_optimize(size)
+  static func tooDeep(_ text: ByteView) -> Int? {
+    var depth = 0
     var index = 0
-    var isKey = false
-    let end = min(position, text.count)
-    while index < end {
+    while index < text.count {
       switch text[index] {
-      case 0x7b:
-        levels.append(Level(isArray: false))
-        isKey = true
-      case 0x5b: levels.append(Level(isArray: true))
-      case 0x7d, 0x5d: if !levels.isEmpty { levels.removeLast() }
-      case 0x2c:
-        if let last = levels.indices.last {
-          levels[last].index += 1
-          isKey = !levels[last].isArray
-        }
-      case 0x3a: isKey = false
-      case 0x22:
-        let start = index + 1
-        index = start
-        while index < text.count, text[index] != 0x22 { index += text[index] == 0x5c ? 2 : 1 }
-        if isKey, let last = levels.indices.last, !levels[last].isArray {
-          levels[last].key = (start, min(index, text.count))
-        }
+      case 0x7b, 0x5b:
+        depth += 1
+        if depth > 64 { return index }
+      case 0x7d, 0x5d: depth -= 1
+      case 0x22: index = endOfString(in: text, from: index + 1)
       default: break
       }
       index += 1
     }
+    return nil
+  }
+
+  @inline(never) @_optimize(size)
+  private static func endOfString(in text: ByteView, from start: Int) -> Int {
+    var index = start
+    while index < text.count, text[index] != 0x22 { index += text[index] == 0x5c ? 2 : 1 }
+    return index
+  }
+
+  /// `withOpenKey`: without its colon, too.
+  @inline(never) @_optimize(size)
+  static func path(in text: ByteView, at position: Int, withOpenKey: Bool) -> ByteBuffer {
+    var levels: [Level] = []
+    var index = 0
+    var found: (start: Int, end: Int)?
+    let end = min(position, text.count)
+    while index < end {
+      let byte = text[index]
+      switch byte {
+      case 0x7b, 0x5b:
+        levels.append(Level(isArray: byte == 0x5b))
+        found = nil
+      case 0x7d, 0x5d: if !levels.isEmpty { levels.removeLast() }
+      case 0x2c, 0x3a:
+        if let last = levels.indices.last {
+          levels[last].index += byte == 0x2c ? 1 : 0
+          levels[last].key = byte == 0x2c ? nil : levels[last].key ?? found
+        }
+        found = nil
+      case 0x22:
+        let start = index + 1
+        index = endOfString(in: text, from: start)
+        found = (start, min(index, text.count))
+      default: break
+      }
+      index += 1
+    }
+    if withOpenKey, let last = levels.indices.last { levels[last].key = found }
     let path = ByteBuffer()
     _ = path.append("$")
     // A depth that only an attack has is not worth its path.

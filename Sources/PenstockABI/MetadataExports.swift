@@ -141,10 +141,8 @@ func json(_ metadata: Metadata) -> JSON.Value? {
       let value = metadata.value(at: index)
       if object.get(name) == nil { object.set(name, json_array()) }
       let text = HeaderRules.isBinary(name) ? JSON.base64(value) : JSON.text(value)
-      guard let values = object.get(name), let text, json_array_append_new(values, text) == 0 else {
-        isComplete = false
-        return
-      }
+      // A NULL is a failure too, and takes the text along.
+      isComplete = json_array_append_new(object.get(name), text) == 0
     }
   }.value
   guard isComplete else {
@@ -210,7 +208,25 @@ private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Me
   case .invalidJSON: return reader.fail(because: ("malformed base64" as StaticString).bytes)
   default:
     if isReserved(name) { return reader.fail(because: ("a reserved name" as StaticString).bytes) }
-    return reader.fail(because: ("a name or value that metadata may not have" as StaticString).bytes)
+    let lowered = ByteBuffer()
+    guard HeaderRules.lowercased(name, into: lowered) else { return Failure(.noMemory, "no memory") }
+    if !HeaderRules.isValidName(lowered.view) {
+      return reader.fail(
+        because: ("a name has letters, digits, \"_\", \"-\" and \".\" only" as StaticString).bytes)
+    }
+    return reader.failValue(text)
+  }
+}
+
+extension JSONReader {
+  /// Of a text that no field may have.
+  @inline(never) @_optimize(size)
+  func failValue(_ text: ByteView) -> Failure {
+    let words: StaticString =
+      text.first == 0x20 || text.last == 0x20
+      ? "a value may not begin or end with a space"
+      : "a value has visible ASCII and spaces only, but for names that end with \"-bin\""
+    return fail(because: words.bytes)
   }
 }
 

@@ -13,6 +13,7 @@ func read(_ reader: JSONReader, into lists: inout HeaderEdits.Lists) -> Failure?
   }
 }
 
+@inline(never)
 private func readRules(_ reader: JSONReader, _ into: ([HeaderEdits.Edit]) -> Void) -> Failure? {
   var edits: [HeaderEdits.Edit] = []
   let failure = reader.elements { one in
@@ -38,6 +39,7 @@ private func readRules(_ reader: JSONReader, _ into: ([HeaderEdits.Edit]) -> Voi
 }
 
 /// A name that metadata may have.
+@inline(never)
 private func readName(_ member: JSONReader, _ into: (ByteBuffer) -> Void) -> Failure? {
   var name: ByteBuffer?
   if let failure = member.headerName({ name = $0 }) { return failure }
@@ -97,7 +99,7 @@ private struct Rule {
       }
     } else {
       guard HeaderRules.isValidASCIIValue(text) else {
-        return value.fail(because: ("a value that metadata may not have" as StaticString).bytes)
+        return value.failValue(text)
       }
       guard bytes.append(text) else { return Failure(.noMemory, "no memory") }
     }

@@ -65,6 +65,7 @@ extension JSONReader {
   }
 }
 
+@inline(never) @_optimize(size)
 func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Failure? {
   let scheme = ByteBuffer()
   _ = scheme.append("Bearer")
@@ -81,7 +82,7 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
     }
     if bytesEqual(key, "scheme") {
       guard let text = member.string, HeaderRules.isValidASCIIValue(text) else {
-        return member.fail("visible ASCII")
+        return member.fail("visible ASCII, without a space at its ends")
       }
       scheme.removeAll(keepingCapacity: true)
       return scheme.append(text) ? nil : Failure(.noMemory, "no memory")
@@ -93,6 +94,7 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
       return member.milliseconds(from: 0, "an integer from 0 to 86400000") { options.refreshTimeout = $0 }
     }
     if bytesEqual(key, "replay_bytes") { return readLimit(member) { options.replayBytes = $0 } }
+    if bytesEqual(key, "allow_cleartext") { return member.bool { options.allowsCleartext = $0 } }
     return member.unknown
   }
   if !scheme.isEmpty { _ = scheme.append(" ") }
@@ -100,6 +102,7 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
   return failure
 }
 
+@inline(never) @_optimize(size)
 func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure? {
   reader.members { key, member in
     if bytesEqual(key, "events") {
@@ -114,6 +117,7 @@ func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure
       }
     }
     if bytesEqual(key, "redact") { return member.headerNames { options.redacted = $0 } }
+    if bytesEqual(key, "redact_binary") { return member.bool { options.redactsBinary = $0 } }
     if bytesEqual(key, "metadata") { return member.bool { options.showsMetadata = $0 } }
     if bytesEqual(key, "messages") {
       guard let word = member.string, bytesEqual(word, "sizes") || bytesEqual(word, "none") else {
@@ -126,6 +130,7 @@ func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure
   }
 }
 
+@inline(never) @_optimize(size)
 func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure? {
   reader.members { key, member in
     if bytesEqual(key, "max_methods") {
@@ -150,6 +155,7 @@ func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure?
   }
 }
 
+@inline(never) @_optimize(size)
 func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Failure? {
   reader.members { key, member in
     if bytesEqual(key, "sampled") { return member.chance { options.sampled = $0 } }
@@ -165,6 +171,7 @@ func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Fai
   }
 }
 
+@inline(never) @_optimize(size)
 func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Failure? {
   reader.members { key, member in
     if bytesEqual(key, "ttl_ms") {
@@ -179,6 +186,7 @@ func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Fa
   }
 }
 
+@inline(never) @_optimize(size)
 func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failure? {
   var burst: Int?
   var rate = 0.0
@@ -203,6 +211,7 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
   return nil
 }
 
+@inline(never) @_optimize(size)
 func read(_ reader: JSONReader, into options: inout FaultInjection.Options) -> Failure? {
   reader.members { key, member in
     if bytesEqual(key, "seed") { return member.seed { options.seed = $0 } }

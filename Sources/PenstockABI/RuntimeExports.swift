@@ -30,7 +30,8 @@ func systemFailure(_ errno: Int32, _ what: StaticString) -> Failure {
   // A view does not keep what it views.
   return withExtendedLifetime((text, number)) {
     Failure(
-      .system, what.bytes, (": " as StaticString).bytes, text.view, (" (errno " as StaticString).bytes,
+      errno == ENOMEM ? .noMemory : .system, what.bytes, (": " as StaticString).bytes, text.view,
+      (" (errno " as StaticString).bytes,
       number.view, (")" as StaticString).bytes)
   }
 }

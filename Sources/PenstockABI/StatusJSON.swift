@@ -26,8 +26,13 @@ func json(_ status: Status) -> JSON.Value? {
 /// A detail: the fields of a google.rpc type, or its bytes.
 private func json(_ typeURL: ByteView, _ value: ByteView) -> JSON.Value? {
   var writer = DetailWriter()
+  penstock_json_begin()
   let isReadable = ErrorDetail.visit(typeURL: typeURL, value: value, visitor: &writer)
   let fields = writer.finish()
+  if penstock_json_is_short() {
+    json_decref(fields)
+    return nil
+  }
   return JSON.object { object in
     object.set("@type", JSON.string(typeURL))
     if isReadable, let fields {
@@ -39,7 +44,7 @@ private func json(_ typeURL: ByteView, _ value: ByteView) -> JSON.Value? {
   }.value
 }
 
-/// Builds what the visitor tells: a stack of containers, the innermost last.
+/// Builds what the visitor tells, as far as there is memory: a stack of containers, the innermost last.
 private struct DetailWriter: ErrorDetailVisitor {
   private struct Level {
     let value: JSON.Value

@@ -62,11 +62,8 @@ struct StatusReader {
       let one = json_array_get(member.value, 0).map { JSONReader(value: $0, path: member.path) } ?? member
       guard let text = one.string else { return member.fail("a base64 string") }
       let decoded = ByteBuffer()
-      guard Base64.decode(text, into: decoded) == .ok else {
-        return member.fail(because: ("malformed base64" as StaticString).bytes)
-      }
       encoded = decoded
-      return nil
+      return decode(text, of: member, into: decoded)
     }
   }
 
@@ -96,10 +93,15 @@ struct StatusReader {
     }
     if let failure { return failure }
     guard let text = bytes.string else { return bytes.fail("a base64 string") }
-    guard Base64.decode(text, into: value) == .ok else {
-      return bytes.fail(because: ("malformed base64" as StaticString).bytes)
+    return decode(text, of: bytes, into: value)
+  }
+
+  private func decode(_ text: ByteView, of reader: JSONReader, into value: ByteBuffer) -> Failure? {
+    switch Base64.decode(text, into: value) {
+    case .ok: nil
+    case .malformed: reader.fail(because: ("malformed base64" as StaticString).bytes)
+    case .noMemory: noMemory
     }
-    return nil
   }
 }
 
@@ -200,7 +202,8 @@ private struct DetailReader {
     let number = ByteView(rebasing: text.dropLast())
     let point = number.firstIndex(of: 0x2e) ?? number.count
     let isNegative = number.first == 0x2d
-    guard let seconds = decimal(ByteView(rebasing: number[..<point])), abs(seconds) <= 315_576_000_000 else {
+    guard let seconds = decimal(ByteView(rebasing: number[..<point])), seconds.magnitude <= 315_576_000_000
+    else {
       return false
     }
     var nanos: Int64 = 0

@@ -21,8 +21,7 @@ public func penstock_sync_interceptor_table(
   var table = penstock_sync_interceptor()
   memcpy(&table, given, known)
   let userData = UserData(table.user_data, table.finalizer)
-  let tail = ByteView(start: UnsafeRawPointer(given) + known, count: size - known)
-  if tail.contains(where: { $0 != 0 }) {
+  if hasUnknownFields(given, size, known: known) {
     return report(
       .unsupported, "interceptor.struct_size: the table has fields that this version does not know", error)
   }
@@ -281,13 +280,16 @@ public func penstock_intercepted_status(_ handle: OpaquePointer!) -> OpaquePoint
 
 // MARK: - Objects
 
-/// Where the function sees no objects, it stays the caller's.
+/// With `.state` it stays the caller's.
 private func withObject(
   _ handle: OpaquePointer?, _ given: UnsafeMutableRawPointer?, _ body: (InterceptedCall, Message) -> Outcome
 ) -> penstock_result {
   with(handle) { call in
     guard let codec = call.codec else { return .state }
-    return body(call, ByteBuffer(object: CodecObject(given, codec)))
+    let object = CodecObject(given, codec)
+    let outcome = body(call, ByteBuffer(object: object))
+    if outcome == .state { object.leave() }
+    return outcome
   }
 }
 

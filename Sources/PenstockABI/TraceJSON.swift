@@ -237,9 +237,15 @@ private func fillEvents(_ object: JSON.Object, _ record: CallRecord) {
     object.set("dropped", JSON.int(0))
     return
   }
-  let (notes, dropped) = log.kept
-  object.set("events", JSON.array { list in for note in notes { list.append(json(note, record, log)) } })
-  object.set("dropped", JSON.int(dropped))
+  let kept = log.kept()
+  object.set(
+    "events",
+    kept.flatMap { kept in
+      JSON.array { list in
+        for index in 0..<kept.count { list.append(json(kept.notes[index], record, log)) }
+      }
+    })
+  object.set("dropped", JSON.int(kept?.dropped ?? 0))
 }
 
 private func fillStanding(_ object: JSON.Object, _ view: CallView, _ now: UInt64) {

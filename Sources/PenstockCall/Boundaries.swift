@@ -56,15 +56,18 @@ public final class CallOrigin {
   /// The channel's target and default authority, each followed by a NUL.
   public let target: ByteBuffer
   public let defaultAuthority: ByteBuffer
+  public let privacy: Privacy
   let loop: any CallLoop
   /// Where callbacks are shown while they run.
   public let watch: CallWatch
 
   public init(
-    target: ByteBuffer, defaultAuthority: ByteBuffer, loop: any CallLoop, watch: CallWatch = CallWatch()
+    target: ByteBuffer, defaultAuthority: ByteBuffer, privacy: Privacy = .cleartext, loop: any CallLoop,
+    watch: CallWatch = CallWatch()
   ) {
     self.target = target
     self.defaultAuthority = defaultAuthority
+    self.privacy = privacy
     self.loop = loop
     self.watch = watch
   }
@@ -78,9 +81,9 @@ public protocol TicketIssuer: AnyObject {
 
 /// What a call needs from the loop. Everything runs on the driving thread, unless it says otherwise.
 public protocol CallLoop: AnyObject {
-  /// Monotonic nanoseconds.
+  /// Monotonic nanoseconds, as the loop has read them last: what happened. docs/architecture.md says which is read where.
   var now: UInt64 { get }
-  /// The same, by the clock itself. Any thread.
+  /// Like `now`, but read from the clock itself: users count from it. Any thread.
   var clock: UInt64 { get }
   /// Calls `call.deadlinePassed()` at `time`; nil disarms.
   func setDeadline(_ call: Call, _ time: UInt64?)

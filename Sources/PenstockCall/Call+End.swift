@@ -24,9 +24,15 @@ extension Call {
   func finish(at index: Int, _ status: Status) {
     guard phase == .live else { return }
     breakStep(at: max(index, 0))
+    var status = status
     if index >= 0, index < hops.count {
       let hop = hops[index]
       spendTicket(hop)
+      // The caller would take what has come for all there is.
+      if hop.taken, status.code == .ok, hop.hasDelivered(Hop.Delivery.refused) {
+        status = failure(
+          of: hop, "ended its answer with OK, but a message of that was refused and not delivered again")
+      }
       // What may leave the hop leaves before its status: a message that it has just injected. That may end the call.
       drainInbound(hop)
       guard phase == .live, hop.isActive || !hop.entered else { return }

@@ -38,28 +38,29 @@ extension Call {
     return queue.append(visit)
   }
 
-  /// How a call ended, for a callback that runs when others have the status already.
+  /// How a call ended, for a callback that runs when others have the status already. `destroy`, which follows at once,
+  /// takes it along.
   func dispatchEnd(_ kind: EventKind, _ status: Status, to hop: Hop, _ callback: @escaping HopCallback)
     -> Bool
   {
-    guard let queue = hop.jobs?.inbound else { return false }
+    guard let jobs = hop.jobs, let queue = jobs.last else { return false }
     let copy = status.copy()
     copy.isLocal = status.isLocal
     copy.isReadOnly = true
-    let visit = Visit(hop, .status(copy), kind, .callback(callback), queue, isAwaited: false)
-    queue.appendOrPerform(visit)
+    jobs.ending = Visit(hop, .status(copy), kind, .callback(callback), queue, isAwaited: false)
     return true
   }
 
   /// `destroy`, behind everything that runs for the hop on either executor.
   func dispatchDestroy(_ hop: Hop, _ jobs: HopJobs) {
-    guard let queue = jobs.inbound ?? jobs.outbound else { return }
+    guard let queue = jobs.last else { return }
+    let ending = jobs.ending.take()
     let last = Visit(hop, .start, .destroy, .destroy, queue, isAwaited: false)
     if let outbound = jobs.outbound, outbound !== queue {
       outbound.appendOrPerform(
-        Visit(hop, .start, .none, .lastOfLane(then: last), outbound, isAwaited: false))
+        Visit(hop, .start, .none, .lastOfLane(ending, then: last), outbound, isAwaited: false))
     } else {
-      queue.appendOrPerform(last)
+      last.goLast(behind: ending)
     }
   }
 

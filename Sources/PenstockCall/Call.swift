@@ -336,7 +336,8 @@ public final class Call {
     /// `sent` for messages that were discarded on their way, told from the hop at this index up.
     case sentFrom(Int, Int)
     case resolve(UInt64, Resolution)
-    case resumeAfter(UInt64, nanoseconds: UInt64)
+    /// At this time.
+    case resume(UInt64, at: UInt64)
     case deliver(Hop, Event)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
@@ -349,7 +350,7 @@ public final class Call {
       switch self {
       case .open, .endLocally: true
       case .send, .halfClose, .demand, .headersFromBelow, .messageFromBelow, .statusFromBelow, .sentFromBelow,
-        .sentFrom, .resolve, .resumeAfter, .deliver, .demandBelow, .flush, .replay,
+        .sentFrom, .resolve, .resume, .deliver, .demandBelow, .flush, .replay,
         .visited, .executorLost:
         false
       }
@@ -371,7 +372,7 @@ public final class Call {
 
   private static func take(_ pointer: UnsafeMutablePointer<Operation>) -> Step {
     let operation = pointer.move()
-    cm_free_sized(pointer, MemoryLayout<Operation>.size)
+    cm_free(pointer)
     return operation.step
   }
 
@@ -451,9 +452,7 @@ public final class Call {
       runSent(told, at: hops.count - 1)
     case .sentFrom(let index, let n): runSent(n, at: index)
     case .resolve(let ticket, let resolution): resolve(ticket, resolution)
-    case .resumeAfter(let ticket, let nanoseconds):
-      let (time, overflow) = loop.now.addingReportingOverflow(nanoseconds)
-      loop.resume(ticket, of: self, at: overflow ? UInt64.max : time)
+    case .resume(let ticket, let time): loop.resume(ticket, of: self, at: time)
     case .deliver(let hop, let event): deliver(event, from: hop)
     case .demandBelow(let hop, let n): runDemand(n, below: hop)
     case .flush(let index, let lane): flush(index, lane)
@@ -465,9 +464,8 @@ public final class Call {
 
   private func open(_ demand: Int, _ message: Message?) {
     guard phase == .created else { return }
-    // The loop's clock may be older than the call.
     if let deadline = request.deadline {
-      if deadline <= max(loop.now, measures.createdAt.value) {
+      if deadline <= loop.now {
         deadlinePassed()
         return
       }

@@ -26,10 +26,9 @@ public struct MethodFilter {
   /// No text: everything.
   public init() { text = nil }
 
-  /// nil: a pattern that can match nothing, or no memory.
-  public init?(_ pattern: ByteView) {
-    guard let copied = ByteBuffer(copying: pattern) else { return nil }
-    text = copied
+  /// nil: a pattern that can match nothing.
+  public init?(_ patterns: ByteBuffer) {
+    text = patterns
     var valid = true
     forEachPattern { one in
       let star = one.firstIndex(of: 0x2a)

@@ -9,12 +9,22 @@ public enum Idempotency: Int32, Sendable {
   case noSideEffects = 2
 }
 
+/// Who may listen on a channel; from the least to the most secure.
+public enum Privacy: UInt8, Sendable {
+  case cleartext = 0
+  /// A unix socket without TLS: nothing leaves the machine.
+  case local = 1
+  case tls = 2
+}
+
 /// What `start` carries beside its headers: how the call is to be made.
 public struct CallSettings {
   public var maxReceiveBytes = 4 << 20
   public var maxSendBytes = Int(Int32.max)
   /// Header fields that only a secure connection may carry. Never changed, only replaced: options share it.
   public var credentials: Metadata?
+  /// At least that: there is a secret among the metadata.
+  public var privacy = Privacy.cleartext
   /// Of what is sent.
   public var compression = Compression.identity
   public var idempotency = Idempotency.unknown

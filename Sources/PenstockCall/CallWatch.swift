@@ -19,6 +19,9 @@ public final class CallWatch: @unchecked Sendable {
   private let what = Atomic<UInt64>(0)
   private let call = Atomic<UInt64>(0)
 
+  /// The driving thread's: something of the user's has run since its loop read the clock, and may have taken long.
+  public var hasRun = false
+
   public init() {}
 
   /// A callback of an interceptor; or of the caller's, with 0 for the registration.
@@ -44,6 +47,7 @@ public final class CallWatch: @unchecked Sendable {
   /// Callbacks of one call, of which `show` names each; the last is over when `end` says so.
   @inline(__always)
   func begin(_ id: UInt64) {
+    hasRun = true
     what.store(0, ordering: .releasing)
     call.store(id, ordering: .releasing)
     begun.store(begun.load(ordering: .relaxed) &+ 1, ordering: .releasing)

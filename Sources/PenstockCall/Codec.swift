@@ -129,6 +129,7 @@ extension Call {
   /// A message has come to the codec from above, or to the one that is next above it. False: the codec has
   /// failed, and the call has been ended.
   func encode(_ message: Message, _ codec: Codec) -> Bool {
+    watch.hasRun = true
     if codec.encode(message, request.path) { return true }
     tellSent(1, from: codecIndex - 1)
     codecFailed("the codec could not encode a request message of ")
@@ -136,6 +137,7 @@ extension Call {
   }
 
   func decode(_ message: Message, _ codec: Codec) -> Bool {
+    watch.hasRun = true
     if message.isObject || codec.decode(message, request.path) { return true }
     codecFailed("the codec could not decode a response message of ")
     return false

@@ -83,7 +83,8 @@ public final class Hop {
 
   /// The next instance, after a RESTART above.
   convenience init(again old: Hop) {
-    self.init(old.row, old.index, old.level, old.registration, attempt: old.attempt + 1)
+    let attempt = old.attempt == .max ? .max : old.attempt &+ 1
+    self.init(old.row, old.index, old.level, old.registration, attempt: attempt)
   }
 
   private init(_ row: HopRow, _ index: Int, _ level: Level, _ registration: Registration, attempt: UInt32) {
@@ -194,6 +195,8 @@ public final class Hop {
     static let headers: UInt8 = 1
     static let message: UInt8 = 2
     static let status: UInt8 = 4
+    /// A message of its was not taken, and none since has been.
+    static let refused: UInt8 = 8
   }
   func hasDelivered(_ what: UInt8) -> Bool { delivered.load(ordering: .acquiring) & what != 0 }
   /// False: it was before.

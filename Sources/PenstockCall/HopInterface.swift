@@ -28,7 +28,7 @@ extension Hop {
   private var isInline: Bool { call.loop.isDriving && current != .none }
 
   /// The callback that the calling thread runs for an executor.
-  private var visit: Visit? { jobs?.visit(on: call.loop.thread) }
+  var visit: Visit? { jobs?.visit(on: call.loop.thread) }
 
   private var currentValue: Event { isInline ? call.event : visit?.event ?? .start }
 
@@ -114,7 +114,7 @@ extension Hop {
     }
   }
 
-  private var editedStart: Request? {
+  var editedStart: Request? {
     if isInline { return current == .start ? call.request : current == .status ? recording?.start : nil }
     return visit?.start
   }
@@ -159,6 +159,10 @@ extension Hop {
   /// The channel's, or that of the one that the call was sent to; each followed by a NUL. Any thread.
   public var target: ByteBuffer { route?.target ?? call.origin.target }
   public var defaultAuthority: ByteBuffer { route?.authority ?? call.origin.defaultAuthority }
+  /// In on_status that of where the call was in the end.
+  public var privacy: Privacy {
+    (currentEvent == .status ? call.request.route : route)?.privacy ?? call.origin.privacy
+  }
   private var route: CallRoute? { (editedStart ?? call.request).route }
 
   /// Nanoseconds that are left; nil: no deadline.
@@ -167,7 +171,7 @@ extension Hop {
     guard let deadline = visit.map({ $0.start?.deadline ?? $0.deadline }) ?? call.request.deadline else {
       return nil
     }
-    let now = visit == nil ? call.loop.now : call.loop.clock
+    let now = call.loop.clock
     return deadline > now ? deadline - now : 0
   }
 
@@ -176,8 +180,7 @@ extension Hop {
     editStart { start in
       start.deadline = nil
       if let nanoseconds {
-        let now = isInline ? call.loop.now : call.loop.clock
-        let (time, overflow) = now.addingReportingOverflow(nanoseconds)
+        let (time, overflow) = call.loop.clock.addingReportingOverflow(nanoseconds)
         if !overflow { start.deadline = time }
       }
       if start === call.request { call.loop.setDeadline(call, start.deadline) }
@@ -229,6 +232,18 @@ extension Hop {
   /// one way, on any thread, so that it keeps its order.
   @inline(never) @_optimize(size)
   public func injectInbound(_ message: Message) -> Outcome {
+    let outcome = putInbound(message)
+    if outcome == .ok {
+      if hasDelivered(Delivery.refused) {
+        delivered.bitwiseAnd(~Delivery.refused, ordering: .acquiringAndReleasing)
+      }
+    } else if mayDeliver, !hasDelivered(Delivery.status) {
+      _ = noteDelivered(Delivery.refused)
+    }
+    return outcome
+  }
+
+  private func putInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     guard message.isObject == seesObjects else { return .state }
     if let visit = isInline ? nil : visit, !isTaken {

@@ -4,9 +4,10 @@ import PenstockWire
 // a RESTART sends it.
 
 extension Hop {
+  /// As the running callback sees them.
   public var settings: CallSettings {
-    if currentEvent == .status, let start = recording?.start { return start.settings }
-    return call.request.settings
+    @inline(never) @_optimize(size)
+    get { editedStart?.settings ?? visit?.settings ?? call.request.settings }
   }
 
   public func changeSettings(_ change: (inout CallSettings) -> Void) -> Outcome {

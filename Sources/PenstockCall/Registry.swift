@@ -1,7 +1,7 @@
 import PenstockWire
 
 /// The interceptors registered in one place (a runtime, a channel, the options of calls), sorted: higher priority
-/// first, then in the order of registration. Whoever owns a registry guards it with a lock; calls read snapshots. What
+/// first, then in the order of registration. Whoever owns a registry guards it with a lock; calls read lists made under it. What
 /// comes out of a registry is released outside of that lock.
 public struct Registry {
   /// The values are of no meaning; the names are those of lists.
@@ -97,7 +97,7 @@ public struct Registry {
         low = middle + 1
       }
     }
-    entries.insert(entry, at: low)
+    entries.place(entry, at: low)
   }
 
   // MARK: - Order
@@ -111,17 +111,15 @@ public struct Registry {
     while start < turned.count {
       var end = start + 1
       while end < turned.count, turned[end].priority == turned[start].priority { end += 1 }
-      turned[start..<end].reverse()
+      for offset in 0..<(end - start) / 2 { turned.swapAt(start + offset, end - 1 - offset) }
       start = end
     }
     return turned
   }
 
-  /// Two lists in the order of calls as one.
+  /// Two lists in the order of calls as one, which shares its storage with neither: it may be read outside the locks of both.
   @inline(never) @_optimize(size)
   public static func merged(_ first: [Entry], _ second: [Entry], newestFirst: Bool) -> [Entry] {
-    if first.isEmpty { return second }
-    if second.isEmpty { return first }
     var all: [Entry] = []
     all.reserveCapacity(first.count + second.count)
     var next = 0
@@ -132,7 +130,10 @@ public struct Registry {
       }
       all.append(entry)
     }
-    all.append(contentsOf: second[next...])
+    while next < second.count {
+      all.append(second[next])
+      next += 1
+    }
     return all
   }
 

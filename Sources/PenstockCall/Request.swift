@@ -149,10 +149,12 @@ open class CallRoute {
   /// Each followed by a NUL; what hops see as the call's.
   public final let target: ByteBuffer
   public final let authority: ByteBuffer
+  public final let privacy: Privacy
 
-  public init(target: ByteBuffer, authority: ByteBuffer) {
+  public init(target: ByteBuffer, authority: ByteBuffer, privacy: Privacy = .cleartext) {
     self.target = target
     self.authority = authority
+    self.privacy = privacy
   }
 
   /// The driving thread: what stands below the call there.

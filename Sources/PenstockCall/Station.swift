@@ -122,14 +122,11 @@ final class Station {
     var high = parked.count
     while low < high, parked[low].ticket == 0 { low += 1 }
     while low < high, parked[high - 1].ticket == 0 { high -= 1 }
-    // But their numbers go round some time.
-    if high - low > Station.few, parked[high - 1].ticket > parked[low].ticket {
-      while high - low > Station.few {
-        let middle = (low + high) / 2
-        var next = middle
-        while next < high, parked[next].ticket == 0 { next += 1 }
-        if next < high, parked[next].ticket <= ticket { low = next } else { high = middle }
-      }
+    while high - low > Station.few {
+      let middle = (low + high) / 2
+      var next = middle
+      while next < high, parked[next].ticket == 0 { next += 1 }
+      if next < high, parked[next].ticket <= ticket { low = next } else { high = middle }
     }
     for index in low..<high {
       switch parked[index].state {
@@ -174,7 +171,7 @@ struct Fifo<Element> {
     set { elements[head + index] = newValue }
   }
 
-  mutating func insert(_ element: Element, at index: Int) { elements.insert(element, at: head + index) }
+  mutating func insert(_ element: Element, at index: Int) { elements.place(element, at: head + index) }
 
   mutating func append(_ element: Element) { elements.append(element) }
 
@@ -184,10 +181,10 @@ struct Fifo<Element> {
     elements[head] = nil
     head += 1
     if head == elements.count {
-      elements.removeAll(keepingCapacity: true)
+      elements.clear()
       head = 0
     } else if head >= 32, head * 2 >= elements.count {
-      elements.removeFirst(head)
+      elements.removeLeading(head)
       head = 0
     }
     return element

@@ -34,7 +34,7 @@ public struct Measure: ~Copyable {
   public func set(_ value: UInt64) { number.store(value, ordering: .relaxed) }
   public func add(_ n: Int) { set(value &+ UInt64(clamping: n)) }
   /// What happens again does not count.
-  public func setOnce(_ value: UInt64) { if self.value == 0 { set(value) } }
+  public func setOnce(_ value: @autoclosure () -> UInt64) { if self.value == 0 { set(value()) } }
 }
 
 /// The same while it happens. Each number is right by itself: a reader on another thread may see one that is newer than

@@ -123,7 +123,7 @@ public final class Status {
     var next = findDetail(wanted.view)
     let found = next != nil
     while let index = next {
-      details.removeSubrange(index * 2..<index * 2 + 2)
+      for _ in 0..<2 { details.remove(at: index * 2) }
       next = findDetail(wanted.view, from: index)
     }
     if found { showDetails() }

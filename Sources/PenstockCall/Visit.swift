@@ -7,8 +7,8 @@ public final class Visit: ExecutorJob {
   enum Work {
     case callback(HopCallback)
     case destroy
-    /// Nothing runs on this lane any more: `destroy` follows on the other.
-    case lastOfLane(then: Visit)
+    /// Nothing runs on this lane any more: how the call ended, and `destroy`, follow on the other.
+    case lastOfLane(Visit?, then: Visit)
   }
 
   public let hop: Hop
@@ -28,6 +28,7 @@ public final class Visit: ExecutorJob {
   let path: ByteBuffer
   let authority: ByteBuffer?
   let deadline: UInt64?
+  let settings: CallSettings
   let tickets: (any TicketIssuer)?
 
   /// In on_status, as it was when the status came.
@@ -49,7 +50,10 @@ public final class Visit: ExecutorJob {
     path = hop.call.request.path
     authority = hop.call.request.authority
     deadline = hop.call.request.deadline
+    settings = hop.call.request.settings
     tickets = isAwaited ? hop.call.loop.tickets(of: hop.call) : nil
+    // The executor is the user's, and may run it at once.
+    hop.call.watch.hasRun = true
   }
 
   public override func run() {
@@ -57,12 +61,18 @@ public final class Visit: ExecutorJob {
     queue.goOn(after: self)
   }
 
+  /// `destroy`, and before it what tells of the end: nothing of the hop runs any more on its other lane.
+  func goLast(behind ending: Visit?) {
+    if let ending { queue.appendOrPerform(ending) }
+    queue.appendOrPerform(self)
+  }
+
   /// Without an executor: on the calling thread.
   func perform() {
-    if case .lastOfLane(let last) = work {
+    if case .lastOfLane(let ending, let last) = work {
       // Not as a callback that runs: an executor may run the last one in `submit`.
       queue.close()
-      last.queue.appendOrPerform(last)
+      last.goLast(behind: ending)
       return
     }
     queue.begin(self, on: hop.call.loop.thread)
@@ -145,6 +155,11 @@ final class LaneQueue {
 final class HopJobs {
   let outbound: LaneQueue?
   let inbound: LaneQueue?
+  /// Tells of the call's end: it goes with `destroy`, behind what runs on either lane (law 2).
+  var ending: Visit?
+
+  /// Where that goes: one of them is there.
+  var last: LaneQueue? { inbound ?? outbound }
 
   /// nil: none at all. (In Embedded Swift an initializer that gives nil leaks its object.)
   static func make(_ outbound: (any Executor)?, _ inbound: (any Executor)?) -> HopJobs? {

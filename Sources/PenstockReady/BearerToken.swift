@@ -15,6 +15,7 @@ public final class BearerToken: ReadyInterceptor {
     /// Nanoseconds; 0: without end.
     public var refreshTimeout: UInt64 = 30_000_000_000
     public var replayBytes = 65536
+    public var allowsCleartext = false
 
     public init() {}
   }
@@ -29,9 +30,16 @@ public final class BearerToken: ReadyInterceptor {
     }
     callbacks.onStart = { handle, state in
       let (hop, use) = behind(handle, state, TokenUse.self)
-      guard let metadata = hop.metadata, metadata.index(of: use.store.options.header.view) == nil else {
+      let options = use.store.options
+      guard let metadata = hop.metadata, metadata.index(of: options.header.view) == nil else { return next }
+      guard use.isPrivate(hop) else {
+        let words: StaticString =
+          "a bearer token goes over TLS only, and the channel has none (\"allow_cleartext\")"
+        _ = hop.finish(Status(.unauthenticated, words))
         return next
       }
+      // A hop below may send the call to another channel.
+      if !options.allowsCleartext { _ = hop.changeSettings { $0.privacy = .local } }
       return BearerToken.supply(use, metadata, hop, or: .next)
     }
     // What has gone above cannot be started anew: a unary call's headers wait for what comes behind them.
@@ -40,7 +48,8 @@ public final class BearerToken: ReadyInterceptor {
     }
     callbacks.onStatus = { handle, state in
       let (hop, use) = behind(handle, state, TokenUse.self)
-      guard let status = hop.status, status.code == .unauthenticated, !status.isLocal, use.store.refuse(use),
+      guard let status = hop.status, status.code == .unauthenticated, !status.isLocal, use.isPrivate(hop),
+        use.store.refuse(use),
         hop.canRestart == .ok, let metadata = hop.requestMetadata
       else { return next }
       return BearerToken.supply(use, metadata, hop, or: .restart)
@@ -93,4 +102,7 @@ final class TokenUse {
   var isRefused = false
 
   init(_ store: TokenStore) { self.store = store }
+
+  /// The token may go where the call goes.
+  func isPrivate(_ hop: Hop) -> Bool { store.options.allowsCleartext || hop.privacy != .cleartext }
 }

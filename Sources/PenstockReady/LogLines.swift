@@ -11,6 +11,7 @@ public final class LogLines: ReadyInterceptor {
     public var events: Events = .standard
     /// Lower case.
     public var redacted: [ByteBuffer]?
+    public var redactsBinary = false
     public var showsMetadata = true
     public var showsSizes = true
 
@@ -111,9 +112,10 @@ public final class LogLines: ReadyInterceptor {
   }
 
   private func show(_ value: ByteView, of name: ByteView, _ json: JSONText) {
-    if isRedacted(name) {
+    let isBinary = HeaderRules.isBinary(name)
+    if isBinary && options.redactsBinary || isRedacted(name) {
       json.string(("redacted" as StaticString).bytes)
-    } else if HeaderRules.isBinary(name) {
+    } else if isBinary {
       let encoded = ByteBuffer()
       if Base64.encode(value, padded: true, into: encoded) { json.string(encoded.view) } else { json.null() }
     } else {
@@ -124,7 +126,7 @@ public final class LogLines: ReadyInterceptor {
   private func isRedacted(_ name: ByteView) -> Bool {
     if let redacted = options.redacted { return redacted.contains { bytesEqual($0.view, name) } }
     return bytesEqual(name, "authorization") || bytesEqual(name, "cookie") || bytesEqual(name, "set-cookie")
-      || bytesEqual(name, "proxy-authorization")
+      || bytesEqual(name, "proxy-authorization") || bytesEqual(name, "x-api-key")
   }
 
   private static var kinds: [EventKind] {

@@ -30,14 +30,18 @@ open class ReadyInterceptor {
     Unmanaged<ReadyInterceptor>.passRetained(self).toOpaque()
   }
 
-  /// The finalizer of every table.
-  public static var finalize: Finalizer {
-    { pointer in if let pointer { Unmanaged<ReadyInterceptor>.fromOpaque(pointer).release() } }
-  }
+  /// The finalizer of every table, which is known by it: so it calls what no other does. The linker folds functions with
+  /// the same code into one.
+  public static var finalize: Finalizer { { pointer in if let pointer { letGo(pointer) } } }
 
   public static func from(_ pointer: UnsafeMutableRawPointer) -> ReadyInterceptor {
     Unmanaged<ReadyInterceptor>.fromOpaque(pointer).takeUnretainedValue()
   }
+}
+
+@inline(never)
+private func letGo(_ table: UnsafeMutableRawPointer) {
+  Unmanaged<ReadyInterceptor>.fromOpaque(table).release()
 }
 
 /// The hop and the object that a callback is given: the library's own chain calls it, and never with NULL.

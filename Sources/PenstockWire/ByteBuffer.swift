@@ -45,7 +45,7 @@ public final class ByteBuffer {
   }
 
   deinit {
-    if !isLent, let storage { cm_free_sized(storage, capacity) }
+    if !isLent, let storage { cm_free(storage) }
   }
 
   /// The bytes are another's.
@@ -85,7 +85,7 @@ public final class ByteBuffer {
   }
 
   /// Makes room for exactly `total` readable bytes when there is less: no geometric slack.
-  func reserveExactly(total: Int) -> Bool {
+  public func reserveExactly(total: Int) -> Bool {
     total <= capacity &- start || resize(to: total)
   }
 

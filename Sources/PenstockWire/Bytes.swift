@@ -31,6 +31,19 @@ func slice(_ bytes: ByteView, from: Int, to: Int) -> ByteView {
   return ByteView(rebasing: bytes[lower..<upper])
 }
 
+/// The part before `words`; all of it where they do not stand in it.
+@inline(never) @_optimize(size)
+public func cut(_ bytes: ByteView, before words: StaticString) -> ByteView {
+  let words = words.bytes
+  var at = 0
+  while at + words.count <= bytes.count {
+    let end = slice(bytes, from: 0, to: at)
+    if bytesEqual(slice(bytes, from: at, to: at &+ words.count), words) { return end }
+    at &+= 1
+  }
+  return bytes
+}
+
 extension StaticString {
   /// The UTF-8 bytes of the literal: valid for ever.
   public var bytes: ByteView {

@@ -4,9 +4,8 @@ public enum Timeout {
   private static let mostDigits = 8
   private static let overflowing: UInt64 = 100_000_000
 
-  /// Writes the shortest exact value, or the finest that fits into eight digits, rounded up: the server never
-  /// gives up before the caller does. Nothing left is "1n", because the value is to be positive. False: no
-  /// memory.
+  /// Writes the shortest exact value, or the finest that fits into eight digits, rounded down: the server is never told
+  /// more than is left. Nothing left is "1n", because the value is to be positive. False: no memory.
   public static func write(nanoseconds: UInt64, into out: ByteBuffer) -> Bool {
     var value = max(nanoseconds, 1)
     var unit = 0
@@ -14,7 +13,7 @@ public enum Timeout {
     while unit < 5 {
       let (whole, rest) = value.quotientAndRemainder(dividingBy: ratio(unit))
       if rest != 0 && value < overflowing { break }
-      value = rest == 0 ? whole : whole &+ 1
+      value = whole
       unit &+= 1
     }
     return writeDecimal(value, into: out) && out.append(byte: letter(unit))

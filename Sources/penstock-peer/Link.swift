@@ -28,6 +28,10 @@ final class Link {
 
   var isCleartext: Bool { tls == nil }
 
+  /// As much waits to be sent as is worth the memory.
+  var isFull: Bool { output.bytes.count + (tls.map { $0.output.count } ?? 0) > Link.most }
+  private static let most = 1 << 20
+
   init(_ fd: Int32, _ tls: TLSEngine?) {
     self.fd = fd
     self.tls = tls
@@ -112,6 +116,17 @@ final class Link {
       if n <= 0 && n != -Int(EINTR) { return .failed }
     }
     return .done
+  }
+
+  /// Messages of TLS 1.3 after the handshake. A key update asks for one in return.
+  func say(_ message: Script.TLSMessage, times: Int) {
+    guard let tls else { return }
+    for _ in 0..<times {
+      switch message {
+      case .keyUpdate: tls.updateKeys()
+      case .ticket: tls.sendTicket()
+      }
+    }
   }
 
   /// Ends our direction, TLS's close_notify first where there is TLS.

@@ -57,12 +57,17 @@ final class Player: Source {
 
   private func play() {
     while !isGone && !isDelayed && at < steps.count {
+      if link.isFull {
+        flush()
+        if isWriting { return }
+      }
       switch steps[at] {
       case .expect(let event, let times):
         guard input.has(event, taken[event.rawValue] + times) else { return flush() }
         taken[event.rawValue] += times
         if event == .headers { input.follow(taken[event.rawValue]) }
       case .send(let frame): _ = maker.make(frame, current: input.current, into: link.output.bytes)
+      case .sayTLS(let message, let times): link.say(message, times: times)
       case .delay(let nanoseconds):
         isDelayed = true
         loop.arm(self, at: cs_monotonic() &+ nanoseconds)

@@ -46,9 +46,12 @@ final class Script {
     }
   }
 
+  enum TLSMessage { case keyUpdate, ticket }
+
   enum Step {
     case expect(Event, times: Int)
     case send(FrameStep)
+    case sayTLS(TLSMessage, times: Int)
     case delay(UInt64)
     case repeated(Int)
     case again

@@ -85,6 +85,11 @@ struct ScriptParser {
       section.steps.append(.expect(event, times: times))
       return words.next() == nil
     }
+    if bytesEqual(verb, "key-update") || bytesEqual(verb, "ticket") {
+      guard let word = words.next(), let times = decimal(word) else { return false }
+      section.steps.append(.sayTLS(bytesEqual(verb, "ticket") ? .ticket : .keyUpdate, times: times))
+      return words.next() == nil
+    }
     if bytesEqual(verb, "delay") {
       guard let word = words.next(), let milliseconds = decimal(word) else { return false }
       section.steps.append(.delay(UInt64(milliseconds) * 1_000_000))

@@ -130,9 +130,27 @@ final class PlayedExecutor: Executor {
     bench.perform(.open(demand: 0, message: nil))
     bench.perform(.endLocally(Status(.cancelled)))
     while inbound.runOne() {}
-    #expect(bench.take() == ["discard", "caller status 1", "0 on_status"])
+    #expect(bench.take() == ["discard", "caller status 1"])
     run(bench, out, inbound)
-    #expect(bench.take() == ["0 on_start", "0 destroy"])
+    #expect(bench.take() == ["0 on_start", "0 on_status", "0 destroy"])
+  }
+
+  /// Law 2: nothing of the hop follows what tells of the end, on whichever of its two executors that ran.
+  @Test(arguments: [false, true]) func theEndIsToldBehindBothLanes(takes: Bool) {
+    let (bench, out, inbound) = bench(apart: true)
+    bench.hooks[0].on[.start] = { _ in takes ? 4 : 0 }
+    bench.perform(.open(demand: 1, message: nil))
+    if takes { run(bench, out, inbound) }
+    bench.perform(.send(CallBench.message(1)))
+    bench.log = []
+    bench.perform(.endLocally(Status(.cancelled)))
+    while inbound.runOne() {}
+    #expect(bench.take() == ["discard", "caller status 1"])
+    run(bench, out, inbound)
+    #expect(
+      bench.take() == [
+        takes ? "0 on_send" : "0 on_start", takes ? "0 on_cancel" : "0 on_status", "0 destroy",
+      ])
   }
 
   @Test func aRefusedJobIsLawSeven() {

@@ -6,7 +6,8 @@ import Testing
 @Suite struct RegistryTests {
   private func registration(_ id: UInt64, _ pattern: String? = nil, kinds: UInt32 = 0) -> Registration {
     Registration(
-      id: id, name: buffer("r\0"), filter: pattern.map { with($0) { MethodFilter($0)! } } ?? MethodFilter(),
+      id: id, name: buffer("r\0"),
+      filter: pattern.map { with($0) { MethodFilter(ByteBuffer(copying: $0)!)! } } ?? MethodFilter(),
       kinds: kinds, holdBytes: 0, userData: UserData(nil, nil), callbacks: Registration.Callbacks())
   }
 
@@ -92,7 +93,8 @@ import Testing
     var registry = Registry()
     var cache = ChainCache()
     for id: UInt64 in 1...3 { registry.add(registration(id), priority: 0) }
-    let isChanged = registry.setFilter(2, CallFilter(with("/a/*") { MethodFilter($0)! }, kinds: 1))
+    let isChanged = registry.setFilter(
+      2, CallFilter(with("/a/*") { MethodFilter(ByteBuffer(copying: $0)!)! }, kinds: 1))
     let isOther = registry.setFilter(4, CallFilter())
     #expect(isChanged && !isOther)
     _ = cache.rebuild(registry.entries, 1, 1)
@@ -266,28 +268,26 @@ import Testing
     #expect(station.index(of: 0) == nil)
   }
 
-  /// Thousands of tickets, some of them spent, with events among them that have none; also once the numbers have gone
-  /// round.
+  /// Thousands of tickets, some of them spent, with events among them that have none. Numbers only rise: they never come
+  /// again.
   @Test func aTicketIsFoundAmongMany() {
     var random = Random(Seed.value)
-    for goesRound in [false, true] {
-      let station = Station()
-      var places: [UInt64: Int] = [:]
-      for index in 0..<2000 {
-        let ticket = UInt64(goesRound && index >= 1000 ? index - 999 : index + 1001)
-        if random.chance(30) {
-          let state = random.chance(50) ? Station.State.ready : .held(0)
-          station.parked.append(
-            Station.Parked(event: .send(Message()), state: state, isOwn: false, heldBytes: 0))
-        } else {
-          let state = random.chance(50) ? Station.State.ready : .held(ticket)
-          station.parked.append(
-            Station.Parked(event: .send(Message()), state: state, isOwn: false, heldBytes: 0, ticket: ticket))
-          if state != .ready { places[ticket] = index }
-        }
+    let station = Station()
+    var places: [UInt64: Int] = [:]
+    for index in 0..<2000 {
+      let ticket = UInt64(index + 1001)
+      if random.chance(30) {
+        let state = random.chance(50) ? Station.State.ready : .held(0)
+        station.parked.append(
+          Station.Parked(event: .send(Message()), state: state, isOwn: false, heldBytes: 0))
+      } else {
+        let state = random.chance(50) ? Station.State.ready : .held(ticket)
+        station.parked.append(
+          Station.Parked(event: .send(Message()), state: state, isOwn: false, heldBytes: 0, ticket: ticket))
+        if state != .ready { places[ticket] = index }
       }
-      for ticket: UInt64 in 1..<5000 { #expect(station.index(of: ticket) == places[ticket]) }
     }
+    for ticket: UInt64 in 1..<5000 { #expect(station.index(of: ticket) == places[ticket]) }
   }
 
   @Test func nextReleasesWhatIsHeldWithoutATicket() {

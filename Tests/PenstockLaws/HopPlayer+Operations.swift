@@ -151,6 +151,11 @@ extension HopPlayer {
       mine.reserved += 1
     }
     if !isRace { expect(result, expected, "delivers message \(item.id)") }
+    if result == .ok {
+      mine.hasRefusal = false
+    } else if mine.mayDeliver, !mine.statusDelivered {
+      mine.hasRefusal = true
+    }
     guard result == .ok, expected == .ok else { return }
     if isInVisit, let context {
       mine.reserved += 1

@@ -180,7 +180,8 @@ final class HopPlayer {
   }
 
   private func begin(_ mine: Model.Hop, _ kind: EventKind, _ seen: Model.Item?, _ n: Int) -> Context {
-    guard let number = plan.executor(of: kind) else {
+    let ending = seen?.isLocal == true ? plan.ending : nil
+    guard let number = ending ?? plan.executor(of: kind) else {
       model.require(play.loop.isDriving, "executors", "hop \(index) \(kind.word) on an executor")
       model.begin(mine, kind, seen, count: n)
       return Context(mine, kind, model.runningItem, nil, isElsewhere: false)

@@ -44,6 +44,8 @@ extension Model {
   /// The hop at `index` ends the call; hops.count: below the last one, -1: above the top one.
   func finish(_ index: Int, _ status: Item) {
     guard index >= 0, index < hops.count else { return finishNow(index, status) }
+    let lacksMessage = hops[index].isTaken && hops[index].hasRefusal && status.code == 0
+    let status = lacksMessage ? Item(.status, code: 13) : status
     // What may leave the hop leaves it before the status, and has its own consequences first.
     hops[index].inbound.refresh()
     guard mayLeaveUp(hops[index]) else { return finishNow(index, status) }
@@ -107,7 +109,7 @@ extension Model {
       hop.inbound.removeAll()
       guard hop.isActive else { continue }
       let kind: EventKind = overtakes ? .cancel : .status
-      if hop.plan.executor(of: kind) != nil {
+      if hop.plan.ending != nil {
         dispatchEnd(kind, status, to: hop)
       } else if hop.has(kind) {
         localOrder.append((hop.index, kind))

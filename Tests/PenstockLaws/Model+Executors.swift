@@ -90,12 +90,11 @@ extension Model {
     noteHanded()
     require(!hop.isDestroyed, "law 2", "\(name) after destroy")
     require(hop.plan.has(kind), "callbacks", "\(name) is NULL")
+    let executor = (seen?.isLocal == true ? hop.plan.ending : nil) ?? hop.plan.executor(of: kind)
     for visiting in hop.visiting {
-      require(
-        visiting.executor != hop.plan.executor(of: kind), "one at a time",
-        "\(name) inside \(visiting.kind.word)")
+      require(visiting.executor != executor, "one at a time", "\(name) inside \(visiting.kind.word)")
     }
-    if let executor = hop.plan.executor(of: kind) { hop.visiting.append((executor, kind)) }
+    if let executor { hop.visiting.append((executor, kind)) }
     switch kind {
     case .start, .send, .halfClose, .headers, .receive, .status, .cancel:
       return takeJob(hop, kind, seen, name)
@@ -145,6 +144,11 @@ extension Model {
       return nil
     }
     lane.jobs.removeFirst()
+    if !job.isAwaited {
+      require(
+        hop.outbound.jobs.isEmpty && hop.visiting.allSatisfy { $0.kind == kind }, "law 2",
+        "\(name) before \(hop.outbound.jobs.first?.kind.word ?? hop.visiting.first?.kind.word ?? "")")
+    }
     if let seen, kind != .cancel { compare(seen, job.item, name, marks: job.marks) }
     return job
   }
@@ -252,7 +256,12 @@ extension Model {
       // What ends a hop's part ends its signals.
       let isToldOfSent = hop.isActive && hop.has(.sent) && hop.sentSeen < hop.sentPassed
       let isToldOfDemand = hop.isActive && hop.demandShown > 0
-      return (isInline(hop.plan.chosen?.outbound) && (!hop.outbound.jobs.isEmpty || isToldOfSent))
+      let hasOutbound = !hop.outbound.jobs.isEmpty || isToldOfSent
+      let isEnding = hop.inbound.jobs.first?.isAwaited == false
+      if isEnding, hop.plan.chosen?.inbound != hop.plan.ending || !hasOutbound {
+        return isInline(hop.plan.ending)
+      }
+      return (isInline(hop.plan.chosen?.outbound) && hasOutbound)
         || (isInline(hop.plan.chosen?.inbound) && (!hop.inbound.jobs.isEmpty || isToldOfDemand))
     }
   }

@@ -141,6 +141,7 @@ extension Model {
       if !hop.isTaken {
         hop.headersDelivered = false
         hop.statusDelivered = false
+        hop.hasRefusal = false
         hop.earlyAnswers = []
       }
       return true

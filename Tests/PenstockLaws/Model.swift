@@ -121,6 +121,8 @@ final class Model {
     var headersDelivered = false
     var messageDelivered = false
     var statusDelivered = false
+    /// A message of its answer was refused, and none has been taken since.
+    var hasRefusal = false
     /// The callbacks that run on executors now.
     var visiting: [(executor: Int, kind: EventKind)] = []
 

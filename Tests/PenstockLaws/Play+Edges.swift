@@ -57,7 +57,7 @@ extension Play {
       if scenario.demandsWhenServed, let call = self.call {
         let marker = marker(.demand(1))
         nested.insert(marker)
-        call.perform(.resumeAfter(marker, nanoseconds: 0))
+        call.perform(.resume(marker, at: 0))
         call.perform(.demand(1))
       }
     }

@@ -291,7 +291,7 @@ final class Play {
       }
     case .after(let ms):
       result = loop.claim(ticket, for: nil, spends: false)
-      if result == .ok { call.submit(.resumeAfter(ticket, nanoseconds: UInt64(ms) * 1_000_000)) }
+      if result == .ok { call.submit(.resume(ticket, at: loop.now + UInt64(ms) * 1_000_000)) }
     }
     log("  ticket \(ticket), \(end.words): \(result.word)")
     model.require(
@@ -365,7 +365,7 @@ final class Play {
   }
 
   /// What the call is about to submit itself.
-  func mark(_ input: Model.Input) { call?.submit(.resumeAfter(marker(input), nanoseconds: 0)) }
+  func mark(_ input: Model.Input) { call?.submit(.resume(marker(input), at: 0)) }
 
   func submit(_ step: Call.Step, _ input: Model.Input) {
     mark(input)
@@ -375,7 +375,7 @@ final class Play {
   /// For what the call submits itself: the mark goes first, and counts if the result is OK.
   func submitting(_ input: Model.Input, _ body: () -> Outcome) -> Outcome {
     let marker = marker(input)
-    call?.submit(.resumeAfter(marker, nanoseconds: 0))
+    call?.submit(.resume(marker, at: 0))
     let result = body()
     if result != .ok { inputs[marker] = nil }
     return result

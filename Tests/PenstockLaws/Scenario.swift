@@ -83,11 +83,14 @@ struct HopPlan: Sendable {
   func executor(of kind: EventKind) -> Int? {
     switch kind {
     case .start, .send, .halfClose, .sent: chosen?.outbound
-    case .headers, .receive, .status, .cancel, .demand: chosen?.inbound
-    case .destroy: chosen?.inbound ?? chosen?.outbound
+    case .headers, .receive, .status, .demand: chosen?.inbound
+    case .cancel, .destroy: ending
     case .none, .create: nil
     }
   }
+
+  /// Where a hop is told of the call's end by another hand.
+  var ending: Int? { chosen?.inbound ?? chosen?.outbound }
 }
 
 /// What a callback does before it returns, and what it returns.

@@ -12,6 +12,7 @@ typedef struct source {
   int64_t expires_in_ms;
   int32_t fails; /* with this code */
   bool drops;
+  penstock_token_request *late; /* one whose time is over, answered while the next is asked for */
   atomic_int asked;
   latch was_asked;
   penstock_token_request *requests[SOURCE_LIMIT];
@@ -41,6 +42,10 @@ static inline void ask(penstock_token_request *request, void *user_data) {
   if (number > SOURCE_LIMIT) abort();
   const char *refused = penstock_token_request_refused(request);
   snprintf(self->refused[number - 1], sizeof(self->refused[0]), "%s", refused ? refused : "");
+  if (self->late) {
+    CHECK_RESULT(penstock_token_request_complete(self->late, "late", -1), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_token_request_fail(self->late, PENSTOCK_STATUS_ABORTED, NULL), PENSTOCK_E_ALREADY);
+  }
   if (self->drops) {
   } else if (self->fails) {
     OK(penstock_token_request_fail(request, self->fails, "no luck"));
@@ -82,10 +87,14 @@ static inline void guard_add(guard *guard, penstock_channel *channel, int refuse
   probe_add(&guard->probe, channel, -10);
 }
 
+/* For channels without TLS. */
 static inline penstock_interceptor bearer(source *source, const char *options) {
+  char json[256];
+  const char *more = options && options[1] != '}' ? ", " : "";
+  snprintf(json, sizeof(json), "{\"allow_cleartext\": true%s%s", more, options ? options + 1 : "}");
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
   penstock_error *error = NULL;
-  OK(penstock_ready_bearer_token(options, ask, source, source_finalize, &table, &error));
+  OK(penstock_ready_bearer_token(json, ask, source, source_finalize, &table, &error));
   if (error) printf("  %s\n", penstock_error_message(error));
   penstock_error_release(error);
   return table;

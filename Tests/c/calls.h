@@ -12,6 +12,15 @@ static inline penstock_call_options *options_of(const char *json) {
   return options;
 }
 
+/* A blocking call with options. */
+static inline penstock_call *start_with(penstock_channel *channel, const char *method, int32_t kind, const char *json) {
+  penstock_call_options *options = options_of(json);
+  penstock_call *call = NULL;
+  OK(penstock_channel_call(channel, method, kind, options, NULL, &call, NULL));
+  penstock_call_options_release(options);
+  return call;
+}
+
 static inline void check_message(int line, penstock_call *call, const char *expected) {
   penstock_message *message = NULL;
   if (!check_result(__FILE__, line, "receive", penstock_call_receive(call, &message), PENSTOCK_OK)) return;

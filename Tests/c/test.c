@@ -240,8 +240,10 @@ int start_peer(char *text, size_t text_size, char *const *more, int *input) {
     length += (size_t)got;
     line[length] = 0;
   }
-  char *address = strstr(line, "127.0.0.1:");
-  size_t size = address ? strspn(address, "0123456789.:") : 0;
+  static const char key[] = "\"address\":\"";
+  char *address = strstr(line, key);
+  if (address) address += strlen(key);
+  size_t size = address ? strcspn(address, "\"") : 0;
   if (size == 0 || size >= text_size) {
     printf("  %s did not start: %s \"%s\"\n", program, strerror(status), line);
     exit(3);

@@ -113,7 +113,8 @@ void signal_latch(void *latch);
 
 /* "127.0.0.1:port" of a penstock-peer that this process has started, once. */
 const char *peer_address(void);
-/* The path of a file in the folder that the runner has made: ca.pem, server.pem and .key, client.pem and .key. */
+/* The path of a file in the folder that the runner has made: ca.pem, server, cn, client and self, each .pem and
+ * .key. */
 const char *certificate(const char *name);
 /* The same for TLS with that server's certificate; with `mutual` it asks for one that the CA has signed. */
 const char *tls_address(bool mutual);

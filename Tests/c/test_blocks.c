@@ -1,5 +1,5 @@
 /* What is kept of memory that calls have used: bounded, for all threads, and nothing when a thread has ended. */
-#include "test.h"
+#include "side.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -100,4 +100,44 @@ TEST(blocks_that_a_thread_keeps_are_bounded) {
   /* 2 MiB of the store, what two threads keep, and the lists that have grown. */
   if (!CHECK(after < before + (3 << 20))) printf("  %zu, then %zu, then %zu bytes\n", before, during, after);
   penstock_channel_release(channel);
+}
+
+static int32_t keep_hop(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_START && !*(penstock_hop **)self->context)
+    *(penstock_hop **)self->context = penstock_hop_retain(hop);
+  return PENSTOCK_NEXT;
+}
+
+static void make_side_calls(penstock_hop *hop, int count) {
+  for (int i = 0; i < count; i++) {
+    told told;
+    told_init(&told);
+    OK(begin(hop, UNARY, PENSTOCK_KIND_UNARY, 0, &told));
+    latch_wait(&told.replied, 1);
+  }
+}
+
+/* A call that goes on for long, and whose hop calls again and again: those that have ended are no more its own. */
+TEST(blocks_of_side_calls_go_back_before_their_call_ends) {
+  penstock_channel *channel = open_channel();
+  penstock_hop *hop = NULL;
+  probe probe;
+  probe_init_with(&probe, "probe", keep_hop, &hop);
+  probe_add(&probe, channel, 1);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  check_echo(channel);
+  make_side_calls(hop, 200);
+  size_t before = mallinfo2().uordblks;
+  make_side_calls(hop, 2000);
+  size_t after = mallinfo2().uordblks;
+  /* Each has more than 500 bytes. */
+  if (!CHECK(after < before + (256 << 10))) printf("  %zu, then %zu bytes\n", before, after);
+  OK(penstock_call_cancel(call, NULL));
+  penstock_reply *reply = NULL;
+  OK(penstock_call_finish(call, &reply));
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_hop_release(hop);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
 }

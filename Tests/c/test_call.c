@@ -293,6 +293,45 @@ TEST(call_headers_while_it_ends) {
   penstock_channel_release(channel);
 }
 
+static void *wait_for_status(void *call) {
+  penstock_reply *reply = NULL;
+  OK(penstock_call_wait_status(call, &reply));
+  return reply;
+}
+
+/* How a server stream of five messages ends: its code. */
+static int32_t status_of_stream(penstock_channel *channel, const char *options, const char *cancel, int read) {
+  penstock_call *call = start_with(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, options);
+  OK(penstock_call_send(call, "x", 1));
+  pthread_t thread;
+  pthread_create(&thread, NULL, wait_for_status, call);
+  for (int i = 0; i < read; i++) CHECK_MESSAGE(call, "x");
+  if (cancel) OK(penstock_call_cancel(call, cancel));
+  void *reply = NULL, *again = NULL;
+  pthread_join(thread, &reply);
+  OK(penstock_call_wait_status(call, (penstock_reply **)&again));
+  CHECK(reply != NULL && again == reply);
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  int32_t code = penstock_reply_code(reply);
+  penstock_reply_release(reply);
+  penstock_reply_release(again);
+  penstock_call_release(call);
+  return code;
+}
+
+TEST(call_status_waits_for_whoever_reads) {
+  penstock_channel *channel = open_channel();
+  const char *five = "{\"metadata\": {\"x-count\": \"5\", \"x-status\": \"10\"}}";
+  CHECK_INT(status_of_stream(channel, "{\"metadata\": {\"x-count\": \"0\", \"x-status\": \"5\"}}", NULL, 0), 5);
+  CHECK_INT(status_of_stream(channel, five, NULL, 5), 10);
+  CHECK_INT(status_of_stream(channel, five, "enough", 4), PENSTOCK_STATUS_CANCELLED);
+  CHECK_INT(status_of_stream(channel, five, "enough", 0), PENSTOCK_STATUS_CANCELLED);
+  const char *timed = "{\"deadline_ms\": 100, \"metadata\": {\"x-count\": \"5\", \"x-status\": \"10\"}}";
+  CHECK_INT(status_of_stream(channel, timed, NULL, 0), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  penstock_channel_release(channel);
+}
+
 TEST(call_released_without_finish_is_cancelled) {
   penstock_channel *channel = open_channel();
   probe probe;

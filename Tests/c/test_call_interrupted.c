@@ -63,6 +63,36 @@ static void interrupted_receive(void) {
 }
 TEST(call_interrupted_receive) { with_signals(interrupted_receive); }
 
+static bool has_reply(penstock_call *call) {
+  penstock_reply *reply = NULL;
+  bool ended = penstock_call_reply(call, &reply) == PENSTOCK_OK;
+  penstock_reply_release(reply);
+  return ended;
+}
+
+/* The message that the interrupted receive has asked for comes, and the status behind it, while nobody waits. */
+static void interrupted_then_cancelled(void) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = options_of("{\"interruptible\": true}");
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
+  penstock_call_options_release(options);
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_INTERRUPTED);
+  OK(penstock_call_try_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
+  EVENTUALLY(has_reply(call));
+  OK(penstock_call_cancel(call, "late"));
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  CHECK(message == NULL);
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+}
+TEST(call_cancel_after_the_end_discards_the_unread_message) { with_signals(interrupted_then_cancelled); }
+
 static int32_t pause_start(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;

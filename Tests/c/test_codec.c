@@ -10,6 +10,8 @@ typedef struct text {
 typedef struct text_codec {
   atomic_int alive, encoded, decoded, finalized;
   atomic_bool fails_to_encode, fails_to_decode;
+  atomic_int refuses_to_copy; /* from this copy on; 0: none */
+  atomic_int copied;
 } text_codec;
 
 static text *text_new(text_codec *codec, const void *data, size_t length) {
@@ -50,6 +52,9 @@ static void text_free(void *user_data, void *object) {
 
 static void *text_copy(void *user_data, void *object) {
   const text *given = object;
+  text_codec *codec = user_data;
+  int limit = atomic_load(&codec->refuses_to_copy);
+  if (atomic_fetch_add(&codec->copied, 1) + 1 >= limit && limit > 0) return NULL;
   return text_new(user_data, given->bytes, given->length);
 }
 
@@ -292,6 +297,63 @@ TEST(codec_copies_objects_for_a_restart) {
     probe_wait_finalized(&below);
     codec_close(&state, codec);
   }
+}
+
+/* A copy that is not to be had: at first the call can't be restarted, then it ends in words. */
+TEST(codec_that_has_no_copy_for_a_restart) {
+  for (int first = 1; first <= 2; first++) {
+    text_codec state;
+    penstock_codec *codec = make_codec(&state, true);
+    atomic_store(&state.refuses_to_copy, first);
+    penstock_channel *channel = open_channel();
+    OK(penstock_channel_set_codec(channel, codec));
+    penstock_result said = PENSTOCK_OK;
+    probe top, below;
+    probe_init_with(&top, "top", fail_and_restart, &said);
+    probe_init_with(&below, "below", fail_once, NULL);
+    top.replay_bytes = 1000;
+    penstock_interceptor table = probe_table(&top);
+    table.flags = PENSTOCK_LEVEL_OBJECT;
+    penstock_interceptor_id id = 0;
+    OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+    probe_add(&below, channel, 0);
+    penstock_reply *reply = NULL;
+    if (OK(penstock_channel_unary_object(channel, UNARY, text_new(&state, "abc", 3), NULL, &reply, NULL))) {
+      CHECK_INT(penstock_reply_code(reply),
+                first == 1 ? PENSTOCK_STATUS_UNAVAILABLE : PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
+      CHECK_HAS(penstock_reply_status_json(reply), first == 1 ? "again" : "no memory to send the request again");
+      CHECK_RESULT(said, PENSTOCK_E_NO_MEMORY);
+      CHECK_INT(atomic_load(&state.copied), first);
+      penstock_reply_release(reply);
+    }
+    penstock_channel_release(channel);
+    probe_wait_finalized(&top);
+    probe_wait_finalized(&below);
+    codec_close(&state, codec);
+  }
+}
+
+/* With a codec the object goes with the call, whatever becomes of that; without one, and without a channel, it stays. */
+TEST(codec_frees_the_object_of_a_call_that_does_not_begin) {
+  text_codec state;
+  penstock_codec *codec = make_codec(&state, false);
+  penstock_channel *channel = open_channel();
+  penstock_reply *reply = NULL;
+  text *mine = text_new(&state, "mine", 4);
+  CHECK_RESULT(penstock_channel_unary_object(channel, UNARY, mine, NULL, &reply, NULL), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_channel_unary_object(NULL, UNARY, mine, NULL, &reply, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_channel_set_codec(channel, codec));
+  CHECK_RESULT(penstock_channel_unary_object(channel, NULL, mine, NULL, &reply, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_channel_unary_object(channel, UNARY, mine, NULL, NULL, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(atomic_load(&state.alive), 1);
+  CHECK_RESULT(penstock_channel_unary_object(channel, "none", mine, NULL, &reply, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(atomic_load(&state.alive), 0);
+  OK(penstock_channel_close(channel));
+  mine = text_new(&state, "mine", 4);
+  CHECK_RESULT(penstock_channel_unary_object(channel, UNARY, mine, NULL, &reply, NULL), PENSTOCK_E_CLOSED);
+  CHECK_INT(atomic_load(&state.alive), 0);
+  penstock_channel_release(channel);
+  codec_close(&state, codec);
 }
 
 TEST(codec_wrong_arguments) {

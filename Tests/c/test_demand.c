@@ -269,3 +269,93 @@ TEST(demand_answered_by_the_hop_itself) {
   CHECK_LINE(&line, 1, 50);
   line_close(&line);
 }
+
+/* ---- Hops in step that come to count by themselves ---- */
+
+typedef struct echoes {
+  penstock_hop *upper, *lower;
+  atomic_int count;
+  latch messages, ended;
+} echoes;
+
+static int32_t keep(probe *self, penstock_hop *hop, int32_t event) {
+  penstock_hop **place = self->context;
+  if (event == PENSTOCK_EVENT_CREATE) *place = penstock_hop_retain(hop);
+  return PENSTOCK_NEXT;
+}
+
+/* From here on the lower hop counts by itself: it puts a message of its own in, which is no answer to demand. */
+static void put_one_in(penstock_call *call, penstock_message *message, void *user_data) {
+  (void)call, (void)message;
+  echoes *echoes = user_data;
+  /* Their callbacks have returned. */
+  CHECK_INT(penstock_hop_event(echoes->upper), PENSTOCK_EVENT_NONE);
+  CHECK_INT(penstock_hop_event(echoes->lower), PENSTOCK_EVENT_NONE);
+  if (atomic_fetch_add(&echoes->count, 1) == 0) OK(penstock_hop_send_message(echoes->lower, "3", 1));
+  latch_signal(&echoes->messages);
+}
+
+static void note_end(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call, (void)reply;
+  latch_signal(&((echoes *)user_data)->ended);
+}
+
+/* Three were asked for at once, and one has come: two more are due, though nobody asks again. */
+TEST(demand_stays_when_a_hop_leaves_the_others_between_messages) {
+  echoes echoes = {NULL, NULL, 0, LATCH_INIT, LATCH_INIT};
+  penstock_channel *channel = open_channel();
+  probe upper, lower;
+  probe_init_with(&upper, "upper", keep, &echoes.upper);
+  probe_init_with(&lower, "lower", keep, &echoes.lower);
+  probe_add(&upper, channel, 2);
+  probe_add(&lower, channel, 1);
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = &echoes;
+  table.on_message = put_one_in;
+  table.on_reply = note_end;
+  penstock_call *call = NULL;
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &table, &call, NULL));
+  OK(penstock_call_demand(call, 3));
+  OK(penstock_call_try_send(call, "1", 1));
+  OK(penstock_call_try_send(call, "2", 1));
+  latch_wait(&echoes.messages, 3);
+  OK(penstock_call_cancel(call, NULL));
+  latch_wait(&echoes.ended, 1);
+  penstock_hop_release(echoes.upper);
+  penstock_hop_release(echoes.lower);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  check_ended(&upper);
+  check_ended(&lower);
+}
+
+static void *deliver_a_status(void *hop) {
+  penstock_status *status = NULL;
+  penstock_status_new(0, NULL, &status);
+  penstock_result result = penstock_hop_deliver_status(hop, status);
+  penstock_status_release(status);
+  return (void *)(intptr_t)result;
+}
+
+static int32_t deliver_elsewhere(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_DEMAND) return PENSTOCK_NEXT;
+  pthread_t thread;
+  void *result = NULL;
+  pthread_create(&thread, NULL, deliver_a_status, hop);
+  pthread_join(thread, &result);
+  CHECK_RESULT((penstock_result)(intptr_t)result, PENSTOCK_E_STATE);
+  return PENSTOCK_NEXT;
+}
+
+/* Its start has gone on with NEXT, and is told with the call's first demand: it is no far end any more. */
+TEST(demand_comes_behind_a_start_that_has_passed) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init_with(&probe, "probe", deliver_elsewhere, NULL);
+  probe_add(&probe, channel, 1);
+  check_echo(channel);
+  CHECK(seen(&probe, PENSTOCK_EVENT_DEMAND) >= 1);
+  penstock_channel_release(channel);
+  check_ended(&probe);
+}

@@ -1,4 +1,5 @@
 /* executor.h: executors that refuse, that are busy, and on whose threads something waits; laws 4 and 7. */
+#include "calls.h"
 #include "pool.h"
 
 /* ---- Law 7: the executor does not take a job ---- */
@@ -99,6 +100,56 @@ TEST(law_4_executor_blocked_at_start_and_a_deadline) { expect_no_delay(false, tr
 TEST(law_4_executor_blocked_at_start_and_a_cancel) { expect_no_delay(true, true); }
 TEST(law_4_executor_blocked_later_and_a_deadline) { expect_no_delay(false, false); }
 TEST(law_4_executor_blocked_later_and_a_cancel) { expect_no_delay(true, false); }
+
+/* ---- Law 2: what tells of the end comes behind what runs on either executor ---- */
+
+static int32_t note_thread(probe *self, penstock_hop *hop, int32_t event) {
+  (void)hop;
+  if (event == PENSTOCK_EVENT_STATUS || event == PENSTOCK_EVENT_DESTROY) CHECK(own_pool == self->context);
+  return PENSTOCK_NEXT;
+}
+
+/* The outbound executor is blocked with on_start, or with on_send, when the call is cancelled. */
+static void expect_end_behind(bool has_inbound, bool before_start) {
+  pool outbound, inbound;
+  pool_open(&outbound, 1);
+  pool_open(&inbound, 1);
+  probe here;
+  probe_init_with(&here, "here", note_thread, has_inbound ? &inbound : &outbound);
+  penstock_channel *channel = open_channel();
+  add_on(channel, &here, 0, outbound.executor, has_inbound ? inbound.executor : NULL);
+  if (before_start) pool_block(&outbound, true);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  REQUIRE(call != NULL);
+  if (before_start) {
+    EVENTUALLY(atomic_load(&outbound.taken) == 1);
+  } else {
+    const penstock_metadata *headers = NULL;
+    OK(penstock_call_wait_headers(call, &headers));
+    pool_block(&outbound, true);
+    int before = atomic_load(&outbound.taken);
+    OK(penstock_call_send(call, "x", 1));
+    EVENTUALLY(atomic_load(&outbound.taken) == before + 1);
+  }
+  OK(penstock_call_cancel(call, "enough"));
+  CHECK_FINISH(call, PENSTOCK_STATUS_CANCELLED);
+  CHECK_INT(atomic_load(&here.seen[PENSTOCK_EVENT_STATUS]), 0);
+  if (before_start) CHECK_INT(atomic_load(&inbound.taken), 0);
+  pool_block(&outbound, false);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&here);
+  CHECK_INT(atomic_load(&here.seen[PENSTOCK_EVENT_SEND]), !before_start);
+  size_t length = strlen(here.log);
+  CHECK(length >= 3 && strcmp(here.log + length - 3, before_start ? "STd" : "sTd") == 0);
+  pool_close(&outbound);
+  pool_close(&inbound);
+}
+
+TEST(law_2_executors_of_two_lanes_start_before_the_end) { expect_end_behind(true, true); }
+TEST(law_2_executors_of_two_lanes_send_before_the_end) { expect_end_behind(true, false); }
+TEST(law_2_executor_of_the_outbound_lane_start_before_the_end) { expect_end_behind(false, true); }
+TEST(law_2_executor_of_the_outbound_lane_send_before_the_end) { expect_end_behind(false, false); }
 
 /* The callback itself does not return until the call has ended. */
 typedef struct stuck {

@@ -14,6 +14,10 @@ static int32_t use_everything(probe *self, penstock_hop *hop, int32_t event) {
     OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-trailers-mine", "1"));
     OK(penstock_hop_set_deadline_ms(hop, 60000));
     CHECK(penstock_hop_deadline_ms(hop) > 50000);
+    OK(penstock_hop_set_compression(hop, "gzip"));
+    CHECK_STR(penstock_hop_compression(hop), "gzip");
+    OK(penstock_hop_set_max_send_message_bytes(hop, 1000));
+    CHECK_INT(penstock_hop_max_send_message_bytes(hop), 1000);
     OK(penstock_hop_set_value(hop, "k", (void *)7, NULL));
   }
   if (event == PENSTOCK_EVENT_SEND) {
@@ -21,6 +25,7 @@ static int32_t use_everything(probe *self, penstock_hop *hop, int32_t event) {
     CHECK_INT(length, 4);
     OK(penstock_hop_set_message(hop, "request", 7));
     CHECK(penstock_hop_get_value(hop, "k") == (void *)7);
+    CHECK_STR(penstock_hop_compression(hop), "gzip");
   }
   if (event == PENSTOCK_EVENT_HEADERS) OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-mine", "2"));
   if (event == PENSTOCK_EVENT_RECEIVE) {

@@ -24,6 +24,12 @@ typedef struct parent {
   atomic_bool is_kept;
 } parent;
 
+static int32_t take_ticket(penstock_hop *hop, void *state) {
+  penstock_ticket *ticket = state;
+  *ticket = penstock_hop_ticket(hop);
+  return PENSTOCK_NEXT;
+}
+
 static void use_in_child(parent *p) {
   alarm(25u * (unsigned)test_slow());
   penstock_reply *reply = NULL;
@@ -73,8 +79,15 @@ static void use_in_child(parent *p) {
     CHILD(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL) == PENSTOCK_OK && id > p->id);
     CHILD(penstock_channel_remove_interceptor(channel, id, NULL) == PENSTOCK_OK);
     CHILD(penstock_interceptor_removal_wait(id, 0) == PENSTOCK_OK);
+    penstock_ticket ticket = 0;
+    table.user_data = &ticket;
+    table.on_start = take_ticket;
+    CHILD(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL) == PENSTOCK_OK);
     reply = NULL;
     CHILD(penstock_channel_unary(channel, UNARY, "child", 5, NULL, &reply, NULL) == PENSTOCK_OK);
+    CHILD(ticket > p->ticket);
+    CHILD(penstock_channel_remove_interceptor(channel, id, NULL) == PENSTOCK_OK);
+    table.on_start = NULL;
     CHILD(penstock_reply_code(reply) == 0);
     penstock_reply_release(reply);
     penstock_channel_release(channel);
@@ -277,7 +290,7 @@ TEST(fork_ready_state_of_the_parent_is_refused) {
   penstock_token_request *request = NULL;
   OK(penstock_metrics_new(NULL, &metrics, NULL));
   OK(penstock_ready_metrics(metrics, &tables[0]));
-  OK(penstock_ready_bearer_token(NULL, keep_request, &request, NULL, &tables[1], NULL));
+  OK(penstock_ready_bearer_token("{\"allow_cleartext\": true}", keep_request, &request, NULL, &tables[1], NULL));
   OK(penstock_ready_share(&tables[1], &other));
   ready_add(channel, &tables[1], 0);
   penstock_call *call = ready_begin(channel, "x", NULL);

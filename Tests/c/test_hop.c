@@ -243,3 +243,32 @@ TEST(hop_shortens_the_deadline) {
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
 }
+
+static int32_t retain_at_start(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_START) self->context = penstock_hop_retain(hop);
+  return PENSTOCK_NEXT;
+}
+
+/* Other threads might change it at that moment. */
+TEST(hop_tells_of_the_start_in_callbacks_only) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init_with(&probe, "retained", retain_at_start, NULL);
+  probe_add(&probe, channel, 0);
+  penstock_call_options *options = NULL;
+  penstock_call *call = NULL;
+  const penstock_metadata *headers = NULL;
+  REQUIRE_OK(penstock_call_options_new("{\"deadline_ms\": 60000, \"compression\": \"gzip\"}", &options, NULL));
+  REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
+  OK(penstock_call_wait_headers(call, &headers));
+  CHECK(penstock_hop_method(probe.context) == NULL);
+  CHECK(penstock_hop_authority(probe.context) == NULL);
+  CHECK_INT(penstock_hop_deadline_ms(probe.context), -1);
+  CHECK_STR(penstock_hop_compression(probe.context), "identity");
+  CHECK_INT(penstock_hop_kind(probe.context), PENSTOCK_KIND_BIDI);
+  penstock_hop_release(probe.context);
+  penstock_call_release(call);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}

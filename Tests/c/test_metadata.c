@@ -354,3 +354,30 @@ TEST(metadata_many_entries) {
   CHECK_STR((const char *)value, "1999");
   penstock_metadata_release(metadata);
 }
+
+/* An error says which rule was broken, and never the value. */
+TEST(metadata_errors_name_the_rule) {
+  static const struct {
+    const char *json, *rule;
+  } cases[] = {
+      {"{\"a\": \" s3cret\"}", "$.a: a value may not begin or end with a space"},
+      {"{\"a\": [\"1\", \"s3cret \"]}", "$.a[1]: a value may not begin or end with a space"},
+      {"{\"a\": \"s3\\tcret\"}", "$.a: a value has visible ASCII and spaces only"},
+      {"{\"a\": \"s3cret\\u00e9\"}", "$.a: a value has visible ASCII and spaces only"},
+      {"{\"a b\": \"s3cret\"}", "$.a b: a name has letters, digits, \"_\", \"-\" and \".\" only"},
+      {"{\"\": \"s3cret\"}", "$.: a name has letters"},
+      {"{\"grpc-x\": \"s3cret\"}", "$.grpc-x: a reserved name"},
+      {"{\"User-Agent\": \"s3cret\"}", "$.User-Agent: a"},
+      {"{\"a-bin\": \"s3cret!\"}", "$.a-bin: malformed base64"},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    penstock_metadata *metadata = NULL;
+    penstock_error *error = NULL;
+    OK(penstock_metadata_new(&metadata));
+    CHECK_RESULT(penstock_metadata_set_json(metadata, cases[i].json, &error), PENSTOCK_E_INVALID_JSON);
+    CHECK_HAS(penstock_error_message(error), cases[i].rule);
+    CHECK(strstr(penstock_error_message(error), "cret") == NULL);
+    penstock_error_release(error);
+    penstock_metadata_release(metadata);
+  }
+}

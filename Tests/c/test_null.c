@@ -308,6 +308,7 @@ TEST(null_call) {
   REFUSED(penstock_call_half_close(NULL));
   REFUSED(penstock_call_receive(NULL, &message));
   REFUSED(penstock_call_wait_headers(NULL, &headers));
+  REFUSED(penstock_call_wait_status(NULL, &reply));
   REFUSED(penstock_call_finish(NULL, &reply));
   REFUSED(penstock_call_demand(NULL, 1));
   REFUSED(penstock_call_cancel(NULL, "x"));
@@ -326,6 +327,7 @@ TEST(null_call) {
   REFUSED(penstock_call_try_send_message(call, NULL));
   REFUSED(penstock_call_receive(call, NULL));
   REFUSED(penstock_call_wait_headers(call, NULL));
+  REFUSED(penstock_call_wait_status(call, NULL));
   REFUSED(penstock_call_finish(call, NULL));
   REFUSED(penstock_call_reply(call, NULL));
   REFUSED(penstock_call_trace_json(call, NULL));

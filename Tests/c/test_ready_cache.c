@@ -104,6 +104,28 @@ TEST(cache_keeps_no_failure_and_no_stream) {
   bench_close(&bench);
 }
 
+/* A hop below makes a failure of an answer that has its message. */
+static int32_t fail_at_the_end(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event == PENSTOCK_EVENT_STATUS) OK(penstock_status_set_code(penstock_hop_status(hop), PENSTOCK_STATUS_DATA_LOSS));
+  return PENSTOCK_NEXT;
+}
+
+TEST(cache_keeps_no_message_with_a_failure) {
+  bench bench;
+  bench_open(&bench, NULL);
+  bench.below.hook = fail_at_the_end;
+  for (int i = 1; i <= 2; i++) {
+    CHECK_INT(ready_code(ready_unary(bench.channel, "x", NULL)), PENSTOCK_STATUS_DATA_LOSS);
+    CHECK_INT(atomic_load(&bench.below.seen[PENSTOCK_EVENT_RECEIVE]), i);
+  }
+  CHECK_INT(bench_misses(&bench), 2);
+  bench.below.hook = NULL;
+  check_call(&bench, "x", NULL, false);
+  check_call(&bench, "x", NULL, true);
+  bench_close(&bench);
+}
+
 TEST(cache_forgets_what_is_too_old) {
   bench bench;
   bench_open(&bench, "{\"ttl_ms\": 50}");
@@ -124,6 +146,25 @@ TEST(cache_keeps_the_most_recently_used) {
   check_call(&bench, "one", NULL, true);
   check_call(&bench, "two", NULL, false); /* three goes */
   check_call(&bench, "three", NULL, false);
+  bench_close(&bench);
+}
+
+/* The order of use, whatever it is, beside a list that is kept here. */
+TEST(cache_order_of_use_at_random) {
+  bench bench;
+  bench_open(&bench, "{\"max_entries\": 4}");
+  int used[4], count = 0; /* the latest first */
+  for (int i = 0; i < test_rounds(300); i++) {
+    int key = (int)test_random(7), at = 0;
+    while (at < count && used[at] != key) at++;
+    bool hits = at < count;
+    if (!hits && count < 4) count++;
+    if (at == count) at--;
+    memmove(used + 1, used, (size_t)at * sizeof(*used));
+    used[0] = key;
+    char request[] = {(char)('a' + key), 0};
+    check_call(&bench, request, NULL, hits);
+  }
   bench_close(&bench);
 }
 

@@ -111,6 +111,28 @@ TEST(ready_tables_are_freed_without_being_registered) {
   ready_drop(&other);
 }
 
+static int32_t just_next(penstock_intercepted_call *call, void *user_data) {
+  (void)user_data;
+  return penstock_intercepted_next(call) == PENSTOCK_OK ? PENSTOCK_NEXT : -1;
+}
+
+/* The library's own tables of another kind have finalizers that do the same with what they have. */
+TEST(ready_share_refuses_other_tables) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT, other = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_sync_interceptor synchronous = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  synchronous.intercept = just_next;
+  OK(penstock_sync_interceptor_table(&synchronous, &table, NULL));
+  CHECK_RESULT(penstock_ready_share(&table, &other), PENSTOCK_E_INVALID_ARGUMENT);
+  ready_drop(&table);
+  penstock_interceptor empty = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_async_interceptor asynchronous = PENSTOCK_ASYNC_INTERCEPTOR_INIT;
+  table = empty;
+  OK(penstock_async_interceptor_table(&asynchronous, &table, NULL));
+  CHECK_RESULT(penstock_ready_share(&table, &other), PENSTOCK_E_INVALID_ARGUMENT);
+  ready_drop(&table);
+  CHECK(other.user_data == NULL);
+}
+
 TEST(ready_tables_take_a_name_a_filter_and_any_place) {
   penstock_runtime *runtime = new_runtime(NULL);
   penstock_channel *channel = open_channel_on(runtime);
@@ -158,7 +180,7 @@ TEST(ready_tables_run_on_executors) {
   OK(penstock_ready_trace_context(NULL, &tables[1], NULL));
   OK(penstock_ready_response_cache("{\"max_entries\": 4}", &tables[2], NULL));
   OK(penstock_ready_rate_limit("{\"rate\": 1000, \"burst\": 5, \"max_wait_ms\": 60000}", &tables[3], NULL));
-  OK(penstock_ready_bearer_token(NULL, give_token, NULL, NULL, &tables[4], NULL));
+  OK(penstock_ready_bearer_token("{\"allow_cleartext\": true}", give_token, NULL, NULL, &tables[4], NULL));
   OK(penstock_ready_fault_injection("{\"delay\": {\"ms\": 1, \"percent\": 20}}", &tables[5], NULL));
   OK(penstock_ready_logging("{\"events\": [\"start\", \"receive\", \"status\"]}", count_line, &lines, NULL, &tables[6],
                             NULL));

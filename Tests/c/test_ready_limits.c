@@ -207,3 +207,15 @@ TEST(fault_injection_options_are_checked) {
   check_refused(penstock_ready_fault_injection, "{\"seed\": -1}", "$.seed");
   check_refused(penstock_ready_fault_injection, "{\"seed\": 1, \"seed\": 2}", NULL);
 }
+
+/* A delay of nothing pauses nothing. */
+TEST(fault_injection_without_a_delay_does_not_pause) {
+  penstock_channel *channel = NULL;
+  OK(penstock_channel_new(peer_address(), "{\"tls\": false, \"trace\": true}", &channel, NULL));
+  fault_add(channel, "{\"delay\": {\"ms\": 0, \"percent\": 100}}");
+  penstock_reply *reply = ready_unary(channel, "x", NULL);
+  CHECK_HAS(penstock_reply_trace_json(reply), "\"event\":\"start\",\"lane\":\"outbound\",\"verdict\":\"NEXT\"");
+  CHECK(strstr(penstock_reply_trace_json(reply), "PAUSE") == NULL);
+  CHECK_INT(ready_code(reply), 0);
+  penstock_channel_release(channel);
+}

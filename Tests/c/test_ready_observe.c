@@ -116,6 +116,7 @@ TEST(logging_options_are_checked) {
       {"{\"events\": [\"start\", \"end\"]}", "$.events[1]"},
       {"{\"events\": \"start\"}", "$.events"},
       {"{\"redact\": [\"a b\"]}", "$.redact[0]"},
+      {"{\"redact_binary\": \"yes\"}", "$.redact_binary"},
       {"{\"metadata\": 1}", "$.metadata"},
       {"{\"messages\": \"all\"}", "$.messages"},
       {"{\"level\": 1}", "$.level"},

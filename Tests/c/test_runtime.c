@@ -1,6 +1,9 @@
 /* runtime.h: modes, the driver role, shutdown. */
 #include "test.h"
 
+#include <dirent.h>
+#include <inttypes.h>
+#include <signal.h>
 #include <sys/resource.h>
 
 TEST(runtime_options) {
@@ -362,4 +365,43 @@ TEST(runtime_release_ends_its_thread) {
     penstock_channel_release(channel);
   }
   EVENTUALLY(running_threads() <= threads);
+}
+
+/* ---- Signals ---- */
+
+/* The threads of the library, by what they are called; `masks` are those of the signals that they block. */
+static int masks_of_threads(uint64_t *masks, int most) {
+  int count = 0;
+  DIR *folder = opendir("/proc/self/task");
+  for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    char path[300], line[100];
+    bool ours = false;
+    snprintf(path, sizeof(path), "/proc/self/task/%s/status", entry->d_name);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file)) {
+      if (strncmp(line, "Name:", 5) == 0) ours = strstr(line, "\tpenstock") != NULL;
+      if (ours && count < most && sscanf(line, "SigBlk: %" SCNx64, &masks[count]) == 1) count++;
+    }
+    if (file) fclose(file);
+  }
+  if (folder) closedir(folder);
+  return count;
+}
+
+TEST(threads_block_every_signal_but_faults) {
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"thread\"}");
+  penstock_executor *executor = NULL;
+  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  EVENTUALLY(threads_named("penstock") >= 1 && threads_named("penstock-exec") == 1);
+  uint64_t masks[64];
+  int count = masks_of_threads(masks, 64);
+  CHECK(count >= 2);
+  for (int i = 0; i < count; i++) {
+    uint64_t expected = 0x7fffffff & ~(UINT64_C(1) << (SIGKILL - 1)) & ~(UINT64_C(1) << (SIGSTOP - 1));
+    for (size_t k = 0; k < sizeof(faults) / sizeof(*faults); k++) expected &= ~(UINT64_C(1) << (faults[k] - 1));
+    CHECK_INT(masks[i] & 0x7fffffff, expected);
+  }
+  penstock_executor_release(executor);
+  penstock_runtime_release(runtime);
 }

@@ -216,3 +216,36 @@ TEST(snapshot_of_a_hop_while_its_call_ends) {
   penstock_channel_release(channel);
   probe_wait_finalized(&shows);
 }
+
+/* Hops whose callbacks have returned hold nothing, whatever they saw last. */
+TEST(snapshot_between_events) {
+  penstock_channel *channel = open_channel();
+  penstock_runtime *runtime = NULL;
+  REQUIRE_OK(penstock_runtime_default(&runtime, NULL));
+  probe upper, lower;
+  probe_init(&upper, "upper");
+  probe_init(&lower, "lower");
+  penstock_interceptor tables[] = {probe_table(&upper), probe_table(&lower)};
+  for (int i = 0; i < 2; i++) {
+    tables[i].on_demand = NULL;
+    tables[i].on_sent = NULL;
+    penstock_interceptor_id id;
+    OK(penstock_channel_add_interceptor(channel, &tables[i], i, &id, NULL));
+  }
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  for (int i = 0; i < 3; i++) {
+    OK(penstock_call_send(call, "x", 1));
+    penstock_message *message = NULL;
+    OK(penstock_call_receive(call, &message));
+    penstock_message_release(message);
+    char *json = NULL;
+    OK(penstock_runtime_snapshot_json(runtime, 20000, &json));
+    CHECK_HAS(json, "\"holder\":{\"state\":\"demand\",\"hop\":null,");
+    penstock_free(json);
+  }
+  end_call(call);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&upper);
+  probe_wait_finalized(&lower);
+}

@@ -283,6 +283,102 @@ TEST(status_from_json) {
   penstock_status_release(status);
 }
 
+/* google.protobuf.Duration as text: seconds up to 10,000 years either way, nanoseconds of the same sign. */
+static penstock_result delay(const char *text, penstock_status **status, penstock_error **error) {
+  char json[256];
+  snprintf(json, sizeof(json),
+           "{\"code\": 4, \"details\": [{\"@type\": \"t/google.rpc.RetryInfo\", \"retryDelay\": \"%s\"}]}", text);
+  return penstock_status_from_json(json, status, error);
+}
+
+TEST(status_durations_in_range) {
+  static const struct {
+    const char *text, *shown, *encoded;
+  } right[] = {
+      {"0s", "0s", ""},
+      {"-0s", "0s", ""},
+      {"0.5s", "0.5s", "\x10\x80\xca\xb5\xee\x01"},
+      {"-0.5s", "-0.5s", "\x10\x80\xb6\xca\x91\xfe\xff\xff\xff\xff\x01"},
+      {"-0.000000001s", "-0.000000001s", "\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"},
+      {"-3.5s", "-3.5s", "\x08\xfd\xff\xff\xff\xff\xff\xff\xff\xff\x01\x10\x80\xb6\xca\x91\xfe\xff\xff\xff\xff\x01"},
+      {"3.000000001s", "3.000000001s", "\x08\x03\x10\x01"},
+      {"315576000000.999999999s", "315576000000.999999999s", NULL},
+      {"-315576000000.999999999s", "-315576000000.999999999s", NULL},
+  };
+  for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
+    penstock_status *status = NULL;
+    if (!CHECK_RESULT(delay(right[i].text, &status, NULL), PENSTOCK_OK)) printf("  %s\n", right[i].text);
+    const void *value = NULL;
+    size_t length = 0;
+    if (OK(penstock_status_detail_find(status, "google.rpc.RetryInfo", &value, &length)) && right[i].encoded) {
+      size_t size = strlen(right[i].encoded);
+      CHECK(length == size + 2 && memcmp((const char *)value + 2, right[i].encoded, size) == 0);
+    }
+    char *json = NULL, shown[64];
+    OK(penstock_status_json(status, &json));
+    snprintf(shown, sizeof(shown), "\"retryDelay\":\"%s\"", right[i].shown);
+    CHECK_HAS(json, shown);
+    penstock_free(json);
+    penstock_status_release(status);
+  }
+}
+
+TEST(status_durations_out_of_range) {
+  static const char *const wrong[] = {
+      "",
+      "s",
+      "-s",
+      ".5s",
+      "-.5s",
+      "1.s",
+      "1.0000000000s",
+      "1.-5s",
+      "--1s",
+      "+1s",
+      "1.5S",
+      "1.5",
+      "1e3s",
+      "315576000001s",
+      "-315576000001s",
+      "9223372036854775807s",
+      "1.2.3s",
+      "1 s",
+      " 1s",
+      "0x1s",
+      "1.+5s",
+      "-315576000001.5s",
+      "-9223372036854775808s",
+      "9223372036854775808s",
+  };
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    penstock_status *status = NULL;
+    penstock_error *error = NULL;
+    if (!CHECK_RESULT(delay(wrong[i], &status, &error), PENSTOCK_E_INVALID_JSON)) printf("  \"%s\"\n", wrong[i]);
+    CHECK(status == NULL);
+    CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, "$.details[0].retryDelay", "duration");
+  }
+  /* Bytes that are out of range stay bytes: seconds, nanoseconds, and signs that differ. */
+  static const struct {
+    const char *bytes;
+    size_t size;
+  } bytes[] = {
+      {"\x0a\x07\x08\x81\xbc\xae\xce\x97\x09", 9},
+      {"\x0a\x06\x10\x80\x94\xeb\xdc\x03", 8},
+      {"\x0a\x0d\x08\x01\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 15},
+      {"\x0a\x0d\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x10\x01", 15},
+  };
+  for (size_t i = 0; i < sizeof(bytes) / sizeof(*bytes); i++) {
+    penstock_status *status = new_status(4, "");
+    char *json = NULL;
+    OK(penstock_status_add_detail(status, "t/google.rpc.RetryInfo", bytes[i].bytes, bytes[i].size));
+    OK(penstock_status_json(status, &json));
+    CHECK_HAS(json, "base64");
+    CHECK(json && !strstr(json, "retryDelay"));
+    penstock_free(json);
+    penstock_status_release(status);
+  }
+}
+
 TEST(status_from_json_is_strict) {
   static const struct {
     const char *json, *path, *part;

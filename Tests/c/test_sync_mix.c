@@ -108,6 +108,12 @@ static int32_t at_both_levels(player *self, penstock_intercepted_call *call) {
   CHECK_STR(penstock_intercepted_request_object(call), "changed");
   OK(penstock_intercepted_next(call));
   CHECK(penstock_intercepted_request_object(call) == NULL);
+  /* Too late: it stays ours. */
+  char *late = text_new(alive, "late", 4);
+  int before = atomic_load(alive);
+  CHECK_RESULT(penstock_intercepted_set_request_object(call, late), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_intercepted_answer_object(call, late), PENSTOCK_E_STATE);
+  if (CHECK_INT(atomic_load(alive), before)) text_free(alive, late);
   CHECK_RESULT(penstock_intercepted_response(call, &data, &length), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_intercepted_set_response(call, "x", 1), PENSTOCK_E_STATE);
   CHECK_STR(penstock_intercepted_response_object(call), "bytes");

@@ -137,6 +137,59 @@ TEST(interceptor_take_and_answer_in_callbacks) {
   probe_wait_finalized(&probe);
 }
 
+/* Three messages and OK, whether or not each is asked for; or again, once more are. */
+typedef struct server_stub {
+  bool waits;
+  int delivered;
+} server_stub;
+static void answer_as_asked(server_stub *plan, penstock_hop *hop) {
+  while (plan->delivered < 3 && penstock_hop_deliver_message(hop, "stub", 4) == PENSTOCK_OK) plan->delivered++;
+  if (plan->waits && plan->delivered < 3) return;
+  penstock_status *status = NULL;
+  OK(penstock_status_new(PENSTOCK_STATUS_OK, NULL, &status));
+  OK(penstock_hop_deliver_status(hop, status));
+  penstock_status_release(status);
+}
+static int32_t answer_stream(probe *self, penstock_hop *hop, int32_t event) {
+  server_stub *plan = self->context;
+  if (event == PENSTOCK_EVENT_START) return PENSTOCK_TAKE;
+  if (event == PENSTOCK_EVENT_HALF_CLOSE || (event == PENSTOCK_EVENT_DEMAND && plan->waits && plan->delivered < 3)) {
+    answer_as_asked(plan, hop);
+  }
+  return PENSTOCK_NEXT;
+}
+
+static void expect_stream_from_stub(bool waits, int32_t code) {
+  server_stub plan = {waits, 0};
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init_with(&probe, "stub", answer_stream, &plan);
+  probe_add(&probe, channel, 0);
+  penstock_call *call = start_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM);
+  REQUIRE(call != NULL);
+  OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
+  penstock_message *message = NULL;
+  int count = 0;
+  while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
+    penstock_message_release(message);
+    count++;
+  }
+  CHECK_INT(count, plan.delivered);
+  penstock_reply *reply = NULL;
+  REQUIRE_OK(penstock_call_finish(call, &reply));
+  CHECK_INT(penstock_reply_code(reply), code);
+  if (code)
+    CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), "interceptor 'stub' ended its answer with OK");
+  if (waits) CHECK_INT(count, 3);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+TEST(interceptor_take_refused_messages_are_no_ok) { expect_stream_from_stub(false, PENSTOCK_STATUS_INTERNAL); }
+TEST(interceptor_take_refused_messages_may_be_delivered_again) { expect_stream_from_stub(true, PENSTOCK_STATUS_OK); }
+
 /* Cancel and deadline reach a hop that has taken the call. */
 static int32_t take_and_wait(probe *self, penstock_hop *hop, int32_t event) {
   (void)hop;

@@ -35,7 +35,7 @@ class Server(penstock.Interceptor):
 
 def main():
     source, target, *code = sys.argv[1:]
-    with penstock.Channel(target) as channel:
+    with penstock.Channel(target, tls=False) as channel:
         names = {"penstock": penstock, "channel": channel}
         exec(compile(Path(source).read_text(encoding="utf-8"), source, "exec"), names)
         for thing in list(names.values()):

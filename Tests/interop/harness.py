@@ -4,6 +4,7 @@ Nothing here sleeps: a process is waited for by what it prints, with a limit.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -230,16 +231,27 @@ def peer(*options):
 # ---- What is built ----
 
 
+@contextlib.contextmanager
+def alone():
+    """One suite at a time builds here."""
+    GENERATED.mkdir(parents=True, exist_ok=True)
+    with open(GENERATED / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def build_c(name, sources, includes=(), optimize="-O1"):
     """A C program against the shared library, under build/."""
-    program = GENERATED / name
-    sources = [str(source) for source in sources]
+    with alone():
+        return build_c_alone(GENERATED / name, [str(source) for source in sources], includes, optimize)
+
+
+def build_c_alone(program, sources, includes, optimize):
     newest = max(pathlib.Path(source).stat().st_mtime for source in
                  [*sources, *(ROOT / "include" / "penstock").glob("*.h"),
                   *(header for include in includes for header in pathlib.Path(include).glob("*.h"))])
     if program.exists() and program.stat().st_mtime > newest:
         return program
-    GENERATED.mkdir(parents=True, exist_ok=True)
     command = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", optimize, "-g", "-Wall", "-Wextra", "-Wpedantic",
                "-Werror", f"-I{ROOT / 'include'}", *(f"-I{include}" for include in includes), *sources,
                "-o", str(program), f"-L{LIBRARY}", "-lpenstock", "-pthread"]
@@ -254,7 +266,11 @@ def build_interop_client():
 
 def generate_protos():
     """The Python code of Tests/interop/proto, under build/."""
-    GENERATED.mkdir(parents=True, exist_ok=True)
+    with alone():
+        generate_protos_alone()
+
+
+def generate_protos_alone():
     folder = ROOT / "Tests" / "interop" / "proto"
     names = sorted(path.name for path in folder.glob("*.proto"))
     outputs = [GENERATED / f"{name[:-6]}_pb2.py" for name in names]

@@ -88,6 +88,15 @@ void executors_stop(void) {
 
 penstock_executor *executor_of(place place) { return executors[place]; }
 
+/* The serial one's thread tells by what it has run: on_start is there before any end. */
+static _Thread_local bool is_serial_thread;
+void note_place(place place) { is_serial_thread |= place == place_serial; }
+
+bool is_job_of(place place) {
+  if (place == place_driving) return false;
+  return place == place_serial ? is_serial_thread : works_for == place;
+}
+
 bool is_at(place place) {
   /* The serial one's thread is the library's; what a refusing one has not taken may run where the last job did. */
   if (place == place_refusing) return true;

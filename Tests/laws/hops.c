@@ -68,7 +68,7 @@ static void on_destroy(penstock_hop *hop, void *state) {
   (void)hop;
   /* It stands in the inbound lane, if that has an executor, and behind the last callback of the other. */
   int lane = self->places[inbound] == place_driving ? outbound : inbound;
-  enter(self, lane);
+  enter(self, lane, PENSTOCK_EVENT_DESTROY);
   if (atomic_load(&self->running[1 - (self->places[0] == self->places[1] ? 0 : lane)]))
     broken(self->trial, "law 2", "destroy while the other lane runs");
   record(self, PENSTOCK_EVENT_DESTROY);
@@ -188,10 +188,15 @@ static int32_t on_event(penstock_hop *hop, void *state) {
   hop_record *self = state;
   int32_t event = penstock_hop_event(hop);
   int lane = lane_of(event);
-  enter(self, lane);
+  /* The end of a call that waited for a job comes behind it: on the outbound executor, if that is the only one. */
+  bool ends = event == PENSTOCK_EVENT_STATUS || event == PENSTOCK_EVENT_CANCEL;
+  if (!ends) note_place(self->places[lane]);
+  if (ends && self->places[inbound] == place_driving && is_job_of(self->places[outbound])) lane = outbound;
+  enter(self, lane, event);
   int index = record(self, event);
   int32_t verdict = PENSTOCK_NEXT;
   if (event == PENSTOCK_EVENT_START) check_target(hop, self);
+  if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE) read_event(hop, self, lane);
   if ((event == PENSTOCK_EVENT_STATUS || event == PENSTOCK_EVENT_CANCEL) && !penstock_hop_status(hop))
     broken(self->trial, "law 2", "no status in event %d", (int)event);
   if (event == PENSTOCK_EVENT_CANCEL) {

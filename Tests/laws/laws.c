@@ -33,6 +33,7 @@ enum { changes_per_call = 3 };
 static atomic_int calls_left, calls_begun;
 static atomic_int calls_done;
 static atomic_int codes[17];
+static atomic_int answers; /* of the server, in callers' hands */
 static atomic_bool stopping;
 static atomic_uint_least64_t used[4]; /* tickets: OK, ALREADY, GONE, other */
 
@@ -147,6 +148,22 @@ static void *cancel_soon(void *argument) {
   return NULL;
 }
 
+/* The answers that the caller gets. Those of the server count: hops have answers too. */
+static void read_answer(trial *trial, int *next, const void *data, size_t length) {
+  int before = *next;
+  read_content(trial, "the answer", next, data, length);
+  if (*next > before) atomic_fetch_add(&answers, 1);
+}
+
+/* The next message, read; false: there is none. */
+static bool receive_one(trial *trial, penstock_call *call, int *next) {
+  penstock_message *message = NULL;
+  if (penstock_call_receive(call, &message) != PENSTOCK_OK) return false;
+  read_answer(trial, next, penstock_message_data(message), penstock_message_length(message));
+  penstock_message_release(message);
+  return true;
+}
+
 static void run_call(trial *trial, int slot, uint64_t *random) {
   static const char *const methods[] = {"/penstock.Echo/Unary", "/penstock.Echo/ClientStream",
                                         "/penstock.Echo/ServerStream", "/penstock.Echo/Bidi"};
@@ -163,6 +180,8 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
     return;
   }
   penstock_reply *reply = NULL;
+  int next = 0;
+  bool received = false;
   if (kind == PENSTOCK_KIND_UNARY && chance(random, 60)) {
     if (penstock_channel_unary(channels[own], methods[kind], "hello", 5, options, &reply, &error) != PENSTOCK_OK) {
       broken(trial, "unary", "%s", penstock_error_message(error));
@@ -186,16 +205,11 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
     for (uint32_t i = 0; i < messages; i++) {
       int length = snprintf(content, sizeof(content), "message %u", i);
       if (penstock_call_send(call, content, (size_t)length) != PENSTOCK_OK) break;
-      if (kind == PENSTOCK_KIND_BIDI && chance(random, 50)) {
-        penstock_message *message = NULL;
-        if (penstock_call_receive(call, &message) != PENSTOCK_OK) break;
-        penstock_message_release(message);
-      }
+      if (kind == PENSTOCK_KIND_BIDI && chance(random, 50) && !receive_one(trial, call, &next)) break;
     }
     penstock_call_half_close(call);
     if (chance(random, 50)) {
-      penstock_message *message = NULL;
-      while (penstock_call_receive(call, &message) == PENSTOCK_OK) penstock_message_release(message);
+      while (receive_one(trial, call, &next)) received = true;
     }
     if (penstock_call_finish(call, &reply) != PENSTOCK_OK) broken(trial, "law 2", "finish gives no reply");
     penstock_reply *again = NULL;
@@ -209,6 +223,11 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
   if (!reply) return;
   int32_t code = penstock_reply_code(reply);
   if (code >= 0 && code <= 16) atomic_fetch_add(&codes[code], 1);
+  size_t length = 0;
+  const void *data = penstock_reply_message(reply, &length);
+  if (data && !received) read_answer(trial, &next, data, length);
+  if (code == PENSTOCK_STATUS_OK && !data && kind <= PENSTOCK_KIND_CLIENT_STREAM && !received)
+    broken(trial, "contents", "OK without a message");
   check_trial(trial);
   penstock_reply_release(reply);
 }
@@ -235,6 +254,25 @@ static void *call_many(void *argument) {
     if (atomic_load(&failures) >= 5) break;
   }
   return NULL;
+}
+
+static void floor_of(const char *what, int found, int least) {
+  if (found < least) broken(NULL, "the floors", "%s: %d, at least %d expected", what, found, least);
+}
+
+/* A run in which little succeeds shows little: a quarter of what is usual, or less, is too little. */
+static void check_floors(int calls) {
+  floor_of("calls that ended OK", atomic_load(&codes[PENSTOCK_STATUS_OK]), calls / 8);
+  floor_of("answers of the server", atomic_load(&answers), calls / 10);
+  floor_of("messages read", atomic_load(&echoes), calls / 2);
+  floor_of("words of hops read", atomic_load(&words), calls / 40);
+  floor_of("tickets used", (int)used[0], calls / 4);
+  floor_of("functions run", atomic_load(&functions_run), calls / 8);
+  floor_of("calls redirected", atomic_load(&redirected), calls / 60);
+  floor_of("calls made by hops", atomic_load(&sides_made), calls / 40);
+  /* The server is there. */
+  int lost = atomic_load(&codes[PENSTOCK_STATUS_UNAVAILABLE]);
+  if (lost) broken(NULL, "the floors", "%d calls were UNAVAILABLE", lost);
 }
 
 int main(int argc, char **argv) {
@@ -293,6 +331,9 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 17; i++)
     if (atomic_load(&codes[i])) printf(" %s %d", penstock_status_code_name(i), atomic_load(&codes[i]));
   printf("\n");
+  printf("%d messages and %d words of hops read; %d answers of the server\n", atomic_load(&echoes), atomic_load(&words),
+         atomic_load(&answers));
+  if (!atomic_load(&failures)) check_floors(calls);
   int failed = atomic_load(&failures);
   printf("%d passed, %d failed\n", atomic_load(&calls_done), failed);
   return failed ? 1 : 0;

@@ -44,6 +44,9 @@ void executors_stop(void);
 penstock_executor *executor_of(place place);
 /* Does a callback of this place run on the thread that it may. */
 bool is_at(place place);
+/* A callback of `place` runs on this thread; and whether this one is a job of that executor, not a callback inline. */
+void note_place(place place);
+bool is_job_of(place place);
 
 /* ---- What a call's hops see (trace.c) ---- */
 
@@ -57,9 +60,10 @@ typedef struct hop_record {
   int level;  /* how many hops of the call were entered before it */
   place places[2];
   uint64_t random[2];
-  atomic_int running[2];
+  atomic_int running[2]; /* the event whose callback runs; 0: none */
   atomic_bool takes;
   atomic_bool destroyed;
+  int next[2];           /* the least number that the next message of a lane may have */
   pthread_mutex_t mutex; /* of what follows */
   int count;
   uint8_t seen[max_trace]; /* PENSTOCK_EVENT_... */
@@ -104,10 +108,20 @@ int lane_of(int32_t event);
 /* At which of the hop's events it is; -1: it keeps no more. */
 int record(hop_record *hop, int32_t event);
 void record_verdict(hop_record *hop, int index, int32_t verdict);
-void enter(hop_record *hop, int lane);
+void enter(hop_record *hop, int lane, int32_t event);
 void leave(hop_record *hop, int lane);
 /* The call has ended: law by law. */
 void check_trial(trial *trial);
+
+/* ---- What messages say (contents.c) ---- */
+
+/* How many of the caller's own messages were read, at hops and at the end of their way, and words that hops have put in. */
+extern atomic_int echoes, words;
+
+/* Messages of the call in their order, each once, and words of hops; `next`: the least number that may come. */
+void read_content(trial *trial, const char *where, int *next, const void *data, size_t length);
+/* The message of on_send or on_receive. */
+void read_event(penstock_hop *hop, hop_record *self, int lane);
 
 /* ---- Calls that hops make (side.c) ---- */
 

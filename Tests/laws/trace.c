@@ -104,9 +104,10 @@ static int turn_of(const hop_record *hop, int lane) {
   return hop->places[outbound] == hop->places[inbound] ? outbound : lane;
 }
 
-void enter(hop_record *hop, int lane) {
+void enter(hop_record *hop, int lane, int32_t event) {
   int turn = turn_of(hop, lane);
-  if (atomic_exchange(&hop->running[turn], 1)) broken(hop->trial, "law 1", "two callbacks of a hop at a time");
+  int32_t other = atomic_exchange(&hop->running[turn], event);
+  if (other) broken(hop->trial, "law 1", "event %d of a hop while its event %d runs", (int)event, (int)other);
   if (!is_at(hop->places[lane])) broken(hop->trial, "executors", "a callback on another's thread");
 }
 

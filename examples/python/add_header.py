@@ -21,7 +21,7 @@ class Print(penstock.Interceptor):
         print("the server saw: authorization:", hop.metadata.get("seen-authorization"))
 
 
-with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051") as channel:
+with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:
     channel.add_interceptor(Auth(), priority=100, methods="/penstock.Echo/*")
     token = channel.add_interceptor(Print(), priority=50)
     echo = channel.unary_unary("/penstock.Echo/Unary")

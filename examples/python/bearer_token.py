@@ -30,8 +30,9 @@ class Server(penstock.Interceptor):
             hop.metadata["x-status"] = "16"  # UNAUTHENTICATED
 
 
-with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051") as channel:
-    channel.add_interceptor(ready.BearerToken(fetch, refresh_early=60), priority=100)
+with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:
+    # Without TLS, for the demo's server: it has to be allowed.
+    channel.add_interceptor(ready.BearerToken(fetch, allow_cleartext=True), priority=100)
     channel.add_interceptor(Server(), priority=-100)
     echo = channel.unary_unary("/penstock.Echo/Unary")
     seen = []

@@ -30,7 +30,7 @@ class FetchFirst(penstock.Interceptor):
             pass  # the call has ended: its deadline, a cancel
 
 
-with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051") as channel:
+with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:
     channel.add_interceptor(FetchFirst(), priority=100)
     echo = channel.unary_unary("/penstock.Echo/Unary")
     # The deadline counts from the call's creation: it covers the pause.

@@ -365,7 +365,7 @@ def error_detail(channel: penstock.Channel) -> None:
 
 def main() -> int:
     print(colored("bold", f"penstock {penstock.library_version()}, in Python, with {TARGET}"))
-    with penstock.Channel(TARGET) as channel:
+    with penstock.Channel(TARGET, tls=False) as channel:
         try:
             change_the_chain(channel, four_kinds(channel))
             defer(channel)

@@ -23,7 +23,7 @@ def decode(reply: bytes) -> str:
     return reply[2:].decode()
 
 
-with penstock.Channel(target) as channel:
+with penstock.Channel(target, tls=False) as channel:
     say_hello = channel.unary_unary(
         "/helloworld.Greeter/SayHello", request_serializer=encode, response_deserializer=decode
     )

@@ -23,7 +23,7 @@ class Arrivals(penstock.Interceptor):
 arrivals = Arrivals()
 runtime = penstock.Runtime(drive=False)
 target = sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"
-with penstock.Channel(target, runtime=runtime, interceptors=[arrivals]) as channel:
+with penstock.Channel(target, tls=False, runtime=runtime, interceptors=[arrivals]) as channel:
     echo = channel.unary_stream("/penstock.Echo/ServerStream")
     # Returns at once; the calls go on while the loop below turns.
     calls = [echo(word, timeout=5, metadata={"x-count": "2"}) for word in (b"tick", b"tock")]

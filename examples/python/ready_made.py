@@ -11,7 +11,7 @@ from penstock import StatusCode, ready
 
 metadata = {"x-echo-metadata": "1"}
 
-with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051") as channel:
+with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:
     echo = channel.unary_unary("/penstock.Echo/Unary")
 
     def code(request=b"x"):

@@ -16,7 +16,7 @@ class CheckRole(penstock.Interceptor):
             hop.finish(StatusCode.PERMISSION_DENIED, "no x-role")
 
 
-with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051") as channel:
+with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:
     channel.add_interceptor(CheckRole(), priority=100)
     echo = channel.unary_unary("/penstock.Echo/Unary")
     code = StatusCode.OK

@@ -32,7 +32,7 @@ class Auth(penstock.SyncInterceptor):
         call.next()
 
 
-with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051") as channel:
+with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:
     channel.add_interceptor(Log(), priority=200)
     channel.add_interceptor(Auth(), priority=100)
     _, outcome = channel.unary_unary(ECHO).with_call(b"hi", timeout=5, metadata={"x-echo-metadata": "1"})

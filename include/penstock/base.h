@@ -1,13 +1,15 @@
 /* Conventions, results, errors.
  *
- * Ownership is said in four phrases only: "borrowed during the call" (read before the function returns, never kept),
- * "copied" (the library makes its own), "transferred, even on error" (the library's from now on), "owned by the
- * caller; free with X". A pointer that a function returns and that is not owned by the caller says how long it lives.
+ * Ownership is said in five phrases only: "borrowed during the call" (read before the function returns, never kept),
+ * "copied" (the library makes its own), "lent until the finalizer has run" (read where it is, never written),
+ * "transferred, even on error" (the library's from now on), "owned by the caller; free with X". A pointer that a
+ * function returns and that is not owned by the caller says how long it lives.
  *
  * Every handle is reference counted: X_retain adds a reference, X_release gives one back, X_release(NULL) does
  * nothing, and no release ever blocks. Every function may be called from any thread and from any callback unless its
  * text says otherwise. A pointer that must not be NULL gives PENSTOCK_E_INVALID_ARGUMENT when it is. On failure
- * outputs are left untouched. `penstock_error **error` is always optional.
+ * outputs are left untouched. `penstock_error **error` is always optional. A table whose struct_size is too small is not
+ * read: what is in it stays the caller's.
  */
 #ifndef PENSTOCK_BASE_H
 #define PENSTOCK_BASE_H

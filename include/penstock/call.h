@@ -1,7 +1,7 @@
 /* Calls: options, the call itself in blocking or callback style, messages, and the reply.
  *
- * Functions that wait (send, receive, wait_headers, finish, and the unary of channel.h) end at the latest with the
- * call: by its status, its deadline or a cancel. In a callback on the thread that drives the runtime they give
+ * Functions that wait (send, receive, wait_headers, wait_status, finish, and the unary of channel.h) end at the latest
+ * with the call: by its status, its deadline or a cancel. In a callback on the thread that drives the runtime they give
  * PENSTOCK_E_WOULD_DEADLOCK. With the "interruptible" option they give PENSTOCK_E_INTERRUPTED after a signal handler
  * has run (it may also be given without one, a few times a second); the call lives on, and the function may be called
  * again.
@@ -177,14 +177,20 @@ PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock
 /* Blocking style: waits until there are response headers; half-closes as penstock_call_receive does. *headers is
  * borrowed from the call, read-only, and as long-lived. E_END: the call ended without. E_STATE: callback style. */
 PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
+/* Blocking style: waits for the status, and reads nothing: unread messages stay under flow control, and the status comes
+ * after them. So another thread reads them, or this wait ends with the call's deadline or its cancel. May be called
+ * again. Half-closes as penstock_call_receive does. E_STATE: callback style. Memory: owned by the caller; free with
+ * penstock_reply_release. */
+PENSTOCK_API penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
 /* Blocking style: half-closes if that is not done, discards what is unread, waits for the status. May be called
  * again. Memory: owned by the caller; free with penstock_reply_release. */
 PENSTOCK_API penstock_result penstock_call_finish(penstock_call *call, penstock_reply **reply);
 /* Callback style: asks for `count` more messages. Unary responses are asked for by the library. */
 PENSTOCK_API penstock_result penstock_call_demand(penstock_call *call, uint64_t count);
 
-/* Ends the call with CANCELLED and `reason` (NUL-terminated UTF-8, copied; NULL is ""); undelivered messages are
- * discarded. Does nothing to a call that has ended. */
+/* Ends the call with CANCELLED and `reason` (NUL-terminated UTF-8, copied; NULL is ""). Messages that have not been
+ * delivered are discarded: once this has returned, penstock_call_receive gives E_END, and no on_message begins, but for
+ * one that another thread is about to run. A call that has ended keeps its status and its reply. */
 PENSTOCK_API penstock_result penstock_call_cancel(penstock_call *call, const char *reason);
 /* The reply if the call has ended, without waiting; else E_WOULD_BLOCK. Memory: owned by the caller; free with
  * penstock_reply_release. */

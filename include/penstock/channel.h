@@ -16,20 +16,25 @@ typedef struct penstock_channel penstock_channel;
  * `target`: "host:port", "dns:///host:port", "ipv4:1.2.3.4:5,...", "ipv6:[::1]:5,...", "unix:/path",
  * "unix-abstract:name"; port 443 where none is given.
  * `options` is a JSON object (NUL-terminated, borrowed during the call) or NULL:
- *   "tls": true (default: on, roots of the system), false (cleartext), or an object:
+ *   "tls": true (on, roots of the system: the default, but for unix sockets), false (cleartext), or an object:
  *     "roots_pem", "roots_file", "certificate_chain_pem", "certificate_chain_file", "private_key_pem",
- *     "private_key_file", "server_name" (to verify and for SNI, instead of the target's host), "verify": true
+ *     "private_key_file", "verify": true,
+ *     "server_name" (a host's name or an IP address, to verify and for SNI, instead of the target's host: one of the
+ *     certificate's subject alternative names has to fit it)
  *   "authority": instead of the target's
  *   "user_agent": put before "penstock/VERSION"
  *   "default_deadline_ms", "max_receive_message_bytes" (4194304), "max_send_message_bytes" (2147483647),
- *   "max_header_list_bytes" (16384), "connect_timeout_ms" (20000), "compression": "identity" or "gzip"
+ *   "max_header_list_bytes" (16384; 1024 to 1048576): of one header list, counted as HTTP/2 does (RFC 9113 section
+ *   6.5.2); a call that gets more ends with RESOURCE_EXHAUSTED, see docs/errors.md
+ *   "connect_timeout_ms" (20000), "compression": "identity" or "gzip"
  *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how much of a stream may wait unread;
- *   "initial_connection_window_bytes" (4194304)
+ *   "initial_connection_window_bytes" (4194304): the same of all streams together, and not yet received; 65535 while
+ *     none but bidi streams of small messages are open, over a short way
  *   "trace": false; true or {"events": n} keeps a trace of each call, see penstock_call_trace_json
  *   "tie_order": "fifo" (default) or "lifo", of interceptors with equal priority
  * Memory: owned by the caller; free with penstock_channel_release.
  * Errors: E_INVALID_ARGUMENT (the target), E_INVALID_JSON (names the JSON path; a certificate that does not parse
- * too), E_SYSTEM. */
+ * too), E_SYSTEM (no descriptor is left to read a file with). */
 PENSTOCK_API penstock_result penstock_channel_new(const char *target, const char *options, penstock_channel **channel,
                                                   penstock_error **error);
 /* The same on a runtime of the caller's, which the channel retains. E_CLOSED: it has been shut down. */

@@ -67,8 +67,9 @@ PENSTOCK_API penstock_result penstock_channel_set_codec(penstock_channel *channe
 /* The codec of calls with these options, instead of the channel's. Retained. Before the options are shared. */
 PENSTOCK_API penstock_result penstock_call_options_set_codec(penstock_call_options *options, penstock_codec *codec);
 
-/* ---- Calls with objects. With E_STATE (no codec among others) the object stays the caller's; otherwise it is
- * transferred, even on error. The functions that take bytes give E_STATE where a call has a codec. ---- */
+/* ---- Calls with objects. With E_STATE (no codec among others), with E_FORKED and where a pointer is NULL that must not be,
+ * the object stays the caller's; otherwise it is transferred, even on error. The functions that take bytes give E_STATE
+ * where a call has a codec. ---- */
 
 /* As penstock_channel_unary. The response's object is that of the reply. */
 PENSTOCK_API penstock_result penstock_channel_unary_object(penstock_channel *channel, const char *method, void *object,
@@ -85,8 +86,9 @@ PENSTOCK_API void *penstock_message_object(const penstock_message *message);
 /* That of a reply's message: borrowed from the reply, and as long-lived. NULL: none. */
 PENSTOCK_API void *penstock_reply_object(const penstock_reply *reply);
 
-/* ---- Hops at the object level of a call with a codec. Elsewhere they give E_STATE (NULL). With E_STATE the object stays
- * the caller's; otherwise it is transferred, even on error. There the functions of messages as bytes give E_STATE. ---- */
+/* ---- Hops at the object level of a call with a codec. Elsewhere they give E_STATE (NULL). With E_STATE, with E_FORKED and
+ * where the handle is NULL the object stays the caller's; otherwise it is transferred, even on error. There the functions
+ * of messages as bytes give E_STATE. ---- */
 
 /* In on_send and on_receive: the caller's object, borrowed until it is replaced or the callback returns. */
 PENSTOCK_API void *penstock_hop_object(penstock_hop *hop);
@@ -95,7 +97,8 @@ PENSTOCK_API penstock_result penstock_hop_set_object(penstock_hop *hop, void *ob
 /* As penstock_hop_send_message and penstock_hop_deliver_message. */
 PENSTOCK_API penstock_result penstock_hop_send_object(penstock_hop *hop, void *object);
 PENSTOCK_API penstock_result penstock_hop_deliver_object(penstock_hop *hop, void *object);
-/* The object of a ticket's event, as penstock_event_message and penstock_event_set_message. */
+/* The object of a ticket's event, as penstock_event_message and penstock_event_set_message. With E_GONE it stays the
+ * caller's, too. */
 PENSTOCK_API void *penstock_event_object(const penstock_event *event);
 PENSTOCK_API penstock_result penstock_event_set_object(penstock_event *event, void *object);
 

@@ -29,9 +29,10 @@ typedef int32_t (*penstock_submit)(penstock_job job, void *argument, void *user_
  * Memory: owned by the caller; free with penstock_executor_release. `user_data` is transferred, even on error. */
 PENSTOCK_API penstock_result penstock_executor_new(penstock_submit submit, void *user_data,
                                                    penstock_finalizer finalizer, penstock_executor **executor);
-/* An executor with one thread of its own, which runs jobs in the order in which they come. The thread blocks all signals;
- * it ends by itself after the last release, when the jobs that it has are done. Its jobs may wait in blocking functions,
- * but not for a call that needs this executor: E_WOULD_DEADLOCK. E_SYSTEM: no thread to be had.
+/* An executor with one thread of its own, which runs jobs in the order in which they come. The thread blocks all signals
+ * but those of its own faults; it ends by itself after the last release, when the jobs that it has are done. Its jobs may
+ * wait in blocking functions, but not for a call that needs this executor: E_WOULD_DEADLOCK. E_SYSTEM: a thread could not
+ * be started.
  * Memory: owned by the caller; free with penstock_executor_release. */
 PENSTOCK_API penstock_result penstock_executor_serial_new(penstock_executor **executor);
 PENSTOCK_API penstock_executor *penstock_executor_retain(penstock_executor *executor);

@@ -176,8 +176,8 @@ PENSTOCK_API penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code
 PENSTOCK_API penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
 
 /* Puts a message of this hop's own, copied, on its way to the server, behind what is parked here and before the event
- * that the running callback is about. Its `sent` stops here. E_STATE: not in a callback of this call on its driving
- * thread, before start has left this hop (in on_start too), or after half-close has. */
+ * that the running callback is about. Its `sent` stops here. E_STATE: not in a callback of this hop, on
+ * the driving thread or its executor's, before start has left this hop (in on_start too), or after half-close has. */
 PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
 /* Puts a message, copied, on its way to the caller: an injected one, or the answer of a hop that has taken the call. In
  * a callback of this call, or on any thread that has retained the hop. It spends demand from above: E_WOULD_BLOCK if
@@ -187,7 +187,8 @@ PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, con
  * when the verdict is there. The metadata is copied; NULL is empty. E_STATE: not such a hop, or not before messages.
  * E_ALREADY: a second time. */
 PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
-/* The same for the status, a copy of which ends the call. It counts as this hop's finish. */
+/* Delivers the status, a copy of which ends the call. It counts as this hop's finish. OK ends the call with INTERNAL
+ * where the last message that the hop wanted to deliver was refused. */
 PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
 /* Asks for n more messages from below; any thread. */
 PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);

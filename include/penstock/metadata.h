@@ -1,6 +1,7 @@
 /* Metadata: an ordered multimap of lower-case names to values. Values of names that end in "-bin" are any bytes; all
- * others are visible ASCII and spaces. Reserved names (":...", "grpc-...", "te", "content-type", "user-agent", "host",
- * "content-length" and HTTP/2's connection headers) are refused: what they say has accessors or options of its own.
+ * others are visible ASCII and spaces, with none at their ends. Reserved names (":...", "grpc-...", "te", "content-type",
+ * "user-agent", "host", "content-length" and HTTP/2's connection headers) are refused: what they say has accessors or
+ * options of its own.
  * gRPC over HTTP/2, "Custom-Metadata".
  *
  * JSON: {"name": ["v1", "v2"]}; input also takes a bare string for one value. "-bin" values are base64 (padding

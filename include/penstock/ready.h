@@ -40,7 +40,9 @@ typedef void (*penstock_token_source)(penstock_token_request *request, void *use
  *   "refresh_early_ms": 60000; so long before it expires a new token is asked for, while the old one is used still
  *       (at most half of the token's time)
  *   "refresh_timeout_ms": 30000; how long a call waits for a token: then it ends with UNAVAILABLE. 0: without end
- *   "replay_bytes": 65536, as in penstock_interceptor: a call that has sent more is not started anew */
+ *   "replay_bytes": 65536, as in penstock_interceptor: a call that has sent more is not started anew
+ *   "allow_cleartext": false; a call on a channel without TLS ends with UNAUTHENTICATED, and no token is asked for, also
+ *       where a hop below sends it there (penstock_hop_set_channel). A unix socket is as good as TLS */
 PENSTOCK_API penstock_result penstock_ready_bearer_token(const char *options_json, penstock_token_source source,
                                                          void *user_data, penstock_finalizer finalizer,
                                                          penstock_interceptor *table, penstock_error **error);
@@ -69,7 +71,9 @@ typedef void (*penstock_log_line)(const char *line, size_t length, void *user_da
  * "metadata"; for "headers" "metadata"; for "send" and "receive" "bytes"; for "status" and "cancel" "code", "name",
  * "message", "elapsed_us" and (status) "metadata". Options:
  *   "events": ["start", "headers", "status", "cancel"]; of these, "send", "half_close" and "receive"
- *   "redact": ["authorization", "cookie", "proxy-authorization", "set-cookie"]; their values are shown as "redacted"
+ *   "redact": ["authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key"]; their values are shown as
+ *       "redacted"
+ *   "redact_binary": false; those of names that end with "-bin", too
  *   "metadata": true
  *   "messages": "sizes" or "none": whether "send" and "receive" tell "bytes" */
 PENSTOCK_API penstock_result penstock_ready_logging(const char *options_json, penstock_log_line write, void *user_data,

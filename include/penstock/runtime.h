@@ -41,7 +41,8 @@ PENSTOCK_API void penstock_runtime_release(penstock_runtime *runtime);
 PENSTOCK_API penstock_result penstock_runtime_fd(penstock_runtime *runtime, int *fd);
 /* Host mode: runs one turn: waits up to `timeout_ms` (0: not at all; -1: until there is work) and does all that is
  * ready. E_BUSY: within a callback of this runtime, or timeout_ms is 0 and another thread drives; otherwise it waits
- * for that thread up to timeout_ms, then E_TIMEOUT. E_INTERRUPTED: a signal handler ran. E_CLOSED: shut down. */
+ * for that thread up to timeout_ms, then E_TIMEOUT. E_INTERRUPTED: a signal handler ran. E_CLOSED: shut down, or
+ * something in the program has closed descriptors of the runtime. */
 PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, int64_t timeout_ms);
 
 /* What the runtime is at, for when something does not go on:

@@ -149,9 +149,9 @@ PENSTOCK_API penstock_result penstock_intercepted_set_response(penstock_intercep
  * call). */
 PENSTOCK_API penstock_status *penstock_intercepted_status(penstock_intercepted_call *call);
 
-/* ---- At the object level of a call with a codec: objects in the place of bytes. Elsewhere these give E_STATE (NULL),
- * and the object stays the caller's; otherwise it is transferred, even on error. There the functions of messages as
- * bytes give E_STATE. See codec.h ---- */
+/* ---- At the object level of a call with a codec: objects in the place of bytes. Elsewhere these give E_STATE (NULL).
+ * With E_STATE the object stays the caller's; otherwise it is transferred, even on error. There the functions of messages
+ * as bytes give E_STATE. See codec.h ---- */
 
 /* As penstock_intercepted_request and _set_request. Borrowed until it is replaced or the call goes on; NULL: none. */
 PENSTOCK_API void *penstock_intercepted_request_object(penstock_intercepted_call *call);

@@ -3,9 +3,12 @@
 #ifndef PENSTOCK_CEMBEDDED_H
 #define PENSTOCK_CEMBEDDED_H
 #include <stddef.h>
+#include <stdint.h>
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
-void cm_free_sized(void *block, size_t size);
+/* What cm_alloc has given for `size` or more: of a Swift object, whose size is the compiler's. */
+void cm_free_object(void *object, size_t size);
 void cm_confine(void *object);
+int32_t cm_driven(const void *runtime, int32_t change);
 #endif

@@ -82,8 +82,8 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     return withCore { core in
       core.begin(self)
       if let closed = core.closedBecause {
-        failSoon(Status(.cancelled, closed))
-      } else if call.request.settings.credentials != nil, !core.defaults.isSecure {
+        failSoon(closed.status)
+      } else if core.defaults.privacy != .tls, core.isTooOpen(call.request.settings) {
         failSoon(Status(.unauthenticated, "the call has credentials, and the channel is not secure (no TLS)"))
       }
       return failure == nil
@@ -91,16 +91,24 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   }
 
   private func makeFraming(_ call: Call) {
-    framing = GRPCFraming(
+    let old = framing
+    let fresh = GRPCFraming(
       compression: call.request.settings.compression,
       maxReceiveBytes: call.request.settings.maxReceiveBytes)
+    if let old { fresh.continuePacking(of: old) }
+    framing = fresh
   }
 
   func send(_ message: Message) {
     guard let call, failure == nil else { return }
     guard let framed = borrow(framing, { $0.encode(message) }) else { return }
+    send(framed, call)
+  }
+
+  private func send(_ framed: consuming FramedMessage, _ call: Unmanaged<Call>) {
     switch consume framed {
     case .failed(let status): failSoon(status)
+    case .later: core.work.scheduleLater(self)
     case .piece(let piece):
       call._withUnsafeGuaranteedRef { call in
         call.measures.sent.wireBytes.add(piece.count)
@@ -138,8 +146,20 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     pieces.removeAll()
   }
 
+  private var isPacking: Bool { framing?.isPacking ?? false }
+
+  /// A slice of a message that takes long to compress.
+  @inline(never) @_optimize(size)
+  private func pack() {
+    guard let call, let framing, failure == nil else { return }
+    withCore { $0.runtime.watch.hasRun = true }
+    send(framing.encodeNext(), call)
+    if framing.isPacking { core.work.scheduleLater(self) } else if isHalfClosed { halfClose() }
+  }
+
   func halfClose() {
     isHalfClosed = true
+    if isPacking { return }
     withStream { stream, connection in
       stream.endsAfterPieces = true
       connection.resume(stream)
@@ -167,10 +187,13 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   func open(on connection: HTTP2Connection) {
     guard let call, isWaiting else { return }
     let stream = HTTP2Stream(self, sending: pieces)
-    stream.endsAfterPieces = isHalfClosed
+    stream.endsAfterPieces = isHalfClosed && !isPacking
     self.connection = connection
     self.stream = stream
-    call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
+    call._withUnsafeGuaranteedRef {
+      $0.connection = connection.facts
+      stream.isDuplex = $0.request.kind == .bidi
+    }
     connection.add(stream)
   }
 
@@ -189,6 +212,8 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     limitPieces()
     return call._withUnsafeGuaranteedRef { call in
       withCore { core in
+        // The time that is left, and not a turn more: the server counts from here.
+        if call.request.deadline != nil { core.runtime.refreshNow() }
         let now = core.runtime.now
         return borrow(framing) { $0.requestHeaders(call.request, core.defaults, now: now, into: fields) }
           ?? false
@@ -222,7 +247,9 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     guard message == nil, failure == nil, wantsMessage else { return 0 }
     return borrow(framing) { framing in
       // Before the call knows of the headers, at which it may be paused, only what needs no more room.
-      guard headersCame || (headersWait && framing.beginsWithMessage(bytes)) else { return 0 }
+      guard headersCame || (headersWait && framing.beginsWithMessage(bytes)), !framing.isBusy else {
+        return 0
+      }
       return decode(bytes, framing)
     } ?? 0
   }
@@ -241,14 +268,19 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   /// Keeps what comes out; how much goes in.
   private func decode(_ bytes: ByteView, _ framing: GRPCFraming) -> Int {
     let (consumed, step) = framing.decode(bytes)
+    take(step)
+    return consumed
+  }
+
+  private func take(_ step: consuming BodyStep) {
     switch consume step {
-    case .needsMore: break
+    case .needsMore, .busy: break
     case .message(let whole, let size):
+      if size < whole.count { withCore { $0.runtime.watch.hasRun = true } }
       message = whole
       messageSize = UInt32(clamping: size)
     case .failed(let status): failure = status
     }
-    return consumed
   }
 
   override func streamChanged(_ stream: HTTP2Stream) {
@@ -256,7 +288,11 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     proceed()
   }
 
-  func runInTurn() { proceed() }
+  func runInTurn() {
+    if isPacking { pack() }
+    if call != nil, let framing, framing.isBusy { take(framing.proceed()) }
+    proceed()
+  }
 
   /// The call, whose end may come in there, is kept until it is done; the attempt is, by whoever calls this.
   private func proceed() {
@@ -290,6 +326,8 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
         hasDelivered = true
       } else if let failure {
         finish(failure, call)
+      } else if framing?.isBusy == true {
+        return core.work.scheduleLater(self)
       } else if !stream.bodyIsEmpty, headersCame, let framing {
         // Not the last one: the status is to wait behind a message that nobody has asked for.
         if hasDelivered, !call.wantsMessage,
@@ -349,7 +387,10 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
       return core.attach(self)
     }
     var isLate = false
-    if case .reset = end, let deadline = call.request.deadline { isLate = deadline <= now }
+    if case .reset = end, let deadline = call.request.deadline {
+      core.runtime.refreshNow()
+      isLate = deadline <= now
+    }
     if let status = borrow(framing, { $0.status(end, trailers: trailers.take(), deadlineHasPassed: isLate) })
     {
       finish(status, call)

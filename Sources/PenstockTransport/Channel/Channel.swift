@@ -29,10 +29,11 @@ public final class Channel: @unchecked Sendable {
     let parsed: Target
     switch Target.parse(target) {
     case .failed(let words): return .failed(SetupFailure("target", words))
+    case .noMemory: return .failed(.noMemory)
     case .target(let outcome): parsed = outcome
     }
     var context: TLSContext?
-    if let tls = options.tls {
+    if let tls = options.usesDefaultTLS && parsed.isUnix ? nil : options.tls {
       switch TLSContext.make(role: .client, options: tls) {
       case .failed(let failure): return .failed(failure)
       case .made(let made): context = made
@@ -41,13 +42,14 @@ public final class Channel: @unchecked Sendable {
     let agent = ByteBuffer()
     guard let name = ByteBuffer(copying: target),
       UserAgent.compose(version: options.version, application: options.userAgent?.view, into: agent)
-    else { return .failed(SetupFailure("", "no memory")) }
+    else { return .failed(.noMemory) }
     var limits = HTTP2Limits()
     limits.streamWindow = options.initialStreamWindow
     limits.connectionWindow = options.initialConnectionWindow
     limits.maxHeaderList = options.maxHeaderListBytes
+    let privacy = context != nil ? Privacy.tls : parsed.isUnix ? .local : .cleartext
     let defaults = RequestDefaults(
-      isSecure: context != nil, authority: options.authority ?? parsed.authority, userAgent: agent)
+      privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent)
     let destination = Destination(parsed, name, context, limits, options.connectTimeout)
     return .made(Channel(ChannelCore(runtime, defaults, destination), runtime))
   }
@@ -57,6 +59,8 @@ public final class Channel: @unchecked Sendable {
 
   /// Without a NUL; as long-lived as the channel.
   public var defaultAuthority: ByteView { core.defaults.authority.view }
+
+  public var privacy: Privacy { core.defaults.privacy }
 
   /// Any thread, without waiting: ends what is under way with CANCELLED, and closes the connections.
   public func close() {
@@ -69,9 +73,9 @@ private final class ChannelClosing: InboxItem {
 
   init(_ core: ChannelCore) { self.core = core }
 
-  override func run() { core.close("channel closed") }
+  override func run() { core.close(.channelClosed) }
   /// Nobody drives any more, so nobody is in anyone's way.
-  override func dropped() { core.close("channel closed") }
+  override func dropped(_ why: Closing) { core.close(.channelClosed) }
 }
 
 /// The driving thread's side of a channel.
@@ -81,7 +85,7 @@ final class ChannelCore: ShutdownHook {
   let work: TurnWork
   let balancer: any Balancer
   /// Set once it is closed.
-  private(set) var closedBecause: StaticString?
+  private(set) var closedBecause: Closing?
   private var attempts: [Attempt] = []
   private var isHooked = false
 
@@ -101,10 +105,15 @@ final class ChannelCore: ShutdownHook {
     attempts.append(attempt)
   }
 
+  /// Without TLS.
+  func isTooOpen(_ settings: CallSettings) -> Bool {
+    settings.credentials != nil || settings.privacy.rawValue > defaults.privacy.rawValue
+  }
+
   func attach(_ attempt: Attempt) { balancer.attach(attempt) }
 
   func end(_ attempt: Attempt) {
-    guard attempt.slot >= 0, attempt.slot < attempts.count else { return }
+    guard attempt.slot >= 0 else { return }
     let last = attempts.removeLast()
     if attempt.slot < attempts.count {
       attempts[attempt.slot] = last
@@ -113,21 +122,21 @@ final class ChannelCore: ShutdownHook {
     attempt.slot = -1
   }
 
-  func runtimeShutdown() {
+  func runtimeShutdown(_ why: Closing) {
     isHooked = false
-    close("runtime shut down")
+    close(why)
   }
 
   @inline(never) @_optimize(size)
-  func close(_ reason: StaticString) {
+  func close(_ why: Closing) {
     guard closedBecause == nil else { return }
-    closedBecause = reason
+    closedBecause = why
     if isHooked {
       isHooked = false
       runtime.removeShutdownHook(self)
     }
     let all = attempts
-    for attempt in all { attempt.finish(Status(.cancelled, reason)) }
+    for attempt in all { attempt.finish(why.status) }
     balancer.close()
   }
 }

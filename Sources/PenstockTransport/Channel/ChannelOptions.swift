@@ -4,7 +4,11 @@ import PenstockWire
 /// limits, compression) travel with each call's `Request`.
 public struct ChannelOptions {
   /// nil: cleartext.
-  public var tls: TLSOptions? = TLSOptions()
+  public var tls: TLSOptions? = TLSOptions() {
+    didSet { usesDefaultTLS = false }
+  }
+  /// Nobody has said anything of TLS: a unix socket does without.
+  private(set) var usesDefaultTLS = true
   /// Instead of the target's.
   public var authority: ByteBuffer?
   /// Put before "penstock/VERSION".

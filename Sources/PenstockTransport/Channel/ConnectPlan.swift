@@ -17,6 +17,7 @@ struct ConnectPlan {
   private(set) var index = -1
   private(set) var count = 0
   private let report = ByteBuffer()
+  private var first: ByteBuffer?
   private static let mostReported = 8
 
   init(now: UInt64, timeout: UInt64) {
@@ -33,6 +34,7 @@ struct ConnectPlan {
 
   /// The present address failed.
   mutating func failed(_ address: ByteBuffer, _ words: ByteBuffer, now: UInt64) -> Step {
+    first = first ?? address
     if index < ConnectPlan.mostReported {
       if !report.isEmpty { report.say("; ") }
       report.say(address.view).say(": ").say(words.view)
@@ -46,13 +48,26 @@ struct ConnectPlan {
     return .connect(index: index, until: now + (deadline - now) / UInt64(count - index))
   }
 
-  /// Every address tried with its error.
+  /// Every address tried with its error; of one that the name is, the error alone.
   @inline(never) @_optimize(size)
   func words(_ name: ByteBuffer) -> ByteBuffer {
-    let text = ByteBuffer().say("could not connect to ").say(name.view).say(": ").say(report.view)
+    var told = report.view
+    if count == 1, let first, ConnectPlan.ends(name.view, with: first.view) {
+      told = ByteView(rebasing: told.dropFirst(first.count + 2))
+    }
+    let text = ByteBuffer().say("could not connect to ").say(name.view).say(": ").say(told)
     let untold = min(index, count) - ConnectPlan.mostReported
     if untold > 0 { text.say("; and ").say(untold).say(" more") }
     if index < count { text.say("; the connect timeout left no time for the rest") }
     return text
+  }
+
+  /// "ipv4:127.0.0.1:1" with "127.0.0.1:1", and "unix:///a" with "unix:/a".
+  private static func ends(_ name: ByteView, with address: ByteView) -> Bool {
+    let unix = ("unix:" as StaticString).bytes
+    let isUnix =
+      address.count > unix.count && bytesEqual(ByteView(rebasing: address.prefix(unix.count)), unix)
+    let place = ByteView(rebasing: address.dropFirst(isUnix ? unix.count : 0))
+    return bytesEqual(ByteView(rebasing: name.suffix(place.count)), place)
   }
 }

@@ -23,7 +23,8 @@ final class ChannelChains: @unchecked Sendable {
   {
     let shared = chain(path, kind, of: runtime)
     guard let own = own?.entries(path, kind, newestFirst: newestFirst), !own.isEmpty else { return shared }
-    return Chain(Registry.merged(shared?.sources ?? [], own, newestFirst: newestFirst))
+    guard let shared else { return Chain(own) }
+    return Chain(Registry.merged(shared.sources, own, newestFirst: newestFirst))
   }
 
   private func chain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
@@ -39,12 +40,9 @@ final class ChannelChains: @unchecked Sendable {
   /// The same where a registry has changed; unlocks.
   @inline(never) @_optimize(size)
   private func newChain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
-    let theirs = runtime.snapshot()
-    let merged = Registry.merged(
-      theirs.ordered(newestFirst: newestFirst), registry.ordered(newestFirst: newestFirst),
-      newestFirst: newestFirst)
-    let remains = cache.rebuild(merged, registry.generation, theirs.generation)
-    if merged.isEmpty { noneAt.store(theirs.generation, ordering: .releasing) }
+    let (merged, generation) = runtime.merged(with: registry, newestFirst: newestFirst)
+    let remains = cache.rebuild(merged, registry.generation, generation)
+    if merged.isEmpty { noneAt.store(generation, ordering: .releasing) }
     let chain = cache.chain(path, kind)
     lock.unlock()
     withExtendedLifetime(remains) {}
@@ -125,11 +123,7 @@ final class ChannelChains: @unchecked Sendable {
   /// Both registries, by priority.
   @inline(never) @_optimize(size)
   func merged(with runtime: ClientRuntime) -> [Registry.Entry] {
-    lock.withLock {
-      Registry.merged(
-        runtime.snapshot().ordered(newestFirst: newestFirst), registry.ordered(newestFirst: newestFirst),
-        newestFirst: newestFirst)
-    }
+    lock.withLock { runtime.merged(with: registry, newestFirst: newestFirst).entries }
   }
 }
 
@@ -148,7 +142,8 @@ public final class OwnInterceptors: @unchecked Sendable {
 
   func entries(_ path: ByteView, _ kind: CallKind, newestFirst: Bool) -> [Registry.Entry] {
     guard hasAny.load(ordering: .acquiring) else { return [] }
-    let all = lock.withLock { registry }
-    return all.ordered(newestFirst: newestFirst).filter { $0.filter.matches(path, kind) }
+    return lock.withLock {
+      registry.ordered(newestFirst: newestFirst).filter { $0.filter.matches(path, kind) }
+    }
   }
 }

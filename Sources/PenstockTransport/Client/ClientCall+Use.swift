@@ -1,14 +1,32 @@
 import CSystem
 import PenstockCall
 import PenstockWire
+import Synchronization
 
 /// What users ask for, on any thread.
 extension ClientCall {
   public var ended: Reply? { lock.withLock { reply } }
 
+  /// When it has returned, nothing is delivered any more; what has come as the reply stays in it.
   public func cancel(_ reason: ByteView) {
-    if ended != nil { return }
-    call.submit(.endLocally(Status(.cancelled, reason)))
+    // The end first: a thread that finds no more messages for the cancel must not get another status than its.
+    if ended == nil { call.submit(.endLocally(Status(.cancelled, reason))) }
+    let dropped = lock.withLock { () -> ShortQueue<Message> in
+      discards.store(true, ordering: .releasing)
+      hasAnswered = true
+      return takeUnread()
+    }
+    // Let go after the lock: an object's finalizer is the user's.
+    withExtendedLifetime(dropped) {}
+  }
+
+  var isDiscarding: Bool { discards.load(ordering: .acquiring) }
+
+  /// Under the lock.
+  func takeUnread() -> ShortQueue<Message> {
+    let all = received
+    received = ShortQueue()
+    return all
   }
 
   public func demand(_ count: UInt64) -> Outcome {
@@ -58,8 +76,10 @@ extension ClientCall {
     let outcome = checkSend(count)
     if outcome == .ok {
       let cost = count + ClientCall.messageOverhead
-      if !kind.sendsOne { sizesInFlight.append(cost) }
-      bytesInFlight += cost
+      if !kind.sendsOne {
+        sizesInFlight.append(cost)
+        bytesInFlight += cost
+      }
       sentMessages += 1
       call.submit(.send(consume message))
     }
@@ -140,6 +160,12 @@ extension ClientCall {
     return (outcome, found.map { unsafeDowncast($0, to: Metadata.self) })
   }
 
+  public func waitStatus() -> (Outcome, Reply?) {
+    guard !isCallbackStyle else { return (.state, nil) }
+    closeWhenSaid()
+    return waitForEnd()
+  }
+
   /// Blocking style: half-closes, discards what is unread, waits for the end.
   public func finish() -> (Outcome, Reply?) {
     guard !isCallbackStyle else { return (.state, nil) }
@@ -147,8 +173,8 @@ extension ClientCall {
     lock.lock()
     let closes = !isHalfClosed && reply == nil
     isHalfClosed = true
-    let begins = !discards && !kind.receivesOne && reply == nil
-    discards = discards || !kind.receivesOne
+    let begins = !isDiscarding && !kind.receivesOne && reply == nil
+    if !kind.receivesOne { discards.store(true, ordering: .releasing) }
     lock.unlock()
     if closes { call.submit(.halfClose) }
     if begins {

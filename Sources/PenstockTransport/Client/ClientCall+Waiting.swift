@@ -15,7 +15,7 @@ extension ClientCall {
     case .message:
       found = takeMessage()
       if found != nil { return .ok }
-      if reply != nil || discards { return .end }
+      if reply != nil || isDiscarding { return .end }
       if demanded == 0, !kind.receivesOne {
         demanded = 1
         call.submit(.demand(1))

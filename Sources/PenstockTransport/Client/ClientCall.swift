@@ -42,6 +42,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   var reply: Reply?
   /// Not of the one message of a kind that has one.
   var sizesInFlight = ShortQueue<Int>()
+  /// With the overhead of each; not of the one message of a kind that has one.
   var bytesInFlight = 0
   var sentMessages = 0
   /// The channels that hops have redirected the call to; kept until the end.
@@ -53,7 +54,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   let sendBufferBytes: Int
   let sendsAhead: Bool
   let maxSendBytes: Int
-  var discards = false
+  /// No message is delivered any more. Set under the lock; callback style looks without.
+  let discards = Atomic<Bool>(false)
   var isHalfClosed = false
   /// `answer` has been received.
   var hasAnswered = false
@@ -159,6 +161,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   /// The call may end here, and let it go.
   func firstRun() {
+    driver._withUnsafeGuaranteedRef { $0.advance(to: createdAt) }
     borrow(channel.runtime.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
     if channel.isClosed || family.parent != nil, !beginsWithOthers() { return }
@@ -170,8 +173,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let kept = Unmanaged.passRetained(self)
     defer { kept.release() }
     if channel.isClosed {
-      call.perform(
-        .endLocally(Status(.cancelled, channel.runtime.isClosed ? "runtime shut down" : "channel closed")))
+      let closing = channel.runtime.isClosed ? channel.runtime.runtime.closing : .channelClosed
+      call.perform(.endLocally(closing.status))
     }
     joinFamily()
     return !call.isEnded
@@ -229,12 +232,12 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       if demanded > 0 { demanded -= 1 }
       if kind.receivesOne {
         answer = message
-      } else if !discards {
+      } else if !isDiscarding {
         received.append(message)
       }
       unlock(andWake: .message)
     }
-    if let callbacks, let told = callbacks.onMessage {
+    if let callbacks, let told = callbacks.onMessage, !isDiscarding {
       call.watch.begin(call.id, .receive)
       told(handle, OpaquePointer(Unmanaged.passUnretained(message).toOpaque()), callbacks.pointer)
       call.watch.end()
@@ -246,7 +249,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   public override func callOffersMessage() {
     guard !isCallbackStyle, !kind.receivesOne else { return }
     lock.lock()
-    let takes = demanded == 0 && !discards && received.count < ClientCall.readAhead
+    let takes = demanded == 0 && !isDiscarding && received.count < ClientCall.readAhead
     if takes { demanded = 1 }
     lock.unlock()
     if takes { call.perform(.demand(1)) }
@@ -254,11 +257,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   public override func callSent(_ count: Int) {
     lock.lock()
-    if kind.sendsOne {
-      bytesInFlight = 0
-    } else {
-      for _ in 0..<count { bytesInFlight -= sizesInFlight.popFirst() ?? 0 }
-    }
+    for _ in 0..<count { bytesInFlight -= sizesInFlight.popFirst() ?? 0 }
     unlock(andWake: .room)
     if let callbacks, let sent = callbacks.onSent {
       call.watch.begin(call.id, .sent)
@@ -268,11 +267,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   public override func callDiscardsMessages() {
-    let dropped = lock.withLock { () -> (ShortQueue<Message>, Message?) in
-      let all = received
-      received = ShortQueue()
-      return (all, answer.take())
-    }
+    let dropped = lock.withLock { (takeUnread(), answer.take()) }
     withExtendedLifetime(dropped) {}
   }
 

@@ -30,7 +30,8 @@ public final class ClientChannel: @unchecked Sendable {
     generation = runtime.generation
     self.transport = transport
     origin = CallOrigin(
-      target: target, defaultAuthority: authority, loop: runtime.loop, watch: runtime.watch)
+      target: target, defaultAuthority: authority, privacy: transport.privacy, loop: runtime.loop,
+      watch: runtime.watch)
     self.defaults = defaults
     chains = ChannelChains(newestFirst: newestFirst)
     runtime.join(chains)
@@ -69,7 +70,7 @@ public final class ClientChannel: @unchecked Sendable {
     withExtendedLifetime(old) {}
   }
 
-  var codec: Codec? { hasCodec.load(ordering: .acquiring) ? lock.withLock { ownCodec } : nil }
+  public var codec: Codec? { hasCodec.load(ordering: .acquiring) ? lock.withLock { ownCodec } : nil }
 
   /// Ends every call, closes the connection, lets the interceptors go. Does not wait.
   public func close() -> Outcome {
@@ -85,7 +86,7 @@ public final class ClientChannel: @unchecked Sendable {
     init(_ channel: ClientChannel) { self.channel = channel }
 
     override func run() {
-      channel.runtime.live.end(channel, "channel closed")
+      channel.runtime.live.end(channel, .channelClosed)
       channel.transport.close()
     }
   }

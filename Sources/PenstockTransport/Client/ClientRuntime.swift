@@ -25,12 +25,11 @@ public final class ClientRuntime: @unchecked Sendable {
   private var isOver = false
   /// The chains that channels keep for their next call.
   private var caches: [ChannelChains] = []
-  private let closed = Atomic<Bool>(false)
   /// The registry's, so that a call sees without the lock that nothing has changed.
   let registryGeneration = Atomic<UInt64>(0)
   let live = LiveCalls()
   let workers: WorkerPool
-  let watch = CallWatch()
+  var watch: CallWatch { runtime.watch }
 
   @inline(never) @_optimize(size)
   private init(_ runtime: Runtime, isShared: Bool) {
@@ -77,7 +76,7 @@ public final class ClientRuntime: @unchecked Sendable {
     }
   }
 
-  public var isClosed: Bool { closed.load(ordering: .acquiring) }
+  public var isClosed: Bool { runtime.closed.load(ordering: .acquiring) }
 
   public func addUser() {
     reach.wrappingAdd(1, ordering: .relaxed)
@@ -135,7 +134,7 @@ public final class ClientRuntime: @unchecked Sendable {
   @inline(never) @_optimize(size)
   public func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
     if runtime.isDriving || Worker.current?.runs(workers) == true { return .wouldDeadlock }
-    closed.store(true, ordering: .releasing)
+    runtime.closed.store(true, ordering: .releasing)
     let deadline = Runtime.deadline(after: timeoutMilliseconds)
     var result = runtime.shutdown(timeoutMilliseconds: timeoutMilliseconds)
     if result == .ok {
@@ -196,7 +195,7 @@ public final class ClientRuntime: @unchecked Sendable {
   }
 
   /// By priority.
-  public var entries: [Registry.Entry] { snapshot().entries }
+  public var entries: [Registry.Entry] { merged(with: Registry(), newestFirst: false).entries }
 
   private func change<R>(_ body: () -> R) -> R {
     lock.withLock {
@@ -206,7 +205,17 @@ public final class ClientRuntime: @unchecked Sendable {
     }
   }
 
-  func snapshot() -> Registry { lock.withLock { registry } }
+  /// Its own and those of `other` in the order of calls, and the generation of its own.
+  @inline(never) @_optimize(size)
+  func merged(with other: Registry, newestFirst: Bool) -> (entries: [Registry.Entry], generation: UInt64) {
+    lock.withLock {
+      (
+        Registry.merged(
+          registry.ordered(newestFirst: newestFirst), other.ordered(newestFirst: newestFirst),
+          newestFirst: newestFirst), registry.generation
+      )
+    }
+  }
 
   func join(_ cache: ChannelChains) { lock.withLock { caches.append(cache) } }
 

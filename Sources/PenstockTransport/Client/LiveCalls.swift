@@ -40,19 +40,19 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
 
   /// Ends those that were made on `channel` or run on it; all without one. A call that ends takes itself out.
   @inline(never) @_optimize(size)
-  func end(_ channel: ClientChannel?, _ reason: StaticString) {
+  func end(_ channel: ClientChannel?, _ why: Closing) {
     var ending: [ClientCall] = []
     var next = first
     while let call = next?.takeUnretainedValue() {
       if channel == nil || call.channel === channel || call.lane === channel { ending.append(call) }
       next = call.nextLive
     }
-    for call in ending { call.call.perform(.endLocally(Status(.cancelled, reason))) }
+    for call in ending { call.call.perform(.endLocally(why.status)) }
   }
 
-  func runtimeShutdown() {
+  func runtimeShutdown(_ why: Closing) {
     isShutDown = true
-    end(nil, "runtime shut down")
+    end(nil, why)
   }
 
   /// Tells a new runtime of its hook, on its driving thread.

@@ -66,10 +66,10 @@ final class CallItem: InboxItem {
   }
 
   /// The runtime has ended before it ran: so has the call.
-  override func dropped() {
+  override func dropped(_ why: Closing) {
     let call = posted.take()?.takeRetainedValue()
     isFirstRun = false
-    call?.perform(.endLocally(Status(.cancelled, "runtime shut down")))
+    call?.perform(.endLocally(why.status))
     call?.dropPosted()
   }
 }
@@ -197,15 +197,16 @@ final class RuntimeLoop: CallLoop {
   }
 
   func issueTicket(_ event: Event, of hop: Hop) -> UInt64 {
-    book(of: hop.call)?.issue(event, start: hop.call.request.metadata) ?? 0
+    book(of: hop.call).issue(event, start: hop.call.request.metadata)
   }
 
   func tickets(of call: Call) -> (any TicketIssuer)? { book(of: call) }
 
-  private func book(of call: Call) -> TicketBook? {
+  private func book(of call: Call) -> TicketBook {
     let item = call.item
-    if item.book == nil { item.book = TicketTable.shared.makeBook(call, runtime) }
-    return item.book
+    let book = item.book ?? TicketBook(.shared, call, runtime)
+    item.book = book
+    return book
   }
 
   func spendTicket(_ ticket: UInt64, of call: Call) { _ = call.item.book?.spend(ticket, for: nil) }
@@ -221,7 +222,7 @@ final class RuntimeLoop: CallLoop {
         item.resumes = []
       }
       item.detachOwner(call)
-      if let book = item.book.take() { TicketTable.shared.close(book) }
+      item.book.take()?.close()
     }
   }
 }

@@ -1,3 +1,5 @@
+import PenstockWire
+
 /// What has come, in order. Mostly that is one element or none: the first stands here itself, so that a call that waits
 /// for its next message keeps no array.
 struct ShortQueue<Element> {
@@ -19,10 +21,10 @@ struct ShortQueue<Element> {
       next += 1
       if Int(next) == rest.count {
         // What a burst has needed does not stay.
-        rest.removeAll(keepingCapacity: rest.capacity <= 64)
+        if rest.capacity <= 64 { rest.clear() } else { rest = [] }
         next = 0
       } else if next == 1024 {
-        rest.removeFirst(1024)
+        rest.removeLeading(1024)
         next = 0
       }
     }

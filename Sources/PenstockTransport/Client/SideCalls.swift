@@ -122,7 +122,8 @@ private final class ClientRoute: CallRoute {
 
   init(_ channel: ClientChannel) {
     self.channel = channel
-    super.init(target: channel.origin.target, authority: channel.origin.defaultAuthority)
+    let origin = channel.origin
+    super.init(target: origin.target, authority: origin.defaultAuthority, privacy: origin.privacy)
   }
 
   override func newBelow() -> (any CallBelow)? { channel.transport.newAttempt() }

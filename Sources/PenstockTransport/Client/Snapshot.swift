@@ -44,7 +44,8 @@ extension ClientRuntime {
     let running = watch.running()
     let name = running.flatMap { Registrations.name(of: $0.interceptor) }
     return RuntimeView(
-      calls: calls, running: running, interceptor: name, turnTime: runtime.now, now: Runtime.monotonicNow())
+      calls: calls, running: running, interceptor: name, turnTime: runtime.lastNow,
+      now: Runtime.monotonicNow())
   }
 
   /// Any thread, in the same way: one call; nil: no answer in time.

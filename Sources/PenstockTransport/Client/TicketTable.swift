@@ -1,26 +1,30 @@
 import PenstockCall
 import PenstockWire
+import Synchronization
 
 /// Tickets by number, for any thread.
 ///
-/// A ticket is (slot + 1) << 40 | slot generation << 24 | sequence: the slot names the book of one call, its
-/// generation tells a book from those that had the slot before, and the sequence is the book's own. So a
-/// ticket of an ended call is told from a spent one, and a made-up number from both, without keeping spent
-/// tickets.
+/// A ticket is the number of a book << 16 | its turn in that. Books are numbered from 1, and no number comes again within
+/// the process, nor in a child that a fork makes of it: so whoever resolves a ticket late, meets no other. A book is one
+/// call's, and takes another number with each 65,535 tickets. A ticket of an ended call is told from a spent one, and a
+/// made-up number from both, without keeping spent tickets.
 final class TicketTable: @unchecked Sendable {
-  private struct Slot {
+  private struct Place {
+    var number: UInt64 = 0
     var book: TicketBook?
-    var generation: UInt64 = 0
   }
 
   static let processSlot = 2
-  private static let slotLimit = 1 << 23
+  static let lastNumber: UInt64 = 1 << 48 - 1
+  /// The newest of this process or an ancestor: outside of what a fork wipes, so that a child counts on.
+  private static let newest = Atomic<UInt64>(0)
 
   private let lock = Lock()
-  private var slots: [Slot] = []
-  /// Oldest first, so that a number comes back as late as possible.
-  private var free: [Int] = []
-  private var freeHead = 0
+  /// A book stands at its number modulo their count, a power of 2. A number whose place is taken is left out; half of
+  /// the places are free.
+  private var places = [Place](repeating: Place(), count: 64)
+  private var taken = 0
+  private var last: UInt64
 
   /// The table of this process: a forked child has its own.
   static var shared: TicketTable {
@@ -29,56 +33,53 @@ final class TicketTable: @unchecked Sendable {
       if let raw = UnsafeRawPointer(bitPattern: slot.pointee) {
         return Unmanaged<TicketTable>.fromOpaque(raw).takeUnretainedValue()
       }
-      let fresh = TicketTable()
+      let fresh = TicketTable(after: newest.load(ordering: .relaxed))
       slot.pointee = UInt(bitPattern: Unmanaged.passRetained(fresh).toOpaque())
       return fresh
     }
   }
 
-  /// nil: all numbers are in use.
+  init(after last: UInt64) { self.last = last }
+
+  /// 0: there are no more.
   @inline(never) @_optimize(size)
-  func makeBook(_ call: Call, _ runtime: Runtime? = nil) -> TicketBook? {
+  fileprivate func number(for book: TicketBook) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
-    let index: Int
-    if freeHead < free.count, free.count - freeHead > 64 || slots.count >= TicketTable.slotLimit {
-      index = free[freeHead]
-      freeHead += 1
-      if freeHead * 2 > free.count, freeHead > 1024 {
-        free.removeFirst(freeHead)
-        freeHead = 0
-      }
-    } else if slots.count < TicketTable.slotLimit {
-      index = slots.count
-      slots.append(Slot())
-    } else {
-      return nil
-    }
-    let book = TicketBook(
-      call, prefix: UInt64(index + 1) << 40 | slots[index].generation << 24, runtime: runtime)
-    slots[index].book = book
-    return book
+    if taken * 2 >= places.count { grow() }
+    repeat {
+      if last >= TicketTable.lastNumber { return 0 }
+      last += 1
+    } while places[place(of: last)].book != nil
+    places[place(of: last)] = Place(number: last, book: book)
+    taken += 1
+    TicketTable.newest.store(last, ordering: .relaxed)
+    return last
   }
 
-  func close(_ book: TicketBook) {
-    let index = Int(book.prefix >> 40) - 1
+  private func place(of number: UInt64) -> Int { Int(truncatingIfNeeded: number) & (places.count - 1) }
+
+  /// An owner with places of its own keeps them apart.
+  private func grow() {
+    let old = places
+    places = [Place](repeating: Place(), count: old.count * 2)
+    for one in old where one.book != nil { places[place(of: one.number)] = one }
+  }
+
+  /// `book` has them, and nothing that is open in them.
+  fileprivate func free(_ numbers: ArraySlice<UInt64>) {
     lock.lock()
-    slots[index].book = nil
-    slots[index].generation = (slots[index].generation + 1) & 0xffff
-    free.append(index)
+    for number in numbers { places[place(of: number)].book = nil }
+    taken -= numbers.count
     lock.unlock()
-    book.close()
   }
 
   /// nil: the call has ended, or there never was such a ticket.
   func book(of ticket: UInt64) -> TicketBook? {
-    let index = Int(truncatingIfNeeded: ticket >> 40) - 1
     lock.lock()
     defer { lock.unlock() }
-    guard index >= 0, index < slots.count, slots[index].generation == (ticket >> 24) & 0xffff else {
-      return nil
-    }
-    return slots[index].book
+    let found = places[place(of: ticket >> TicketBook.turnBits)]
+    return found.number == ticket >> TicketBook.turnBits ? found.book : nil
   }
 }
 
@@ -94,43 +95,54 @@ final class TicketBook: TicketIssuer, @unchecked Sendable {
   }
 
   private struct Entry {
-    let sequence: UInt64
+    let ticket: UInt64
     var state: State
   }
 
-  private static let sequenceMask: UInt64 = 0xff_ffff
+  fileprivate static let turnBits: UInt64 = 16
+  private static let lastTurn: UInt64 = 1 << turnBits - 1
 
-  let prefix: UInt64
-  /// Sequences go from 1 to this, and then round.
-  private let lastSequence: UInt64
+  private let table: TicketTable
   private let lock = Lock()
   /// nil once the call has ended.
   private var call: Call?
   private var runtime: Runtime?
+  /// Rising.
   private var entries: [Entry] = []
   private var spentCount = 0
-  private var sequence: UInt64 = 0
+  /// The table's, oldest first, but for those before the oldest entry.
+  private var numbers: [UInt64] = []
+  private var newest: UInt64 = 0
 
-  init(
-    _ call: Call, prefix: UInt64, lastSequence: UInt64 = TicketBook.sequenceMask, runtime: Runtime? = nil
-  ) {
+  init(_ table: TicketTable, _ call: Call, _ runtime: Runtime? = nil) {
+    self.table = table
     self.call = call
     self.runtime = runtime
-    self.prefix = prefix
-    self.lastSequence = lastSequence
   }
 
-  /// Any thread; once the call has ended, the ticket is gone from the start. 0: one is open that is older than
-  /// all the numbers there are.
+  /// Any thread; once the call has ended, the ticket is gone from the start. 0: there are no more.
   func issue(_ event: Event, start: Metadata?) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
-    let next = sequence == lastSequence ? 1 : sequence + 1
-    if !isFree(next) { dropSpent() }
-    guard isFree(next) else { return 0 }
-    sequence = next
-    if call != nil { entries.append(Entry(sequence: next, state: .open(event, start))) }
-    return prefix | next
+    guard call != nil else { return newest | TicketBook.lastTurn }
+    if newest == 0 || newest & TicketBook.lastTurn == TicketBook.lastTurn {
+      let number = table.number(for: self)
+      if number == 0 { return 0 }
+      leaveNumbers()
+      numbers.append(number)
+      newest = number << TicketBook.turnBits
+    }
+    newest += 1
+    entries.append(Entry(ticket: newest, state: .open(event, start)))
+    return newest
+  }
+
+  /// Nothing is kept of the oldest numbers: whoever comes with one of theirs hears that it is gone.
+  private func leaveNumbers() {
+    let oldest = (entries.first?.ticket ?? .max) >> TicketBook.turnBits
+    let count = numbers.prefix { $0 < oldest }.count
+    table.free(numbers[..<count])
+    numbers.removeFirst(count)
   }
 
   /// Ends a ticket, if it is open and allows `verdict`; whoever does has the right to resolve it.
@@ -177,7 +189,7 @@ final class TicketBook: TicketIssuer, @unchecked Sendable {
     lock.withLock { find(ticket).2 == nil ? .gone : change() }
   }
 
-  fileprivate func close() {
+  func close() {
     lock.lock()
     let last = (call, runtime)
     let rest = entries
@@ -186,17 +198,10 @@ final class TicketBook: TicketIssuer, @unchecked Sendable {
     entries = []
     spentCount = 0
     lock.unlock()
+    // No other comes any more.
+    table.free(numbers[...])
     withExtendedLifetime((last, rest)) {}
   }
-
-  /// How far behind the oldest entry.
-  private func distance(_ sequence: UInt64) -> UInt64 {
-    let oldest = entries[0].sequence
-    return sequence >= oldest ? sequence - oldest : sequence + lastSequence - oldest
-  }
-
-  /// Nothing is kept that has this number.
-  private func isFree(_ next: UInt64) -> Bool { entries.isEmpty || next != entries[0].sequence }
 
   private func dropSpent() {
     if spentCount == entries.count {
@@ -210,15 +215,13 @@ final class TicketBook: TicketIssuer, @unchecked Sendable {
   private func find(_ ticket: UInt64) -> (Outcome, Int, (Event, Metadata?)?) {
     guard call != nil else { return (.gone, 0, nil) }
     guard !entries.isEmpty else { return (.already, 0, nil) }
-    let sequence = ticket & TicketBook.sequenceMask
-    let wanted = distance(sequence)
     var low = 0
     var high = entries.count
     while low < high {
       let middle = (low + high) / 2
-      if distance(entries[middle].sequence) < wanted { low = middle + 1 } else { high = middle }
+      if entries[middle].ticket < ticket { low = middle + 1 } else { high = middle }
     }
-    guard low < entries.count, entries[low].sequence == sequence else { return (.already, 0, nil) }
+    guard low < entries.count, entries[low].ticket == ticket else { return (.already, 0, nil) }
     switch entries[low].state {
     case .open(let event, let start): return (.ok, low, (event, start))
     case .lost: return (.gone, low, nil)
@@ -243,7 +246,7 @@ public enum Tickets {
     guard ticket != 0 else { return .invalidArgument }
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
     let (outcome, call, _, _) = book.look(ticket)
-    if outcome == .ok, let call { call.submit(.resumeAfter(ticket, nanoseconds: nanoseconds)) }
+    if outcome == .ok, let call { call.submit(.resume(ticket, at: Runtime.time(after: nanoseconds))) }
     return outcome
   }
 
@@ -255,8 +258,7 @@ public enum Tickets {
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
     let (outcome, call, _, _) = book.look(ticket)
     if outcome == .ok, let call, let runtime = book.driver {
-      let (time, overflow) = Runtime.monotonicNow().addingReportingOverflow(nanoseconds)
-      _ = runtime.post(DelayedResolution(call, ticket, resolution, at: overflow ? UInt64.max : time))
+      _ = runtime.post(DelayedResolution(call, ticket, resolution, at: Runtime.time(after: nanoseconds)))
     }
     return outcome
   }

@@ -1,3 +1,4 @@
+import CMemory
 import PenstockCall
 import PenstockWire
 
@@ -11,11 +12,29 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
     public let level: Level
   }
 
+  /// A copy of what is kept, oldest first.
+  public final class Kept {
+    public let notes: UnsafeMutablePointer<TraceNote>
+    public let count: Int
+    public let dropped: UInt64
+
+    fileprivate init(_ notes: UnsafeMutablePointer<TraceNote>, _ count: Int, _ dropped: UInt64) {
+      self.notes = notes
+      self.count = count
+      self.dropped = dropped
+    }
+
+    deinit { cm_free(notes) }
+  }
+
   public let places: [Place]
   private let limit: Int
   private let lock = Lock()
-  private var notes: [TraceNote] = []
-  /// The oldest, once there are `limit`.
+  /// The caller says how many: so they are in malloc's memory, and where there is none more go.
+  private var notes: UnsafeMutablePointer<TraceNote>?
+  private var room = 0
+  private var count = 0
+  /// The oldest, once some were dropped.
   private var first = 0
   private var dropped: UInt64 = 0
 
@@ -24,23 +43,43 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
     places = (chain?.entries ?? []).map { Place(name: $0.registration.name, level: $0.level) }
   }
 
+  deinit { cm_free(notes) }
+
+  private static func size(_ count: Int) -> Int { count * MemoryLayout<TraceNote>.stride }
+
   public func note(_ note: TraceNote) {
     lock.lock()
     defer { lock.unlock() }
-    if notes.count < limit {
-      notes.append(note)
-    } else {
-      notes[first] = note
-      first = first + 1 == limit ? 0 : first + 1
-      dropped += 1
+    if count == room, dropped == 0, room < limit {
+      let wanted = min(limit, max(16, room * 2))
+      if let larger = cm_realloc(notes, TraceLog.size(wanted)) {
+        notes = larger.assumingMemoryBound(to: TraceNote.self)
+        room = wanted
+      }
     }
+    if let notes, count < room {
+      notes[count] = note
+      count += 1
+      return
+    }
+    dropped += 1
+    guard let notes else { return }
+    notes[first] = note
+    first = first + 1 == count ? 0 : first + 1
   }
 
-  /// Oldest first.
-  public var kept: (notes: [TraceNote], dropped: UInt64) {
+  /// nil: no memory.
+  public func kept() -> Kept? {
     lock.lock()
     defer { lock.unlock() }
-    return (Array(notes[first...]) + notes[..<first], dropped)
+    guard let copy = cm_alloc(TraceLog.size(max(count, 1)))?.assumingMemoryBound(to: TraceNote.self) else {
+      return nil
+    }
+    if let notes {
+      memcpy(copy, notes + first, TraceLog.size(count - first))
+      memcpy(copy + (count - first), notes, TraceLog.size(first))
+    }
+    return Kept(copy, count, dropped)
   }
 }
 

@@ -102,7 +102,9 @@ final class FrameRead {
       if !isRight {
         size = 0
         most = 1
-        return copy(from: index, left, receive)
+        guard let copied = copy(from: index, left) else { return false }
+        _ = receive(copied.view)
+        return true
       }
     }
     if !ahead.isEmpty, index >= ahead.upperBound { most = max(most, ahead.count) }
@@ -129,17 +131,16 @@ final class FrameRead {
   }
 
   @inline(never) @_optimize(size)
-  private func copy(from first: Int, _ n: Int, _ receive: (ByteView) -> Bool) -> Bool {
+  private func copy(from first: Int, _ n: Int) -> ByteBuffer? {
     let copied = ByteBuffer()
     var left = n
     var index = first
     while left > 0 {
       let part = min(left, vectors[index].iov_len)
-      guard copied.append(ByteView(start: vectors[index].iov_base, count: part)) else { return false }
+      guard copied.append(ByteView(start: vectors[index].iov_base, count: part)) else { return nil }
       left -= part
       index += 1
     }
-    _ = receive(copied.view)
-    return true
+    return copied
   }
 }

@@ -10,22 +10,25 @@ struct FrameTracker {
   private var have = 0
   /// What is missing of the payload.
   private var payload = 0
+  /// See `HTTP2Session.owe`.
+  var owed = 0
   /// The first bytes.
   let opening = ByteBuffer()
   private static let openingSize = 64
 
   var isMidFrame: Bool { have > 0 }
 
-  /// How many of `bytes` belong to the present frame, and to those of the same stream that follow it at once; nil: the
-  /// first frame is not SETTINGS.
+  /// How many of `bytes` belong to the present frame, and to those of the same stream and kind that follow it at once
+  /// (DATA and HEADERS are one kind); nil: the first frame is not SETTINGS.
   mutating func push(_ bytes: ByteView) -> Int? {
     if opening.count < FrameTracker.openingSize, !notePreface(bytes) { return nil }
     var at = have == 0 ? 0 : proceed(bytes)
     while have == 0, bytes.count - at >= 9 {
       let start = UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: at, as: UInt64.self))
       let next = (start & ~0xFFFF_FFFF) | (start & 0xFF_FFFF) << 8 | UInt64(bytes[at + 8])
-      if at > 0, (next ^ header) & 0x7FFF_FFFF != 0 { return at }
+      if at > 0, (next ^ header) & 0xFE_7FFF_FFFF != 0 { return at }
       header = next
+      owed &+= 1
       flags = UInt8(truncatingIfNeeded: start >> 24)
       let length = Int(next >> 40)
       let part = min(length, bytes.count - at - 9)
@@ -40,6 +43,7 @@ struct FrameTracker {
   @inline(never) @_optimize(size)
   private mutating func proceed(_ bytes: ByteView) -> Int {
     var at = 0
+    owed &+= 1
     while have < 9 && at < bytes.count {
       // Length (24 bits), type (8), flags (8), stream (32): together, without the flags, they fill a word.
       if have == 4 { flags = bytes[at] } else { header = header << 8 | UInt64(bytes[at]) }
@@ -61,6 +65,17 @@ struct FrameTracker {
   /// What the present frame carries, or the last one at a boundary, if it is a DATA frame that has no padding.
   var dataLength: Int { (have == 0 || have == 9) && type == 0 && flags & 0x8 == 0 ? Int(header >> 40) : 0 }
   private var type: UInt8 { UInt8(truncatingIfNeeded: header >> 32) }
+  enum Kind { case call, control }
+  /// Of the present frame, or the last one: DATA, HEADERS and CONTINUATION are a call's.
+  var kind: Kind { type < 2 || type == 9 ? .call : .control }
+  /// More of a header block has to come: the present frame, or the last one, has no END_HEADERS.
+  private var isInBlock: Bool { (have == 0 || have == 9) && flags & 4 == 0 && (type == 1 || type == 9) }
+  /// The size so far of a header block that is not whole, when `count` bytes more are through; 0: there is none.
+  func blockBytes(_ before: Int, _ count: Int) -> Int {
+    isInBlock ? (type == 1 ? Int(header >> 40) : before + count) : 0
+  }
+  /// A header block of more than one frame.
+  var isLongBlock: Bool { isInBlock || type == 9 }
 
   private func notePreface(_ bytes: ByteView) -> Bool {
     _ = opening.append(ByteView(rebasing: bytes.prefix(FrameTracker.openingSize - opening.count)))

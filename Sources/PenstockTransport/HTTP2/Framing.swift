@@ -74,10 +74,10 @@ public struct PieceQueue {
     swap(&first, &rest[Int(next)])
     next += 1
     if Int(next) == rest.count {
-      rest.removeAll(keepingCapacity: true)
+      rest.clear()
       next = 0
     } else if next >= 64 {
-      rest.removeFirst(Int(next))
+      rest.removeLeading(Int(next))
       next = 0
     }
   }
@@ -112,8 +112,8 @@ enum StreamEnd {
   case violation(words: ByteBuffer)
   /// The connection ended.
   case connectionLost(words: ByteBuffer)
-  /// A header list over our limit.
-  case headersTooLarge(limit: Int)
+  /// A header list over our limit, or nghttp2's.
+  case headersTooLarge(words: ByteBuffer)
   /// Our header list is over the peer's limit.
   case requestTooLarge(size: UInt32, limit: UInt32)
   case noMemory
@@ -128,9 +128,15 @@ protocol CallFraming: AnyObject {
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool
   func encode(_ message: Message) -> FramedMessage
+  /// A message takes long to compress, and others may wait behind it: `encodeNext`, a turn later.
+  var isPacking: Bool { get }
+  func encodeNext() -> FramedMessage
   func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart
-  /// Takes bytes of the body, up to the end of one message.
+  /// Takes bytes of the body, up to the end of one message. Not while `isBusy`.
   func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep)
+  /// A message has come, and takes long to decompress: `proceed`, in the next turn.
+  var isBusy: Bool { get }
+  func proceed() -> BodyStep
   /// Where the next bytes of the message that is under way may be put before `decode` gets them; nil: there is none.
   func place() -> UnsafeMutableRawBufferPointer?
   /// A whole message stands at the front, and none is under way.
@@ -145,6 +151,8 @@ protocol CallFraming: AnyObject {
 
 enum FramedMessage {
   case piece(BodyPiece)
+  /// `isPacking` from here on.
+  case later
   case failed(Status)
 }
 
@@ -158,6 +166,8 @@ enum ResponseStart {
 
 enum BodyStep {
   case needsMore
+  /// `isBusy` from here on.
+  case busy
   /// `size`: of what came, compressed or not.
   case message(Message, size: Int)
   case failed(Status)

@@ -3,13 +3,13 @@ import PenstockWire
 
 /// What all requests of a channel have in common.
 final class RequestDefaults {
-  let isSecure: Bool
+  let privacy: Privacy
   /// Without a NUL.
   let authority: ByteBuffer
   let userAgent: ByteBuffer
 
-  init(isSecure: Bool, authority: ByteBuffer, userAgent: ByteBuffer) {
-    self.isSecure = isSecure
+  init(privacy: Privacy, authority: ByteBuffer, userAgent: ByteBuffer) {
+    self.privacy = privacy
     self.authority = authority
     self.userAgent = userAgent
   }
@@ -28,6 +28,8 @@ final class GRPCFraming: CallFraming {
   private let sends: Compression
   private var receives = Encoding.identity
   private var httpStatus = 0
+  private var inflation: Inflation?
+  private var deflation: Deflation?
 
   init(compression: Compression, maxReceiveBytes: Int) {
     sends = compression
@@ -85,7 +87,7 @@ final class GRPCFraming: CallFraming {
 
   @inline(never) @_optimize(size)
   private func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
-    fields.add(":method", "POST") && fields.add(":scheme", defaults.isSecure ? "https" : "http")
+    fields.add(":method", "POST") && fields.add(":scheme", defaults.privacy == .tls ? "https" : "http")
       && fields.add(":path", "") && fields.add(":authority", lasting: defaults.authority.view)
       && fields.add("te", "trailers") && fields.add("content-type", "application/grpc")
       && fields.add("grpc-accept-encoding", "identity,gzip")
@@ -101,15 +103,37 @@ final class GRPCFraming: CallFraming {
   }
 
   func encode(_ message: Message) -> FramedMessage {
-    if sends == .gzip {
-      guard let packed = Gzip.compress(message.view) else {
-        return .failed(Status(.resourceExhausted, "no memory to compress a message"))
-      }
-      // What does not shrink goes as it is, with the flag off.
-      if packed.count < message.count { return piece(packed, compressed: true) }
+    if sends == .identity { return piece(message, compressed: false) }
+    if let deflation {
+      deflation.behind.append(message)
+      return .later
     }
-    return piece(message, compressed: false)
+    deflation = Deflation(message)
+    return encodeNext()
   }
+
+  var isPacking: Bool { deflation != nil }
+
+  @inline(never) @_optimize(size)
+  func encodeNext() -> FramedMessage {
+    switch deflation?.step() ?? .noMemory {
+    case .more: return .later
+    case .bytes(let packed):
+      guard let done = deflation else { break }
+      let (plain, waits) = (done.input, !done.behind.isEmpty)
+      deflation = done.next()
+      if waits, deflation == nil { break }
+      // What does not shrink goes as it is, with the flag off.
+      let shrinks = packed.count < plain.count
+      return piece(shrinks ? packed : plain, compressed: shrinks)
+    case .noMemory: break
+    }
+    return .failed(Status(.resourceExhausted, "no memory to compress a message"))
+  }
+
+  /// Takes over the messages that another attempt of the call has not sent yet.
+  @inline(never) @_optimize(size)
+  func continuePacking(of other: GRPCFraming) { deflation = other.deflation }
 
   private func piece(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
     guard let length = UInt32(exactly: bytes.count) else {
@@ -231,15 +255,30 @@ final class GRPCFraming: CallFraming {
         .say(printable: name.view, limit: 40).say("\" (supported: identity, gzip)")
       return .failed(Status(.internal, words: text))
     case .gzip:
-      switch Gzip.decompress(message.view, limit: limit) {
-      case .bytes(let bytes): return .message(bytes, size: message.count)
-      case .malformed: return .failed(Status(.internal, "a received message is not valid gzip"))
-      case .noMemory: return .failed(Status(.resourceExhausted, "no memory for a received message"))
-      case .tooLarge:
-        let text = ByteBuffer().say("a received message is, decompressed, over the limit of ").say(limit)
-          .say(" bytes (max_receive_message_bytes)")
-        return .failed(Status(.resourceExhausted, words: text))
-      }
+      inflation = Inflation(message, limit: limit)
+      return proceed()
+    }
+  }
+
+  var isBusy: Bool { inflation != nil }
+
+  @inline(never) @_optimize(size)
+  func proceed() -> BodyStep {
+    guard let inflation else {
+      return .failed(Status(.resourceExhausted, "no memory for a received message"))
+    }
+    let step = inflation.step()
+    if case .more = step { return .busy }
+    self.inflation = nil
+    switch step {
+    case .more: return .busy
+    case .bytes(let bytes): return .message(bytes, size: inflation.input.count)
+    case .malformed: return .failed(Status(.internal, "a received message is not valid gzip"))
+    case .noMemory: return .failed(Status(.resourceExhausted, "no memory for a received message"))
+    case .tooLarge:
+      let text = ByteBuffer().say("a received message is, decompressed, over the limit of ").say(limit)
+        .say(" bytes (max_receive_message_bytes)")
+      return .failed(Status(.resourceExhausted, words: text))
     }
   }
 
@@ -275,10 +314,7 @@ final class GRPCFraming: CallFraming {
       return Status(mapped, words: text)
     case .unprocessed(let words), .connectionLost(let words): return Status(.unavailable, words: words)
     case .violation(let words): return Status(.internal, words: words)
-    case .headersTooLarge(let limit):
-      let text = ByteBuffer().say("the received headers are over the limit of ").say(limit)
-        .say(" bytes (max_header_list_bytes)")
-      return Status(.resourceExhausted, words: text)
+    case .headersTooLarge(let words): return Status(.resourceExhausted, words: words)
     case .requestTooLarge(let size, let limit):
       let text = ByteBuffer().say("the request headers have ").say(Int(size))
         .say(" bytes, over the limit of ").say(Int(limit)).say(" that the server has set")
@@ -342,18 +378,24 @@ final class GRPCFraming: CallFraming {
         if metadata.add(name, value) != .done { return .noMemory }
         continue
       }
-      let scratch = ByteBuffer()
-      HeaderRules.forEachBinaryValue(value) { part in
-        scratch.removeAll(keepingCapacity: true)
-        switch Base64.decode(part, into: scratch) {
-        case .ok: if metadata.add(name, scratch.view) != .done { outcome = .noMemory }
-        case .malformed:
-          if case .done = outcome { outcome = .malformed(ByteBuffer(copying: name) ?? ByteBuffer()) }
-        case .noMemory: outcome = .noMemory
-        }
-      }
+      copyBinary(name, value, to: metadata, &outcome)
       if case .noMemory = outcome { return .noMemory }
     }
     return outcome
+  }
+
+  @inline(never) @_optimize(size)
+  private func copyBinary(_ name: ByteView, _ value: ByteView, to metadata: Metadata, _ outcome: inout Copied)
+  {
+    let scratch = ByteBuffer()
+    HeaderRules.forEachBinaryValue(value) { part in
+      scratch.removeAll(keepingCapacity: true)
+      switch Base64.decode(part, into: scratch) {
+      case .ok: if metadata.add(name, scratch.view) != .done { outcome = .noMemory }
+      case .malformed:
+        if case .done = outcome { outcome = .malformed(ByteBuffer(copying: name) ?? ByteBuffer()) }
+      case .noMemory: outcome = .noMemory
+      }
+    }
   }
 }

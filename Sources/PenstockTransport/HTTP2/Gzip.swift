@@ -3,7 +3,86 @@ import PenstockWire
 
 /// gzip (RFC 1952) of whole messages: "implementations must create a new context for each message" (gRPC over HTTP2).
 enum Gzip {
-  enum Outcome {
+  /// The most that one call of zlib is given; its counts are 32 bits wide.
+  static let most = 1 << 30
+
+  static func give(_ stream: inout z_stream, _ bytes: ByteView, _ at: Int, _ count: Int) {
+    let start = bytes.baseAddress.map { ($0 + at).assumingMemoryBound(to: UInt8.self) }
+    stream.next_in = start.map { UnsafeMutablePointer(mutating: $0) }
+    stream.avail_in = UInt32(count)
+  }
+
+  static func take(_ stream: inout z_stream, _ place: UnsafeMutableRawBufferPointer) {
+    stream.next_out = place.baseAddress?.assumingMemoryBound(to: UInt8.self)
+    stream.avail_out = UInt32(min(place.count, most))
+  }
+}
+
+/// One message that is compressed, in slices: a GiB takes half a minute, and others wait meanwhile.
+final class Deflation {
+  enum Step {
+    /// A slice of it is done.
+    case more
+    case bytes(ByteBuffer)
+    case noMemory
+  }
+
+  let input: ByteBuffer
+  /// Messages that wait for this one.
+  var behind: [ByteBuffer] = []
+  /// In memory of its own: zlib compares its place.
+  private let stream: UnsafeMutablePointer<z_stream>
+  private let out = ByteBuffer()
+  private var at = 0
+
+  /// The most that a slice takes: some milliseconds.
+  static let slice = 128 << 10
+
+  /// nil: no memory.
+  init?(_ input: ByteBuffer) {
+    self.input = input
+    stream = UnsafeMutablePointer.allocate(capacity: 1)
+    stream.initialize(to: z_stream())
+    guard penstock_deflate_init(stream) == Z_OK, out.reserve(input.count / 4 &+ 64) else { return nil }
+  }
+
+  deinit {
+    deflateEnd(stream)
+    stream.deallocate()
+  }
+
+  /// The next one, once this one is done. nil: there is none, or no memory.
+  func next() -> Deflation? {
+    if behind.isEmpty { return nil }
+    let next = Deflation(behind.removeFirst())
+    next?.behind = behind
+    return next
+  }
+
+  /// Goes on by a slice. Nothing more is to be asked after anything but `more`.
+  @inline(never) @_optimize(size)
+  func step() -> Step {
+    let end = min(input.count, at + Deflation.slice)
+    while true {
+      guard let spare = out.spare(atLeast: 256) else { return .noMemory }
+      Gzip.give(&stream.pointee, input.view, at, end - at)
+      Gzip.take(&stream.pointee, spare)
+      let code = deflate(stream, end == input.count ? Z_FINISH : Z_NO_FLUSH)
+      at = end - Int(stream.pointee.avail_in)
+      out.commit(min(spare.count, Gzip.most) - Int(stream.pointee.avail_out))
+      if code == Z_STREAM_END { return .bytes(out) }
+      if code != Z_OK && code != Z_BUF_ERROR { return .noMemory }
+      if at == end, end < input.count { return .more }
+    }
+  }
+}
+
+/// One message that is decompressed, in slices: a few KiB may come to a GiB, and others wait meanwhile. At most `limit`
+/// bytes: storage never grows past that, whatever the input claims.
+final class Inflation {
+  enum Step {
+    /// A slice of it is done.
+    case more
     case bytes(ByteBuffer)
     /// More than the limit came out: where it stopped.
     case tooLarge
@@ -11,88 +90,75 @@ enum Gzip {
     case noMemory
   }
 
-  /// What one call of zlib is given at most; its counts are 32 bits wide.
-  private static let most = 1 << 30
+  let input: ByteBuffer
+  private let limit: Int
+  /// In memory of its own: zlib compares its place.
+  private let stream: UnsafeMutablePointer<z_stream>
+  private let out = ByteBuffer()
+  private var room: Int
+  private var at = 0
+
+  /// The most that a slice takes and makes: about a millisecond.
+  static let slice = 256 << 10
 
   /// nil: no memory.
-  @inline(never) @_optimize(size)
-  static func compress(_ bytes: ByteView) -> ByteBuffer? {
-    var stream = z_stream()
-    guard penstock_deflate_init(&stream) == Z_OK else { return nil }
-    defer { deflateEnd(&stream) }
-    guard let out = ByteBuffer(capacity: bytes.count / 4 &+ 64) else { return nil }
-    var at = 0
-    while true {
-      let part = min(bytes.count - at, most)
-      guard let spare = out.spare(atLeast: 256) else { return nil }
-      give(&stream, bytes, at, part)
-      take(&stream, spare)
-      let code = deflate(&stream, at + part == bytes.count ? Z_FINISH : Z_NO_FLUSH)
-      at += part - Int(stream.avail_in)
-      out.commit(min(spare.count, most) - Int(stream.avail_out))
-      if code == Z_STREAM_END { return out }
-      if code != Z_OK && code != Z_BUF_ERROR { return nil }
-    }
+  init?(_ input: ByteBuffer, limit: Int) {
+    self.input = input
+    self.limit = max(limit, 0)
+    room = min(self.limit, max(input.count &* 4, 1024))
+    stream = UnsafeMutablePointer.allocate(capacity: 1)
+    stream.initialize(to: z_stream())
+    guard penstock_inflate_init(stream) == Z_OK else { return nil }
   }
 
-  /// At most `limit` bytes: storage never grows past that, whatever the input claims.
+  deinit {
+    // Of a stream that was never begun zlib says so.
+    inflateEnd(stream)
+    stream.deallocate()
+  }
+
+  /// Goes on by `most` bytes of either side. Nothing more is to be asked after anything but `more`.
   @inline(never) @_optimize(size)
-  static func decompress(_ bytes: ByteView, limit: Int) -> Outcome {
-    var stream = z_stream()
-    guard penstock_inflate_init(&stream) == Z_OK else { return .noMemory }
-    defer { inflateEnd(&stream) }
-    var room = min(max(limit, 0), max(bytes.count &* 4, 1024))
-    guard var out = ByteBuffer(capacity: room) else { return .noMemory }
-    var at = 0
-    var extra: UInt8 = 0
-    while true {
-      if out.count == room && room < limit {
-        room = min(limit, room > limit / 2 ? limit : room * 2)
-        guard let larger = ByteBuffer(capacity: room), larger.append(out.view) else { return .noMemory }
-        out = larger
-      }
-      let part = min(bytes.count - at, most)
-      give(&stream, bytes, at, part)
-      let wanted = room - out.count
+  func step(_ most: Int = slice) -> Step {
+    var (taken, made) = (0, 0)
+    while taken < most, made < most {
+      if out.count == room && room < limit { room = min(limit, room > limit / 2 ? limit : room * 2) }
+      guard out.reserveExactly(total: room) else { return .noMemory }
+      let part = min(input.count - at, most - taken)
+      Gzip.give(&stream.pointee, input.view, at, part)
+      let wanted = min(room - out.count, most - made)
       var code: Int32
-      if wanted == 0 {
+      if room == out.count {
         // Full, perhaps exactly: one byte more would be too much, the end of the data is fine.
+        var extra: UInt8 = 0
         code = withUnsafeMutableBytes(of: &extra) { probe in
-          take(&stream, probe)
-          return inflate(&stream, Z_NO_FLUSH)
+          Gzip.take(&stream.pointee, probe)
+          return inflate(stream, Z_NO_FLUSH)
         }
-        if stream.avail_out == 0 { return .tooLarge }
+        if stream.pointee.avail_out == 0 { return .tooLarge }
       } else {
         guard let spare = out.spare(atLeast: wanted) else { return .noMemory }
-        let place = UnsafeMutableRawBufferPointer(rebasing: spare.prefix(wanted))
-        take(&stream, place)
-        code = inflate(&stream, Z_NO_FLUSH)
-        out.commit(min(wanted, most) - Int(stream.avail_out))
+        Gzip.take(&stream.pointee, UnsafeMutableRawBufferPointer(rebasing: spare.prefix(wanted)))
+        code = inflate(stream, Z_NO_FLUSH)
+        let count = wanted - Int(stream.pointee.avail_out)
+        out.commit(count)
+        made += count
       }
-      let used = part - Int(stream.avail_in)
+      let used = part - Int(stream.pointee.avail_in)
       at += used
+      taken += used
       switch code {
       case Z_STREAM_END:
-        if at == bytes.count { return .bytes(out) }
+        if at == input.count { return .bytes(out) }
         // "A gzip file consists of a series of members" (RFC 1952 section 2.2).
-        if inflateReset(&stream) != Z_OK { return .malformed }
+        if inflateReset(stream) != Z_OK { return .malformed }
       case Z_OK:
         // All input is used, and there was room left: it is cut off.
-        if at == bytes.count && stream.avail_out != 0 { return .malformed }
+        if at == input.count && stream.pointee.avail_out != 0 { return .malformed }
       case Z_MEM_ERROR: return .noMemory
       default: return .malformed
       }
     }
-  }
-
-  private static func give(_ stream: inout z_stream, _ bytes: ByteView, _ at: Int, _ count: Int) {
-    let start = bytes.baseAddress.map { ($0 + at).assumingMemoryBound(to: UInt8.self) }
-    stream.next_in = start.map { UnsafeMutablePointer(mutating: $0) }
-    stream.avail_in = UInt32(count)
-  }
-
-  private static func take(_ stream: inout z_stream, _ place: UnsafeMutableRawBufferPointer) {
-    stream.next_out = place.baseAddress?.assumingMemoryBound(to: UInt8.self)
-    stream.avail_out = UInt32(min(place.count, most))
+    return .more
   }
 }

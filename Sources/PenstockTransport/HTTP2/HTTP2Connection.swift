@@ -38,6 +38,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   private var owner: (any ConnectionOwner)?
   private var toldDraining = false
   private var watchesOutput = false
+  private var ignoresInput = false
   /// Why `sendEarly` has failed, until it is time to say so.
   private var lost: Int32?
   /// What the session has said: to be sent, or to become records.
@@ -52,6 +53,10 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   private static let readBudget = 256 << 10
   /// The same of a connection that is lost.
   private static let lastBudget = 1 << 20
+  /// An event of TLS in frames: a key update is four, and takes as long as forty.
+  private static let eventCost = 10
+  /// With more records unsent than are made of what calls say, TLS itself has said so much: the peer is to read first.
+  private static let mostRecords = 256 << 10
   /// How often one turn fills the socket.
   private static let writeRounds = 16
   /// How much becomes records at once; and where the peer waits for the first of them, as it has let us send no more.
@@ -75,7 +80,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       var engine: TLSEngine?
       if let tls {
         engine = TLSEngine.make(tls, host: host.view)
-        if engine == nil { return .failed(ByteBuffer().say("no memory for TLS")) }
+        if engine == nil { return .failed(TLSContext.reason("no TLS for the connection")) }
       }
       guard let session = HTTP2Session.make(limits), let memory = malloc(scratchSize) else {
         return .failed(ByteBuffer().say("no memory for a connection"))
@@ -127,6 +132,9 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     wantsWrite()
   }
 
+  /// In nanoseconds; 0: not known.
+  var roundTrip: UInt64 { UInt64(cs_round_trip(socket.descriptor)) * 1000 }
+
   func wantsWrite() {
     if phase != .closed { work.scheduleWrite(self) }
   }
@@ -152,7 +160,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
 
   private func connected() {
     phase = engine == nil ? .preface : .handshaking
-    if let engine { _ = engine.handshake() }
+    if let engine, engine.handshake() == .failed { return fail(engine) }
     wantsWrite()
   }
 
@@ -163,6 +171,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       var place = scratch
       var capacity = 0
       if engine != nil {
+        if isClogged { return }
         guard let spare = borrow(engine, { $0.input.spare(atLeast: HTTP2Connection.scratchSize / 2) }) ?? nil
         else { return close(ByteBuffer().say("no memory to receive")) }
         place = spare
@@ -177,8 +186,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       switch isAhead ? frames.receive(from: socket) : socket.receive(into: place) {
       case .wouldBlock: return
       case .end: return close(endOfStream())
-      case .failed(let code):
-        return close(ByteBuffer().say("the connection failed").say(during()).say(": ").say(errno: code))
+      case .failed(let code): return lose(code)
       case .bytes(let n):
         if engine != nil {
           _ = borrow(engine) {
@@ -223,7 +231,11 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
       let place = session.place() ?? scratch
       switch engine.read(into: place) {
       case .bytes(let n): receive(ByteView(rebasing: ByteView(place)[..<n]))
-      case .needsMore: return
+      case .needsMore:
+        let events = engine.takeEvents()
+        if events == 0 { return }
+        session.charge(events * HTTP2Connection.eventCost)
+        if session.failure != nil { return closeAfterFailure() }
       case .closed: return close(endOfStream())
       case .failed: return fail(engine)
       }
@@ -250,7 +262,10 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   @inline(never) @_optimize(size)
   private func closeAfterFailure() {
     let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
-    if phase == .open { _ = pass() }
+    if phase == .open {
+      session.sayEnough()
+      _ = pass()
+    }
     if !isSent { _ = send() }
     close(words)
   }
@@ -284,7 +299,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
         // What the peer said before it went may explain it better.
         receiveAll(isLast: true)
         if phase == .closed { break }
-        return close(ByteBuffer().say("the connection failed").say(during()).say(": ").say(errno: code))
+        return lose(code)
       }
       if phase == .closed { break }
       if !alive { return closeAfterFailure() }
@@ -341,10 +356,14 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   }
 
   private func watchOutput(_ on: Bool) {
-    guard phase != .closed, on != watchesOutput else { return }
+    let isClogged = on && isClogged
+    guard phase != .closed, on != watchesOutput || isClogged != ignoresInput else { return }
     watchesOutput = on
-    runtime.rewatch(socket.descriptor, on ? CS_EPOLLIN | CS_EPOLLOUT : CS_EPOLLIN)
+    ignoresInput = isClogged
+    runtime.rewatch(socket.descriptor, (isClogged ? 0 : CS_EPOLLIN) | (on ? CS_EPOLLOUT : 0))
   }
+
+  private var isClogged: Bool { engine.map { $0.output.count > HTTP2Connection.mostRecords } ?? false }
 
   // MARK: The end
 
@@ -356,6 +375,27 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     }
   }
 
+  /// A guess at the reason of a peer that has ended the connection before HTTP/2 began.
+  private func guess(_ text: ByteBuffer) -> ByteBuffer {
+    switch phase {
+    case .handshaking:
+      if engine?.isUnanswered == true { text.say("; it sent nothing, and may not speak TLS") }
+    case .preface:
+      if let engine {
+        engine.sayAsked(text)
+      } else if session.tracker.opening.isEmpty {
+        text.say("; it sent nothing, and may want TLS")
+      }
+    case .connecting, .open, .closed: break
+    }
+    return text
+  }
+
+  @inline(never) @_optimize(size)
+  private func lose(_ code: Int32) {
+    close(guess(ByteBuffer().say("the connection failed").say(during()).say(": ").say(errno: code)))
+  }
+
   @inline(never) @_optimize(size)
   private func endOfStream() -> ByteBuffer {
     let text = ByteBuffer().say("connection closed by peer")
@@ -365,7 +405,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     text.say(during())
     if let place = session.tracker.place() { text.say(" ").say(place.view) }
     if let goAway = session.goAway { text.say(", after ").say(goAway.view) }
-    return text
+    return guess(text)
   }
 
   /// Closes at once: every stream that is open ends with `words`.
@@ -388,7 +428,8 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
   /// Tells the peer first (GOAWAY, close_notify). For an idle connection.
   @inline(never) @_optimize(size)
   func closeGracefully(_ words: ByteBuffer = ByteBuffer().say("the connection is no longer used")) {
-    if phase == .open {
+    // Where the loop's descriptors were closed by somebody else, ours may be another file's too.
+    if phase == .open, !runtime.hasLostDescriptors {
       session.sayGoodbye()
       _ = pass()
       engine?.close()

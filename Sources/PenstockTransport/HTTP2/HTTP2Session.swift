@@ -8,7 +8,8 @@ import PenstockWire
 struct HTTP2Limits {
   /// How much of one stream's body may be under way or unread.
   var streamWindow = 1 << 20
-  /// The same for the whole connection; what is unread does not count here (see `HTTP2Session`).
+  /// Like it for the whole connection, at most (see `ConnectionWindow`); bytes that are unread do not count here (see
+  /// `HTTP2Session`).
   var connectionWindow = 4 << 20
   var maxHeaderList = 16384
   /// How many bytes `collect` gathers before the rest waits; of messages that stay where they are twice as many.
@@ -33,22 +34,29 @@ final class HTTP2Session {
   /// What the peer's GOAWAY said.
   var goAway: ByteBuffer?
   /// The connection cannot go on: why, in words.
-  private(set) var failure: ByteBuffer?
-  private(set) var tracker = FrameTracker()
+  var failure: ByteBuffer?
+  var tracker = FrameTracker()
+  /// See `owe`: what may still come of streams that we have given up, and since when nothing is forgiven.
+  var lateBytes = 0
+  var forgivenAt = cs_monotonic()
 
   var open: [HTTP2Stream] = []
   /// New ones, and what is beyond the peer's MAX_CONCURRENT_STREAMS.
-  private var queued = StreamQueue()
+  var queued = StreamQueue()
   /// Older than those: whole requests for whose bodies the connection's window has no room. The peer could do nothing
   /// with their headers, and ten thousand open streams cost grpc++'s server 2.5 times as much a call as two thousand.
-  private var held = StreamQueue()
+  var held = StreamQueue()
   private var goneQueued = 0
   private var changed: [HTTP2Stream] = []
   private var dispatching: [HTTP2Stream] = []
   /// The last thing nghttp2 complained about.
   let complaint = ByteBuffer()
   /// The stream whose frame broke the connection; 0: none, or the connection's own.
-  private var culprit: Int32 = 0
+  private(set) var culprit: Int32 = 0
+  /// That frame was not all of a header block.
+  private(set) var brokeInBlock = false
+  /// Of a header block that is not whole yet.
+  private var blockBytes = 0
   /// Where `collect` puts DATA frames; its caller's.
   var output: Unmanaged<SendQueue>?
   /// What writes `output`; it has the session.
@@ -58,7 +66,7 @@ final class HTTP2Session {
   private var isInside = false
   private var isDispatching = false
   /// nghttp2 is not to be asked again: what it points to is gone.
-  private var isAbandoned = false
+  var isAbandoned = false
   /// The request that is being opened.
   let request = FieldList()
   /// The header block that comes in: one at a time on a connection.
@@ -66,6 +74,7 @@ final class HTTP2Session {
   /// The streams that were opened last, while they are there: see `find`.
   let recent = UnsafeMutablePointer<Unmanaged<HTTP2Stream>?>.allocate(capacity: HTTP2Session.recentStreams)
   static let recentStreams = 128
+  var window = ConnectionWindow()
   /// What has come and the connection's credit for it has not gone back.
   var uncredited = 0
   /// Credit goes back when it comes to this much, of the connection and of a stream: small messages need not ask
@@ -110,6 +119,7 @@ final class HTTP2Session {
     nghttp2_option_set_max_reserved_remote_streams(option, 0)
     // Our own limits on metadata come first.
     nghttp2_option_set_max_send_header_block_length(option, 16 << 20)
+    penstock_allow_continuations(option)
     // Paired with `takeUnretainedValue` in `of`: the session dies with us.
     let me = Unmanaged.passUnretained(self).toOpaque()
     var memory = HTTP2Session.memory
@@ -142,9 +152,7 @@ final class HTTP2Session {
         value: UInt32(clamping: limits.maxHeaderList))
       entries[3] = nghttp2_settings_entry(
         settings_id: Int32(NGHTTP2_SETTINGS_MAX_FRAME_SIZE.rawValue), value: UInt32(HTTP2Session.maxFrame))
-      guard nghttp2_submit_settings(session, 0, entries.baseAddress, 4) == 0 else { return false }
-      let connection = Int32(clamping: max(limits.connectionWindow, 65535))
-      return nghttp2_session_set_local_window_size(session, 0, 0, connection) == 0
+      return nghttp2_submit_settings(session, 0, entries.baseAddress, 4) == 0
     }
   }
 
@@ -224,6 +232,7 @@ final class HTTP2Session {
     let limit = nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE)
     let size = UInt32(clamping: request.size)
     if size > limit { return refuse(stream, .requestTooLarge(size: size, limit: limit)) }
+    fitWindow(to: stream)
     guard submit(stream) else { return }
     stream.state = .open
     stream.slot = open.count
@@ -283,7 +292,7 @@ final class HTTP2Session {
   /// The owner took `count` bytes of the body: their credit goes back.
   func consumed(_ stream: HTTP2Stream, _ count: Int) {
     guard count > 0, stream.state == .open, let credit = stream.credit(count) else { return }
-    _ = nghttp2_session_consume_stream(session, stream.id, credit)
+    credited(nghttp2_session_consume_stream(session, stream.id, credit))
   }
 
   /// The owner is done with `stream`: an open one is reset with `code`. True: there is something to send.
@@ -291,7 +300,9 @@ final class HTTP2Session {
   func letGo(_ stream: HTTP2Stream, code: UInt32) -> Bool {
     stream.letGo()
     switch stream.state {
-    case .open: return nghttp2_submit_rst_stream(session, 0, stream.id, code) == 0
+    case .open:
+      expectLate(limits.streamWindow + floodSize)
+      return nghttp2_submit_rst_stream(session, 0, stream.id, code) == 0
     case .queued:
       stream.state = .closed
       forgetQueued()
@@ -339,7 +350,7 @@ final class HTTP2Session {
           if let owner = stream.owner { owner.streamChanged(stream) }
         }
       }
-      dispatching.removeAll(keepingCapacity: true)
+      dispatching.clear()
     }
   }
 
@@ -351,7 +362,8 @@ final class HTTP2Session {
     complaint.truncate(to: 0)
     guard let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return true }
     var at = 0
-    while at < bytes.count {
+    while at < bytes.count, failure == nil {
+      let owed = tracker.owed
       guard let count = tracker.push(ByteView(rebasing: bytes[at...])) else {
         fail(tracker.wrongPreface())
         return false
@@ -361,7 +373,8 @@ final class HTTP2Session {
         session, start + at, count)
       isInside = false
       if uncredited >= HTTP2Session.leastCredit {
-        _ = nghttp2_session_consume_connection(session, uncredited)
+        credited(nghttp2_session_consume_connection(session, uncredited))
+        if !window.isWide { timeWindow(uncredited) }
         uncredited = 0
       }
       at += count
@@ -369,9 +382,13 @@ final class HTTP2Session {
         fail(broken(Int32(truncatingIfNeeded: n)))
         return false
       }
+      if tracker.owed > owed { owe(count, since: owed) }
+      blockBytes = tracker.blockBytes(blockBytes, count)
+      if blockBytes > floodSize, culprit == 0 { flood(tracker.stream) }
       // Stream by stream, because then it is known whose frame broke the connection: nghttp2 has queued its GOAWAY.
       if !isDraining, nghttp2_session_check_request_allowed(session) == 0 {
         culprit = tracker.stream
+        brokeInBlock = tracker.isLongBlock
         isDraining = true
         break
       }
@@ -394,6 +411,7 @@ final class HTTP2Session {
       stream.bodyIsEmpty, stream.end == nil, let place = stream.owner?.streamPlace(),
       place.count >= HTTP2Session.leastPlace
     else { return nil }
+    if !window.isWide { widenWindow() }
     return place
   }
 
@@ -456,61 +474,5 @@ final class HTTP2Session {
     if nghttp2_session_want_write(session) != 0 { return true }
     guard queuedCount > 0, canOpen, open.count < streamLimit else { return false }
     return !queued.isEmpty || mayOpen(Int(nghttp2_session_get_remote_window_size(session)))
-  }
-
-  /// Tells the peer that we leave.
-  @inline(never) @_optimize(size)
-  func sayGoodbye() {
-    guard failure == nil, let session else { return }
-    isDraining = true
-    _ = nghttp2_submit_goaway(session, 0, 0, NGHTTP2_NO_ERROR.rawValue, nil, 0)
-  }
-
-  /// The connection is gone: every stream ends, those that never were on the wire as unprocessed.
-  @inline(never) @_optimize(size)
-  func abandon(_ words: ByteBuffer) {
-    fail(words)
-    isAbandoned = true
-    let all = open
-    open = []
-    recent.update(repeating: nil, count: HTTP2Session.recentStreams)
-    for stream in all {
-      stream.slot = -1
-      if !stream.headersAreSent {
-        close(stream, .unprocessed(words: words))
-      } else if stream.id == culprit {
-        // The one whose frame it was learns why; to the others it is a lost connection.
-        close(stream, .violation(words: words))
-      } else {
-        close(stream, .connectionLost(words: words))
-      }
-    }
-    endQueued(words)
-  }
-
-  /// Those that wait for their turn have to look for another connection.
-  @inline(never) @_optimize(size)
-  func endQueued(_ words: ByteBuffer) {
-    let waiting = held.takeAll() + queued.takeAll()
-    for stream in waiting { close(stream, .unprocessed(words: words)) }
-  }
-
-  @inline(never) @_optimize(size)
-  func fail(_ words: ByteBuffer) {
-    if failure == nil { failure = words }
-    isDraining = true
-  }
-
-  @inline(never) @_optimize(size)
-  private func broken(_ code: Int32) -> ByteBuffer {
-    let text = ByteBuffer().say("HTTP/2 failed: ").say(cString: nghttp2_strerror(code))
-    if !complaint.isEmpty { text.say(" (").say(complaint.view).say(")") }
-    return text
-  }
-
-  func close(_ stream: HTTP2Stream, _ end: StreamEnd) {
-    stream.state = .closed
-    stream.finish(end)
-    mark(stream)
   }
 }

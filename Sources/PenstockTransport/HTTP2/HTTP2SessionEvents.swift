@@ -143,8 +143,7 @@ extension HTTP2Session {
   @inline(never) @_optimize(size)
   private func refuse(_ stream: HTTP2Stream, _ code: nghttp2_error = NGHTTP2_ERR_HTTP_MESSAGING) {
     _ = nghttp2_submit_rst_stream(session, 0, stream.id, NGHTTP2_PROTOCOL_ERROR.rawValue)
-    let text = ByteBuffer().say("the server broke the rules of HTTP/2: ")
-    stream.finish(.violation(words: text.say(cString: nghttp2_strerror(code.rawValue))))
+    stream.finish(.violation(words: brokenRules().say(cString: nghttp2_strerror(code.rawValue))))
     mark(stream)
   }
 
@@ -152,7 +151,11 @@ extension HTTP2Session {
   @inline(never) @_optimize(size)
   private func received(_ name: ByteView, _ value: ByteView, on id: Int32) -> Int32 {
     switch block.judge(name, value) {
-    case .add: block.add(name, value, limit: limits.maxHeaderList)
+    case .add:
+      block.add(name, value, limit: limits.maxHeaderList)
+      guard block.size > floodSize else { return 0 }
+      flood(id)
+      return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue
     case .ignore: break
     case .refuse:
       withStream(id) { refuse($0, NGHTTP2_ERR_HTTP_HEADER) }
@@ -161,17 +164,39 @@ extension HTTP2Session {
     return 0
   }
 
+  /// A header block of more bytes than this is not read to its end, as it is on the wire and as RFC 9113 section 6.5.2
+  /// counts it.
+  var floodSize: Int { 4 * limits.maxHeaderList }
+
+  @inline(never) @_optimize(size)
+  func flood(_ id: Int32) {
+    let words = ByteBuffer().say("the connection ended: received headers are over four times the limit of ")
+      .say(limits.maxHeaderList).say(" bytes (max_header_list_bytes)")
+    failForHeaders(id, words)
+  }
+
+  /// The stream whose headers end the connection.
+  @inline(never) @_optimize(size)
+  private func failForHeaders(_ id: Int32, _ words: ByteBuffer) {
+    withStream(id) {
+      $0.finish(.headersTooLarge(words: words))
+      mark($0)
+    }
+    fail(words)
+  }
+
   private func received(_ bytes: ByteView, on id: Int32) {
     uncredited += bytes.count
     withStream(id) { stream in
       guard stream.owner != nil, stream.end == nil else { return }
       if !stream.admits(bytes.count) { return refuse(stream) }
+      earn()
       stream.received(bytes.count)
       var taken = 0
       if stream.bodyIsEmpty {
         taken = min(max(borrow(stream.owner) { $0.streamReceives(bytes) } ?? 0, 0), bytes.count)
         if taken > 0, let credit = stream.credit(taken) {
-          _ = nghttp2_session_consume_stream(session, id, credit)
+          credited(nghttp2_session_consume_stream(session, id, credit))
         }
       }
       if taken < bytes.count, !stream.keep(ByteView(rebasing: bytes[taken...])) {
@@ -187,7 +212,10 @@ extension HTTP2Session {
     switch UInt32(header.type) {
     case NGHTTP2_HEADERS.rawValue:
       withStream(header.stream_id) { stream in
-        if stream.isUsual(block, endsStream: endsStream) || isGood(stream, endsStream: endsStream) {
+        if stream.isUsual(block, endsStream: endsStream) {
+          if stream.end == nil { earn() }
+          stream.take(block, endsStream: endsStream)
+        } else if isGood(stream, endsStream: endsStream) {
           stream.take(block, endsStream: endsStream)
         }
         mark(stream)
@@ -201,7 +229,10 @@ extension HTTP2Session {
         mark(stream)
       }
     case NGHTTP2_RST_STREAM.rawValue:
-      withStream(header.stream_id) { $0.peerReset = frame.pointee.rst_stream.error_code }
+      withStream(header.stream_id) {
+        earn()
+        $0.peerReset = frame.pointee.rst_stream.error_code
+      }
     case NGHTTP2_SETTINGS.rawValue:
       guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return }
       isReady = true
@@ -219,10 +250,17 @@ extension HTTP2Session {
     if let flaw = stream.flaw(of: block, endsStream: endsStream) {
       refuse(stream, flaw)
     } else if block.size > limits.maxHeaderList {
-      stream.finish(.headersTooLarge(limit: limits.maxHeaderList))
+      let words = ByteBuffer().say("the received headers are over the limit of ").say(limits.maxHeaderList)
+      stream.finish(.headersTooLarge(words: words.say(" bytes (max_header_list_bytes)")))
     } else if !block.finish() {
       stream.finish(.noMemory)
+    } else if block.status / 100 == 1, !stream.hasFinalHead {
+      tracker.owed += block.size >> 7
+      return true
     }
+    // The end of a stream gets its call on, too; it may have been long.
+    earn()
+    if stream.end != nil { expectLate(floodSize) }
     return stream.end == nil
   }
 
@@ -244,25 +282,26 @@ extension HTTP2Session {
     guard let stream = find(id)?.takeUnretainedValue() else { return }
     _ = nghttp2_session_set_stream_user_data(session, id, nil)
     remove(stream)
-    if stream.end == nil {
-      if code == NGHTTP2_REFUSED_STREAM.rawValue {
-        // Also how nghttp2 closes what is above a GOAWAY's last stream.
-        let reset = ByteBuffer().say("the server refused the stream (REFUSED_STREAM)")
-        stream.finish(.unprocessed(words: stream.peerReset == nil ? goAway ?? reset : reset))
-      } else if let reset = stream.peerReset {
-        stream.finish(.reset(reset))
-      } else {
-        let text = ByteBuffer().say("the server broke the rules of HTTP/2: ")
-        if complaint.isEmpty {
-          text.say(StatusMapping.http2ErrorName(code))
-        } else {
-          text.say(complaint.view)
-        }
-        stream.finish(.violation(words: text))
-      }
-    }
+    if stream.end == nil { stream.finish(end(of: stream, code)) }
     mark(stream)
   }
+
+  /// Why it closed before its answer was whole.
+  @inline(never) @_optimize(size)
+  private func end(of stream: HTTP2Stream, _ code: UInt32) -> StreamEnd {
+    if code == NGHTTP2_REFUSED_STREAM.rawValue {
+      // Also how nghttp2 closes what is above a GOAWAY's last stream.
+      let reset = ByteBuffer().say("the server refused the stream (REFUSED_STREAM)")
+      return .unprocessed(words: stream.peerReset == nil ? goAway ?? reset : reset)
+    }
+    if let reset = stream.peerReset { return .reset(reset) }
+    let text = brokenRules()
+    return .violation(
+      words: complaint.isEmpty ? text.say(StatusMapping.http2ErrorName(code)) : text.say(complaint.view))
+  }
+
+  @inline(never) @_optimize(size)
+  private func brokenRules() -> ByteBuffer { ByteBuffer().say("the server broke the rules of HTTP/2: ") }
 
   private func remove(_ stream: HTTP2Stream) {
     stream.state = .closed
@@ -286,29 +325,38 @@ extension HTTP2Session {
         markSending(stream)
       }
     case NGHTTP2_DATA.rawValue:
+      earn(header.length)
       withStream(header.stream_id) { stream in
         guard stream.isDraining else { return }
         stream.isDraining = false
         stream.isSending = false
         resume(stream)
       }
-    case NGHTTP2_GOAWAY.rawValue:
-      // Our own farewell has NO_ERROR; anything else is nghttp2 giving up on the peer.
-      let frame = frame.pointee.goaway
-      guard frame.error_code != NGHTTP2_NO_ERROR.rawValue else { return }
-      let text = ByteBuffer().say("the server broke the rules of HTTP/2: ")
-        .say(StatusMapping.http2ErrorName(frame.error_code))
-      if !complaint.isEmpty {
-        text.say(" (").say(complaint.view).say(")")
-      } else if frame.opaque_data_len > 0 {
-        text.say(" (").say(
-          printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 200
-        )
-        .say(")")
-      }
-      fail(text)
+    case NGHTTP2_GOAWAY.rawValue: gaveUp(frame.pointee.goaway)
     default: break
     }
+  }
+
+  /// Our own farewell has NO_ERROR; anything else is nghttp2 giving up on the peer.
+  @inline(never) @_optimize(size)
+  private func gaveUp(_ frame: nghttp2_goaway) {
+    guard frame.error_code != NGHTTP2_NO_ERROR.rawValue, failure == nil else { return }
+    if frame.error_code == NGHTTP2_COMPRESSION_ERROR.rawValue, brokeInBlock {
+      // nghttp2 takes no field of more than 64 KiB, which needs more than one frame, and does not tell it from nonsense.
+      let words = ByteBuffer()
+        .say("the connection ended: received headers with a field of more than 65536 bytes, or malformed")
+      return failForHeaders(culprit, words)
+    }
+    let text = brokenRules().say(StatusMapping.http2ErrorName(frame.error_code))
+    if !complaint.isEmpty {
+      text.say(" (").say(complaint.view).say(")")
+    } else if frame.opaque_data_len > 0 {
+      text.say(" (").say(
+        printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 200
+      )
+      .say(")")
+    }
+    fail(text)
   }
 
   /// A request that was reset before it left, or could not leave.

@@ -43,6 +43,8 @@ final class HTTP2Stream {
   private var pieces: PieceQueue
   var bytesToSend: Int { pieces.bytes }
   var state = State.created
+  /// Messages go both ways.
+  var isDuplex = false
   /// It is in the session's list of changed streams.
   var isMarked = false
   var endsAfterPieces = false

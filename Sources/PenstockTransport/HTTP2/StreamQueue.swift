@@ -1,3 +1,5 @@
+import PenstockWire
+
 /// Streams that wait to be opened, oldest first. Those that were let go meanwhile are skipped by who takes them out.
 struct StreamQueue {
   private var streams: [HTTP2Stream] = []
@@ -13,11 +15,10 @@ struct StreamQueue {
   mutating func removeFirst() {
     next += 1
     if next == streams.count {
-      // Mostly there is one.
-      if next == 1 { streams.removeLast() } else { streams.removeAll(keepingCapacity: true) }
+      streams.clear()
       next = 0
     } else if next >= 256 {
-      streams.removeFirst(next)
+      streams.removeLeading(next)
       next = 0
     }
   }

@@ -1,3 +1,5 @@
+import PenstockWire
+
 /// Something to do before the turn of the loop ends.
 protocol TurnTask: AnyObject {
   /// Set while the task is in a list.
@@ -11,6 +13,8 @@ final class TurnWork: TurnEndHandler {
   private let runtime: Runtime
   private var tasks: [any TurnTask] = []
   private var writes: [any TurnTask] = []
+  /// For the next turn.
+  private var later: [any TurnTask] = []
   private var running: [any TurnTask] = []
   private var isRegistered = false
   private var isRunning = false
@@ -36,6 +40,14 @@ final class TurnWork: TurnEndHandler {
     register()
   }
 
+  /// The loop looks at everything else before it.
+  func scheduleLater(_ task: any TurnTask) {
+    if task.isScheduled { return }
+    task.isScheduled = true
+    later.append(task)
+    register()
+  }
+
   private func register() {
     if isRegistered || isRunning { return }
     isRegistered = true
@@ -45,6 +57,7 @@ final class TurnWork: TurnEndHandler {
   override func turnEnded() {
     isRegistered = false
     isRunning = true
+    while let task = later.popLast() { tasks.append(task) }
     var rounds = TurnWork.rounds
     while rounds > 0, !tasks.isEmpty || !writes.isEmpty {
       rounds -= 1
@@ -57,9 +70,9 @@ final class TurnWork: TurnEndHandler {
         task.isScheduled = false
         task.runInTurn()
       }
-      running.removeAll(keepingCapacity: true)
+      running.clear()
     }
     isRunning = false
-    if !tasks.isEmpty || !writes.isEmpty { register() }
+    if !tasks.isEmpty || !writes.isEmpty || !later.isEmpty { register() }
   }
 }

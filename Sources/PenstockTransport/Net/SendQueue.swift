@@ -55,7 +55,7 @@ public final class SendQueue {
 
   public func removeAll() {
     bytes.removeAll(keepingCapacity: true)
-    parts.removeAll(keepingCapacity: true)
+    parts.clear()
     partBytes = 0
     base = 0
   }
@@ -120,6 +120,6 @@ public final class SendQueue {
       left &-= taken
       if parts[through].count == 0 { through &+= 1 }
     }
-    parts.removeFirst(through)
+    parts.removeLeading(through)
   }
 }

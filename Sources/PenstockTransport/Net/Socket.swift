@@ -21,7 +21,15 @@ final class Socket {
     case failed(Int32)
   }
 
-  init(_ descriptor: Int32) { self.descriptor = descriptor }
+  private let identity: UInt64
+
+  init(_ descriptor: Int32) {
+    self.descriptor = descriptor
+    identity = cs_socket_identity(descriptor)
+  }
+
+  /// False: somebody else in the program has closed it, and its number may be another file's by now.
+  private var isOurs: Bool { descriptor >= 0 && cs_socket_identity(descriptor) == identity }
 
   deinit { close() }
 
@@ -92,11 +100,11 @@ final class Socket {
 
   /// Ends the connection for every process that has the descriptor, children that were forked included.
   func shutdown() {
-    if descriptor >= 0 { _ = cs_shutdown(descriptor) }
+    if isOurs { _ = cs_shutdown(descriptor) }
   }
 
   func close() {
-    cs_close(descriptor)
+    if isOurs { cs_close(descriptor) }
     descriptor = -1
   }
 }

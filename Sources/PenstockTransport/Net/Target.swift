@@ -10,6 +10,11 @@ struct Target {
     case addresses([SocketAddress])
   }
 
+  var isUnix: Bool {
+    if case .addresses(let list) = place, let first = list.first { return first.isUnix }
+    return false
+  }
+
   static let defaultPort: UInt16 = 443
   /// More addresses than anybody writes down; they are held in memory at once.
   static let mostAddresses = 256
@@ -23,19 +28,24 @@ struct Target {
   enum Outcome {
     case target(Target)
     case failed(ByteBuffer)
+    case noMemory
   }
 
   @inline(never) @_optimize(size)
   static func parse(_ text: ByteView) -> Outcome {
     if text.isEmpty { return .failed(ByteBuffer().say("the target is empty")) }
+    // It is not told: a password may stand before it.
+    if after("unix:", text) == nil, after("unix-abstract:", text) == nil, text.contains(0x40) {
+      return .failed(ByteBuffer().say("the target has an \"@\": a user has no place in it"))
+    }
     for byte in text where byte <= 0x20 || byte == 0x7F {
       return wrong(text, "it has a space or a control character in it")
     }
+    if let rest = after("unix-abstract:", text) { return unix(rest, text, isAbstract: true) }
+    if let rest = after("unix:", text) { return unix(rest, text, isAbstract: false) }
     if let rest = after("dns:", text) { return dns(rest, text) }
     if let rest = after("ipv4:", text) { return literals(rest, text, isSix: false) }
     if let rest = after("ipv6:", text) { return literals(rest, text, isSix: true) }
-    if let rest = after("unix-abstract:", text) { return unix(rest, text, isAbstract: true) }
-    if let rest = after("unix:", text) { return unix(rest, text, isAbstract: false) }
     // "host:port" and "scheme://..." differ by the slashes.
     for index in 0..<text.count where text[index] == 0x3A {
       if text.count - index > 2, text[index + 1] == 0x2F, text[index + 2] == 0x2F {
@@ -63,12 +73,15 @@ struct Target {
     case .failed(let words): return wrong(text, words)
     case .parts(let host, let port, _):
       if host.isEmpty { return wrong(text, "it has no host") }
-      if host.count > 255 { return wrong(text, "its host name is too long") }
-      for byte in host where byte == 0x2F || byte == 0x40 || byte == 0x5B || byte == 0x5D {
-        return wrong(text, "its host has a character that no host name has")
+      if host.contains(0x3A) {
+        guard SocketAddress(literal: HostName.forTLS(host), port: 0) != nil else {
+          return wrong(text, "its host is not an IPv6 address")
+        }
+      } else if let flaw = HostName.flaw(host) {
+        return wrong(text, ByteBuffer().say("its host name is wrong: ").say(flaw))
       }
       guard let name = ByteBuffer(copying: host), let authority = authority(part, port) else {
-        return noMemory
+        return .noMemory
       }
       return .target(
         Target(place: .name(host: name, port: port ?? defaultPort), authority: authority, host: name))
@@ -104,7 +117,7 @@ struct Target {
         addresses.append(address)
         if firstHost == nil {
           guard let name = ByteBuffer(copying: host), let whole = authority(part, port) else {
-            return noMemory
+            return .noMemory
           }
           firstHost = name
           firstAuthority = whole
@@ -126,7 +139,7 @@ struct Target {
     guard let name = ByteBuffer(capacity: path.count + 1), !isAbstract || name.append(byte: 0),
       name.append(path),
       let host = ByteBuffer(copying: ("localhost" as StaticString).bytes)
-    else { return noMemory }
+    else { return .noMemory }
     guard let address = SocketAddress(unixPath: name.view) else { return wrong(text, "its path is too long") }
     return .target(Target(place: .addresses([address]), authority: host, host: host))
   }
@@ -175,7 +188,8 @@ struct Target {
   /// As it was written; brackets around a bare IPv6 address.
   private static func authority(_ text: ByteView, _ port: UInt16?) -> ByteBuffer? {
     guard port == nil, text.first != 0x5B, text.contains(0x3A) else { return ByteBuffer(copying: text) }
-    return ByteBuffer().say("[").say(text).say("]")
+    let whole = ByteBuffer()
+    return whole.append("[") && whole.append(text) && whole.append("]") ? whole : nil
   }
 
   private static func after(_ prefix: StaticString, _ text: ByteView) -> ByteView? {
@@ -193,6 +207,4 @@ struct Target {
   private static func wrong(_ text: ByteView, _ words: ByteBuffer) -> Outcome {
     .failed(ByteBuffer().say("the target \"").say(printable: text, limit: 200).say("\": ").say(words.view))
   }
-
-  private static var noMemory: Outcome { .failed(ByteBuffer().say("no memory")) }
 }

@@ -4,19 +4,25 @@ import PenstockWire
 
 /// What went wrong, in words, before there is a call that could carry a status.
 public struct SetupFailure {
+  public enum Kind { case option, system, memory }
+
+  public let kind: Kind
   /// "target", or the TLS option at fault ("roots_pem"); empty when it is not one option's fault.
   public let field: StaticString
   /// UTF-8.
   public let text: ByteBuffer
 
-  init(_ field: StaticString, _ text: ByteBuffer) {
+  init(_ field: StaticString, _ text: ByteBuffer, _ kind: Kind = .option) {
     self.field = field
     self.text = text
+    self.kind = kind
   }
 
   init(_ field: StaticString, _ text: StaticString) {
     self.init(field, ByteBuffer().say(text))
   }
+
+  static var noMemory: SetupFailure { SetupFailure("", ByteBuffer().say("no memory"), .memory) }
 }
 
 /// A thing that was made, or why it was not.

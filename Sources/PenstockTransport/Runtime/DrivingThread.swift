@@ -1,14 +1,31 @@
-import CSystem
+import CMemory
 
-/// Which threads drive a runtime now, whichever it is: for functions that wait and belong to none. A thread may drive
-/// one runtime in a callback of another. Never inlined: the count is one only within this file.
+/// Which threads drive a runtime now, whichever it is: for functions that wait and belong to none, and in the checked
+/// build for what only the driver may count (Sources/CEmbedded/checks.c). A thread may drive one runtime in a callback of
+/// another. Never inlined in full mode: the count is one only within this file.
 enum DrivingThread {
+  #if hasFeature(Embedded)
+    @inline(__always)
+  #else
+    @inline(never)
+  #endif
+  static func begin(_ runtime: Runtime) {
+    _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), 1)
+  }
+
+  #if hasFeature(Embedded)
+    @inline(__always)
+  #else
+    @inline(never)
+  #endif
+  static func end(_ runtime: Runtime) {
+    _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), -1)
+  }
+
+  /// Nobody drives `runtime` from now on; whoever ended it takes it apart.
   @inline(never)
-  static func begin() { _ = cs_driven(1) }
+  static func over(_ runtime: Runtime) { _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), 0) }
 
   @inline(never)
-  static func end() { _ = cs_driven(-1) }
-
-  @inline(never)
-  static func isCurrent() -> Bool { cs_driven(0) > 0 }
+  static func isCurrent() -> Bool { cm_driven(nil, 0) > 0 }
 }

@@ -30,8 +30,9 @@ open class InboxItem {
   /// Runs on the driving thread, without locks.
   open func run() {}
 
-  /// Instead of `run`, where the runtime has ended: nothing drives it any more. On any thread, without locks.
-  open func dropped() {}
+  /// Instead of `run`, where the runtime has ended, for this reason: nothing drives it any more. On any thread, without
+  /// locks.
+  open func dropped(_ why: Closing) {}
 }
 
 /// A queue with many producers and one consumer: a lock-free stack that is taken whole and turned round, so that items

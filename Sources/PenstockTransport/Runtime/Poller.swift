@@ -1,4 +1,5 @@
 import CSystem
+import PenstockWire
 import Synchronization
 
 /// Readiness of a descriptor, on the driving thread: epoll bits.
@@ -26,9 +27,14 @@ final class Poller {
   /// The wake descriptor was signalled, and no wait has seen it yet. A hint: see `takeKick`.
   private let isKicked = Atomic<Bool>(false)
 
+  /// Somebody else in the program has closed a descriptor of ours: no number here is known to be ours any more, so none
+  /// is used or closed from now on. Any thread may notice; the driver acts on it.
+  let isLost = Atomic<Bool>(false)
+
   /// By descriptor, ascending.
   private var watches: [Watch] = []
-  private var serial: UInt32 = 0
+  /// Goes round; no two watches of one batch of events are so far apart.
+  var serial: UInt32 = 0
   private let events: UnsafeMutableRawPointer?
   private static let capacity: Int32 = 128
 
@@ -74,16 +80,23 @@ final class Poller {
   /// Closes all but the outer descriptor, which the host may still hold in a poll set until it gives up its handle.
   /// No epoll_ctl: in a forked child the epoll instances are shared with the parent.
   func close() {
-    cs_close(inner)
-    cs_close(wakeFD)
-    cs_close(timerFD)
+    if !isLost.load(ordering: .relaxed) {
+      cs_close(inner)
+      cs_close(wakeFD)
+      cs_close(timerFD)
+    }
+    forget()
+  }
+
+  /// Does without its descriptors.
+  func forget() {
     inner = -1
     wakeFD = -1
     timerFD = -1
   }
 
   func closeOuter() {
-    cs_close(outer)
+    if !isLost.load(ordering: .relaxed) { cs_close(outer) }
     outer = -1
   }
 
@@ -109,7 +122,7 @@ final class Poller {
     guard fd >= 0, inner >= 0, i == watches.count || watches[i].fd != fd else { return false }
     serial &+= 1
     if cs_epoll_ctl(inner, EPOLL_CTL_ADD, fd, bits, token(fd, serial)) < 0 { return false }
-    watches.insert(Watch(fd: fd, serial: serial, handler: handler), at: i)
+    watches.place(Watch(fd: fd, serial: serial, handler: handler), at: i)
     return true
   }
 
@@ -131,10 +144,17 @@ final class Poller {
 
   // MARK: Waiting
 
-  /// The number of events, or -errno.
+  /// The number of events, or -EINTR.
   func wait(milliseconds: Int32) -> Int32 {
-    guard let events, inner >= 0 else { return -EBADF }
-    return cs_epoll_wait(inner, events, Poller.capacity, milliseconds)
+    guard let events, inner >= 0 else {
+      // Nothing can wake this thread: it looks again soon.
+      if milliseconds != 0 { cs_sleep_milliseconds(10) }
+      return 0
+    }
+    let count = cs_epoll_wait(inner, events, Poller.capacity, milliseconds)
+    if count >= 0 || count == -EINTR { return count }
+    isLost.store(true, ordering: .relaxed)
+    return 0
   }
 
   /// Who gets event `i` of the last wait, if it is still watched.
@@ -161,7 +181,7 @@ final class Poller {
   func kick() {
     guard wakeFD >= 0 else { return }
     isKicked.store(true, ordering: .relaxed)
-    cs_eventfd_signal(wakeFD)
+    if !cs_eventfd_signal(wakeFD) { isLost.store(true, ordering: .relaxed) }
   }
 
   // MARK: Host mode
@@ -177,7 +197,7 @@ final class Poller {
   func setTimer(_ at: UInt64?) {
     guard let at, timerFD >= 0, timerAt == 0 || at < timerAt else { return }
     timerAt = at
-    cs_timerfd_set(timerFD, at)
+    if !cs_timerfd_set(timerFD, at) { isLost.store(true, ordering: .relaxed) }
   }
 
   /// Whether the outer descriptor shows what the inner one has.

@@ -152,7 +152,7 @@ public final class Lookup: InboxItem {
 /// The lookups of one runtime; the driver's.
 final class LookupQueue {
   static let limit = 4
-  private var running: [Lookup] = []
+  private(set) var running: [Lookup] = []
   private var queued: [Lookup] = []
 
   fileprivate func start(_ lookup: Lookup, _ name: UnsafeMutablePointer<CChar>) {

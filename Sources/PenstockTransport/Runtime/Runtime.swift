@@ -1,4 +1,6 @@
 import CSystem
+import PenstockCall
+import PenstockWire
 import Synchronization
 
 /// Called on the driving thread, once per registration, at the end of the turn.
@@ -11,7 +13,23 @@ open class TurnEndHandler {
 /// Called on the driving thread, once, when the runtime shuts down: ends all that its owner has running. What can't
 /// end at once is counted with `beginPending`.
 public protocol ShutdownHook: AnyObject {
-  func runtimeShutdown()
+  func runtimeShutdown(_ why: Closing)
+}
+
+/// Why all that was under way has ended.
+public enum Closing {
+  case channelClosed, shutDown, descriptorsLost
+
+  /// A new one for each call.
+  @inline(never) @_optimize(size)
+  var status: Status {
+    switch self {
+    case .channelClosed: Status(.cancelled, "channel closed")
+    case .shutDown: Status(.cancelled, "runtime shut down")
+    case .descriptorsLost:
+      Status(.unavailable, "the runtime's loop can't go on: something in the program closed its descriptors")
+    }
+  }
 }
 
 /// An event loop and the question of who runs it.
@@ -66,6 +84,8 @@ public final class Runtime: @unchecked Sendable {
   /// The driver should see whether this is the end.
   let ending = Atomic<Bool>(false)
   let ended = Atomic<Bool>(false)
+  /// A shutdown has begun, or the loop can't go on: nothing new is taken.
+  public let closed = Atomic<Bool>(false)
   /// User handles; what a shutdown waits for, and in the upper half calls, which keep the loop alive besides; what
   /// nobody waits for in a blocking function, so that the own thread has to look after it.
   let handles = Atomic<Int>(1)
@@ -109,12 +129,23 @@ public final class Runtime: @unchecked Sendable {
   var turnEnds: [TurnEndHandler] = []
   var turnEndsRunning: [TurnEndHandler] = []
   var hooks: [any ShutdownHook] = []
-  /// Monotonic time in ns, read once per turn. The driver's; any thread may look at it.
+  /// Monotonic time in ns, as last read. It is read once per turn, before each further descriptor of it, and after what
+  /// took long: see "Time" in docs/architecture.md.
   public internal(set) var now: UInt64 {
-    get { turnTime.load(ordering: .relaxed) }
-    set { turnTime.store(newValue, ordering: .relaxed) }
+    get {
+      if watch.hasRun { refreshNow() }
+      return lastNow
+    }
+    set {
+      turnTime.store(newValue, ordering: .relaxed)
+      watch.hasRun = false
+    }
   }
   private let turnTime = Atomic<UInt64>(0)
+  /// Like `now`, but never looks at the clock. Any thread.
+  var lastNow: UInt64 { turnTime.load(ordering: .relaxed) }
+  /// Where callbacks are shown while they run.
+  let watch = CallWatch()
   /// When the descriptors were looked at.
   var polledAt: UInt64 = 0
   /// Items, events, timers and turn ends so far.
@@ -146,6 +177,12 @@ public final class Runtime: @unchecked Sendable {
 
   public static func monotonicNow() -> UInt64 { cs_monotonic() }
 
+  /// The time so many nanoseconds from now; at most the end of all time.
+  static func time(after nanoseconds: UInt64) -> UInt64 {
+    let (time, overflow) = cs_monotonic().addingReportingOverflow(nanoseconds)
+    return overflow ? .max : time
+  }
+
   /// Nanoseconds since 1970, as the system's clock has it.
   public static func wallClock() -> UInt64 { cs_wall_clock() }
 
@@ -154,14 +191,14 @@ public final class Runtime: @unchecked Sendable {
   /// On the thread that takes the role.
   func beginDriving() {
     driverThread.store(cs_thread_self(), ordering: .relaxed)
-    DrivingThread.begin()
+    DrivingThread.begin(self)
   }
 
   /// On the thread that has the role, or on any if none has.
   func endDriving() {
     guard isDriving else { return }
     driverThread.store(0, ordering: .relaxed)
-    DrivingThread.end()
+    DrivingThread.end(self)
   }
 
   public var isDriving: Bool { driverThread.load(ordering: .relaxed) == cs_thread_self() }
@@ -197,8 +234,11 @@ public final class Runtime: @unchecked Sendable {
     return true
   }
 
-  /// Reads the clock again, after something that took long.
+  /// Reads the clock again, after something that took long, or where it has to be exact.
   public func refreshNow() { now = cs_monotonic() }
+
+  /// Somebody has read the clock, at `time`.
+  func advance(to time: UInt64) { if time > lastNow { turnTime.store(time, ordering: .relaxed) } }
 
   // MARK: For any thread
 

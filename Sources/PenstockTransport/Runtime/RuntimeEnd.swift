@@ -137,7 +137,7 @@ extension Runtime {
     while isShutdown && !hooks.isEmpty {
       let due = hooks
       hooks = []
-      for hook in due { hook.runtimeShutdown() }
+      for hook in due { hook.runtimeShutdown(closing) }
       // What they leave to do is done in this turn: a shutdown that does not wait has no other.
       settle()
     }
@@ -166,6 +166,7 @@ extension Runtime {
     phase = .ended
     driver = .none
     endDriving()
+    DrivingThread.over(self)
     ended.store(true, ordering: .sequentiallyConsistent)
   }
 
@@ -199,6 +200,24 @@ extension Runtime {
   }
 
   // MARK: Shutdown
+
+  /// Why it ends what is under way. Once `closed` is set.
+  var closing: Closing { hasLostDescriptors ? .descriptorsLost : .shutDown }
+
+  /// See `Poller.isLost`.
+  var hasLostDescriptors: Bool { poller.isLost.load(ordering: .relaxed) }
+
+  /// The driver has seen that a descriptor of the loop is closed, or another file: it can wait for nothing any more.
+  @inline(never) @_optimize(size)
+  func descriptorsLost() {
+    closed.store(true, ordering: .releasing)
+    lock.lock()
+    // Under the lock, as others signal the wake descriptor.
+    poller.forget()
+    if phase == .running { phase = .shuttingDown }
+    lock.unlock()
+    ending.store(true, ordering: .sequentiallyConsistent)
+  }
 
   /// Called at shutdown, once, unless it is taken back. On the driving thread.
   public func onShutdown(_ hook: any ShutdownHook) { hooks.append(hook) }

@@ -105,7 +105,7 @@ extension Runtime {
         takeRole(for: cell)
         lock.unlock()
         // Another may have driven since.
-        now = max(now, time)
+        now = max(lastNow, time)
         if inbox.isEmpty { item.run() } else { _ = inbox.push(item) }
         return drive(until: cell, Terms(nil, interruptible), nil)
       }
@@ -208,7 +208,8 @@ extension Runtime {
       // From here on the host program is the sleeper.
       asleep.store(1, ordering: .sequentiallyConsistent)
       poller.takeKick()
-      if hasLeftovers { wakeLocked() }
+      // Without its timer nothing else would send the host program to look.
+      if hasLeftovers || hasLostDescriptors { wakeLocked() }
       lock.unlock()
       return
     }

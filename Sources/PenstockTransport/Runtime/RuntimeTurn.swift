@@ -22,7 +22,10 @@ extension Runtime {
     while budget > 0, inbox.pop({ $0.run() }) {
       work &+= 1
       budget -= 1
-      if budget % Runtime.stride == 0 { endTurn() }
+      if budget % Runtime.stride == 0 {
+        refreshNow()
+        endTurn()
+      }
     }
     endTurn()
   }
@@ -70,12 +73,14 @@ extension Runtime {
     }
     if count == 0 { count = poller.wait(milliseconds: milliseconds) }
     asleep.store(0, ordering: .relaxed)
+    if hasLostDescriptors { descriptorsLost() }
     now = cs_monotonic()
     polledAt = now
 
     var i: Int32 = 0
     while i < count {
       if let (handler, bits) = poller.event(i) {
+        if i > 0 { refreshNow() }
         handler.ready(bits)
         work &+= 1
       }
@@ -111,15 +116,18 @@ extension Runtime {
     }
   }
 
+  /// After so many milliseconds a loop that sleeps looks whether its descriptors are still there: if somebody has closed
+  /// them, nothing else will wake it.
+  private static let longestSleep: UInt64 = 5000
+
   /// For epoll_wait: rounded up, so that what is due is due on waking.
   private func sleepTime(_ limit: UInt64?) -> Int32 {
     var at = limit ?? .max
     if let first = timers.earliest, first < at { at = first }
-    if at == .max { return -1 }
+    if at == .max { return Int32(Runtime.longestSleep) }
     let time = cs_monotonic()
     if at <= time { return 0 }
-    let milliseconds = (at - time - 1) / 1_000_000 + 1
-    return milliseconds >= UInt64(Int32.max) ? Int32.max : Int32(milliseconds)
+    return Int32(min((at - time - 1) / 1_000_000 + 1, Runtime.longestSleep))
   }
 
   /// Releases what is queued and never ran. Only when the runtime has ended: then the lock stands for the role.
@@ -128,7 +136,7 @@ extension Runtime {
       lock.lock()
       let isEmpty = !inbox.pop {
         lock.unlock()
-        $0.dropped()
+        $0.dropped(closing)
       }
       if isEmpty { return lock.unlock() }
     }

@@ -7,13 +7,19 @@ import Synchronization
 /// The thread keeps the queue, not the executor: so the last reference may go anywhere, on this very thread too. The
 /// thread then ends after the jobs that it has; nobody waits for it.
 public final class SerialExecutor: HostExecutor {
-  private let queue = SerialQueue()
+  private let queue: SerialQueue
 
-  private override init() { super.init() }
+  private init(_ changes: UInt32) {
+    queue = SerialQueue(changes)
+    super.init()
+  }
 
-  /// nil: there is no thread to be had; the system's error.
-  public static func make() -> (SerialExecutor?, errno: Int32) {
-    let made = SerialExecutor()
+  /// nil: a thread could not be started; the system's error.
+  public static func make() -> (SerialExecutor?, errno: Int32) { make(after: 0) }
+
+  /// So many changes, an even number, are counted already.
+  static func make(after changes: UInt32) -> (SerialExecutor?, errno: Int32) {
+    let made = SerialExecutor(changes)
     let failure = made.queue.start()
     return failure == 0 ? (made, 0) : (nil, -failure)
   }
@@ -31,9 +37,11 @@ private final class SerialQueue: @unchecked Sendable {
   private var first: ExecutorJob?
   private var last: ExecutorJob?
   private var isClosed = false
-  /// Its value goes up with each thing to look at; bit 0: the thread sleeps, or is about to.
-  private let changes = Atomic<UInt32>(0)
+  /// Its value goes up with each thing to look at, and round; bit 0: the thread sleeps, or is about to.
+  private let changes: Atomic<UInt32>
   private let thread = Atomic<UInt64>(0)
+
+  init(_ changes: UInt32) { self.changes = Atomic(changes) }
 
   /// 0 or -errno.
   func start() -> Int32 {
@@ -70,7 +78,7 @@ private final class SerialQueue: @unchecked Sendable {
 
   /// Whoever clears bit 0 wakes after it: so a sleep that has just begun anew is not missed.
   private func tell() {
-    if changes.add(2, ordering: .sequentiallyConsistent).oldValue & 1 != 0 {
+    if changes.wrappingAdd(2, ordering: .sequentiallyConsistent).oldValue & 1 != 0 {
       changes.bitwiseAnd(~1, ordering: .sequentiallyConsistent)
       Futex.wake(changes, 1)
     }

@@ -36,7 +36,6 @@ struct TimerHeap {
       return
     }
     entries.append(Entry(at: at, timer: .passRetained(timer)))
-    timer.index = entries.count - 1
     up(entries.count - 1)
   }
 

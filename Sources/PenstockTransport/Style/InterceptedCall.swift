@@ -226,7 +226,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   /// The runtime has ended before it ran.
-  public override func dropped() {
+  public override func dropped(_ why: Closing) {
     lock.lock()
     isOver = true
     let waits = cell

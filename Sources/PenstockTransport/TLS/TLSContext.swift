@@ -16,20 +16,17 @@ public final class TLSContext {
   let role: Role
   let usesALPN: Bool
   let verifiesPeer: Bool
-  /// Followed by a NUL.
   let serverName: ByteBuffer?
   let handle: OpaquePointer
   let bioMethod: OpaquePointer
 
   private static let librarySlot = 3
 
-  private init(
-    role: Role, options: TLSOptions, serverName: ByteBuffer?, handle: OpaquePointer, bioMethod: OpaquePointer
-  ) {
+  private init(role: Role, options: TLSOptions, handle: OpaquePointer, bioMethod: OpaquePointer) {
     self.role = role
     self.usesALPN = options.usesALPN
     self.verifiesPeer = role == .server ? options.requiresClientCertificate : options.verifiesPeer
-    self.serverName = serverName
+    serverName = options.serverName
     self.handle = handle
     self.bioMethod = bioMethod
   }
@@ -56,32 +53,31 @@ public final class TLSContext {
     // exits. This counts where OpenSSL has not been started before; any other function of its would start it.
     _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
     ERR_clear_error()
-    var name: ByteBuffer?
-    if let given = options.serverName {
-      guard let copied = ByteBuffer(copying: given.view), copied.append(byte: 0) else {
-        return .failed(noMemory)
-      }
-      if given.isEmpty || given.view.contains(0) {
-        return .failed(SetupFailure("server_name", "not a host name"))
-      }
-      name = copied
+    // A want of memory looks like anything else to OpenSSL, or like nothing. malloc sets errno.
+    cs_forget_errno()
+    let made = makeOrSay(role: role, options: options)
+    return cs_errno() == ENOMEM ? .failed(.noMemory) : made
+  }
+
+  private static func makeOrSay(role: Role, options: TLSOptions) -> Made<TLSContext> {
+    if let name = options.serverName?.view, SocketAddress(literal: name, port: 0) == nil,
+      let flaw = HostName.flaw(name)
+    {
+      return .failed(SetupFailure("server_name", flaw))
     }
-    guard let library = library() else { return .failed(noMemory) }
+    guard let library = library() else { return .failed(.noMemory) }
     guard
       let handle = SSL_CTX_new_ex(library, nil, role == .client ? TLS_client_method() : TLS_server_method())
     else { return .failed(SetupFailure("", reason("OpenSSL does not start"))) }
     guard let method = TLSEngine.makeBIOMethod() else {
       SSL_CTX_free(handle)
-      return .failed(noMemory)
+      return .failed(.noMemory)
     }
     // From here on the owner frees both.
-    let context = TLSContext(
-      role: role, options: options, serverName: name, handle: handle, bioMethod: method)
+    let context = TLSContext(role: role, options: options, handle: handle, bioMethod: method)
     if let failure = context.configure(options) { return .failed(failure) }
     return .made(context)
   }
-
-  private static var noMemory: SetupFailure { SetupFailure("", "no memory") }
 
   private func configure(_ options: TLSOptions) -> SetupFailure? {
     guard penstock_ssl_ctx_harden(handle) == 1 else { return SetupFailure("", TLSContext.reason("TLS 1.2")) }
@@ -125,6 +121,7 @@ public final class TLSContext {
   private func trust(_ options: TLSOptions) -> SetupFailure? {
     switch role {
     case .client:
+      TLSEngine.watchRequests(handle)
       SSL_CTX_set_verify(handle, verifiesPeer ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nil)
     case .server:
       let mode = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
@@ -140,7 +137,7 @@ public final class TLSContext {
     case .pem(let pem): return addRoots(pem.view, field: "roots_pem")
     case .file(let path):
       switch SmallFile.read(path.view) {
-      case .failed(let code): return TLSContext.unreadable("roots_file", path, code)
+      case .failed(let code): return TLSContext.unreadable("roots_file", "the file", code)
       case .bytes(let pem): return addRoots(pem.view, field: "roots_file")
       }
     }
@@ -148,17 +145,22 @@ public final class TLSContext {
 
   @inline(never) @_optimize(size)
   private func trustSystem() -> SetupFailure? {
+    var failure: SetupFailure?
     for index in 0..<SystemRoots.count {
-      if case .bytes(let pem) = SmallFile.read(SystemRoots.path(index).bytes) {
-        return addRoots(pem.view, field: "")
+      let path = SystemRoots.path(index)
+      switch SmallFile.read(path.bytes) {
+      case .bytes(let pem): return addRoots(pem.view, field: "")
+      case .failed(ENOENT), .failed(ENOTDIR): break
+      case .failed(let code): failure = failure ?? TLSContext.unreadable("", path, code)
       }
     }
-    return SetupFailure(
-      "", "this system has no roots on any known path: set \"roots_pem\" or \"roots_file\"")
+    return failure
+      ?? SetupFailure(
+        "", "this system has no roots on any known path: set \"roots_pem\" or \"roots_file\"")
   }
 
   private func addRoots(_ pem: ByteView, field: StaticString) -> SetupFailure? {
-    guard let store = SSL_CTX_get_cert_store(handle) else { return TLSContext.noMemory }
+    guard let store = SSL_CTX_get_cert_store(handle) else { return .noMemory }
     return eachCertificate(pem, field: field) { certificate, _ in X509_STORE_add_cert(store, certificate) == 1
     }
   }
@@ -185,7 +187,7 @@ public final class TLSContext {
       if let failure = eachCertificate(pem.view, field: "certificate_chain_pem", use) { return failure }
     case .file(let path):
       switch SmallFile.read(path.view) {
-      case .failed(let code): return TLSContext.unreadable("certificate_chain_file", path, code)
+      case .failed(let code): return TLSContext.unreadable("certificate_chain_file", "the file", code)
       case .bytes(let pem):
         if let failure = eachCertificate(pem.view, field: "certificate_chain_file", use) { return failure }
       }
@@ -194,7 +196,7 @@ public final class TLSContext {
     case .pem(let pem): return useKey(pem, field: "private_key_pem")
     case .file(let path):
       switch SmallFile.read(path.view) {
-      case .failed(let code): return TLSContext.unreadable("private_key_file", path, code)
+      case .failed(let code): return TLSContext.unreadable("private_key_file", "the file", code)
       case .bytes(let pem): return useKey(pem, field: "private_key_file")
       }
     }
@@ -234,7 +236,7 @@ public final class TLSContext {
     var index = 0
     while true {
       var certificate = X509_new_ex(TLSContext.library(), nil)
-      guard certificate != nil else { return TLSContext.noMemory }
+      guard certificate != nil else { return .noMemory }
       defer { X509_free(certificate) }
       ERR_clear_error()
       guard PEM_read_bio_X509(bio, &certificate, { _, _, _, _ in 0 }, nil) != nil, let read = certificate
@@ -256,8 +258,15 @@ public final class TLSContext {
     }
   }
 
-  private static func unreadable(_ field: StaticString, _ path: ByteBuffer, _ code: Int32) -> SetupFailure {
-    SetupFailure(field, ByteBuffer().say("cannot read ").say(path.view).say(": ").say(errno: code))
+  /// A process without descriptors or memory is not the option's fault. The path is not told: it may be a key that
+  /// stands where its file's name belongs.
+  @inline(never) @_optimize(size)
+  private static func unreadable(
+    _ field: StaticString, _ file: StaticString, _ code: Int32
+  ) -> SetupFailure {
+    let text = ByteBuffer().say("cannot read ").say(file).say(": ").say(errno: code)
+    let isSystem = code == EMFILE || code == ENFILE || code == ENOMEM
+    return SetupFailure(field, text, isSystem ? .system : .option)
   }
 
   /// `words`, and what OpenSSL has to say; empties its queue.

@@ -36,7 +36,16 @@ public final class TLSEngine {
   private static let openingSize = 64
   private static let fewBytes = 2048
   private var handshakeIsDone = false
+  private var handshakeBytes = 0
+  /// More than any certificates come to: OpenSSL takes some messages for as long as they come.
+  private static let mostHandshake = 1 << 20
+  /// The messages of TLS itself since the handshake: key updates, tickets, alerts.
+  private var events = 0
+  /// With so many, `read` says `needsMore` first.
+  private static let mostEvents = 256
   private var outOfMemory = false
+  /// For a client certificate.
+  private var wasAsked = false
 
   private init(_ context: TLSContext, _ ssl: OpaquePointer, expecting name: ByteBuffer?) {
     self.context = context
@@ -46,15 +55,18 @@ public final class TLSEngine {
 
   deinit { SSL_free(ssl) }
 
-  /// nil: no memory. `host` is whom a client expects (a name or an IP address), unless the options name another.
+  /// nil: no memory, or what `TLSContext.reason` says. `host` is whom a client expects (a name or an IP address), unless
+  /// the options name another.
   @inline(never) @_optimize(size)
   public static func make(_ context: TLSContext, host: ByteView?) -> TLSEngine? {
-    var name = context.serverName
-    if name == nil, let host, !host.isEmpty, !host.contains(0) {
-      guard let copied = ByteBuffer(copying: host), copied.append(byte: 0) else { return nil }
+    ERR_clear_error()
+    var name: ByteBuffer?
+    if let host = context.serverName?.view ?? host {
+      guard let copied = ByteBuffer(copying: HostName.forTLS(host)), copied.append(byte: 0) else {
+        return nil
+      }
       name = copied
     }
-    ERR_clear_error()
     guard let ssl = SSL_new(context.handle) else { return nil }
     let engine = TLSEngine(context, ssl, expecting: context.role == .client ? name : nil)
     guard let bio = BIO_new(context.bioMethod) else { return nil }
@@ -77,7 +89,8 @@ public final class TLSEngine {
     guard let parameters = SSL_get0_param(ssl) else { return false }
     if X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 { return true }
     ERR_clear_error()
-    X509_VERIFY_PARAM_set_hostflags(parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))
+    X509_VERIFY_PARAM_set_hostflags(
+      parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT))
     return penstock_ssl_set_sni(ssl, name) == 1 && X509_VERIFY_PARAM_set1_host(parameters, name, 0) == 1
   }
 
@@ -87,7 +100,13 @@ public final class TLSEngine {
     if failure != nil { return .failed }
     if handshakeIsDone { return .done }
     ERR_clear_error()
+    handshakeBytes += input.count
     let result = SSL_do_handshake(ssl)
+    handshakeBytes -= input.count
+    if handshakeBytes > TLSEngine.mostHandshake {
+      fail(ByteBuffer().say("TLS handshake failed: over 1 MiB of it"))
+      return .failed
+    }
     guard result == 1 else { return settle(result) == .needsMore ? .needsMore : .failed }
     if context.usesALPN && !alpnIsHTTP2 {
       fail(
@@ -98,6 +117,11 @@ public final class TLSEngine {
       return .failed
     }
     handshakeIsDone = true
+    if context.role == .server { return .done }
+    SSL_set_info_callback(ssl) { ssl, _, _ in
+      guard let ssl, let bio = SSL_get_rbio(ssl), let engine = TLSEngine.of(bio) else { return }
+      engine._withUnsafeGuaranteedRef { $0.events += 1 }
+    }
     return .done
   }
 
@@ -124,6 +148,13 @@ public final class TLSEngine {
     return .failed
   }
 
+  /// How much TLS has had to do, since it was last asked, that no plaintext came of. Ask at `needsMore`, and if there
+  /// was any and `input` has more, `read` again.
+  func takeEvents() -> Int {
+    defer { events = 0 }
+    return events
+  }
+
   /// Turns all of `plaintext` into records in `output`. False: failed, or the handshake is not done.
   public func write(_ plaintext: ByteView) -> Bool {
     if failure != nil || !handshakeIsDone { return false }
@@ -134,6 +165,18 @@ public final class TLSEngine {
     explain(ERR_peek_last_error())
     ERR_clear_error()
     return false
+  }
+
+  /// Adds a key update that asks for one in return to `output`. The server of the tests does it.
+  public func updateKeys() {
+    _ = SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED)
+    _ = SSL_do_handshake(ssl)
+  }
+
+  /// Adds a session ticket to `output`, as a server. The server of the tests does it.
+  public func sendTicket() {
+    _ = SSL_new_session_ticket(ssl)
+    _ = SSL_do_handshake(ssl)
   }
 
   /// Adds our close_notify to `output`.
@@ -206,6 +249,8 @@ public final class TLSEngine {
       case SSL_AD_CERTIFICATE_REQUIRED: text.say("certificate required")
       default: text.say(cString: SSL_alert_desc_string_long(alert))
       }
+      // handshake_failure to access_denied are about certificates.
+      if alert == SSL_AD_CERTIFICATE_REQUIRED || alert >= 40 && alert < 50 { sayAsked(text) }
       return fail(text)
     }
     if !handshakeIsDone { text.say("TLS handshake failed: ") } else { text.say("TLS failed: ") }
@@ -216,6 +261,18 @@ public final class TLSEngine {
     }
     fail(text)
   }
+
+  /// Why a server may have gone: with TLS 1.3 it looks at a client's certificate when the client's handshake is done,
+  /// and not each says what it makes of it.
+  @inline(never) @_optimize(size)
+  func sayAsked(_ text: ByteBuffer) {
+    guard wasAsked else { return }
+    text.say("; it asked for a client certificate, and ")
+      .say(SSL_get_certificate(ssl) == nil ? "the channel has none" : "may not accept the channel's")
+  }
+
+  /// Nothing has come from the peer.
+  var isUnanswered: Bool { opening.isEmpty && input.isEmpty }
 
   /// Words for a peer whose first bytes are no TLS. A record begins with its type, 20 to 24, and the version's first
   /// byte, 3 (RFC 8446 section 5.1).
@@ -237,7 +294,17 @@ public final class TLSEngine {
     return text.say("it sent \"").say(printable: bytes, limit: 16).say("\"")
   }
 
-  // MARK: The BIO
+  // MARK: Callbacks of OpenSSL
+
+  /// Notes that a server asks for a certificate; the one that there is is the context's.
+  static func watchRequests(_ context: OpaquePointer) {
+    SSL_CTX_set_cert_cb(
+      context,
+      { ssl, _ in
+        if let bio = SSL_get_rbio(ssl) { TLSEngine.of(bio)?._withUnsafeGuaranteedRef { $0.wasAsked = true } }
+        return 1
+      }, nil)
+  }
 
   /// nil: no memory.
   static func makeBIOMethod() -> OpaquePointer? {
@@ -274,7 +341,7 @@ public final class TLSEngine {
     _ count: Int, _ bio: OpaquePointer, _ place: UnsafeMutablePointer<CChar>,
     _ taken: UnsafeMutablePointer<Int>
   ) -> Int32 {
-    let available = min(count, input.count)
+    let available = events < TLSEngine.mostEvents ? min(count, input.count) : 0
     taken.pointee = available
     guard available > 0, let start = input.view.baseAddress else {
       penstock_bio_wants_read(bio)

@@ -64,6 +64,41 @@ import Testing
     #expect(server.connections == 1)
   }
 
+  /// A body over 1 MiB is not kept, and so is not sent again: half of it would pass for the whole.
+  @Test func refusedStreamWithALargeBodyIsNotTriedAgain() throws {
+    let server = RawServer { peer in
+      peer.begin()
+      peer.send(.reset(peer.request(), 7))
+      ChannelTests.answer(peer)
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: (1 << 20) + 1))
+    #expect(answer.code == .unavailable)
+    #expect(answer.words == "the server refused the stream (REFUSED_STREAM)")
+    // Nothing of it is left over for the next call.
+    #expect(client.unary("/a.B/C", [1, 2, 3]).message == [1, 2, 3])
+  }
+
+  /// A retry keeps 1 MiB with the frames of messages, and not a byte more.
+  @Test(arguments: [((1 << 20) - 5, true), ((1 << 20) - 4, false)])
+  func refusedStreamAtTheLimitOfWhatIsKept(_ size: Int, _ again: Bool) throws {
+    let server = RawServer { peer in
+      peer.begin()
+      peer.send(.reset(peer.request(), 7))
+      if again {
+        let id = peer.request()
+        peer.send(.head(id), .message(id, [9]), .trailers(id))
+      }
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: size))
+    #expect(answer.code == (again ? .ok : .unavailable))
+    #expect(answer.message == (again ? [9] : nil))
+  }
+
   @Test func streamAboveGoAwayGoesToANewConnection() throws {
     let server = RawServer(
       { peer in

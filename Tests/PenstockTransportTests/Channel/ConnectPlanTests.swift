@@ -31,6 +31,21 @@ import Testing
     #expect(text(plan.words(bytes("n")))?.hasSuffix("; a: x; and 92 more") == true)
   }
 
+  @Test(arguments: [
+    ("127.0.0.1:1", "127.0.0.1:1", true), ("ipv4:127.0.0.1:1", "127.0.0.1:1", true),
+    ("[::1]:1", "[::1]:1", true),
+    ("unix:/a", "unix:/a", true), ("unix:///a", "unix:/a", true),
+    ("unix-abstract:a", "unix-abstract:a", true),
+    ("localhost:1", "127.0.0.1:1", false), ("127.0.0.1", "127.0.0.1:443", false),
+  ])
+  func anAddressIsNamedOnce(_ name: String, _ address: String, _ isSame: Bool) {
+    var plan = ConnectPlan(now: 0, timeout: 10)
+    _ = plan.resolved(1, now: 0)
+    #expect(plan.failed(bytes(address), bytes("x: y"), now: 1) == .exhausted)
+    let told = isSame ? "x: y" : "\(address): x: y"
+    #expect(text(plan.words(bytes(name))) == "could not connect to \(name): \(told)")
+  }
+
   @Test func nothingToTry() {
     var plan = ConnectPlan(now: 0, timeout: 10)
     #expect(plan.resolved(0, now: 0) == .exhausted)

@@ -9,8 +9,13 @@ final class TestClient {
   let runtime: ClientRuntime
   let channel: ClientChannel
 
-  init?(_ target: String, options change: (inout ChannelOptions) -> Void = { _ in }) {
-    guard case .made(let runtime) = ClientRuntime.make(Runtime.Options()) else { return nil }
+  init?(
+    _ target: String, mode: Runtime.Mode = .thread,
+    options change: (inout ChannelOptions) -> Void = { _ in }
+  ) {
+    var settings = Runtime.Options()
+    settings.mode = mode
+    guard case .made(let runtime) = ClientRuntime.make(settings) else { return nil }
     var options = ChannelOptions()
     options.tls = nil
     change(&options)
@@ -33,16 +38,27 @@ final class TestClient {
     runtime.removeUser()
   }
 
-  func make(_ path: String, _ kind: CallKind, _ change: (CallOptions) -> Void = { _ in }) -> ClientCall {
+  /// In callback style if there is someone to be `told`.
+  func make(
+    _ path: String, _ kind: CallKind, told: Told? = nil, _ change: (CallOptions) -> Void = { _ in }
+  ) -> ClientCall {
     let options = CallOptions()
     options.hasDeadline = true
     // No test waits for ever.
     options.deadline = 30_000_000_000
     change(options)
     let name = bytes(path)
-    let (outcome, call) = ClientCall.make(channel, name.view, kind, options, nil)
+    let (outcome, call) = ClientCall.make(channel, name.view, kind, options, told?.callbacks)
     guard outcome == .ok, let call else { fatalError("\(outcome)") }
     return call.takeRetainedValue()
+  }
+
+  /// Host mode: one turn, of what there is to do now.
+  func turn() { _ = runtime.runtime.poll(timeoutMilliseconds: 0) }
+
+  /// Host mode: turns, until there is nothing left to do.
+  func settle() {
+    repeat { turn() } while isReadable(runtime.runtime.pollableFD)
   }
 
   func unary(_ path: String, _ message: [UInt8], _ change: (CallOptions) -> Void = { _ in }) -> Answer {
@@ -50,6 +66,26 @@ final class TestClient {
     let (outcome, reply) = call.unary(.passRetained(buffer(message)), nil)
     guard outcome == .ok, let reply else { fatalError("\(outcome)") }
     return Answer(reply.takeRetainedValue())
+  }
+}
+
+/// What a call in callback style has told; it outlives the call.
+final class Told {
+  /// The sizes of its messages.
+  var messages: [Int] = []
+  var code: StatusCode?
+
+  var callbacks: CallCallbacks {
+    var callbacks = CallCallbacks(Unmanaged.passUnretained(self).toOpaque(), nil)
+    callbacks.table.onMessage = { _, message, told in
+      let size = Unmanaged<Message>.fromOpaque(UnsafeRawPointer(message!)).takeUnretainedValue().count
+      Unmanaged<Told>.fromOpaque(told!).takeUnretainedValue().messages.append(size)
+    }
+    callbacks.table.onReply = { _, reply, told in
+      let status = Unmanaged<Reply>.fromOpaque(UnsafeRawPointer(reply!)).takeUnretainedValue().status
+      Unmanaged<Told>.fromOpaque(told!).takeUnretainedValue().code = status.code
+    }
+    return callbacks
   }
 }
 

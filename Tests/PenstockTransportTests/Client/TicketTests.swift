@@ -8,10 +8,12 @@ import Testing
 struct TicketTests {
   private func makeCall() throws -> ClientCall { try #require(TestClient("127.0.0.1:1")).make("/a/b", .bidi) }
 
-  private static let prefix: UInt64 = 7 << 40
+  private func makeBook(_ table: TicketTable = TicketTable(after: 0)) throws -> TicketBook {
+    TicketBook(table, try makeCall().call)
+  }
 
   @Test func thousandsAreOpenAtOnce() throws {
-    let book = TicketBook(try makeCall().call, prefix: Self.prefix)
+    let book = try makeBook()
     let tickets = (0..<10_000).map { _ in book.issue(.halfClose, start: nil) }
     #expect(Set(tickets).count == 10_000)
     var random = SystemRandomNumberGenerator()
@@ -24,36 +26,66 @@ struct TicketTests {
     }
     // Looking through all of them for each would take minutes in a debug build.
     #expect(took < .seconds(20))
-    #expect(book.issue(.halfClose, start: nil) == Self.prefix | 10_001)
+    #expect(try book.issue(.halfClose, start: nil) > #require(tickets.last))
   }
 
-  /// Numbers go round; one that is open is never given out again, and no other is mistaken for it.
-  @Test func numbersGoRound() throws {
-    let book = TicketBook(try makeCall().call, prefix: Self.prefix, lastSequence: 9)
-    var open: [UInt64] = []
-    var random = SystemRandomNumberGenerator()
-    for _ in 0..<2000 {
-      if Bool.random(using: &random) {
-        let ticket = book.issue(.halfClose, start: nil)
-        if ticket == 0 {
-          #expect(!open.isEmpty)
-          continue
-        }
-        #expect(ticket & 0xff_ffff > 0 && !open.contains(ticket))
-        open.append(ticket)
-      } else if let index = open.indices.randomElement(using: &random) {
-        let ticket = open.remove(at: index)
-        #expect(book.spend(ticket, for: nil).0 == .ok)
-      }
-      for sequence: UInt64 in 0...12 {
-        let ticket = Self.prefix | sequence
-        #expect(book.look(ticket).0 == (open.contains(ticket) ? .ok : .already))
-      }
+  /// A slot of a call's tickets had the numbers of an earlier call again after 65,536 rounds.
+  @Test func noNumberComesAgainFromCallToCall() throws {
+    let table = TicketTable(after: 0)
+    let call = try makeCall().call
+    var last: UInt64 = 0
+    var kept: [(TicketBook, UInt64)] = []
+    for round in 0..<100_000 {
+      let book = TicketBook(table, call)
+      let ticket = book.issue(.halfClose, start: nil)
+      must(ticket > last, "round \(round): \(ticket) after \(last)")
+      last = ticket
+      must(table.book(of: ticket) === book, "found")
+      // Some stay open, so that others come by their places.
+      if round % 997 == 0 { kept.append((book, ticket)) } else { book.close() }
+      must(round % 997 == 0 || table.book(of: ticket) == nil, "gone")
+    }
+    for (book, ticket) in kept {
+      #expect(table.book(of: ticket) === book && book.spend(ticket, for: .next).0 == .ok)
+      book.close()
+      #expect(table.book(of: ticket) == nil)
     }
   }
 
+  /// Nor within a call, that has one open all the time or none.
+  @Test(arguments: [false, true]) func noNumberComesAgainWithinACall(hasOld: Bool) throws {
+    let table = TicketTable(after: 0)
+    let book = try makeBook(table)
+    let old = book.issue(.halfClose, start: nil)
+    if !hasOld { _ = book.spend(old, for: .next) }
+    var last = old
+    for _ in 0..<200_000 {
+      let ticket = book.issue(.halfClose, start: nil)
+      must(ticket > last, "\(ticket) after \(last)")
+      last = ticket
+      must(table.book(of: ticket)?.spend(ticket, for: .next).0 == .ok, "spent")
+    }
+    #expect(book.look(last).0 == .already)
+    #expect(table.book(of: old)?.look(old).0 == (hasOld ? .ok : nil))
+    book.close()
+    #expect(table.book(of: old) == nil && table.book(of: last) == nil)
+  }
+
+  @Test func whereNumbersEndNoneIsGiven() throws {
+    let table = TicketTable(after: TicketTable.lastNumber - 2)
+    let books = try (0..<4).map { _ in try makeBook(table) }
+    let tickets = books.map { $0.issue(.halfClose, start: nil) }
+    #expect(tickets[0] != 0 && tickets[1] > tickets[0] && tickets[2] == 0 && tickets[3] == 0)
+    #expect(table.book(of: tickets[1]) === books[1])
+    // The numbers of a book are used up before that.
+    for _ in 1..<65535 { must(books[1].issue(.halfClose, start: nil) != 0, "there are more") }
+    #expect(books[1].issue(.halfClose, start: nil) == 0)
+    for book in books { book.close() }
+    #expect(table.book(of: tickets[1]) == nil)
+  }
+
   @Test func aLostTicketIsGoneAndASpentOneSpent() throws {
-    let book = TicketBook(try makeCall().call, prefix: Self.prefix)
+    let book = try makeBook()
     let tickets = (0..<4).map { _ in book.issue(.send(ByteBuffer()), start: nil) }
     book.lose(tickets[1])
     #expect(book.spend(tickets[1], for: .next).0 == .gone)

@@ -346,7 +346,7 @@ extension GRPCFraming {
   fileprivate func requestHeaders(_ request: Request, now: UInt64, secure: Bool = false) -> Metadata? {
     let list = FieldList()
     let defaults = RequestDefaults(
-      isSecure: secure, authority: bytes("host:1"), userAgent: bytes("penstock/1"))
+      privacy: secure ? .tls : .cleartext, authority: bytes("host:1"), userAgent: bytes("penstock/1"))
     guard requestHeaders(request, defaults, now: now, into: list) else { return nil }
     let fields = Metadata()
     for index in 0..<list.count { _ = fields.add(list.name(at: index), list.value(at: index)) }

@@ -131,7 +131,7 @@ import Testing
   }
 
   let defaults = RequestDefaults(
-    isSecure: false, authority: bytes("host:1"), userAgent: bytes("penstock/1"))
+    privacy: .cleartext, authority: bytes("host:1"), userAgent: bytes("penstock/1"))
 
   static func request(_ path: String, _ fields: [(String, String)] = [], deadline: UInt64? = nil) -> Request {
     let metadata = Metadata()
@@ -287,7 +287,7 @@ import Testing
     var limits = HTTP2Limits()
     limits.outputSize = next(2) == 0 ? 200 : 1 << 18
     let pair = try Pair(limits)
-    let other = RequestDefaults(isSecure: true, authority: bytes("other:2"), userAgent: bytes("x/1"))
+    let other = RequestDefaults(privacy: .tls, authority: bytes("other:2"), userAgent: bytes("x/1"))
     let full = SendQueue(copies: true)
     let zeros = buffer([UInt8](repeating: 0, count: limits.outputSize))
     #expect(withExtendedLifetime(zeros) { full.append(zeros.view) })

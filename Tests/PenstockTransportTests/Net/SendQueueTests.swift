@@ -73,6 +73,47 @@ import Testing
     #expect(queue.send(to: ends[0]) == 40 * 2057 && queue.isEmpty)
   }
 
+  /// The bytes of each system call: a packet is one call's.
+  func packets(_ queue: SendQueue) throws -> [Int] {
+    var ends: [Int32] = [0, 0]
+    try #require(socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0)
+    defer { ends.forEach { cs_close($0) } }
+    let all = queue.count
+    #expect(queue.send(to: ends[0]) == all && queue.isEmpty)
+    var place = [UInt8](repeating: 0, count: all)
+    var sizes: [Int] = []
+    while sizes.reduce(0, +) < all {
+      let n = Int(cs_recv(ends[1], &place, all))
+      try #require(n > 0)
+      sizes.append(n)
+    }
+    return sizes
+  }
+
+  /// 64 vectors at a time, of which a part has one, or two with what stands before it; 62 are enough to begin with none.
+  @Test func asManyVectorsAsThereIsRoomFor() throws {
+    let message = buffer([UInt8](repeating: 1, count: 2048))
+    let head = buffer([UInt8](repeating: 2, count: 9))
+    func queue(_ parts: Int, headsFrom first: Int, tail: Bool) -> SendQueue {
+      let queue = SendQueue(copies: false)
+      for index in 0..<parts {
+        if index >= first { #expect(queue.append(head.view)) }
+        #expect(queue.append(message, from: 0, count: 2048))
+      }
+      if tail { #expect(queue.append(head.view)) }
+      return queue
+    }
+    // Parts alone.
+    #expect(try packets(queue(62, headsFrom: 62, tail: false)) == [62 * 2048])
+    #expect(try packets(queue(63, headsFrom: 63, tail: false)) == [62 * 2048, 2048])
+    // 62 and what follows them.
+    #expect(try packets(queue(62, headsFrom: 62, tail: true)) == [62 * 2048 + 9])
+    // 1 and 31 pairs are 63, and with what follows them all 64.
+    #expect(try packets(queue(32, headsFrom: 1, tail: true)) == [2048 + 31 * 2057 + 9])
+    // 31 pairs: with one more, and what follows, there would be 65.
+    #expect(try packets(queue(32, headsFrom: 0, tail: true)) == [31 * 2057, 2057 + 9])
+  }
+
   /// Its message lives as long as a part of it waits.
   @Test func holdsWhatWaits() throws {
     let queue = SendQueue(copies: false)

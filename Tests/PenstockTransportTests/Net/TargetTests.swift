@@ -22,6 +22,8 @@ import Testing
 
   @Test(arguments: [
     Good("localhost:50051", "localhost 50051", "localhost:50051", "localhost"),
+    Good("a_b.example.com.:1", "a_b.example.com. 1", "a_b.example.com.:1", "a_b.example.com."),
+    Good("[fe80::1%1]:2", "fe80::1%1 2", "[fe80::1%1]:2", "fe80::1%1"),
     Good("example.com", "example.com 443", "example.com", "example.com"),
     Good("dns:example.com:1", "example.com 1", "example.com:1", "example.com"),
     Good("dns:///example.com:65535", "example.com 65535", "example.com:65535", "example.com"),
@@ -75,6 +77,19 @@ import Testing
     ),
     ("dns://a", "the target \"dns://a\": \"dns://\" needs a third slash"),
     ("dns:///", "the target \"dns:///\": it has no host"),
+    (
+      ".a:1",
+      "the target \".a:1\": its host name is wrong: it begins with a dot: a name is wanted, and no pattern"
+    ),
+    (
+      "dns:///a/b",
+      "the target \"dns:///a/b\": its host name is wrong: it has a character that no host name has"
+    ),
+    ("a:b:1", "the target \"a:b:1\": its host is not an IPv6 address"),
+    ("[::1::2]:1", "the target \"[::1::2]:1\": its host is not an IPv6 address"),
+    ("me:secret@a:1", "the target has an \"@\": a user has no place in it"),
+    ("*.a", "the target \"*.a\": its host name is wrong: it has a character that no host name has"),
+    ("a..b", "the target \"a..b\": its host name is wrong: it has two dots in a row"),
     ("ipv4:", "the target \"ipv4:\": \"\" is not an IPv4 address"),
     ("ipv4:a:1", "the target \"ipv4:a:1\": \"a:1\" is not an IPv4 address"),
     ("ipv4:1.2.3.4:5,", "the target \"ipv4:1.2.3.4:5,\": \"\" is not an IPv4 address"),

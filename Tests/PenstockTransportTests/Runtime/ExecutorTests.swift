@@ -50,6 +50,17 @@ extension RuntimeTests {
       #expect(!executor.isOnThisThread)
     }
 
+    /// Its count of jobs goes round after 2,147,483,648 of them.
+    @Test func serialCountsRound() throws {
+      let executor = try #require(SerialExecutor.make(after: UInt32.max - 9).0)
+      let note = Note()
+      for n in 0..<20 {
+        must(executor.submit(Append(note, n)), "taken")
+        eventually("it has run") { note.count.load(ordering: .acquiring) == n + 1 }
+      }
+      #expect(note.numbers == Array(0..<20))
+    }
+
     @Test func serialMayGoOnItsOwnThreadAndFinishesItsJobs() throws {
       let note = Note()
       do {

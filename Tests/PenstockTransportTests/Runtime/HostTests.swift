@@ -55,6 +55,32 @@ extension RuntimeTests {
       runtime.end()
     }
 
+    /// The numbers that tell a watch from a later one on the same descriptor go round, and so through those that stand
+    /// for the loop's own descriptors.
+    @Test func serialsOfWatchesGoRound() {
+      let runtime = makeRuntime(.host)
+      let pair = pipePair()
+      let ran = Counter()
+      var byte: UInt8 = 1
+      _ = write(pair.write, &byte, 1)
+      runtime.perform { runtime.poller.serial = .max - 3 }
+      for round in 1...6 {
+        let old = Ready { _ in must(false, "told of a descriptor that it does not watch any more") }
+        runtime.perform {
+          must(runtime.watch(pair.read, CS_EPOLLIN, old), "watch")
+          runtime.unwatch(pair.read)
+          must(runtime.watch(pair.read, CS_EPOLLIN, Ready { _ in ran.up() }), "watch again")
+        }
+        #expect(runtime.poll(timeoutMilliseconds: 0) == .ok)
+        #expect(ran.now >= round)
+        runtime.perform { runtime.unwatch(pair.read) }
+      }
+      runtime.perform { must(runtime.poller.serial == 8, "round") }
+      cs_close(pair.read)
+      cs_close(pair.write)
+      runtime.end()
+    }
+
     @Test func aCallerThatDrivesHidesTheWorkFromTheHost() {
       let runtime = makeRuntime(.host)
       let fd = runtime.pollableFD

@@ -71,6 +71,8 @@ extension RuntimeTests {
           }
           if i % 4 == 3 { lookup.cancel() }
         }
+        // None can have come back meanwhile.
+        must(runtime.lookups.running.count == LookupQueue.limit, "a thread for each of so many")
       }
       for (i, answer) in answers.enumerated() where i % 4 != 3 {
         #expect(runtime.wait(for: answer.cell, deadline: nil, interruptible: false) == .ready)

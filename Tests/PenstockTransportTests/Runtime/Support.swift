@@ -35,7 +35,7 @@ final class TurnEnd: TurnEndHandler {
 final class Hook: ShutdownHook {
   let body: () -> Void
   init(_ body: @escaping () -> Void) { self.body = body }
-  func runtimeShutdown() { body() }
+  func runtimeShutdown(_ why: Closing) { body() }
 }
 
 final class Counter: Sendable {

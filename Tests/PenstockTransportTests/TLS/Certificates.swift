@@ -21,16 +21,20 @@ struct Certificates {
       cd '\(made)'
       key() { openssl ecparam -name prime256v1 -genkey -noout -out "$1.key"; }
       ca() { key "$1"; openssl req -x509 -new -key "$1.key" -out "$1.pem" -days 30 -subj "/CN=$1"; }
-      leaf() { # name, CA, SAN, days
+      leaf() { # name, CA, SAN, days, CN
         key "$1"
-        openssl req -new -key "$1.key" -out "$1.csr" -subj "/CN=$1"
-        printf 'subjectAltName=%s\\nbasicConstraints=CA:FALSE\\n' "$3" > "$1.ext"
+        openssl req -new -key "$1.key" -out "$1.csr" -subj "/CN=${5:-$1}"
+        printf '%sbasicConstraints=CA:FALSE\\n' "${3:+subjectAltName=$3\n}" > "$1.ext"
         openssl x509 -req -in "$1.csr" -CA "$2.pem" -CAkey "$2.key" -CAcreateserial -out "$1.pem" \
           -days "$4" -extfile "$1.ext"
       }
       ca root
       ca otherroot
-      leaf server root 'DNS:localhost,DNS:*.test.example,IP:127.0.0.1' 30
+      leaf server root 'DNS:localhost,DNS:*.test.example,IP:127.0.0.1,IP:fe80::1' 30
+      leaf partial root 'DNS:f*.test.example' 30
+      leaf underscore root 'DNS:a_b.test.example' 30
+      leaf cn root '' 30 localhost
+      leaf cnbesideip root 'IP:127.0.0.1' 30 localhost
       leaf expired root 'DNS:localhost' -1
       leaf client root 'DNS:client' 30
       leaf stranger otherroot 'DNS:stranger' 30

@@ -56,7 +56,8 @@ import Testing
     return Pair(client: left, server: right)
   }
 
-  @Test(arguments: ["localhost", "127.0.0.1", "a.test.example"])
+  /// A name that ends with a dot is the same one (RFC 6066 section 3 sends it without); so is an address with a zone.
+  @Test(arguments: ["localhost", "127.0.0.1", "a.test.example", "localhost.", "fe80::1", "fe80::1%eth0"])
   func goodHost(_ host: String) throws {
     let pair = try pair(certificates.client(), certificates.server(), host: host)
     #expect(pair.shake() == (.done, .done))
@@ -184,14 +185,20 @@ import Testing
     }
     let none = try pair(certificates.client(), strict)
     #expect(none.shake() == (.failed, .failed))
-    #expect(text(none.client.failure) == "the peer refused with a TLS alert: certificate required")
+    #expect(
+      text(none.client.failure)
+        == "the peer refused with a TLS alert: certificate required; "
+        + "it asked for a client certificate, and the channel has none")
     let options = certificates.client {
       $0.certificateChain = certificates.file("stranger.pem")
       $0.privateKey = certificates.file("stranger.key")
     }
     let wrong = try pair(options, strict)
     #expect(wrong.shake() == (.failed, .failed))
-    #expect(text(wrong.client.failure) == "the peer refused with a TLS alert: unknown CA")
+    #expect(
+      text(wrong.client.failure)
+        == "the peer refused with a TLS alert: unknown CA; "
+        + "it asked for a client certificate, and may not accept the channel's")
   }
 
   struct Bad: CustomTestStringConvertible {
@@ -217,6 +224,19 @@ import Testing
     Bad(
       server: "stranger", host: "stranger",
       words: "certificate verify failed: unable to get local issuer certificate, expected host stranger"),
+    // RFC 9525 section 6.3: the CN is no name, also where the certificate has no other; a "*" is a whole label.
+    Bad(
+      server: "cn", host: "localhost",
+      words: "certificate verify failed: hostname mismatch, expected host localhost"),
+    Bad(
+      server: "cnbesideip", host: "localhost",
+      words: "certificate verify failed: hostname mismatch, expected host localhost"),
+    Bad(
+      server: "partial", host: "foo.test.example",
+      words: "certificate verify failed: hostname mismatch, expected host foo.test.example"),
+    Bad(
+      server: "server", host: "a.b.test.example",
+      words: "certificate verify failed: hostname mismatch, expected host a.b.test.example"),
   ])
   func refused(_ bad: Bad) throws {
     let pair = try pair(certificates.client(), certificates.server(bad.server), host: bad.host)
@@ -224,6 +244,30 @@ import Testing
     #expect(text(pair.client.failure) == bad.words)
     #expect(pair.server.handshake() == .failed)
     #expect(text(pair.server.failure)?.hasPrefix("the peer refused with a TLS alert: ") == true)
+  }
+
+  @Test(arguments: [("cnbesideip", "127.0.0.1"), ("underscore", "a_b.test.example")])
+  func otherNames(_ server: String, _ host: String) throws {
+    #expect(
+      try pair(certificates.client(), certificates.server(server), host: host).shake() == (.done, .done))
+  }
+
+  /// RFC 9113 appendix A: with TLS 1.2 only what has forward secrecy and authenticates what it encrypts.
+  @Test(arguments: [
+    ("ECDHE-ECDSA-AES128-GCM-SHA256", true), ("ECDHE-ECDSA-CHACHA20-POLY1305", true),
+    ("ECDHE-ECDSA-AES128-SHA256", false), ("ECDHE-ECDSA-AES256-SHA", false),
+    ("ECDHE-ECDSA-AES128-CCM", false),
+  ])
+  func ciphersOfTLS12(_ cipher: String, _ isGood: Bool) throws {
+    let server = try context(.server, certificates.server())
+    #expect(SSL_CTX_ctrl(server.handle, SSL_CTRL_SET_MAX_PROTO_VERSION, Int(TLS1_2_VERSION), nil) == 1)
+    #expect(SSL_CTX_set_cipher_list(server.handle, cipher) == 1)
+    let name = bytes("localhost")
+    let pair = Pair(
+      client: try #require(TLSEngine.make(context(.client, certificates.client()), host: name.view)),
+      server: try #require(TLSEngine.make(server, host: nil)))
+    #expect(pair.shake() == (isGood ? (.done, .done) : (.failed, .failed)))
+    if isGood { #expect(pair.client.cipher.map { String(cString: $0) } == cipher) }
   }
 
   @Test func verificationCanBeTurnedOff() throws {
@@ -261,6 +305,23 @@ import Testing
     #expect(text(engine.failure) == words)
   }
 
+  /// A client takes a HelloRequest before the server's answer, and another, for as long as they come.
+  @Test func aHandshakeIsBounded() throws {
+    let engine = try #require(TLSEngine.make(context(.client, certificates.client()), host: nil))
+    #expect(engine.handshake() == .needsMore)
+    func say(_ helloRequests: Int) -> TLSEngine.Progress {
+      let size = 4 * helloRequests
+      let record = [22, 3, 3, UInt8(size >> 8), UInt8(size & 255)] + [UInt8](repeating: 0, count: size)
+      _ = record.withUnsafeBytes { engine.input.append($0) }
+      return engine.handshake()
+    }
+    for _ in 0..<63 { #expect(say(4096) == .needsMore) }
+    // With this it is 1 MiB.
+    #expect(say(4016) == .needsMore && engine.input.isEmpty)
+    #expect(say(1) == .failed)
+    #expect(text(engine.failure) == "TLS handshake failed: over 1 MiB of it")
+  }
+
   @Test func setupMistakesNameTheirField() {
     func failure(_ options: TLSOptions, _ role: TLSContext.Role = .client) -> String {
       guard case .failed(let failure) = TLSContext.make(role: role, options: options) else { return "made" }
@@ -271,7 +332,7 @@ import Testing
         == "roots_pem: no certificate in PEM form")
     #expect(
       failure(certificates.client { $0.roots = .file(bytes("/does/not/exist")) })
-        == "roots_file: cannot read /does/not/exist: No such file or directory")
+        == "roots_file: cannot read the file: No such file or directory")
     #expect(
       failure(
         certificates.client {
@@ -289,6 +350,28 @@ import Testing
     #expect(
       failure(mismatch).hasPrefix("private_key_file: the private key does not belong to the certificate"))
     #expect(failure(TLSOptions(), .server) == "certificate_chain: a server needs one")
+    func named(_ name: String) -> String { failure(certificates.client { $0.serverName = bytes(name) }) }
+    let label = String(repeating: "a", count: 63)
+    let long = [label, label, label, String(label.dropLast(2))].joined(separator: ".")
+    for name in [
+      "a", "a.b", "a.b.", "a_b.c", "xn--bcher-kva.example", "127.0.0.1", "::1", "1.example", long, long + ".",
+    ] {
+      #expect(named(name) == "made")
+    }
+    for (name, words) in [
+      ("", "it is empty"), (".example.com", "it begins with a dot: a name is wanted, and no pattern"),
+      (".", "it begins with a dot: a name is wanted, and no pattern"), ("a..b", "it has two dots in a row"),
+      ("a..", "it has two dots in a row"), ("*.example.com", "it has a character that no host name has"),
+      ("a\0b", "it has a character that no host name has"),
+      ("a b", "it has a character that no host name has"),
+      ("[::1]", "it has a character that no host name has"),
+      ("a:1", "it has a character that no host name has"),
+      ("b\u{fc}cher.example", "it has a character that no host name has"),
+      (label + "a", "it is too long"), (long + "a", "it is too long"),
+      (String(repeating: "a.", count: 200), "it is too long"),
+    ] {
+      #expect(named(name) == "server_name: \(words)")
+    }
   }
 
   @Test func rootsOfTheSystem() {

@@ -85,7 +85,7 @@ def server(servers: Dict[str, str]) -> str:
 
 @pytest.fixture
 def channel(server: str) -> Iterator[penstock.Channel]:
-    with penstock.Channel(server) as opened:
+    with penstock.Channel(server, tls=False) as opened:
         yield opened
 
 
@@ -98,6 +98,16 @@ def probe(channel: penstock.Channel) -> Callable[..., Any]:
         return call(wish or {}, **options)
 
     return ask
+
+
+@pytest.fixture
+def peer() -> Iterator[Any]:
+    """A `Peer` of the test's own."""
+    from helpers import Peer  # which needs the library to be loaded
+
+    started = Peer()
+    yield started
+    started.close()
 
 
 def json_bytes(view: Any) -> bytes:

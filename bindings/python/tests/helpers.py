@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
-from typing import Any, Callable, List, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
 
-from penstock import Channel, Hop, Interceptor
+import pytest
+
+import penstock
+from conftest import REPOSITORY
+from penstock import Channel, Hop, Interceptor, _library
 
 EVENTS = (
     "on_start",
@@ -54,3 +64,77 @@ def on_thread(action: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=action)
     thread.start()
     return thread
+
+
+# ---- Servers and programs of their own ----
+
+
+class Peer:
+    """A penstock-peer that tells what it saw of each call but those of a method named Unary."""
+
+    def __init__(self) -> None:
+        command = [REPOSITORY / "build/bin/penstock-peer", "--listen", "127.0.0.1:0", "--print-requests"]
+        self.process = subprocess.Popen(
+            [*command, "--exit-with-stdin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.target: str = json.loads(self.process.stdout.readline())["address"]
+        self.seen: List[Dict[str, Any]] = []
+        self.came = threading.Event()
+        self._reader = on_thread(self._read)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            request = json.loads(line)
+            if not request["path"].endswith("/Unary"):
+                self.seen.append(request)
+                self.came.set()
+
+    def saw(self) -> Dict[str, Any]:
+        """The events of its first such call, once that has ended there."""
+        assert self.came.wait(30)
+        return self.seen[0]
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(20)
+        self._reader.join()
+        self.process.stdout.close()
+
+
+SOURCES = str(Path(penstock.__file__).parents[1])
+PRELUDE = f"""
+import os, signal, sys, threading
+sys.path.insert(0, {SOURCES!r})
+import penstock
+penstock.load({_library.load()!r})
+target = sys.argv[1]
+"""
+
+
+def program(text: str, target: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + text, target]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+    return subprocess.Popen(command, text=True, **pipes)
+
+
+def ended(process: subprocess.Popen[str]) -> Tuple[str, str]:
+    """Its output until it ends; one that does not end is made to say where it is."""
+    try:
+        return process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGABRT)
+        printed, complaints = process.communicate()
+        pytest.fail(f"the program hangs\n{printed}\n{complaints}")
+
+
+def run(text: str, target: str) -> str:
+    """The program's output; it must end well and say nothing else."""
+    with program(text, target) as process:
+        printed, complaints = ended(process)
+    assert process.returncode == 0, complaints
+    assert complaints == ""
+    return printed

@@ -70,7 +70,7 @@ def test_true_is_the_library_s_number_and_one_is_one(channel: Channel) -> None:
 
 
 def test_a_call_says_otherwise_than_its_channel(server: str) -> None:
-    with Channel(server, options={"trace": {"events": 4}}) as channel:
+    with Channel(server, tls=False, options={"trace": {"events": 4}}) as channel:
         ends = [WAYS["unary_unary"](channel, **options) for options in ({}, {"trace": 2}, {"trace": 0})]
         lengths = [len(end.trace.get("events") or []) for end in ends]
         assert lengths == [4, 2, 0]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List, Optional
 
 import grpc
 import pytest
 
 import penstock
 from conftest import await_hanging, json_bytes
+from helpers import on_thread, run
 from penstock import Channel, RpcError, StatusCode
 
 Make = Callable[[Channel], Any]
@@ -167,11 +168,95 @@ def test_a_stream_gives_its_messages_before_its_error(channel: Channel) -> None:
         next(call)
 
 
-def test_asking_for_the_code_keeps_the_messages(channel: Channel) -> None:
-    call = channel.unary_stream("/penstock.Probe/Stream", json_bytes)({"count": 5})
-    assert call.code() == StatusCode.OK
-    assert call.trailing_metadata() is not None
-    assert len(list(call)) == 5
+def test_the_code_of_a_stream_without_messages(channel: Channel) -> None:
+    call = channel.unary_stream("/penstock.Probe/Stream", json_bytes)({"count": 0, "code": 5, "message": "no"})
+    assert (call.code(), call.details()) == (StatusCode.NOT_FOUND, "no")
+    with pytest.raises(RpcError, match="NOT_FOUND: no"):
+        next(call)
+    assert channel.stream_stream("/penstock.Echo/Bidi")([]).code() == StatusCode.OK
+
+
+def test_whoever_asks_for_the_code_waits_for_whoever_reads(channel: Channel) -> None:
+    """Messages stay in order with the thread that iterates, however many others ask how the call ends."""
+    wish = {"count": 2000, "code": 10, "message": "enough"}
+    call = channel.unary_stream("/penstock.Probe/Stream", json_bytes)(wish)
+    asked: List[Any] = []
+    asking = [on_thread(lambda: asked.append((call.code(), call.details()))) for _ in range(4)]
+    received: List[bytes] = []
+    with pytest.raises(RpcError, match="ABORTED: enough"):
+        received.extend(call)
+    for thread in asking:
+        thread.join()
+    assert received == [number.to_bytes(4, "big") for number in range(2000)]
+    assert asked == [(StatusCode.ABORTED, "enough")] * 4
+
+
+def grpcio_call(target: str, wish: Any, timeout: Optional[float]) -> Any:
+    channel = grpc.insecure_channel(target)
+    return channel.unary_stream("/penstock.Probe/Stream", json_bytes)(wish, timeout=timeout)
+
+
+def our_call(target: str, wish: Any, timeout: Optional[float]) -> Any:
+    channel = Channel(target, tls=False)
+    return channel.unary_stream("/penstock.Probe/Stream", json_bytes)(wish, timeout=timeout)
+
+
+@pytest.mark.parametrize("make", [our_call, grpcio_call], ids=["penstock", "grpcio"])
+def test_a_wait_for_the_code_beside_unread_messages_ends_as_grpcio_s(server: str, make: Any) -> None:
+    """The messages stay unread, so the status can't come: until the deadline, or until the call is cancelled."""
+    call = make(server, {"count": 5}, 0.3)
+    assert call.code().name == "DEADLINE_EXCEEDED"
+    assert not call.is_active()
+    with pytest.raises(grpc.RpcError) as caught:
+        list(call)
+    assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    call = make(server, {"count": 5}, None)
+    next(call)
+    asked: List[Any] = []
+    asking = on_thread(lambda: asked.append(call.code()))
+    assert call.cancel()
+    asking.join()
+    assert asked == [grpc.StatusCode.CANCELLED]
+    assert call.details() == "Locally cancelled by application!"
+    with pytest.raises(grpc.RpcError) as caught:
+        list(call)
+    assert caught.value.code() == grpc.StatusCode.CANCELLED
+
+
+ASKING = """
+import resource
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+channel = penstock.Channel(target, tls=False)
+stream = channel.unary_stream("/penstock.Probe/Stream")
+list(stream(b'{"count": 20, "size": 1000000}'))
+before = peak()
+def stream_of(count, **options):
+    return stream(b'{"count": %d, "size": 1000000}' % count, **options)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("call = stream_of(2_000_000_000, timeout=2)\nprint(call.code().name)", "DEADLINE_EXCEEDED"),
+        ("call = stream_of(2_000_000_000, timeout=2)\nprint(len(call.trailing_metadata()))", "0"),
+        (
+            "call = stream_of(300)\n"
+            "asking = threading.Thread(target=lambda: print(call.code().name))\n"
+            "asking.start()\n"
+            "for message in call: threading.Event().wait(0.001)\n"
+            "asking.join()",
+            "OK",
+        ),
+    ],
+)
+def test_a_wait_for_the_code_takes_no_memory(server: str, text: str, says: str) -> None:
+    # In a process of its own: what other tests have let go would hide it.
+    printed = run(ASKING + text + "\nprint(peak() - before)", server).split()
+    assert printed[0] == says
+    # The windows of a stream and a connection are 1 and 4 MiB; what is buffered without a bound is hundreds of them.
+    assert int(printed[1]) < 16_000
 
 
 def test_headers_come_before_the_first_message(channel: Channel) -> None:
@@ -205,7 +290,8 @@ def test_a_refused_connection(call: Make) -> None:
 
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        with penstock.Channel(f"127.0.0.1:{bound.getsockname()[1]}") as channel, pytest.raises(RpcError) as caught:
+        target = f"127.0.0.1:{bound.getsockname()[1]}"
+        with penstock.Channel(target, tls=False) as channel, pytest.raises(RpcError) as caught:
             call(channel)
     assert caught.value.code() == StatusCode.UNAVAILABLE
     assert caught.value.initial_metadata() == ()
@@ -248,6 +334,21 @@ def test_cancel_reaches_the_server(channel: Channel) -> None:
     await_hanging(channel, 0)
 
 
+@pytest.mark.parametrize("on_own_thread", [True, False])
+def test_cancel_discards_what_is_unread(channel: Channel, on_own_thread: bool) -> None:
+    for read in range(1, 50):
+        call = channel.unary_stream("/penstock.Probe/Stream", json_bytes)({"count": 1000})
+        for _ in range(read):
+            next(call)
+        if on_own_thread:
+            assert call.cancel() is True
+        else:
+            on_thread(call.cancel).join()
+        with pytest.raises(RpcError) as caught:
+            next(call)
+        assert caught.value.code() == StatusCode.CANCELLED
+
+
 def test_cancel_from_another_thread(channel: Channel) -> None:
     call = channel.unary_stream("/penstock.Probe/HangStream")(b"")
     assert next(call) == b"first"
@@ -273,7 +374,7 @@ def test_dropping_a_call_cancels_it(channel: Channel) -> None:
 
 
 def test_closing_the_channel_ends_its_calls(server: str) -> None:
-    channel = penstock.Channel(server)
+    channel = penstock.Channel(server, tls=False)
     call = channel.unary_stream("/penstock.Probe/HangStream")(b"")
     assert next(call) == b"first"
     channel.close()
@@ -351,7 +452,7 @@ def test_messages_that_are_not_bytes_are_refused(channel: Channel) -> None:
 
 def test_a_message_over_the_limits(server: str) -> None:
     limits = {"max_send_message_bytes": 100, "max_receive_message_bytes": 50}
-    with penstock.Channel(server, options=limits) as channel:
+    with penstock.Channel(server, tls=False, options=limits) as channel:
         assert channel.unary_unary("/penstock.Echo/Unary")(bytes(50)) == bytes(50)
         for size in (51, 101):
             for call in (
@@ -367,16 +468,16 @@ def test_a_message_over_the_limits(server: str) -> None:
 
 def test_wrong_options_are_refused_by_name(server: str) -> None:
     with pytest.raises(penstock.InvalidArgumentError) as caught:
-        penstock.Channel(server, options={"max_receive_mesage_bytes": 1})
+        penstock.Channel(server, tls=False, options={"max_receive_mesage_bytes": 1})
     assert caught.value.path is not None
     assert "max_receive_mesage_bytes" in caught.value.path
     for options in ({"connect_timeout_ms": "1"}, {"tie_order": "random"}):
         with pytest.raises(penstock.InvalidArgumentError):
-            penstock.Channel(server, options=options)
+            penstock.Channel(server, tls=False, options=options)
     for target in ("", "127.0.0.1:99999", "ipv4:not-an-address:1", "cut\0short:1"):
         with pytest.raises(penstock.InvalidArgumentError):
-            penstock.Channel(target)
-    with penstock.Channel(server) as channel:
+            penstock.Channel(target, tls=False)
+    with penstock.Channel(server, tls=False) as channel:
         with pytest.raises(penstock.InvalidArgumentError):
             channel.unary_unary("not a method")(b"")
         with pytest.raises(ValueError, match="credentials must be"):

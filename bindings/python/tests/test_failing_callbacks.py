@@ -37,7 +37,7 @@ def test_an_exception_ends_the_call_and_reaches_the_caller(
 
 
 def unary_of_another_channel_works(channel: Channel) -> bool:
-    with penstock.Channel(channel.target) as other:
+    with penstock.Channel(channel.target, tls=False) as other:
         return bool(unary(other) == b"x")
 
 
@@ -103,7 +103,7 @@ def test_a_blocking_call_in_a_callback_is_refused(channel: Channel) -> None:
 
 
 def test_callbacks_may_remove_themselves_and_close_the_channel(server: str) -> None:
-    channel = penstock.Channel(server)
+    channel = penstock.Channel(server, tls=False)
     tokens: List[Registration] = []
 
     def once(hop: Hop) -> None:

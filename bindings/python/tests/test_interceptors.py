@@ -104,7 +104,8 @@ def test_higher_priorities_are_outside(server: str) -> None:
     log: List[Any] = []
     events = ("on_start", "on_status")
     inner, outer = recorder(log, "inner", events), recorder(log, "outer", events)
-    with penstock.Channel(server, interceptors=[(inner, -5), recorder(log, "middle", events), (outer, 5)]) as channel:
+    given = [(inner, -5), recorder(log, "middle", events), (outer, 5)]
+    with penstock.Channel(server, tls=False, interceptors=given) as channel:
         unary(channel)
         names = [name for name, event in log if event == "on_start"]
         assert names == ["outer", "middle", "inner"]

@@ -116,6 +116,16 @@ def test_what_a_caller_gets_of_a_server_s(_: str, given: Any, as_json: Any, seen
             assert received.get(name.upper()) == received.get_all(name)[0]
 
 
+def test_a_value_that_is_refused_is_not_told() -> None:
+    metadata = Metadata()
+    for change in (metadata.add, metadata.__setitem__):
+        with pytest.raises(InvalidArgumentError) as raised:
+            change("authorization", "Bearer s3cret\n")
+        assert "authorization" in str(raised.value)
+        assert "without a space at its ends" in str(raised.value)
+        assert "s3cret" not in str(raised.value)
+
+
 @pytest.mark.parametrize(("name", "value"), REFUSED)
 def test_what_is_not_allowed_is_refused_everywhere(name: str, value: Any, probe: Probe, channel: Channel) -> None:
     metadata = Metadata([("kept", "1")])

@@ -32,7 +32,7 @@ def peer() -> Iterator[str]:
 
 @pytest.fixture
 def channel(peer: str) -> Iterator[penstock.Channel]:
-    with penstock.Channel(peer) as opened:
+    with penstock.Channel(peer, tls=False) as opened:
         yield opened
 
 

@@ -40,7 +40,7 @@ def test_runtime_channel_and_call_stand_in_one_order(
     server: str, runtime: Runtime, tie_order: str, expected: List[str]
 ) -> None:
     log: List[str] = []
-    with Channel(server, runtime=runtime, options={"tie_order": tie_order}) as channel:
+    with Channel(server, tls=False, runtime=runtime, options={"tie_order": tie_order}) as channel:
         channel.add_interceptor(named(log, "c1"))
         runtime.add_interceptor(named(log, "r1"))
         runtime.add_interceptor(named(log, "low"), priority=-(2**31))
@@ -241,7 +241,7 @@ def test_what_is_registered_for_every_channel_can_be_replaced(server: str) -> No
     registration = penstock.add_interceptor(named(log, "old"))
     try:
         registration = registration.replace(named(log, "new"))
-        with Channel(server) as channel:
+        with Channel(server, tls=False) as channel:
             unary(channel)
         assert log == ["new"]
     finally:
@@ -314,7 +314,7 @@ def test_waiting_for_removal_in_a_callback_would_deadlock(channel: Channel) -> N
 
 
 def test_a_closed_channel_lets_its_interceptors_go(server: str) -> None:
-    channel = Channel(server)
+    channel = Channel(server, tls=False)
     registration = channel.add_interceptor(recorder([]))
     unary(channel)
     channel.close()

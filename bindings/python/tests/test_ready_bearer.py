@@ -6,7 +6,8 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, List, Optional, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -56,23 +57,37 @@ class Refusing(penstock.Interceptor):
 @pytest.mark.parametrize("in_thread", [True, False])
 def test_a_token_is_sent_and_kept(channel: Channel, probe: Callable[..., Any], in_thread: bool) -> None:
     source = Source()
-    channel.add_interceptor(ready.BearerToken(source, in_thread=in_thread))
+    channel.add_interceptor(ready.BearerToken(source, in_thread=in_thread, allow_cleartext=True))
     for _ in range(3):
         assert seen(probe(), "authorization") == ["Bearer token-1"]
     assert len(source.requests) == 1
     assert source.requests[0].refused is None
 
 
+def test_a_token_goes_over_tls_only(channel: Channel, servers: Dict[str, str], certificates: Path) -> None:
+    source = Source()
+    channel.add_interceptor(ready.BearerToken(source))
+    with pytest.raises(RpcError) as raised:
+        unary(channel)
+    assert raised.value.code() == StatusCode.UNAUTHENTICATED
+    assert "allow_cleartext" in raised.value.details()
+    assert source.requests == []
+    with Channel(servers["tls"], tls={"roots_file": str(certificates / "ca.pem")}) as secure:
+        secure.add_interceptor(ready.BearerToken(source))
+        assert unary(secure) == b"x"
+    assert len(source.requests) == 1
+
+
 def test_a_call_with_its_own_header_is_left_alone(channel: Channel, probe: Callable[..., Any]) -> None:
     source = Source()
-    channel.add_interceptor(ready.BearerToken(source, header="x-key", scheme=""))
+    channel.add_interceptor(ready.BearerToken(source, header="x-key", scheme="", allow_cleartext=True))
     assert seen(probe(), "x-key") == ["token-1"]
     assert seen(probe(metadata={"x-key": "mine"}), "x-key") == ["mine"]
 
 
 def test_a_refused_token_is_replaced_and_the_call_started_anew(channel: Channel, probe: Callable[..., Any]) -> None:
     source, refusing = Source(), Refusing(up_to=1)
-    channel.add_interceptor(ready.BearerToken(source), priority=10)
+    channel.add_interceptor(ready.BearerToken(source, allow_cleartext=True), priority=10)
     channel.add_interceptor(refusing)
     assert seen(probe(), "authorization") == ["Bearer token-2"]
     assert [request.refused for request in source.requests] == [None, "token-1"]
@@ -81,7 +96,7 @@ def test_a_refused_token_is_replaced_and_the_call_started_anew(channel: Channel,
 
 def test_a_refusal_comes_through_when_the_next_token_is_refused_too(channel: Channel) -> None:
     source = Source()
-    channel.add_interceptor(ready.BearerToken(source), priority=10)
+    channel.add_interceptor(ready.BearerToken(source, allow_cleartext=True), priority=10)
     channel.add_interceptor(Refusing(up_to=1000))
     with pytest.raises(RpcError) as raised:
         unary(channel)
@@ -93,7 +108,7 @@ def test_a_refusal_comes_through_when_the_next_token_is_refused_too(channel: Cha
 def test_100_calls_failing_at_once_cause_one_refresh(channel: Channel) -> None:
     requests: List[ready.TokenRequest] = []
     refusing = Refusing(up_to=1)
-    channel.add_interceptor(ready.BearerToken(requests.append, in_thread=False), priority=10)
+    channel.add_interceptor(ready.BearerToken(requests.append, in_thread=False, allow_cleartext=True), priority=10)
     channel.add_interceptor(refusing)
     with ThreadPoolExecutor(100) as pool:
         calls = [pool.submit(unary, channel, b"%d" % number) for number in range(100)]
@@ -125,7 +140,7 @@ def test_a_source_that_fails_raises_or_forgets(channel: Channel) -> None:
     told: List[Tuple[str, str, BaseException]] = []
     penstock.set_exception_hook(lambda *what: told.append(what))
     try:
-        channel.add_interceptor(ready.BearerToken(source))
+        channel.add_interceptor(ready.BearerToken(source, allow_cleartext=True))
         for answer, code, details in (
             (failing, StatusCode.PERMISSION_DENIED, "locked out"),
             (raising, StatusCode.UNAVAILABLE, "the token source raised ValueError"),
@@ -140,14 +155,35 @@ def test_a_source_that_fails_raises_or_forgets(channel: Channel) -> None:
     assert [(name, callback) for name, callback, _ in told] == [("BearerToken", "source")]
 
 
+def test_a_source_whose_thread_can_not_be_started_is_told_of(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("no more threads")
+
+    told: List[Tuple[str, str, BaseException]] = []
+    penstock.set_exception_hook(lambda *what: told.append(what))
+    try:
+        channel.add_interceptor(ready.BearerToken(Source(), in_thread=True, allow_cleartext=True))
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", start)
+            with pytest.raises(RpcError, match="UNAVAILABLE: the token source raised RuntimeError"):
+                unary(channel)
+    finally:
+        penstock.set_exception_hook(None)
+    assert [(name, callback, str(error)) for name, callback, error in told] == [
+        ("BearerToken", "source", "no more threads")
+    ]
+
+
 def test_a_token_that_expires_and_one_that_does_not_come(channel: Channel) -> None:
     source = Source(expires_in=0)
-    registration = channel.add_interceptor(ready.BearerToken(source))
+    registration = channel.add_interceptor(ready.BearerToken(source, allow_cleartext=True))
     assert unary(channel) == unary(channel) == b"x"
     assert len(source.requests) == 2
     registration.remove()
     requests: List[ready.TokenRequest] = []
-    channel.add_interceptor(ready.BearerToken(requests.append, refresh_timeout=0.03))
+    channel.add_interceptor(ready.BearerToken(requests.append, refresh_timeout=0.03, allow_cleartext=True))
     with pytest.raises(RpcError) as raised:
         unary(channel)
     assert raised.value.details() == "no token came in time"
@@ -157,7 +193,7 @@ def test_a_token_that_expires_and_one_that_does_not_come(channel: Channel) -> No
 
 def test_a_cancelled_call_leaves_the_others_waiting(channel: Channel) -> None:
     requests: List[ready.TokenRequest] = []
-    channel.add_interceptor(ready.BearerToken(requests.append))
+    channel.add_interceptor(ready.BearerToken(requests.append, allow_cleartext=True))
     echo = channel.unary_stream("/penstock.Echo/ServerStream")
     first, second = echo(b"1"), echo(b"2")
     eventually(lambda: len(requests) == 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import select
 import signal
@@ -10,47 +9,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, List, Tuple
+from typing import Any, List
 
 import pytest
 
 import penstock
 from conftest import await_hanging
-from penstock import Channel, Hop, Interceptor, RpcError, Runtime, StatusCode, _library
-
-SOURCES = str(Path(penstock.__file__).parents[1])
-PRELUDE = f"""
-import os, signal, sys, threading
-sys.path.insert(0, {SOURCES!r})
-import penstock
-penstock.load({_library.load()!r})
-target = sys.argv[1]
-"""
-
-
-def program(text: str, target: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + text, target]
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
-    return subprocess.Popen(command, text=True, **pipes)
-
-
-def ended(process: subprocess.Popen[str]) -> Tuple[str, str]:
-    """What it prints until it ends; one that does not is made to say where it is."""
-    try:
-        return process.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGABRT)
-        printed, complaints = process.communicate()
-        pytest.fail(f"the program hangs\n{printed}\n{complaints}")
-
-
-def run(text: str, target: str) -> str:
-    """What the program prints; it must end well and say nothing else."""
-    with program(text, target) as process:
-        printed, complaints = ended(process)
-    assert process.returncode == 0, complaints
-    assert complaints == ""
-    return printed
+from helpers import ended, program, run
+from penstock import Channel, Hop, Interceptor, RpcError, Runtime, StatusCode
 
 
 class Starts(Interceptor):
@@ -68,7 +34,8 @@ def test_an_interceptor_for_every_channel(server: str) -> None:
     everywhere = Starts()
     token = penstock.add_interceptor(everywhere, priority=3, name="everywhere", methods="/penstock.Echo/*")
     try:
-        with Channel(server) as one, Channel(server) as other, Channel(server, runtime=Runtime()) as alone:
+        first, second = (Channel(server, tls=False) for _ in range(2))
+        with first as one, second as other, Channel(server, tls=False, runtime=Runtime()) as alone:
             for channel in (one, other, alone):
                 channel.unary_unary("/penstock.Echo/Unary")(b"x")
             assert everywhere.methods == ["/penstock.Echo/Unary"] * 2
@@ -86,19 +53,19 @@ def test_an_interceptor_for_every_channel(server: str) -> None:
 def test_a_runtime_of_one_s_own(server: str) -> None:
     with Runtime() as runtime:
         token = runtime.add_interceptor(Starts())
-        with Channel(server, runtime=runtime) as channel:
+        with Channel(server, tls=False, runtime=runtime) as channel:
             assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
         assert len(runtime.interceptors) == 1
         token.remove()
         assert runtime.interceptors == []
     with pytest.raises(penstock.ClosedError):
-        Channel(server, runtime=runtime)
+        Channel(server, tls=False, runtime=runtime)
     runtime.shutdown()
 
 
 def test_a_call_spins_before_it_sleeps(server: str) -> None:
     # With a spin that outlasts every answer the thread does not sleep.
-    with Runtime(drive=False, spin_us=1000000) as runtime, Channel(server, runtime=runtime) as channel:
+    with Runtime(drive=False, spin_us=1000000) as runtime, Channel(server, tls=False, runtime=runtime) as channel:
         call = channel.unary_unary("/penstock.Echo/Unary")
         call(b"x")
         before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
@@ -116,7 +83,7 @@ def test_spin_us_is_checked(wrong: Any) -> None:
 
 def test_shutdown_ends_every_call(server: str) -> None:
     runtime = Runtime()
-    channel = Channel(server, runtime=runtime)
+    channel = Channel(server, tls=False, runtime=runtime)
     call = channel.unary_stream("/penstock.Probe/HangStream")(b"")
     assert next(call) == b"first"
     runtime.shutdown(timeout=30)
@@ -133,7 +100,7 @@ def test_shutdown_waits_for_callbacks_and_says_if_they_take_too_long(server: str
             go_on.wait()
 
     runtime = Runtime()
-    channel = Channel(server, runtime=runtime, interceptors=[Slow()])
+    channel = Channel(server, tls=False, runtime=runtime, interceptors=[Slow()])
 
     def call() -> None:
         with pytest.raises(RpcError):
@@ -197,7 +164,7 @@ def test_calls_on_many_threads_share_the_loop(channel: Channel) -> None:
 def test_the_program_turns_the_loop(server: str) -> None:
     runtime = Runtime(drive=False)
     threads = threading.active_count()
-    with Channel(server, runtime=runtime) as channel:
+    with Channel(server, tls=False, runtime=runtime) as channel:
         call = channel.unary_stream("/penstock.Echo/ServerStream")(b"x", metadata={"x-repeat": "0"})
         poll = select.poll()
         poll.register(runtime.fileno(), select.POLLIN)
@@ -226,7 +193,7 @@ def test_a_poll_within_a_poll_is_busy(server: str) -> None:
             except penstock.BusyError as error:
                 caught.append(error)
 
-    with Channel(server, runtime=runtime, interceptors=[Again()]) as channel:
+    with Channel(server, tls=False, runtime=runtime, interceptors=[Again()]) as channel:
         assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
     assert len(caught) == 1
 
@@ -245,7 +212,7 @@ BLOCKED = {
 @pytest.mark.parametrize("call", BLOCKED.values(), ids=BLOCKED.keys())
 def test_ctrl_c_ends_a_blocking_call(server: str, channel: Channel, call: str) -> None:
     text = f"""
-channel = penstock.Channel(target)
+channel = penstock.Channel(target, tls=False)
 try:
     {call}
 except KeyboardInterrupt:
@@ -265,7 +232,7 @@ def test_a_signal_that_raises_nothing_does_not_end_a_call(server: str, channel: 
 heard = []
 signal.signal(signal.SIGUSR1, lambda *_: (heard.append(1), print("heard", flush=True)))
 try:
-    penstock.Channel(target).unary_unary("/penstock.Probe/Hang")(b"")
+    penstock.Channel(target, tls=False).unary_unary("/penstock.Probe/Hang")(b"")
 except KeyboardInterrupt:
     print(len(heard))
 """
@@ -287,7 +254,7 @@ class Interrupted(penstock.Interceptor):
         assert threading.current_thread() is threading.main_thread()
         signal.raise_signal(signal.SIGINT)
 penstock.set_exception_hook(lambda *_: None)
-channel = penstock.Channel(target, interceptors=[Interrupted()], runtime=penstock.Runtime(drive=False))
+channel = penstock.Channel(target, tls=False, interceptors=[Interrupted()], runtime=penstock.Runtime(drive=False))
 try:
     channel.unary_unary("/penstock.Echo/Unary")(b"x")
 except KeyboardInterrupt:
@@ -308,7 +275,7 @@ def requests():
     os.kill(os.getpid(), signal.SIGINT)
     yield b"2"
 penstock.set_exception_hook(lambda *_: None)
-channel = penstock.Channel(target, interceptors=[Look()], runtime=penstock.Runtime(drive=False))
+channel = penstock.Channel(target, tls=False, interceptors=[Look()], runtime=penstock.Runtime(drive=False))
 hook = sys.unraisablehook
 for turn in range(20):
     try:
@@ -333,7 +300,7 @@ class Count(penstock.Interceptor):
         self.calls += 1
 count = Count()
 token = penstock.add_interceptor(count, priority=4, name="count")
-channel = penstock.Channel(target)
+channel = penstock.Channel(target, tls=False)
 echo = channel.unary_unary("/penstock.Echo/Unary")
 stream = channel.unary_stream("/penstock.Probe/HangStream")(b"")
 assert next(stream) == b"first"
@@ -349,7 +316,7 @@ if child == 0:
     except penstock.ForkedError:
         print("refused", flush=True)
     del stream, echo, channel
-    with penstock.Channel(target) as channel:
+    with penstock.Channel(target, tls=False) as channel:
         assert channel.unary_unary("/penstock.Echo/Unary")(b"child's", metadata={"a": "b"}) == b"child's"
         print(channel.interceptors[0]["name"], token.priority, count.calls, flush=True)
         token.remove()
@@ -368,7 +335,7 @@ def test_a_fork_before_the_first_use_and_many_children(server: str) -> None:
     text = """
 import multiprocessing
 def work(number):
-    with penstock.Channel(target) as channel:
+    with penstock.Channel(target, tls=False) as channel:
         return channel.unary_unary("/penstock.Echo/Unary")(str(number).encode())
 if __name__ == "__main__":
     assert work(0) == b"0"
@@ -394,13 +361,64 @@ print(len(penstock.default_runtime().interceptors))
     assert run(text, server) == "1\n"
 
 
+def test_a_child_keeps_nothing_of_the_parent_s_runtime(server: str) -> None:
+    """Neither descriptors, once its channel and runtime have gone, nor that its thread was a worker."""
+    text = """
+import gc
+from penstock._sync import workers
+def descriptors(): return len(os.listdir("/proc/self/fd"))
+def child_of(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+before = descriptors()
+class Forks(penstock.SyncInterceptor):
+    def intercept(self, call):
+        assert workers
+        def work():
+            if workers: os._exit(1)
+        print(child_of(work), flush=True)
+        call.next()
+runtime = penstock.Runtime()
+channel = penstock.Channel(target, tls=False, runtime=runtime)
+token = channel.add_interceptor(Forks())
+assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
+def work():
+    global runtime, channel, token
+    del token, channel, runtime
+    gc.collect()
+    if descriptors() != before: os._exit(descriptors())
+print(child_of(work))
+"""
+    assert run(text, server) == "0\n0\n"
+
+
+def test_a_runtime_s_thread_has_ended_when_it_is_shut_down(server: str) -> None:
+    """However long it takes to end: here the thread is held up in its last line."""
+    text = """
+import time
+def hold_up(frame, event, argument):
+    if event == "return" and frame.f_code.co_name == "_run": time.sleep(0.3)
+threading.setprofile(hold_up)
+runtime = penstock.Runtime()
+with penstock.Channel(target, tls=False, runtime=runtime) as channel:
+    channel.unary_unary("/penstock.Echo/Unary")(b"x")
+assert "penstock" in [thread.name for thread in threading.enumerate()]
+runtime.shutdown()
+print([thread.name for thread in threading.enumerate()])
+"""
+    assert run(text, server) == "['MainThread']\n"
+
+
 # ---- The end of the process ----
 
 
 @pytest.mark.parametrize(
     "left",
     [
-        "penstock.Channel(target)",
+        "penstock.Channel(target, tls=False)",
         "channel.unary_stream('/penstock.Probe/HangStream')(b'')",
         "next(channel.unary_stream('/penstock.Probe/HangStream')(b''))",
         "channel.stream_stream('/penstock.Probe/HangBidi')(iter(lambda: b'', None))",
@@ -425,7 +443,7 @@ def hang():
     except penstock.RpcError:
         pass
 penstock.add_interceptor(Everything())
-channel = penstock.Channel(target, interceptors=[Everything()])
+channel = penstock.Channel(target, tls=False, interceptors=[Everything()])
 kept = {left.split(";")[0]}
 {";".join(left.split(";")[1:]).strip()}
 print("last")
@@ -446,8 +464,22 @@ for name in os.listdir("/proc/self/fd"):
 
 
 def test_descriptors_are_not_inherited(server: str) -> None:
-    with Channel(server) as channel:
+    with Channel(server, tls=False) as channel:
         channel.unary_unary("/penstock.Echo/Unary")(b"x")
         command = [sys.executable, "-c", OPEN]
         listed = subprocess.run(command, capture_output=True, text=True, close_fds=False, check=True).stdout
     assert not any(kind in listed for kind in ("socket:", "[eventpoll]", "[eventfd]", "[timerfd]"))
+
+
+def test_the_driving_thread_blocks_every_signal_but_faults(server: str) -> None:
+    with Channel(server, tls=False) as channel:
+        channel.unary_unary("/penstock.Echo/Unary")(b"x")
+        drivers = [thread.native_id for thread in threading.enumerate() if thread.name == "penstock"]
+    assert drivers
+    faults = {"SEGV", "BUS", "FPE", "ILL", "TRAP", "ABRT", "SYS"}
+    for driver in drivers:
+        status = Path(f"/proc/self/task/{driver}/status").read_text()
+        blocked = int(next(line for line in status.splitlines() if line.startswith("SigBlk:")).split()[1], 16)
+        for number in range(1, 32):
+            name = signal.Signals(number).name.removeprefix("SIG")
+            assert bool(blocked >> (number - 1) & 1) == (name not in faults | {"KILL", "STOP"}), name

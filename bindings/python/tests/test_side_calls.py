@@ -316,12 +316,12 @@ def test_a_hop_sends_the_call_to_another_channel(channel: Channel) -> None:
 
 
 def test_a_redirect_needs_an_open_channel_of_the_same_runtime(channel: Channel) -> None:
-    closed = Channel(channel.target)
+    closed = Channel(channel.target, tls=False)
     closed.close()
     raised: List[str] = []
 
     with penstock.Runtime() as runtime:
-        foreign = Channel(channel.target, runtime=runtime)
+        foreign = Channel(channel.target, tls=False, runtime=runtime)
 
         def start(hop: Hop) -> None:
             for other in (closed, foreign):

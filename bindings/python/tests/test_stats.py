@@ -131,7 +131,7 @@ def test_transparent_retries_are_counted() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        with Channel(json.loads(process.stdout.readline())["address"]) as channel:
+        with Channel(json.loads(process.stdout.readline())["address"], tls=False) as channel:
             response, outcome = channel.unary_unary("/a.B/C").with_call(b"ping", timeout=20)
         process.stdin.close()
         process.wait(20)

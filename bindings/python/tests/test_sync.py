@@ -45,7 +45,7 @@ class Function(SyncInterceptor):
 @pytest.fixture
 def lone(server: str) -> Iterator[Channel]:
     """A channel on a runtime with one worker."""
-    with Runtime(max_workers=1) as runtime, Channel(server, runtime=runtime) as opened:
+    with Runtime(max_workers=1) as runtime, Channel(server, tls=False, runtime=runtime) as opened:
         yield opened
 
 
@@ -143,7 +143,7 @@ def test_it_answers_without_a_server() -> None:
         with pytest.raises(AlreadyError):
             call.answer()
 
-    with Channel("127.0.0.1:1", interceptors=[Function(function)]) as channel:
+    with Channel("127.0.0.1:1", tls=False, interceptors=[Function(function)]) as channel:
         response, call = channel.unary_unary("/a.B/C").with_call(b"x")
         assert response == b"stub"
         assert ("from", "stub") in call.initial_metadata()
@@ -220,6 +220,9 @@ def test_it_sees_the_caller_s_objects(channel: Channel) -> None:
                     call.answer(["stub"])
                     return
                 call.request = [*call.request, "more"]
+            else:
+                with pytest.raises(TypeError):
+                    call.request = ["an object"]
             reply = call.next()
             seen.append((call.level, reply.message))
             if call.level is Level.OBJECT:
@@ -378,7 +381,7 @@ def test_shutdown_waits_for_the_function(server: str) -> None:
         call.next()
 
     runtime = Runtime(max_workers=2)
-    channel = Channel(server, runtime=runtime, interceptors=[Function(function)])
+    channel = Channel(server, tls=False, runtime=runtime, interceptors=[Function(function)])
     failed: List[Optional[StatusCode]] = []
 
     def call() -> None:
@@ -435,7 +438,7 @@ class Stuck(SyncInterceptor):
         if call.request == b"next":
             call.next()
         threading.Event().wait()
-channel = Channel({server!r}, interceptors=[Stuck()])
+channel = Channel({server!r}, tls=False, interceptors=[Stuck()])
 for data in (b"next", b"wait"):
     call = channel.unary_unary("/penstock.Probe/Hang")
     threading.Thread(target=call, args=(data, 60), daemon=True).start()

@@ -35,6 +35,15 @@ def test_a_stranger_is_not_trusted_and_the_error_says_why(servers: Dict[str, str
     assert echo(servers["tls"], {"verify": False}) == b"secret"
 
 
+def test_tls_is_on_unless_it_is_turned_off(servers: Dict[str, str]) -> None:
+    with Channel(servers["tls"]) as channel, pytest.raises(RpcError, match="certificate"):
+        channel.unary_unary("/penstock.Echo/Unary")(b"secret", timeout=20)
+    with Channel(servers["plain"]) as channel, pytest.raises(RpcError) as caught:
+        channel.unary_unary("/penstock.Echo/Unary")(b"never in the open", timeout=20)
+    assert caught.value.code() == StatusCode.UNAVAILABLE
+    assert echo(servers["plain"], False) == b"secret"
+
+
 def test_the_name_is_verified(servers: Dict[str, str], certificates: Path) -> None:
     roots = {"roots_file": str(certificates / "ca.pem")}
     assert "mismatch" in refused(servers["tls"], {**roots, "server_name": "other.example"}).lower()
@@ -49,17 +58,20 @@ def test_a_certificate_of_one_s_own(servers: Dict[str, str], certificates: Path)
     texts = {name: Path(file).read_bytes() for name, file in files.items()}
     mutual = {**roots, "certificate_chain_pem": texts["chain"], "private_key_pem": texts["key"]}  # type: ignore[dict-item]
     assert echo(servers["mtls"], mutual) == b"secret"
-    refused(servers["mtls"], roots)
+    # This server goes without an alert.
+    assert refused(servers["mtls"], roots).endswith("it asked for a client certificate, and the channel has none")
 
 
 def test_cleartext_and_tls_do_not_meet(servers: Dict[str, str]) -> None:
-    refused(servers["tls"], False)
-    refused(servers["plain"], {"verify": False})
+    assert refused(servers["tls"], False).endswith("it sent nothing, and may want TLS")
+    assert "does not speak TLS: it answered in cleartext HTTP/2" in refused(servers["plain"], {"verify": False})
 
 
 def test_tls_is_given_once(servers: Dict[str, str]) -> None:
     with pytest.raises(ValueError, match="twice"):
         Channel(servers["tls"], tls=True, options={"tls": False})
+    with pytest.raises(ValueError, match="twice"):
+        Channel(servers["plain"], tls=False, options={"tls": True})
     with Channel(servers["tls"], options={"tls": {"verify": False}}) as channel:
         assert channel.unary_unary("/penstock.Echo/Unary")(b"secret") == b"secret"
 

@@ -17,7 +17,7 @@ BIDI = "/penstock.Echo/Bidi"
 
 @pytest.fixture
 def traced(server: str) -> Iterator[Channel]:
-    with Channel(server, options={"trace": True}) as channel:
+    with Channel(server, tls=False, options={"trace": True}) as channel:
         yield channel
 
 
@@ -48,6 +48,17 @@ def test_a_trace_has_what_happened_at_each_hop(traced: Channel) -> None:
     times = [event["us"] for event in trace["events"]]
     assert times[0] <= times[-1]
     assert "s3cret" not in str(trace)
+
+
+def test_demand_and_sent_say_how_many(traced: Channel) -> None:
+    traced.add_interceptor(Only(on_demand=lambda hop: None, on_send=lambda hop: None))
+    call = traced.stream_stream(BIDI)(iter([b"a", b"b"]))
+    assert list(call) == [b"a", b"b"]
+    counted = [event for event in call.trace["events"] if "count" in event]
+    # Another one may be asked for before the end has come.
+    assert {(event["what"], event["count"]) for event in counted if event["event"] == "demand"} == {("caller", 1)}
+    assert sum(event["count"] for event in counted if event["event"] == "sent") == 2
+    assert all(event["what"] in ("caller", "transport") for event in counted)
 
 
 def test_without_the_option_there_is_none(channel: Channel) -> None:
@@ -95,7 +106,7 @@ def test_a_hung_interceptor_names_itself(server: str) -> None:
         entered.set()
         may_go.wait(30)
 
-    with penstock.Runtime() as runtime, Channel(server, runtime=runtime) as channel:
+    with penstock.Runtime() as runtime, Channel(server, tls=False, runtime=runtime) as channel:
         channel.add_interceptor(Only(on_start=hang), name="stuck")
         thread = on_thread(lambda: unary(channel))
         assert entered.wait(30)
@@ -103,6 +114,8 @@ def test_a_hung_interceptor_names_itself(server: str) -> None:
         assert view["complete"] is False
         assert view["calls"] is None
         assert (view["running"]["interceptor"], view["running"]["event"]) == ("stuck", "start")
+        # The snapshot has waited so long for it.
+        assert 100 <= view["running"]["for_ms"] < 60_000
         may_go.set()
         thread.join()
         assert runtime.snapshot(20) == {"complete": True, "running": None, "calls": []}

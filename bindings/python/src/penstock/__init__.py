@@ -1,6 +1,6 @@
 """Penstock: a gRPC client with interceptors that see and change everything that passes, in both directions.
 
-    with penstock.Channel("localhost:50051") as channel:
+    with penstock.Channel("localhost:50051", tls=False) as channel:
         class Auth(penstock.Interceptor):
             def on_start(self, hop):
                 hop.metadata["authorization"] = "Bearer s3cret"

@@ -93,10 +93,14 @@ def half_close(call: int) -> None:
 
 
 def finish(waiters: Waiters, call: int) -> int:
-    """Waits for the end, and gives a ``penstock_reply *``, to be released."""
+    """Waits for the end, and gives a ``penstock_reply *``, to be released. Unread messages are discarded."""
+    return _ended(waiters, _raw.penstock_call_finish, call)
+
+
+def _ended(waiters: Waiters, wait: Callable[..., int], call: int) -> int:
     reply = c_void_p()
     try:
-        check(waiters.wait(_raw.penstock_call_finish, call, byref(reply)), "the call can't be waited for")
+        check(waiters.wait(wait, call, byref(reply)), "the call can't be waited for")
     except BaseException:
         _raw.penstock_reply_release(reply)
         raise
@@ -129,6 +133,7 @@ def _taken(message: c_void_p) -> Data:
         return ctypes.string_at(_raw.penstock_message_data(message), _raw.penstock_message_length(message))
     finally:
         _raw.penstock_message_release(message)
+        message.value = None
 
 
 def _tried(call: int, data: Data) -> Tuple[int, int]:
@@ -162,13 +167,16 @@ class Requests:
                 return
             except Exception as error:
                 _logger.debug("the request iterator raised", exc_info=error)
-                self.failure = local_error(StatusCode.UNKNOWN, "Exception iterating requests!", error)
+                self._fail(error)
                 return
             try:
                 yield serialize(self._serializer, request, self._codec)
             except RpcError as error:
                 self.failure = error
                 return
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = local_error(StatusCode.UNKNOWN, "Exception iterating requests!", error)
 
     def send_all(self, waiters: Waiters, call: int, first: Optional[Data] = None) -> None:
         """Sends what is left and half-closes, waiting for room; cancels the call if the requests fail."""
@@ -208,9 +216,11 @@ class Requests:
         def run() -> None:
             try:
                 self.send_all(waiters, handle, first)
-            except Exception:
+            except BaseException as error:
+                # SystemExit of the iterator, for one: nobody else would end the call.
                 _logger.exception("the requests can't be sent")
-                _raw.penstock_call_cancel(handle, b"the requests can't be sent")
+                self._fail(error)
+                self._end(handle)
             finally:
                 _raw.penstock_call_release(handle)
 
@@ -226,6 +236,10 @@ class Call(Outcome):
 
     Dropping it cancels it, unless it has ended. An end other than OK is raised as `RpcError` by the iteration, once
     every message before it has been given.
+
+    The methods that tell how the call ended (`code`, `details`, `trailing_metadata`, `stats` and so on) wait for the
+    end and read nothing, as in grpcio. The status comes after the messages: with some unread, the wait is over when
+    another thread has read them, at the deadline, or when the call is cancelled. Iterate first, or set a ``timeout``.
     """
 
     def __init__(
@@ -244,6 +258,7 @@ class Call(Outcome):
         self._until = None if timeout is None else time.monotonic() + timeout
         self._keeper = keeper
         self._unread: Deque[Data] = collections.deque()
+        self._is_read = False
         self._failure: Optional[RpcError] = None
         own(self, _abandon_dropped, call)
 
@@ -265,26 +280,30 @@ class Call(Outcome):
             raise
 
     def _receive(self) -> Optional[Data]:
-        """The next message, waited for; None: there is none, and the reply is here."""
-        if self._reply is not None:
+        """The next message, waited for; None: there is none, and the reply is here. The reply may be here before the
+        last message has been taken."""
+        if self._is_read:
             return None
         message = c_void_p()
         try:
             result = self._waiters.wait(_raw.penstock_call_receive, self._call, byref(message))
+            if result == c.OK:
+                return _taken(message)
         except BaseException:
             # Ctrl-C, with the message in hand: the iteration may go on after it.
             if message.value is not None:
                 self._unread.append(_taken(message))
             raise
-        if result == c.E_END:
-            self._finish()
-            return None
-        check(result, "no message can be received")
-        return _taken(message)
+        if result != c.E_END:
+            check(result, "no message can be received")
+        self._settled()
+        self._is_read = True
+        return None
 
-    def _finish(self) -> Reply:
+    def _settled(self) -> Reply:
+        """Waits for the end. Reads nothing: unread messages stay under flow control."""
         if self._reply is None:
-            reply = Reply(finish(self._waiters, self._call))
+            reply = Reply(_ended(self._waiters, _raw.penstock_call_wait_status, self._call))
             self._code, self._details = reply.code, reply.details
             self._reply = reply
         return self._reply
@@ -298,25 +317,18 @@ class Call(Outcome):
         assert self._reply is not None
         return None if self._code is StatusCode.OK else reply_error(self._reply)
 
-    def _settled(self) -> Optional[Reply]:
-        """Waits for the end. Messages that come before it are kept for the iteration."""
-        while self._reply is None:
-            data = self._receive()
-            if data is not None:
-                self._unread.append(data)
-        return self._reply
-
     def result(self) -> Any:
         """For one response: waits for the end and gives it, or raises how the call ended."""
         try:
-            self._settled()
+            reply = self._settled()
         except BaseException:
             self.cancel()
             raise
+        self._is_read = True
         error = self._error()
         if error is not None:
             raise error
-        return deserialize(self._deserializer, self._unread.popleft() if self._unread else b"")
+        return deserialize(self._deserializer, body(reply._handle))
 
     # ---- grpc.Call ----
 
@@ -324,6 +336,7 @@ class Call(Outcome):
         """Ends the call with CANCELLED; what has not been read is discarded. False: it had ended before."""
         active = self.is_active()
         _raw.penstock_call_cancel(self._call, b"Locally cancelled by application!")
+        self._unread.clear()
         return active
 
     def is_active(self) -> bool:
@@ -336,6 +349,12 @@ class Call(Outcome):
             return True
         check(result)
         _raw.penstock_reply_release(reply)
+        return False
+
+    def add_callback(self, callback: Callable[[], Any]) -> bool:
+        """False: the call has ended, and ``callback`` is never called. Not there yet for one that has not."""
+        if self.is_active():
+            raise NotImplementedError("a running call can't tell yet when it ends; wait for its code() on a thread")
         return False
 
     def time_remaining(self) -> Optional[float]:
@@ -366,18 +385,18 @@ class Call(Outcome):
         headers = c_void_p()
         result = self._waiters.wait(_raw.penstock_call_wait_headers, self._call, byref(headers))
         if result == c.E_END:
-            return self._finish().headers()
+            return self._settled().headers()
         check(result, "no headers can be waited for")
         return ReceivedMetadata._of(headers.value, self)
 
     def code(self) -> StatusCode:
-        """The status code. Waits for the end; the messages before it are kept for the iteration."""
+        """The status code. Waits for the end, see `Call`."""
         self._settled()
         error = self._error()
         return self._code if error is None else error.code()
 
     def details(self) -> str:
-        """The status message. Waits for the end; the messages before it are kept for the iteration."""
+        """The status message. Waits for the end, see `Call`."""
         self._settled()
         error = self._error()
         return self._details if error is None else error.details()

@@ -26,13 +26,14 @@ class Channel(Caller):
     """A target, its connection and its interceptors. A context manager: leaving it closes it.
 
     ``target``: ``host:port``, ``dns:///host:port``, ``ipv4:1.2.3.4:5,...``, ``ipv6:[::1]:5,...`` or ``unix:/path``.
-    ``tls``: False (cleartext), True (roots of the system), or a mapping with ``roots_pem``, ``roots_file``,
+    ``tls``: True (roots of the system), False (cleartext), a mapping with ``roots_pem``, ``roots_file``,
     ``certificate_chain_pem``, ``certificate_chain_file``, ``private_key_pem``, ``private_key_file``,
-    ``server_name``, ``verify``. ``options``: ``authority``, ``user_agent``, ``default_deadline_ms``,
-    ``max_receive_message_bytes``, ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``,
-    ``compression``, ``initial_stream_window_bytes``, ``initial_connection_window_bytes``, ``tie_order``,
-    ``trace``; see channel.h. ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a
-    `Runtime`, instead of the one that is shared.
+    ``server_name``, ``verify``, or None: the library's default, which is on but for unix sockets.
+    ``options``: ``authority``, ``user_agent``, ``default_deadline_ms``, ``max_receive_message_bytes``,
+    ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``, ``compression``,
+    ``initial_stream_window_bytes``, ``initial_connection_window_bytes``, ``tie_order``, ``trace``; see channel.h.
+    ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the one
+    that is shared.
 
     Nothing is connected before the first call. InvalidArgumentError: the target or an option; its ``path`` names it.
     """
@@ -41,7 +42,7 @@ class Channel(Caller):
         self,
         target: str,
         *,
-        tls: TLS = False,
+        tls: Optional[TLS] = None,
         options: Optional[Mapping[str, Any]] = None,
         interceptors: Interceptors = (),
         runtime: Optional[Runtime] = None,
@@ -49,9 +50,11 @@ class Channel(Caller):
         self.target = target
         self._runtime = runtime if runtime is not None else default_runtime()
         chosen = dict(options or {})
-        if "tls" in chosen and tls is not False:
-            raise ValueError('TLS is given twice: by tls= and by options["tls"]')
-        text = json.dumps({"tls": tls, **chosen}, default=_json_default)
+        if tls is not None:
+            if "tls" in chosen:
+                raise ValueError('TLS is given twice: by tls= and by options["tls"]')
+            chosen["tls"] = tls
+        text = json.dumps(chosen, default=_json_default)
         handle, error = c_void_p(), c_void_p()
         result = _raw.penstock_channel_new_on(
             self._runtime._used(),

@@ -35,6 +35,9 @@ MetadataLike = Union[
 ]
 
 
+_RULES = "a name is lower case and not reserved, a text visible ASCII without a space at its ends"
+
+
 class Metadatum(NamedTuple):
     """One name and one value, as grpcio gives them."""
 
@@ -90,7 +93,7 @@ class Metadata(MutableMapping[str, MetadataValue]):
         encoded, data = _encoded(name, value)
         check(
             _raw.penstock_metadata_set_bytes(self._address, encoded, data, len(data)),
-            f"metadata {name!r} can't be set to {value!r}",
+            f"metadata {name!r} can't be set ({_RULES})",
         )
 
     def __delitem__(self, name: str) -> None:
@@ -125,7 +128,7 @@ class Metadata(MutableMapping[str, MetadataValue]):
         encoded, data = _encoded(name, value)
         check(
             _raw.penstock_metadata_add_bytes(self._address, encoded, data, len(data)),
-            f"metadata {name!r} can't get {value!r}",
+            f"metadata {name!r} can't get a value ({_RULES})",
         )
 
     def pairs(self) -> List[Metadatum]:

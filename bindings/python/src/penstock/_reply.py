@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Callable, Dict, List, Optional, Type
+from types import TracebackType
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Type
 
 from . import _raw
 from ._arguments import c_string
@@ -202,13 +203,8 @@ class Outcome:
         return json.dumps({"status": json.loads(self.status_json), "stats": self.stats}, ensure_ascii=False)
 
 
-class CompletedCall(Outcome):
-    """A call that has ended, as the second result of ``with_call``."""
-
-    def __init__(self, reply: Reply) -> None:
-        self._reply = reply
-        self._code = reply.code
-        self._details = reply.details
+class _Ended(Outcome):
+    """The part of grpc.Call that says nothing any more."""
 
     def is_active(self) -> bool:
         """False: the call has ended."""
@@ -218,15 +214,30 @@ class CompletedCall(Outcome):
         """False: the call has ended."""
         return False
 
-    def time_remaining(self) -> None:
+    def time_remaining(self) -> Optional[float]:
         """None: the call has ended."""
+        return None
+
+    def add_callback(self, callback: Callable[[], Any]) -> bool:
+        """False: the call has ended, and ``callback`` is never called."""
+        return False
 
 
-class RpcError(Outcome, Error):
+class CompletedCall(_Ended):
+    """A call that has ended, as the second result of ``with_call``."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self._code = reply.code
+        self._details = reply.details
+
+
+class RpcError(_Ended, Error):
     """A call that ended with another status than OK.
 
     When the ``grpc`` module is loaded, what is raised is a ``grpc.RpcError`` too. ``__cause__`` is the exception of
-    an interceptor, a serializer or a request iterator that ended the call.
+    an interceptor, a serializer or a request iterator that ended the call. It has the methods of grpc.Call and of
+    grpc.Future, as ``grpc.intercept_channel`` gives it to interceptors in place of the call.
     """
 
     def __init__(self, code: StatusCode, details: str, reply: Optional[Reply] = None) -> None:
@@ -234,6 +245,34 @@ class RpcError(Outcome, Error):
         self._details = details
         self._reply = reply
         super().__init__(code, details)
+
+    def cancelled(self) -> bool:
+        """False: it has ended by itself."""
+        return False
+
+    def running(self) -> bool:
+        """False: it has ended."""
+        return False
+
+    def done(self) -> bool:
+        """True: it has ended."""
+        return True
+
+    def result(self, timeout: Optional[float] = None) -> NoReturn:
+        """Raises this exception."""
+        raise self
+
+    def exception(self, timeout: Optional[float] = None) -> RpcError:
+        """This exception."""
+        return self
+
+    def traceback(self, timeout: Optional[float] = None) -> Optional[TracebackType]:
+        """Where it was raised."""
+        return self.__traceback__
+
+    def add_done_callback(self, fn: Callable[[Any], Any]) -> None:
+        """Calls ``fn`` with this exception, now."""
+        fn(self)
 
     def __str__(self) -> str:
         return f"{self._code.name}: {self._details}" if self._details else self._code.name

@@ -32,6 +32,8 @@ _logger = logging.getLogger("penstock")
 _LOOK_AWAY_MS = 1
 # How long the end of the process waits for callbacks that do not return.
 _EXIT_SECONDS = 2.0
+# What a fault raises on the thread that has it: blocked, it would end the process past its handler.
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS}
 
 
 class _Driver:
@@ -52,8 +54,8 @@ class _Driver:
         self._thread.start()
 
     def _run(self) -> None:
-        # The main thread runs Python's signal handlers; a signal must not be spent on this one.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        # The main thread runs Python's signal handlers: none but a fault of its own is spent on this one.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
         try:
             work, stopped = select.poll(), select.poll()
             work.register(self._descriptor, select.POLLIN)

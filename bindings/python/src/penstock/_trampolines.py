@@ -158,6 +158,9 @@ trampolines = {callback: _event_trampoline(callback) for callback in (*EVENTS, *
 def _failed(callback: str, handle: int, number: Optional[int], error: BaseException) -> int:
     """An exception has come out of a callback. It goes to the caller by way of the call's values."""
     found: Any = registry.get(number)
+    if found is None:
+        # Its `create` has not begun, which has been told of, and could not end the call.
+        return _INVALID
     registered = found.registered if isinstance(found, Instance) else found
     name = registered.name if isinstance(registered, Registered) else "?"
     # The status names the exception. Where a call can't be finished (create), the verdict below ends it; signals have

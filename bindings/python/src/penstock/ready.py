@@ -132,10 +132,12 @@ class _Asked:
         self.in_thread = in_thread
 
     def ask(self, request: TokenRequest) -> None:
-        if self.in_thread:
+        if not self.in_thread:
+            return self.answer(request)
+        try:
             threading.Thread(target=self.answer, args=[request], name="penstock-token", daemon=True).start()
-        else:
-            self.answer(request)
+        except BaseException as error:
+            self._failed(request, error, _trampolines.report)
 
     def answer(self, request: TokenRequest) -> None:
         try:
@@ -146,20 +148,19 @@ class _Asked:
                 request.complete(answer)
         except BaseException as error:
             # On a thread of its own there is no code that waits and could be interrupted.
-            tell = _trampolines._report if self.in_thread else _trampolines.report
-            tell("BearerToken", "source", error)
-            # It may have been answered already.
-            with contextlib.suppress(LibraryError):
-                request.fail(StatusCode.UNAVAILABLE, f"the token source raised {type(error).__name__}")
+            self._failed(request, error, _trampolines._report if self.in_thread else _trampolines.report)
+
+    def _failed(self, request: TokenRequest, error: BaseException, tell: Callable[..., None]) -> None:
+        tell("BearerToken", "source", error)
+        # It may have been answered already.
+        with contextlib.suppress(LibraryError):
+            request.fail(StatusCode.UNAVAILABLE, f"the token source raised {type(error).__name__}")
 
 
 def _ask(request: int, number: Optional[int]) -> None:
-    try:
-        asked = registry.get(number)
-        if isinstance(asked, _Asked):
-            asked.ask(TokenRequest(_raw.penstock_token_request_retain(request)))
-    except BaseException as error:
-        _trampolines.report("BearerToken", "source", error)
+    asked = registry.get(number)
+    if isinstance(asked, _Asked):
+        asked.ask(TokenRequest(_raw.penstock_token_request_retain(request)))
 
 
 class BearerToken(_Ready):
@@ -173,7 +174,8 @@ class BearerToken(_Ready):
     later. It runs on a thread of its own, so it may wait; with ``in_thread=False`` it runs as a callback does, and
     may not. ``refresh_early``: so long before a token expires the next one is asked for, while the old one is used
     still. ``refresh_timeout``: how long a call waits for a token; 0 is without end. ``replay_bytes``: a call that has
-    sent more is not started anew.
+    sent more is not started anew. ``allow_cleartext``: without it a call on a channel without TLS ends with
+    UNAUTHENTICATED, and no token is fetched; unix sockets are as good as TLS.
     """
 
     def __init__(
@@ -186,6 +188,7 @@ class BearerToken(_Ready):
         refresh_early: Optional[float] = None,
         refresh_timeout: Optional[float] = None,
         replay_bytes: Optional[int] = None,
+        allow_cleartext: Optional[bool] = None,
     ) -> None:
         self._source = source
         self._in_thread = in_thread
@@ -195,6 +198,7 @@ class BearerToken(_Ready):
             refresh_early_ms=_ms(refresh_early),
             refresh_timeout_ms=_ms(refresh_timeout),
             replay_bytes=replay_bytes,
+            allow_cleartext=allow_cleartext,
         )
 
     def _make(self, options: bytes, table: Any) -> None:
@@ -219,8 +223,9 @@ class Logging(_Ready):
 
     ``events``: of "start", "send", "half_close", "headers", "receive", "status", "cancel"; the first, "headers" and
     the last two if not given. ``redact``: header names whose values are shown as "redacted"; "authorization",
-    "cookie", "proxy-authorization" and "set-cookie" if not given. ``metadata``: whether metadata are shown;
-    ``messages``: "sizes" or "none". ``write`` runs as a callback does, and may not wait.
+    "cookie", "proxy-authorization", "set-cookie" and "x-api-key" if not given. ``redact_binary``: whether those of
+    "-bin" names are, too. ``metadata``: whether metadata is shown; ``messages``: "sizes" or "none". ``write``
+    runs as a callback does, and may not wait.
     """
 
     def __init__(
@@ -229,6 +234,7 @@ class Logging(_Ready):
         *,
         events: Optional[Iterable[str]] = None,
         redact: Optional[Iterable[str]] = None,
+        redact_binary: Optional[bool] = None,
         metadata: Optional[bool] = None,
         messages: Optional[str] = None,
     ) -> None:
@@ -236,6 +242,7 @@ class Logging(_Ready):
         super().__init__(
             events=None if events is None else list(events),
             redact=None if redact is None else list(redact),
+            redact_binary=redact_binary,
             metadata=metadata,
             messages=messages,
         )
@@ -440,18 +447,19 @@ _KEYS = {"set": ("set", "value"), "add": ("add", "value"), "remove": ("remove",)
 
 def _rules(rules: Iterable[Rule]) -> List[Dict[str, str]]:
     made = []
-    for rule in rules:
+    # A rule is told by its number: its value may be a secret.
+    for number, rule in enumerate(rules):
         verb, *rest = rule
         keys = _KEYS.get(verb) if isinstance(verb, str) else None
         if keys is None or len(rest) != len(keys):
-            raise ValueError(f"{rule!r} is no header rule")
+            raise ValueError(f"rule {number} is no header rule")
         name = rest[0]
         if not isinstance(name, str):
-            raise TypeError(f"a header's name must be a str: {rule!r}")
+            raise TypeError(f"rule {number}: a header's name must be a str")
         texts = [name]
         for part in rest[1:]:
             if isinstance(part, str) == ("value" in keys and name.lower().endswith("-bin")):
-                raise TypeError(f'the value of a "-bin" name is bytes, of any other a str: {rule!r}')
+                raise TypeError(f'rule {number}: the value of a "-bin" name is bytes, of any other a str')
             texts.append(part if isinstance(part, str) else base64.b64encode(part).decode())
         made.append(dict(zip(keys, texts)))
     return made

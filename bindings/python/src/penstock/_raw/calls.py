@@ -142,6 +142,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_call_receive": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
     "penstock_call_wait_headers": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
+    "penstock_call_wait_status": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_call_finish(penstock_call *call, penstock_reply **reply);
     "penstock_call_finish": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_call_demand(penstock_call *call, uint64_t count);

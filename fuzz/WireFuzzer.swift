@@ -1,12 +1,9 @@
-// A libFuzzer target for the decoders of PenstockWire: the first byte picks one, the rest is what a peer sends.
-//
-//   swiftc -swift-version 6 -O -parse-as-library -sanitize=fuzzer,address -I Sources/CMemory \
-//     Sources/PenstockWire/*.swift fuzz/wire.swift -o .build/fuzz-wire
-//   .build/fuzz-wire -max_total_time=60
-//
-// Besides not trapping, it holds round trips: what was decoded encodes to something that decodes to the same.
+import PenstockWire
 
-struct Silent: ErrorDetailVisitor {
+// The decoders of PenstockWire. Besides not trapping, they hold round trips: what was decoded encodes to something that
+// decodes to the same.
+
+private struct Silent: ErrorDetailVisitor {
   var depth = 0
 
   mutating func beginObject() { depth += 1 }
@@ -82,9 +79,7 @@ private func texts(_ input: ByteView) {
 private func headers(_ input: ByteView) {
   HeaderRules.forEachBinaryValue(input) { _ = Base64.decode($0, into: ByteBuffer()) }
   _ = (HeaderRules.isReserved(input), HeaderRules.isBinary(input), HeaderRules.isValidName(input))
-  _ = (
-    HeaderRules.isValidASCIIValue(input), HeaderRules.isValidFieldValue(input), ContentType.classify(input)
-  )
+  _ = (HeaderRules.isValidASCIIValue(input), ContentType.classify(input))
   _ = StatusCode.parse(input)
   if let left = Timeout.parse(input) { precondition(Timeout.write(nanoseconds: left, into: ByteBuffer())) }
   let agent = ByteBuffer()
@@ -92,10 +87,9 @@ private func headers(_ input: ByteView) {
   precondition(HeaderRules.isValidASCIIValue(agent.view))
 }
 
-@_cdecl("LLVMFuzzerTestOneInput")
-public func fuzz(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
-  let all = ByteView(start: start, count: count)
-  guard let kind = all.first else { return 0 }
+/// The first byte picks a decoder, the rest is what a peer sends.
+func fuzzWire(_ all: ByteView) {
+  guard let kind = all.first else { return }
   let input = ByteView(rebasing: all[1...])
   switch Int(kind) % 16 {
   case 0: statusDetails(input)
@@ -109,5 +103,4 @@ public func fuzz(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     _ = ErrorDetail.visit(typeURL: names[n - 6].bytes, value: input, visitor: &visitor)
     precondition(visitor.depth == 0)
   }
-  return 0
 }

@@ -1,0 +1,69 @@
+import CNghttp2
+import PenstockWire
+
+/// How a session ends, and its streams with it.
+extension HTTP2Session {
+  /// Where it is we who give up, and not nghttp2, the peer is told so.
+  func sayEnough() {
+    if !isAbandoned { _ = nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM.rawValue) }
+  }
+
+  /// Tells the peer that we leave.
+  @inline(never) @_optimize(size)
+  func sayGoodbye() {
+    guard failure == nil, let session else { return }
+    isDraining = true
+    _ = nghttp2_submit_goaway(session, 0, 0, NGHTTP2_NO_ERROR.rawValue, nil, 0)
+  }
+
+  /// The connection is gone: every stream ends, those that never were on the wire as unprocessed.
+  @inline(never) @_optimize(size)
+  func abandon(_ words: ByteBuffer) {
+    fail(words)
+    isAbandoned = true
+    let all = open
+    open = []
+    recent.update(repeating: nil, count: HTTP2Session.recentStreams)
+    for stream in all {
+      stream.slot = -1
+      if !stream.headersAreSent {
+        close(stream, .unprocessed(words: words))
+      } else if stream.id == culprit {
+        // The one whose frame it was learns why; to the others it is a lost connection.
+        close(stream, .violation(words: words))
+      } else {
+        close(stream, .connectionLost(words: words))
+      }
+    }
+    endQueued(words)
+  }
+
+  /// Those that wait for their turn have to look for another connection.
+  @inline(never) @_optimize(size)
+  func endQueued(_ words: ByteBuffer) {
+    let waiting = held.takeAll() + queued.takeAll()
+    for stream in waiting { close(stream, .unprocessed(words: words)) }
+  }
+
+  /// Without memory to tell the peer of its credit: it might wait for that for ever.
+  func credited(_ result: Int32) { if result != 0 { fail(broken(result)) } }
+
+  @inline(never) @_optimize(size)
+  func fail(_ words: ByteBuffer) {
+    if failure == nil { failure = words }
+    isDraining = true
+  }
+
+  @inline(never) @_optimize(size)
+  func broken(_ code: Int32) -> ByteBuffer {
+    let text = ByteBuffer().say("HTTP/2 failed: ").say(cString: nghttp2_strerror(code))
+    if !complaint.isEmpty { text.say(" (").say(complaint.view).say(")") }
+    return text
+  }
+
+  func close(_ stream: HTTP2Stream, _ end: StreamEnd) {
+    stream.state = .closed
+    stream.finish(end)
+    mark(stream)
+  }
+}

@@ -1,0 +1,61 @@
+import CSystem
+import PenstockWire
+
+/// How much a peer may make us do that no call gets on by. Each frame, and each read within one, costs the session one:
+/// `FrameTracker.owed`. What gets a call on pays for four (a piece of a body, an answer's head or trailers, a frame of
+/// a request's body that leaves), and each second for a hundred. Over `most` the connection ends with
+/// ENHANCE_YOUR_CALM (RFC 9113 section 10.5). A server may send a ping with each message, or one a second for years.
+///
+/// Frames on a stream that we have given up are no debt, as far as they may have been on their way by then.
+extension HTTP2Session {
+  static let mostOwed = 10_000
+  /// In nanoseconds, of what is forgiven one by one.
+  static let forgivenEach: UInt64 = 10_000_000
+
+  /// A call gets on: where `bytes` have left, a peer that tells of each KiB that it has read is paid for, too.
+  @inline(__always)
+  func earn(_ bytes: Int = 0) { tracker.owed = max(tracker.owed &- (4 &+ bytes >> 9), 0) }
+
+  /// We end a stream: this much of it may still come.
+  func expectLate(_ bytes: Int) {
+    lateBytes = min(lateBytes + bytes, 16 << 20 + 4 * limits.connectionWindow)
+  }
+
+  /// `count` bytes of frames of one kind have cost more than they have earned; before them the peer owed `before`.
+  @inline(never) @_optimize(size)
+  func owe(_ count: Int, since before: Int) {
+    let frames = tracker.owed - before
+    switch tracker.kind {
+    case .call where isLive(tracker.stream): charge(0)
+    case .call:
+      let bytes = max(count - 9 * frames, frames)
+      if bytes <= lateBytes {
+        lateBytes -= bytes
+        tracker.owed = before
+      } else {
+        charge(count >> 7)
+      }
+    case .control: charge(count >> 12)
+    }
+  }
+
+  /// Its answer goes on.
+  private func isLive(_ id: Int32) -> Bool {
+    find(id).map { $0._withUnsafeGuaranteedRef { $0.owner != nil && $0.end == nil } } ?? false
+  }
+
+  /// Over the limit the session fails.
+  @inline(never) @_optimize(size)
+  func charge(_ cost: Int) {
+    tracker.owed += cost
+    guard tracker.owed > HTTP2Session.mostOwed else { return }
+    let now = cs_monotonic()
+    let forgiven = (now &- forgivenAt) / HTTP2Session.forgivenEach
+    tracker.owed -= min(tracker.owed, Int(truncatingIfNeeded: forgiven))
+    forgivenAt = now
+    guard tracker.owed > HTTP2Session.mostOwed else { return }
+    fail(
+      ByteBuffer().say("the connection ended: over ").say(HTTP2Session.mostOwed)
+        .say(" frames or TLS messages without use for any call (ENHANCE_YOUR_CALM)"))
+  }
+}

@@ -1,0 +1,34 @@
+import PenstockWire
+
+/// A host's name as DNS and certificates have it: labels of letters, digits, "-" and "_" (which some hosts have in
+/// spite of RFC 952), with a dot between them, and perhaps one behind.
+enum HostName {
+  /// RFC 1035 section 2.3.4.
+  private static let longest = 253
+  private static let longestLabel = 63
+
+  /// The flaw of `name`; nil: none.
+  @inline(never) @_optimize(size)
+  static func flaw(_ name: ByteView) -> StaticString? {
+    if name.isEmpty { return "it is empty" }
+    // OpenSSL takes such a name for all that end so.
+    if name[0] == 0x2E { return "it begins with a dot: a name is wanted, and no pattern" }
+    var label = 0
+    for byte in name {
+      let letter = byte | 0x20
+      let isWordCharacter =
+        letter >= 0x61 && letter <= 0x7A || byte >= 0x30 && byte <= 0x39 || byte == 0x2D || byte == 0x5F
+      if !isWordCharacter, byte != 0x2E { return "it has a character that no host name has" }
+      if byte == 0x2E, label == 0 { return "it has two dots in a row" }
+      label = byte == 0x2E ? 0 : label + 1
+      if label > longestLabel { return "it is too long" }
+    }
+    return name.count > longest + (label == 0 ? 1 : 0) ? "it is too long" : nil
+  }
+
+  /// As TLS has it (RFC 6066 section 3): without the dot at its end, and an IPv6 address without its zone.
+  static func forTLS(_ host: ByteView) -> ByteView {
+    if host.last == 0x2E { return ByteView(rebasing: host.dropLast()) }
+    return ByteView(rebasing: host.contains(0x3A) ? host.prefix { $0 != 0x25 } : host[...])
+  }
+}

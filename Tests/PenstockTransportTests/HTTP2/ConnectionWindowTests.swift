@@ -1,0 +1,179 @@
+import CSystem
+import Glibc
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// How far the peer may run ahead on the whole connection.
+extension SessionTests {
+  private static let wide = 4 << 20
+
+  private func newSession() throws -> HTTP2Session {
+    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    #expect(Frame.settings().encoded.withUnsafeBytes { session.receive($0) })
+    _ = drain(session)
+    return session
+  }
+
+  private func open(duplex: Bool, on session: HTTP2Session) -> (HTTP2Stream, Recorder) {
+    let recorder = Recorder(session, takes: true)
+    let stream = HTTP2Stream(recorder)
+    stream.isDuplex = duplex
+    session.add(stream)
+    return (stream, recorder)
+  }
+
+  /// The credit for the connection in what the session has to say, and whether other frames come before it.
+  private func credit(_ session: HTTP2Session) throws -> (bytes: Int, isFirst: Bool) {
+    let all = try #require(frames(drain(session)))
+    let updates = all.filter { $0.type == 8 && $0.stream == 0 }
+    let bytes = updates.reduce(0) { sum, frame in sum + frame.payload.reduce(0) { $0 << 8 | Int($1) } }
+    return (bytes, updates.first == all.first)
+  }
+
+  private func end(_ stream: HTTP2Stream, on session: HTTP2Session) {
+    stream.endsAfterPieces = true
+    _ = drain(session)
+    for frame in [Frame.head(stream.id), .trailers(stream.id)] {
+      #expect(frame.encoded.withUnsafeBytes { session.receive($0) })
+    }
+    session.dispatch()
+    _ = drain(session)
+    #expect(session.open.isEmpty)
+  }
+
+  /// A stream that goes both ways is content with what a connection begins with; any other has the whole window from its
+  /// first frame on.
+  @Test func aStreamOneWayWidensTheWindow() throws {
+    let session = try newSession()
+    let (duplex, _) = open(duplex: true, on: session)
+    #expect(try credit(session).bytes == 0)
+    let (other, _) = open(duplex: false, on: session)
+    let (given, isFirst) = try credit(session)
+    #expect(given == SessionTests.wide - 65535 && isFirst)
+    // As long as any stream is open, it stays so.
+    let (third, _) = open(duplex: true, on: session)
+    #expect(try credit(session).bytes == 0 && session.window.isWide)
+    session.letGo(duplex, code: 8)
+    session.letGo(other, code: 8)
+    session.letGo(third, code: 8)
+    _ = drain(session)
+    _ = open(duplex: true, on: session)
+    // Nothing has come meanwhile: what was given can't be taken back, nor is it given twice.
+    #expect(try credit(session).bytes == 0 && !session.window.isWide)
+    _ = open(duplex: false, on: session)
+    #expect(try credit(session).bytes == 0 && session.window.isWide)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
+
+  /// No credit until what was given before is used up; from then on as with a narrow window from the start.
+  @Test func aWindowNarrowsAsItIsUsed() throws {
+    let session = try newSession()
+    end(open(duplex: false, on: session).0, on: session)
+    var window = SessionTests.wide
+    let part = [UInt8](repeating: 1, count: 16000)
+    let (stream, recorder) = open(duplex: true, on: session)
+    _ = drain(session)
+    #expect(Frame.head(stream.id).encoded.withUnsafeBytes { session.receive($0) })
+    for _ in 0..<500 {
+      try #require(window >= part.count)
+      #expect(Frame.data(stream.id, part).encoded.withUnsafeBytes { session.receive($0) })
+      session.dispatch()
+      recorder.body = []
+      let before = window - part.count
+      window = try before + credit(session).bytes
+      #expect(window == before || window <= 65535)
+    }
+    #expect(window <= 65535 && session.failure == nil)
+    // Whatever opens then has all of it at once.
+    let (other, _) = open(duplex: false, on: session)
+    window += try credit(session).bytes
+    #expect(window > SessionTests.wide - 65535 && window <= SessionTests.wide)
+    #expect(other.state == .open)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
+
+  @Test func aLargeMessageWidensTheWindow() throws {
+    let session = try newSession()
+    let (stream, recorder) = open(duplex: true, on: session)
+    _ = drain(session)
+    #expect(Frame.head(stream.id).encoded.withUnsafeBytes { session.receive($0) })
+    let start = Array(Frame.data(stream.id, [UInt8](repeating: 0, count: 16000)).encoded.prefix(100))
+    #expect(start.withUnsafeBytes { session.receive($0) })
+    session.dispatch()
+    #expect(session.room() == nil)
+    #expect(try credit(session).bytes == 0)
+    recorder.room = UnsafeMutableRawBufferPointer.allocate(byteCount: 15000, alignment: 16)
+    defer { recorder.room.deallocate() }
+    #expect(session.room() != nil)
+    let given = try credit(session).bytes
+    #expect(given == SessionTests.wide - 65535)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
+
+  /// The window that the options give is never exceeded.
+  @Test func theOptionsWindowIsTheWidest() throws {
+    var limits = HTTP2Limits()
+    limits.connectionWindow = 100_000
+    let session = try #require(HTTP2Session.make(limits))
+    #expect(Frame.settings().encoded.withUnsafeBytes { session.receive($0) })
+    _ = drain(session)
+    _ = open(duplex: false, on: session)
+    #expect(try credit(session).bytes == 100_000 - 65535)
+    session.abandon(bytes("over"))
+    session.dispatch()
+  }
+}
+
+@Suite struct ConnectionWindowTests {
+  /// In nanoseconds, how long half a window takes in turn; then whether the last of them is felt.
+  @Test(arguments: [
+    ([1_000_000, 1_000_000], 100_000, false), ([1_000_000, 201_000], 100_000, false),
+    ([1_000_000, 199_000], 100_000, true), ([1_000_000, 10_000_000], 50_000_000, true),
+    // Without a round trip there is nothing to be felt.
+    ([1_000_000, 1], 0, false),
+    // The first half may have begun at any time.
+    ([1], 1_000_000_000, false),
+  ])
+  func isFeltWhereARoundTripIsLong(_ times: [UInt64], _ roundTrip: UInt64, _ isFelt: Bool) {
+    var window = ConnectionWindow()
+    var now: UInt64 = 1_000_000_000
+    for (index, time) in times.enumerated() {
+      now += time
+      // Not before half of it is there.
+      let early = window.isFelt(16384, now: { 0 }, roundTrip: { .max })
+      let isLast = index == times.count - 1
+      let found = window.isFelt(16384, now: { now }, roundTrip: { isLast ? roundTrip : 0 })
+      #expect(!early && found == (isFelt && isLast))
+    }
+  }
+
+  /// Of a real connection the kernel knows it, of a unix socket there is none.
+  @Test func theKernelKnowsTheRoundTrip() throws {
+    let server = RawServer { peer in _ = peer.readFrame() }
+    defer { server.stop() }
+    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    defer { close(descriptor) }
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_port = server.port.bigEndian
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    let code = withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+      }
+    }
+    try #require(code == 0)
+    let found = cs_round_trip(descriptor)
+    #expect(found > 0 && found < 10_000_000)
+    var pair: [Int32] = [0, 0]
+    try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &pair) == 0)
+    defer { pair.forEach { cs_close($0) } }
+    #expect(cs_round_trip(pair[0]) == 0)
+  }
+}

@@ -1,0 +1,248 @@
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// Frames that no call gets on by: how many of each kind go through before the end, and that
+/// what servers do in earnest never comes to it. Frames are counted, nothing is timed.
+@Suite struct PeerDebtTests {
+  /// A session with calls on it.
+  final class Client {
+    let session: HTTP2Session
+    var owners: [SessionTests.Recorder] = []
+    var streams: [HTTP2Stream] = []
+
+    init(_ limits: HTTP2Limits = HTTP2Limits()) {
+      session = HTTP2Session.make(limits)!
+      drain()
+      #expect(receive(Frame.settings().encoded + Frame.settingsAck.encoded))
+    }
+
+    func drain() {
+      let out = SendQueue(copies: true)
+      repeat {
+        out.removeAll()
+        _ = session.collect(into: out)
+      } while !out.isEmpty
+    }
+
+    /// The id of another call's stream.
+    func open() -> Int32 {
+      let owner = SessionTests.Recorder(session, takes: true)
+      let stream = HTTP2Stream()
+      stream.owner = owner
+      owners.append(owner)
+      streams.append(stream)
+      session.add(stream)
+      drain()
+      return stream.id
+    }
+
+    func upload(_ count: Int) {
+      let bytes = buffer([UInt8](repeating: 0, count: count))
+      streams.last!.append(BodyPiece(compressed: false, bytes, length: UInt32(count)))
+      session.resume(streams.last!)
+      drain()
+    }
+
+    func receive(_ bytes: [UInt8]) -> Bool {
+      let alive = bytes.withUnsafeBytes { session.receive($0) }
+      session.dispatch()
+      drain()
+      return alive && session.failure == nil
+    }
+
+    func end() {
+      session.abandon(session.failure ?? bytes("over"))
+      session.dispatch()
+    }
+  }
+
+  struct Attack: CustomTestStringConvertible, Sendable {
+    let testDescription: String
+    /// How many frames go through, about: the rest of what is sent costs nothing any more.
+    let frames: ClosedRange<Int>
+    /// One frame on stream 1, which is open, or on 3, which was given up.
+    let bytes: @Sendable () -> [UInt8]
+
+    init(
+      _ name: String, _ frames: ClosedRange<Int> = 9_000...11_000, _ frame: @escaping @Sendable () -> Frame
+    ) {
+      testDescription = name
+      self.frames = frames
+      bytes = { frame().encoded }
+    }
+  }
+
+  static func zeros(_ count: Int) -> [UInt8] { [UInt8](repeating: 0, count: count) }
+
+  static let attacks: [Attack] = [
+    Attack("PING") { Frame(type: 6, stream: 0, payload: zeros(8)) },
+    Attack("PING acknowledged") { Frame(type: 6, flags: 1, stream: 0, payload: zeros(8)) },
+    Attack("SETTINGS") { .settings() },
+    Attack("SETTINGS with entries") { .settings([(3, 100), (6, 65536)]) },
+    Attack("PRIORITY") { Frame(type: 2, stream: 1, payload: zeros(4) + [1]) },
+    Attack("ALTSVC") { Frame(type: 10, stream: 0, payload: [0, 1, 0x61, 0x62]) },
+    Attack("ORIGIN") { Frame(type: 12, stream: 0) },
+    Attack("an unknown frame") { Frame(type: 0xBB, stream: 1) },
+    Attack("an unknown frame of 16 KiB", 1_500...2_500) {
+      Frame(type: 0xBB, stream: 1, payload: zeros(16384))
+    },
+    Attack("an unknown frame of 64 KiB", 400...700) { Frame(type: 0xBB, stream: 0, payload: zeros(65536)) },
+    Attack("WINDOW_UPDATE of the connection") { .windowUpdate(0, 1) },
+    Attack("WINDOW_UPDATE of a stream") { .windowUpdate(1, 1) },
+    Attack("GOAWAY") { .goAway(99) },
+    Attack("RST_STREAM of a stream that is gone") { .reset(3, 8) },
+    Attack("empty DATA") { .data(1, []) },
+    Attack("DATA of nothing but padding") {
+      Frame(type: 0, flags: 8, stream: 1, payload: [255] + zeros(255))
+    },
+    Attack("DATA on a stream that is gone", 900_000...1_300_000) { .data(3, [1]) },
+    Attack("empty DATA on a stream that is gone", 900_000...1_300_000) { .data(3, []) },
+    Attack("HEADERS on a stream that is gone", 10_000...60_000) { .head(3) },
+    Attack("informational answers") { .headers(1, [(":status", "103")]) },
+    Attack("informational answers of 10,000 bytes", 100...150) {
+      .headers(1, [(":status", "103"), ("x", String(repeating: "x", count: 10_000))])
+    },
+  ]
+
+  @Test(arguments: attacks)
+  func ends(_ attack: Attack) {
+    let client = Client()
+    let first = client.open()
+    let second = client.open()
+    #expect(first == 1 && second == 3)
+    client.session.letGo(client.streams[1], code: 8)
+    client.drain()
+    let frame = attack.bytes()
+    // As a reader has them, within what nghttp2 keeps of acknowledgements (1,000).
+    let atOnce = min(max(1, 16384 / frame.count), 500)
+    let batch = [[UInt8]](repeating: frame, count: atOnce).flatMap { $0 }
+    if frame[3] == 0 { #expect(client.receive(Frame.head(1).encoded)) }
+    var through = 0
+    while through < 2 * attack.frames.upperBound, client.receive(batch) { through += atOnce }
+    #expect(attack.frames.contains(through), "\(through)")
+    client.end()
+    let words =
+      "lost: the connection ended: over 10000 frames or TLS messages without use for any call (ENHANCE_YOUR_CALM)"
+    #expect(client.owners[0].log.last == words)
+  }
+
+  /// One frame that never ends, byte by byte: each read counts.
+  @Test func aFrameInBytes() {
+    let client = Client()
+    var bytes = Frame(type: 0xBB, stream: 0, payload: PeerDebtTests.zeros(65536)).encoded[...]
+    var reads = 0
+    while let byte = bytes.popFirst(), client.receive([byte]) { reads += 1 }
+    #expect((9_000...11_000).contains(reads))
+    client.end()
+  }
+
+  /// A useful frame now and then pays for a few others, and no more.
+  @Test func aUsefulFrameNowAndThen() {
+    let client = Client()
+    _ = client.open()
+    #expect(client.receive(Frame.head(1).encoded))
+    let ping = Frame(type: 6, flags: 1, stream: 0, payload: PeerDebtTests.zeros(8)).encoded
+    let batch = Frame.data(1, [0]).encoded + [[UInt8]](repeating: ping, count: 100).flatMap { $0 }
+    var pings = 0
+    while pings < 100_000, client.receive(batch) { pings += 100 }
+    #expect((10_000...11_000).contains(pings))
+    client.end()
+  }
+
+  /// gRPC servers do this while they answer, for 20,000 messages: a ping each, to measure, and room for ours.
+  @Test func pingsWithEachMessage() throws {
+    let client = Client()
+    _ = client.open()
+    #expect(client.receive(Frame.head(1).encoded))
+    let batch = [
+      Frame(type: 6, stream: 0, payload: PeerDebtTests.zeros(8)), .message(1, [1, 2, 3]), .windowUpdate(0, 8),
+      .windowUpdate(1, 8),
+    ].flatMap { $0.encoded }
+    for _ in 0..<20_000 { try #require(client.receive(batch), "the connection ended") }
+    #expect(client.session.tracker.owed < 100)
+    client.end()
+  }
+
+  /// Calls that end at once, each with SETTINGS, PING and room.
+  @Test func manySmallCalls() throws {
+    let client = Client()
+    for _ in 0..<5_000 {
+      let id = client.open()
+      let batch = [
+        Frame(type: 6, stream: 0, payload: PeerDebtTests.zeros(8)), .settings(), .windowUpdate(0, 8),
+        .head(id),
+        .message(id, [1]), .trailers(id),
+      ].flatMap { $0.encoded }
+      try #require(client.receive(batch), "the connection ended")
+    }
+    #expect(client.session.tracker.owed < 100 && client.session.isIdle)
+    client.end()
+  }
+
+  /// The server tells of each KiB that it has read, for the stream and for the connection, and says nothing else.
+  @Test func anUpload() throws {
+    let client = Client()
+    let id = client.open()
+    #expect(client.receive(Frame.windowUpdate(0, 1 << 20).encoded + Frame.windowUpdate(id, 1 << 20).encoded))
+    let batch = (0..<64).flatMap { _ in
+      Frame.windowUpdate(0, 1024).encoded + Frame.windowUpdate(id, 1024).encoded
+    }
+    for _ in 0..<1_000 {
+      client.upload(65536 - 5)
+      try #require(client.receive(batch), "the connection ended")
+    }
+    #expect(client.session.tracker.owed < 1_000)
+    client.end()
+  }
+
+  /// A server pings every ten seconds for a year, with nothing else to do.
+  @Test func aYearOfPings() throws {
+    let client = Client()
+    let ping = Frame(type: 6, stream: 0, payload: PeerDebtTests.zeros(8)).encoded
+    for _ in 0..<(365 * 8640) / 100 {
+      // A hundred of them.
+      client.session.forgivenAt &-= 1_000_000_000_000
+      try #require(
+        client.receive([[UInt8]](repeating: ping, count: 100).flatMap({ $0 })), "the connection ended")
+    }
+    client.end()
+  }
+
+  /// Calls that are given up with all on its way that their windows allow, in frames of any size.
+  @Test(arguments: [1, 100, 16384])
+  func whatComesLate(_ size: Int) throws {
+    let client = Client()
+    for _ in 0..<(size == 1 ? 3 : 100) {
+      let id = client.open()
+      #expect(client.receive(Frame.head(id).encoded))
+      client.session.letGo(client.streams.last!, code: 8)
+      client.drain()
+      let frame = Frame.data(id, PeerDebtTests.zeros(size)).encoded
+      let atOnce = max(1, 16384 / frame.count)
+      let batch = [[UInt8]](repeating: frame, count: atOnce).flatMap { $0 }
+      var late = 0
+      while late + atOnce * size <= client.session.limits.streamWindow {
+        try #require(client.receive(batch), "the connection ended")
+        late += atOnce * size
+      }
+      #expect(client.receive(Frame.trailers(id).encoded))
+    }
+    #expect(client.session.tracker.owed < 100)
+    client.end()
+  }
+
+  /// Every call gets headers over the limit.
+  @Test func headersOverTheLimitOfEachCall() throws {
+    let client = Client()
+    for _ in 0..<300 {
+      let id = client.open()
+      let bytes = HeaderLimitTests.block(id, .head, count: 5, size: 10_000)
+      try #require(client.receive(bytes), "the connection ended")
+    }
+    #expect(client.session.tracker.owed < 1_000)
+    client.end()
+  }
+}

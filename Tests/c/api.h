@@ -1,0 +1,226 @@
+/* What the test of random calls of the API stands on: chance, cells that tell how often they were let go, and a store of
+ * live handles, from which any thread may borrow. */
+#ifndef PENSTOCK_API_STORE_H
+#define PENSTOCK_API_STORE_H
+
+#include "test.h"
+
+/* ---- Chance: a generator for each thread, seeded from the round's ---- */
+
+static atomic_uint round_seed, threads_seeded;
+static _Thread_local uint32_t chance, chance_round;
+
+static inline uint32_t below(uint32_t limit) {
+  uint32_t round = atomic_load(&round_seed);
+  if (chance_round != round || chance == 0) {
+    chance_round = round;
+    chance = (round * 2654435761u ^ (atomic_fetch_add(&threads_seeded, 1) + 1) * 0x9e3779b1u) | 1;
+  }
+  chance ^= chance << 13;
+  chance ^= chance >> 17;
+  chance ^= chance << 5;
+  return (uint32_t)((uint64_t)chance * limit >> 32);
+}
+
+static inline bool once_in(uint32_t times) { return below(times) == 0; }
+#define COUNT_OF(list) (sizeof(list) / sizeof(*(list)))
+#define ONE_OF(list)   ((list)[below(COUNT_OF(list))])
+
+/* ---- Cells: a user_data, a value, a state or an object, each of which has to be let go once. They stay until the round
+ * is over, so that a second time is seen ---- */
+
+typedef struct cell {
+  const char *what;
+  atomic_int ended, replies;
+  atomic_bool begun; /* a call has begun with it, and owes a reply */
+} cell;
+
+enum { CELLS = 1 << 17 };
+static cell cells[CELLS];
+static atomic_int cells_made, cells_ended;
+
+static inline cell *new_cell(const char *what) {
+  int at = atomic_fetch_add(&cells_made, 1);
+  if (at >= CELLS) abort();
+  cells[at].what = what;
+  return &cells[at];
+}
+
+static inline void end_cell(void *pointer) {
+  cell *self = pointer;
+  if (atomic_fetch_add(&self->ended, 1) > 0) test_failed(__FILE__, __LINE__, "what %s had ends twice", self->what);
+  atomic_fetch_add(&cells_ended, 1);
+}
+
+/* What a callback gets has not been let go. Where there is no finalizer it is nothing of ours. */
+static char unowned;
+static inline void check_alive(void *pointer) {
+  if (pointer == &unowned || pointer == NULL) return;
+  cell *self = pointer;
+  if (atomic_load(&self->ended)) test_failed(__FILE__, __LINE__, "what %s had is used after its end", self->what);
+}
+
+typedef struct owner {
+  void *data;
+  penstock_finalizer finalizer;
+} owner;
+
+static inline owner pick_owner(const char *what) {
+  return once_in(16) ? (owner){&unowned, NULL} : (owner){new_cell(what), end_cell};
+}
+
+/* ---- Live handles: those up to COMPLETION are for any thread; of the others one thread has one at a time, so they leave
+ * the store meanwhile ---- */
+
+#define SHARED_KINDS(X)                                                                                                \
+  X(runtime)                                                                                                           \
+  X(channel)                                                                                                           \
+  X(call_options)                                                                                                      \
+  X(call)                                                                                                              \
+  X(message)                                                                                                           \
+  X(reply)                                                                                                             \
+  X(hop)                                                                                                               \
+  X(executor)                                                                                                          \
+  X(codec)                                                                                                             \
+  X(error)                                                                                                             \
+  X(token_request)                                                                                                     \
+  X(metrics)                                                                                                           \
+  X(completion)
+#define OWN_KINDS(X)                                                                                                   \
+  X(metadata)                                                                                                          \
+  X(status)                                                                                                            \
+  X(event)
+#define KIND_NAME(name) KIND_##name,
+enum kind { SHARED_KINDS(KIND_NAME) SHARED_COUNT, KIND_before = SHARED_COUNT - 1, OWN_KINDS(KIND_NAME) KIND_COUNT };
+
+#define DROP_CASE(name)                                                                                                \
+  case KIND_##name:                                                                                                    \
+    penstock_##name##_release(handle);                                                                                 \
+    break;
+static inline void drop(enum kind kind, void *handle) {
+  switch (kind) {
+    SHARED_KINDS(DROP_CASE)
+    OWN_KINDS(DROP_CASE)
+  default:
+    break;
+  }
+}
+
+#define RETAIN_CASE(name)                                                                                              \
+  case KIND_##name:                                                                                                    \
+    return penstock_##name##_retain(handle);
+static inline void *retain(enum kind kind, void *handle) {
+  switch (kind) {
+    SHARED_KINDS(RETAIN_CASE)
+  default:
+    return handle;
+  }
+}
+
+enum { PLACES = 12, OPEN_LIMIT = 512 };
+/* The round is over: nothing new comes into the store. */
+static atomic_bool stopping;
+static pthread_mutex_t store_mutex = PTHREAD_MUTEX_INITIALIZER;
+static void *store[KIND_COUNT][PLACES];
+/* All that the round has to close in the end: a host's runtime that nobody drives would keep its calls for good. */
+static penstock_runtime *open_runtimes[OPEN_LIMIT];
+static penstock_channel *open_channels[OPEN_LIMIT];
+static int open_runtime_count, open_channel_count;
+
+/* A reference of the caller's; NULL where there is none. */
+static inline void *borrow(enum kind kind) {
+  uint32_t at = below(PLACES);
+  void *handle = NULL;
+  pthread_mutex_lock(&store_mutex);
+  for (int i = 0; i < PLACES && !handle; i++) handle = store[kind][(at + (uint32_t)i) % PLACES];
+  if (handle && kind < SHARED_COUNT) retain(kind, handle);
+  if (kind >= SHARED_COUNT) {
+    for (int i = 0; i < PLACES; i++) {
+      if (store[kind][i] == handle) store[kind][i] = NULL;
+    }
+  }
+  pthread_mutex_unlock(&store_mutex);
+  return handle;
+}
+
+/* One that leaves the store, with its reference. */
+static inline void *take(enum kind kind) {
+  uint32_t at = below(PLACES);
+  pthread_mutex_lock(&store_mutex);
+  void *handle = store[kind][at];
+  store[kind][at] = NULL;
+  pthread_mutex_unlock(&store_mutex);
+  return handle;
+}
+
+/* Gives the reference to the store, which may let another go. */
+static inline void keep(enum kind kind, void *handle) {
+  if (!handle) return;
+  uint32_t at = below(PLACES);
+  void *other = handle;
+  pthread_mutex_lock(&store_mutex);
+  if (!atomic_load(&stopping)) {
+    for (uint32_t i = 0; i < PLACES && store[kind][at]; i++) at = (at + 1) % PLACES;
+    other = store[kind][at];
+    store[kind][at] = handle;
+  }
+  pthread_mutex_unlock(&store_mutex);
+  drop(kind, other);
+}
+
+/* After a call: what was borrowed goes back. */
+static inline void give_back(enum kind kind, void *handle) {
+  if (kind < SHARED_COUNT) {
+    drop(kind, handle);
+  } else {
+    keep(kind, handle);
+  }
+}
+
+/* What a function has made. */
+static inline void keep_made(enum kind kind, void *handle) {
+  if (!handle) return;
+  pthread_mutex_lock(&store_mutex);
+  if (kind == KIND_runtime && open_runtime_count < OPEN_LIMIT) {
+    open_runtimes[open_runtime_count++] = penstock_runtime_retain(handle);
+  }
+  if (kind == KIND_channel && open_channel_count < OPEN_LIMIT) {
+    open_channels[open_channel_count++] = penstock_channel_retain(handle);
+  }
+  pthread_mutex_unlock(&store_mutex);
+  keep(kind, handle);
+}
+
+/* ---- Numbers that name things ---- */
+
+enum { NUMBERS = 16 };
+typedef struct numbers {
+  _Atomic uint64_t list[NUMBERS];
+} numbers;
+
+static numbers tickets, ids;
+
+static inline void keep_number(numbers *self, uint64_t number) {
+  if (number) atomic_store(&self->list[below(NUMBERS)], number);
+}
+
+static inline uint64_t pick_number(numbers *self) {
+  static const uint64_t extremes[] = {0, 1, UINT32_MAX, INT64_MAX, UINT64_MAX};
+  return once_in(16) ? ONE_OF(extremes) : atomic_load(&self->list[below(NUMBERS)]);
+}
+
+/* ---- Where a callback is: what only its thread has ---- */
+
+typedef struct place {
+  penstock_hop *hop;
+  penstock_intercepted_call *intercepted;
+  penstock_buffer *buffer;
+  struct place *outer;
+} place;
+
+static _Thread_local place *here;
+
+/* A few random functions, which a callback calls. */
+static void act_at(place place, uint32_t most);
+
+#endif

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Writes a C function for each function of the public headers, which calls it once with random arguments: api_calls.h of
+test_api.c. What a type and a name of a parameter stand for is below; one that is not known is an error.
+
+    api_calls.py FILE
+"""
+
+import pathlib
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "scripts"))
+
+import api  # noqa: E402
+
+SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "error",
+          "token_request", "metrics", "completion"]
+OWN = ["metadata", "status", "event"]
+HANDLES = "|".join(SHARED + OWN)
+# Options may be changed in these ways before anybody else has them only.
+BEFORE_SHARED = {"penstock_call_options_metadata", "penstock_call_options_on_interrupted", "penstock_call_options_set_codec"}
+# Functions that end much, or that wait for long: one in so many of those that chance picks.
+RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock_call_trace_json": 16,
+        "penstock_hop_trace_json": 16, "penstock_executor_serial_new": 8, "penstock_runtime_snapshot_json": 4,
+        "penstock_runtime_new": 8, "penstock_runtime_default": 8, "penstock_channel_new": 8, "penstock_channel_new_on": 4}
+# Functions that wait for a call.
+WAITS = {f"penstock_{name}" for name in (
+    "channel_unary", "channel_unary_object", "call_send", "call_send_message", "call_send_object", "call_receive",
+    "call_wait_headers", "call_wait_status", "call_finish")}
+# Those that make calls, which all else is about.
+CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_object", "penstock_hop_call"}
+SCALARS = {
+    "code": "pick_code()", "result": "pick_code()", "verdict": "pick_small()", "kind": "pick_small()", "level": "pick_small()",
+    "idempotency": "pick_small()", "wait": "pick_small()", "priority": "pick_priority()", "kinds": "pick_mask()",
+    "flags": "pick_mask()", "timeout_ms": "pick_timeout()", "index": "once_in(2) ? below(3) : pick_size()",
+    "ticket": "pick_number(&tickets)", "id": "pick_number(&ids)", "bytes": "pick_size()",
+    "ms": "pick_wide()", "expires_in_ms": "pick_wide()", "count": "(uint64_t)pick_wide()", "n": "(uint64_t)pick_wide()",
+}
+TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor": "pick_async",
+          "penstock_codec_functions": "pick_functions", "penstock_call_callbacks": "pick_callbacks",
+          "penstock_interceptor": "pick_interceptor"}
+FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
+             "int32_t (*)(void *)": "api_interrupted"}
+# With these the object stays the caller's, whatever the function.
+KEPT = ["PENSTOCK_E_STATE", "PENSTOCK_E_FORKED"]
+KEPT_ALSO = {"penstock_call_send_object": ["PENSTOCK_E_INTERRUPTED", "PENSTOCK_E_WOULD_DEADLOCK"],
+             "penstock_call_try_send_object": ["PENSTOCK_E_WOULD_BLOCK"],
+             "penstock_event_set_object": ["PENSTOCK_E_GONE"]}
+
+
+class Call:
+    """The C function for one: what stands before the call, its arguments, and what stands after it."""
+
+    def __init__(self, returns, name):
+        self.returns, self.name = returns, name
+        self.before, self.arguments, self.after, self.failed, self.needed = [], [], [], [], []
+        self.error = "NULL"
+        self.groups = {"call"} if name in CALLS else {"any"}
+
+    def handle(self, kind, name, fresh):
+        pick = f"borrow(KIND_{kind})"
+        if kind == "hop":
+            pick = "here && here->hop && !once_in(4) ? penstock_hop_retain(here->hop) : borrow(KIND_hop)"
+            self.groups |= {"hop"}
+            self.groups -= {"any"}
+        released = self.name == f"penstock_{kind}_release"
+        if fresh:
+            # Made by this thread for this call, and others' afterwards.
+            self.before.append(f"penstock_call_options *{name} = NULL;")
+            self.before.append(f'if (!once_in(16)) OK(penstock_call_options_new("{{}}", &{name}, NULL));')
+            self.after.append(f"keep_made(KIND_call_options, {name});")
+        elif released:
+            self.before.append(f"penstock_{kind} *{name} = once_in(8) ? NULL : take(KIND_{kind});")
+        else:
+            self.before.append(f"penstock_{kind} *{name} = once_in(24) ? NULL : {pick};")
+            self.after.append(f"give_back(KIND_{kind}, {name});")
+        self.arguments.append(name)
+        if kind != "call_options":
+            self.needed.append(name)
+
+    def output(self, type_, name, kept, declared="NULL"):
+        """An output of which nothing is known before; `kept` is what becomes of what it gets."""
+        self.before.append(f"{type_}{name} = {declared};")
+        self.before.append(f"bool with_{name} = !once_in(24);")
+        self.arguments.append(f"with_{name} ? &{name} : NULL")
+        self.needed.append(f"with_{name}")
+        self.after[:0] = kept
+        if self.returns == "penstock_result":
+            self.failed.append(f"{name} != {declared}")
+
+    def parameter(self, type_, name, parameters):
+        match = re.fullmatch(rf"(?:const )?penstock_({HANDLES}) \*", type_)
+        if match:
+            return self.handle(match.group(1), name, self.name in BEFORE_SHARED and match.group(1) == "call_options")
+        match = re.fullmatch(rf"penstock_({HANDLES}) \*\*", type_)
+        if match and match.group(1) != "error":
+            return self.output(f"penstock_{match.group(1)} *", name, [f"keep_made(KIND_{match.group(1)}, {name});"])
+        if type_ == "penstock_error **":
+            self.before += ["penstock_error *error = NULL;", "penstock_error **with_error = once_in(4) ? NULL : &error;"]
+            self.arguments.append("with_error")
+            self.error = "with_error"
+        elif type_ == "const penstock_metadata **":
+            self.output("const penstock_metadata *", name, [f"look_at_metadata({name});"])
+        elif type_ == "char **":
+            self.output("char *", name, [f"look_at_text({name});", f"penstock_free({name});"])
+        elif type_ == "void **":
+            self.output("void *", name, [f"penstock_free({name});"])
+        elif type_ == "const char **":
+            self.output("const char *", name, [f"look_at_text({name});"])
+        elif type_ == "const void **":
+            self.output("const void *", name, [f"if (with_length) look_at_bytes({name}, length);"])
+        elif type_ in ("size_t *", "int *"):
+            self.output(type_[:-1], name, [f"(void){name};"], "7")
+        elif type_ == "penstock_interceptor_id *":
+            self.output("penstock_interceptor_id ", name, [f"keep_number(&ids, {name});"], "0")
+        elif type_ == "penstock_intercepted_call *" or type_ == "const penstock_intercepted_call *":
+            self.groups |= {"intercepted"}
+            self.groups -= {"any"}
+            self.before.append(f"penstock_intercepted_call *{name} = here ? here->intercepted : NULL;")
+            self.arguments.append(name)
+            self.needed.append(name)
+        elif type_ == "penstock_buffer *":
+            self.groups |= {"buffer"}
+            self.groups -= {"any"}
+            self.arguments.append("here ? here->buffer : NULL")
+        elif type_ == "penstock_interceptor *":
+            self.before.append(f"penstock_interceptor {name} = PENSTOCK_INTERCEPTOR_INIT;")
+            self.before.append(f"bool with_{name} = !once_in(24);")
+            self.arguments.append(f"with_{name} ? &{name} : NULL")
+            self.after.insert(0, f"if (result == PENSTOCK_OK) keep_table(&{name});")
+        elif type_ == "const penstock_interceptor *" and name == "table":
+            self.before += ["penstock_interceptor table;", "bool with_table = take_table(&table);"]
+            self.arguments.append("with_table ? &table : NULL")
+            self.after.append("if (with_table) keep_table(&table);")
+        elif type_.removeprefix("const ").removesuffix(" *") in TABLES:
+            table = type_.removeprefix("const ").removesuffix(" *")
+            self.before.append(f"{table} {name}_table;")
+            self.before.append(f'const {table} *{name} = {TABLES[table]}("{self.name}", &{name}_table);')
+            self.arguments.append(name)
+            if table == "penstock_interceptor":
+                self.after.append(f"give_back_executors({name});")
+            if table == "penstock_call_callbacks":
+                self.after.append(f"if (result == PENSTOCK_OK) note_begun({name});")
+        elif type_ in FUNCTIONS:
+            self.arguments.append(f"once_in(24) ? NULL : {FUNCTIONS[type_]}")
+        elif type_ == "penstock_finalizer":
+            self.arguments.append("owner.finalizer")
+        elif type_ == "void *" and ("penstock_finalizer", "finalizer") in parameters:
+            self.before.append(f'owner owner = pick_owner("{self.name}");')
+            self.arguments.append("owner.data")
+        elif type_ == "void *" and name == "object":
+            self.before.append(f'cell *object = once_in(24) ? NULL : new_cell("{self.name}");')
+            self.arguments.append("object")
+        elif type_ == "const void *":
+            self.before.append("bytes bytes = pick_bytes();")
+            self.arguments.append("bytes.data")
+        elif type_ == "size_t" and name == "length":
+            self.arguments.append("bytes.length")
+        elif type_ == "const char *":
+            self.before.append(f'const char *{name} = pick_text("{self.name}", "{name}");')
+            self.arguments.append(name)
+            self.needed.append(name)
+        elif type_ == "void *" and name == "memory":
+            self.arguments.append("NULL")
+        elif name in SCALARS:
+            self.arguments.append(SCALARS[name])
+        else:
+            sys.exit(f"{self.name}: no argument for {type_}{name}")
+
+    def code(self):
+        call = f"{self.name}({', '.join(self.arguments)})"
+        lines = list(self.before)
+        if self.returns == "penstock_result":
+            lines.append(f"penstock_result result = {call};")
+            lines.append(f'check_outcome("{self.name}", result, {self.error});')
+            if self.failed:
+                lines.append(f'if (result != PENSTOCK_OK) check_untouched("{self.name}", {" || ".join(self.failed)});')
+            if any("new_cell" in line for line in self.before):
+                kept = " || ".join([f"result == {code}" for code in KEPT + KEPT_ALSO.get(self.name, [])]
+                                   + [f"!{name}" for name in self.needed])
+                lines.append(f"if (object && ({kept})) end_cell(object);")
+        elif self.returns == "void":
+            lines.append(f"{call};")
+        else:
+            lines += self.returned(call)
+        body = "".join(f"  {line}\n" for line in lines + self.after)
+        return f"static void call_{self.name}(void) {{\n{body}}}\n"
+
+    def returned(self, call):
+        kind = re.fullmatch(rf"(?:const )?penstock_({HANDLES}) \*", self.returns)
+        if kind and self.name.endswith("_retain"):
+            name = kind.group(1)
+            if name in OWN:
+                # A second reference would let two threads have one object.
+                return [f"drop(KIND_{name}, {call});"]
+            return [f"keep(KIND_{name}, {call});"]
+        if kind and kind.group(1) == "hop":
+            return [f"keep(KIND_hop, penstock_hop_retain({call}));"]
+        if kind and self.name.startswith("penstock_event_"):
+            return [f"{call};"]
+        if kind and self.returns.startswith("const "):
+            look = "look_at_metadata" if kind.group(1) == "metadata" else "(void)"
+            return [f"{look}({call});"]
+        if kind:
+            return [f"change_{kind.group(1)}({call});"]
+        if self.returns == "const char *":
+            return [f"look_at_text({call});"]
+        if self.returns == "penstock_ticket":
+            return [f"keep_number(&tickets, {call});"]
+        return [f"(void){call};"]
+
+
+def split(parameters):
+    """(type, name) of each."""
+    found = []
+    for text in re.split(r",(?![^(]*\))", parameters):
+        text = text.strip()
+        function = re.fullmatch(r"(\w+) \(\*(\w+)\)\(void \*\w+\)", text)
+        if function:
+            found.append((f"{function.group(1)} (*)(void *)", function.group(2)))
+        elif text not in ("", "void"):
+            match = re.fullmatch(r"(.*?)(\w+)", text)
+            found.append((match.group(1).strip(), match.group(2)))
+    return found
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    calls = []
+    for returns, name, parameters in api.prototypes(api.text()):
+        call = Call(returns, name)
+        pairs = split(parameters)
+        for type_, parameter in pairs:
+            call.parameter(type_, parameter, pairs)
+        calls.append(call)
+    parts = [call.code() for call in calls]
+    rows = [f'{{"{call.name}", call_{call.name}, {RARE.get(call.name, 1)}, {int(call.name in WAITS)}}},' for call in calls]
+    parts.append("static function functions[] = {\n  " + "\n  ".join(rows) + "\n};\n")
+    for group in ("any", "call", "hop", "intercepted", "buffer"):
+        numbers = [str(at) for at, call in enumerate(calls) if group in call.groups]
+        parts.append(f"static const uint16_t {group}_functions[] = {{{', '.join(numbers)}}};\n")
+    pathlib.Path(sys.argv[1]).write_text("\n".join(parts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,380 @@
+/* Callbacks and tables for random calls of the API: each callback calls a few random functions, where it is. */
+#ifndef PENSTOCK_API_TABLES_H
+#define PENSTOCK_API_TABLES_H
+
+#include "api_picks.h"
+
+/* At times a struct_size that is too small: then the table is not read, and what it has stays the caller's. */
+static inline owner pick_table_owner(const char *function, size_t *struct_size) {
+  if (!once_in(24)) return pick_owner(function);
+  *struct_size = 3;
+  return (owner){&unowned, end_cell};
+}
+
+/* A callback, or none. */
+#define MAYBE(function) (once_in(4) ? NULL : (function))
+
+/* ---- Calls ---- */
+
+static void api_on_headers(penstock_call *call, const penstock_metadata *headers, void *user_data) {
+  check_alive(user_data);
+  look_at_metadata(headers);
+  if (once_in(4)) keep(KIND_call, penstock_call_retain(call));
+  act_at((place){0}, 3);
+}
+
+static void api_on_message(penstock_call *call, penstock_message *message, void *user_data) {
+  check_alive(user_data);
+  look_at_bytes(penstock_message_data(message), penstock_message_length(message));
+  if (once_in(4)) keep(KIND_message, penstock_message_retain(message));
+  if (!once_in(3)) OK(penstock_call_demand(call, 1));
+  act_at((place){0}, 3);
+}
+
+static void api_on_sent(penstock_call *call, uint64_t count, void *user_data) {
+  check_alive(user_data);
+  CHECK(call != NULL && count > 0);
+  act_at((place){0}, 3);
+}
+
+static void api_on_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  check_alive(user_data);
+  CHECK(call != NULL);
+  if (user_data != &unowned) atomic_fetch_add(&((cell *)user_data)->replies, 1);
+  look_at_text(penstock_reply_status_json(reply));
+  if (once_in(4)) keep(KIND_reply, penstock_reply_retain(reply));
+  act_at((place){0}, 3);
+}
+
+static inline const penstock_call_callbacks *pick_callbacks(const char *function, penstock_call_callbacks *table) {
+  if (once_in(2)) return NULL;
+  size_t size = sizeof(*table);
+  owner owner = pick_table_owner(function, &size);
+  *table = (penstock_call_callbacks){
+      size,        owner.data, owner.finalizer, MAYBE(api_on_headers), MAYBE(api_on_message), MAYBE(api_on_sent),
+      api_on_reply};
+  return table;
+}
+
+/* A call has begun with the table: it owes a reply. */
+static inline void note_begun(const penstock_call_callbacks *table) {
+  if (table && table->user_data != &unowned) atomic_store(&((cell *)table->user_data)->begun, true);
+}
+
+static inline int32_t api_interrupted(void *user_data) {
+  check_alive(user_data);
+  return 1;
+}
+
+/* ---- Interceptors ---- */
+
+static int32_t api_create(penstock_hop *hop, void *user_data, void **state) {
+  check_alive(user_data);
+  act_at((place){.hop = hop}, 3);
+  switch (below(24)) {
+  case 0:
+    return PENSTOCK_SKIP;
+  case 1:
+    return 99;
+  default:
+    *state = new_cell("create");
+    return PENSTOCK_NEXT;
+  }
+}
+
+static void api_destroy(penstock_hop *hop, void *state) {
+  act_at((place){.hop = hop}, 2);
+  if (state) end_cell(state);
+}
+
+static int32_t api_event(penstock_hop *hop, void *state) {
+  check_alive(state);
+  if (once_in(8)) keep(KIND_hop, penstock_hop_retain(hop));
+  if (once_in(4)) change_metadata(penstock_hop_metadata(hop));
+  if (once_in(4)) change_status(penstock_hop_status(hop));
+  act_at((place){.hop = hop}, 6);
+  if (!once_in(4)) return PENSTOCK_NEXT;
+  if (once_in(2)) {
+    keep_number(&tickets, penstock_hop_ticket(hop));
+    return once_in(2) ? PENSTOCK_PAUSE : PENSTOCK_HOLD;
+  }
+  return once_in(8) ? 99 : (int32_t)below(7);
+}
+
+/* With a state of each hop's own, or without one. */
+static inline void fill_interceptor(const char *function, penstock_interceptor *table) {
+  size_t size = sizeof(*table);
+  owner owner = pick_table_owner(function, &size);
+  *table = (penstock_interceptor)PENSTOCK_INTERCEPTOR_INIT;
+  table->struct_size = size;
+  table->name = pick_text(function, "name");
+  table->methods = once_in(2) ? NULL : pick_text(function, "methods");
+  table->kinds = once_in(2) ? 0 : pick_mask();
+  table->flags = once_in(2) ? 0 : pick_mask();
+  table->hold_bytes = pick_size();
+  table->user_data = owner.data;
+  table->finalizer = owner.finalizer;
+  if (once_in(2)) table->create = api_create, table->destroy = api_destroy;
+  penstock_hop_callback *callbacks[] = {&table->on_start,   &table->on_send,    &table->on_half_close,
+                                        &table->on_headers, &table->on_receive, &table->on_status,
+                                        &table->on_cancel,  &table->on_demand,  &table->on_sent};
+  for (size_t i = 0; i < COUNT_OF(callbacks); i++) *callbacks[i] = once_in(2) ? NULL : api_event;
+  table->replay_bytes = once_in(2) ? 0 : pick_size();
+  table->max_restarts = below(3);
+}
+
+static int32_t api_intercept(penstock_intercepted_call *call, void *user_data) {
+  check_alive(user_data);
+  place place = {.intercepted = call};
+  change_metadata(penstock_intercepted_metadata(call));
+  act_at(place, 8);
+  if (once_in(6)) return (int32_t)below(3);
+  penstock_intercepted_next(call);
+  change_metadata(penstock_intercepted_headers(call));
+  change_status(penstock_intercepted_status(call));
+  act_at(place, 8);
+  return once_in(16) ? 99 : PENSTOCK_NEXT;
+}
+
+static inline const penstock_sync_interceptor *pick_sync(const char *function, penstock_sync_interceptor *table) {
+  if (once_in(16)) return NULL;
+  size_t size = sizeof(*table);
+  owner owner = pick_table_owner(function, &size);
+  *table = (penstock_sync_interceptor){.struct_size = size,
+                                       .name = pick_text(function, "name"),
+                                       .methods = once_in(2) ? NULL : pick_text(function, "methods"),
+                                       .kinds = once_in(2) ? 0 : pick_mask(),
+                                       .flags = once_in(2) ? 0 : pick_mask(),
+                                       .hold_bytes = pick_size(),
+                                       .user_data = owner.data,
+                                       .finalizer = owner.finalizer,
+                                       .intercept = once_in(16) ? NULL : api_intercept};
+  return table;
+}
+
+static int32_t api_async_create(void *user_data, const char *method, int32_t kind, void **state) {
+  check_alive(user_data);
+  look_at_text(method);
+  CHECK(kind >= 0 && kind <= 3);
+  if (once_in(8)) return once_in(4) ? 99 : PENSTOCK_SKIP;
+  *state = new_cell("asynchronous create");
+  return PENSTOCK_NEXT;
+}
+
+/* Ends it, now or whenever another thread finds it, or never: then the store's last reference does. */
+static inline void owe(penstock_completion *completion) {
+  act_at((place){.hop = penstock_completion_hop(completion)}, 3);
+  if (once_in(3)) {
+    keep(KIND_completion, completion);
+    return;
+  }
+  if (!once_in(12)) penstock_completion_next(completion);
+  penstock_completion_release(completion);
+}
+
+static void api_async_metadata(void *state, penstock_metadata *metadata, penstock_completion *completion) {
+  check_alive(state);
+  change_metadata(metadata);
+  owe(completion);
+}
+
+static void api_async_message(void *state, const void *data, size_t length, penstock_completion *completion) {
+  check_alive(state);
+  look_at_bytes(data, length);
+  owe(completion);
+}
+
+static void api_async_signal(void *state, penstock_completion *completion) {
+  check_alive(state);
+  owe(completion);
+}
+
+static void api_async_status(void *state, penstock_status *status, penstock_completion *completion) {
+  check_alive(state);
+  change_status(status);
+  owe(completion);
+}
+
+static void api_async_cancel(void *state, const penstock_status *status) {
+  check_alive(state);
+  look_at_text(penstock_status_message(status));
+  act_at((place){0}, 2);
+}
+
+static inline const penstock_async_interceptor *pick_async(const char *function, penstock_async_interceptor *table) {
+  if (once_in(16)) return NULL;
+  size_t size = sizeof(*table);
+  owner owner = pick_table_owner(function, &size);
+  *table = (penstock_async_interceptor){.struct_size = size,
+                                        .name = once_in(8) ? ONE_OF(odd_texts) : "async",
+                                        .methods = once_in(2) ? NULL : "/penstock.Echo/*",
+                                        .kinds = once_in(2) ? 0 : pick_mask(),
+                                        .flags = once_in(2) ? 0 : pick_mask(),
+                                        .user_data = owner.data,
+                                        .finalizer = owner.finalizer,
+                                        .on_start = MAYBE(api_async_metadata),
+                                        .on_request = MAYBE(api_async_message),
+                                        .on_half_close = MAYBE(api_async_signal),
+                                        .on_headers = MAYBE(api_async_metadata),
+                                        .on_response = MAYBE(api_async_message),
+                                        .on_status = MAYBE(api_async_status),
+                                        .on_cancel = MAYBE(api_async_cancel)};
+  if (once_in(2)) table->create = api_async_create, table->destroy = end_cell;
+  return table;
+}
+
+/* ---- Tables that a function of the library has filled: in no registration yet ---- */
+
+enum { TABLES = 8 };
+static penstock_interceptor tables[TABLES];
+
+static inline bool take_table(penstock_interceptor *table) {
+  uint32_t at = below(TABLES);
+  pthread_mutex_lock(&store_mutex);
+  *table = tables[at];
+  memset(&tables[at], 0, sizeof(tables[at]));
+  pthread_mutex_unlock(&store_mutex);
+  return table->struct_size > 0;
+}
+
+static inline void keep_table(const penstock_interceptor *table) {
+  uint32_t at = below(TABLES);
+  pthread_mutex_lock(&store_mutex);
+  penstock_interceptor other = *table;
+  if (!atomic_load(&stopping)) {
+    other = tables[at];
+    tables[at] = *table;
+  }
+  pthread_mutex_unlock(&store_mutex);
+  if (other.finalizer) other.finalizer(other.user_data);
+}
+
+/* For a registration; its executors are borrowed until `give_back_executors`. Tables of the library's are left as they
+ * are. */
+static inline const penstock_interceptor *pick_interceptor(const char *function, penstock_interceptor *table) {
+  if (once_in(16)) return NULL;
+  if (take_table(table)) return table;
+  fill_interceptor(function, table);
+  table->outbound_executor = once_in(3) ? borrow(KIND_executor) : NULL;
+  table->inbound_executor = once_in(3) ? borrow(KIND_executor) : NULL;
+  return table;
+}
+
+static inline void give_back_executors(const penstock_interceptor *table) {
+  if (!table) return;
+  drop(KIND_executor, table->outbound_executor);
+  drop(KIND_executor, table->inbound_executor);
+}
+
+/* ---- Executors: jobs run at once, or on a thread of the test's ---- */
+
+typedef struct queued {
+  penstock_job job;
+  void *argument;
+  struct queued *next;
+} queued;
+
+static pthread_mutex_t jobs_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t jobs_changed = PTHREAD_COND_INITIALIZER;
+static queued *jobs;
+static bool jobs_closed;
+
+static void *run_jobs(void *nothing) {
+  pthread_mutex_lock(&jobs_mutex);
+  while (jobs || !jobs_closed) {
+    queued *first = jobs;
+    if (!first) {
+      pthread_cond_wait(&jobs_changed, &jobs_mutex);
+      continue;
+    }
+    jobs = first->next;
+    pthread_mutex_unlock(&jobs_mutex);
+    first->job(first->argument);
+    free(first);
+    pthread_mutex_lock(&jobs_mutex);
+  }
+  pthread_mutex_unlock(&jobs_mutex);
+  return nothing;
+}
+
+static int32_t api_submit(penstock_job job, void *argument, void *user_data) {
+  check_alive(user_data);
+  switch (below(16)) {
+  case 0:
+    return -1;
+  case 1:
+    job(argument);
+    return 0;
+  default: {
+    queued *one = malloc(sizeof(*one));
+    *one = (queued){job, argument, NULL};
+    pthread_mutex_lock(&jobs_mutex);
+    one->next = jobs;
+    jobs = one;
+    pthread_cond_signal(&jobs_changed);
+    pthread_mutex_unlock(&jobs_mutex);
+    return 0;
+  }
+  }
+}
+
+/* ---- Codecs: an object is a cell ---- */
+
+static int32_t api_encode(void *user_data, const char *method, void *object, penstock_buffer *buffer) {
+  check_alive(user_data);
+  check_alive(object);
+  look_at_text(method);
+  act_at((place){.buffer = buffer}, 3);
+  return once_in(16) ? 1 : 0;
+}
+
+static int32_t api_decode(void *user_data, const char *method, const void *data, size_t length, void **object) {
+  check_alive(user_data);
+  look_at_text(method);
+  look_at_bytes(data, length);
+  if (once_in(16)) return 1;
+  *object = new_cell("decode");
+  return 0;
+}
+
+static void api_free(void *user_data, void *object) {
+  check_alive(user_data);
+  if (object) end_cell(object);
+}
+
+static void *api_copy(void *user_data, void *object) {
+  check_alive(user_data);
+  check_alive(object);
+  return once_in(4) ? NULL : new_cell("copy");
+}
+
+static inline const penstock_codec_functions *pick_functions(const char *function, penstock_codec_functions *table) {
+  if (once_in(16)) return NULL;
+  size_t size = sizeof(*table);
+  owner owner = pick_table_owner(function, &size);
+  *table = (penstock_codec_functions){
+      size, owner.data, owner.finalizer, api_encode, once_in(16) ? NULL : api_decode, api_free, MAYBE(api_copy)};
+  return table;
+}
+
+/* ---- Ready-made interceptors ---- */
+
+static void api_source(penstock_token_request *request, void *user_data) {
+  check_alive(user_data);
+  if (once_in(3)) {
+    keep(KIND_token_request, penstock_token_request_retain(request));
+  } else if (once_in(4)) {
+    OK(penstock_token_request_fail(request, 1 + (int32_t)below(16), "no token"));
+  } else {
+    OK(penstock_token_request_complete(request, "token", (int64_t)below(20) - 1));
+  }
+  act_at((place){0}, 2);
+}
+
+static void api_log(const char *line, size_t length, void *user_data) {
+  check_alive(user_data);
+  CHECK_INT(line[length], 0);
+  act_at((place){0}, 1);
+}
+
+#endif

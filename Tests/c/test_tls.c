@@ -1,0 +1,101 @@
+/* channel.h, "tls": whose certificate is taken, and what is said where TLS does not come about. */
+#include "unary.h"
+
+#include <sys/resource.h>
+
+/* The message of a unary call over TLS to `target`, which cannot connect; `more` are members of the "tls" object. */
+static void check_refused(const char *target, const char *more, const char *words) {
+  char options[2048];
+  snprintf(options, sizeof(options), "{\"tls\": {\"roots_file\": \"%s\"%s}}", certificate("ca.pem"), more);
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new(target, options, &channel, NULL));
+  penstock_reply *reply = unary(channel, "x");
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), words);
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+}
+
+/* RFC 9525 section 6.3. */
+TEST(tls_a_name_in_the_cn_is_none) {
+  char *const arguments[] = {"--tls", "--cert", (char *)certificate("cn.pem"), "--key", (char *)certificate("cn.key"),
+                             NULL};
+  char target[64];
+  int input;
+  start_peer(target, sizeof(target), arguments, &input);
+  check_refused(target, ", \"server_name\": \"localhost\"", "hostname mismatch, expected host localhost");
+  check_refused(target, "", "IP address mismatch, expected host 127.0.0.1");
+}
+
+TEST(tls_server_name_is_a_name) {
+  static const char *const wrong[] = {"",
+                                      ".example.com",
+                                      "*.example.com",
+                                      "a..b",
+                                      ".",
+                                      "[::1]",
+                                      "a b",
+                                      "a/b",
+                                      "a:1",
+                                      ("b\xc3\xbc"
+                                       "cher.example")};
+  char options[512], label[65];
+  for (size_t i = 0; i <= sizeof(wrong) / sizeof(*wrong); i++) {
+    memset(label, 'a', sizeof(label));
+    label[64] = 0;
+    const char *name = i < sizeof(wrong) / sizeof(*wrong) ? wrong[i] : label;
+    snprintf(options, sizeof(options), "{\"tls\": {\"verify\": false, \"server_name\": \"%s\"}}", name);
+    penstock_channel *channel = NULL;
+    penstock_error *error = NULL;
+    CHECK_RESULT(penstock_channel_new("localhost:1", options, &channel, &error), PENSTOCK_E_INVALID_JSON);
+    CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, "$.tls.server_name", "$.tls.server_name: it ");
+    penstock_channel_release(channel);
+  }
+}
+
+/* With TLS 1.3 the server says so after the client's handshake. */
+TEST(tls_a_client_certificate_that_is_asked_for) {
+  check_refused(tls_address(true), "", "it asked for a client certificate, and the channel has none");
+  char more[1200];
+  snprintf(more, sizeof(more), ", \"certificate_chain_file\": \"%s\", \"private_key_file\": \"%s\"",
+           certificate("self.pem"), certificate("self.key"));
+  check_refused(tls_address(true), more, "it asked for a client certificate, and may not accept the channel's");
+}
+
+TEST(tls_and_cleartext_do_not_meet) {
+  check_refused(peer_address(), "", "the peer does not speak TLS: it answered in cleartext HTTP/2");
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new(tls_address(false), "{\"tls\": false}", &channel, NULL));
+  penstock_reply *reply = unary(channel, "x");
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), "it sent nothing, and may want TLS");
+  penstock_reply_release(reply);
+  penstock_channel_release(channel);
+}
+
+/* A process that has no descriptor left has roots all the same. */
+TEST(tls_without_descriptors) {
+  penstock_channel *channel = open_channel();
+  check_echo(channel);
+  struct rlimit before, none;
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  none = before;
+  none.rlim_cur = 0;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  char options[600];
+  snprintf(options, sizeof(options), "{\"tls\": {\"roots_file\": \"%s\"}}", certificate("ca.pem"));
+  const char *const all[] = {NULL, options};
+  penstock_error *errors[2] = {NULL, NULL};
+  penstock_result results[2];
+  for (int i = 0; i < 2; i++) {
+    penstock_channel *other = NULL;
+    results[i] = penstock_channel_new("localhost:1", all[i], &other, &errors[i]);
+    penstock_channel_release(other);
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  for (int i = 0; i < 2; i++) {
+    CHECK_RESULT(results[i], PENSTOCK_E_SYSTEM);
+    CHECK_ERROR(errors[i], PENSTOCK_E_SYSTEM, NULL, "Too many open files");
+  }
+  penstock_channel_release(channel);
+}

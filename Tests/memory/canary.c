@@ -1,0 +1,197 @@
+/* A malloc to be preloaded: blocks are exactly as large as was asked, malloc_usable_size says so, and what is written
+ * before or behind one, or into one that is freed, ends the process with words: when the block is freed or grows, when
+ * it leaves the blocks that were freed last, and at exit for those that are still there. With CANARY_SLACK=8 each block
+ * is 8 bytes larger, and malloc_usable_size says that. Which allocations fail is refusal.c's to say.
+ *
+ * In front of a block stand its size, the start of what glibc has given for it, its neighbours in the list of all, and
+ * GUARD bytes; behind it GUARD bytes more.
+ */
+#define _GNU_SOURCE 1
+#include "refusal.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void *__libc_memalign(size_t alignment, size_t size);
+void __libc_free(void *block);
+
+enum { GUARD = 16, BEFORE = 0xca, BEHIND = 0xfe, NEW = 0xa5, GONE = 0xdd };
+/* Of those freed last, so many are kept to be looked at: no more than this in all. */
+enum { KEPT = 512, KEPT_BYTES = 1 << 20 };
+#define LIVE  0x6c69766520626c6bu
+#define FREED 0x6672656564626c6bu
+
+typedef struct head {
+  struct head *next, *last;
+  void *start;
+  size_t size;
+  uint64_t state;
+  /* The caller that asked for it. */
+  void *caller;
+  unsigned char guard[GUARD];
+} head;
+
+_Static_assert(sizeof(head) == 64, "what follows a head is aligned as it is");
+
+static head all = {&all, &all, NULL, 0, 0, NULL, {0}};
+static head *kept[KEPT];
+static size_t slack;
+static size_t kept_bytes, newest, oldest;
+static atomic_flag busy = ATOMIC_FLAG_INIT;
+static const char *volatile wrong;
+
+static void enter(void) {
+  while (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) sched_yield();
+}
+
+static void leave(void) { atomic_flag_clear_explicit(&busy, memory_order_release); }
+
+static _Noreturn void die(const char *what, const void *block, size_t size) {
+  char text[160];
+  int length = snprintf(text, sizeof(text), "canary: %s: block %p of %zu bytes\n", what, block, size);
+  if (write(STDERR_FILENO, text, (size_t)length) < 0) wrong = what;
+  abort();
+}
+
+static unsigned char *bytes_of(head *one) { return (unsigned char *)(one + 1); }
+
+static int is_all(const unsigned char *from, size_t count, unsigned char wanted) {
+  while (count && *from == wanted) from++, count--;
+  return count == 0;
+}
+
+static void look(head *one) {
+  if (one->state != LIVE)
+    die(one->state == FREED ? "freed twice" : "no block, or written before it", one + 1, one->size);
+  if (!is_all(one->guard, GUARD, BEFORE)) die("written before its start", one + 1, one->size);
+  if (!is_all(bytes_of(one) + one->size, GUARD, BEHIND)) die("written behind its end", one + 1, one->size);
+}
+
+static void *make(size_t alignment, size_t size, int filler, void *caller) {
+  if (refuses(caller, size)) return NULL;
+  if (alignment < 16) alignment = 16;
+  size_t front = sizeof(head) > alignment ? sizeof(head) : alignment;
+  /* More than half of the address space is a mistake of whoever asks. */
+  size = size > PTRDIFF_MAX ? size : size + slack;
+  char *start = size > PTRDIFF_MAX - front - GUARD ? NULL : __libc_memalign(alignment, front + size + GUARD);
+  if (!start) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  head *one = (head *)(start + front) - 1;
+  one->start = start;
+  one->size = size;
+  one->state = LIVE;
+  one->caller = caller;
+  memset(one->guard, BEFORE, GUARD);
+  memset(bytes_of(one), filler, size);
+  memset(bytes_of(one) + size, BEHIND, GUARD);
+  enter();
+  one->next = all.next;
+  one->last = &all;
+  all.next->last = one;
+  all.next = one;
+  leave();
+  return one + 1;
+}
+
+/* With the lock held. */
+static void let_go(head *one) {
+  if (one->state != FREED || !is_all(bytes_of(one), one->size, GONE))
+    die("written after it was freed", one + 1, one->size);
+  kept_bytes -= one->size;
+  __libc_free(one->start);
+}
+
+void free(void *block) {
+  if (!block) return;
+  int number = errno;
+  head *one = (head *)block - 1;
+  enter();
+  look(one);
+  one->next->last = one->last;
+  one->last->next = one->next;
+  one->state = FREED;
+  memset(block, GONE, one->size);
+  kept_bytes += one->size;
+  kept[newest++ % KEPT] = one;
+  while (newest - oldest == KEPT || kept_bytes > KEPT_BYTES) let_go(kept[oldest++ % KEPT]);
+  leave();
+  errno = number;
+}
+
+#define CALLER __builtin_return_address(0)
+
+void *malloc(size_t size) { return make(16, size, NEW, CALLER); }
+
+void *calloc(size_t count, size_t each) {
+  size_t size;
+  return make(16, __builtin_mul_overflow(count, each, &size) ? SIZE_MAX : size, 0, CALLER);
+}
+
+void *realloc(void *block, size_t size) {
+  if (!block) return make(16, size, NEW, CALLER);
+  head *one = (head *)block - 1;
+  look(one);
+  void *fresh = make(16, size, NEW, CALLER);
+  if (!fresh) return NULL;
+  memcpy(fresh, block, one->size < size ? one->size : size);
+  free(block);
+  return fresh;
+}
+
+void *memalign(size_t alignment, size_t size) { return make(alignment, size, NEW, CALLER); }
+void *aligned_alloc(size_t alignment, size_t size) { return make(alignment, size, NEW, CALLER); }
+
+int posix_memalign(void **block, size_t alignment, size_t size) {
+  *block = make(alignment, size, NEW, CALLER);
+  return *block ? 0 : ENOMEM;
+}
+
+size_t malloc_usable_size(void *block) {
+  if (!block) return 0;
+  look((head *)block - 1);
+  return ((head *)block - 1)->size;
+}
+
+long canary_blocks(void) {
+  long count = 0;
+  enter();
+  for (head *one = all.next; one != &all; one = one->next) count += is_library(one->caller);
+  leave();
+  return count;
+}
+
+void canary_younger(long count, int descriptor) {
+  void *callers[32];
+  int found = 0;
+  enter();
+  for (head *one = all.next; one != &all && found < 32 && found < count; one = one->next) {
+    if (is_library(one->caller)) callers[found++] = one->caller;
+  }
+  leave();
+  backtrace_symbols_fd(callers, found, descriptor);
+}
+
+/* The blocks that are still there, and those that were freed last. */
+__attribute__((destructor)) static void end(void) {
+  enter();
+  for (head *one = all.next; one != &all; one = one->next) look(one);
+  while (oldest != newest) let_go(kept[oldest++ % KEPT]);
+  leave();
+}
+
+__attribute__((constructor)) static void begin(void) {
+  const char *text = getenv("CANARY_SLACK");
+  slack = text ? strtoul(text, NULL, 10) : 0;
+  pthread_atfork(enter, leave, leave);
+}

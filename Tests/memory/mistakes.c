@@ -1,0 +1,135 @@
+/* Makes one mistake with a block: what has been preloaded, or the checked blocks that this is built with, must see it.
+ * A first argument that is none of the mistakes makes none. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef PENSTOCK_CHECKED
+#include "cembedded.h"
+
+#include <pthread.h>
+#define ALLOCATE cm_alloc
+#define GROW     cm_realloc
+#define FREE     cm_free
+#else
+#define ALLOCATE malloc
+#define GROW     realloc
+#define FREE     free
+#endif
+
+static unsigned char *volatile block;
+
+static int is(const char *word, const char *mistake) { return strcmp(word, mistake) == 0; }
+
+#ifdef PENSTOCK_CHECKED
+/* What the compiler calls; Sources/CEmbedded/references.c. */
+void *swift_allocObject(const void *metadata, size_t size, size_t align_mask);
+void *swift_retain(void *object);
+void swift_release(void *object);
+void swift_deallocClassInstance(void *object, size_t size, size_t align_mask);
+static void destroy(void *object);
+static const struct {
+  const void *super;
+  void (*destroy)(void *object);
+} metadata = {NULL, destroy};
+
+static size_t object_size;
+/* Stand for two runtimes. */
+static char one, other_one;
+static void destroy(void *object) { swift_deallocClassInstance(object, object_size, 7); }
+
+static void *count(void *object) {
+  swift_release(swift_retain(object));
+  return NULL;
+}
+
+static void *count_as_other(void *object) {
+  cm_driven(&other_one, 1);
+  count(object);
+  cm_driven(&other_one, -1);
+  return NULL;
+}
+
+static void *count_as_one(void *object) {
+  cm_driven(&one, 1);
+  count(object);
+  cm_driven(&one, -1);
+  return NULL;
+}
+
+static void *drop(void *object) {
+  swift_release(object);
+  return NULL;
+}
+
+static void on_a_thread(void *(*body)(void *), void *object) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, body, object) == 0) pthread_join(thread, NULL);
+}
+
+/* What one thread confines to the runtime that it drives, another counts: as the driver of none, of another one, and,
+ * which is no mistake, as the next driver of that one, or as the last who has it. */
+static void confine(const char *what, size_t size) {
+  object_size = size < 40 ? 40 : size;
+  void *unshared = swift_allocObject(&metadata, object_size, 7);
+  cm_confine(unshared);
+  count(unshared);
+  cm_driven(&one, 1);
+  void *object = swift_allocObject(&metadata, object_size, 7);
+  cm_confine(object);
+  swift_retain(object);
+  count(unshared);
+  if (is(what, "elsewhere")) on_a_thread(count, object);
+  if (is(what, "adopted")) on_a_thread(count, unshared);
+  cm_driven(&one, -1);
+  if (is(what, "no driver")) count(object);
+  if (is(what, "other driver")) on_a_thread(count_as_other, object);
+  if (is(what, "leaves off")) cm_driven(&one, -1);
+  on_a_thread(count_as_one, object);
+  cm_driven(&one, 1);
+  swift_release(object);
+  cm_driven(&one, -1);
+  on_a_thread(drop, object);
+  cm_driven(&one, 0);
+  on_a_thread(count, unshared);
+  swift_release(unshared);
+}
+#endif
+
+int main(int argc, char **argv) {
+  const char *what = argc > 1 ? argv[1] : "";
+  size_t size = argc > 2 ? strtoul(argv[2], NULL, 10) : 40;
+  unsigned char *other = ALLOCATE(size);
+  block = ALLOCATE(size);
+  memset(block, 1, size);
+  if (is(what, "behind")) block[size] = 1;
+  if (is(what, "far behind")) memset(block + size, 1, 16);
+  if (is(what, "grown")) {
+    block[size] = 1;
+    block = GROW(block, size * 4);
+  }
+#ifndef PENSTOCK_CHECKED
+  if (is(what, "before")) block[-1] = 1;
+  if (is(what, "left")) {
+    block[size] = 1;
+    return 0;
+  }
+#else
+  confine(what, size);
+  if (is(what, "larger")) {
+    cm_free_object(block, size + 1);
+    return 0;
+  }
+#endif
+  FREE(block);
+  if (is(what, "freed")) block[size - 1] = 1;
+  if (is(what, "twice")) FREE(block);
+  FREE(ALLOCATE(size));
+  FREE(other);
+  FREE(GROW(NULL, size));
+  other = ALLOCATE(size);
+  FREE(GROW(other, size * 3));
+  printf("no mistake\n");
+  return 0;
+}

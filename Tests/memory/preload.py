@@ -1,0 +1,36 @@
+"""The mallocs on which suites run once more: jemalloc, tcmalloc, and canary.c beside this file, whose blocks are exactly
+as large as was asked; as `roomy` eight bytes larger.
+
+`environment(NAME)` is what a program's environment has in addition.
+"""
+
+import ctypes.util
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HERE = ROOT / "Tests" / "memory"
+NAMES = ("jemalloc", "tcmalloc", "canary", "roomy")
+LIBRARIES = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc_minimal"}
+
+
+def canary():
+    """The path of it, built."""
+    library = ROOT / "build" / "memory" / "canary.so"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    # Others may be running it.
+    fresh = library.with_name(f"canary-{os.getpid()}.so")
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-g", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
+                    "-fno-builtin", "-pthread", str(HERE / "canary.c"), str(HERE / "refusal.c"), "-o", str(fresh)], check=True)
+    fresh.rename(library)
+    return str(library)
+
+
+def environment(name):
+    if name in LIBRARIES:
+        library = ctypes.util.find_library(LIBRARIES[name])
+        if not library:
+            raise SystemExit(f"lib{LIBRARIES[name]} is not there: scripts/doctor --check\n0 passed, 1 failed")
+        return {"LD_PRELOAD": library}
+    return {"LD_PRELOAD": canary(), "CANARY_SLACK": "8" if name == "roomy" else "0"}

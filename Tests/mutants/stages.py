@@ -1,0 +1,140 @@
+"""The suites that a mutant has to get past, the ones that are likely to notice it first."""
+
+import concurrent.futures
+import importlib.machinery
+import importlib.util
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import threading
+
+# A line of a suite's output that says that a test failed: no need to wait for the rest.
+FAILURE = re.compile(r"^\S*(FAILED|not ok|\[91m)|^FAILED|recorded an issue|^F+$|: FAILED")
+SWIFT_FAST = "PenstockWireTests|PenstockCallTests"
+ORDER = {
+    "PenstockWire": ("swift-fast", "c", "python", "faults", "interop", "swift-transport", "laws"),
+    "PenstockCall": ("swift-fast", "laws", "c", "python", "swift-transport", "interop", "faults"),
+    "PenstockTransport": ("c", "laws", "python", "faults", "swift-transport", "interop", "swift-fast"),
+    "PenstockReady": ("c", "python", "laws", "interop", "swift-fast", "swift-transport", "faults"),
+    "PenstockABI": ("c", "python", "laws", "interop", "faults", "swift-fast", "swift-transport"),
+}
+# Seconds; one that takes longer hangs.
+LIMITS = {"swift-fast": 90, "swift-transport": 300, "laws": 120, "python": 200, "faults": 500, "interop": 400, "c": 90}
+
+
+class Stages:
+    def __init__(self, tree):
+        self.tree = tree
+        self.workers = queue.SimpleQueue()
+        self.lock = threading.Lock()
+        # How many mutants each stage or C program has noticed, and which it comes to.
+        self.noticed = {}
+        self.reached = {}
+
+    def check_baseline(self, jobs=2):
+        """A folder for each job, so that they build and write apart. The stage that fails without a mutant, or None."""
+        for job in range(jobs):
+            folder = self.tree.parent / f"job{job}"
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(self.tree, folder, symlinks=True, ignore=shutil.ignore_patterns(".build", ".git"))
+            c_run = self.c_run(folder)
+            c_run.certificates()
+            c_run.build("shipped", [])
+            self.workers.put(folder)
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            names = [name for name in LIMITS if name != "c"] + [f"c {path.name}" for path in self.programs(folder)]
+            return next((name for name, fails in zip(names, pool.map(self.try_sound, names)) if fails), None)
+
+    def try_sound(self, name):
+        """Runs a stage without a mutant, and notes which it comes to."""
+        marks = self.tree.parent / f"reached {name}"
+        marks.write_bytes(bytes(4096))
+        folder = self.workers.get()
+        try:
+            fails = self.run_stage(name, folder, 0, marks)
+        finally:
+            self.workers.put(folder)
+        self.reached[name] = {number for number, mark in enumerate(marks.read_bytes()) if mark}
+        return fails
+
+    @staticmethod
+    def programs(folder):
+        return sorted(path for path in (folder / "build" / "c" / "shipped").iterdir()
+                      if os.access(path, os.X_OK) and path.is_file() and not path.suffix)
+
+    @staticmethod
+    def c_run(folder):
+        path = str(folder / "Tests" / "c" / "run")
+        spec = importlib.util.spec_from_loader("c_run", importlib.machinery.SourceFileLoader("c_run", path))
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def first_to_notice(self, mutant):
+        """The name of what noticed it, or None."""
+        order = ORDER.get(mutant.module, ORDER["PenstockTransport"])
+        names = [name for name in self.reached if mutant.number in self.reached[name]]
+        names.sort(key=lambda name: (order.index(name.split()[0]), -self.noticed.get(name, 0)))
+        folder = self.workers.get()
+        try:
+            for name in names:
+                if self.run_stage(name, folder, mutant.number):
+                    with self.lock:
+                        self.noticed[name] = self.noticed.get(name, 0) + 1
+                    return name
+            return None
+        finally:
+            self.workers.put(folder)
+
+    def run_stage(self, name, folder, number, marks=None):
+        """Whether it fails."""
+        environment = dict(os.environ, PENSTOCK_MUTANT=str(number), PENSTOCK_SCENARIOS="2000",
+                           PENSTOCK_PEER=str(folder / "build" / "bin" / "penstock-peer"), PYTHONDONTWRITEBYTECODE="1")
+        if marks:
+            environment["PENSTOCK_MUTANTS_REACHED"] = str(marks)
+        if name.startswith("c "):
+            environment = {**self.c_run(folder).environment("shipped"), **environment}
+            command = [folder / "build" / "c" / "shipped" / name[2:]]
+        elif name.startswith("swift"):
+            tests = SWIFT_FAST if name == "swift-fast" else "PenstockTransportTests"
+            command = [self.tree / ".build/full/debug/penstockPackageTests.xctest", "--testing-library", "swift-testing",
+                       "--filter", tests]
+        elif name == "python":
+            command = ["bash", "-c", '. scripts/common.sh; export PENSTOCK_LIBRARY=$ROOT/build/lib/libpenstock.so '
+                       'PYTHONPATH=$ROOT/bindings/python/src; cd bindings/python; '
+                       '"$ROOT/.venv/bin/python" -m pytest -x -q -p no:cacheprovider tests']
+        else:
+            command = [f"Tests/{name}/run"]
+        return self.fails(command, folder, environment, LIMITS[name.split()[0]])
+
+    @staticmethod
+    def fails(command, folder, environment, limit):
+        process = subprocess.Popen([str(part) for part in command], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                   start_new_session=True)
+        late = threading.Event()
+
+        def end():
+            late.set()
+            Stages.end(process)
+
+        timer = threading.Timer(limit, end)
+        timer.daemon = True
+        timer.start()
+        said = any(FAILURE.search(line) for line in process.stdout)
+        if said:
+            Stages.end(process)
+        status = process.wait()
+        timer.cancel()
+        Stages.end(process)
+        return said or late.is_set() or status != 0
+
+    @staticmethod
+    def end(process):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
