@@ -10,17 +10,20 @@ func json(_ status: Status) -> JSON.Value? {
     object.set("name", JSON.string(status.code.name))
     object.set("message", JSON.string(status.message))
     object.set("metadata", json(status.trailers))
-    object.set(
-      "details",
-      JSON.array { details in
-        for index in 0..<status.detailCount {
-          if let detail = status.detail(at: index) { details.append(json(detail.typeURL, detail.value)) }
-        }
-      })
+    object.set("details", details(status))
     if status.detailsAreMalformed {
       object.set("details_error", JSON.string("grpc-status-details-bin does not decode as google.rpc.Status"))
     }
   }.value
+}
+
+/// The value of "details"; nil: no memory.
+func details(_ status: Status) -> JSON.Value? {
+  JSON.array { details in
+    for index in 0..<status.detailCount {
+      if let detail = status.detail(at: index) { details.append(json(detail.typeURL, detail.value)) }
+    }
+  }
 }
 
 /// A detail: the fields of a google.rpc type, or its bytes.

@@ -7,7 +7,7 @@ struct StatusReader {
   let status = Status(.unknown)
   private var code: StatusCode?
   private var name: StatusCode?
-  private var hasDetails = false
+  private var given: JSON.Value?
   private var isMalformed = false
   /// The value of "grpc-status-details-bin".
   private var encoded: ByteBuffer?
@@ -24,7 +24,7 @@ struct StatusReader {
       }
       if bytesEqual(key, "metadata") { return readMetadata(member) }
       if bytesEqual(key, "details") {
-        hasDetails = true
+        given = member.value
         return member.elements { readDetail($0) }
       }
       if bytesEqual(key, "details_error") {
@@ -41,9 +41,25 @@ struct StatusReader {
       return reader.fail(because: ("\"code\" and \"name\" are not the same" as StaticString).bytes)
     }
     status.setCode(found)
-    // Where both are given the details count; what the bytes say came of them.
-    if let encoded, isMalformed || !hasDetails { status.takeDetails(encoded.view) }
+    guard let encoded else { return nil }
+    if let given, !isMalformed {
+      guard let isSame = agrees(given, with: encoded) else { return noMemory }
+      if !isSame { return nil }
+      status.clearDetails()
+    }
+    status.takeDetails(encoded.view)
     return nil
+  }
+
+  /// Where both are given the details count; but bytes that say the same stay as they came, with what is not shown of
+  /// them. nil: no memory.
+  private func agrees(_ given: JSON.Value, with encoded: ByteBuffer) -> Bool? {
+    let other = Status(.unknown)
+    other.takeDetails(encoded.view)
+    guard let shown = details(other) else { return nil }
+    let isSame = json_equal(given, shown) == 1
+    json_decref(shown)
+    return isSame
   }
 
   private mutating func readName(_ reader: JSONReader) -> Failure? {
@@ -107,27 +123,38 @@ struct StatusReader {
 
 private var noMemory: Failure { Failure(.noMemory, "no memory") }
 
-/// Encodes the fields of a google.rpc error detail (ProtoJSON). As deep as the schema, whatever the JSON says.
+/// Encodes the fields of a google.rpc error detail (ProtoJSON) as protobuf's own encoders do: in the order of their
+/// numbers, and without those that have their default. As deep as the schema, whatever the JSON says.
 private struct DetailReader {
   /// A key that is not a field.
   let skipped: StaticString
 
   func read(_ reader: JSONReader, _ schema: DetailSchema, into out: ByteBuffer) -> Failure? {
-    reader.members { key, member in
-      if bytesEqual(key, skipped) { return nil }
-      guard let field = schema.field(named: key) else { return member.unknown }
-      return read(member, field, into: out)
+    let failure = reader.members { key, member in
+      bytesEqual(key, skipped) || schema.field(named: key) != nil ? nil : member.unknown
     }
+    if let failure { return failure }
+    var index = 0
+    while let field = schema.field(at: index) {
+      index += 1
+      if let member = reader.member(field.name), let failure = read(member, field, into: out) {
+        return failure
+      }
+    }
+    return nil
   }
 
   private func read(_ reader: JSONReader, _ field: DetailSchema.Field, into out: ByteBuffer) -> Failure? {
     switch field.kind {
-    case .string: return readString(reader, field.number, into: out)
+    case .string:
+      if let text = reader.string, text.isEmpty { return nil }
+      return readString(reader, field.number, into: out)
     case .strings: return reader.elements { readString($0, field.number, into: out) }
     case .int, .presentInt:
       guard let number = int64(reader) else {
         return reader.fail("a 64-bit integer, as a string or a number")
       }
+      if number == 0, case .int = field.kind { return nil }
       var writer = ProtoWriter(into: out)
       writer.int(field.number, number)
       return writer.isComplete ? nil : noMemory

@@ -92,7 +92,7 @@ public enum DetailSchema {
 
   /// The fields in the order of their numbers; nil behind the last.
   @inline(never) @_optimize(size)
-  func field(at index: Int) -> Field? {
+  public func field(at index: Int) -> Field? {
     switch (self, index) {
     case (.errorInfo, 0): return Field(1, "reason", .string)
     case (.errorInfo, 1): return Field(2, "domain", .string)

@@ -258,6 +258,13 @@ TEST(status_from_json) {
       "{\"code\": 13, \"details\": [{\"@type\": \"t/google.rpc.DebugInfo\", \"stackEntries\": [\"a\", \"\"], \"detail\": "
       "\"d\"}, {\"@type\": \"t/google.rpc.ErrorInfo\", \"base64\": \"//8=\"}]}",
       "{\"code\": 2, \"metadata\": {\"grpc-status-details-bin\": \"//8=\"}}",
+      /* Fields that have their default, and fields in another order. */
+      "{\"code\": 3, \"details\": [{\"@type\": \"t/google.rpc.BadRequest\", \"fieldViolations\": [{\"field\": \"\"}]}, "
+      "{\"@type\": \"t/google.rpc.ErrorInfo\", \"metadata\": {\"\": \"\"}, \"domain\": \"d\", \"reason\": \"r\"}]}",
+      "{\"code\": 8, \"details\": [{\"@type\": \"t/google.rpc.QuotaFailure\", \"violations\": [{\"quotaValue\": 0}]}]}",
+      /* The same from a server that does not write it as protobuf's encoders do; and with a field that nobody knows. */
+      "{\"code\": 2, \"details\": [{\"@type\": \"t/google.rpc.ErrorInfo\", \"base64\": \"EgFkCgFy\"}]}",
+      "{\"code\": 2, \"details\": [{\"@type\": \"t/google.rpc.ErrorInfo\", \"base64\": \"CgFymgYBeA==\"}]}",
   };
   for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) check_round_trip(__FILE__, __LINE__, right[i]);
 
