@@ -90,37 +90,4 @@ public enum StatusMapping {
     default: return .unknown
     }
   }
-
-  /// The RST_STREAM table of gRPC over HTTP2, "Errors", as a client reads it. STREAM_CLOSED has no entry
-  /// there, and HTTP_1_1_REQUIRED and unknown codes neither: RFC 9113 section 7 lets those be INTERNAL_ERROR.
-  public static func fromHTTP2Error(_ errorCode: UInt32) -> StatusCode {
-    switch errorCode {
-    case 0x7: return .unavailable
-    case 0x8: return .cancelled
-    case 0xb: return .resourceExhausted
-    case 0xc: return .permissionDenied
-    default: return .internal
-    }
-  }
-
-  /// The name in RFC 9113 section 7.
-  public static func http2ErrorName(_ errorCode: UInt32) -> StaticString {
-    switch errorCode {
-    case 0x0: return "NO_ERROR"
-    case 0x1: return "PROTOCOL_ERROR"
-    case 0x2: return "INTERNAL_ERROR"
-    case 0x3: return "FLOW_CONTROL_ERROR"
-    case 0x4: return "SETTINGS_TIMEOUT"
-    case 0x5: return "STREAM_CLOSED"
-    case 0x6: return "FRAME_SIZE_ERROR"
-    case 0x7: return "REFUSED_STREAM"
-    case 0x8: return "CANCEL"
-    case 0x9: return "COMPRESSION_ERROR"
-    case 0xa: return "CONNECT_ERROR"
-    case 0xb: return "ENHANCE_YOUR_CALM"
-    case 0xc: return "INADEQUATE_SECURITY"
-    case 0xd: return "HTTP_1_1_REQUIRED"
-    default: return "UNKNOWN_ERROR"
-    }
-  }
 }

@@ -1,3 +1,4 @@
+import PenstockTransport
 import PenstockWire
 
 /// The steps of a script that send something: a verb, then words such as `end`, `stream=3`, `hex=00ff`.
@@ -174,7 +175,7 @@ enum FrameParser {
   /// A name of RFC 9113 section 7, or a number.
   private static func errorCode(_ word: ByteView) -> Int? {
     if let number = decimal(word, limit: Int(UInt32.max)) { return number }
-    for code in 0..<14 where bytesEqual(word, StatusMapping.http2ErrorName(UInt32(code))) { return code }
+    for code in 0..<14 where bytesEqual(word, HTTP2Error.name(UInt32(code))) { return code }
     return nil
   }
 

@@ -44,23 +44,6 @@ import Testing
     ] as [(Int, StatusCode)])
   func httpStatus(http: Int, expected: StatusCode) { #expect(StatusMapping.fromHTTPStatus(http) == expected) }
 
-  /// gRPC over HTTP2, "Errors"; names from RFC 9113 section 7.
-  @Test(
-    arguments: [
-      (0x0, .internal, "NO_ERROR"), (0x1, .internal, "PROTOCOL_ERROR"), (0x2, .internal, "INTERNAL_ERROR"),
-      (0x3, .internal, "FLOW_CONTROL_ERROR"), (0x4, .internal, "SETTINGS_TIMEOUT"),
-      (0x5, .internal, "STREAM_CLOSED"), (0x6, .internal, "FRAME_SIZE_ERROR"),
-      (0x7, .unavailable, "REFUSED_STREAM"), (0x8, .cancelled, "CANCEL"),
-      (0x9, .internal, "COMPRESSION_ERROR"),
-      (0xa, .internal, "CONNECT_ERROR"), (0xb, .resourceExhausted, "ENHANCE_YOUR_CALM"),
-      (0xc, .permissionDenied, "INADEQUATE_SECURITY"), (0xd, .internal, "HTTP_1_1_REQUIRED"),
-      (0xe, .internal, "UNKNOWN_ERROR"), (.max, .internal, "UNKNOWN_ERROR"),
-    ] as [(UInt32, StatusCode, String)])
-  func http2Error(code: UInt32, expected: StatusCode, name: String) {
-    #expect(StatusMapping.fromHTTP2Error(code) == expected)
-    #expect(StatusMapping.http2ErrorName(code).description == name)
-  }
-
   /// "If grpc-status was provided, it must be used."
   @Test func trailersWinOverHTTPStatus() {
     #expect(with("5") { StatusMapping.fromTrailers(grpcStatus: $0, httpStatus: 503) } == .notFound)

@@ -178,7 +178,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
 
   func reset() {
     call = nil
-    leave(code: 0x8)
+    leave(.cancelled)
   }
 
   // MARK: The connection
@@ -378,7 +378,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   }
 
   private func conclude(_ end: StreamEnd, _ stream: HTTP2Stream, _ call: Call) {
-    if case .unprocessed = end, !headersCame, isReplayable, !hasRetried, core.closedBecause == nil {
+    if end.isUntouched, !headersCame, isReplayable, !hasRetried, core.closedBecause == nil {
       hasRetried = true
       call.measures.attempts.add(1)
       self.stream = nil
@@ -387,7 +387,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
       return core.attach(self)
     }
     var isLate = false
-    if case .reset = end, let deadline = call.request.deadline {
+    if case .cancelled = end, let deadline = call.request.deadline {
       core.runtime.refreshNow()
       isLate = deadline <= now
     }
@@ -409,18 +409,18 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   @inline(never)
   private func finish(_ status: Status, _ call: Call) {
     self.call = nil
-    var code: UInt32 = 0x8
+    var why = Leave.cancelled
     // "When a client receives Trailers before the client's END_STREAM, then the client should send RST_STREAM with
     // NO_ERROR" (gRPC over HTTP2, "Early Server Closure").
-    if let end = stream?.end, case .trailers = end { code = 0 }
-    leave(code: code)
+    if let end = stream?.end, case .trailers = end { why = .done }
+    leave(why)
     call.inboundStatus(status)
   }
 
   /// What else it has goes with it, its stream too: without a call it does nothing any more.
-  private func leave(code: UInt32) {
+  private func leave(_ why: Leave) {
     withStream { stream, connection in
-      if connection.session.letGo(stream, code: code) { connection.wantsWrite() }
+      if connection.session.letGo(stream, why) { connection.wantsWrite() }
     }
     connection = nil
     if message != nil { message = nil }

@@ -98,27 +98,6 @@ public struct PieceQueue {
   }
 }
 
-/// How a transport stream ended, other than by trailers.
-enum StreamEnd {
-  /// The last HEADERS frame: its owner has it.
-  case trailers
-  /// END_STREAM on a DATA frame.
-  case endOfBody
-  /// RST_STREAM from the peer.
-  case reset(UInt32)
-  /// The peer has certainly not seen the request, or says that it did nothing with it.
-  case unprocessed(words: ByteBuffer)
-  /// The peer broke a rule of HTTP/2 on this stream.
-  case violation(words: ByteBuffer)
-  /// The connection ended.
-  case connectionLost(words: ByteBuffer)
-  /// A header list over our limit, or nghttp2's.
-  case headersTooLarge(words: ByteBuffer)
-  /// Our header list is over the peer's limit.
-  case requestTooLarge(size: UInt32, limit: UInt32)
-  case noMemory
-}
-
 /// The *framing* of calls: how a call's start, messages and end become HTTP messages, and back. One object per
 /// attempt. It knows nothing of connections and never calls out.
 protocol CallFraming: AnyObject {

@@ -291,30 +291,30 @@ final class GRPCFraming: CallFraming {
   func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     guard case .trailers = end, let status = trailers else { return failure(end, deadlineHasPassed) }
     // The server's own account of a failure explains a cut message better than the cut does.
-    return decoder.isMidMessage && status.code == .ok ? failure(.endOfBody, false) : status
+    return decoder.isMidMessage && status.code == .ok ? failure(.body, false) : status
   }
 
   @inline(never) @_optimize(size)
   private func failure(_ end: StreamEnd, _ deadlineHasPassed: Bool) -> Status {
     switch end {
     case .trailers: return Status(.internal, "the trailers were lost")
-    case .endOfBody:
+    case .body:
       return decoder.isMidMessage
         ? Status(.internal, "the stream ended in the middle of a message")
         : Status(.internal, "the server closed the stream without sending trailers")
-    case .reset(let code):
-      let mapped = StatusMapping.fromHTTP2Error(code)
+    // "Errors": as a client reads the table of codes. What is not in it is INTERNAL, as RFC 9113 section 7 lets it be.
+    case .cancelled(let words):
       // "When a call fails with CANCELLED status the client is encouraged to check whether the deadline has expired."
-      if mapped == .cancelled && deadlineHasPassed { return Status(.deadlineExceeded, "deadline exceeded") }
-      let text = ByteBuffer().say("the server reset the stream: ")
-        .say(StatusMapping.http2ErrorName(code)).say(" (").say(unsigned: UInt64(code)).say(")")
-      // "... with additional error detail to indicate that the exhausted resource is bandwidth".
-      if code == 0xb { text.say(": too much traffic") }
-      if code == 0xc { text.say(": the protocol is not secure enough for the call") }
-      return Status(mapped, words: text)
-    case .unprocessed(let words), .connectionLost(let words): return Status(.unavailable, words: words)
-    case .violation(let words): return Status(.internal, words: words)
-    case .headersTooLarge(let words): return Status(.resourceExhausted, words: words)
+      if deadlineHasPassed { return Status(.deadlineExceeded, "deadline exceeded") }
+      return Status(.cancelled, words: words)
+    // "... with additional error detail to indicate that the exhausted resource is bandwidth": in the words.
+    case .tooMuch(let words): return Status(.resourceExhausted, words: words)
+    case .insecure(let words): return Status(.permissionDenied, words: words)
+    case .reset(let words): return Status(.internal, words: words)
+    case .neverSent(let words), .unprocessed(let words), .lost(let words):
+      return Status(.unavailable, words: words)
+    case .broken(let words): return Status(.internal, words: words)
+    case .answerTooLarge(let words): return Status(.resourceExhausted, words: words)
     case .requestTooLarge(let size, let limit):
       let text = ByteBuffer().say("the request headers have ").say(Int(size))
         .say(" bytes, over the limit of ").say(Int(limit)).say(" that the server has set")

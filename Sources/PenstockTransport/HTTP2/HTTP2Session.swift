@@ -295,14 +295,14 @@ final class HTTP2Session {
     credited(nghttp2_session_consume_stream(session, stream.id, credit))
   }
 
-  /// The owner is done with `stream`: an open one is reset with `code`. True: there is something to send.
+  /// The owner is done with `stream`: an open one is reset. True: there is something to send.
   @discardableResult
-  func letGo(_ stream: HTTP2Stream, code: UInt32) -> Bool {
+  func letGo(_ stream: HTTP2Stream, _ why: Leave) -> Bool {
     stream.letGo()
     switch stream.state {
     case .open:
       expectLate(limits.streamWindow + floodSize)
-      return nghttp2_submit_rst_stream(session, 0, stream.id, code) == 0
+      return nghttp2_submit_rst_stream(session, 0, stream.id, HTTP2Error.code(why)) == 0
     case .queued:
       stream.state = .closed
       forgetQueued()

@@ -16,7 +16,7 @@ extension HTTP2Session {
     _ = nghttp2_submit_goaway(session, 0, 0, NGHTTP2_NO_ERROR.rawValue, nil, 0)
   }
 
-  /// The connection is gone: every stream ends, those that never were on the wire as unprocessed.
+  /// The connection is gone: every stream ends, those that never were on the wire as such.
   @inline(never) @_optimize(size)
   func abandon(_ words: ByteBuffer) {
     fail(words)
@@ -27,12 +27,12 @@ extension HTTP2Session {
     for stream in all {
       stream.slot = -1
       if !stream.headersAreSent {
-        close(stream, .unprocessed(words: words))
+        close(stream, .neverSent(words))
       } else if stream.id == culprit {
         // The one whose frame it was learns why; to the others it is a lost connection.
-        close(stream, .violation(words: words))
+        close(stream, .broken(words))
       } else {
-        close(stream, .connectionLost(words: words))
+        close(stream, .lost(words))
       }
     }
     endQueued(words)
@@ -42,7 +42,7 @@ extension HTTP2Session {
   @inline(never) @_optimize(size)
   func endQueued(_ words: ByteBuffer) {
     let waiting = held.takeAll() + queued.takeAll()
-    for stream in waiting { close(stream, .unprocessed(words: words)) }
+    for stream in waiting { close(stream, .neverSent(words)) }
   }
 
   /// Without memory to tell the peer of its credit: it might wait for that for ever.

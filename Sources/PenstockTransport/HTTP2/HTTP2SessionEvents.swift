@@ -143,7 +143,7 @@ extension HTTP2Session {
   @inline(never) @_optimize(size)
   private func refuse(_ stream: HTTP2Stream, _ code: nghttp2_error = NGHTTP2_ERR_HTTP_MESSAGING) {
     _ = nghttp2_submit_rst_stream(session, 0, stream.id, NGHTTP2_PROTOCOL_ERROR.rawValue)
-    stream.finish(.violation(words: brokenRules().say(cString: nghttp2_strerror(code.rawValue))))
+    stream.finish(.broken(brokenRules().say(cString: nghttp2_strerror(code.rawValue))))
     mark(stream)
   }
 
@@ -179,7 +179,7 @@ extension HTTP2Session {
   @inline(never) @_optimize(size)
   private func failForHeaders(_ id: Int32, _ words: ByteBuffer) {
     withStream(id) {
-      $0.finish(.headersTooLarge(words: words))
+      $0.finish(.answerTooLarge(words))
       mark($0)
     }
     fail(words)
@@ -225,13 +225,13 @@ extension HTTP2Session {
       withStream(header.stream_id) { stream in
         guard stream.end == nil else { return }
         if !stream.admits(0) || !stream.isWhole { return refuse(stream) }
-        stream.finish(.endOfBody)
+        stream.finish(.body)
         mark(stream)
       }
     case NGHTTP2_RST_STREAM.rawValue:
       withStream(header.stream_id) {
         earn()
-        $0.peerReset = frame.pointee.rst_stream.error_code
+        $0.finish(HTTP2Error.end(ofReset: frame.pointee.rst_stream.error_code))
       }
     case NGHTTP2_SETTINGS.rawValue:
       guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return }
@@ -251,7 +251,7 @@ extension HTTP2Session {
       refuse(stream, flaw)
     } else if block.size > limits.maxHeaderList {
       let words = ByteBuffer().say("the received headers are over the limit of ").say(limits.maxHeaderList)
-      stream.finish(.headersTooLarge(words: words.say(" bytes (max_header_list_bytes)")))
+      stream.finish(.answerTooLarge(words.say(" bytes (max_header_list_bytes)")))
     } else if !block.finish() {
       stream.finish(.noMemory)
     } else if block.status / 100 == 1, !stream.hasFinalHead {
@@ -268,7 +268,7 @@ extension HTTP2Session {
   private func left(_ frame: nghttp2_goaway) {
     isDraining = true
     let text = ByteBuffer().say("the server sent GOAWAY (").say(
-      StatusMapping.http2ErrorName(frame.error_code))
+      HTTP2Error.name(frame.error_code))
     if frame.opaque_data_len > 0 {
       text.say(": ").say(
         printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 100)
@@ -289,15 +289,13 @@ extension HTTP2Session {
   /// Why it closed before its answer was whole.
   @inline(never) @_optimize(size)
   private func end(of stream: HTTP2Stream, _ code: UInt32) -> StreamEnd {
+    // What is above the last stream of a GOAWAY is closed so.
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
-      // Also how nghttp2 closes what is above a GOAWAY's last stream.
-      let reset = ByteBuffer().say("the server refused the stream (REFUSED_STREAM)")
-      return .unprocessed(words: stream.peerReset == nil ? goAway ?? reset : reset)
+      return goAway.map { .unprocessed($0) } ?? HTTP2Error.end(ofReset: code)
     }
-    if let reset = stream.peerReset { return .reset(reset) }
     let text = brokenRules()
-    return .violation(
-      words: complaint.isEmpty ? text.say(StatusMapping.http2ErrorName(code)) : text.say(complaint.view))
+    return .broken(
+      complaint.isEmpty ? text.say(HTTP2Error.name(code)) : text.say(complaint.view))
   }
 
   @inline(never) @_optimize(size)
@@ -347,7 +345,7 @@ extension HTTP2Session {
         .say("the connection ended: received headers with a field of more than 65536 bytes, or malformed")
       return failForHeaders(culprit, words)
     }
-    let text = brokenRules().say(StatusMapping.http2ErrorName(frame.error_code))
+    let text = brokenRules().say(HTTP2Error.name(frame.error_code))
     if !complaint.isEmpty {
       text.say(" (").say(complaint.view).say(")")
     } else if frame.opaque_data_len > 0 {
@@ -368,7 +366,7 @@ extension HTTP2Session {
       // nghttp2 closes it next; whom that would be told to may be gone by then.
       _ = nghttp2_session_set_stream_user_data(session, stream.id, nil)
       remove(stream)
-      stream.finish(.unprocessed(words: goAway ?? ByteBuffer().say("the request could not be sent")))
+      stream.finish(.neverSent(goAway ?? ByteBuffer().say("the request could not be sent")))
       mark(stream)
       return
     }

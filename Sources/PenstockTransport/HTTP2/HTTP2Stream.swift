@@ -68,7 +68,6 @@ final class HTTP2Stream {
   private var place: Int32 = -1
   /// Pieces framed whole, ever; beyond 2^32 it begins anew.
   private(set) var piecesSent: UInt32 = 0
-  var peerReset: UInt32?
   private(set) var end: StreamEnd?
 
   /// Where it stands in the session's list of open streams; -1: nowhere.

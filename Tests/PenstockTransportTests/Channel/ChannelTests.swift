@@ -239,7 +239,7 @@ import Testing
       let stream = HTTP2Stream()
       session.add(stream)
       _ = session.collect(into: SendQueue(copies: true))
-      session.letGo(stream, code: 8)
+      session.letGo(stream, .cancelled)
     }
     #expect(session.queuedCount < 200)
   }

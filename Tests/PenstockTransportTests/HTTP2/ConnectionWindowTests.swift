@@ -56,9 +56,9 @@ extension SessionTests {
     // As long as any stream is open, it stays so.
     let (third, _) = open(duplex: true, on: session)
     #expect(try credit(session).bytes == 0 && session.window.isWide)
-    session.letGo(duplex, code: 8)
-    session.letGo(other, code: 8)
-    session.letGo(third, code: 8)
+    session.letGo(duplex, .cancelled)
+    session.letGo(other, .cancelled)
+    session.letGo(third, .cancelled)
     _ = drain(session)
     _ = open(duplex: true, on: session)
     // Nothing has come meanwhile: what was given can't be taken back, nor is it given twice.

@@ -266,21 +266,37 @@ import Testing
     #expect(value(worse.trailers, "grpc-status-details-bin") == Array("!!".utf8))
   }
 
-  /// "Errors": the RST_STREAM table.
-  @Test(arguments: [
-    (UInt32(0), StatusCode.internal), (1, .internal), (2, .internal), (3, .internal), (4, .internal),
-    (5, .internal),
-    (6, .internal), (7, .unavailable), (8, .cancelled), (9, .internal), (10, .internal),
-    (11, .resourceExhausted),
-    (12, .permissionDenied), (13, .internal), (0xFFFF_FFFF, .internal),
-  ])
-  func resets(_ code: UInt32, _ expected: StatusCode) {
-    #expect(framing().status(.reset(code), trailers: nil, deadlineHasPassed: false).code == expected)
+  /// "Errors": the RST_STREAM table, and codes that are not in it; names from RFC 9113 section 7.
+  @Test(
+    arguments: [
+      (0x0, .internal, "NO_ERROR"), (0x1, .internal, "PROTOCOL_ERROR"), (0x2, .internal, "INTERNAL_ERROR"),
+      (0x3, .internal, "FLOW_CONTROL_ERROR"), (0x4, .internal, "SETTINGS_TIMEOUT"),
+      (0x5, .internal, "STREAM_CLOSED"), (0x6, .internal, "FRAME_SIZE_ERROR"),
+      (0x7, .unavailable, "REFUSED_STREAM"), (0x8, .cancelled, "CANCEL"),
+      (0x9, .internal, "COMPRESSION_ERROR"),
+      (0xa, .internal, "CONNECT_ERROR"), (0xb, .resourceExhausted, "ENHANCE_YOUR_CALM"),
+      (0xc, .permissionDenied, "INADEQUATE_SECURITY"), (0xd, .internal, "HTTP_1_1_REQUIRED"),
+      (0xe, .internal, "UNKNOWN_ERROR"), (.max, .internal, "UNKNOWN_ERROR"),
+    ] as [(UInt32, StatusCode, String)])
+  func resets(_ code: UInt32, _ expected: StatusCode, _ name: String) {
+    #expect(HTTP2Error.name(code).description == name)
+    let end = HTTP2Error.end(ofReset: code)
+    let status = framing().status(end, trailers: nil, deadlineHasPassed: false)
+    #expect(status.code == expected)
+    let more = [11: ": too much traffic", 12: ": the protocol is not secure enough for the call"][code] ?? ""
+    #expect(
+      text(status.message)
+        == (code == 7
+          ? "the server refused the stream (REFUSED_STREAM)"
+          : "the server reset the stream: \(name) (\(code))\(more)"))
   }
 
   @Test func cancelAfterTheDeadlineIsTheDeadline() {
-    #expect(framing().status(.reset(8), trailers: nil, deadlineHasPassed: true).code == .deadlineExceeded)
-    #expect(framing().status(.reset(2), trailers: nil, deadlineHasPassed: true).code == .internal)
+    func code(_ reset: UInt32) -> StatusCode {
+      framing().status(HTTP2Error.end(ofReset: reset), trailers: nil, deadlineHasPassed: true).code
+    }
+    #expect(code(8) == .deadlineExceeded)
+    #expect(code(2) == .internal)
   }
 
   // MARK: Bodies
@@ -308,7 +324,7 @@ import Testing
       }
     }
     #expect(messages == [[1, 2], [], [UInt8](long.view)])
-    #expect(framing.status(.endOfBody, trailers: nil, deadlineHasPassed: false).code == .internal)
+    #expect(framing.status(.body, trailers: nil, deadlineHasPassed: false).code == .internal)
   }
 
   /// Read ahead is what is small also when it has been expanded, and never the last.

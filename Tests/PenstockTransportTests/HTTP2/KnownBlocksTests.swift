@@ -312,7 +312,7 @@ import Testing
         #expect(pair.session.collect(into: full))
         for stream in pair.streams where stream.id > 0 && !stream.headersAreSent && next(3) == 0 {
           pair.callers[stream.id] = nil
-          pair.session.letGo(stream, code: 8)
+          pair.session.letGo(stream, .cancelled)
         }
       }
       if next(10) == 0 { pair.settings([(1, UInt32([0, 60, 200, 4096, 10000][next(5)]))]) }

@@ -113,7 +113,7 @@ import Testing
     let first = client.open()
     let second = client.open()
     #expect(first == 1 && second == 3)
-    client.session.letGo(client.streams[1], code: 8)
+    client.session.letGo(client.streams[1], .cancelled)
     client.drain()
     let frame = attack.bytes()
     // As a reader has them, within what nghttp2 keeps of acknowledgements (1,000).
@@ -218,7 +218,7 @@ import Testing
     for _ in 0..<(size == 1 ? 3 : 100) {
       let id = client.open()
       #expect(client.receive(Frame.head(id).encoded))
-      client.session.letGo(client.streams.last!, code: 8)
+      client.session.letGo(client.streams.last!, .cancelled)
       client.drain()
       let frame = Frame.data(id, PeerDebtTests.zeros(size)).encoded
       let atOnce = max(1, 16384 / frame.count)

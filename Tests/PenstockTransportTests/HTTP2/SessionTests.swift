@@ -58,18 +58,20 @@ import Testing
       guard let end = stream.end else { return }
       switch end {
       case .trailers: break
-      case .endOfBody: log.append("end of body")
-      case .reset(let code): log.append("reset \(code)")
+      case .body: log.append("end of body")
+      case .cancelled(let words), .tooMuch(let words), .insecure(let words), .reset(let words):
+        log.append("reset: \(text(words)!)")
+      case .neverSent(let words): log.append("never sent: \(text(words)!)")
       case .unprocessed(let words): log.append("unprocessed: \(text(words)!)")
-      case .violation(let words):
+      case .broken(let words):
         log.append("violation")
         self.words = text(words)
-      case .connectionLost(let words): log.append("lost: \(text(words)!)")
-      case .headersTooLarge(let words): log.append("too large: \(text(words)!)")
+      case .lost(let words): log.append("lost: \(text(words)!)")
+      case .answerTooLarge(let words): log.append("too large: \(text(words)!)")
       case .requestTooLarge(let size, let limit): log.append("request too large \(size) \(limit)")
       case .noMemory: log.append("no memory")
       }
-      session.letGo(stream, code: 8)
+      session.letGo(stream, .cancelled)
     }
   }
 
@@ -131,7 +133,8 @@ import Testing
     func log(_ frames: Frame...) -> [String] { run(frames.flatMap { $0.encoded }, step: step).1.log }
     #expect(log(.headers(1, [(":status", "200")], end: true)) == ["head 200 end"])
     #expect(log(.head(1), .data(1, [1], end: true)) == ["head 200", "end of body"])
-    #expect(log(.head(1), .reset(1, 2)) == ["head 200", "reset 2"])
+    #expect(
+      log(.head(1), .reset(1, 2)) == ["head 200", "reset: the server reset the stream: INTERNAL_ERROR (2)"])
     #expect(log(.reset(1, 7)) == ["unprocessed: the server refused the stream (REFUSED_STREAM)"])
     #expect(log(.goAway(0, 2, "x")) == ["unprocessed: the server sent GOAWAY (INTERNAL_ERROR: x)"])
     #expect(log(.goAway(1), .head(1), .trailers(1)) == ["head 200", "trailers 1"])
@@ -193,7 +196,7 @@ import Testing
     }
     _ = drain(session)
     session.dispatch()
-    #expect(!session.canOpen && next.log == ["unprocessed: the connection has no stream ids left"])
+    #expect(!session.canOpen && next.log == ["never sent: the connection has no stream ids left"])
     let last = Int32.max
     let answer = [Frame.head(last), .message(last, [1, 2, 3]), .trailers(last)].flatMap { $0.encoded }
     #expect(answer.withUnsafeBytes { session.receive($0) })
@@ -272,7 +275,7 @@ import Testing
     // Over the window, by a frame at most: a violation.
     for _ in 0..<4 { _ = part.withUnsafeBytes { session.receive($0) } }
     #expect(stream.body.count <= 64000 + 41535 + 16384)
-    session.letGo(stream, code: 8)
+    session.letGo(stream, .cancelled)
   }
 
   func frames(_ bytes: [UInt8]) -> [Frame]? {
@@ -312,7 +315,7 @@ import Testing
     var sent: [UInt8] = []
     while streams[0].piecesSent == 0 { sent += drain(session) }
     #expect(streams[1].piecesSent == 0 && session.wantsWrite)
-    if letsGo { session.letGo(streams[1], code: 8) }
+    if letsGo { session.letGo(streams[1], .cancelled) }
     while session.wantsWrite { sent += drain(session) }
     let parsed = try #require(frames(sent))
     let data = parsed.filter { $0.type == 0 }
@@ -341,7 +344,7 @@ import Testing
       session.add(stream)
       #expect(session.collect(into: full))
       #expect(stream.state == .open && !stream.headersAreSent)
-      session.letGo(stream, code: 8)
+      session.letGo(stream, .cancelled)
     }
     #expect(session.open.count == 100)
     // Of them nothing; the connection's window was widened for the first.

@@ -92,10 +92,10 @@ extension SessionTests {
     let (first, one) = add(10, to: session)
     let (second, other) = add(10, to: session)
     #expect(try flush(session).isEmpty)
-    #expect(!session.letGo(first, code: 8) && first.state == .closed)
+    #expect(!session.letGo(first, .cancelled) && first.state == .closed)
     session.abandon(bytes("over"))
     session.dispatch()
-    #expect(one.log == [] && other.log == ["unprocessed: over"] && second.state == .closed)
+    #expect(one.log == [] && other.log == ["never sent: over"] && second.state == .closed)
     #expect(session.isIdle)
   }
 
@@ -104,7 +104,7 @@ extension SessionTests {
     for _ in 0..<10_000 {
       let (stream, _) = add(10, to: session)
       _ = drain(session)
-      session.letGo(stream, code: 8)
+      session.letGo(stream, .cancelled)
     }
     #expect(session.queuedCount < 200)
     let (last, _) = add(10, to: session)

@@ -1,0 +1,46 @@
+import PenstockWire
+
+/// How a stream has ended, whatever protocol it is a part of; what there is to say of it is in words for people.
+enum StreamEnd {
+  /// The answer is whole: its owner has had the trailers, or a head that was all of it.
+  case trailers
+  /// The body has ended, and no trailers will come.
+  case body
+  /// Nothing of the request was written.
+  case neverSent(ByteBuffer)
+  /// Some of it was, but the peer has certainly done nothing with it.
+  case unprocessed(ByteBuffer)
+  /// The peer has reset the stream: it cancelled the request, it saw too much traffic, it wants a safer connection, or
+  /// it had another reason.
+  case cancelled(ByteBuffer)
+  case tooMuch(ByteBuffer)
+  case insecure(ByteBuffer)
+  case reset(ByteBuffer)
+  /// The connection ended in the middle.
+  case lost(ByteBuffer)
+  /// The peer broke a rule of the protocol on this stream.
+  case broken(ByteBuffer)
+  /// The headers of the answer are over our limit.
+  case answerTooLarge(ByteBuffer)
+  /// The headers of the request are over the peer's limit.
+  case requestTooLarge(size: UInt32, limit: UInt32)
+  case noMemory
+
+  /// The peer has certainly done nothing with the request: it may be sent again.
+  var isUntouched: Bool {
+    switch self {
+    case .neverSent, .unprocessed: return true
+    case .trailers, .body, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken, .answerTooLarge,
+      .requestTooLarge, .noMemory:
+      return false
+    }
+  }
+}
+
+/// Why a stream is left by its owner.
+enum Leave {
+  /// What may still come is of no use.
+  case cancelled
+  /// The answer is there, and the rest of the request is of no use.
+  case done
+}
