@@ -23,6 +23,9 @@ if embedded {
   ]
 }
 
+// Where tests run, each step of a call looks at what has to hold (Sources/PenstockCall/Invariants.swift).
+if !embedded || Context.environment["PENSTOCK_CHECKS"] == "1" { swift += [.define("PENSTOCK_CHECKS")] }
+
 if fuzzing { swift += [.unsafeFlags(["-enable-testing", "-sanitize=fuzzer,address"])] }
 
 // Where what counts is size: options, JSON, and callbacks that do little.

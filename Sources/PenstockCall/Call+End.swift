@@ -121,6 +121,9 @@ extension Call {
         if hop.isActive { cancel(hop, status) }
         destroy(hop)
       }
+      #if PENSTOCK_CHECKS
+        checkEnds(passed)
+      #endif
     }
     withLoop { $0.closeTickets(of: self) }
     status.isReadOnly = true

@@ -239,7 +239,7 @@ extension Call {
       if case .status(let status) = station.parked[index].event, restart(hop, status) { return }
       station.parked[index].state = .ready
       station.releaseTicketless()
-    case .verdict(.take):
+    case .verdict(.take) where station.parked[index].event.kind == .start:
       _ = station.parked.remove(at: index)
       take(hop)
     case .verdict:

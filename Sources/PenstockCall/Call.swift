@@ -384,7 +384,15 @@ public final class Call {
     }
     isRunning = true
     execute(step)
+    checkStep()
     endPerform()
+  }
+
+  @inline(__always)
+  private func checkStep() {
+    #if PENSTOCK_CHECKS
+      check()
+    #endif
   }
 
   @inline(__always)
@@ -396,7 +404,10 @@ public final class Call {
 
   @inline(never)
   private func executePending() {
-    while let next = pending.popFirst() { execute(next) }
+    while let next = pending.popFirst() {
+      execute(next)
+      checkStep()
+    }
   }
 
   /// On the driving thread: no other thread has, or can come by, one of its hops.

@@ -61,8 +61,8 @@ public final class Hop {
   var ledger: Fifo<Bool>?
   /// How many of them do. And how many messages that were held have not been told yet: that goes up with the `sent` of
   /// one of those.
-  private var ownInFlight = 0
-  private var untold = 0
+  private(set) var ownInFlight = 0
+  private(set) var untold = 0
   /// `owed` less `reserved`, which other threads spend from, kept once the hop is shared with them.
   let sharedOwed = Atomic<Int>(0)
   /// What was delivered before TAKE.

@@ -3,7 +3,7 @@ import PenstockWire
 /// What a hop keeps so that it may RESTART: the start as it left the hop, and every message and half-close
 /// behind it. It is let go as soon as something inbound has gone above the hop.
 final class Recording {
-  private struct Entry {
+  struct Entry {
     let event: Event
     /// Its `sent` has gone up already, or was never to: it stops at the hop when it comes again.
     var isTold: Bool
@@ -11,9 +11,9 @@ final class Recording {
     var isKept = true
   }
 
-  private let limit: Int
-  private var bytes = 0
-  private var entries: [Entry] = []
+  let limit: Int
+  private(set) var bytes = 0
+  private(set) var entries: [Entry] = []
   /// What is sent again, and what has come behind it since RESTART.
   private var again = Fifo<Entry>()
   /// Nothing more of it could be copied.

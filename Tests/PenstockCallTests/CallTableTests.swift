@@ -140,7 +140,12 @@ import Testing
       [
         .paused: ["0 destroy", "caller status 10"], .closing: ["0 destroy", "caller status 10"],
       ])
-    expect({ _ in .resolve(1, .verdict(.take)) }, [.paused: []])
+    // What its event does not allow is a NEXT.
+    expect(
+      { _ in .resolve(1, .verdict(.take)) },
+      [
+        .paused: [], .closing: ["0 destroy", "caller status 5"],
+      ])
   }
 }
 

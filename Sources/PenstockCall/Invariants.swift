@@ -1,0 +1,188 @@
+#if PENSTOCK_CHECKS
+  import Synchronization
+
+  // What always holds between two steps of a call. docs/architecture.md numbers the invariants; code that keeps one
+  // names its number. Test builds look after each step, and stop at the first that does not hold.
+
+  extension Call {
+    @inline(never)
+    func check() {
+      if let broken = brokenInvariant { fatalError("invariant \(broken)") }
+    }
+
+    private var brokenInvariant: StaticString? {
+      if phase == .ended { return brokenAtTheEnd }
+      if let broken = brokenCounts ?? brokenHead { return broken }
+      var inboundPauses = 0
+      for hop in hops {
+        if hop.index < inStep {
+          if let broken = hop.brokenInStep { return broken }
+          continue
+        }
+        if let broken = hop.brokenLife ?? hop.brokenCounts { return broken }
+        if hop.index >= outboundEnd, let lane = hop.outbound, !lane.isEmpty {
+          return "I5: an event stands where nothing goes down to any more"
+        }
+        if let lane = hop.outbound, let broken = lane.broken(limit: hop.registration.holdBytes) {
+          return broken
+        }
+        guard let lane = hop.inbound else { continue }
+        if let broken = lane.broken(limit: hop.registration.holdBytes) { return broken }
+        if lane.isPaused { inboundPauses += 1 }
+      }
+      if inboundPauses != pausesInbound { return "I6: pausesInbound is not how many inbound lanes are shut" }
+      return brokenClaims
+    }
+
+    /// When all hops have been told of the end; the first `passed` in step.
+    func checkEnds(_ passed: Int) {
+      for hop in hops where hop.index >= passed && hop.entered {
+        if !hop.destroyed || hop.brokenLife != nil { fatalError("invariant I2: a hop has not ended once") }
+      }
+      if pausesInbound != 0 { fatalError("invariant I17: a lane is shut after the end") }
+    }
+
+    private var brokenAtTheEnd: StaticString? {
+      if hops.count != 0 || pausesInbound != 0 || chain != nil {
+        return "I17: a call that has ended has hops, pauses or a chain"
+      }
+      return nil
+    }
+
+    private var brokenCounts: StaticString? {
+      if frontierDemand < 0 || demandBelow < 0 || stepOwed < 0 { return "I9: demand is less than nothing" }
+      if inTransport < 0 || stepInFlight < 0 { return "I10: more was told as sent than was sent" }
+      if inTransport > outboundCount { return "I10: the transport has more than it was given" }
+      if inStep > hops.count { return "I8: more hops in step than there are" }
+      return nil
+    }
+
+    /// Where start is: at a hop, or beyond the last.
+    private var brokenHead: StaticString? {
+      if startAt > hops.count + 1 { return "I11: start is beyond the transport" }
+      if isStarted, startAt != hops.count + 1 {
+        return "I11: the transport has the start, and a hop has it too"
+      }
+      if inStep > startAt, phase == .live { return "I11: a hop in step has not had the start" }
+      for hop in hops where hop.index >= max(startAt + 1, inStep) && hop.entered {
+        return "I11: start has not come to a hop that was entered"
+      }
+      for hop in hops where hop.index >= inStep && hop.entered && !hop.isOver && !hop.taken {
+        if hop.hasStartPassed != (startAt > hop.index) {
+          return "I14: other threads see start elsewhere than it is"
+        }
+      }
+      if startAt > hops.count, frontierDemand != 0 { return "I11: demand waits for a start that has left" }
+      return nil
+    }
+
+    private var brokenClaims: StaticString? {
+      var seen: [UInt64] = []
+      for hop in hops where hop.index >= inStep {
+        for lane in [hop.outbound, hop.inbound] {
+          guard let lane, !lane.isLong else { continue }
+          for index in 0..<lane.parked.count {
+            switch lane.parked[index].state {
+            case .held(let ticket), .paused(let ticket):
+              if ticket == 0 { continue }
+              if seen.contains(ticket) { return "I13: two events wait for one ticket" }
+              seen.append(ticket)
+            case .ready, .shown: break
+            }
+          }
+        }
+      }
+      return nil
+    }
+  }
+
+  extension Hop {
+    /// It counts with its neighbours: nothing of its own is set.
+    fileprivate var brokenInStep: StaticString? {
+      let isAsMade =
+        outbound == nil && inbound == nil && recording == nil && jobs == nil && finishRequest == nil
+        && !taken && !statusPassed && !endedCall && !cancelled && !destroyed && !isShared && ticket == 0
+        && owed == 0 && reserved == 0 && earlyDemand == 0 && surplus == 0 && inFlight == 0 && ledger == nil
+        && earlyAnswers.isEmpty
+      return isAsMade ? nil : "I8: a hop in step has something of its own"
+    }
+
+    fileprivate var brokenLife: StaticString? {
+      let endings = (statusPassed ? 1 : 0) + (endedCall ? 1 : 0) + (cancelled ? 1 : 0)
+      if endings > 1 { return "I2: a hop has two endings" }
+      // One whose create breaks law 7 has ended the call, and nothing else.
+      if statusPassed || cancelled || taken, !entered {
+        return "I1: a hop that was not entered has been used"
+      }
+      if destroyed, !entered { return "I1: a hop that was not entered is destroyed" }
+      if destroyed, endings == 0 { return "I2: a hop is destroyed without an ending" }
+      if ticket != 0, running == .none { return "I13: a ticket of no callback" }
+      if finishRequest != nil, running == .none { return "I1: an end that was asked for was forgotten" }
+      if destroyed != isOver, entered { return "I14: other threads see another end than there is" }
+      if taken != isTaken, !isOver { return "I14: other threads see another far end than there is" }
+      if destroyed, outbound != nil || inbound != nil { return "I4: something stands at a hop that has gone" }
+      return nil
+    }
+
+    fileprivate var brokenCounts: StaticString? {
+      if owed < 0 || reserved < 0 || earlyDemand < 0 || surplus < 0 {
+        return "I9: demand is less than nothing"
+      }
+      if isShared, !destroyed, sharedOwed.load(ordering: .relaxed) > max(owed - reserved, 0) {
+        return "I9: other threads may spend more than is owed"
+      }
+      if inFlight < 0 || untold < 0 { return "I10: more was told as sent than was sent" }
+      if let broken = brokenLedger { return broken }
+      return recording?.broken
+    }
+
+    private var brokenLedger: StaticString? {
+      if inFlight > 64 { return nil }
+      guard let ledger else { return ownInFlight == 0 ? nil : "I10: own messages in flight, and no ledger" }
+      var own = 0
+      for index in 0..<ledger.count where ledger[index] { own += 1 }
+      if ledger.count != inFlight || own != ownInFlight { return "I10: the ledger counts otherwise" }
+      return untold <= own ? nil : "I10: more is untold than is on its way"
+    }
+  }
+
+  extension Station {
+    /// Among thousands each step would look at all of them.
+    fileprivate var isLong: Bool { parked.count + waiting.count > 64 }
+
+    fileprivate func broken(limit: Int) -> StaticString? {
+      if isLong { return nil }
+      var pauses = 0
+      var held = 0
+      var ticketless = 0
+      for index in 0..<parked.count {
+        let one = parked[index]
+        held += one.heldBytes
+        switch one.state {
+        case .paused, .shown: pauses += 1
+        case .held(0): ticketless += 1
+        case .held, .ready: break
+        }
+        // What a caller says after its half-close is kept in order like the rest; it is refused above the call.
+        if one.event.kind == .status, index < parked.count - 1 || !waiting.isEmpty {
+          return "I4: something stands behind the status"
+        }
+      }
+      for index in 0..<waiting.count where waiting[index].kind == .status && index < waiting.count - 1 {
+        return "I4: something waits behind the status"
+      }
+      if pauses != (isPaused ? 1 : 0) { return "I6: a lane is shut by other than one event" }
+      if !waiting.isEmpty, !isPaused { return "I6: events wait in front of a lane that is open" }
+      if held != heldBytes || held > limit { return "I7: what is held counts otherwise" }
+      return ticketless == self.ticketless ? nil : "I7: what waits for the next NEXT counts otherwise"
+    }
+  }
+
+  extension Recording {
+    fileprivate var broken: StaticString? {
+      if bytes > limit { return "I15: a recording is over its limit" }
+      return failure == nil || (entries.isEmpty && start == nil)
+        ? nil : "I15: a recording that is closed keeps something"
+    }
+  }
+#endif
