@@ -33,3 +33,20 @@ extension Array {
     }
   }
 }
+
+extension Array where Element: Swift.AnyObject {
+  /// Like `removeAll { $0 === object }`, of an object that is there once.
+  @inline(never) @_optimize(size)
+  public mutating func drop(_ object: Element) {
+    var index = 0
+    while index < count, self[index] !== object { index &+= 1 }
+    if index == count { return }
+    withUnsafeMutableBufferPointer { all in
+      while index &+ 1 < all.count {
+        all.swapAt(index, index &+ 1)
+        index &+= 1
+      }
+    }
+    removeLast()
+  }
+}

@@ -1,19 +1,75 @@
-/// Chooses where an attempt goes. One per channel; driving thread only.
-protocol Balancer: AnyObject {
-  /// Gives `attempt` to a subchannel.
-  func attach(_ attempt: Attempt)
-  /// Ends all connections; they end what is on them.
-  func close()
-  func closeInChild()
+/// Chooses where an attempt goes. It knows endpoints by their numbers and news of them, and says what is to be done;
+/// the channel does it (`ChannelCore.follow`). A further kind of balancer is a further case. No I/O, no clock.
+enum Balancer: Equatable {
+  case pickFirst(PickFirst)
+
+  mutating func handle(_ event: BalancerEvent, now: UInt64) -> Actions<BalancerAction> {
+    switch self {
+    case .pickFirst(var first):
+      let actions = first.handle(event, now: now)
+      self = .pickFirst(first)
+      return actions
+    }
+  }
+
+  /// Once for each attempt: what it says is ready beforehand.
+  @inline(__always)
+  var pick: Pick {
+    switch self {
+    case .pickFirst(let first): return first.pick
+    }
+  }
+
+  /// It does nothing, and would begin if a call wanted it to.
+  var isIdle: Bool {
+    switch self {
+    case .pickFirst(let first): return first.state == .idle
+    }
+  }
 }
 
-/// One subchannel for everything.
-final class PickFirst: Balancer {
-  private let subchannel: Subchannel
+enum Pick: Equatable {
+  /// An endpoint that is ready.
+  case endpoint(Int)
+  /// Until the balancer has one.
+  case wait
+  /// There will be none.
+  case fail
+}
 
-  init(_ subchannel: Subchannel) { self.subchannel = subchannel }
+enum BalancerEvent: Equatable {
+  /// A call waits.
+  case wanted
+  /// So many addresses, which are endpoints from 0 on.
+  case named(Int)
+  /// There are no addresses.
+  case nameless
+  case endpoint(Int, EndpointNews)
+  case close
+}
 
-  func attach(_ attempt: Attempt) { subchannel.attach(attempt) }
-  func close() { subchannel.close() }
-  func closeInChild() { subchannel.closeInChild() }
+/// Of one endpoint.
+enum EndpointNews: Equatable {
+  case ready
+  /// It could not be connected to.
+  case failed
+  /// It was ready, and has no connection any more that takes new calls.
+  case left
+}
+
+enum BalancerAction: Equatable {
+  /// Asks for addresses, which are to come by this time.
+  case resolve(until: UInt64)
+  case connect(Int, until: UInt64)
+  /// The calls that wait are picked for again.
+  case serve
+  /// The calls that wait fail.
+  case fail(Why)
+
+  enum Why: Equatable {
+    case nameless
+    /// None of the addresses could be connected to.
+    case unconnected(ConnectPlan)
+    case closed
+  }
 }

@@ -20,7 +20,7 @@ public final class Channel: @unchecked Sendable {
 
   /// Without a user left, connections close. In a forked child only their descriptors do.
   deinit {
-    if Process.isForked(runtime.generation) { core.balancer.closeInChild() } else { close() }
+    if Process.isForked(runtime.generation) { core.closeInChild() } else { close() }
   }
 
   /// Any thread. Nothing is connected before the first call.
@@ -51,7 +51,8 @@ public final class Channel: @unchecked Sendable {
     let defaults = RequestDefaults(
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent)
     let destination = Destination(parsed, name, context, limits, options.connectTimeout)
-    return .made(Channel(ChannelCore(runtime, defaults, destination), runtime))
+    let resolver = Resolver.make(parsed.place, runtime)
+    return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime))
   }
 
   /// On the driving thread.
@@ -76,67 +77,4 @@ private final class ChannelClosing: InboxItem {
   override func run() { core.close(.channelClosed) }
   /// Nobody drives any more, so nobody is in anyone's way.
   override func dropped(_ why: Closing) { core.close(.channelClosed) }
-}
-
-/// The driving thread's side of a channel.
-final class ChannelCore: ShutdownHook {
-  let runtime: Runtime
-  let defaults: RequestDefaults
-  let work: TurnWork
-  let balancer: any Balancer
-  /// Set once it is closed.
-  private(set) var closedBecause: Closing?
-  private var attempts: [Attempt] = []
-  private var isHooked = false
-
-  init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination) {
-    self.runtime = runtime
-    self.defaults = defaults
-    work = TurnWork(runtime)
-    balancer = PickFirst(Subchannel(destination, runtime, work))
-  }
-
-  func begin(_ attempt: Attempt) {
-    if !isHooked, closedBecause == nil {
-      isHooked = true
-      runtime.onShutdown(self)
-    }
-    attempt.slot = attempts.count
-    attempts.append(attempt)
-  }
-
-  /// Without TLS.
-  func isTooOpen(_ settings: CallSettings) -> Bool {
-    settings.credentials != nil || settings.privacy.rawValue > defaults.privacy.rawValue
-  }
-
-  func attach(_ attempt: Attempt) { balancer.attach(attempt) }
-
-  func end(_ attempt: Attempt) {
-    guard attempt.slot >= 0 else { return }
-    let last = attempts.removeLast()
-    if attempt.slot < attempts.count {
-      attempts[attempt.slot] = last
-      last.slot = attempt.slot
-    }
-    attempt.slot = -1
-  }
-
-  func runtimeShutdown(_ why: Closing) {
-    isHooked = false
-    close(why)
-  }
-
-  @inline(never) @_optimize(size)
-  func close(_ why: Closing) {
-    guard closedBecause == nil else { return }
-    closedBecause = why
-    if isHooked {
-      isHooked = false
-      runtime.removeShutdownHook(self)
-    }
-    let all = attempts
-    for attempt in all { attempt.finish(why.status) }
-    balancer.close()
-  }
 }

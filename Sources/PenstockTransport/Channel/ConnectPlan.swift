@@ -1,13 +1,13 @@
 import PenstockWire
 
-/// Which address is tried next, until when, and what is said when none is left. No I/O, no clock.
+/// Which address is tried next, and until when. No I/O, no clock.
 ///
 /// ```
 /// --resolved(n)--> address 0 --failed--> address 1 ... --failed--> exhausted
 /// ```
 /// All addresses share one timeout: each gets an equal part of what is left of it, so that one that never answers
 /// cannot use up the time of the others.
-struct ConnectPlan {
+struct ConnectPlan: Equatable {
   enum Step: Equatable {
     case connect(index: Int, until: UInt64)
     case exhausted
@@ -16,9 +16,6 @@ struct ConnectPlan {
   let deadline: UInt64
   private(set) var index = -1
   private(set) var count = 0
-  private let report = ByteBuffer()
-  private var first: ByteBuffer?
-  private static let mostReported = 8
 
   init(now: UInt64, timeout: UInt64) {
     let (sum, overflow) = now.addingReportingOverflow(timeout)
@@ -33,32 +30,42 @@ struct ConnectPlan {
   }
 
   /// The present address failed.
-  mutating func failed(_ address: ByteBuffer, _ words: ByteBuffer, now: UInt64) -> Step {
-    first = first ?? address
-    if index < ConnectPlan.mostReported {
-      if !report.isEmpty { report.say("; ") }
-      report.say(address.view).say(": ").say(words.view)
-    }
-    return next(now)
-  }
+  mutating func failed(now: UInt64) -> Step { next(now) }
 
   private mutating func next(_ now: UInt64) -> Step {
     index += 1
     guard index < count, now < deadline else { return .exhausted }
     return .connect(index: index, until: now + (deadline - now) / UInt64(count - index))
   }
+}
+
+/// Why each address of a plan failed, in words.
+struct ConnectReport {
+  private let report = ByteBuffer()
+  private var first: ByteBuffer?
+  private var told = 0
+  private static let mostTold = 8
+
+  @inline(never) @_optimize(size)
+  mutating func failed(_ address: ByteBuffer, _ words: ByteBuffer) {
+    first = first ?? address
+    if told == ConnectReport.mostTold { return }
+    told += 1
+    if !report.isEmpty { report.say("; ") }
+    report.say(address.view).say(": ").say(words.view)
+  }
 
   /// Every address tried with its error; of one that the name is, the error alone.
   @inline(never) @_optimize(size)
-  func words(_ name: ByteBuffer) -> ByteBuffer {
+  func words(_ name: ByteBuffer, _ plan: ConnectPlan) -> ByteBuffer {
     var told = report.view
-    if count == 1, let first, ConnectPlan.ends(name.view, with: first.view) {
+    if plan.count == 1, let first, ConnectReport.ends(name.view, with: first.view) {
       told = ByteView(rebasing: told.dropFirst(first.count + 2))
     }
     let text = ByteBuffer().say("could not connect to ").say(name.view).say(": ").say(told)
-    let untold = min(index, count) - ConnectPlan.mostReported
+    let untold = min(plan.index, plan.count) - ConnectReport.mostTold
     if untold > 0 { text.say("; and ").say(untold).say(" more") }
-    if index < count { text.say("; the connect timeout left no time for the rest") }
+    if plan.index < plan.count { text.say("; the connect timeout left no time for the rest") }
     return text
   }
 

@@ -408,6 +408,18 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     return guess(text)
   }
 
+  /// The owner's time for connecting is over.
+  @inline(never) @_optimize(size)
+  func timedOut() {
+    let words = ByteBuffer().say("connect timeout")
+    switch phase {
+    case .handshaking: words.say(" during the TLS handshake")
+    case .preface: words.say(": the peer does not answer with HTTP/2")
+    case .connecting, .open, .closed: break
+    }
+    close(words)
+  }
+
   /// Closes at once: every stream that is open ends with `words`.
   @inline(never) @_optimize(size)
   func close(_ words: ByteBuffer) {

@@ -152,7 +152,7 @@ public final class Runtime: @unchecked Sendable {
   var work: UInt64 = 0
   /// See `keepUntilRest`.
   var spent: AnyObject?
-  /// Lookups under way and waiting; see Resolver.swift.
+  /// Lookups under way and waiting; see Lookup.swift.
   let lookups = LookupQueue()
 
   public static func make(_ options: Options) -> Made {

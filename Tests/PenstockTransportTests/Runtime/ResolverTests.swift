@@ -23,8 +23,8 @@ extension RuntimeTests {
     func ask(_ runtime: Runtime, _ host: [UInt8], _ port: UInt16 = 80) -> Answer {
       let answer = Answer()
       runtime.perform {
-        host.withUnsafeBytes { _ = Resolver.resolve(host: $0, port: port, on: runtime, completion: answer) }
-        must(answer.count == 0, "told from within resolve")
+        host.withUnsafeBytes { _ = Lookup.start(host: $0, port: port, on: runtime, completion: answer) }
+        must(answer.count == 0, "told from within start")
       }
       must(runtime.wait(for: answer.cell, deadline: nil, interruptible: false) == .ready, "answer")
       return answer
@@ -67,7 +67,7 @@ extension RuntimeTests {
       runtime.perform {
         for (i, answer) in answers.enumerated() {
           let lookup = name.withUnsafeBytes {
-            Resolver.resolve(host: $0, port: 1, on: runtime, completion: answer)
+            Lookup.start(host: $0, port: 1, on: runtime, completion: answer)
           }
           if i % 4 == 3 { lookup.cancel() }
         }
@@ -95,7 +95,7 @@ extension RuntimeTests {
           runtime.perform {
             for _ in 0..<8 {
               _ = name.withUnsafeBytes {
-                Resolver.resolve(host: $0, port: 1, on: runtime, completion: answer)
+                Lookup.start(host: $0, port: 1, on: runtime, completion: answer)
               }
             }
           }

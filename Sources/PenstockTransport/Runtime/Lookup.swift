@@ -8,40 +8,9 @@ public enum ResolverOutcome {
   case failed([UInt8])
 }
 
-/// Told the outcome of a lookup on the driving thread, once, never from within `resolve`.
+/// Told an outcome on the driving thread, once.
 public protocol ResolverCompletion: AnyObject {
   func resolved(_ outcome: ResolverOutcome)
-}
-
-/// getaddrinfo, which blocks for as long as it likes, on threads of its own: detached, without signals, few per
-/// runtime; further lookups wait in a queue. IP literals need no thread.
-///
-/// A shutdown of the runtime waits for lookups under way, forgotten ones included: their threads run in this process.
-public enum Resolver {
-  /// Names are at most 255 bytes; a scope may follow an address.
-  static let longestName = 320
-
-  /// On the driving thread. The result can be kept to `cancel`.
-  @discardableResult
-  public static func resolve(
-    host: ByteView, port: UInt16, on runtime: Runtime, completion: any ResolverCompletion
-  ) -> Lookup {
-    let lookup = Lookup(runtime, port, completion)
-    if let address = SocketAddress(literal: host, port: port) {
-      lookup.finish(.addresses([address]))
-    } else if host.isEmpty {
-      lookup.finish(.failed(words("the host name is empty")))
-    } else if let name = withTerminated(host, limit: longestName, { strdup($0) }) {
-      if let name {
-        runtime.lookups.start(lookup, name)
-      } else {
-        lookup.finish(.failed(words("out of memory")))
-      }
-    } else {
-      lookup.finish(.failed(words("the host name is too long or has a NUL in it")))
-    }
-    return lookup
-  }
 }
 
 private func words(_ text: StaticString) -> [UInt8] {
@@ -53,7 +22,11 @@ private func words(_ text: UnsafePointer<CChar>?) -> [UInt8] {
   return [UInt8](UnsafeRawBufferPointer(start: text, count: strlen(text)))
 }
 
-/// One question. Posted to the runtime with its answer.
+/// One question for getaddrinfo, which blocks for as long as it likes, on a thread of its own: detached, without
+/// signals, few per runtime; further lookups wait in a queue. IP literals need no thread. Posted to the runtime with its
+/// answer.
+///
+/// A shutdown of the runtime waits for lookups under way, forgotten ones included: their threads run in this process.
 public final class Lookup: InboxItem {
   private let runtime: Runtime
   private let port: UInt16
@@ -72,6 +45,32 @@ public final class Lookup: InboxItem {
   }
 
   deinit { free(name) }
+
+  /// Names are at most 255 bytes; a scope may follow an address.
+  private static let longestName = 320
+
+  /// On the driving thread; the completion is not told from within this. The result can be kept to `cancel`.
+  @inline(never) @_optimize(size)
+  @discardableResult
+  public static func start(
+    host: ByteView, port: UInt16, on runtime: Runtime, completion: any ResolverCompletion
+  ) -> Lookup {
+    let lookup = Lookup(runtime, port, completion)
+    if let address = SocketAddress(literal: host, port: port) {
+      lookup.finish(.addresses([address]))
+    } else if host.isEmpty {
+      lookup.finish(.failed(words("the host name is empty")))
+    } else if let name = withTerminated(host, limit: longestName, { strdup($0) }) {
+      if let name {
+        runtime.lookups.start(lookup, name)
+      } else {
+        lookup.finish(.failed(words("out of memory")))
+      }
+    } else {
+      lookup.finish(.failed(words("the host name is too long or has a NUL in it")))
+    }
+    return lookup
+  }
 
   /// On the driving thread: the completion is let go, and not told.
   public func cancel() {

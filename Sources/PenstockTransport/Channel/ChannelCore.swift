@@ -1,0 +1,242 @@
+import PenstockCall
+import PenstockWire
+
+/// The driving thread's side of a channel: its attempts, the names and endpoints that its balancer asks for, and the
+/// attempts that wait for a pick.
+///
+/// ```
+/// attempt --> pick: endpoint --> its connection's next stream
+///                   wait ------> waits here, until the balancer says "serve" or "fail"
+///                   fail ------> fails
+/// ```
+/// The timer is the one for names.
+final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
+  let runtime: Runtime
+  let defaults: RequestDefaults
+  let destination: Destination
+  let work: TurnWork
+  /// Set once it is closed.
+  private(set) var closedBecause: Closing?
+  private var attempts: [Attempt] = []
+  private var isHooked = false
+
+  private enum Names { case unresolved, resolving, known }
+
+  private let resolver: Resolver
+  private var names = Names.unresolved
+  private var balancer: Balancer
+  /// Of the last names that have come.
+  private var endpoints: [Subchannel] = []
+  /// Endpoints of earlier names whose connections drain.
+  private var leaving: [Subchannel] = []
+  /// Attempts that wait for a pick.
+  private var waiting: [Attempt] = []
+  var isScheduled = false
+  private var report = ConnectReport()
+  private var nameless = ByteBuffer()
+
+  init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
+    self.runtime = runtime
+    self.defaults = defaults
+    self.destination = destination
+    self.resolver = resolver
+    work = TurnWork(runtime)
+    balancer = .pickFirst(PickFirst(timeout: destination.connectTimeout))
+    super.init()
+  }
+
+  func begin(_ attempt: Attempt) {
+    if !isHooked, closedBecause == nil {
+      isHooked = true
+      runtime.onShutdown(self)
+    }
+    attempt.slot = attempts.count
+    attempts.append(attempt)
+  }
+
+  /// Without TLS.
+  func isTooOpen(_ settings: CallSettings) -> Bool {
+    settings.credentials != nil || settings.privacy.rawValue > defaults.privacy.rawValue
+  }
+
+  func end(_ attempt: Attempt) {
+    guard attempt.slot >= 0 else { return }
+    let last = attempts.removeLast()
+    if attempt.slot < attempts.count {
+      attempts[attempt.slot] = last
+      last.slot = attempt.slot
+    }
+    attempt.slot = -1
+  }
+
+  // MARK: Where an attempt goes
+
+  /// `attempt` gets a connection or a failure, the latter never from within this.
+  @inline(never)
+  func attach(_ attempt: Attempt) {
+    if case .endpoint(let place) = balancer.pick, borrow(endpoints[place], { $0.open(attempt) }) { return }
+    wait(attempt)
+  }
+
+  @inline(never) @_optimize(size)
+  private func wait(_ attempt: Attempt) {
+    waiting.append(attempt)
+    if balancer.isIdle || balancer.pick == .fail { work.schedule(self) }
+  }
+
+  /// The balancer begins, if somebody still waits.
+  @inline(never) @_optimize(size)
+  func runInTurn() {
+    waiting.removeAll { !$0.isWaiting }
+    guard !waiting.isEmpty else { return }
+    runtime.refreshNow()
+    follow(.wanted)
+  }
+
+  /// Tells the balancer, and does what it says. What that brings about at once is told after it, and not from within:
+  /// there may be hundreds of addresses to none of which a connection can be begun.
+  @inline(never) @_optimize(size)
+  private func follow(_ event: BalancerEvent) {
+    var next: BalancerEvent? = event
+    while let event = next.take() {
+      var actions = balancer.handle(event, now: runtime.now)
+      while let action = actions.next() {
+        switch action {
+        case .resolve(let until): resolve(until)
+        case .connect(let place, let until):
+          if let news = endpoints[place].connect(until: until) { next = .endpoint(place, news) }
+        case .serve: serve()
+        case .fail(let why): fail(why)
+        }
+      }
+    }
+    if balancer.isIdle, !waiting.isEmpty { work.schedule(self) }
+  }
+
+  @inline(never) @_optimize(size)
+  private func serve() {
+    for attempt in takeWaiting() { attach(attempt) }
+  }
+
+  @inline(never) @_optimize(size)
+  private func takeWaiting() -> [Attempt] {
+    let all = waiting
+    waiting = []
+    return all
+  }
+
+  @inline(never) @_optimize(size)
+  private func fail(_ why: BalancerAction.Why) {
+    let words: ByteBuffer
+    switch why {
+    case .nameless: words = nameless
+    case .unconnected(let plan): words = report.words(destination.name, plan)
+    case .closed: words = ByteBuffer().say("the channel is closed")
+    }
+    for attempt in takeWaiting() { attempt.connectFailed(words) }
+  }
+
+  // MARK: Names
+
+  @inline(never) @_optimize(size)
+  private func resolve(_ until: UInt64) {
+    report = ConnectReport()
+    names = .resolving
+    resolver.start(self)
+    if names == .resolving { arm(self, at: until) }
+  }
+
+  @inline(never) @_optimize(size)
+  func resolved(_ outcome: ResolverOutcome) {
+    guard names == .resolving else { return }
+    disarm(self)
+    switch outcome {
+    case .addresses(let list):
+      names = .known
+      for old in endpoints where old.isInUse { leaving.append(old) }
+      endpoints = []
+      while endpoints.count < list.count {
+        endpoints.append(Subchannel(list[endpoints.count], endpoints.count, self))
+      }
+      follow(.named(list.count))
+    case .failed(let words):
+      failNames(
+        ByteBuffer().say("the name of ").say(destination.name.view).say(" does not resolve: ").say(words))
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  private func failNames(_ words: ByteBuffer) {
+    names = .unresolved
+    nameless = words
+    follow(.nameless)
+  }
+
+  @inline(never) @_optimize(size)
+  override func fire() {
+    guard names == .resolving else { return }
+    resolver.stop()
+    failNames(ByteBuffer().say("the name of ").say(destination.name.view).say(" did not resolve in time"))
+  }
+
+  // MARK: What a subchannel tells
+
+  @inline(never) @_optimize(size)
+  func failed(_ address: SocketAddress, _ words: ByteBuffer) {
+    report.failed(ByteBuffer().say(address.text()), words)
+  }
+
+  @inline(never) @_optimize(size)
+  func hears(_ news: EndpointNews, _ subchannel: Subchannel) {
+    guard subchannel.place < endpoints.count, endpoints[subchannel.place] === subchannel else { return }
+    follow(.endpoint(subchannel.place, news))
+  }
+
+  /// The last of its connections that drained has ended.
+  @inline(never) @_optimize(size)
+  func isDone(_ subchannel: Subchannel) { leaving.drop(subchannel) }
+
+  // MARK: Timers
+
+  @inline(never) @_optimize(size)
+  func arm(_ timer: Timer, at time: UInt64) { runtime.arm(timer, at: time) }
+
+  @inline(never) @_optimize(size)
+  func disarm(_ timer: Timer) { runtime.disarm(timer) }
+
+  // MARK: The end
+
+  func runtimeShutdown(_ why: Closing) {
+    isHooked = false
+    close(why)
+  }
+
+  @inline(never) @_optimize(size)
+  func close(_ why: Closing) {
+    guard closedBecause == nil else { return }
+    closedBecause = why
+    if isHooked {
+      isHooked = false
+      runtime.removeShutdownHook(self)
+    }
+    let all = attempts
+    for attempt in all { attempt.finish(why.status) }
+    waiting = []
+    if names == .resolving { resolver.stop() }
+    names = .unresolved
+    disarm(self)
+    _ = balancer.handle(.close, now: runtime.now)
+    let known = endpoints
+    let left = leaving
+    endpoints = []
+    leaving = []
+    for subchannel in known { subchannel.close() }
+    for subchannel in left { subchannel.close() }
+  }
+
+  @inline(never) @_optimize(size)
+  func closeInChild() {
+    for subchannel in endpoints { subchannel.closeInChild() }
+    for subchannel in leaving { subchannel.closeInChild() }
+  }
+}

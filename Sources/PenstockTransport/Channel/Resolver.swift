@@ -1,0 +1,48 @@
+import PenstockWire
+
+/// Where a channel's addresses come from. A further source is a further class, and a case in `make`. Driving thread only.
+class Resolver {
+  /// Asks. The completion is told once, be it from within this, unless `stop` comes before.
+  func start(_ completion: any ResolverCompletion) {}
+  func stop() {}
+
+  @inline(never) @_optimize(size)
+  static func make(_ place: Target.Place, _ runtime: Runtime) -> Resolver {
+    switch place {
+    case .addresses(let list): return FixedAddresses(list)
+    case .name(let host, let port): return SystemResolver(host, port, runtime)
+    }
+  }
+}
+
+/// What the target says itself.
+final class FixedAddresses: Resolver {
+  private let list: [SocketAddress]
+
+  init(_ list: [SocketAddress]) { self.list = list }
+
+  override func start(_ completion: any ResolverCompletion) { completion.resolved(.addresses(list)) }
+}
+
+/// The system's getaddrinfo, on a thread.
+final class SystemResolver: Resolver {
+  private let host: ByteBuffer
+  private let port: UInt16
+  private let runtime: Runtime
+  private var lookup: Lookup?
+
+  init(_ host: ByteBuffer, _ port: UInt16, _ runtime: Runtime) {
+    self.host = host
+    self.port = port
+    self.runtime = runtime
+  }
+
+  override func start(_ completion: any ResolverCompletion) {
+    lookup = Lookup.start(host: host.view, port: port, on: runtime, completion: completion)
+  }
+
+  override func stop() {
+    lookup?.cancel()
+    lookup = nil
+  }
+}

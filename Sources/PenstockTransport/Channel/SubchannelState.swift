@@ -1,0 +1,80 @@
+/// What a subchannel does about what happens to it. No I/O, no clock.
+///
+/// | | wanted(until) | connected | draining | ended | time | close |
+/// |---|---|---|---|---|---|---|
+/// | idle | connect(until) -> connecting | - | - | - | - | closeAll -> closed |
+/// | connecting | - | disarm, tell(ready) -> ready | - | disarm, tell(failed) -> idle | giveUp, or arm | closeAll -> closed |
+/// | ready | - | - | retire, tell(left) -> idle | tell(left) -> idle | - | closeAll -> closed |
+/// | closed | - | - | - | - | - | - |
+///
+/// In each cell: what is done, then the state that follows; "-" changes nothing. Connections that drain go on beside
+/// all of it until they are done, or `closeAll`.
+enum SubchannelState: Equatable {
+  case idle
+  case connecting(until: UInt64)
+  case ready
+  case closed
+}
+
+enum SubchannelEvent: Equatable {
+  /// A connection is to be there by this time.
+  case wanted(until: UInt64)
+  /// The connection that is being made can be used.
+  case connected
+  /// The connection in use takes no new streams.
+  case draining
+  /// The connection that is being made, or the one in use, has ended; or none could be begun.
+  case ended
+  /// What was armed is due.
+  case time
+  case close
+}
+
+enum SubchannelAction: Equatable {
+  /// Begins a connection, and arms the time; a connection that can't be begun has ended.
+  case connect(until: UInt64)
+  case arm(UInt64)
+  case disarm
+  /// Closes the connection that is being made, which so ends.
+  case giveUp
+  /// The connection in use goes on beside, until its streams have ended.
+  case retire
+  /// The balancer learns of it.
+  case tell(EndpointNews)
+  /// Ends what is armed, and every connection.
+  case closeAll
+}
+
+extension SubchannelState {
+  @inline(never) @_optimize(size)
+  mutating func handle(_ event: SubchannelEvent, now: UInt64) -> Actions<SubchannelAction> {
+    switch (self, event) {
+    case (.idle, .wanted(let until)):
+      self = .connecting(until: until)
+      return Actions(.connect(until: until))
+    case (.connecting, .connected):
+      self = .ready
+      return Actions(.disarm, .tell(.ready))
+    case (.connecting, .ended):
+      self = .idle
+      return Actions(.disarm, .tell(.failed))
+    case (.connecting(let until), .time):
+      return now < until ? Actions(.arm(until)) : Actions(.giveUp)
+    case (.ready, .draining):
+      self = .idle
+      return Actions(.retire, .tell(.left))
+    case (.ready, .ended):
+      self = .idle
+      return Actions(.tell(.left))
+    case (.idle, .close), (.connecting, .close), (.ready, .close):
+      self = .closed
+      return Actions(.closeAll)
+    case (.idle, .connected), (.idle, .draining), (.idle, .ended), (.idle, .time),
+      (.connecting, .wanted), (.connecting, .draining),
+      (.ready, .wanted), (.ready, .connected), (.ready, .time),
+      (.closed, .wanted), (.closed, .connected), (.closed, .draining), (.closed, .ended), (.closed, .time),
+      (.closed, .close):
+      return .none
+    }
+  }
+}
