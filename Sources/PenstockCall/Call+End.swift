@@ -29,13 +29,13 @@ extension Call {
       let hop = hops[index]
       spendTicket(hop)
       // The caller would take what has come for all there is.
-      if hop.taken, status.code == .ok, hop.hasDelivered(Hop.Delivery.refused) {
+      if hop.life == .answering, status.code == .ok, hop.hasRefused.load(ordering: .acquiring) {
         status = failure(
           of: hop, "ended its answer with OK, but a message of that was refused and not delivered again")
       }
       // What may leave the hop leaves before its status: a message that it has just injected. That may end the call.
       drainInbound(hop)
-      guard phase == .live, hop.isActive || !hop.entered else { return }
+      guard phase == .live, hop.isActive || !hop.isEntered else { return }
     }
     if trace != nil, index >= 0, index < hops.count {
       note(.finished, hops[index], .status, detail: Int(status.code.rawValue))
@@ -44,7 +44,7 @@ extension Call {
     stopBelow()
     if index >= 0, index < hops.count {
       let hop = hops[index]
-      hop.endedCall = true
+      if hop.isEntered { hop.become(.over(.own)) }
       discardStations(hop)
     }
     cancelHops(from: index + 1, status)
@@ -63,7 +63,7 @@ extension Call {
     while index < hops.count {
       let hop = hops[index]
       index += 1
-      guard hop.entered, !hop.destroyed else { continue }
+      guard hop.isPresent else { continue }
       discardStations(hop)
       if hop.isActive { cancel(hop, status) }
       destroy(hop)
@@ -86,7 +86,7 @@ extension Call {
     while index >= 0 {
       let hop = hops[index]
       index -= 1
-      let overtakes = hop.taken || (hop.inbound?.holdsStatus ?? false)
+      let overtakes = hop.life == .answering || (hop.inbound?.holdsStatus ?? false)
       discardStations(hop)
       guard hop.isActive else { continue }
       if overtakes {
@@ -97,7 +97,7 @@ extension Call {
           _ = hop.run(callback, .status)
           spendTicket(hop)
         }
-        hop.statusPassed = true
+        hop.become(.over(.passed))
       }
     }
     complete(status)
@@ -116,7 +116,7 @@ extension Call {
     stopBelow()
     if row != nil {
       let passed = endStep()
-      for hop in hops[passed...] where hop.entered && !hop.destroyed {
+      for hop in hops[passed...] where hop.isPresent {
         discardStations(hop)
         if hop.isActive { cancel(hop, status) }
         destroy(hop)
@@ -158,7 +158,7 @@ extension Call {
 
   /// on_cancel: the call ended by another hand, and no status passes this hop.
   private func cancel(_ hop: Hop, _ status: Status) {
-    hop.cancelled = true
+    hop.become(.over(.told))
     guard let callback = hop.callbacks.pointee.onCancel,
       !dispatchEnd(.cancel, status, to: hop, callback)
     else { return }
@@ -172,8 +172,7 @@ extension Call {
   }
 
   func destroy(_ hop: Hop) {
-    hop.destroyed = true
-    hop.mark(Hop.Mark.over)
+    hop.become(.gone)
     hop.recording?.close(.gone)
     if let jobs = hop.jobs {
       dispatchDestroy(hop, jobs)

@@ -112,7 +112,7 @@ extension Call {
       hop.spendOwed(prepaid: prepaid)
     case .headers: hop.recording?.close(.state)
     case .status:
-      hop.statusPassed = true
+      hop.become(.over(.passed))
       outboundEnd = min(outboundEnd, hop.index)
       discardOutbound(hop)
     case .start, .send, .halfClose: break
@@ -150,7 +150,7 @@ extension Call {
   func deliver(_ event: Event, from hop: Hop) {
     breakStep(at: hop.index)
     guard hop.isActive, phase == .live else { return }
-    if !hop.taken, event.kind != .receive {
+    if hop.life != .answering, event.kind != .receive {
       // Start stands at the hop still: it counts if TAKE comes.
       if hop.mayDeliver { hop.earlyAnswers.append(event) }
       return

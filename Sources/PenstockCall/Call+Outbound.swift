@@ -43,7 +43,7 @@ extension Call {
           continue
         }
       }
-      guard hop.entered else {
+      guard hop.isEntered else {
         index += 1
         continue
       }
@@ -61,12 +61,12 @@ extension Call {
 
   /// Asks `create`. False: the hop is not in this call.
   func enter(_ hop: Hop) -> Bool {
-    if hop.index >= inStep { hop.mark(0) }
+    if hop.index >= inStep { hop.wear(.waiting) }
     if let create = hop.callbacks.pointee.create {
       hop.row.isTouched.store(true, ordering: .relaxed)
       hop.running = .create
       var state: UnsafeMutableRawPointer?
-      hop.mayChooseExecutors = true
+      hop.become(.creating)
       request.metadata.isReadOnly = true
       watch.begin(id, .create, of: hop.registrationID)
       let answer: Int32
@@ -77,21 +77,20 @@ extension Call {
       }
       watch.end()
       request.metadata.isReadOnly = false
-      hop.mayChooseExecutors = false
       hop.running = .none
       hop.state = state
       switch Verdict(rawValue: answer) {
       case .next: break
       case .skip:
-        hop.mark(Hop.Mark.over)
+        hop.become(.out)
         return false
       default:
-        hop.mark(Hop.Mark.over)
+        hop.become(.out)
         fail(hop, "returned a value from create that is neither NEXT nor SKIP")
         return false
       }
     }
-    hop.entered = true
+    hop.become(.starting)
     if let jobs = hop.jobs {
       hop.share()
       if let executor = jobs.outbound?.executor { tellAbove { $0.callNeeds(executor) } }
@@ -115,7 +114,6 @@ extension Call {
       return true
     }
     let now = epoch
-    if case .start = event { hop.startArrived() }
     if let queue = hop.jobs?.outbound {
       dispatch(event, to: hop, callback, queue)
       return false
@@ -175,7 +173,7 @@ extension Call {
         addFrontierDemand(passed)
       }
     case .send:
-      if hop.taken {
+      if hop.life == .answering {
         if !isOwn { tellSent(1, from: hop.index - 1) }
         return false
       }
@@ -183,17 +181,17 @@ extension Call {
       if hop.isReplaying { return false }
       hop.countInFlight(isOwn: isOwn)
     case .halfClose:
-      hop.mark(Hop.Mark.halfClosePassed)
+      if hop.life == .passing { hop.become(.halfClosed) }
       hop.recording?.note(event, isOwn: true)
       if hop.isReplaying { return false }
     case .headers, .receive, .status: break
     }
-    return !hop.taken
+    return hop.life != .answering
   }
 
   /// The hop is the far end from now on.
   func take(_ hop: Hop) {
-    hop.taken = true
+    hop.become(.answering)
     hop.share()
     startAt = hop.index + 1
     let demand = frontierDemand

@@ -30,7 +30,7 @@ extension Call {
       let hop = hops[index]
       if hop.isActive {
         n = showDemand(n, to: hop)
-        if finishIfAsked(hop) || hop.taken { return }
+        if finishIfAsked(hop) || hop.life == .answering { return }
         hop.noteAsked(n)
       }
       index += 1
@@ -97,7 +97,7 @@ extension Call {
         break
       }
       let hop = hops[index]
-      if hop.entered {
+      if hop.isEntered {
         let (passed, held) = hop.countSent(n)
         n = passed
         if n > 0, hop.isActive, let callback = hop.callbacks.pointee.onSent {
@@ -198,7 +198,7 @@ extension Call {
 
   /// A ticket was resolved: it is spent already.
   func resolve(_ ticket: UInt64, _ resolution: Resolution) {
-    for hop in hops where !hop.destroyed {
+    for hop in hops where hop.life != .gone {
       if let station = hop.outbound, let index = station.index(of: ticket) {
         settle(hop, station, index, resolution, .outbound)
         return

@@ -19,11 +19,11 @@ extension Call {
     switch event {
     case .start:
       strideCount = frontierDemand
-      markStep(Hop.Mark.mayAnswer)
+      wearInStep(.mayAnswer)
       guard callbacks.startsPlainly ? walk(event, .start, callbacks.start) : startInStep() else {
         return false
       }
-      markStep(Hop.Mark.startPassed)
+      wearInStep(.open)
       stepOwed = frontierDemand
       startAt = inStep
     case .send:
@@ -69,7 +69,7 @@ extension Call {
         stride = .create
         strideAt = index
         startAt = index
-        markStep(0)
+        wearInStep(.waiting)
         let hop = hops[index]
         guard enter(hop) else {
           guard phase == .live, outboundEnd > index, epoch == now else { return false }
@@ -81,13 +81,13 @@ extension Call {
           goOn(showOutbound(.start, to: hop), .start, hop)
           return false
         }
-        markStep(Hop.Mark.mayAnswer)
+        wearInStep(.mayAnswer)
       default:
         guard demand > 0 else { continue }
         // It is shown when start has left the hop, and has not been shown to the next.
         stride = .create
         strideAt = index + 1
-        markStep(Hop.Mark.startPassed)
+        wearInStep(.open)
         let passed = tell(demand, entry)
         guard passed == demand, index < inStep else {
           breakStep(at: index + 1)
@@ -101,7 +101,7 @@ extension Call {
           runOutbound(.start, at: index + 1)
           return false
         }
-        markStep(Hop.Mark.mayAnswer)
+        wearInStep(.mayAnswer)
       }
     }
     stride = .none
@@ -293,8 +293,8 @@ extension Call {
   }
 
   /// For all hops in step.
-  private func markStep(_ mark: UInt8) {
-    row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.marks.store(mark, ordering: .releasing) }
+  private func wearInStep(_ face: Face) {
+    row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.face.store(face.rawValue, ordering: .releasing) }
   }
 
   /// The hop's callback has returned, and what becomes of the event is its own affair.
@@ -325,14 +325,11 @@ extension Call {
       if hop.running == .none { hop.running = runningInStep(index) }
       // Before start has come nothing else has.
       if stride == .start || stride == .create {
-        hop.mark(hasPassed ? Hop.Mark.startPassed : hop.running == .start ? Hop.Mark.mayAnswer : 0)
-        if hasPassed || hop.running == .start { hop.entered = true }
+        hop.leaveStep(hasPassed ? .passing : hop.running == .start ? .starting : hop.life)
         if hasPassed { hop.owed = strideCount }
         continue
       }
-      hop.entered = true
-      hop.mark(Hop.Mark.startPassed)
-      if stepHalfClosed || hasPassed && stride == .halfClose { hop.mark(Hop.Mark.halfClosePassed) }
+      hop.leaveStep(stepHalfClosed || hasPassed && stride == .halfClose ? .halfClosed : .passing)
       hop.owed = stepOwed
       hop.inFlight = stepInFlight
       guard hasPassed else { continue }
@@ -341,11 +338,10 @@ extension Call {
       case .sent: hop.inFlight -= strideCount
       case .demand: hop.owed = saturatingSum(stepOwed, strideCount)
       case .receive: hop.owed -= 1
-      case .status: hop.statusPassed = true
+      case .status: hop.become(.over(.passed))
       case .destroy:
-        hop.statusPassed = true
-        hop.destroyed = index <= strideAt
-        hop.mark(Hop.Mark.over)
+        hop.become(.over(.passed))
+        if index <= strideAt { hop.become(.gone) } else { hop.wear(.over) }
       default: break
       }
     }
@@ -356,7 +352,7 @@ extension Call {
       switch stride {
       case .create, .start:
         stepOwed = strideCount
-        markStep(Hop.Mark.startPassed)
+        wearInStep(.open)
       case .send: stepInFlight += 1
       case .demand: stepOwed = saturatingSum(stepOwed, strideCount)
       case .halfClose: stepHalfClosed = true
@@ -372,7 +368,7 @@ extension Call {
   func endStep() -> Int {
     if stride != .status || strideAt >= 0 { breakStep(at: 0) }
     if inStep > 0 {
-      markStep(Hop.Mark.over)
+      wearInStep(.over)
       let list = callbacks.destroy
       var next = list.first
       stride = .destroy

@@ -80,7 +80,7 @@ extension Call {
       for event in visit.injected { inject(event, at: hop) }
       if let status = visit.finishRequest {
         finish(at: hop.index, status)
-      } else if visit.kind == .demand, !hop.taken {
+      } else if visit.kind == .demand, hop.life != .answering {
         runDemand(hop.lessSurplus(visit.count), below: hop)
       }
       return

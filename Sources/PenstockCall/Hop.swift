@@ -15,27 +15,17 @@ public final class Hop {
   var state: UnsafeMutableRawPointer?
   /// The callback that runs, where it has been noted here.
   var running = EventKind.none
-  /// Any thread: what it has come to, written by the driving thread only.
-  let marks = Atomic<UInt8>(Mark.inStep)
-  /// Any thread: what a hop that has taken the call has delivered of what it delivers once.
-  let delivered = Atomic<UInt8>(0)
-
-  // What has become of it. `entered` is true once `create` has said NEXT (or there is none to ask).
-  var entered = false
-  var taken = false { didSet { if taken { mark(Mark.answers) } } }
-  /// The status has left it upward.
-  var statusPassed = false
-  /// It ended the call itself.
-  var endedCall = false
-  var cancelled = false
-  var destroyed = false
-  var mayChooseExecutors = false
+  var life = Life.waiting
+  /// Any thread: a Face.
+  let face = Atomic<UInt8>(Face.asRun.rawValue)
+  /// Any thread: an Answer.
+  let answer = Atomic<UInt8>(Answer.nothing.rawValue)
+  /// Any thread: a message of its answer was not taken, and none since has been.
+  let hasRefused = Atomic<Bool>(false)
   /// Other threads may have it.
-  var isShared = false
-  /// They have, or will have, a reference of their own.
-  private(set) var isLent = false
+  private(set) var isShared = false
   /// In a callback: somebody keeps a reference that another thread may let go. With executors that is so anyway.
-  public func lend() { if jobs == nil { isLent = true } }
+  public func lend() { if jobs == nil { row.isLent = true } }
   /// The ticket that the running callback has taken; 0 for none.
   var ticket: UInt64 = 0
   var count = 0
@@ -109,12 +99,7 @@ public final class Hop {
   /// As it was before `begin`.
   func renew() {
     renewInStep()
-    marks.store(Mark.inStep, ordering: .relaxed)
-    taken = false
-    statusPassed = false
-    endedCall = false
-    cancelled = false
-    destroyed = false
+    face.store(Face.asRun.rawValue, ordering: .relaxed)
     ticket = 0
     count = 0
     finishRequest = nil
@@ -136,8 +121,9 @@ public final class Hop {
 
   /// The same where it has been in step to the end: nothing else was touched.
   func renewInStep() {
-    delivered.store(0, ordering: .relaxed)
-    entered = false
+    answer.store(Answer.nothing.rawValue, ordering: .relaxed)
+    hasRefused.store(false, ordering: .relaxed)
+    life = .waiting
   }
   /// What `create` has set.
   func resetState() { state = registrationReference._withUnsafeGuaranteedRef { $0.userData.pointer } }
@@ -152,66 +138,11 @@ public final class Hop {
   /// The callback that runs; of a hop in step the call knows it.
   var current: EventKind { running == .none ? call.runningInStep(index) : running }
 
-  enum Mark {
-    /// The hop may still become the far end: on_start runs, or start stands here. What it delivers then counts if its
-    /// verdict is TAKE.
-    static let mayAnswer: UInt8 = 1
-    /// It is the far end.
-    static let answers: UInt8 = 2
-    /// Start has gone below.
-    static let startPassed: UInt8 = 4
-    static let halfClosePassed: UInt8 = 8
-    /// Nothing of the hop works from now on.
-    static let over: UInt8 = 16
-    /// No mark of its own yet: the row's, which holds for all hops in step.
-    static let inStep: UInt8 = 128
-  }
-  /// On the driving thread, the only one that writes.
-  @inline(__always)
-  func mark(_ mark: UInt8, without gone: UInt8 = 0) {
-    marks.store(marks.load(ordering: .relaxed) & ~(gone | Mark.inStep) | mark, ordering: .releasing)
-  }
-  private func has(_ mark: UInt8) -> Bool {
-    // The row's first: who sees there what follows the hop's being set apart sees the hop's own mark.
-    let shared = row.marks.load(ordering: .acquiring)
-    let own = marks.load(ordering: .acquiring)
-    return (own & Mark.inStep == 0 ? own : shared) & mark != 0
-  }
-  var isOver: Bool { has(Mark.over) }
-  var hasStartPassed: Bool { has(Mark.startPassed) }
-  var hasHalfClosePassed: Bool { has(Mark.halfClosePassed) }
-  var isTaken: Bool { has(Mark.answers) }
-  var mayDeliver: Bool { has(Mark.mayAnswer | Mark.answers) }
-  func startArrived() { mark(Mark.mayAnswer) }
-  /// What was delivered in the hope of TAKE is void.
-  func startLeft() {
-    mark(Mark.startPassed, without: taken ? 0 : Mark.mayAnswer)
-    guard !taken else { return }
-    earlyAnswers = []
-    delivered.store(0, ordering: .releasing)
-  }
-
-  enum Delivery {
-    static let headers: UInt8 = 1
-    static let message: UInt8 = 2
-    static let status: UInt8 = 4
-    /// A message of its was not taken, and none since has been.
-    static let refused: UInt8 = 8
-  }
-  func hasDelivered(_ what: UInt8) -> Bool { delivered.load(ordering: .acquiring) & what != 0 }
-  /// False: it was before.
-  func noteDelivered(_ what: UInt8) -> Bool {
-    delivered.bitwiseOr(what, ordering: .acquiringAndReleasing).oldValue & what == 0
-  }
-
   /// In create.
   func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
     call.breakStep(at: index)
     jobs = HopJobs.make(outbound, inbound)
   }
-
-  /// Sees events: entered, and neither out of the call nor overtaken.
-  var isActive: Bool { entered && !endedCall && !cancelled && !destroyed && !statusPassed }
 
   /// The borrowed handle of the C side; pairs with `Hop.from`.
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }

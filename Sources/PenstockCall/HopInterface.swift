@@ -217,7 +217,7 @@ extension Hop {
     if hasEnded { return .gone }
     guard message.isObject == seesObjects else { return .state }
     if call.loop.isDriving { call.breakStep(at: index) }
-    guard hasStartPassed, !isTaken, !hasHalfClosePassed else { return .state }
+    guard seen == .open else { return .state }
     if let visit = isInline ? nil : visit {
       visit.injected.append(.send(message))
       return .ok
@@ -234,11 +234,9 @@ extension Hop {
   public func injectInbound(_ message: Message) -> Outcome {
     let outcome = putInbound(message)
     if outcome == .ok {
-      if hasDelivered(Delivery.refused) {
-        delivered.bitwiseAnd(~Delivery.refused, ordering: .acquiringAndReleasing)
-      }
-    } else if mayDeliver, !hasDelivered(Delivery.status) {
-      _ = noteDelivered(Delivery.refused)
+      if hasRefused.load(ordering: .acquiring) { hasRefused.store(false, ordering: .releasing) }
+    } else if mayDeliver, !answered.hasEnded {
+      hasRefused.store(true, ordering: .releasing)
     }
     return outcome
   }
@@ -246,8 +244,8 @@ extension Hop {
   private func putInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     guard message.isObject == seesObjects else { return .state }
-    if let visit = isInline ? nil : visit, !isTaken {
-      guard hasStartPassed else { return .state }
+    if let visit = isInline ? nil : visit, seen != .answering {
+      guard seen == .open || seen == .halfClosed else { return .state }
       guard spendShared() else { return .wouldBlock }
       visit.injected.append(.receive(message))
       return .ok
@@ -255,7 +253,7 @@ extension Hop {
     if call.loop.isDriving {
       call.breakStep(at: index)
       guard isActive, call.phase == .live, call.startAt > index else { return .state }
-      if !isTaken {
+      if life != .answering {
         guard isShared ? spendShared() : owed > reserved else { return .wouldBlock }
         reserved += 1
         station(.inbound).inject(.receive(message))
@@ -263,9 +261,9 @@ extension Hop {
         return .ok
       }
     }
-    guard !hasDelivered(Delivery.status) else { return .state }
+    guard !answered.hasEnded else { return .state }
     guard spendShared() else { return .wouldBlock }
-    _ = noteDelivered(Delivery.message)
+    _ = noteDelivered(.receive)
     call.submit(.deliver(self, .receive(message)))
     return .ok
   }
@@ -286,9 +284,8 @@ extension Hop {
     if hasEnded { return .gone }
     if call.loop.isDriving { call.breakStep(at: index) }
     guard mayDeliver else { return .state }
-    guard !hasDelivered(Delivery.headers) else { return .already }
-    guard !hasDelivered(Delivery.message | Delivery.status) else { return .state }
-    guard noteDelivered(Delivery.headers) else { return .already }
+    let outcome = noteDelivered(.headers)
+    guard outcome == .ok else { return outcome }
     call.submit(.deliver(self, .headers(headers)))
     return .ok
   }
@@ -298,7 +295,8 @@ extension Hop {
     if hasEnded { return .gone }
     if call.loop.isDriving { call.breakStep(at: index) }
     guard mayDeliver else { return .state }
-    guard noteDelivered(Delivery.status) else { return .already }
+    let outcome = noteDelivered(.status)
+    guard outcome == .ok else { return outcome }
     call.submit(.deliver(self, .status(status)))
     return .ok
   }
@@ -343,7 +341,7 @@ extension Hop {
 
   /// In create: nil is the driving thread.
   public func chooseExecutors(_ outbound: (any Executor)?, _ inbound: (any Executor)?) -> Outcome {
-    guard call.loop.isDriving, mayChooseExecutors else { return check() == .gone ? .gone : .state }
+    guard call.loop.isDriving, life == .creating else { return check() == .gone ? .gone : .state }
     choose(outbound, inbound)
     return .ok
   }

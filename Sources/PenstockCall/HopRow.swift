@@ -12,8 +12,10 @@ final class HopRow {
   var kept: Call?
   fileprivate var next: Unmanaged<HopRow>?
   private(set) var hops = Hops()
-  /// Any thread: what the hops in step have come to, written by the driving thread only.
-  let marks = Atomic<UInt8>(0)
+  /// Any thread: the Face of the hops in step, written by the driving thread only.
+  let face = Atomic<UInt8>(Face.waiting.rawValue)
+  /// Somebody keeps a reference to one of them, which another thread may let go.
+  var isLent = false
   /// Any thread: a hop of it has been looked at, by its handle or for `create`. Else nobody can have a reference to one,
   /// and none has been written to.
   let isTouched = Atomic<Bool>(false)
@@ -118,10 +120,10 @@ final class HopStock {
   @inline(never) @_optimize(size)
   func give(_ owned: Unmanaged<HopRow>, of call: Call, inStep: Int) {
     let row = owned.takeUnretainedValue()
-    var isFree = kept + row.hops.count <= limit && call.epoch == 0
+    var isFree = kept + row.hops.count <= limit && call.epoch == 0 && !row.isLent
     for index in row.hops.indices {
       row.hops.at(index)._withUnsafeGuaranteedRef { hop in
-        if row.hops.isAlone(index), !hop.isLent, hop.jobs == nil {
+        if row.hops.isAlone(index), hop.jobs == nil {
           if index < inStep { hop.renewInStep() }
         } else {
           isFree = false

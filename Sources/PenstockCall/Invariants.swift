@@ -36,8 +36,8 @@
 
     /// When all hops have been told of the end; the first `passed` in step.
     func checkEnds(_ passed: Int) {
-      for hop in hops where hop.index >= passed && hop.entered {
-        if !hop.destroyed || hop.brokenLife != nil { fatalError("invariant I2: a hop has not ended once") }
+      for hop in hops where hop.index >= passed && hop.isEntered {
+        if hop.life != .gone || hop.brokenLife != nil { fatalError("invariant I2: a hop has not ended once") }
       }
       if pausesInbound != 0 { fatalError("invariant I17: a lane is shut after the end") }
     }
@@ -64,13 +64,17 @@
         return "I11: the transport has the start, and a hop has it too"
       }
       if inStep > startAt, phase == .live { return "I11: a hop in step has not had the start" }
-      for hop in hops where hop.index >= max(startAt + 1, inStep) && hop.entered {
+      for hop in hops where hop.index >= max(startAt + 1, inStep) && hop.isEntered {
         return "I11: start has not come to a hop that was entered"
       }
-      for hop in hops where hop.index >= inStep && hop.entered && !hop.isOver && !hop.taken {
-        if hop.hasStartPassed != (startAt > hop.index) {
-          return "I14: other threads see start elsewhere than it is"
+      for hop in hops where hop.index >= inStep {
+        let isBelow: Bool
+        switch hop.life {
+        case .starting: isBelow = false
+        case .passing, .halfClosed: isBelow = true
+        case .waiting, .out, .creating, .answering, .over, .gone: continue
         }
+        if isBelow != (startAt > hop.index) { return "I11: start is elsewhere than its hop says" }
       }
       if startAt > hops.count, frontierDemand != 0 { return "I11: demand waits for a start that has left" }
       return nil
@@ -96,39 +100,66 @@
     }
   }
 
+  extension Life {
+    fileprivate var rank: Int {
+      switch self {
+      case .waiting: 0
+      case .creating: 1
+      case .starting: 2
+      case .passing, .answering: 3
+      case .halfClosed: 4
+      case .over: 5
+      case .out, .gone: 6
+      }
+    }
+  }
+
   extension Hop {
+    /// Its life goes forward only.
+    func checkStep(to next: Life) {
+      if next.rank <= life.rank, next != life { fatalError("invariant I1: a hop's life goes back") }
+    }
+
     /// It counts with its neighbours: nothing of its own is set.
     fileprivate var brokenInStep: StaticString? {
       let isAsMade =
         outbound == nil && inbound == nil && recording == nil && jobs == nil && finishRequest == nil
-        && !taken && !statusPassed && !endedCall && !cancelled && !destroyed && !isShared && ticket == 0
-        && owed == 0 && reserved == 0 && earlyDemand == 0 && surplus == 0 && inFlight == 0 && ledger == nil
-        && earlyAnswers.isEmpty
+        && life.rank <= Life.starting.rank && face.load(ordering: .relaxed) == Face.asRun.rawValue
+        && !isShared
+        && ticket == 0 && owed == 0 && reserved == 0 && earlyDemand == 0 && surplus == 0 && inFlight == 0
+        && ledger == nil && earlyAnswers.isEmpty
       return isAsMade ? nil : "I8: a hop in step has something of its own"
     }
 
     fileprivate var brokenLife: StaticString? {
-      let endings = (statusPassed ? 1 : 0) + (endedCall ? 1 : 0) + (cancelled ? 1 : 0)
-      if endings > 1 { return "I2: a hop has two endings" }
-      // One whose create breaks law 7 has ended the call, and nothing else.
-      if statusPassed || cancelled || taken, !entered {
-        return "I1: a hop that was not entered has been used"
-      }
-      if destroyed, !entered { return "I1: a hop that was not entered is destroyed" }
-      if destroyed, endings == 0 { return "I2: a hop is destroyed without an ending" }
+      if life == .creating { return "I1: create has returned, and the hop does not know" }
       if ticket != 0, running == .none { return "I13: a ticket of no callback" }
       if finishRequest != nil, running == .none { return "I1: an end that was asked for was forgotten" }
-      if destroyed != isOver, entered { return "I14: other threads see another end than there is" }
-      if taken != isTaken, !isOver { return "I14: other threads see another far end than there is" }
-      if destroyed, outbound != nil || inbound != nil { return "I4: something stands at a hop that has gone" }
+      if let broken = brokenFace { return broken }
+      if life == .gone, outbound != nil || inbound != nil {
+        return "I4: something stands at a hop that has gone"
+      }
       return nil
+    }
+
+    private var brokenFace: StaticString? {
+      let isRight: Bool
+      switch (life, seen) {
+      case (.waiting, .waiting), (.starting, .mayAnswer), (.passing, .open), (.halfClosed, .halfClosed),
+        (.answering, .answering), (.out, .over), (.gone, .over), (.over, _):
+        isRight = true
+      // Start has not come to it, so nobody can have it: it has no face yet.
+      case (.waiting, _): isRight = face.load(ordering: .relaxed) == Face.asRun.rawValue
+      default: isRight = false
+      }
+      return isRight ? nil : "I14: other threads see another hop than there is"
     }
 
     fileprivate var brokenCounts: StaticString? {
       if owed < 0 || reserved < 0 || earlyDemand < 0 || surplus < 0 {
         return "I9: demand is less than nothing"
       }
-      if isShared, !destroyed, sharedOwed.load(ordering: .relaxed) > max(owed - reserved, 0) {
+      if isShared, life != .gone, sharedOwed.load(ordering: .relaxed) > max(owed - reserved, 0) {
         return "I9: other threads may spend more than is owed"
       }
       if inFlight < 0 || untold < 0 { return "I10: more was told as sent than was sent" }

@@ -133,7 +133,7 @@ extension Call {
     tellSent(hop.inFlight, from: hop.index)
     for index in (hop.index + 1)..<max(hops.count, hop.index + 1) {
       let old = hops[index]
-      if old.entered, !old.destroyed {
+      if old.isPresent {
         discardStations(old)
         destroy(old)
       }
@@ -162,13 +162,13 @@ extension Call {
     let restarts = recording.restarts
     runOutbound(.start, at: hop.index + 1)
     // A RESTART below goes on with what this one sends; another one here, or above, sends everything itself.
-    while phase == .live, recording.restarts == restarts, !hop.destroyed,
+    while phase == .live, recording.restarts == restarts, hop.life != .gone,
       let (event, isTold) = recording.takeNext()
     {
       if case .send = event { hop.countInFlight(isOwn: isTold) }
       runOutbound(event, at: hop.index + 1)
     }
-    if recording.isCutShort, phase == .live, recording.restarts == restarts, !hop.destroyed {
+    if recording.isCutShort, phase == .live, recording.restarts == restarts, hop.life != .gone {
       endBetween(hop.index + 1, Status(.resourceExhausted, "no memory to send the request again"))
     }
   }

@@ -47,7 +47,7 @@ extension Call {
   @inline(never) @_optimize(size)
   public var standings: [Standing] {
     var found: [Standing] = []
-    for hop in hops where hop.entered && !hop.destroyed {
+    for hop in hops where hop.isPresent {
       add(hop, hop.outbound, .outbound, to: &found)
       add(hop, hop.inbound, .inbound, to: &found)
     }
@@ -88,7 +88,7 @@ extension Call {
       }
     }
     if let oldest { return .hop(oldest) }
-    for hop in hops where hop.taken && hop.isActive { return .taken(name: hop.registration.name) }
+    for hop in hops where hop.life == .answering { return .taken(name: hop.registration.name) }
     guard isStarted else { return .loop }
     if below?.isConnecting == true { return .connection }
     if let unasked = standings.first(where: { $0.state == .unasked }) { return .hop(unasked) }

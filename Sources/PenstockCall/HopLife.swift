@@ -1,0 +1,185 @@
+import Synchronization
+
+// What has become of a hop, and what other threads may know of that.
+
+/// A hop's life in one call. It never goes back (I1); `Hop.become` alone changes it.
+///
+/// ```
+///            comes to it        create: NEXT       leaves it        leaves it
+///  waiting ---- start ----> creating --------> starting -- start --> passing -- half-close --> halfClosed
+///                              | SKIP, law 7       | TAKE
+///                              v                   v
+///                             out              answering          any but waiting and out --> over --> gone
+/// ```
+enum Life: Equatable {
+  /// Start has not come.
+  case waiting
+  /// `create` has said SKIP or has broken law 7: the hop is not in this call.
+  case out
+  /// `create` runs: executors may be chosen.
+  case creating
+  /// Start is shown, or stands here: the hop may become the far end.
+  case starting
+  /// Start has left downward.
+  case passing
+  /// So has the half-close.
+  case halfClosed
+  /// Its verdict on start was TAKE: it is the far end.
+  case answering
+  /// Nothing more but `destroy`.
+  case over(Ending)
+  /// `destroy` has been called.
+  case gone
+}
+
+extension Life {
+  /// nil: as it was.
+  fileprivate var face: Face? {
+    switch self {
+    case .waiting, .creating: .waiting
+    case .starting: .mayAnswer
+    case .passing: .open
+    case .halfClosed: .halfClosed
+    case .answering: .answering
+    // Until `destroy` it works as before.
+    case .over: nil
+    case .out, .gone: .over
+    }
+  }
+}
+
+/// How a hop's part in a call has ended: law 2.
+enum Ending: Equatable {
+  /// The status has left it upward.
+  case passed
+  /// It ended the call itself.
+  case own
+  /// It was told by on_cancel.
+  case told
+}
+
+/// What any thread may know of a hop, in one byte: what it may do now (I14). Written by the driving thread only.
+enum Face: UInt8 {
+  /// No face of its own yet: the row's, which is that of all hops in step.
+  case asRun
+  case waiting
+  /// It may still become the far end: what it delivers counts if its verdict is TAKE.
+  case mayAnswer
+  /// Start has gone below: messages may be put in.
+  case open
+  case halfClosed
+  case answering
+  /// Nothing of the hop works any more.
+  case over
+}
+
+/// What the far end has delivered of what it delivers once. Any thread.
+///
+/// | | headers | message | status |
+/// |---|---|---|---|
+/// | nothing | headers | bareMessages | bareEnd |
+/// | headers | ALREADY | messages | end |
+/// | bareMessages | STATE | - | bareEnd |
+/// | messages | ALREADY | - | end |
+/// | bareEnd | STATE | STATE | ALREADY |
+/// | end | ALREADY | STATE | ALREADY |
+enum Answer: UInt8 {
+  case nothing, headers, bareMessages, messages, bareEnd, end
+
+  var hasEnded: Bool { self == .bareEnd || self == .end }
+  private var hasHeaders: Bool { self == .headers || self == .messages || self == .end }
+
+  /// What it is after one more event, which is of the inbound lane, or why that may not come.
+  func after(_ kind: EventKind) -> (Answer, Outcome) {
+    switch kind {
+    case .headers:
+      if self == .nothing { return (.headers, .ok) }
+      return (self, hasHeaders ? .already : .state)
+    case .receive:
+      if hasEnded { return (self, .state) }
+      return (hasHeaders ? .messages : .bareMessages, .ok)
+    case .status, .none, .start, .send, .halfClose, .cancel, .demand, .sent, .create, .destroy:
+      if hasEnded { return (self, .already) }
+      return (hasHeaders ? .end : .bareEnd, .ok)
+    }
+  }
+}
+
+extension Hop {
+  /// Start has come to it and `create`, if there is one, has said NEXT.
+  var isEntered: Bool {
+    switch life {
+    case .waiting, .out, .creating: false
+    case .starting, .passing, .halfClosed, .answering, .over, .gone: true
+    }
+  }
+
+  /// Sees events: entered, and neither out of the call nor overtaken.
+  var isActive: Bool {
+    switch life {
+    case .starting, .passing, .halfClosed, .answering: true
+    case .waiting, .out, .creating, .over, .gone: false
+    }
+  }
+
+  /// Entered, and not destroyed.
+  var isPresent: Bool { isEntered && life != .gone }
+
+  /// On the driving thread. Of a hop in step the row says what others may know.
+  func become(_ next: Life) {
+    #if PENSTOCK_CHECKS
+      checkStep(to: next)
+    #endif
+    life = next
+    if face.load(ordering: .relaxed) != Face.asRun.rawValue, let face = next.face { wear(face) }
+  }
+
+  /// From now on it counts by itself, and has come to this.
+  func leaveStep(_ life: Life) {
+    self.life = life
+    wear(life.face ?? .waiting)
+  }
+
+  /// From now on it has a face of its own.
+  func wear(_ face: Face) { self.face.store(face.rawValue, ordering: .releasing) }
+
+  /// Any thread.
+  var seen: Face {
+    // The row's first: who sees there what follows the hop's being set apart sees the hop's own face.
+    let shared = row.face.load(ordering: .acquiring)
+    let own = face.load(ordering: .acquiring)
+    return Face(rawValue: own == Face.asRun.rawValue ? shared : own) ?? .waiting
+  }
+
+  var isOver: Bool { seen == .over }
+  var mayDeliver: Bool {
+    switch seen {
+    case .mayAnswer, .answering: true
+    case .asRun, .waiting, .open, .halfClosed, .over: false
+    }
+  }
+
+  /// Start leaves it. What was delivered in the hope of TAKE is void.
+  func startLeft() {
+    become(.passing)
+    earlyAnswers = []
+    answer.store(Answer.nothing.rawValue, ordering: .releasing)
+    hasRefused.store(false, ordering: .releasing)
+  }
+
+  /// Any thread.
+  var answered: Answer { Answer(rawValue: answer.load(ordering: .acquiring)) ?? .nothing }
+
+  /// Any thread: notes that an event of this kind is delivered, if it may be.
+  func noteDelivered(_ kind: EventKind) -> Outcome {
+    var seen = answer.load(ordering: .acquiring)
+    while true {
+      let (next, outcome) = (Answer(rawValue: seen) ?? .nothing).after(kind)
+      if outcome != .ok { return outcome }
+      let (done, now) = answer.weakCompareExchange(
+        expected: seen, desired: next.rawValue, ordering: .acquiringAndReleasing)
+      if done { return .ok }
+      seen = now
+    }
+  }
+}
