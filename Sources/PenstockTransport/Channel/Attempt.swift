@@ -7,7 +7,7 @@ import PenstockWire
 /// The call is told nothing from within a function that it called: those only note, and `runInTurn` follows in the
 /// same turn.
 ///
-/// As a stream's, its fields stand so that it takes little: 152 bytes.
+/// As a stream's, its fields stand so that it takes little: 144 bytes.
 final class Attempt: StreamOwner, CallBelow, TurnTask {
   /// The channel's, which a call that has not ended keeps: used only while there is one.
   private let channel: Unmanaged<ChannelCore>
@@ -16,8 +16,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   /// ends it has reset its attempt, or has had its status.
   private var call: Unmanaged<Call>?
   private var framing: GRPCFraming?
-  private var connection: HTTP2Connection?
-  private var stream: HTTP2Stream?
+  private var stream: TransportStream?
   /// What has been sent so far, as long as it may have to be sent again; before there is a stream, all of it.
   private var pieces = PieceQueue()
   private var isReplayable = true
@@ -114,28 +113,17 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
         call.measures.sent.wireBytes.add(piece.count)
         call.measures.sent.compressedBytes.add(piece.bytes.count)
       }
-      withStream { stream, connection in
-        stream.append(piece)
-        connection.resume(stream)
-      }
+      _ = borrow(stream) { $0.send(piece) }
       keep(consume piece)
     }
   }
 
-  /// What only records, or what the connection writes later, leaves both where they are.
-  @inline(__always)
-  private func withStream(_ body: (HTTP2Stream, HTTP2Connection) -> Void) {
-    _ = borrow(stream) { stream in borrow(connection) { body(stream, $0) } }
-  }
-
+  /// Before the stream has opened it has all of it, too: none has left, so it is no copy that is kept.
   private func keep(_ piece: consuming BodyPiece) {
     guard isReplayable || stream == nil else { return }
     pieces.append(consume piece)
-    if hasOpened { limitPieces() }
+    if borrow(stream, { $0.hasOpened }) == true { limitPieces() }
   }
-
-  /// Before that the stream has all of it, too: none has left, so it is no copy that is kept.
-  private var hasOpened: Bool { stream.map { $0.id > 0 } ?? false }
 
   private func limitPieces() {
     if pieces.bytes > Attempt.replayLimit { forgetPieces() }
@@ -160,10 +148,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   func halfClose() {
     isHalfClosed = true
     if isPacking { return }
-    withStream { stream, connection in
-      stream.endsAfterPieces = true
-      connection.resume(stream)
-    }
+    _ = borrow(stream) { $0.endBody() }
   }
 
   func another() -> any CallBelow { Attempt(channel) }
@@ -184,17 +169,16 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   // MARK: The connection
 
   /// `connection` can take a stream.
-  func open(on connection: HTTP2Connection) {
+  func open(on connection: TransportConnection) {
     guard let call, isWaiting else { return }
-    let stream = HTTP2Stream(self, sending: pieces)
+    let stream = connection.newStream(self, sending: pieces)
     stream.endsAfterPieces = isHalfClosed && !isPacking
-    self.connection = connection
     self.stream = stream
     call._withUnsafeGuaranteedRef {
       $0.connection = connection.facts
       stream.isDuplex = $0.request.kind == .bidi
     }
-    connection.add(stream)
+    stream.open()
   }
 
   /// Not from within a function of the call.
@@ -207,7 +191,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     core.work.schedule(self)
   }
 
-  override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+  override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
     guard let call else { return false }
     limitPieces()
     return call._withUnsafeGuaranteedRef { call in
@@ -283,7 +267,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     }
   }
 
-  override func streamChanged(_ stream: HTTP2Stream) {
+  override func streamChanged(_ stream: TransportStream) {
     guard stream === self.stream else { return }
     proceed()
   }
@@ -305,7 +289,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   /// Tells the call what there is to tell, in order. Each step may end the call or the attempt.
   private func proceed(_ call: Call) {
     var hasDelivered = false
-    guard let stream, let connection else {
+    guard let stream else {
       if let failure { finish(failure, call) }
       return
     }
@@ -339,9 +323,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
         // At the end the rest is looked at even if nobody asks: a cut message is no message.
         guard call.wantsMessage || stream.end != nil else { return }
         let consumed = decode(stream.body, framing)
-        stream.take(consumed)
-        connection.session.consumed(stream, consumed)
-        connection.wantsWrite()
+        stream.consume(consumed)
       } else if let end = stream.end {
         conclude(end, stream, call)
       } else {
@@ -350,7 +332,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     }
   }
 
-  private func noteSending(_ stream: HTTP2Stream, _ call: Call) {
+  private func noteSending(_ stream: TransportStream, _ call: Call) {
     guard call.hearsSent else { return }
     // Less than nothing on a stream that begins again.
     let sent = Int32(bitPattern: stream.piecesSent &- told)
@@ -361,7 +343,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   }
 
   /// False: the call has ended.
-  private func takeHeaders(_ start: ResponseStart, _ stream: HTTP2Stream, _ call: Call) -> Bool {
+  private func takeHeaders(_ start: ResponseStart, _ stream: TransportStream, _ call: Call) -> Bool {
     switch start {
     case .informational: return true
     case .headers(let metadata):
@@ -377,12 +359,11 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     }
   }
 
-  private func conclude(_ end: StreamEnd, _ stream: HTTP2Stream, _ call: Call) {
+  private func conclude(_ end: StreamEnd, _ stream: TransportStream, _ call: Call) {
     if end.isUntouched, !headersCame, isReplayable, !hasRetried, core.closedBecause == nil {
       hasRetried = true
       call.measures.attempts.add(1)
       self.stream = nil
-      connection = nil
       makeFraming(call)
       return core.attach(self)
     }
@@ -419,10 +400,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
 
   /// What else it has goes with it, its stream too: without a call it does nothing any more.
   private func leave(_ why: Leave) {
-    withStream { stream, connection in
-      if connection.session.letGo(stream, why) { connection.wantsWrite() }
-    }
-    connection = nil
+    _ = borrow(stream) { $0.leave(why) }
     if message != nil { message = nil }
     pieces.removeAll()
     withCore { $0.end(self) }

@@ -19,15 +19,15 @@ protocol ConnectionOwner: AnyObject {
 ///      \------------ error, end of stream, timeout (the owner's) --------------/
 /// ```
 /// Per turn: read what waits and tell the streams' owners, write once at the turn's end.
-final class HTTP2Connection: ReadyHandler, TurnTask {
+final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   enum Phase: Equatable { case connecting, handshaking, preface, open, closed }
 
   let session: HTTP2Session
   /// "127.0.0.1:50051".
   let peer: ByteBuffer
   private(set) var phase = Phase.connecting
-  /// For the statistics of its calls; once it is open.
-  private(set) lazy var facts = ConnectionFacts(
+  override var facts: ConnectionFacts? { knownFacts }
+  private lazy var knownFacts = ConnectionFacts(
     peer: peer, local: socket.localAddress.map { ByteBuffer().say($0.text()) }, security: engine?.facts())
   var isScheduled = false
 
@@ -113,6 +113,7 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
     self.owner = owner
     peer = ByteBuffer().say(address.text())
     out = SendQueue(copies: engine != nil)
+    super.init()
     confine(self)
     session.connection = .passUnretained(self)
   }
@@ -121,20 +122,36 @@ final class HTTP2Connection: ReadyHandler, TurnTask {
 
   // MARK: Streams
 
+  override func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
+    HTTP2Stream(owner, sending: pieces, on: self)
+  }
+
   func add(_ stream: HTTP2Stream) {
     session.add(stream)
     wantsWrite()
   }
 
   /// There may be more to send on `stream`.
+  @inline(never)
   func resume(_ stream: HTTP2Stream) {
     session.resume(stream)
     wantsWrite()
   }
 
+  @inline(never)
+  func consumed(_ stream: HTTP2Stream, _ count: Int) {
+    session.consumed(stream, count)
+    wantsWrite()
+  }
+
+  func letGo(_ stream: HTTP2Stream, _ why: Leave) {
+    if session.letGo(stream, why) { wantsWrite() }
+  }
+
   /// In nanoseconds; 0: not known.
   var roundTrip: UInt64 { UInt64(cs_round_trip(socket.descriptor)) * 1000 }
 
+  @inline(never)
   func wantsWrite() {
     if phase != .closed { work.scheduleWrite(self) }
   }

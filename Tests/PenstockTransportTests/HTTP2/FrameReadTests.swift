@@ -17,7 +17,7 @@ import Testing
     init(_ size: Int) { memory = .allocate(byteCount: size, alignment: 16) }
     deinit { memory.deallocate() }
 
-    override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+    override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
       fields.add(":method", "POST") && fields.add(":path", "/a.B/C")
     }
 

@@ -50,7 +50,7 @@ import Testing
       self.compression = compression
     }
 
-    override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+    override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
       GRPCFraming(compression: compression, maxReceiveBytes: 100)
         .requestHeaders(request, defaults, now: 0, into: fields)
     }

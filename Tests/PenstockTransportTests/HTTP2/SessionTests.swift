@@ -25,7 +25,7 @@ import Testing
       self.takes = takes
     }
 
-    override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+    override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
       fields.add(":method", "POST") && fields.add(":scheme", "http") && fields.add(":path", "/a.B/C")
         && fields.add(":authority", "x")
     }
@@ -48,7 +48,7 @@ import Testing
       return bytes.count
     }
 
-    override func streamChanged(_ stream: HTTP2Stream) {
+    override func streamChanged(_ stream: TransportStream) {
       if !stream.body.isEmpty {
         body += stream.body
         let count = stream.body.count
@@ -248,7 +248,7 @@ import Testing
     _ = drain(session)
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
     final class Holder: StreamOwner {
-      override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+      override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
         fields.add(":method", "POST")
       }
       override func streamSends() -> Bool { true }
@@ -256,7 +256,7 @@ import Testing
       override func streamReceives(trailers: HeaderBlock) {}
       override func streamPlace() -> UnsafeMutableRawBufferPointer? { nil }
       override func streamReceives(_ bytes: ByteView) -> Int { 0 }
-      override func streamChanged(_ stream: HTTP2Stream) {}
+      override func streamChanged(_ stream: TransportStream) {}
     }
     let stream = HTTP2Stream()
     stream.owner = Holder()
@@ -429,4 +429,11 @@ import Testing
     #expect(recorder.log.count <= 2)
     _ = session.wantsWrite
   }
+}
+
+/// For owners in tests: all streams of a session are HTTP/2's.
+extension HTTP2Session {
+  func consumed(_ stream: TransportStream, _ count: Int) { consumed(stream as! HTTP2Stream, count) }
+
+  func letGo(_ stream: TransportStream, _ why: Leave) { letGo(stream as! HTTP2Stream, why) }
 }

@@ -120,7 +120,7 @@ extension SessionTests {
     let opens: Bool
     init(opens: Bool) { self.opens = opens }
 
-    override func streamOpens(_ stream: HTTP2Stream, _ fields: FieldList) -> Bool {
+    override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
       opens && fields.add(":method", "POST") && fields.add(":scheme", "http") && fields.add(":path", "/a.B/C")
         && fields.add(":authority", "x")
     }

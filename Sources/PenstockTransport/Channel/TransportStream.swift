@@ -1,0 +1,129 @@
+import PenstockCall
+import PenstockWire
+
+/// Who stands above a stream. All on the driving thread, and never from within a verb of the stream's;
+/// `streamSends` and `streamReceives` come in the middle of its work, and must only record.
+///
+/// A class, and no protocol, so that it can be told without a reference being counted.
+class StreamOwner {
+  /// The stream is about to open: adds its header list. False: no memory, and the stream ends.
+  func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool { false }
+  /// Something of the request is on its way: true if `streamChanged` is to tell. Must only record.
+  func streamSends() -> Bool { false }
+  /// The head of the final response, there until this returns. Must only record.
+  func streamReceives(head: HeaderBlock, endsStream: Bool) {}
+  /// The trailers, there until this returns. Must only record.
+  func streamReceives(trailers: HeaderBlock) {}
+  /// Where the next bytes of the body may be put before `streamReceives` gets them; nil: there is no such place.
+  func streamPlace() -> UnsafeMutableRawBufferPointer? { nil }
+  /// Takes as much of a body as it wants now, and says how much; what is left is buffered. Must only record.
+  func streamReceives(_ bytes: ByteView) -> Int { 0 }
+  /// Something has changed since the last call: look at `body`, `end`, `piecesSent`.
+  func streamChanged(_ stream: TransportStream) {}
+}
+
+/// A connection as an attempt knows it, whatever protocol it speaks.
+class TransportConnection {
+  /// For the statistics of its calls; once it is open.
+  var facts: ConnectionFacts? { nil }
+  /// To be opened at once.
+  func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
+    TransportStream(owner, sending: pieces)
+  }
+}
+
+/// One request and its answer on some connection: all that an attempt talks to, whatever protocol carries it. What has
+/// come and what is to go stands here; a subclass moves the bytes, and has the verbs.
+///
+/// ```
+/// new --open--> (waits for its turn) --streamOpens--> open --> ended --leave--> nobody's
+/// ```
+/// `end` says how it ended, once; after that nothing inbound changes. A verb tells its owner nothing before it returns.
+///
+/// A class that is borrowed: a verb costs 2 instructions more than one of a final class.
+class TransportStream {
+  /// Cleared when the stream has closed, or its owner has left.
+  final var owner: StreamOwner?
+  /// What the owner has not taken yet. Bounded by the stream's window. nil: there was never any.
+  private final var unread: ByteBuffer?
+  private final var pieces: PieceQueue
+  final var endsAfterPieces = false
+  /// Messages go both ways.
+  final var isDuplex = false
+  /// Pieces framed whole, ever; beyond 2^32 it begins anew.
+  private(set) final var piecesSent: UInt32 = 0
+  /// What has come and the owner has not counted.
+  private final var uncounted: UInt32 = 0
+  private(set) final var end: StreamEnd?
+
+  @inline(__always)
+  init(_ owner: StreamOwner?, sending pieces: consuming PieceQueue) {
+    self.owner = owner
+    self.pieces = pieces
+    confine(self)
+  }
+
+  // MARK: Verbs
+
+  /// Opens as soon as it may, with what is there.
+  func open() {}
+  /// Some of the request may have left; before that all pieces are still here.
+  var hasOpened: Bool { false }
+  /// Adds to the body.
+  func send(_ piece: BodyPiece) {}
+  /// The body ends behind what is there.
+  func endBody() {}
+  /// The owner has taken `count` bytes of `body`: their credit goes back.
+  func consume(_ count: Int) {}
+  /// Nothing more is wanted of it.
+  func leave(_ why: Leave) {}
+
+  // MARK: Outbound
+
+  final var bytesToSend: Int { pieces.bytes }
+
+  final func append(_ piece: BodyPiece) { pieces.append(piece) }
+
+  /// All of it is here, and has a body.
+  final var isWholeRequest: Bool { endsAfterPieces && bytesToSend > 0 }
+
+  /// Adds the next `count` bytes of the body. False: no memory.
+  final func moveBody(_ count: Int, into out: SendQueue) -> Bool {
+    guard let through = pieces.move(count, into: out) else { return false }
+    piecesSent &+= UInt32(through)
+    return true
+  }
+
+  // MARK: Inbound
+
+  final var bodyIsEmpty: Bool { unread.map { $0.isEmpty } ?? true }
+  /// What the owner has not taken yet, until it takes some or more comes.
+  final var body: ByteView { unread.map { $0.view } ?? ByteView(start: nil, count: 0) }
+
+  /// False: no memory.
+  final func keep(_ bytes: ByteView) -> Bool {
+    if unread == nil { unread = ByteBuffer() }
+    return borrow(unread) { $0.append(bytes) } ?? false
+  }
+
+  final func take(_ count: Int) { _ = borrow(unread) { $0.consume(count) } }
+
+  final func received(_ count: Int) { uncounted &+= UInt32(truncatingIfNeeded: count) }
+
+  /// How much has come since it was last asked.
+  final func takeCount() -> Int {
+    defer { uncounted = 0 }
+    return Int(uncounted)
+  }
+
+  final func finish(_ how: StreamEnd) {
+    if end == nil { end = how }
+  }
+
+  /// Nothing more is wanted of this stream.
+  final func letGo() {
+    owner = nil
+    if unread != nil { unread = nil }
+    pieces.removeAll()
+  }
+}
