@@ -1,5 +1,4 @@
 import CNghttp2
-import CSystem
 
 /// How far a peer may run ahead on a connection: wide, as the options say, or narrow, while all there is are small
 /// messages that go both ways.
@@ -63,9 +62,6 @@ extension HTTP2Session {
   /// While it is narrow.
   @inline(never) @_optimize(size)
   func timeWindow(_ count: Int) {
-    guard let connection else { return }
-    let isFelt = window.isFelt(
-      count, now: cs_monotonic, roundTrip: { connection._withUnsafeGuaranteedRef { $0.roundTrip } })
-    if isFelt { widenWindow() }
+    if window.isFelt(count, now: { times.now }, roundTrip: { times.roundTrip }) { widenWindow() }
   }
 }

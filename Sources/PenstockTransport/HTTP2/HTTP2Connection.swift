@@ -39,8 +39,6 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   private var toldDraining = false
   private var watchesOutput = false
   private var ignoresInput = false
-  /// Why `sendEarly` has failed, until it is time to say so.
-  private var lost: Int32?
   /// What the session has said: to be sent, or to become records.
   private let out: SendQueue
   private let scratch: UnsafeMutableRawBufferPointer
@@ -82,7 +80,8 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
         engine = TLSEngine.make(tls, host: host.view)
         if engine == nil { return .failed(TLSContext.reason("no TLS for the connection")) }
       }
-      guard let session = HTTP2Session.make(limits), let memory = malloc(scratchSize) else {
+      guard let session = HTTP2Session.make(limits, SocketTimes(socket)), let memory = malloc(scratchSize)
+      else {
         return .failed(ByteBuffer().say("no memory for a connection"))
       }
       let scratch = UnsafeMutableRawBufferPointer(start: memory, count: scratchSize)
@@ -115,7 +114,6 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
     out = SendQueue(copies: engine != nil)
     super.init()
     confine(self)
-    session.connection = .passUnretained(self)
   }
 
   deinit { free(scratch.baseAddress) }
@@ -147,9 +145,6 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   func letGo(_ stream: HTTP2Stream, _ why: Leave) {
     if session.letGo(stream, why) { wantsWrite() }
   }
-
-  /// In nanoseconds; 0: not known.
-  var roundTrip: UInt64 { UInt64(cs_round_trip(socket.descriptor)) * 1000 }
 
   @inline(never)
   func wantsWrite() {
@@ -304,13 +299,12 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
     guard phase != .closed, phase != .connecting else { return }
     var rounds = HTTP2Connection.writeRounds
     while phase != .closed {
-      session.hasSaidAll = false
-      let alive = phase == .handshaking || pass()
+      let collected = phase == .handshaking ? .more : pass()
       if isSent {
-        if !alive { return closeAfterFailure() }
+        if collected == .failed { return closeAfterFailure() }
         break
       }
-      switch lost.take().map({ .failed($0) }) ?? send() {
+      switch send() {
       case .bytes, .wouldBlock, .end: break
       case .failed(let code):
         // What the peer said before it went may explain it better.
@@ -319,27 +313,27 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
         return lose(code)
       }
       if phase == .closed { break }
-      if !alive { return closeAfterFailure() }
+      if collected == .failed { return closeAfterFailure() }
       if !isSent { break }
       rounds -= 1
       if rounds == 0 {
         wantsWrite()
         break
       }
-      if phase == .handshaking || session.hasSaidAll || !session.wantsWrite { break }
+      if phase == .handshaking || collected == .all || !session.wantsWrite { break }
     }
     watchOutput(!isSent)
     session.dispatch()
     noteDraining()
   }
 
-  /// Moves what the session has to say into `out`. False: the session has failed.
-  private func pass() -> Bool {
+  /// Moves what the session has to say into `out`.
+  private func pass() -> Collected {
     guard let engine else { return session.collect(into: out) }
     // More only when the last has left, so that what waits stays bounded.
-    guard isSent else { return engine.failure == nil }
-    let alive = session.collect(into: out)
-    return makeRecords(engine) && alive
+    guard isSent else { return engine.failure == nil ? .more : .failed }
+    let collected = session.collect(into: out)
+    return makeRecords(engine) ? collected : .failed
   }
 
   /// Of a part of `out` at a time. False: TLS has failed.
@@ -362,14 +356,6 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
       engine.output.consume(n)
       if !engine.output.isEmpty || out.isEmpty || !makeRecords(engine) { return outcome }
     }
-  }
-
-  /// From within the session, as it says the last that it has to say.
-  func sendEarly() {
-    guard phase == .open, !watchesOutput, lost == nil else { return }
-    // `pass` sees what fails here.
-    if let engine, !makeRecords(engine) { return }
-    if case .failed(let code) = send() { lost = code }
   }
 
   private func watchOutput(_ on: Bool) {
@@ -469,4 +455,12 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
 
   /// In a forked child: nothing but the descriptor.
   func closeInChild() { socket.close() }
+}
+
+private final class SocketTimes: SessionTimes {
+  private let socket: Socket
+
+  init(_ socket: Socket) { self.socket = socket }
+
+  override var roundTrip: UInt64 { UInt64(cs_round_trip(socket.descriptor)) * 1000 }
 }

@@ -16,6 +16,24 @@ struct HTTP2Limits {
   var outputSize = 256 << 10
 }
 
+/// What a session needs to know of the world around it.
+class SessionTimes {
+  /// Nanoseconds, from any beginning.
+  var now: UInt64 { cs_monotonic() }
+  /// In nanoseconds; 0: not known.
+  var roundTrip: UInt64 { 0 }
+}
+
+/// What `collect` has found.
+enum Collected: Equatable {
+  /// All there was: until something happens, there is no more.
+  case all
+  /// What there was room for: there may be more.
+  case more
+  /// The connection is to be closed when this has left.
+  case failed
+}
+
 /// The client side of an HTTP/2 connection without its I/O: bytes go in by `receive` and come out by `collect`.
 ///
 /// nghttp2 does the protocol. Its callbacks (HTTP2SessionEvents.swift) only record; owners are told by `dispatch`,
@@ -38,7 +56,7 @@ final class HTTP2Session {
   var tracker = FrameTracker()
   /// See `owe`: what may still come of streams that we have given up, and since when nothing is forgiven.
   var lateBytes = 0
-  var forgivenAt = cs_monotonic()
+  var forgivenAt: UInt64
 
   var open: [HTTP2Stream] = []
   /// New ones, and what is beyond the peer's MAX_CONCURRENT_STREAMS.
@@ -59,8 +77,7 @@ final class HTTP2Session {
   private var blockBytes = 0
   /// Where `collect` puts DATA frames; its caller's.
   var output: Unmanaged<SendQueue>?
-  /// What writes `output`; it has the session.
-  var connection: Unmanaged<HTTP2Connection>?
+  let times: SessionTimes
   /// The DATA frame that went last took what was left of a window: the peer has to read before there is more to send.
   var fillsWindow = false
   private var isInside = false
@@ -85,13 +102,15 @@ final class HTTP2Session {
   static let maxFrame = 64 << 10
 
   /// nil: no memory.
-  static func make(_ limits: HTTP2Limits) -> HTTP2Session? {
-    let session = HTTP2Session(limits)
+  static func make(_ limits: HTTP2Limits, _ times: SessionTimes = SessionTimes()) -> HTTP2Session? {
+    let session = HTTP2Session(limits, times)
     return session.begin() ? session : nil
   }
 
-  private init(_ limits: HTTP2Limits) {
+  private init(_ limits: HTTP2Limits, _ times: SessionTimes) {
     self.limits = limits
+    self.times = times
+    forgivenAt = times.now
     recent.initialize(repeating: nil, count: HTTP2Session.recentStreams)
     confine(self)
   }
@@ -423,13 +442,10 @@ final class HTTP2Session {
   /// Less is copied.
   static let leastPlace = 4096
 
-  /// Larger DATA frames are not worth a write of their own.
-  static let mostEarly = 4096
-
-  /// Appends what is to be sent, as long as `out` is not over the limit. False: the connection is to be closed after
-  /// that.
-  func collect(into out: SendQueue) -> Bool {
-    guard let session, !isAbandoned else { return false }
+  /// Appends what is to be sent, as long as `out` is not over the limit.
+  func collect(into out: SendQueue) -> Collected {
+    guard let session, !isAbandoned else { return .failed }
+    var collected = Collected.more
     output = .passUnretained(out)
     if failure == nil { startQueued() }
     isInside = true
@@ -440,7 +456,7 @@ final class HTTP2Session {
         if n < 0 { fail(broken(Int32(truncatingIfNeeded: n))) }
         if n == 0, opensMore() { continue }
         // Where there is no room nghttp2 says nothing, too.
-        hasSaidAll = n == 0 && queuedCount == 0 && !out.isFull(limits.outputSize)
+        if n == 0, queuedCount == 0, !out.isFull(limits.outputSize) { collected = .all }
         break
       }
       let frame = ByteView(start: data, count: n)
@@ -451,7 +467,7 @@ final class HTTP2Session {
     }
     isInside = false
     output = nil
-    return failure == nil
+    return failure == nil ? collected : .failed
   }
 
   private static func isRequest(_ frame: ByteView) -> Bool {
@@ -463,10 +479,6 @@ final class HTTP2Session {
     let place = find(id)?._withUnsafeGuaranteedRef { $0.block } ?? 0
     return request.blocks.append(frame, of: id, place: place, to: out)
   }
-
-  /// `collect` has ended because there was no more: until something happens, `wantsWrite` need not be asked. Its caller
-  /// clears it.
-  var hasSaidAll = false
 
   /// Whether `collect` would give something.
   var wantsWrite: Bool {

@@ -105,11 +105,6 @@ extension HTTP2Session {
         return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
       }
       markSending(stream)
-      // The only stream has no more to say, and other frames go before DATA: so the peer is at work while nghttp2 does
-      // what is left to do.
-      if stream.isDraining, open.count == 1, count <= HTTP2Session.mostEarly {
-        connection?._withUnsafeGuaranteedRef { $0.sendEarly() }
-      }
       return 0
     }
   }

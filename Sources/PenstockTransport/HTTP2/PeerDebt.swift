@@ -49,7 +49,7 @@ extension HTTP2Session {
   func charge(_ cost: Int) {
     tracker.owed += cost
     guard tracker.owed > HTTP2Session.mostOwed else { return }
-    let now = cs_monotonic()
+    let now = times.now
     let forgiven = (now &- forgivenAt) / HTTP2Session.forgivenEach
     tracker.owed -= min(tracker.owed, Int(truncatingIfNeeded: forgiven))
     forgivenAt = now

@@ -101,7 +101,7 @@ import Testing
       let alive = part.withUnsafeBytes { session.receive($0) }
       session.dispatch()
       let out = SendQueue(copies: true)
-      let flows = alive && session.collect(into: out)
+      let flows = alive && session.collect(into: out) != .failed
       recorder.sent += out.bytes.view
       session.dispatch()
       if !flows {
@@ -342,7 +342,7 @@ import Testing
       let stream = HTTP2Stream()
       stream.owner = Recorder(session, takes: true)
       session.add(stream)
-      #expect(session.collect(into: full))
+      #expect(session.collect(into: full) != .failed)
       #expect(stream.state == .open && !stream.headersAreSent)
       session.letGo(stream, .cancelled)
     }
