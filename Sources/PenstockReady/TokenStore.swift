@@ -75,7 +75,7 @@ public final class TokenStore: @unchecked Sendable {
     withExtendedLifetime(request) {}
   }
 
-  func leave(_ use: TokenUse) { lock.withLock { waiting.removeAll { $0 === use } } }
+  func leave(_ use: TokenUse) { lock.withLock { waiting.drop(use) } }
 
   // MARK: - The answer, on any thread
 

@@ -219,5 +219,5 @@ public final class ClientRuntime: @unchecked Sendable {
 
   func join(_ cache: ChannelChains) { lock.withLock { caches.append(cache) } }
 
-  func leave(_ cache: ChannelChains) { lock.withLock { caches.removeAll { $0 === cache } } }
+  func leave(_ cache: ChannelChains) { lock.withLock { caches.drop(cache) } }
 }

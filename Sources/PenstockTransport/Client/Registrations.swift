@@ -25,6 +25,12 @@ public enum Registrations {
 
     init(inherited: UInt64) { self.inherited = inherited }
 
+    func forget(_ cell: WaitCell) {
+      var index = 0
+      while index < waiting.count, waiting[index].cell !== cell { index += 1 }
+      if index < waiting.count { waiting.remove(at: index) }
+    }
+
     func index(of id: UInt64) -> Int? {
       var low = 0
       var high = live.count
@@ -104,7 +110,7 @@ public enum Registrations {
       let seen = cell.word.load(ordering: .sequentiallyConsistent)
       if cell.park(seen, until: deadline) == .timedOut { break }
     }
-    Process.withLock { table.waiting.removeAll { $0.cell === cell } }
+    Process.withLock { table.forget(cell) }
     return cell.isSet ? .ok : .timedOut
   }
 

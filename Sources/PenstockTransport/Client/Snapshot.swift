@@ -50,14 +50,14 @@ extension ClientRuntime {
 
   /// Any thread, in the same way: one call; nil: no answer in time.
   func view(of call: ClientCall, within nanoseconds: UInt64) -> CallView? {
-    look(within: nanoseconds) { _ in CallView(call.call) }
+    look(within: nanoseconds) { _ in [CallView(call.call)] }?.first
   }
 
   /// Runs `body` where it may look at calls.
   @inline(never) @_optimize(size)
-  private func look<R>(within nanoseconds: UInt64, _ body: @escaping (LiveCalls) -> R) -> R? {
+  private func look(within nanoseconds: UInt64, _ body: @escaping (LiveCalls) -> [CallView]) -> [CallView]? {
     if runtime.isDriving { return body(live) }
-    var found: R?
+    var found: [CallView]?
     // As soon as nobody drives this thread may; while somebody does, they are asked.
     if runtime.inspect({ found = body(live) }) { return found }
     let question = Question { body($0) }
@@ -89,15 +89,15 @@ extension ClientCall {
 }
 
 /// What the driving thread is asked, and its answer.
-private final class Question<R>: @unchecked Sendable {
+private final class Question: @unchecked Sendable {
   let cell = WaitCell()
-  private let body: (LiveCalls) -> R
+  private let body: (LiveCalls) -> [CallView]
   private let lock = Lock()
-  private var found: R?
+  private var found: [CallView]?
 
-  init(_ body: @escaping (LiveCalls) -> R) { self.body = body }
+  init(_ body: @escaping (LiveCalls) -> [CallView]) { self.body = body }
 
-  var answer: R? { lock.withLock { found } }
+  var answer: [CallView]? { lock.withLock { found } }
 
   func ask(_ live: LiveCalls) {
     let answer = body(live)
@@ -106,11 +106,11 @@ private final class Question<R>: @unchecked Sendable {
   }
 }
 
-private final class Asking<R>: InboxItem {
-  private let question: Question<R>
+private final class Asking: InboxItem {
+  private let question: Question
   private let live: LiveCalls
 
-  init(_ question: Question<R>, _ live: LiveCalls) {
+  init(_ question: Question, _ live: LiveCalls) {
     self.question = question
     self.live = live
   }

@@ -142,7 +142,7 @@ final class TicketBook: TicketIssuer, @unchecked Sendable {
     let oldest = (entries.first?.ticket ?? .max) >> TicketBook.turnBits
     let count = numbers.prefix { $0 < oldest }.count
     table.free(numbers[..<count])
-    numbers.removeFirst(count)
+    numbers.removeLeading(count)
   }
 
   /// Ends a ticket, if it is open and allows `verdict`; whoever does has the right to resolve it.

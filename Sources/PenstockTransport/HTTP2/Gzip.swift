@@ -53,8 +53,9 @@ final class Deflation {
 
   /// The next one, once this one is done. nil: there is none, or no memory.
   func next() -> Deflation? {
-    if behind.isEmpty { return nil }
-    let next = Deflation(behind.removeFirst())
+    guard let first = behind.first else { return nil }
+    behind.removeLeading(1)
+    let next = Deflation(first)
     next?.behind = behind
     return next
   }

@@ -165,37 +165,24 @@ final class LookupQueue {
   }
 
   fileprivate func finished(_ lookup: Lookup) {
-    remove(lookup, from: &running)
+    running.drop(lookup)
     if running.count < LookupQueue.limit, !queued.isEmpty {
-      let next = queued.removeFirst()
+      let next = queued[0]
+      queued.drop(next)
       running.append(next)
       next.startThread()
     }
   }
 
   /// What has a thread stays counted until the thread has come back.
-  fileprivate func forget(_ lookup: Lookup) { remove(lookup, from: &queued) }
+  fileprivate func forget(_ lookup: Lookup) { queued.drop(lookup) }
 
   /// The runtime has ended: nobody is told any more.
   func drop() {
-    let all = running + queued
-    running = []
-    queued = []
-    for lookup in all {
+    while let lookup = running.popLast() ?? queued.popLast() {
       let dropped = lookup.completion
       lookup.completion = nil
       _ = dropped
-    }
-  }
-
-  private func remove(_ lookup: Lookup, from list: inout [Lookup]) {
-    var i = 0
-    while i < list.count {
-      if list[i] === lookup {
-        list.remove(at: i)
-        return
-      }
-      i += 1
     }
   }
 }

@@ -1,4 +1,5 @@
 import CSystem
+import PenstockWire
 import Synchronization
 
 /// A thread that is parked while another drives.
@@ -230,7 +231,7 @@ extension Runtime {
     while i < waiters.count {
       let waiter = waiters[i]
       if waiter.mayDrive && !waiter.cell.isSet {
-        waiters.remove(at: i)
+        waiters.drop(waiter)
         return waiter
       }
       i += 1
@@ -240,15 +241,7 @@ extension Runtime {
 
   /// With `lock` held; the caller holds a reference to `waiter`.
   private func remove(_ waiter: Waiter?) {
-    guard let waiter else { return }
-    var i = 0
-    while i < waiters.count {
-      if waiters[i] === waiter {
-        waiters.remove(at: i)
-        return
-      }
-      i += 1
-    }
+    if let waiter { waiters.drop(waiter) }
   }
 
   /// Where nobody drives: runs `body`, which calls no user code, as the driver. False: somebody does, or the runtime

@@ -226,7 +226,7 @@ extension InterceptedCall {
     }
     while let message = answer?.messages.first {
       guard hop.injectInbound(message) == .ok else { return }
-      answer?.messages.removeFirst()
+      answer?.messages.removeLeading(1)
     }
     if let done = answer {
       answer = nil

@@ -1,4 +1,5 @@
 import CSystem
+import PenstockWire
 import Synchronization
 
 /// A thread that runs the functions of synchronous interceptors.
@@ -104,13 +105,14 @@ final class Nest {
   }
 
   func enter(_ attendant: Attendant) { attendants.append(attendant) }
-  func leave(_ attendant: Attendant) { attendants.removeAll { $0 === attendant } }
+  func leave(_ attendant: Attendant) { attendants.drop(attendant) }
 
   /// Something to run, for `attendant`.
   func take(_ attendant: Attendant) -> InterceptedCall? {
-    guard !ready.isEmpty else { return nil }
+    guard let first = ready.first else { return nil }
     attendant.isIdle = false
-    return ready.removeFirst()
+    ready.removeLeading(1)
+    return first
   }
 
   func back(_ attendant: Attendant) { attendant.isIdle = true }

@@ -1,5 +1,6 @@
 import CSystem
 import PenstockCall
+import PenstockWire
 import Synchronization
 
 /// The workers of one runtime: threads that run the functions of synchronous interceptors.
@@ -104,7 +105,7 @@ final class WorkerPool: @unchecked Sendable {
   /// With the lock held. Whoever calls has a reference.
   private func remove(_ call: InterceptedCall) {
     call.standing = .away
-    call.item.nest?.ready.removeAll { $0 === call }
+    call.item.nest?.ready.drop(call)
     dequeue(call)
   }
 
@@ -223,7 +224,7 @@ final class WorkerPool: @unchecked Sendable {
     lock.lock()
     let call = first
     if let call {
-      call.item.nest?.ready.removeAll { $0 === call }
+      call.item.nest?.ready.drop(call)
       begin(call)
     }
     lock.unlock()
