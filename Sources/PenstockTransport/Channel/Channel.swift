@@ -13,7 +13,7 @@ public final class Channel: @unchecked Sendable {
   /// Once: where the runtime has ended, two threads might close the core at a time.
   private let isClosing = Atomic<Bool>(false)
 
-  private init(_ core: ChannelCore, _ runtime: Runtime) {
+  init(_ core: ChannelCore, _ runtime: Runtime) {
     self.core = core
     self.runtime = runtime
   }

@@ -87,7 +87,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   /// The balancer begins, if somebody still waits.
   @inline(never) @_optimize(size)
   func runInTurn() {
-    waiting.removeAll { !$0.isWaiting }
+    let all = takeWaiting()
+    for attempt in all where attempt.isWaiting { waiting.append(attempt) }
     guard !waiting.isEmpty else { return }
     runtime.refreshNow()
     follow(.wanted)

@@ -1,26 +1,6 @@
 import PenstockCall
 import PenstockWire
 
-/// What a subchannel needs to know to connect, besides the address.
-final class Destination {
-  let target: Target
-  /// As the user wrote it, for error texts.
-  let name: ByteBuffer
-  let tls: TLSContext?
-  let limits: HTTP2Limits
-  let connectTimeout: UInt64
-
-  init(
-    _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits, _ connectTimeout: UInt64
-  ) {
-    self.target = target
-    self.name = name
-    self.tls = tls
-    self.limits = limits
-    self.connectTimeout = connectTimeout
-  }
-}
-
 /// One endpoint: an address, and the connection to it while there is one. What it does when is `SubchannelState`'s;
 /// this carries it out. The timer is the one for connecting.
 ///
@@ -32,7 +12,9 @@ final class Subchannel: Timer, ConnectionOwner {
   /// A channel closes its subchannels before it goes, and a closed one tells it nothing: the reference needs no count.
   private unowned(unsafe) let channel: ChannelCore
   private var state = SubchannelState.idle
-  /// There is one while it connects, and while it is ready.
+  /// One of the two is there while it connects.
+  private var connector: Connector?
+  /// There is one while it is ready, and before, while HTTP/2 begins.
   private var connection: HTTP2Connection?
   private var draining: [HTTP2Connection] = []
 
@@ -44,7 +26,7 @@ final class Subchannel: Timer, ConnectionOwner {
   }
 
   /// Some connection is there.
-  var isInUse: Bool { connection != nil || !draining.isEmpty }
+  var isInUse: Bool { connector != nil || connection != nil || !draining.isEmpty }
 
   /// Gives `attempt` a stream. False: the connection takes no more.
   @inline(__always)
@@ -79,7 +61,9 @@ final class Subchannel: Timer, ConnectionOwner {
         }
       case .arm(let time): channel.arm(self, at: time)
       case .disarm: channel.disarm(self)
-      case .giveUp: connection?.timedOut()
+      case .giveUp:
+        connector?.timedOut()
+        connection?.timedOut()
       case .retire: if let connection = connection.take() { draining.append(connection) }
       case .tell(let news):
         told = news
@@ -98,13 +82,9 @@ final class Subchannel: Timer, ConnectionOwner {
   /// Why not, if it could not begin a connection.
   @inline(never) @_optimize(size)
   private func begin() -> ByteBuffer? {
-    let destination = channel.destination
-    switch HTTP2Connection.start(
-      address, tls: destination.tls, host: destination.target.host, limits: destination.limits,
-      runtime: channel.runtime, work: channel.work, owner: self)
-    {
-    case .started(let connection):
-      self.connection = connection
+    switch Connector.start(address, channel, self) {
+    case .started(let connector):
+      self.connector = connector
       return nil
     case .failed(let words): return words
     }
@@ -113,7 +93,19 @@ final class Subchannel: Timer, ConnectionOwner {
   @inline(never) @_optimize(size)
   override func fire() { tell(follow(.time)) }
 
-  // MARK: What a connection tells
+  // MARK: What connector and connection tell
+
+  @inline(never) @_optimize(size)
+  func connectorMade(_ connection: HTTP2Connection) {
+    connector = nil
+    self.connection = connection
+  }
+
+  @inline(never) @_optimize(size)
+  func connectorFailed(_ words: ByteBuffer) {
+    connector = nil
+    tell(follow(.ended, words))
+  }
 
   func connectionReady(_ connection: HTTP2Connection) {
     if self.connection === connection { tell(follow(.connected)) }
@@ -141,6 +133,7 @@ final class Subchannel: Timer, ConnectionOwner {
   @inline(never) @_optimize(size)
   private func closeAll() {
     channel.disarm(self)
+    connector.take()?.close()
     connection.take()?.closeGracefully()
     let retired = draining
     draining = []
@@ -149,6 +142,7 @@ final class Subchannel: Timer, ConnectionOwner {
 
   @inline(never) @_optimize(size)
   func closeInChild() {
+    connector?.closeInChild()
     connection?.closeInChild()
     for connection in draining { connection.closeInChild() }
   }

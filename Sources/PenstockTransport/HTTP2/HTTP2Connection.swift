@@ -12,35 +12,31 @@ protocol ConnectionOwner: AnyObject {
   func connectionEnded(_ connection: HTTP2Connection, _ words: ByteBuffer)
 }
 
-/// One connection: socket, TLS if there is any, and the HTTP/2 session, moved by the loop.
+/// One connection: a link that a connector has made, and the HTTP/2 session on it, moved by the loop.
 ///
 /// ```
-/// connecting --> handshaking (TLS) --> preface --the peer's SETTINGS--> open --> closed
-///      \------------ error, end of stream, timeout (the owner's) --------------/
+/// preface --the peer's SETTINGS--> open --> closed
+///    \---- error, end of stream, timeout (the owner's)
 /// ```
 /// Per turn: read what waits and tell the streams' owners, write once at the turn's end.
 final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
-  enum Phase: Equatable { case connecting, handshaking, preface, open, closed }
+  enum Phase: Equatable { case preface, open, closed }
 
   let session: HTTP2Session
   /// "127.0.0.1:50051".
   let peer: ByteBuffer
-  private(set) var phase = Phase.connecting
+  private(set) var phase = Phase.preface
   override var facts: ConnectionFacts? { knownFacts }
   private lazy var knownFacts = ConnectionFacts(
-    peer: peer, local: socket.localAddress.map { ByteBuffer().say($0.text()) }, security: engine?.facts())
+    peer: peer, local: link.socket.localAddress.map { ByteBuffer().say($0.text()) },
+    security: link.engine?.facts())
   var isScheduled = false
 
   private let runtime: Runtime
   private let work: TurnWork
-  private let socket: Socket
-  private let engine: TLSEngine?
+  private let link: Link
   private var owner: (any ConnectionOwner)?
   private var toldDraining = false
-  private var watchesOutput = false
-  private var ignoresInput = false
-  /// What the session has said: to be sent, or to become records.
-  private let out: SendQueue
   private let scratch: UnsafeMutableRawBufferPointer
   private let frames: FrameRead
 
@@ -53,67 +49,45 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   private static let lastBudget = 1 << 20
   /// An event of TLS in frames: a key update is four, and takes as long as forty.
   private static let eventCost = 10
-  /// With more records unsent than are made of what calls say, TLS itself has said so much: the peer is to read first.
-  private static let mostRecords = 256 << 10
   /// How often one turn fills the socket.
   private static let writeRounds = 16
   /// How much becomes records at once; and where the peer waits for the first of them, as it has let us send no more.
   private static let manyRecords = 128 << 10
   private static let fewRecords = 32 << 10
 
-  enum Started {
-    case started(HTTP2Connection)
-    case failed(ByteBuffer)
-  }
-
-  /// Begins to connect. The owner hears nothing from within this.
+  /// nil: no memory. The owner hears nothing before `begin`.
   @inline(never) @_optimize(size)
-  static func start(
-    _ address: SocketAddress, tls: TLSContext?, host: ByteBuffer, limits: HTTP2Limits, runtime: Runtime,
-    work: TurnWork, owner: any ConnectionOwner
-  ) -> Started {
-    switch Socket.connect(to: address) {
-    case .failed(let code): return .failed(ByteBuffer().say(errno: code))
-    case .socket(let socket, let connecting):
-      var engine: TLSEngine?
-      if let tls {
-        engine = TLSEngine.make(tls, host: host.view)
-        if engine == nil { return .failed(TLSContext.reason("no TLS for the connection")) }
-      }
-      guard let session = HTTP2Session.make(limits, SocketTimes(socket)), let memory = malloc(scratchSize)
-      else {
-        return .failed(ByteBuffer().say("no memory for a connection"))
-      }
-      let scratch = UnsafeMutableRawBufferPointer(start: memory, count: scratchSize)
-      let connection = HTTP2Connection(socket, engine, session, address, scratch, runtime, work, owner)
-      let events = connecting ? CS_EPOLLOUT : CS_EPOLLIN
-      guard runtime.watch(socket.descriptor, events, connection) else {
-        connection.phase = .closed
-        socket.close()
-        return .failed(ByteBuffer().say("the system does not watch the socket"))
-      }
-      if !connecting { connection.connected() }
-      return .started(connection)
-    }
-  }
-
-  private init(
-    _ socket: Socket, _ engine: TLSEngine?, _ session: HTTP2Session, _ address: SocketAddress,
-    _ scratch: UnsafeMutableRawBufferPointer, _ runtime: Runtime, _ work: TurnWork,
-    _ owner: any ConnectionOwner
-  ) {
-    self.socket = socket
-    self.engine = engine
+  init?(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: any ConnectionOwner) {
+    guard let session = HTTP2Session.make(channel.destination.limits, SocketTimes(link.socket)),
+      let memory = malloc(HTTP2Connection.scratchSize)
+    else { return nil }
+    self.link = link
     self.session = session
-    self.scratch = scratch
+    self.peer = peer
+    scratch = UnsafeMutableRawBufferPointer(start: memory, count: HTTP2Connection.scratchSize)
     frames = FrameRead(scratch)
-    self.runtime = runtime
-    self.work = work
+    runtime = channel.runtime
+    work = channel.work
     self.owner = owner
-    peer = ByteBuffer().say(address.text())
-    out = SendQueue(copies: engine != nil)
     super.init()
     confine(self)
+  }
+
+  /// What the steps of the connector have left is the peer's first.
+  @inline(never) @_optimize(size)
+  func begin() {
+    wantsWrite()
+    let input = link.input
+    if input.isEmpty { return }
+    if let engine = link.engine {
+      receiveRecords(engine)
+    } else {
+      receive(input.view)
+      input.removeAll(keepingCapacity: false)
+    }
+    if phase == .closed { return }
+    session.dispatch()
+    noteDraining()
   }
 
   deinit { free(scratch.baseAddress) }
@@ -154,26 +128,11 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   // MARK: Events
 
   func ready(_ events: UInt32) {
-    if phase == .connecting {
-      let code = socket.connectError
-      if code != 0 { return close(ByteBuffer().say(errno: code)) }
-      if events & (CS_EPOLLERR | CS_EPOLLHUP) != 0 {
-        return close(ByteBuffer().say("the connection broke off"))
-      }
-      runtime.rewatch(socket.descriptor, CS_EPOLLIN)
-      return connected()
-    }
     if events & ~CS_EPOLLOUT != 0 { receiveAll() }
     if phase == .closed { return }
     session.dispatch()
     noteDraining()
-    if events & CS_EPOLLOUT != 0 || session.wantsWrite || !isSent { wantsWrite() }
-  }
-
-  private func connected() {
-    phase = engine == nil ? .preface : .handshaking
-    if let engine, engine.handshake() == .failed { return fail(engine) }
-    wantsWrite()
+    if events & CS_EPOLLOUT != 0 || session.wantsWrite || !link.isSent { wantsWrite() }
   }
 
   /// `isLast`: the connection is lost, and what is in the kernel is all that will ever come.
@@ -182,9 +141,10 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
     while budget > 0, phase != .closed {
       var place = scratch
       var capacity = 0
-      if engine != nil {
-        if isClogged { return }
-        guard let spare = borrow(engine, { $0.input.spare(atLeast: HTTP2Connection.scratchSize / 2) }) ?? nil
+      if link.engine != nil {
+        if link.isClogged { return }
+        guard
+          let spare = borrow(link.engine, { $0.input.spare(atLeast: HTTP2Connection.scratchSize / 2) }) ?? nil
         else { return close(ByteBuffer().say("no memory to receive")) }
         place = spare
       } else if let body = session.room(), frames.prepare(body, session, bytes: budget) {
@@ -195,13 +155,13 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
       }
       let isAhead = capacity > 0
       if !isAhead { capacity = place.count }
-      switch isAhead ? frames.receive(from: socket) : socket.receive(into: place) {
+      switch isAhead ? frames.receive(from: link.socket) : link.socket.receive(into: place) {
       case .wouldBlock: return
       case .end: return close(endOfStream())
       case .failed(let code): return lose(code)
       case .bytes(let n):
-        if engine != nil {
-          _ = borrow(engine) {
+        if link.engine != nil {
+          _ = borrow(link.engine) {
             $0.input.commit(n)
             receiveRecords($0)
           }
@@ -230,15 +190,6 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   }
 
   private func receiveRecords(_ engine: TLSEngine) {
-    if phase == .handshaking {
-      switch engine.handshake() {
-      case .needsMore: return wantsWrite()
-      case .failed: return fail(engine)
-      case .done:
-        phase = .preface
-        wantsWrite()
-      }
-    }
     while phase != .closed {
       let place = session.place() ?? scratch
       switch engine.read(into: place) {
@@ -257,7 +208,7 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   @inline(never) @_optimize(size)
   private func fail(_ engine: TLSEngine) {
     // The alert that tells the peer why.
-    if !isSent { _ = send() }
+    link.flush()
     close(engine.failure ?? ByteBuffer().say("TLS failed"))
   }
 
@@ -278,7 +229,7 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
       session.sayEnough()
       _ = pass()
     }
-    if !isSent { _ = send() }
+    link.flush()
     close(words)
   }
 
@@ -296,15 +247,15 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   // MARK: Writing
 
   func runInTurn() {
-    guard phase != .closed, phase != .connecting else { return }
+    if phase == .closed { return }
     var rounds = HTTP2Connection.writeRounds
     while phase != .closed {
-      let collected = phase == .handshaking ? .more : pass()
-      if isSent {
+      let collected = pass()
+      if link.isSent {
         if collected == .failed { return closeAfterFailure() }
         break
       }
-      switch send() {
+      switch link.send(most) {
       case .bytes, .wouldBlock, .end: break
       case .failed(let code):
         // What the peer said before it went may explain it better.
@@ -314,98 +265,55 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
       }
       if phase == .closed { break }
       if collected == .failed { return closeAfterFailure() }
-      if !isSent { break }
+      if !link.isSent { break }
       rounds -= 1
       if rounds == 0 {
         wantsWrite()
         break
       }
-      if phase == .handshaking || collected == .all || !session.wantsWrite { break }
+      if collected == .all || !session.wantsWrite { break }
     }
-    watchOutput(!isSent)
+    if phase != .closed { link.watchOutput(!link.isSent) }
     session.dispatch()
     noteDraining()
   }
 
-  /// Moves what the session has to say into `out`.
+  /// Moves what the session has to say into the link.
   private func pass() -> Collected {
-    guard let engine else { return session.collect(into: out) }
+    guard let engine = link.engine else { return session.collect(into: link.out) }
     // More only when the last has left, so that what waits stays bounded.
-    guard isSent else { return engine.failure == nil ? .more : .failed }
-    let collected = session.collect(into: out)
-    return makeRecords(engine) ? collected : .failed
+    guard link.isSent else { return engine.failure == nil ? .more : .failed }
+    let collected = session.collect(into: link.out)
+    return link.makeRecords(engine, most) ? collected : .failed
   }
 
-  /// Of a part of `out` at a time. False: TLS has failed.
-  private func makeRecords(_ engine: TLSEngine) -> Bool {
-    let most = session.fillsWindow ? HTTP2Connection.fewRecords : HTTP2Connection.manyRecords
-    let part = min(out.bytes.count, most)
-    guard part == 0 || engine.write(ByteView(rebasing: out.bytes.view[..<part])) else { return false }
-    out.consume(part)
-    return true
-  }
-
-  /// The kernel has all that has been made so far.
-  private var isSent: Bool { out.isEmpty && (engine.map { $0.output.isEmpty } ?? true) }
-
-  private func send() -> Socket.Moved {
-    guard let engine else { return socket.send(out) }
-    while true {
-      let outcome = socket.send(engine.output.view)
-      guard case .bytes(let n) = outcome else { return outcome }
-      engine.output.consume(n)
-      if !engine.output.isEmpty || out.isEmpty || !makeRecords(engine) { return outcome }
-    }
-  }
-
-  private func watchOutput(_ on: Bool) {
-    let isClogged = on && isClogged
-    guard phase != .closed, on != watchesOutput || isClogged != ignoresInput else { return }
-    watchesOutput = on
-    ignoresInput = isClogged
-    runtime.rewatch(socket.descriptor, (isClogged ? 0 : CS_EPOLLIN) | (on ? CS_EPOLLOUT : 0))
-  }
-
-  private var isClogged: Bool { engine.map { $0.output.count > HTTP2Connection.mostRecords } ?? false }
+  /// How much becomes records at once.
+  private var most: Int { session.fillsWindow ? HTTP2Connection.fewRecords : HTTP2Connection.manyRecords }
 
   // MARK: The end
 
-  private func during() -> StaticString {
-    switch phase {
-    case .handshaking: return " during the TLS handshake"
-    case .preface: return " before HTTP/2 began"
-    case .connecting, .open, .closed: return ""
-    }
-  }
+  private var during: StaticString { phase == .preface ? " before HTTP/2 began" : "" }
 
   /// A guess at the reason of a peer that has ended the connection before HTTP/2 began.
   private func guess(_ text: ByteBuffer) -> ByteBuffer {
-    switch phase {
-    case .handshaking:
-      if engine?.isUnanswered == true { text.say("; it sent nothing, and may not speak TLS") }
-    case .preface:
-      if let engine {
-        engine.sayAsked(text)
-      } else if session.tracker.opening.isEmpty {
-        text.say("; it sent nothing, and may want TLS")
-      }
-    case .connecting, .open, .closed: break
+    guard phase == .preface else { return text }
+    if let engine = link.engine {
+      engine.sayAsked(text)
+    } else if session.tracker.opening.isEmpty {
+      text.say("; it sent nothing, and may want TLS")
     }
     return text
   }
 
   @inline(never) @_optimize(size)
-  private func lose(_ code: Int32) {
-    close(guess(ByteBuffer().say("the connection failed").say(during()).say(": ").say(errno: code)))
-  }
+  private func lose(_ code: Int32) { close(guess(Link.lost(code, during))) }
 
   @inline(never) @_optimize(size)
   private func endOfStream() -> ByteBuffer {
-    let text = ByteBuffer().say("connection closed by peer")
     if phase == .preface, !session.tracker.opening.isEmpty, !session.tracker.isMidFrame {
       return session.tracker.wrongPreface()
     }
-    text.say(during())
+    let text = Link.ended(during)
     if let place = session.tracker.place() { text.say(" ").say(place.view) }
     if let goAway = session.goAway { text.say(", after ").say(goAway.view) }
     return guess(text)
@@ -414,13 +322,7 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   /// The owner's time for connecting is over.
   @inline(never) @_optimize(size)
   func timedOut() {
-    let words = ByteBuffer().say("connect timeout")
-    switch phase {
-    case .handshaking: words.say(" during the TLS handshake")
-    case .preface: words.say(": the peer does not answer with HTTP/2")
-    case .connecting, .open, .closed: break
-    }
-    close(words)
+    close(ByteBuffer().say("connect timeout: the peer does not answer with HTTP/2"))
   }
 
   /// Closes at once: every stream that is open ends with `words`.
@@ -428,11 +330,7 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   func close(_ words: ByteBuffer) {
     guard phase != .closed else { return }
     phase = .closed
-    runtime.unwatch(socket.descriptor)
-    // A forked child may have the descriptor too: only this ends the connection.
-    socket.shutdown()
-    socket.close()
-    out.removeAll()
+    link.close()
     session.abandon(words)
     let told = owner
     owner = nil
@@ -447,14 +345,14 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
     if phase == .open, !runtime.hasLostDescriptors {
       session.sayGoodbye()
       _ = pass()
-      engine?.close()
-      if !isSent { _ = send() }
+      link.engine?.close()
+      link.flush()
     }
     close(words)
   }
 
   /// In a forked child: nothing but the descriptor.
-  func closeInChild() { socket.close() }
+  func closeInChild() { link.socket.close() }
 }
 
 private final class SocketTimes: SessionTimes {

@@ -14,7 +14,7 @@ final class Poller {
     let fd: Int32
     /// Tells a watch from a later one on the same descriptor number, whose events may share a batch.
     let serial: UInt32
-    let handler: any ReadyHandler
+    var handler: any ReadyHandler
   }
 
   private var inner: Int32 = -1
@@ -130,6 +130,12 @@ final class Poller {
     let i = place(fd)
     guard i < watches.count, watches[i].fd == fd else { return }
     _ = cs_epoll_ctl(inner, EPOLL_CTL_MOD, fd, bits, token(fd, watches[i].serial))
+  }
+
+  @inline(never) @_optimize(size)
+  func hand(_ fd: Int32, to handler: any ReadyHandler) {
+    let i = place(fd)
+    if i < watches.count, watches[i].fd == fd { watches[i].handler = handler }
   }
 
   /// Returns the handler, for the caller to drop outside.

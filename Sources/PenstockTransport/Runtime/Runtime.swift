@@ -212,6 +212,9 @@ public final class Runtime: @unchecked Sendable {
 
   public func rewatch(_ fd: Int32, _ events: UInt32) { poller.rewatch(fd, events) }
 
+  /// The events of `fd` go to another handler from here on.
+  func hand(_ fd: Int32, to handler: any ReadyHandler) { poller.hand(fd, to: handler) }
+
   /// Before the descriptor is closed. No event of it is dispatched after this.
   public func unwatch(_ fd: Int32) { _ = poller.unwatch(fd) }
 

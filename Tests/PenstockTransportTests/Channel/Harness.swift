@@ -9,20 +9,28 @@ final class TestClient {
   let runtime: ClientRuntime
   let channel: ClientChannel
 
-  init?(
+  convenience init?(
     _ target: String, mode: Runtime.Mode = .thread,
     options change: (inout ChannelOptions) -> Void = { _ in }
   ) {
-    var settings = Runtime.Options()
-    settings.mode = mode
-    guard case .made(let runtime) = ClientRuntime.make(settings) else { return nil }
     var options = ChannelOptions()
     options.tls = nil
     change(&options)
-    let name = bytes(target)
-    guard
-      case .made(let transport) = Channel.make(runtime: runtime.runtime, target: name.view, options: options)
+    self.init(target, mode: mode) { runtime in
+      let name = bytes(target)
+      guard case .made(let channel) = Channel.make(runtime: runtime, target: name.view, options: options)
+      else { return nil }
+      return channel
+    }
+  }
+
+  /// On a channel that `make` puts together.
+  init?(_ target: String, mode: Runtime.Mode = .thread, make: (Runtime) -> Channel?) {
+    var settings = Runtime.Options()
+    settings.mode = mode
+    guard case .made(let runtime) = ClientRuntime.make(settings), let transport = make(runtime.runtime)
     else { return nil }
+    let name = bytes(target)
     let authority = ByteBuffer(copying: transport.defaultAuthority)!
     self.runtime = runtime
     runtime.addUser()

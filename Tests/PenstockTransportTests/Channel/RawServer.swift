@@ -186,6 +186,20 @@ final class Peer: @unchecked Sendable {
   func send(_ text: String) { send(Array(text.utf8)) }
   func send(_ frames: Frame...) { send(frames.flatMap { $0.encoded }) }
 
+  /// Before TLS, if there is any.
+  func sendPlain(_ text: String) { raw(Array(text.utf8)) }
+
+  /// Before TLS: one line without its end, and no byte more. nil: the end came first.
+  func readPlainLine() -> String? {
+    var line: [UInt8] = []
+    var byte: UInt8 = 0
+    while recv(descriptor, &byte, 1, 0) == 1 {
+      if byte == 0x0A { return String(decoding: line, as: UTF8.self) }
+      line.append(byte)
+    }
+    return nil
+  }
+
   private func raw(_ bytes: [UInt8]) {
     var rest = bytes[...]
     while !rest.isEmpty {

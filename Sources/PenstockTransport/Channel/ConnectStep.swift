@@ -1,0 +1,86 @@
+import PenstockWire
+
+/// One step between a connected socket and HTTP: TLS, or what a proxy wants to hear. It takes the link's input and leaves
+/// what it says in the link, without I/O, and it is gone when it is done. A further step is a further class, and a place
+/// in `Destination.steps`.
+class ConnectStep {
+  enum Outcome {
+    case more
+    case done
+    case failed(ByteBuffer)
+  }
+
+  /// The step that follows; nil: HTTP does.
+  var next: ConnectStep?
+  /// Where it stands in an error text: " during the TLS handshake".
+  var during: StaticString { "" }
+
+  /// Its turn has come. There may be input already.
+  func begin(_ link: Link) -> Outcome { take(link) }
+  /// There is more in `link.input`. What it leaves there is for the next step.
+  func take(_ link: Link) -> Outcome { .done }
+  /// Adds a guess at the reason of a peer that has ended the connection within it.
+  func guess(_ text: ByteBuffer) {}
+}
+
+final class TLSStep: ConnectStep {
+  private let engine: TLSEngine
+
+  init(_ engine: TLSEngine) { self.engine = engine }
+
+  override var during: StaticString { " during the TLS handshake" }
+
+  @inline(never) @_optimize(size)
+  override func begin(_ link: Link) -> Outcome {
+    link.put(engine) ? take(link) : .failed(ByteBuffer().say("no memory for TLS"))
+  }
+
+  @inline(never) @_optimize(size)
+  override func take(_ link: Link) -> Outcome {
+    switch engine.handshake() {
+    case .needsMore: return .more
+    case .done: return .done
+    case .failed: return .failed(engine.failure ?? ByteBuffer().say("TLS failed"))
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  override func guess(_ text: ByteBuffer) {
+    if engine.isUnanswered { text.say("; it sent nothing, and may not speak TLS") }
+  }
+}
+
+/// What there is to know to connect, besides the address.
+class Destination {
+  let target: Target
+  /// As the user wrote it, for error texts.
+  let name: ByteBuffer
+  let tls: TLSContext?
+  let limits: HTTP2Limits
+  let connectTimeout: UInt64
+
+  init(
+    _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits, _ connectTimeout: UInt64
+  ) {
+    self.target = target
+    self.name = name
+    self.tls = tls
+    self.limits = limits
+    self.connectTimeout = connectTimeout
+  }
+
+  enum Steps {
+    /// The first; nil: HTTP follows the socket.
+    case made(ConnectStep?)
+    case failed(ByteBuffer)
+  }
+
+  /// New ones, for one connection.
+  func steps() -> Steps {
+    guard let tls else { return .made(nil) }
+    guard let engine = TLSEngine.make(tls, host: target.host.view) else {
+      return .failed(TLSContext.reason("no TLS for the connection"))
+    }
+    return .made(TLSStep(engine))
+  }
+}

@@ -1,0 +1,195 @@
+import CSystem
+import PenstockCall
+import PenstockWire
+
+/// Makes one connection: a socket, then one step after the other on it, and then HTTP/2 takes the link.
+///
+/// ```
+/// socket --> step (a proxy) --> step (TLS) --> HTTP2Connection
+///    \-------- error, end of stream, timeout (the owner's): failed
+/// ```
+final class Connector: ReadyHandler, TurnTask {
+  private enum Phase {
+    /// Until it is connected.
+    case socket
+    case step(ConnectStep)
+    case over
+  }
+
+  var isScheduled = false
+  private var phase = Phase.socket
+  private let link: Link
+  private let first: ConnectStep?
+  private let peer: ByteBuffer
+  private let channel: ChannelCore
+  /// nil: it is told nothing any more.
+  private var owner: Subchannel?
+
+  private static let readBudget = 256 << 10
+  private static let leastRoom = 32 << 10
+
+  enum Started {
+    case started(Connector)
+    case failed(ByteBuffer)
+  }
+
+  /// Begins to connect. The owner hears nothing from within this.
+  @inline(never) @_optimize(size)
+  static func start(_ address: SocketAddress, _ channel: ChannelCore, _ owner: Subchannel) -> Started {
+    switch Socket.connect(to: address) {
+    case .failed(let code): return .failed(ByteBuffer().say(errno: code))
+    case .socket(let socket, let connecting):
+      let first: ConnectStep?
+      switch channel.destination.steps() {
+      case .made(let made): first = made
+      case .failed(let words): return .failed(words)
+      }
+      let link = Link(socket, copies: channel.destination.tls != nil, channel.runtime)
+      let connector = Connector(link, first, ByteBuffer().say(address.text()), channel, owner)
+      let events = connecting ? CS_EPOLLOUT : CS_EPOLLIN
+      guard channel.runtime.watch(socket.descriptor, events, connector) else {
+        socket.close()
+        return .failed(ByteBuffer().say("the system does not watch the socket"))
+      }
+      if !connecting { channel.work.schedule(connector) }
+      return .started(connector)
+    }
+  }
+
+  private init(
+    _ link: Link, _ first: ConnectStep?, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel
+  ) {
+    self.link = link
+    self.first = first
+    self.peer = peer
+    self.channel = channel
+    self.owner = owner
+  }
+
+  // MARK: Events
+
+  @inline(never) @_optimize(size)
+  func ready(_ events: UInt32) {
+    switch phase {
+    case .over: return
+    case .socket:
+      let code = link.socket.connectError
+      if code != 0 { return fail(ByteBuffer().say(errno: code)) }
+      if events & (CS_EPOLLERR | CS_EPOLLHUP) != 0 {
+        return fail(ByteBuffer().say("the connection broke off"))
+      }
+      channel.runtime.rewatch(link.socket.descriptor, CS_EPOLLIN)
+      enter(first)
+    case .step:
+      if events & ~CS_EPOLLOUT != 0 { receive() }
+      if events & CS_EPOLLOUT != 0 { channel.work.scheduleWrite(self) }
+    }
+  }
+
+  /// Sends what a step has said. First, where the socket was connected at once, the steps begin.
+  @inline(never) @_optimize(size)
+  func runInTurn() {
+    switch phase {
+    case .over: return
+    case .socket: enter(first)
+    case .step:
+      if !link.isSent, case .failed(let code) = link.send(.max) {
+        // What the peer said before it went may explain it better.
+        receive()
+        return lose(code)
+      }
+      link.watchOutput(!link.isSent)
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  private func receive() {
+    var budget = Connector.readBudget
+    while budget > 0, case .step(let step) = phase, !link.isClogged {
+      guard let place = link.input.spare(atLeast: Connector.leastRoom) else {
+        return fail(ByteBuffer().say("no memory to receive"))
+      }
+      switch link.socket.receive(into: place) {
+      case .wouldBlock: return
+      case .end:
+        let text = Link.ended(step.during)
+        step.guess(text)
+        return fail(text)
+      case .failed(let code): return lose(code)
+      case .bytes(let n):
+        link.input.commit(n)
+        follow(step.take(link), step)
+        budget -= n
+        // A short read has emptied the socket; if not, the loop comes back.
+        if n < place.count { return }
+      }
+    }
+  }
+
+  private func enter(_ step: ConnectStep?) {
+    guard let step else { return finish() }
+    phase = .step(step)
+    follow(step.begin(link), step)
+  }
+
+  @inline(never) @_optimize(size)
+  private func follow(_ outcome: ConnectStep.Outcome, _ step: ConnectStep) {
+    switch outcome {
+    case .more: channel.work.scheduleWrite(self)
+    case .done: enter(step.next)
+    case .failed(let words):
+      // It may say why, as a TLS alert does.
+      link.flush()
+      fail(words)
+    }
+  }
+
+  @inline(never) @_optimize(size)
+  private func finish() {
+    guard let owner else { return }
+    guard let connection = HTTP2Connection(link, peer, channel, owner) else {
+      return fail(ByteBuffer().say("no memory for a connection"))
+    }
+    phase = .over
+    self.owner = nil
+    channel.runtime.hand(link.socket.descriptor, to: connection)
+    owner.connectorMade(connection)
+    connection.begin()
+  }
+
+  // MARK: The end
+
+  /// The owner's time for connecting is over.
+  @inline(never) @_optimize(size)
+  func timedOut() {
+    let words = ByteBuffer().say("connect timeout")
+    if case .step(let step) = phase { words.say(step.during) }
+    fail(words)
+  }
+
+  @inline(never) @_optimize(size)
+  private func lose(_ code: Int32) {
+    guard case .step(let step) = phase else { return }
+    let text = Link.lost(code, step.during)
+    step.guess(text)
+    fail(text)
+  }
+
+  @inline(never) @_optimize(size)
+  private func fail(_ words: ByteBuffer) {
+    let told = owner
+    close()
+    told?.connectorFailed(words)
+  }
+
+  /// Tells nobody.
+  @inline(never) @_optimize(size)
+  func close() {
+    if case .over = phase { return }
+    phase = .over
+    owner = nil
+    link.close()
+  }
+
+  func closeInChild() { link.socket.close() }
+}

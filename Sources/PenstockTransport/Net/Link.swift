@@ -1,0 +1,104 @@
+import CSystem
+import PenstockCall
+import PenstockWire
+
+/// The bytes of one connection: its socket, TLS once a step has put it in, and what waits to be sent. It knows nothing of
+/// HTTP. A connector has it first, then the connection that comes of it.
+final class Link {
+  let socket: Socket
+  private(set) var engine: TLSEngine?
+  /// What is to be sent, or to become records.
+  let out: SendQueue
+  private let runtime: Runtime
+  /// What has come before there was TLS.
+  private let plain = ByteBuffer()
+  private var watchesOutput = false
+  private var ignoresInput = false
+
+  /// With more records unsent than are made of what calls say, TLS itself has said so much: the peer is to read first.
+  private static let mostRecords = 256 << 10
+
+  /// `copies`: there will be TLS, which wants what is sent in one piece.
+  init(_ socket: Socket, copies: Bool, _ runtime: Runtime) {
+    self.socket = socket
+    self.runtime = runtime
+    out = SendQueue(copies: copies)
+    confine(self)
+  }
+
+  /// What has come and nobody has taken: with TLS, to be decrypted.
+  var input: ByteBuffer { engine?.input ?? plain }
+
+  /// From here on TLS goes through `engine`, behind what is on its way in both directions. False: no memory.
+  @inline(never) @_optimize(size)
+  func put(_ engine: TLSEngine) -> Bool {
+    guard engine.input.append(plain.view), engine.output.append(out.bytes.view) else { return false }
+    plain.removeAll(keepingCapacity: false)
+    out.removeAll()
+    self.engine = engine
+    return true
+  }
+
+  // MARK: Sending
+
+  /// The kernel has all that has been made so far.
+  var isSent: Bool { out.isEmpty && (engine.map { $0.output.isEmpty } ?? true) }
+
+  var isClogged: Bool { engine.map { $0.output.count > Link.mostRecords } ?? false }
+
+  /// Of at most `most` bytes of `out` at a time. False: TLS has failed.
+  func makeRecords(_ engine: TLSEngine, _ most: Int) -> Bool {
+    let part = min(out.bytes.count, most)
+    guard part == 0 || engine.write(ByteView(rebasing: out.bytes.view[..<part])) else { return false }
+    out.consume(part)
+    return true
+  }
+
+  /// What waits; with TLS, records of at most `most` bytes at once.
+  func send(_ most: Int) -> Socket.Moved {
+    guard let engine else { return socket.send(out) }
+    while true {
+      let outcome = socket.send(engine.output.view)
+      guard case .bytes(let n) = outcome else { return outcome }
+      engine.output.consume(n)
+      if !engine.output.isEmpty || out.isEmpty || !makeRecords(engine, most) { return outcome }
+    }
+  }
+
+  /// The last that there is to say, if the kernel takes it.
+  @inline(never) @_optimize(size)
+  func flush() {
+    if !isSent { _ = send(.max) }
+  }
+
+  /// Whether the loop tells when there is room to send.
+  func watchOutput(_ on: Bool) {
+    let isClogged = on && isClogged
+    guard on != watchesOutput || isClogged != ignoresInput else { return }
+    watchesOutput = on
+    ignoresInput = isClogged
+    runtime.rewatch(socket.descriptor, (isClogged ? 0 : CS_EPOLLIN) | (on ? CS_EPOLLOUT : 0))
+  }
+
+  // MARK: The end
+
+  @inline(never) @_optimize(size)
+  func close() {
+    runtime.unwatch(socket.descriptor)
+    // A forked child may have the descriptor too: only this ends the connection.
+    socket.shutdown()
+    socket.close()
+    out.removeAll()
+  }
+
+  /// `during`: what was under way, as " during the TLS handshake".
+  @inline(never) @_optimize(size)
+  static func lost(_ code: Int32, _ during: StaticString) -> ByteBuffer {
+    ByteBuffer().say("the connection failed").say(during).say(": ").say(errno: code)
+  }
+
+  @inline(never) @_optimize(size)
+  static func ended(_ during: StaticString) -> ByteBuffer {
+    ByteBuffer().say("connection closed by peer").say(during)
+  }
+}
