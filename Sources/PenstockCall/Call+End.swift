@@ -34,7 +34,7 @@ extension Call {
           of: hop, "ended its answer with OK, but a message of that was refused and not delivered again")
       }
       // What may leave the hop leaves before its status: a message that it has just injected. That may end the call.
-      drainInbound(hop)
+      letGo(hop, .inbound)
       guard phase == .live, hop.isActive || !hop.isEntered else { return }
     }
     if trace != nil, index >= 0, index < hops.count {
@@ -195,7 +195,7 @@ extension Call {
 
   func discardInboundStation(_ hop: Hop) {
     guard let station = hop.inbound else { return }
-    if station.isPaused { pausesInbound -= 1 }
+    if station.isShut { pausesInbound -= 1 }
     loseTickets(station)
     hop.inbound = nil
   }
@@ -220,9 +220,9 @@ extension Call {
 
   private func loseTickets(_ station: Station) {
     for index in 0..<station.parked.count {
-      switch station.parked[index].state {
-      case .held(let ticket), .paused(let ticket): if ticket != 0 { loop.loseTicket(ticket, of: self) }
-      case .ready, .shown: break
+      switch station.parked[index].wait {
+      case .hold(let ticket), .pause(.ticket(let ticket)): loop.loseTicket(ticket, of: self)
+      case .none, .next, .pause(.job): break
       }
     }
   }

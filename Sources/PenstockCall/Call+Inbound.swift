@@ -34,116 +34,9 @@ extension Call {
         index -= 1
         continue
       }
-      if let station = hop.inbound, station.isPaused || !station.waiting.isEmpty {
-        station.waiting.append(event)
-        return
-      }
-      guard showInbound(event, to: hop), leaveInbound(event, hop) else {
-        flushInbound(index)
-        return
-      }
+      guard meet(event, hop) else { return }
       index -= 1
     }
-  }
-
-  /// Calls the hop's callback. True: the event is to leave the hop now.
-  private func showInbound(_ event: Event, to hop: Hop) -> Bool {
-    let callback: HopCallback? =
-      switch event {
-      case .headers: hop.callbacks.pointee.onHeaders
-      case .receive: hop.callbacks.pointee.onReceive
-      case .status: hop.callbacks.pointee.onStatus
-      case .start, .send, .halfClose: nil
-      }
-    if case .receive = event { hop.noteAnswered() }
-    guard let callback else {
-      hop.inbound?.releaseTicketless()
-      return true
-    }
-    if let queue = hop.jobs?.inbound {
-      dispatch(event, to: hop, callback, queue)
-      return false
-    }
-    show(event)
-    return inboundAnswered(hop.run(callback, event.kind), event, hop)
-  }
-
-  /// What becomes of the event after its callback has returned. True: it is to leave the hop now.
-  func inboundAnswered(_ answer: Int32, _ event: Event, _ hop: Hop) -> Bool {
-    if finishIfAsked(hop) { return false }
-    guard let verdict = checked(answer, for: event, at: hop) else { return false }
-    switch verdict {
-    case .next:
-      spendTicket(hop)
-      hop.inbound?.releaseTicketless()
-      return true
-    case .drop:
-      spendTicket(hop)
-      pending.append(.demandBelow(hop, 1))
-    case .pause, .hold: _ = park(event, at: hop, verdict)
-    case .restart:
-      spendTicket(hop)
-      guard case .status(let status) = event, restart(hop, status) else {
-        hop.inbound?.releaseTicketless()
-        return true
-      }
-    case .take, .skip: break
-    }
-    return false
-  }
-
-  /// True: it goes on at once; else it stands behind others, or waits for demand.
-  func leaveInbound(_ event: Event, _ hop: Hop) -> Bool {
-    let stands = hop.inbound.map { !$0.parked.isEmpty } ?? false
-    let needsDemand = event.kind == .receive && hop.owed == 0
-    if stands || needsDemand {
-      hop.station(.inbound).parked.append(
-        Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0))
-      return false
-    }
-    goAbove(event, hop, prepaid: false)
-    return true
-  }
-
-  private func goAbove(_ event: Event, _ hop: Hop, prepaid: Bool) {
-    switch event {
-    case .receive:
-      hop.recording?.close(.state)
-      hop.spendOwed(prepaid: prepaid)
-    case .headers: hop.recording?.close(.state)
-    case .status:
-      hop.become(.over(.passed))
-      outboundEnd = min(outboundEnd, hop.index)
-      discardOutbound(hop)
-    case .start, .send, .halfClose: break
-    }
-  }
-
-  /// Lets go what may leave the hop, in order.
-  func drainInbound(_ hop: Hop) {
-    while let station = hop.inbound, let first = station.parked.first, first.state == .ready,
-      first.event.kind != .receive || hop.owed > 0
-    {
-      _ = station.parked.popFirst()
-      station.heldBytes -= first.heldBytes
-      if first.event.kind == .receive, first.isOwn || first.heldBytes > 0 { hop.surplus += 1 }
-      goAbove(first.event, hop, prepaid: first.isOwn)
-      runInbound(first.event, at: hop.index - 1)
-    }
-  }
-
-  /// The same; then shows what waited in front of it.
-  func flushInbound(_ index: Int) {
-    guard index < hops.count else { return }
-    breakStep(at: index)
-    let hop = hops[index]
-    while true {
-      drainInbound(hop)
-      guard let station = hop.inbound, !station.isPaused, let next = station.waiting.popFirst() else { break }
-      guard hop.isActive else { continue }
-      if showInbound(next, to: hop), leaveInbound(next, hop) { runInbound(next, at: index - 1) }
-    }
-    if let station = hop.inbound, station.isEmpty { hop.inbound = nil }
   }
 
   /// What a hop that has taken the call, or injects from another thread, delivers.
@@ -162,7 +55,7 @@ extension Call {
     if case .receive = event {
       hop.reserved += 1
       hop.station(.inbound).inject(event)
-      flushInbound(hop.index)
+      drain(hop, .inbound)
       return
     }
     runInbound(event, at: hop.index - 1)

@@ -47,14 +47,7 @@ extension Call {
         index += 1
         continue
       }
-      if let station = hop.outbound, station.isPaused || !station.waiting.isEmpty {
-        station.waiting.append(event)
-        return
-      }
-      guard showOutbound(event, to: hop), leave(event, hop) else {
-        flush(index, .outbound)
-        return
-      }
+      guard meet(event, hop) else { return }
       index += 1
     }
   }
@@ -99,96 +92,6 @@ extension Call {
     return true
   }
 
-  /// Calls the hop's callback. True: the event is to leave the hop now.
-  @inline(never)
-  func showOutbound(_ event: Event, to hop: Hop) -> Bool {
-    let callback: HopCallback? =
-      switch event {
-      case .start: hop.callbacks.pointee.onStart
-      case .send: hop.callbacks.pointee.onSend
-      case .halfClose: hop.callbacks.pointee.onHalfClose
-      case .headers, .receive, .status: nil
-      }
-    guard let callback else {
-      hop.outbound?.releaseTicketless()
-      return true
-    }
-    let now = epoch
-    if let queue = hop.jobs?.outbound {
-      dispatch(event, to: hop, callback, queue)
-      return false
-    }
-    show(event)
-    return outboundAnswered(hop.run(callback, event.kind), event, hop, now)
-  }
-
-  /// What becomes of the event after its callback has returned; it was shown in this epoch. True: it is to leave the
-  /// hop now.
-  func outboundAnswered(_ answer: Int32, _ event: Event, _ hop: Hop, _ now: Int) -> Bool {
-    if !finishIfAsked(hop), let verdict = checked(answer, for: event, at: hop) {
-      switch verdict {
-      case .next:
-        spendTicket(hop)
-        hop.outbound?.releaseTicketless()
-        return true
-      case .take:
-        spendTicket(hop)
-        take(hop)
-        return false
-      case .pause, .hold: if park(event, at: hop, verdict) { return false }
-      case .drop: spendTicket(hop)
-      case .restart, .skip: break
-      }
-    }
-    // It goes no further: nobody is to wait for it. After a restart that has been told.
-    if case .send = event, epoch == now { tellSent(1, from: hop.index - 1) }
-    return false
-  }
-
-  /// The event has the hop's NEXT. True: it goes on at once; else it stands behind others, or the hop has
-  /// taken it.
-  func leave(_ event: Event, _ hop: Hop) -> Bool {
-    if let station = hop.outbound, !station.parked.isEmpty {
-      station.parked.append(Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0))
-      return false
-    }
-    return goBelow(event, hop, isOwn: false)
-  }
-
-  /// The event leaves the hop downward. False: nothing is below.
-  private func goBelow(_ event: Event, _ hop: Hop, isOwn: Bool) -> Bool {
-    switch event {
-    case .start:
-      startAt = hop.index + 1
-      hop.startLeft()
-      hop.recording?.noteStart(request, below)
-      let demand = frontierDemand
-      frontierDemand = hop.earlyDemand
-      hop.earlyDemand = 0
-      hop.noteAsked(frontierDemand)
-      if demand > 0 {
-        let passed = showDemand(demand, to: hop)
-        if finishIfAsked(hop) { return false }
-        hop.noteAsked(passed)
-        addFrontierDemand(passed)
-      }
-    case .send:
-      if hop.life == .answering {
-        if !isOwn { tellSent(1, from: hop.index - 1) }
-        return false
-      }
-      hop.recording?.note(event, isOwn: isOwn)
-      if hop.isReplaying { return false }
-      hop.countInFlight(isOwn: isOwn)
-    case .halfClose:
-      if hop.life == .passing { hop.become(.halfClosed) }
-      hop.recording?.note(event, isOwn: true)
-      if hop.isReplaying { return false }
-    case .headers, .receive, .status: break
-    }
-    return hop.life != .answering
-  }
-
   /// The hop is the far end from now on.
   func take(_ hop: Hop) {
     hop.become(.answering)
@@ -202,32 +105,6 @@ extension Call {
     }
     for answer in hop.earlyAnswers { pending.append(.deliver(hop, answer)) }
     hop.earlyAnswers = []
-  }
-
-  /// Lets go what may leave the hop, in order; then shows what waited in front of it.
-  func flush(_ index: Int, _ lane: Lane) {
-    if lane == .inbound {
-      flushInbound(index)
-      return
-    }
-    guard index < hops.count else { return }
-    breakStep(at: index)
-    let hop = hops[index]
-    while let station = hop.outbound {
-      if let first = station.parked.first, first.state == .ready {
-        _ = station.parked.popFirst()
-        station.heldBytes -= first.heldBytes
-        if goBelow(first.event, hop, isOwn: first.isOwn) { runOutbound(first.event, at: index + 1) }
-        continue
-      }
-      guard !station.isPaused, let next = station.waiting.popFirst() else { break }
-      if index >= outboundEnd {
-        discardOutbound(next, at: index)
-      } else if showOutbound(next, to: hop), leave(next, hop) {
-        runOutbound(next, at: index + 1)
-      }
-    }
-    if let station = hop.outbound, station.isEmpty { hop.outbound = nil }
   }
 
   /// Nothing listens there any more; the sender is not to wait for it.

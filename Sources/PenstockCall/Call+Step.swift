@@ -78,7 +78,7 @@ extension Call {
           return false
         }
         if index >= inStep {
-          goOn(showOutbound(.start, to: hop), .start, hop)
+          goOn(show(.start, to: hop), .start, hop)
           return false
         }
         wearInStep(.mayAnswer)
@@ -152,19 +152,12 @@ extension Call {
   @inline(never) @_optimize(size)
   private func stepOut(_ answer: Int32, _ event: Event, _ index: Int, _ now: Int) {
     let hop = setAside(index)
-    if event.kind.lane == .outbound {
-      goOn(outboundAnswered(answer, event, hop, now), event, hop)
-    } else if inboundAnswered(answer, event, hop), leaveInbound(event, hop) {
-      runInbound(event, at: index - 1)
-    } else {
-      flushInbound(index)
-    }
+    goOn(answered(answer, event, hop, now), event, hop)
   }
 
   /// The hop has been set apart while the event was there.
   private func goOn(_ passes: Bool, _ event: Event, _ hop: Hop) {
-    let index = hop.index
-    if passes, leave(event, hop) { runOutbound(event, at: index + 1) } else { flush(index, .outbound) }
+    if passes, leave(event, hop) { run(event, beyond: hop) } else { drain(hop, event.kind.lane) }
   }
 
   /// `event` goes up through the hops in step, of which the one at `index` is the lowest that has not seen it; -1: none.

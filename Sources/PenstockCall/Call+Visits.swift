@@ -5,7 +5,6 @@ import PenstockWire
 extension Call {
   /// Hands the event's callback to the lane's executor.
   func dispatch(_ event: Event, to hop: Hop, _ callback: @escaping HopCallback, _ queue: LaneQueue) {
-    let lane = event.kind.lane
     let visit = Visit(hop, event, event.kind, .callback(callback), queue, isAwaited: true)
     switch event {
     case .start:
@@ -19,12 +18,8 @@ extension Call {
       visit.canRestart = hop.mayRestart(status)
     case .send, .halfClose, .headers, .receive: break
     }
-    let station = hop.station(lane)
     if trace != nil { note(.executor, hop, event.kind) }
-    station.parked.append(
-      Station.Parked(event: event, state: .shown, isOwn: false, heldBytes: 0, since: loop.now))
-    station.isPaused = true
-    if lane == .inbound { pausesInbound += 1 }
+    park(event, at: hop, .passing, .pause(.job), bytes: 0)
     if !queue.append(visit) { executorLost(hop) }
   }
 
@@ -86,13 +81,10 @@ extension Call {
       return
     }
     let lane = visit.kind.lane
-    guard let station = lane == .outbound ? hop.outbound : hop.inbound, var index = station.shownIndex else {
+    guard let station = hop.standing(lane), var index = station.jobIndex else {
       if visit.ticket != 0 { loop.loseTicket(visit.ticket, of: self) }
       return
     }
-    _ = station.parked.remove(at: index)
-    station.isPaused = false
-    if lane == .inbound { pausesInbound -= 1 }
     if case .start = visit.event, let start = visit.start {
       let deadline = request.deadline
       request.adopt(start)
@@ -102,8 +94,7 @@ extension Call {
     for event in visit.injected {
       if event.kind.lane == lane {
         if lane == .inbound { hop.reserved += 1 }
-        station.parked.insert(
-          Station.Parked(event: event, state: .ready, isOwn: true, heldBytes: 0), at: index)
+        station.parked.insert(Station.Parked(event: event, wait: .none, isOwn: true), at: index)
         index += 1
       } else {
         inject(event, at: hop)
@@ -111,9 +102,7 @@ extension Call {
     }
     hop.ticket = visit.ticket
     hop.finishRequest = visit.finishRequest
-    settle(visit, hop, station, index)
-    if hop.isActive { flush(hop.index, lane) }
-    if lane == .inbound, wantsMessage { below?.pull() }
+    release(hop, lane, visit.event, at: index, resolution(visit.answer, for: visit.event, at: hop))
     if visit.ticket != 0, let index = earlyResolutions.firstIndex(where: { $0.ticket == visit.ticket }) {
       let early = earlyResolutions.remove(at: index)
       if phase == .live { resolve(early.ticket, early.resolution) }
@@ -124,44 +113,9 @@ extension Call {
   /// it counts when that has.
   func keepIfShown(_ ticket: UInt64, _ resolution: Resolution) {
     let isShown = hops.contains { hop in
-      hop.jobs != nil && (hop.outbound?.shownIndex != nil || hop.inbound?.shownIndex != nil)
+      hop.jobs != nil && (hop.outbound?.jobIndex != nil || hop.inbound?.jobIndex != nil)
     }
     if isShown { earlyResolutions.append((ticket, resolution)) }
-  }
-
-  /// The verdict of an executor's callback; its event stood at `index`.
-  private func settle(_ visit: Visit, _ hop: Hop, _ station: Station, _ index: Int) {
-    let event = visit.event
-    let now = epoch
-    var parked = Station.Parked(event: event, state: .ready, isOwn: false, heldBytes: 0)
-    var staysHere = false
-    if !finishIfAsked(hop), let verdict = checked(visit.answer, for: event, at: hop) {
-      switch verdict {
-      case .next:
-        spendTicket(hop)
-        station.releaseTicketless()
-        staysHere = true
-      case .pause, .hold: staysHere = parks(&parked, at: hop, verdict)
-      case .drop:
-        spendTicket(hop)
-        if visit.kind == .receive { pending.append(.demandBelow(hop, 1)) }
-      case .take:
-        spendTicket(hop)
-        take(hop)
-        return
-      case .restart:
-        spendTicket(hop)
-        if case .status(let status) = event, restart(hop, status) { return }
-        station.releaseTicketless()
-        staysHere = true
-      case .skip: break
-      }
-    }
-    if staysHere {
-      station.parked.insert(parked, at: index)
-    } else if case .send = event, epoch == now {
-      tellSent(1, from: hop.index - 1)
-    }
   }
 
   private func inject(_ event: Event, at hop: Hop) {

@@ -466,7 +466,10 @@ public final class Call {
     case .resume(let ticket, let time): loop.resume(ticket, of: self, at: time)
     case .deliver(let hop, let event): deliver(event, from: hop)
     case .demandBelow(let hop, let n): runDemand(n, below: hop)
-    case .flush(let index, let lane): flush(index, lane)
+    case .flush(let index, let lane):
+      guard index < hops.count else { return }
+      breakStep(at: index)
+      drain(hops[index], lane)
     case .replay(let hop): replay(hop)
     case .visited(let visit): visited(visit)
     case .executorLost(let hop): executorLost(hop)

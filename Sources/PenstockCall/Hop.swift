@@ -158,6 +158,17 @@ public final class Hop {
     return verdict
   }
 
+  /// nil: nothing stands there.
+  func standing(_ lane: Lane) -> Station? { lane == .outbound ? outbound : inbound }
+
+  func clear(_ lane: Lane) { if lane == .outbound { outbound = nil } else { inbound = nil } }
+
+  /// What waits has it from now on.
+  func takeOverTicket() -> UInt64 {
+    defer { ticket = 0 }
+    return ticket
+  }
+
   func station(_ lane: Lane) -> Station {
     switch lane {
     case .outbound:

@@ -60,6 +60,19 @@ public final class Registration {
     public var onSent: HopCallback?
 
     public init() {}
+
+    /// What is shown an event.
+    func of(_ kind: EventKind) -> HopCallback? {
+      switch kind {
+      case .start: onStart
+      case .send: onSend
+      case .halfClose: onHalfClose
+      case .headers: onHeaders
+      case .receive: onReceive
+      case .status: onStatus
+      case .none, .cancel, .demand, .sent, .create, .destroy: nil
+      }
+    }
   }
 
   public static let defaultHoldBytes = 65536

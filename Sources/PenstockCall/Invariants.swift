@@ -28,7 +28,7 @@
         }
         guard let lane = hop.inbound else { continue }
         if let broken = lane.broken(limit: hop.registration.holdBytes) { return broken }
-        if lane.isPaused { inboundPauses += 1 }
+        if lane.isShut { inboundPauses += 1 }
       }
       if inboundPauses != pausesInbound { return "I6: pausesInbound is not how many inbound lanes are shut" }
       return brokenClaims
@@ -86,12 +86,11 @@
         for lane in [hop.outbound, hop.inbound] {
           guard let lane, !lane.isLong else { continue }
           for index in 0..<lane.parked.count {
-            switch lane.parked[index].state {
-            case .held(let ticket), .paused(let ticket):
-              if ticket == 0 { continue }
+            switch lane.parked[index].wait {
+            case .hold(let ticket), .pause(.ticket(let ticket)):
               if seen.contains(ticket) { return "I13: two events wait for one ticket" }
               seen.append(ticket)
-            case .ready, .shown: break
+            case .none, .next, .pause(.job): break
             }
           }
         }
@@ -189,10 +188,10 @@
       for index in 0..<parked.count {
         let one = parked[index]
         held += one.heldBytes
-        switch one.state {
-        case .paused, .shown: pauses += 1
-        case .held(0): ticketless += 1
-        case .held, .ready: break
+        switch one.wait {
+        case .pause: pauses += 1
+        case .next: ticketless += 1
+        case .hold, .none: break
         }
         // What a caller says after its half-close is kept in order like the rest; it is refused above the call.
         if one.event.kind == .status, index < parked.count - 1 || !waiting.isEmpty {
@@ -202,8 +201,8 @@
       for index in 0..<waiting.count where waiting[index].kind == .status && index < waiting.count - 1 {
         return "I4: something waits behind the status"
       }
-      if pauses != (isPaused ? 1 : 0) { return "I6: a lane is shut by other than one event" }
-      if !waiting.isEmpty, !isPaused { return "I6: events wait in front of a lane that is open" }
+      if pauses != (isShut ? 1 : 0) { return "I6: a lane is shut by other than one event" }
+      if !waiting.isEmpty, !isShut { return "I6: events wait in front of a lane that is open" }
       if held != heldBytes || held > limit { return "I7: what is held counts otherwise" }
       return ticketless == self.ticketless ? nil : "I7: what waits for the next NEXT counts otherwise"
     }

@@ -59,11 +59,11 @@ extension Call {
     for index in 0..<station.parked.count {
       let parked = station.parked[index]
       let state: Standing.State
-      switch parked.state {
-      case .paused: state = .paused
-      case .held: state = .held
-      case .shown: state = .onExecutor
-      case .ready: state = index == 0 && parked.event.kind == .receive && hop.owed == 0 ? .unasked : .queued
+      switch parked.wait {
+      case .pause(.ticket): state = .paused
+      case .next, .hold: state = .held
+      case .pause(.job): state = .onExecutor
+      case .none: state = index == 0 && parked.event.kind == .receive && hop.owed == 0 ? .unasked : .queued
       }
       found.append(
         Standing(

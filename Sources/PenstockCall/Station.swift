@@ -73,27 +73,43 @@ public enum Lane { case outbound, inbound }
 /// The events of one lane that stand at one hop: in front of it, unseen (`waiting`), and behind its callback,
 /// to leave in order (`parked`). Made when the first one has to wait.
 final class Station {
-  enum State: Equatable {
-    case ready
-    /// Waits for this ticket; 0: held without one, until the hop's next NEXT in this lane.
-    case held(UInt64)
-    /// As held, but later events wait unseen.
-    case paused(UInt64)
-    /// Its callback runs on an executor; later events wait unseen.
-    case shown
+  /// What has to come before an event may leave.
+  enum Wait: Equatable {
+    case none
+    /// HOLD without a ticket: the hop's next NEXT in this lane.
+    case next
+    /// HOLD: this ticket.
+    case hold(UInt64)
+    /// Later events wait unseen.
+    case pause(Claim)
   }
+
+  /// Who keeps a lane shut. A callback on an executor is a pause that the library resolves.
+  enum Claim: Equatable { case ticket(UInt64), job }
 
   struct Parked {
     var event: Event
-    var state: State
+    var wait: Wait
     /// Its `sent` stops at this hop: it was injected here, or `sent` was already told when it was held.
-    var isOwn: Bool
-    /// How much of `heldBytes` is its.
-    var heldBytes: Int
+    var isOwn = false
+    /// How much of `heldBytes` is its, until it leaves.
+    var heldBytes = 0
     /// The one it waited for, once it does no more too. 0: none.
     var ticket: UInt64 = 0
     /// When it was paused, held or handed on; 0: not at all.
     var since: UInt64 = 0
+
+    init(event: Event, wait: Wait, isOwn: Bool = false, heldBytes: Int = 0, since: UInt64 = 0) {
+      self.event = event
+      self.wait = wait
+      self.isOwn = isOwn
+      self.heldBytes = heldBytes
+      self.since = since
+      switch wait {
+      case .hold(let number), .pause(.ticket(let number)): ticket = number
+      case .none, .next, .pause(.job): break
+      }
+    }
   }
 
   var waiting = Fifo<Event>()
@@ -101,14 +117,14 @@ final class Station {
   var heldBytes = 0
   /// How many are held without a ticket.
   var ticketless = 0
-  /// A PAUSE is open: at most one can be, for later events are not shown. Injected ones may stand behind it.
-  var isPaused = false
+  /// A pause is open: at most one can be, for later events are not shown. Injected ones may stand behind it.
+  var isShut = false
 
   var isEmpty: Bool { parked.isEmpty && waiting.isEmpty }
 
   /// Behind what is parked here, but before the last event of the lane.
   func inject(_ event: Event) {
-    let own = Parked(event: event, state: .ready, isOwn: true, heldBytes: 0)
+    let own = Parked(event: event, wait: .none, isOwn: true)
     if let last = parked.last, last.event.isLast {
       parked.insert(own, at: parked.count - 1)
     } else {
@@ -129,17 +145,17 @@ final class Station {
       if next < high, parked[next].ticket <= ticket { low = next } else { high = middle }
     }
     for index in low..<high {
-      switch parked[index].state {
-      case .held(let its), .paused(let its): if its == ticket, ticket != 0 { return index }
-      case .ready, .shown: break
+      switch parked[index].wait {
+      case .hold(let its), .pause(.ticket(let its)): if its == ticket { return index }
+      case .none, .next, .pause(.job): break
       }
     }
     return nil
   }
   private static let few = 16
 
-  var shownIndex: Int? {
-    for index in 0..<parked.count where parked[index].state == .shown { return index }
+  var jobIndex: Int? {
+    for index in 0..<parked.count where parked[index].wait == .pause(.job) { return index }
     return nil
   }
 
@@ -147,7 +163,7 @@ final class Station {
   func releaseTicketless() {
     guard ticketless > 0 else { return }
     ticketless = 0
-    for index in 0..<parked.count where parked[index].state == .held(0) { parked[index].state = .ready }
+    for index in 0..<parked.count where parked[index].wait == .next { parked[index].wait = .none }
   }
 
   var holdsStatus: Bool {

@@ -255,10 +255,10 @@ import Testing
   @Test func injectedGoesBeforeTheLastEventOfItsLane() {
     let station = Station()
     station.parked.append(
-      Station.Parked(event: .send(Message()), state: .held(1), isOwn: false, heldBytes: 0, ticket: 1))
+      Station.Parked(event: .send(Message()), wait: .hold(1)))
     station.inject(.send(Message()))
     station.parked.append(
-      Station.Parked(event: .halfClose, state: .paused(2), isOwn: false, heldBytes: 0, ticket: 2))
+      Station.Parked(event: .halfClose, wait: .pause(.ticket(2))))
     station.inject(.send(Message()))
     #expect(
       (0..<station.parked.count).map { station.parked[$0].event.kind } == [.send, .send, .send, .halfClose])
@@ -277,14 +277,11 @@ import Testing
     for index in 0..<2000 {
       let ticket = UInt64(index + 1001)
       if random.chance(30) {
-        let state = random.chance(50) ? Station.State.ready : .held(0)
         station.parked.append(
-          Station.Parked(event: .send(Message()), state: state, isOwn: false, heldBytes: 0))
+          Station.Parked(event: .send(Message()), wait: random.chance(50) ? .none : .next))
       } else {
-        let state = random.chance(50) ? Station.State.ready : .held(ticket)
-        station.parked.append(
-          Station.Parked(event: .send(Message()), state: state, isOwn: false, heldBytes: 0, ticket: ticket))
-        if state != .ready { places[ticket] = index }
+        station.parked.append(Station.Parked(event: .send(Message()), wait: .hold(ticket)))
+        if random.chance(50) { station.parked[index].wait = .none } else { places[ticket] = index }
       }
     }
     for ticket: UInt64 in 1..<5000 { #expect(station.index(of: ticket) == places[ticket]) }
@@ -294,11 +291,11 @@ import Testing
     let station = Station()
     for ticket: UInt64 in [0, 5, 0] {
       station.parked.append(
-        Station.Parked(event: .send(Message()), state: .held(ticket), isOwn: true, heldBytes: 0))
+        Station.Parked(event: .send(Message()), wait: ticket == 0 ? .next : .hold(ticket), isOwn: true))
       if ticket == 0 { station.ticketless += 1 }
     }
     station.releaseTicketless()
-    #expect((0..<3).map { station.parked[$0].state } == [.ready, .held(5), .ready])
+    #expect((0..<3).map { station.parked[$0].wait } == [.none, .hold(5), .none])
   }
 
   @Test func countsNeverWrap() {

@@ -1,0 +1,315 @@
+import PenstockWire
+
+// One hop and one event: is it shown, what does its callback's answer mean, does it leave. What comes back from a
+// callback, a ticket and an executor comes in by the same door, `settle`; it is the only place that knows what a verdict
+// means.
+
+extension Call {
+  /// Where the event stands that is settled.
+  enum Slot {
+    /// In hand: its callback has just returned.
+    case passing
+    /// Parked at the hop, at this index.
+    case parked(Int)
+  }
+
+  /// What has become of it.
+  enum Settled {
+    /// It was in hand, and leaves the hop now.
+    case leaves
+    /// It stands at the hop, to wait or to leave in order.
+    case stays
+    /// It goes no further.
+    case ends
+  }
+
+  /// `event` has come to `hop`. True: it leaves the hop now. Else it waits in front, unseen, or stands behind the callback,
+  /// or goes no further; and what stood before it has been let go.
+  func meet(_ event: Event, _ hop: Hop) -> Bool {
+    let lane = event.kind.lane
+    // I6: a lane that is shut, or has just been, is not overtaken.
+    if let station = hop.standing(lane), station.isShut || !station.waiting.isEmpty {
+      station.waiting.append(event)
+      return false
+    }
+    if show(event, to: hop), leave(event, hop) { return true }
+    drain(hop, lane)
+    return false
+  }
+
+  /// Calls the hop's callback. True: the event is to leave the hop now.
+  @inline(never)
+  func show(_ event: Event, to hop: Hop) -> Bool {
+    if case .receive = event { hop.noteAnswered() }
+    guard let callback = hop.callbacks.pointee.of(event.kind) else {
+      hop.standing(event.kind.lane)?.releaseTicketless()
+      return true
+    }
+    if let jobs = hop.jobs, let queue = event.kind.lane == .outbound ? jobs.outbound : jobs.inbound {
+      dispatch(event, to: hop, callback, queue)
+      return false
+    }
+    show(event)
+    let now = epoch
+    return answered(hop.run(callback, event.kind), event, hop, now)
+  }
+
+  /// The callback that was shown the event, in that epoch, has returned. True: the event is to leave the hop now.
+  func answered(_ answer: Int32, _ event: Event, _ hop: Hop, _ now: Int) -> Bool {
+    switch settle(hop, event, .passing, resolution(answer, for: event, at: hop)) {
+    case .leaves: return true
+    case .stays: return false
+    case .ends:
+      // Nobody is to wait for it. After a restart that has been told.
+      if case .send = event, epoch == now { tellSent(1, from: hop.index - 1) }
+      return false
+    }
+  }
+
+  /// What a callback asks for: the call's end, or what it has returned.
+  func resolution(_ answer: Int32, for event: Event, at hop: Hop) -> Resolution {
+    if let status = hop.finishRequest.take() { return .finish(status) }
+    guard let verdict = Verdict(rawValue: answer), event.kind.allows(verdict) else {
+      return .broken("returned a value that its callback may not return")
+    }
+    guard hop.ticket == 0 else { return .verdict(verdict) }
+    if verdict == .pause { return .broken("paused without a ticket") }
+    if verdict == .hold, event.isLast { return .broken("held the last event of a lane without a ticket") }
+    return .verdict(verdict)
+  }
+
+  /// What becomes of an event at a hop, whoever says so: its callback, a ticket, an executor.
+  func settle(_ hop: Hop, _ event: Event, _ slot: Slot, _ resolution: Resolution) -> Settled {
+    switch resolution {
+    case .finish(let status): finish(at: hop.index, status)
+    case .broken(let what): fail(hop, what)
+    case .verdict(.pause):
+      park(event, at: hop, slot, .pause(.ticket(hop.takeOverTicket())), bytes: 0)
+      return .stays
+    case .verdict(.hold): return hold(event, at: hop, slot)
+    case .verdict(.drop):
+      spendTicket(hop)
+      drop(event, at: hop, slot)
+    case .verdict(.take):
+      spendTicket(hop)
+      _ = remove(slot, of: hop, .outbound)
+      take(hop)
+    case .verdict(.restart):
+      spendTicket(hop)
+      if case .status(let status) = event, restart(hop, status) { return .ends }
+      return pass(event, at: hop, slot)
+    case .verdict(.next), .verdict(.skip):
+      spendTicket(hop)
+      return pass(event, at: hop, slot)
+    }
+    return .ends
+  }
+
+  private func pass(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
+    let station = hop.standing(event.kind.lane)
+    defer { station?.releaseTicketless() }
+    guard case .parked(let index) = slot else { return .leaves }
+    station?.parked[index].wait = .none
+    return .stays
+  }
+
+  private func drop(_ event: Event, at hop: Hop, _ slot: Slot) {
+    let dropped = remove(slot, of: hop, event.kind.lane)
+    switch event {
+    case .send: if let dropped, !dropped.isOwn { tellSent(1, from: hop.index - 1) }
+    // One that was held has renewed its demand already.
+    case .receive: if dropped?.heldBytes ?? 0 == 0 { pending.append(.demandBelow(hop, 1)) }
+    case .start, .halfClose, .headers, .status: break
+    }
+  }
+
+  private func remove(_ slot: Slot, of hop: Hop, _ lane: Lane) -> Station.Parked? {
+    guard case .parked(let index) = slot, let station = hop.standing(lane) else { return nil }
+    let gone = station.parked.remove(at: index)
+    station.heldBytes -= gone.heldBytes
+    return gone
+  }
+
+  // MARK: Parking
+
+  /// The event waits behind the hop's callback.
+  func park(_ event: Event, at hop: Hop, _ slot: Slot, _ wait: Station.Wait, bytes: Int, isOwn: Bool = false)
+  {
+    let lane = event.kind.lane
+    let station = hop.station(lane)
+    let parked = Station.Parked(event: event, wait: wait, isOwn: isOwn, heldBytes: bytes, since: loop.now)
+    switch slot {
+    case .passing: station.parked.append(parked)
+    case .parked(let index): station.parked[index] = parked
+    }
+    switch wait {
+    case .pause: shut(station, lane)
+    case .next: station.ticketless += 1
+    case .none, .hold: break
+    }
+  }
+
+  /// HOLD: as PAUSE, but later events are shown, and the sender goes on.
+  private func hold(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
+    let lane = event.kind.lane
+    // An empty message takes room too.
+    let bytes = event.message.map { max($0.charge, 1) } ?? 0
+    if (hop.standing(lane)?.heldBytes ?? 0) + bytes > hop.registration.holdBytes {
+      fail(hop, "held more than its hold_bytes", code: .resourceExhausted)
+      return .ends
+    }
+    let ticket = hop.takeOverTicket()
+    // The `sent` of a message that is held stops here when it comes.
+    let isSend = event.kind == .send
+    park(event, at: hop, slot, ticket == 0 ? .next : .hold(ticket), bytes: bytes, isOwn: isSend)
+    hop.station(lane).heldBytes += bytes
+    switch event.kind {
+    case .send: if hop.tellsHeld() { tellSent(1, from: hop.index - 1) }
+    case .receive: pending.append(.demandBelow(hop, 1))
+    case .none, .start, .halfClose, .headers, .status, .cancel, .demand, .sent, .create, .destroy: break
+    }
+    return .stays
+  }
+
+  private func shut(_ station: Station, _ lane: Lane) {
+    station.isShut = true
+    if lane == .inbound { pausesInbound += 1 }
+  }
+
+  private func open(_ station: Station, _ lane: Lane) {
+    station.isShut = false
+    if lane == .inbound { pausesInbound -= 1 }
+  }
+
+  func spendTicket(_ hop: Hop) {
+    guard hop.ticket != 0 else { return }
+    loop.spendTicket(hop.ticket, of: self)
+    hop.ticket = 0
+  }
+
+  // MARK: What has waited
+
+  /// A ticket was resolved: it is spent already.
+  func resolve(_ ticket: UInt64, _ resolution: Resolution) {
+    for hop in hops where hop.life != .gone {
+      for lane in [Lane.outbound, .inbound] {
+        guard let station = hop.standing(lane), let index = station.index(of: ticket) else { continue }
+        let event = station.parked[index].event
+        if trace != nil { noteResolved(hop, event.kind, resolution) }
+        var allowed = resolution
+        if case .verdict(let verdict) = resolution, !event.kind.allows(verdict) { allowed = .verdict(.next) }
+        return release(hop, lane, event, at: index, allowed)
+      }
+    }
+    keepIfShown(ticket, resolution)
+  }
+
+  /// The event at `index` waits no more.
+  func release(_ hop: Hop, _ lane: Lane, _ event: Event, at index: Int, _ resolution: Resolution) {
+    if let station = hop.standing(lane), case .pause = station.parked[index].wait { open(station, lane) }
+    _ = settle(hop, event, .parked(index), resolution)
+    goOn(hop, lane)
+  }
+
+  /// Something that waited at the hop has been settled: what stood behind it goes on.
+  func goOn(_ hop: Hop, _ lane: Lane) {
+    if hop.isActive { drain(hop, lane) }
+    if lane == .inbound, wantsMessage { below?.pull() }
+  }
+
+  /// Lets go what may leave the hop, in order; then shows what waited in front of it.
+  func drain(_ hop: Hop, _ lane: Lane) {
+    while true {
+      letGo(hop, lane)
+      guard let station = hop.standing(lane), !station.isShut, let next = station.waiting.popFirst() else {
+        break
+      }
+      // I5
+      if lane == .outbound, hop.index >= outboundEnd {
+        discardOutbound(next, at: hop.index)
+      } else if lane == .outbound || hop.isActive, show(next, to: hop), leave(next, hop) {
+        run(next, beyond: hop)
+      }
+    }
+    if let station = hop.standing(lane), station.isEmpty { hop.clear(lane) }
+  }
+
+  /// Lets go what may leave the hop, in order (I4).
+  func letGo(_ hop: Hop, _ lane: Lane) {
+    while let station = hop.standing(lane), let first = station.parked.first, first.wait == .none,
+      first.event.kind != .receive || hop.owed > 0
+    {
+      _ = station.parked.popFirst()
+      station.heldBytes -= first.heldBytes
+      if first.event.kind == .receive, first.isOwn || first.heldBytes > 0 { hop.surplus += 1 }
+      if go(first.event, hop, isOwn: first.isOwn) { run(first.event, beyond: hop) }
+    }
+  }
+
+  func run(_ event: Event, beyond hop: Hop) {
+    if event.kind.lane == .outbound {
+      runOutbound(event, at: hop.index + 1)
+    } else {
+      runInbound(event, at: hop.index - 1)
+    }
+  }
+
+  // MARK: Leaving
+
+  /// The event has the hop's NEXT. True: it goes on at once; else it stands behind others, waits for demand, or the hop has
+  /// taken it.
+  func leave(_ event: Event, _ hop: Hop) -> Bool {
+    let stands = hop.standing(event.kind.lane).map { !$0.parked.isEmpty } ?? false
+    if stands || event.kind == .receive && hop.owed == 0 {
+      hop.station(event.kind.lane).parked.append(Station.Parked(event: event, wait: .none))
+      return false
+    }
+    return go(event, hop, isOwn: false)
+  }
+
+  /// The event leaves the hop. False: nothing is beyond.
+  private func go(_ event: Event, _ hop: Hop, isOwn: Bool) -> Bool {
+    switch event {
+    case .start: return startLeaves(hop)
+    case .send:
+      if hop.life == .answering {
+        if !isOwn { tellSent(1, from: hop.index - 1) }
+        return false
+      }
+      hop.recording?.note(event, isOwn: isOwn)
+      if hop.isReplaying { return false }
+      hop.countInFlight(isOwn: isOwn)
+    case .halfClose:
+      if hop.life == .passing { hop.become(.halfClosed) }
+      hop.recording?.note(event, isOwn: true)
+      return !hop.isReplaying && hop.life != .answering
+    case .headers: hop.recording?.close(.state)
+    case .receive:
+      hop.recording?.close(.state)
+      hop.spendOwed(prepaid: isOwn)
+    case .status:
+      hop.become(.over(.passed))
+      outboundEnd = min(outboundEnd, hop.index)
+      discardOutbound(hop)
+    }
+    return true
+  }
+
+  /// Start leaves the hop downward, with the demand that waited for it. False: the hop has ended the call.
+  private func startLeaves(_ hop: Hop) -> Bool {
+    startAt = hop.index + 1
+    hop.startLeft()
+    hop.recording?.noteStart(request, below)
+    let demand = frontierDemand
+    frontierDemand = hop.earlyDemand
+    hop.earlyDemand = 0
+    hop.noteAsked(frontierDemand)
+    if demand > 0 {
+      let passed = showDemand(demand, to: hop)
+      if finishIfAsked(hop) { return false }
+      hop.noteAsked(passed)
+      addFrontierDemand(passed)
+    }
+    return true
+  }
+}
