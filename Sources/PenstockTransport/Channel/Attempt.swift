@@ -15,7 +15,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   /// nil before the start, and after the end. Lent: a call that has begun is there until it has ended, and before it
   /// ends it has reset its attempt, or has had its status.
   private var call: Unmanaged<Call>?
-  private var framing: GRPCFraming?
+  private var framing: Framing?
   private var stream: TransportStream?
   /// What has been sent so far, as long as it may have to be sent again; before there is a stream, all of it.
   private var pieces = PieceQueue()
@@ -64,7 +64,12 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   // MARK: From the call
 
   func start(_ call: Call) {
-    if begins(call) { withCore { $0.attach(self) } }
+    if begins(call), mayOpen { withCore { $0.attach(self) } }
+  }
+
+  /// Its headers can be made.
+  private var mayOpen: Bool {
+    return borrow(framing) { $0.opening == .atOnce || (isHalfClosed && !$0.isPacking) } ?? false
   }
 
   /// What there is to say waits for the stream, which so begins to send once instead of three times.
@@ -72,13 +77,13 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     guard begins(call) else { return }
     isHalfClosed = true
     send(message)
-    if failure == nil { withCore { $0.attach(self) } }
+    if failure == nil, mayOpen { withCore { $0.attach(self) } }
   }
 
   private func begins(_ call: Call) -> Bool {
     self.call = .passUnretained(call)
-    makeFraming(call)
     return withCore { core in
+      framing = core.defaults.framings.make(call.request)
       core.begin(self)
       if let closed = core.closedBecause {
         failSoon(closed.status)
@@ -87,15 +92,6 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
       }
       return failure == nil
     }
-  }
-
-  private func makeFraming(_ call: Call) {
-    let old = framing
-    let fresh = GRPCFraming(
-      compression: call.request.settings.compression,
-      maxReceiveBytes: call.request.settings.maxReceiveBytes)
-    if let old { fresh.continuePacking(of: old) }
-    framing = fresh
   }
 
   func send(_ message: Message) {
@@ -108,6 +104,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     switch consume framed {
     case .failed(let status): failSoon(status)
     case .later: core.work.scheduleLater(self)
+    case .inHeaders: break
     case .piece(let piece):
       call._withUnsafeGuaranteedRef { call in
         call.measures.sent.wireBytes.add(piece.count)
@@ -149,6 +146,9 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     isHalfClosed = true
     if isPacking { return }
     _ = borrow(stream) { $0.endBody() }
+    if stream == nil, failure == nil, borrow(framing, { $0.opening == .whole }) == true {
+      withCore { $0.attach(self) }
+    }
   }
 
   func another() -> any CallBelow { Attempt(channel) }
@@ -199,8 +199,10 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
         // The time that is left, and not a turn more: the server counts from here.
         if call.request.deadline != nil { core.runtime.refreshNow() }
         let now = core.runtime.now
-        return borrow(framing) { $0.requestHeaders(call.request, core.defaults, now: now, into: fields) }
-          ?? false
+        return borrow(framing) { framing in
+          stream.sentWithHeaders(framing.messagesInHeaders)
+          return framing.requestHeaders(call.request, core.defaults, now: now, into: fields)
+        } ?? false
       }
     }
   }
@@ -250,7 +252,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   }
 
   /// Keeps what comes out; how much goes in.
-  private func decode(_ bytes: ByteView, _ framing: GRPCFraming) -> Int {
+  private func decode(_ bytes: ByteView, _ framing: Framing) -> Int {
     let (consumed, step) = framing.decode(bytes)
     take(step)
     return consumed
@@ -263,6 +265,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
       if size < whole.count { withCore { $0.runtime.watch.hasRun = true } }
       message = whole
       messageSize = UInt32(clamping: size)
+    case .trailers(let status): trailers = status
     case .failed(let status): failure = status
     }
   }
@@ -364,7 +367,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
       hasRetried = true
       call.measures.attempts.add(1)
       self.stream = nil
-      makeFraming(call)
+      _ = borrow(framing) { $0.again() }
       return core.attach(self)
     }
     var isLate = false

@@ -94,6 +94,9 @@ class TransportStream {
     return true
   }
 
+  /// So many messages are told of as sent when the headers are.
+  final func sentWithHeaders(_ count: UInt32) { piecesSent &+= count }
+
   // MARK: Inbound
 
   final var bodyIsEmpty: Bool { unread.map { $0.isEmpty } ?? true }

@@ -262,10 +262,12 @@ final class HTTP2Session {
     var provider = HTTP2Session.body(of: stream)
     let pointer = provider.source.ptr
     stream.isSending = stream.hasWork
+    // The same layout: see `Field`.
+    let fields = UnsafeRawPointer(request.fields)?.assumingMemoryBound(to: nghttp2_nv.self)
     let id =
       stream.isSending
-      ? nghttp2_submit_request(session, nil, request.fields, request.count, &provider, pointer)
-      : nghttp2_submit_headers(session, 0, -1, nil, request.fields, request.count, pointer)
+      ? nghttp2_submit_request(session, nil, fields, request.count, &provider, pointer)
+      : nghttp2_submit_headers(session, 0, -1, nil, fields, request.count, pointer)
     if id > 0 {
       stream.id = id
       stream.block = request.block

@@ -1,3 +1,4 @@
+import CNghttp2
 import PenstockCall
 import PenstockWire
 import Testing
@@ -100,6 +101,34 @@ import Testing
     }
     #expect(queue.move(12, into: SendQueue(copies: true)) == 2)
     #expect(queue.bytes == 0 && kept.allSatisfy { $0.buffer == nil })
+  }
+
+  /// A list of fields goes to nghttp2 as it stands.
+  @Test func fieldsHaveTheLayoutOfNghttp2() {
+    typealias Theirs = nghttp2_nv
+    #expect(MemoryLayout<Field>.stride == MemoryLayout<Theirs>.stride)
+    #expect(MemoryLayout<Field>.offset(of: \.name) == MemoryLayout<Theirs>.offset(of: \.name))
+    #expect(MemoryLayout<Field>.offset(of: \.value) == MemoryLayout<Theirs>.offset(of: \.value))
+    #expect(MemoryLayout<Field>.offset(of: \.nameCount) == MemoryLayout<Theirs>.offset(of: \.namelen))
+    #expect(MemoryLayout<Field>.offset(of: \.valueCount) == MemoryLayout<Theirs>.offset(of: \.valuelen))
+    #expect(MemoryLayout<Field>.offset(of: \.hints) == MemoryLayout<Theirs>.offset(of: \.flags))
+    #expect(UInt32(Field.Hints.comesOnce.rawValue) == NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
+    #expect(UInt32(Field.Hints.nameLasts.rawValue) == NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue)
+    #expect(UInt32(Field.Hints.valueLasts.rawValue) == NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue)
+  }
+
+  /// A framing gives a piece what prefix it likes, or none.
+  @Test func prefixesOfPieces() {
+    let body = buffer([7, 8, 9])
+    #expect(flat(BodyPiece(body)) == [7, 8, 9])
+    #expect(flat(BodyPiece(prefix: 0x0201, size: 2, body)) == [1, 2, 7, 8, 9])
+    let long = BodyPiece(prefix: 0x07_06_05_04_03_02_01, size: 7, body)
+    #expect(long.count == 10 && flat(long) == [1, 2, 3, 4, 5, 6, 7, 7, 8, 9])
+    for cut in 0...10 {
+      let out = SendQueue(copies: true)
+      #expect(long.move(from: 0, count: cut, into: out) && long.move(from: cut, count: 10 - cut, into: out))
+      #expect([UInt8](out.bytes.view) == flat(long))
+    }
   }
 
   @Test func messages() throws {

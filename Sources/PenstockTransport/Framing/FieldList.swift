@@ -1,18 +1,36 @@
 import CMemory
-import CNghttp2
 import PenstockWire
 
-/// A request's header list on its way to nghttp2, which copies it. Names and values belong to others and stay theirs;
+/// A header field that refers to its name and value. As it has the layout of nghttp2's, a list need not be converted.
+struct Field {
+  var name: UnsafeMutablePointer<UInt8>?
+  var value: UnsafeMutablePointer<UInt8>?
+  var nameCount: Int
+  var valueCount: Int
+  var hints: Hints
+
+  /// What a protocol may make use of; with nghttp2's bits.
+  struct Hints: OptionSet {
+    let rawValue: UInt8
+    /// It hardly comes twice: it would only push what is useful out of a table.
+    static var comesOnce: Hints { Hints(rawValue: 1) }
+    /// They are there for as long as the list: they need not be copied.
+    static var nameLasts: Hints { Hints(rawValue: 2) }
+    static var valueLasts: Hints { Hints(rawValue: 4) }
+  }
+}
+
+/// A request's header list on its way to whatever sends it, which copies it. Names and values belong to others and stay theirs;
 /// only those that are made for the list (a timeout, base64) stand here. Used again for each request of a connection.
 final class FieldList {
-  private(set) var fields: UnsafeMutablePointer<nghttp2_nv>?
+  private(set) var fields: UnsafeMutablePointer<Field>?
   private(set) var count = 0
   private var capacity = 0
   /// As RFC 9113 section 6.5.2 counts it.
   private(set) var size = 0
   private let made = ByteBuffer()
   /// The fields that every request of a channel has, what they come to, and who owns what they refer to.
-  private var common: UnsafeMutablePointer<nghttp2_nv>?
+  private var common: UnsafeMutablePointer<Field>?
   private var commonCount = 0
   private var commonSize = 0
   private var commonOwner: AnyObject?
@@ -80,16 +98,16 @@ final class FieldList {
   func begin(_ owner: AnyObject, _ add: () -> Bool) -> Bool {
     clear()
     if commonOwner === owner, let fields, let common {
-      memcpy(fields, common, commonCount * MemoryLayout<nghttp2_nv>.stride)
+      memcpy(fields, common, commonCount * MemoryLayout<Field>.stride)
       count = commonCount
       size = commonSize
       return true
     }
     guard add(), let fields else { return false }
-    let bytes = count * MemoryLayout<nghttp2_nv>.stride
+    let bytes = count * MemoryLayout<Field>.stride
     guard let memory = realloc(common, bytes) else { return false }
     memcpy(memory, fields, bytes)
-    common = memory.assumingMemoryBound(to: nghttp2_nv.self)
+    common = memory.assumingMemoryBound(to: Field.self)
     commonCount = count
     commonSize = size
     commonOwner = owner
@@ -99,44 +117,45 @@ final class FieldList {
   /// Puts another value into a field of those in common; it is copied.
   func setValue(at index: Int, _ value: ByteView) {
     guard index < count, let fields else { return }
-    size += value.count - fields[index].valuelen
+    size += value.count - fields[index].valueCount
     fields[index].value = FieldList.mutable(value)
-    fields[index].valuelen = value.count
-    fields[index].flags &= ~FieldList.staticValue
+    fields[index].valueCount = value.count
+    fields[index].hints.remove(.valueLasts)
   }
 
   /// Moves the last field to `index`, the others behind it.
   func moveLast(to index: Int) {
     guard index < count, let fields else { return }
     let last = fields[count - 1]
-    memmove(fields + index + 1, fields + index, (count - 1 - index) * MemoryLayout<nghttp2_nv>.stride)
+    memmove(fields + index + 1, fields + index, (count - 1 - index) * MemoryLayout<Field>.stride)
     fields[index] = last
   }
 
   func name(at index: Int) -> ByteView {
-    fields.map { ByteView(start: $0[index].name, count: $0[index].namelen) } ?? ByteView(start: nil, count: 0)
+    fields.map { ByteView(start: $0[index].name, count: $0[index].nameCount) }
+      ?? ByteView(start: nil, count: 0)
   }
 
   func value(at index: Int) -> ByteView {
-    fields.map { ByteView(start: $0[index].value, count: $0[index].valuelen) }
+    fields.map { ByteView(start: $0[index].value, count: $0[index].valueCount) }
       ?? ByteView(start: nil, count: 0)
   }
 
   // Each is false without memory.
 
-  func add(_ name: ByteView, _ value: ByteView) -> Bool { add(name, value, flags: 0) }
+  func add(_ name: ByteView, _ value: ByteView) -> Bool { add(name, value, []) }
 
   func add(_ name: StaticString, _ value: ByteView) -> Bool {
-    add(name.bytes, value, flags: FieldList.staticName)
+    add(name.bytes, value, .nameLasts)
   }
 
   /// The value is there for as long as the list.
   func add(_ name: StaticString, lasting value: ByteView) -> Bool {
-    add(name.bytes, value, flags: FieldList.staticName | FieldList.staticValue)
+    add(name.bytes, value, [.nameLasts, .valueLasts])
   }
 
   func add(_ name: StaticString, _ value: StaticString) -> Bool {
-    add(name.bytes, value.bytes, flags: FieldList.staticName | FieldList.staticValue)
+    add(name.bytes, value.bytes, [.nameLasts, .valueLasts])
   }
 
   /// `write` appends the value, at most `most` bytes. What hardly comes twice is not `indexed`: it would only push what
@@ -148,18 +167,14 @@ final class FieldList {
     let start = made.count
     guard write(made) else { return false }
     let value = ByteView(rebasing: made.view[start...])
-    return add(name, value, flags: indexed ? 0 : UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue))
+    return add(name, value, indexed ? [] : .comesOnce)
   }
 
-  /// nghttp2 need not copy them.
-  private static let staticName = UInt8(NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue)
-  private static let staticValue = UInt8(NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue)
-
-  private func add(_ name: ByteView, _ value: ByteView, flags: UInt8) -> Bool {
+  private func add(_ name: ByteView, _ value: ByteView, _ hints: Field.Hints) -> Bool {
     guard count < capacity || grow(), let fields else { return false }
-    fields[count] = nghttp2_nv(
-      name: FieldList.mutable(name), value: FieldList.mutable(value), namelen: name.count,
-      valuelen: value.count, flags: flags)
+    fields[count] = Field(
+      name: FieldList.mutable(name), value: FieldList.mutable(value), nameCount: name.count,
+      valueCount: value.count, hints: hints)
     count += 1
     size += name.count + value.count + 32
     return true
@@ -167,9 +182,9 @@ final class FieldList {
 
   private func grow() -> Bool {
     let wanted = max(capacity * 2, 32)
-    let (size, overflow) = wanted.multipliedReportingOverflow(by: MemoryLayout<nghttp2_nv>.stride)
+    let (size, overflow) = wanted.multipliedReportingOverflow(by: MemoryLayout<Field>.stride)
     guard !overflow, let memory = realloc(fields, size) else { return false }
-    fields = memory.assumingMemoryBound(to: nghttp2_nv.self)
+    fields = memory.assumingMemoryBound(to: Field.self)
     capacity = wanted
     return true
   }
@@ -180,7 +195,7 @@ final class FieldList {
       return
     }
     for index in 0..<count {
-      guard let value = fields[index].value, fields[index].valuelen > 0 else { continue }
+      guard let value = fields[index].value, fields[index].valueCount > 0 else { continue }
       let offset = UnsafeRawPointer(value) - old
       if offset >= 0, offset < before.count {
         fields[index].value = FieldList.mutable(ByteView(start: new + offset, count: 0))
@@ -188,7 +203,7 @@ final class FieldList {
     }
   }
 
-  /// nghttp2 only reads them.
+  /// They are only read.
   private static func mutable(_ bytes: ByteView) -> UnsafeMutablePointer<UInt8>? {
     bytes.baseAddress.map { UnsafeMutablePointer(mutating: $0.assumingMemoryBound(to: UInt8.self)) }
   }

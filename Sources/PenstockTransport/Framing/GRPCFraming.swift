@@ -7,17 +7,21 @@ final class RequestDefaults {
   /// Without a NUL.
   let authority: ByteBuffer
   let userAgent: ByteBuffer
+  let framings: Framings
 
-  init(privacy: Privacy, authority: ByteBuffer, userAgent: ByteBuffer) {
+  init(
+    privacy: Privacy, authority: ByteBuffer, userAgent: ByteBuffer, framings: Framings = Framings()
+  ) {
     self.privacy = privacy
     self.authority = authority
     self.userAgent = userAgent
+    self.framings = framings
   }
 }
 
 /// gRPC over HTTP/2, from the client's side: the document "gRPC over HTTP2" (PROTOCOL-HTTP2), with "HTTP to gRPC
 /// Status Code Mapping" and "gRPC Compression".
-final class GRPCFraming: CallFraming {
+final class GRPCFraming: Framing {
   private enum Encoding {
     case identity, gzip
     case unknown(ByteBuffer)
@@ -28,19 +32,24 @@ final class GRPCFraming: CallFraming {
   private let sends: Compression
   private var receives = Encoding.identity
   private var httpStatus = 0
-  private var inflation: Inflation?
-  private var deflation: Deflation?
+  private var inflation: Inflation? {
+    didSet { isBusy = inflation != nil }
+  }
+  private var deflation: Deflation? {
+    didSet { isPacking = deflation != nil }
+  }
 
+  @inline(__always)
   init(compression: Compression, maxReceiveBytes: Int) {
     sends = compression
     decoder = MessageDecoder(limit: maxReceiveBytes)
-    confine(self)
+    super.init()
   }
 
   // MARK: Request
 
   /// "Requests": reserved headers, then Timeout, then the rest of Call-Definition, then Custom-Metadata.
-  func requestHeaders(
+  override func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool {
     let isPlain = sends == .identity && request.isPlain
@@ -102,7 +111,7 @@ final class GRPCFraming: CallFraming {
     }
   }
 
-  func encode(_ message: Message) -> FramedMessage {
+  override func encode(_ message: Message) -> FramedMessage {
     if sends == .identity { return piece(message, compressed: false) }
     if let deflation {
       deflation.behind.append(message)
@@ -112,10 +121,8 @@ final class GRPCFraming: CallFraming {
     return encodeNext()
   }
 
-  var isPacking: Bool { deflation != nil }
-
   @inline(never) @_optimize(size)
-  func encodeNext() -> FramedMessage {
+  override func encodeNext() -> FramedMessage {
     switch deflation?.step() ?? .noMemory {
     case .more: return .later
     case .bytes(let packed):
@@ -131,9 +138,13 @@ final class GRPCFraming: CallFraming {
     return .failed(Status(.resourceExhausted, "no memory to compress a message"))
   }
 
-  /// Takes over the messages that another attempt of the call has not sent yet.
   @inline(never) @_optimize(size)
-  func continuePacking(of other: GRPCFraming) { deflation = other.deflation }
+  override func again() {
+    decoder = MessageDecoder(limit: limit)
+    receives = .identity
+    httpStatus = 0
+    inflation = nil
+  }
 
   private func piece(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
     guard let length = UInt32(exactly: bytes.count) else {
@@ -144,11 +155,16 @@ final class GRPCFraming: CallFraming {
 
   // MARK: Response
 
-  func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
+  override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
     if block.isPlainHead, !endsStream {
       httpStatus = 200
       return .headers(.none)
     }
+    return spelledHeaders(block, endsStream)
+  }
+
+  @inline(never) @_optimize(size)
+  private func spelledHeaders(_ block: HeaderBlock, _ endsStream: Bool) -> ResponseStart {
     let fields = block.fields
     httpStatus = status(of: fields)
     if httpStatus / 100 == 1 && !endsStream { return .informational }
@@ -209,7 +225,7 @@ final class GRPCFraming: CallFraming {
 
   // MARK: Body
 
-  func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
+  override func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
     let (consumed, event) = decoder.push(bytes)
     switch event {
     case .needsMore: return (consumed, .needsMore)
@@ -228,15 +244,15 @@ final class GRPCFraming: CallFraming {
     }
   }
 
-  func place() -> UnsafeMutableRawBufferPointer? { decoder.place() }
+  override func place() -> UnsafeMutableRawBufferPointer? { decoder.place() }
 
-  func beginsWithMessage(_ bytes: ByteView) -> Bool {
+  override func beginsWithMessage(_ bytes: ByteView) -> Bool {
     guard bytes.count >= MessagePrefix.size, !decoder.isMidMessage else { return false }
     let length = UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self))
     return Int(length) <= bytes.count - MessagePrefix.size
   }
 
-  func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool {
+  override func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool {
     // What a compressed one comes to is not known.
     guard beginsWithMessage(bytes), bytes[0] == 0 else { return false }
     let length = Int(UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self)))
@@ -260,10 +276,8 @@ final class GRPCFraming: CallFraming {
     }
   }
 
-  var isBusy: Bool { inflation != nil }
-
   @inline(never) @_optimize(size)
-  func proceed() -> BodyStep {
+  override func proceed() -> BodyStep {
     guard let inflation else {
       return .failed(Status(.resourceExhausted, "no memory for a received message"))
     }
@@ -284,11 +298,11 @@ final class GRPCFraming: CallFraming {
 
   // MARK: End
 
-  func status(ofTrailers block: HeaderBlock) -> Status {
+  override func status(ofTrailers block: HeaderBlock) -> Status {
     block.isPlainTrailers ? Status(.ok) : trailers(block.fields)
   }
 
-  func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
+  override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     guard case .trailers = end, let status = trailers else { return failure(end, deadlineHasPassed) }
     // The server's own account of a failure explains a cut message better than the cut does.
     return decoder.isMidMessage && status.code == .ok ? failure(.body, false) : status
@@ -324,6 +338,7 @@ final class GRPCFraming: CallFraming {
   }
 
   /// Trailers and Trailers-Only.
+  @inline(never) @_optimize(size)
   private func trailers(_ fields: Metadata) -> Status {
     let index = fields.index(of: grpcStatusName)
     let given = index.map { fields.value(at: $0) }
@@ -368,6 +383,7 @@ final class GRPCFraming: CallFraming {
   }
 
   /// Custom-Metadata without what is reserved, "-bin" values decoded. The first malformed one is told, the rest copied.
+  @inline(never) @_optimize(size)
   private func copyCustom(_ fields: Metadata, to metadata: Metadata) -> Copied {
     var outcome = Copied.done
     for index in 0..<fields.count {
@@ -397,5 +413,14 @@ final class GRPCFraming: CallFraming {
       case .noMemory: outcome = .noMemory
       }
     }
+  }
+}
+
+extension BodyPiece {
+  /// "Length-Prefixed-Message".
+  public init(compressed: Bool, _ bytes: ByteBuffer, length: UInt32) {
+    var prefix: UInt64 = 0
+    MessagePrefix.write(compressed: compressed, length: length, to: &prefix)
+    self.init(prefix: prefix, size: MessagePrefix.size, bytes)
   }
 }

@@ -1,0 +1,99 @@
+import PenstockWire
+
+/// A piece of an outgoing body: a message behind the prefix that its framing gives it. Shared, never changed: a retry
+/// sends it again.
+public struct BodyPiece {
+  /// The bytes before the message, the first byte lowest; the highest byte is how many.
+  private let prefix: UInt64
+  let bytes: ByteBuffer
+
+  private var prefixSize: Int { Int(prefix >> 56) }
+  var count: Int { prefixSize + bytes.count }
+
+  /// `prefix`: at most 7 bytes, the first byte lowest.
+  init(prefix: UInt64 = 0, size: Int = 0, _ bytes: ByteBuffer) {
+    self.prefix = prefix | UInt64(size) << 56
+    self.bytes = bytes
+  }
+
+  /// Adds `count` bytes from `offset` on. False: no memory.
+  func move(from offset: Int, count: Int, into out: SendQueue) -> Bool {
+    var at = offset
+    let end = offset + count
+    let prefixSize = prefixSize
+    if at < prefixSize {
+      guard let tail = out.bytes.spare(atLeast: 8) else { return false }
+      tail.storeBytes(of: (prefix >> UInt64(8 * at)).littleEndian, as: UInt64.self)
+      out.bytes.commit(min(end, prefixSize) - at)
+      at = prefixSize
+    }
+    return at >= end || out.append(bytes, from: at - prefixSize, count: end - at)
+  }
+}
+
+/// Pieces in order. Most bodies have one, which stands here itself.
+public struct PieceQueue {
+  private var first: BodyPiece?
+  /// Behind the first, from `next` on, which is less than 64; before that, nil.
+  private var rest: [BodyPiece?] = []
+  /// How much of the first has been moved.
+  private var offset = 0
+  /// Of all pieces, not yet moved.
+  public private(set) var bytes = 0
+  private var next: UInt8 = 0
+
+  public init() {}
+
+  public mutating func append(_ piece: consuming BodyPiece) {
+    bytes += piece.count
+    if first == nil { first = consume piece } else { rest.append(consume piece) }
+  }
+
+  /// Moves the next `count` bytes, as many as there are at most. How many pieces are through; nil: no memory.
+  public mutating func move(_ count: Int, into out: SendQueue) -> Int? {
+    var left = count
+    var through = 0
+    while left > 0, let whole = first?.count {
+      let part = min(left, whole - offset)
+      guard first?.move(from: offset, count: part, into: out) == true else { return nil }
+      left -= part
+      offset += part
+      if offset == whole {
+        removeFirst()
+        through += 1
+      }
+    }
+    bytes -= count - left
+    return through
+  }
+
+  private mutating func removeFirst() {
+    offset = 0
+    first = nil
+    if Int(next) == rest.count { return }
+    swap(&first, &rest[Int(next)])
+    next += 1
+    if Int(next) == rest.count {
+      rest.clear()
+      next = 0
+    } else if next >= 64 {
+      rest.removeLeading(Int(next))
+      next = 0
+    }
+  }
+
+  public mutating func removeAll() {
+    // Mostly all has gone.
+    if first == nil { return }
+    first = nil
+    rest = []
+    next = 0
+    offset = 0
+    bytes = 0
+  }
+
+  func forEach(_ body: (BodyPiece) -> Void) {
+    if let first { body(first) }
+    for index in Int(next)..<rest.count { if let piece = rest[index] { body(piece) } }
+  }
+}
