@@ -51,7 +51,7 @@ extension Call {
     if index < 0 {
       complete(status)
     } else {
-      runInbound(.status(status), at: index - 1)
+      moveUp(.status(status), at: index - 1)
     }
   }
 

@@ -3,42 +3,6 @@ import PenstockWire
 // The inbound lane: headers, messages and the status, from the server toward the caller.
 
 extension Call {
-  /// Shows `event` to the hops from `index` upward, until one keeps it or it comes to the caller.
-  @inline(never)
-  func runInbound(_ event: Event, at index: Int) {
-    if codec == nil, index < inStep { passUp(event, from: index) } else { runOneByOne(event, at: index) }
-  }
-
-  /// Nothing but hops in step is above.
-  func passUp(_ event: Event, from index: Int) {
-    guard inStep == 0 || runInStep(event, from: index) else { return }
-    arrive(event)
-  }
-
-  /// The same, where hops count for themselves.
-  @inline(never) @_optimize(size)
-  private func runOneByOne(_ event: Event, at index: Int) {
-    var index = index
-    while true {
-      if index == codecIndex - 1, let codec {
-        if let message = event.message, !decode(message, codec) { return }
-        // One status is enough: a message that cannot be encoded ends nothing any more.
-        if case .status = event { outboundEnd = min(outboundEnd, codecIndex) }
-      }
-      if index < inStep {
-        passUp(event, from: index)
-        return
-      }
-      let hop = hops[index]
-      guard hop.isActive else {
-        index -= 1
-        continue
-      }
-      guard meet(event, hop) else { return }
-      index -= 1
-    }
-  }
-
   /// What a hop that has taken the call, or injects from another thread, delivers.
   func deliver(_ event: Event, from hop: Hop) {
     breakStep(at: hop.index)
@@ -58,7 +22,7 @@ extension Call {
       drain(hop, .inbound)
       return
     }
-    runInbound(event, at: hop.index - 1)
+    move(event, beyond: hop)
   }
 
   @inline(__always)

@@ -4,54 +4,6 @@ import Synchronization
 // The outbound lane: start, messages and half-close, from the caller toward the server.
 
 extension Call {
-  /// Shows `event` to the hops from `index` on, until one keeps it or it leaves for the transport.
-  @inline(never)
-  func runOutbound(_ event: Event, at index: Int) {
-    var index = index
-    if index < inStep {
-      guard runInStep(event, at: index) else { return }
-      index = inStep
-    }
-    if index == hops.count, index < outboundEnd, codec == nil {
-      leaveForTransport(event)
-    } else {
-      runOneByOne(event, at: index)
-    }
-  }
-
-  /// The same, where hops count for themselves.
-  @inline(never) @_optimize(size)
-  private func runOneByOne(_ event: Event, at index: Int) {
-    var index = index
-    let now = epoch
-    while true {
-      if index >= outboundEnd {
-        discardOutbound(event, at: index)
-        return
-      }
-      if index == codecIndex, let codec, let message = event.message, !encode(message, codec) { return }
-      if index == hops.count {
-        leaveForTransport(event)
-        return
-      }
-      let hop = hops[index]
-      if case .start = event {
-        startAt = index
-        guard enter(hop) else {
-          if phase != .live || outboundEnd <= index || epoch != now { return }
-          index += 1
-          continue
-        }
-      }
-      guard hop.isEntered else {
-        index += 1
-        continue
-      }
-      guard meet(event, hop) else { return }
-      index += 1
-    }
-  }
-
   /// Asks `create`. False: the hop is not in this call.
   func enter(_ hop: Hop) -> Bool {
     if hop.index >= inStep { hop.wear(.waiting) }
@@ -145,7 +97,7 @@ extension Call {
     measures.sent.bytes.add(message.count)
   }
 
-  private func leaveForTransport(_ event: Event) {
+  func leaveForTransport(_ event: Event) {
     if trace != nil { note(.transport, nil, event.kind) }
     switch event {
     case .start:

@@ -228,7 +228,7 @@ extension Call {
       if lane == .outbound, hop.index >= outboundEnd {
         discardOutbound(next, at: hop.index)
       } else if lane == .outbound || hop.isActive, show(next, to: hop), leave(next, hop) {
-        run(next, beyond: hop)
+        move(next, beyond: hop)
       }
     }
     if let station = hop.standing(lane), station.isEmpty { hop.clear(lane) }
@@ -242,15 +242,7 @@ extension Call {
       _ = station.parked.popFirst()
       station.heldBytes -= first.heldBytes
       if first.event.kind == .receive, first.isOwn || first.heldBytes > 0 { hop.surplus += 1 }
-      if go(first.event, hop, isOwn: first.isOwn) { run(first.event, beyond: hop) }
-    }
-  }
-
-  func run(_ event: Event, beyond hop: Hop) {
-    if event.kind.lane == .outbound {
-      runOutbound(event, at: hop.index + 1)
-    } else {
-      runInbound(event, at: hop.index - 1)
+      if go(first.event, hop, isOwn: first.isOwn) { move(first.event, beyond: hop) }
     }
   }
 

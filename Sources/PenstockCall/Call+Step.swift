@@ -9,32 +9,33 @@ import Synchronization
 // first calls `breakStep`, and then finds every hop as if it had counted by itself.
 
 extension Call {
-  /// `event` goes down through all hops in step. False: it did not come through; what has to be done has been done.
+  /// `event` goes down through all hops in step.
   @inline(__always)
-  func runInStep(_ event: Event, at index: Int) -> Bool {
+  func runInStep(_ event: Event, at index: Int) -> RunExit {
     if _slowPath(index > 0) || _slowPath(outboundEnd < inStep) {
       breakStep(at: max(index, outboundEnd))
-      guard index == 0, inStep > 0 else { return true }
+      guard index == 0, inStep > 0 else { return .goesOn(max(index, inStep)) }
     }
     switch event {
     case .start:
       strideCount = frontierDemand
       wearInStep(.mayAnswer)
-      guard callbacks.startsPlainly ? walk(event, .start, callbacks.start) : startInStep() else {
-        return false
-      }
+      let exit = callbacks.startsPlainly ? walk(event, .start, callbacks.start) : startInStep()
+      guard case .through = exit else { return exit }
       wearInStep(.open)
       stepOwed = frontierDemand
       startAt = inStep
     case .send:
-      guard walk(event, .send, callbacks.send) else { return false }
+      let exit = walk(event, .send, callbacks.send)
+      guard case .through = exit else { return exit }
       stepInFlight += 1
     case .halfClose:
-      guard walk(event, .halfClose, callbacks.halfClose) else { return false }
+      let exit = walk(event, .halfClose, callbacks.halfClose)
+      guard case .through = exit else { return exit }
       stepHalfClosed = true
     case .headers, .receive, .status: break
     }
-    return true
+    return .through
   }
 
   // What hops in step look at. There are some.
@@ -45,7 +46,7 @@ extension Call {
 
   /// Start, where `create` goes before it or demand with it.
   @inline(never)
-  private func startInStep() -> Bool {
+  private func startInStep() -> RunExit {
     let now = epoch
     let demand = frontierDemand
     let list = callbacks.start
@@ -61,10 +62,7 @@ extension Call {
         stride = .start
         strideAt = index
         let answer = run(entry)
-        guard answer == Verdict.next.rawValue, index < inStep else {
-          stepOut(answer, .start, index, now)
-          return false
-        }
+        guard answer == Verdict.next.rawValue, index < inStep else { return .answered(index, answer) }
       case .create:
         stride = .create
         strideAt = index
@@ -72,15 +70,12 @@ extension Call {
         wearInStep(.waiting)
         let hop = hops[index]
         guard enter(hop) else {
-          guard phase == .live, outboundEnd > index, epoch == now else { return false }
+          guard phase == .live, outboundEnd > index, epoch == now else { return .stays }
           breakStep(at: index)
-          runOutbound(.start, at: index + 1)
-          return false
+          return .goesOn(index + 1)
         }
-        if index >= inStep {
-          goOn(show(.start, to: hop), .start, hop)
-          return false
-        }
+        // It has chosen executors.
+        if index >= inStep { return .goesOn(index) }
         wearInStep(.mayAnswer)
       default:
         guard demand > 0 else { continue }
@@ -96,28 +91,26 @@ extension Call {
             startAt = index + 1
             stride = .none
           }
-          if finishIfAsked(hops[index]) { return false }
+          if finishIfAsked(hops[index]) { return .stays }
           frontierDemand = passed
-          runOutbound(.start, at: index + 1)
-          return false
+          return .goesOn(index + 1)
         }
         wearInStep(.mayAnswer)
       }
     }
     stride = .none
-    return true
+    return .through
   }
 
   @inline(__always)
-  private func walk(_ event: Event, _ kind: EventKind, _ list: CallbackTable.List) -> Bool {
-    list.isEmpty || visit(event, kind, list)
+  private func walk(_ event: Event, _ kind: EventKind, _ list: CallbackTable.List) -> RunExit {
+    list.isEmpty ? .through : visit(event, kind, list)
   }
 
-  /// Shows `event` to the hops in step that want it. False: one of them has not just passed it on, and what has to be
-  /// done has been done. 20 instructions a hop: nothing is read again that callbacks do not change.
+  /// Shows `event` to the hops in step that want it, until one has not just passed it on. 18 instructions a hop: nothing
+  /// is read again that callbacks do not change.
   @inline(never)
-  private func visit(_ event: Event, _ kind: EventKind, _ list: CallbackTable.List) -> Bool {
-    let now = epoch
+  private func visit(_ event: Event, _ kind: EventKind, _ list: CallbackTable.List) -> RunExit {
     let watch = Unmanaged.passUnretained(self.watch)
     let hops = hops
     var rest = inStep == callbacks.inStep ? list : list.above(inStep)
@@ -137,57 +130,41 @@ extension Call {
       if _fastPath(answer == Verdict.next.rawValue && !hasBrokenStep) { continue }
       guard answer == Verdict.next.rawValue, entry.pointee.index < inStep else {
         watch._withUnsafeGuaranteedRef { $0.end() }
-        stepOut(answer, event, entry.pointee.index, now)
-        return false
+        return .answered(entry.pointee.index, answer)
       }
       hasBrokenStep = false
       rest = rest.above(inStep)
     }
     watch._withUnsafeGuaranteedRef { $0.end() }
     stride = .none
-    return true
+    return .through
   }
 
-  /// The hop at `index` has answered this, to what it was shown in that epoch; from now on it counts by itself.
-  @inline(never) @_optimize(size)
-  private func stepOut(_ answer: Int32, _ event: Event, _ index: Int, _ now: Int) {
-    let hop = setAside(index)
-    goOn(answered(answer, event, hop, now), event, hop)
-  }
-
-  /// The hop has been set apart while the event was there.
-  private func goOn(_ passes: Bool, _ event: Event, _ hop: Hop) {
-    if passes, leave(event, hop) { run(event, beyond: hop) } else { drain(hop, event.kind.lane) }
-  }
-
-  /// `event` goes up through the hops in step, of which the one at `index` is the lowest that has not seen it; -1: none.
-  /// False: it did not come through; what has to be done has been done.
+  /// `event` goes up through the hops in step, of which the one at `index` is the lowest that has not seen it.
   @inline(__always)
-  func runInStep(_ event: Event, from index: Int) -> Bool {
-    if index < inStep - 1 {
-      breakStep(at: index + 1)
-      guard inStep > 0 else { return true }
-    }
+  func runInStep(_ event: Event, from index: Int) -> RunExit {
+    if index < inStep - 1 { breakStep(at: index + 1) }
     switch event {
     case .headers: return walk(event, .headers, callbacks.headers)
     case .receive:
       // The lowest keeps it.
       if stepOwed == 0 {
         breakStep(at: inStep - 1)
-        runInbound(event, at: inStep)
-        return false
+        return .goesOn(inStep)
       }
-      guard walk(event, .receive, callbacks.receive) else { return false }
+      let exit = walk(event, .receive, callbacks.receive)
+      guard case .through = exit else { return exit }
       stepOwed -= 1
     case .status:
-      guard walk(event, .status, callbacks.status) else { return false }
+      let exit = walk(event, .status, callbacks.status)
+      guard case .through = exit else { return exit }
       // Until the call's end, which follows.
       stride = .status
       strideAt = -1
       outboundEnd = 0
     case .start, .send, .halfClose: break
     }
-    return true
+    return .through
   }
 
   /// A signal, whose count the hop has to know. What is left of it when it leaves the hop.
@@ -291,7 +268,7 @@ extension Call {
   }
 
   /// The hop's callback has returned, and what becomes of the event is its own affair.
-  private func setAside(_ index: Int) -> Hop {
+  func setAside(_ index: Int) -> Hop {
     breakStep(at: index)
     let hop = hops[index]
     hop.running = .none

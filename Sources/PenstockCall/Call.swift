@@ -9,8 +9,8 @@ import Synchronization
 /// or layers ask for while an event is on its way is queued in `pending` and done after it, so callbacks are
 /// never nested and no step ever runs inside another.
 ///
-/// The steps are in `Call+Outbound`, `Call+Inbound`, `Call+Signals` and `Call+End`; the order they keep is
-/// described in docs/interceptors.md.
+/// Events move by `Call+Advance`, signals by `Call+Signals`; what a hop does with an event is in `Call+Settle`, and how it
+/// all ends in `Call+End`. The order that they keep is described in docs/interceptors.md.
 public final class Call {
   enum Phase: Equatable {
     /// `open` has not run yet.
@@ -295,7 +295,7 @@ public final class Call {
     if arrivesPlainly {
       isRunning = true
       endBelow()
-      if inStep == 0 { arrive(status) } else { passUp(.status(status), from: inStep - 1) }
+      if inStep == 0 { arrive(status) } else { moveUp(.status(status), at: inStep - 1) }
       endPerform()
     } else {
       perform(.statusFromBelow(status))
@@ -441,21 +441,21 @@ public final class Call {
     if trace != nil { note(step) }
     switch step {
     case .open(let demand, let message): open(demand, message)
-    case .send(let message): runOutbound(.send(message), at: 0)
-    case .halfClose: runOutbound(.halfClose, at: 0)
+    case .send(let message): moveDown(.send(message), at: 0)
+    case .halfClose: moveDown(.halfClose, at: 0)
     case .demand(let n): runDemand(n, at: 0)
     case .endLocally(let status): endLocally(status)
     case .headersFromBelow(let headers):
       guard isStarted, !belowEnded else { return }
-      runInbound(.headers(headers), at: hops.count - 1)
+      moveUp(.headers(headers), at: hops.count - 1)
     case .messageFromBelow(let message):
       guard isStarted, !belowEnded else { return }
       if demandBelow > 0 { demandBelow -= 1 }
-      runInbound(.receive(message), at: hops.count - 1)
+      moveUp(.receive(message), at: hops.count - 1)
     case .statusFromBelow(let status):
       guard isStarted, !belowEnded else { return }
       endBelow()
-      runInbound(.status(status), at: hops.count - 1)
+      moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):
       guard !belowEnded else { return }
       let told = min(n, inTransport)
@@ -498,14 +498,12 @@ public final class Call {
       }
     }
     frontierDemand = demand
-    if message != nil, isPlain, request.kind.sendsOne, inStep == hops.count, inStep == 0 || stepPassesMessages
-    {
-      if inStep == 0 || runInStep(.start, at: 0) {
-        if let message, leavesWhole(message) { return }
-        runOutbound(.start, at: inStep)
-      }
-    } else {
-      runOutbound(.start, at: 0)
+    let isWhole = message != nil && isPlain && request.kind.sendsOne && (inStep == 0 || stepPassesMessages)
+    switch advanceDown(.start, at: 0) {
+    case .below:
+      if isWhole, let message, leavesWhole(message) { return }
+      leaveForTransport(.start)
+    case .above, .stays: break
     }
     if let message {
       // Behind what start has brought; mostly that is nothing.

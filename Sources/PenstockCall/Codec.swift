@@ -154,6 +154,6 @@ extension Call {
     outboundEnd = min(outboundEnd, index)
     stopBelow()
     cancelHops(from: index, status)
-    runInbound(.status(status), at: index - 1)
+    moveUp(.status(status), at: index - 1)
   }
 }

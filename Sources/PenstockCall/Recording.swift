@@ -160,13 +160,13 @@ extension Call {
     guard let recording = hop.recording, recording.isReplaying, hop.isActive else { return }
     recording.isReplaying = false
     let restarts = recording.restarts
-    runOutbound(.start, at: hop.index + 1)
+    move(.start, beyond: hop)
     // A RESTART below goes on with what this one sends; another one here, or above, sends everything itself.
     while phase == .live, recording.restarts == restarts, hop.life != .gone,
       let (event, isTold) = recording.takeNext()
     {
       if case .send = event { hop.countInFlight(isOwn: isTold) }
-      runOutbound(event, at: hop.index + 1)
+      move(event, beyond: hop)
     }
     if recording.isCutShort, phase == .live, recording.restarts == restarts, hop.life != .gone {
       endBetween(hop.index + 1, Status(.resourceExhausted, "no memory to send the request again"))
