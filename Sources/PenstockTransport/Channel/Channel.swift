@@ -51,7 +51,7 @@ public final class Channel: @unchecked Sendable {
     let defaults = RequestDefaults(
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent)
     let destination = Destination(parsed, name, context, limits, options.connectTimeout)
-    let resolver = Resolver.make(parsed.place, runtime)
+    let resolver = runtime.platform.makeResolver(parsed.place, runtime)
     return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime))
   }
 

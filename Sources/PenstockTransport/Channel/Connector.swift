@@ -36,7 +36,7 @@ final class Connector: ReadyHandler, TurnTask {
   /// Begins to connect. The owner hears nothing from within this.
   @inline(never) @_optimize(size)
   static func start(_ address: SocketAddress, _ channel: ChannelCore, _ owner: Subchannel) -> Started {
-    switch Socket.connect(to: address) {
+    switch channel.runtime.platform.connect(to: address) {
     case .failed(let code): return .failed(ByteBuffer().say(errno: code))
     case .socket(let socket, let connecting):
       let first: ConnectStep?

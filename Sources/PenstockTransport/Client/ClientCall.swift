@@ -89,7 +89,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   ) -> (Outcome, Unmanaged<ClientCall>?) {
     let metadata = line == nil && options?.metadata.count ?? 0 == 0 ? Metadata.none : Metadata()
     if let given = options?.metadata, !metadata.append(contentsOf: given) { return (.noMemory, nil) }
-    let now = Runtime.monotonicNow()
+    let now = channel.runtime.runtime.clock
     var deadline: UInt64?
     if let wanted = options?.hasDeadline == true ? options?.deadline : channel.defaults.deadline {
       let (time, overflow) = now.addingReportingOverflow(wanted)

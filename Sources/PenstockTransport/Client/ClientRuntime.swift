@@ -41,8 +41,10 @@ public final class ClientRuntime: @unchecked Sendable {
     runtime.post(LiveCalls.Registering(live, runtime))
   }
 
-  public static func make(_ options: Runtime.Options) -> Made {
-    switch Runtime.make(options) {
+  public static func make(_ options: Runtime.Options) -> Made { make(options, Platform()) }
+
+  static func make(_ options: Runtime.Options, _ platform: Platform) -> Made {
+    switch Runtime.make(options, platform) {
     case .made(let runtime): .made(ClientRuntime(runtime, isShared: false))
     case .failed(let errno, let what): .failed(errno: errno, what: what)
     }
@@ -135,7 +137,7 @@ public final class ClientRuntime: @unchecked Sendable {
   public func shutdown(timeoutMilliseconds: Int64) -> Runtime.ShutdownResult {
     if runtime.isDriving || Worker.current?.runs(workers) == true { return .wouldDeadlock }
     runtime.closed.store(true, ordering: .releasing)
-    let deadline = Runtime.deadline(after: timeoutMilliseconds)
+    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
     var result = runtime.shutdown(timeoutMilliseconds: timeoutMilliseconds)
     if result == .ok {
       forgetInterceptors()

@@ -105,7 +105,8 @@ public enum Registrations {
       return nil
     }
     if let outcome { return outcome }
-    let deadline = Runtime.deadline(after: timeoutMilliseconds)
+    let deadline = Runtime.deadline(
+      after: timeoutMilliseconds, from: Runtime.monotonicNow())
     while !cell.isSet {
       let seen = cell.word.load(ordering: .sequentiallyConsistent)
       if cell.park(seen, until: deadline) == .timedOut { break }

@@ -170,7 +170,7 @@ final class RuntimeLoop: CallLoop {
   var isForked: Bool { Process.isForked(runtime.generation) }
   var isDriving: Bool { runtime.isDriving }
   var thread: UInt { UInt(cs_thread_self()) }
-  var clock: UInt64 { Runtime.monotonicNow() }
+  var clock: UInt64 { runtime.clock }
 
   func setDeadline(_ call: Call, _ time: UInt64?) {
     call.withItem { item in

@@ -242,11 +242,14 @@ public enum Tickets {
     return outcome
   }
 
+  @inline(never) @_optimize(size)
   public static func resumeAfter(_ ticket: UInt64, nanoseconds: UInt64) -> Outcome {
     guard ticket != 0 else { return .invalidArgument }
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
     let (outcome, call, _, _) = book.look(ticket)
-    if outcome == .ok, let call { call.submit(.resume(ticket, at: Runtime.time(after: nanoseconds))) }
+    if outcome == .ok, let call, let runtime = book.driver {
+      call.submit(.resume(ticket, at: runtime.time(after: nanoseconds)))
+    }
     return outcome
   }
 
@@ -258,7 +261,7 @@ public enum Tickets {
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
     let (outcome, call, _, _) = book.look(ticket)
     if outcome == .ok, let call, let runtime = book.driver {
-      _ = runtime.post(DelayedResolution(call, ticket, resolution, at: Runtime.time(after: nanoseconds)))
+      _ = runtime.post(DelayedResolution(call, ticket, resolution, at: runtime.time(after: nanoseconds)))
     }
     return outcome
   }

@@ -58,7 +58,9 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   /// nil: no memory. The owner hears nothing before `begin`.
   @inline(never) @_optimize(size)
   init?(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: any ConnectionOwner) {
-    guard let session = HTTP2Session.make(channel.destination.limits, SocketTimes(link.socket)),
+    guard
+      let session = HTTP2Session.make(
+        channel.destination.limits, SocketTimes(link.socket, channel.runtime.platform)),
       let memory = malloc(HTTP2Connection.scratchSize)
     else { return nil }
     self.link = link
@@ -357,8 +359,13 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
 
 private final class SocketTimes: SessionTimes {
   private let socket: Socket
+  private let platform: Platform
 
-  init(_ socket: Socket) { self.socket = socket }
+  init(_ socket: Socket, _ platform: Platform) {
+    self.socket = socket
+    self.platform = platform
+  }
 
-  override var roundTrip: UInt64 { UInt64(cs_round_trip(socket.descriptor)) * 1000 }
+  override var now: UInt64 { platform.clock() }
+  override var roundTrip: UInt64 { socket.roundTrip }
 }

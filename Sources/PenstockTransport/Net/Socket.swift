@@ -2,8 +2,8 @@ import CSystem
 import PenstockWire
 
 /// The one place where a connection's socket is made, read, written and closed. Owns its descriptor.
-final class Socket {
-  private(set) var descriptor: Int32
+class Socket {
+  private(set) final var descriptor: Int32
 
   enum Opened {
     /// `connecting`: wait until it is writable, then ask `connectError`.
@@ -21,7 +21,7 @@ final class Socket {
     case failed(Int32)
   }
 
-  private let identity: UInt64
+  private final let identity: UInt64
 
   init(_ descriptor: Int32) {
     self.descriptor = descriptor
@@ -29,7 +29,7 @@ final class Socket {
   }
 
   /// False: somebody else in the program has closed it, and its number may be another file's by now.
-  private var isOurs: Bool { descriptor >= 0 && cs_socket_identity(descriptor) == identity }
+  private final var isOurs: Bool { descriptor >= 0 && cs_socket_identity(descriptor) == identity }
 
   deinit { close() }
 
@@ -48,6 +48,9 @@ final class Socket {
 
   /// 0, or the errno that the connect ended with.
   var connectError: Int32 { cs_socket_error(descriptor) }
+
+  /// In nanoseconds; 0: not known.
+  var roundTrip: UInt64 { UInt64(cs_round_trip(descriptor)) * 1000 }
 
   var localAddress: SocketAddress? {
     var storage = sockaddr_storage()

@@ -9,7 +9,7 @@ public protocol ReadyHandler: AnyObject {
 
 /// The epoll side of a runtime: what is watched and by whom, the descriptor that wakes a sleeping loop, and for a
 /// host-driven runtime the outer descriptor and its timer. It never calls out.
-final class Poller {
+class Poller {
   private struct Watch {
     let fd: Int32
     /// Tells a watch from a later one on the same descriptor number, whose events may share a batch.
@@ -17,32 +17,32 @@ final class Poller {
     var handler: any ReadyHandler
   }
 
-  private var inner: Int32 = -1
-  private var wakeFD: Int32 = -1
-  private var timerFD: Int32 = -1
-  private(set) var outer: Int32 = -1
+  private final var inner: Int32 = -1
+  private final var wakeFD: Int32 = -1
+  private final var timerFD: Int32 = -1
+  private(set) final var outer: Int32 = -1
   /// When `timerFD` fires; 0: it does not, or has.
-  private var timerAt: UInt64 = 0
-  private var isAttached = false
+  private final var timerAt: UInt64 = 0
+  private final var isAttached = false
   /// The wake descriptor was signalled, and no wait has seen it yet. A hint: see `takeKick`.
-  private let isKicked = Atomic<Bool>(false)
+  private final let isKicked = Atomic<Bool>(false)
 
   /// Somebody else in the program has closed a descriptor of ours: no number here is known to be ours any more, so none
   /// is used or closed from now on. Any thread may notice; the driver acts on it.
-  let isLost = Atomic<Bool>(false)
+  final let isLost = Atomic<Bool>(false)
 
   /// By descriptor, ascending.
-  private var watches: [Watch] = []
+  private final var watches: [Watch] = []
   /// Goes round; no two watches of one batch of events are so far apart.
-  var serial: UInt32 = 0
-  private let events: UnsafeMutableRawPointer?
+  final var serial: UInt32 = 0
+  private final let events: UnsafeMutableRawPointer?
   private static let capacity: Int32 = 128
 
   private static let wakeToken = UInt64.max
   private static let timerToken = UInt64.max - 1
 
   /// `failure` says what the system refused: errno and what it was asked for.
-  private(set) var failure: (Int32, StaticString)?
+  private(set) final var failure: (Int32, StaticString)?
 
   init(host: Bool) {
     events = malloc(Int(Poller.capacity) * cs_epoll_event_size())
@@ -50,7 +50,7 @@ final class Poller {
   }
 
   @inline(never) @_optimize(size)
-  private func open(_ host: Bool) -> (Int32, StaticString)? {
+  private final func open(_ host: Bool) -> (Int32, StaticString)? {
     inner = cs_epoll_create()
     if inner < 0 { return (-inner, "epoll_create1") }
     wakeFD = cs_eventfd()
@@ -103,7 +103,7 @@ final class Poller {
   // MARK: Watches
 
   /// The place of `fd`, or the place where it belongs.
-  private func place(_ fd: Int32) -> Int {
+  private final func place(_ fd: Int32) -> Int {
     var low = 0
     var high = watches.count
     while low < high {
@@ -113,7 +113,7 @@ final class Poller {
     return low
   }
 
-  private func token(_ fd: Int32, _ serial: UInt32) -> UInt64 {
+  private final func token(_ fd: Int32, _ serial: UInt32) -> UInt64 {
     UInt64(serial) << 32 | UInt64(UInt32(bitPattern: fd))
   }
 

@@ -124,6 +124,7 @@ public final class Runtime: @unchecked Sendable {
 
   // MARK: The driver's
 
+  let platform: Platform
   let poller: Poller
   var timers = TimerHeap()
   var turnEnds: [TurnEndHandler] = []
@@ -155,8 +156,10 @@ public final class Runtime: @unchecked Sendable {
   /// Lookups under way and waiting; see Lookup.swift.
   let lookups = LookupQueue()
 
-  public static func make(_ options: Options) -> Made {
-    let runtime = Runtime(options)
+  public static func make(_ options: Options) -> Made { make(options, Platform()) }
+
+  static func make(_ options: Options, _ platform: Platform) -> Made {
+    let runtime = Runtime(options, platform)
     if let (code, what) = runtime.poller.failure { return .failed(errno: code, what: what) }
     if options.mode == .thread, let code = runtime.startThread() {
       return .failed(errno: code, what: "pthread_create")
@@ -164,10 +167,11 @@ public final class Runtime: @unchecked Sendable {
     return .made(runtime)
   }
 
-  private init(_ options: Options) {
+  private init(_ options: Options, _ platform: Platform) {
     generation = Process.generation
     self.options = options
-    poller = Poller(host: options.mode == .host)
+    self.platform = platform
+    poller = platform.makePoller(host: options.mode == .host)
     if options.mode == .host { asleep.store(1, ordering: .relaxed) }
   }
 
@@ -175,11 +179,17 @@ public final class Runtime: @unchecked Sendable {
     while inbox.pop({ _ in }) {}
   }
 
+  /// The system's monotonic clock, for those who have no runtime, and for threads that are parked.
   public static func monotonicNow() -> UInt64 { cs_monotonic() }
 
+  /// The runtime's clock, read now.
+  @inline(__always)
+  var clock: UInt64 { platform.clock() }
+
   /// The time so many nanoseconds from now; at most the end of all time.
-  static func time(after nanoseconds: UInt64) -> UInt64 {
-    let (time, overflow) = cs_monotonic().addingReportingOverflow(nanoseconds)
+  @inline(never) @_optimize(size)
+  func time(after nanoseconds: UInt64) -> UInt64 {
+    let (time, overflow) = clock.addingReportingOverflow(nanoseconds)
     return overflow ? .max : time
   }
 
@@ -238,7 +248,7 @@ public final class Runtime: @unchecked Sendable {
   }
 
   /// Reads the clock again, after something that took long, or where it has to be exact.
-  public func refreshNow() { now = cs_monotonic() }
+  public func refreshNow() { now = clock }
 
   /// Somebody has read the clock, at `time`.
   func advance(to time: UInt64) { if time > lastNow { turnTime.store(time, ordering: .relaxed) } }

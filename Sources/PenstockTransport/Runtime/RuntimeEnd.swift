@@ -239,7 +239,7 @@ extension Runtime {
   public func shutdown(timeoutMilliseconds: Int64) -> ShutdownResult {
     if Process.isForked(generation) { return .already }
     if isDriving { return .wouldDeadlock }
-    let deadline = Runtime.deadline(after: timeoutMilliseconds)
+    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: clock)
 
     lock.lock()
     if phase == .ended && threadState != .joinable {

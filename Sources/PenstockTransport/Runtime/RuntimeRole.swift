@@ -51,7 +51,7 @@ extension Runtime {
     if Process.isForked(generation) { return .closed }
     if isDriving { return .wouldDeadlock }
     let mayDrive = allowed && (options.mode == .host || options.callerDrives)
-    let terms = Terms(deadline, interruptible)
+    let terms = Terms(deadline, interruptible, at: clock)
 
     var waiter: Waiter?
     var stop: WaitResult?
@@ -61,7 +61,7 @@ extension Runtime {
       if let waiter, waiter.isDriver {
         takeRole(for: cell)
         lock.unlock()
-        now = cs_monotonic()
+        now = clock
         return drive(until: cell, terms, stop)
       }
       if cell.isSet { stop = .ready } else if phase == .ended { stop = .closed }
@@ -74,7 +74,7 @@ extension Runtime {
         remove(waiter)
         takeRole(for: cell)
         lock.unlock()
-        now = cs_monotonic()
+        now = clock
         return drive(until: cell, terms, nil)
       }
       let parked = waiter ?? Waiter(cell, mayDrive: mayDrive)
@@ -108,7 +108,7 @@ extension Runtime {
         // Another may have driven since.
         now = max(lastNow, time)
         if inbox.isEmpty { item.run() } else { _ = inbox.push(item) }
-        return drive(until: cell, Terms(nil, interruptible), nil)
+        return drive(until: cell, Terms(nil, interruptible, at: clock), nil)
       }
       lock.unlock()
     }
@@ -126,9 +126,9 @@ extension Runtime {
       return min(slice, deadline)
     }
 
-    init(_ deadline: UInt64?, _ interruptible: Bool) {
+    init(_ deadline: UInt64?, _ interruptible: Bool, at now: @autoclosure () -> UInt64) {
       self.deadline = deadline
-      slice = interruptible ? cs_monotonic() &+ Runtime.interruptibleSlice : nil
+      slice = interruptible ? now() &+ Runtime.interruptibleSlice : nil
     }
 
     func verdict(at now: UInt64) -> WaitResult? {
@@ -141,7 +141,7 @@ extension Runtime {
       switch woken {
       case .woken: return nil
       case .interrupted: return slice == nil ? nil : .interrupted
-      case .timedOut: return verdict(at: cs_monotonic())
+      case .timedOut: return verdict(at: Runtime.monotonicNow())
       }
     }
   }
@@ -269,7 +269,7 @@ extension Runtime {
     var id: pthread_t = 0
     lock.lock()
     // As if a driver had left: a program that begins with a blocking call drives it, and wakes nobody.
-    freeSince = cs_monotonic()
+    freeSince = clock
     let r = cs_thread_start(
       &id, 0,
       { argument in
@@ -297,7 +297,7 @@ extension Runtime {
     while true {
       lock.lock()
       if phase == .ended { break }
-      let time = cs_monotonic()
+      let time = clock
       // What a timer brings does not wait for the linger.
       let due = driver == .none ? timers.earliest ?? .max : .max
       if driver == .none && (ownWanted || time >= freeSince &+ linger || time >= due) {
@@ -337,7 +337,7 @@ extension Runtime {
   }
 
   private func driveAsOwn() {
-    now = cs_monotonic()
+    now = clock
     while true {
       settle()
       if endIfDone() { return }
@@ -371,7 +371,7 @@ extension Runtime {
     if options.mode != .host { return .notHost }
     if Process.isForked(generation) { return .closed }
     if isDriving { return .busy }
-    let deadline = Runtime.deadline(after: timeoutMilliseconds)
+    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: clock)
 
     var waiter: Waiter?
     var stop: PollResult?
@@ -414,7 +414,7 @@ extension Runtime {
   }
 
   private func pollAsDriver(_ deadline: UInt64?) -> PollResult {
-    now = cs_monotonic()
+    now = clock
     let before = work
     settle()
     if endIfDone() { return .closed }
@@ -435,11 +435,11 @@ extension Runtime {
   }
 
   /// nil for negative values.
-  static func deadline(after milliseconds: Int64) -> UInt64? {
+  static func deadline(after milliseconds: Int64, from now: UInt64) -> UInt64? {
     guard milliseconds >= 0 else { return nil }
     let (span, overflow) = UInt64(milliseconds).multipliedReportingOverflow(by: 1_000_000)
     if overflow { return nil }
-    let (at, past) = cs_monotonic().addingReportingOverflow(span)
+    let (at, past) = now.addingReportingOverflow(span)
     return past || at == .max ? nil : at
   }
 }

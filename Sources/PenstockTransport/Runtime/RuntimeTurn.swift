@@ -74,7 +74,7 @@ extension Runtime {
     if count == 0 { count = poller.wait(milliseconds: milliseconds) }
     asleep.store(0, ordering: .relaxed)
     if hasLostDescriptors { descriptorsLost() }
-    now = cs_monotonic()
+    now = clock
     polledAt = now
 
     var i: Int32 = 0
@@ -93,7 +93,7 @@ extension Runtime {
   /// Looks without sleeping, as long as the option says, for what would end a sleep. The number of events, or -errno; 0:
   /// there are none, or something else has come.
   private func spin(_ cell: WaitCell, _ limit: UInt64?) -> Int32 {
-    var until = cs_monotonic() &+ UInt64(options.spinMicroseconds) * 1000
+    var until = clock &+ UInt64(options.spinMicroseconds) * 1000
     until = min(until, limit ?? .max, timers.earliest ?? .max)
     while true {
       let count = poller.wait(milliseconds: 0)
@@ -102,7 +102,7 @@ extension Runtime {
       {
         return count
       }
-      if cs_monotonic() >= until { return 0 }
+      if clock >= until { return 0 }
     }
   }
 
@@ -125,7 +125,7 @@ extension Runtime {
     var at = limit ?? .max
     if let first = timers.earliest, first < at { at = first }
     if at == .max { return Int32(Runtime.longestSleep) }
-    let time = cs_monotonic()
+    let time = clock
     if at <= time { return 0 }
     return Int32(min((at - time - 1) / 1_000_000 + 1, Runtime.longestSleep))
   }

@@ -25,10 +25,14 @@ final class TestClient {
   }
 
   /// On a channel that `make` puts together.
-  init?(_ target: String, mode: Runtime.Mode = .thread, make: (Runtime) -> Channel?) {
+  init?(
+    _ target: String, mode: Runtime.Mode = .thread, platform: Platform = Platform(),
+    make: (Runtime) -> Channel?
+  ) {
     var settings = Runtime.Options()
     settings.mode = mode
-    guard case .made(let runtime) = ClientRuntime.make(settings), let transport = make(runtime.runtime)
+    guard case .made(let runtime) = ClientRuntime.make(settings, platform),
+      let transport = make(runtime.runtime)
     else { return nil }
     let name = bytes(target)
     let authority = ByteBuffer(copying: transport.defaultAuthority)!

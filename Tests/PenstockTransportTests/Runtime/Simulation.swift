@@ -1,0 +1,175 @@
+import CSystem
+import Glibc
+import PenstockWire
+
+@testable import PenstockTransport
+
+/// A world in memory for one host-driven runtime: a clock that goes on only when the loop sleeps, names, and servers
+/// behind sockets that are none of the system's. Nothing in it takes real time. Used by one thread.
+final class Simulation: Platform {
+  typealias Server = (_ said: [UInt8], _ socket: SimulatedSocket) -> Void
+
+  private(set) var time: UInt64 = 1_000_000_000
+  /// By port. A port without one refuses.
+  var servers: [UInt16: Server] = [:]
+  /// By name, without its port.
+  var names: [String: [SocketAddress]] = [:]
+  /// How long bytes are on their way.
+  var delay: UInt64 = 0
+  private(set) var connects = 0
+  private var events: [(at: UInt64, run: () -> Void)] = []
+  private var sockets: [Int32: SimulatedSocket] = [:]
+
+  override func clock() -> UInt64 { time }
+
+  override func makePoller(host: Bool) -> Poller { SimulatedPoller(self, host: host) }
+
+  override func connect(to address: SocketAddress) -> Socket.Opened {
+    connects += 1
+    guard let server = servers[address.port] else { return .failed(ECONNREFUSED) }
+    let socket = SimulatedSocket(Int32(1_000_000 + connects), self, server)
+    sockets[socket.descriptor] = socket
+    after(delay) { socket.isConnected = true }
+    return .socket(socket, connecting: true)
+  }
+
+  override func makeResolver(_ place: Target.Place, _ runtime: Runtime) -> Resolver {
+    guard case .name(let host, _) = place, let list = names[text(host) ?? ""] else {
+      return super.makeResolver(place, runtime)
+    }
+    return FixedAddresses(list)
+  }
+
+  func after(_ nanoseconds: UInt64, _ run: @escaping () -> Void) {
+    let at = time + nanoseconds
+    let place = events.firstIndex { $0.at > at } ?? events.count
+    events.insert((at, run), at: place)
+  }
+
+  func readiness(_ descriptor: Int32) -> UInt32 { sockets[descriptor]?.readiness ?? 0 }
+
+  /// Goes on to the next event, or by so much. False: there was no event.
+  func goOn(atMost nanoseconds: UInt64) -> Bool {
+    guard let first = events.first, first.at <= time + nanoseconds else {
+      time += nanoseconds
+      return false
+    }
+    events.removeFirst()
+    time = max(time, first.at)
+    first.run()
+    return true
+  }
+}
+
+/// The client's end of a connection in memory.
+final class SimulatedSocket: Socket {
+  private let world: Simulation
+  private let server: Simulation.Server
+  private var arrived: [UInt8] = []
+  var isConnected = false
+  private var isClosed = false
+  private var hasEnded = false
+  /// What the server keeps for this connection: whether the preface has come, and what is not whole yet.
+  var hasBegun = false
+  var rest: [UInt8] = []
+
+  init(_ descriptor: Int32, _ world: Simulation, _ server: @escaping Simulation.Server) {
+    self.world = world
+    self.server = server
+    super.init(descriptor)
+  }
+
+  var readiness: UInt32 {
+    if isClosed || !isConnected { return 0 }
+    return CS_EPOLLOUT | (arrived.isEmpty && !hasEnded ? 0 : CS_EPOLLIN)
+  }
+
+  /// The server's answer; the client has it after the delay.
+  func answer(_ bytes: [UInt8]) { world.after(world.delay) { self.arrived += bytes } }
+  func end() { world.after(world.delay) { self.hasEnded = true } }
+
+  override var connectError: Int32 { 0 }
+  override var localAddress: SocketAddress? { nil }
+  override var roundTrip: UInt64 { 2 * world.delay }
+
+  override func receive(into place: UnsafeMutableRawBufferPointer) -> Moved {
+    if arrived.isEmpty { return hasEnded ? .end : .wouldBlock }
+    let count = min(place.count, arrived.count)
+    place.copyBytes(from: arrived[..<count])
+    arrived.removeFirst(count)
+    return .bytes(count)
+  }
+
+  override func receive(_ vectors: UnsafeMutablePointer<iovec>, _ count: Int) -> Moved {
+    var total = 0
+    for i in 0..<count where !arrived.isEmpty {
+      let place = UnsafeMutableRawBufferPointer(start: vectors[i].iov_base, count: vectors[i].iov_len)
+      if case .bytes(let n) = receive(into: place) { total += n }
+    }
+    return total > 0 ? .bytes(total) : hasEnded ? .end : .wouldBlock
+  }
+
+  override func send(_ bytes: ByteView) -> Moved {
+    let said = [UInt8](bytes)
+    world.after(world.delay) { if !self.isClosed { self.server(said, self) } }
+    return .bytes(said.count)
+  }
+
+  /// A queue gathers its parts for the kernel: they come back out of a pair of sockets.
+  override func send(_ queue: SendQueue) -> Moved {
+    var ends: [Int32] = [0, 0]
+    precondition(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+    defer { ends.forEach { cs_close($0) } }
+    var said: [UInt8] = []
+    var place = [UInt8](repeating: 0, count: 65536)
+    while !queue.isEmpty {
+      precondition(queue.send(to: ends[0]) > 0)
+      while case let n = Int(cs_recv(ends[1], &place, place.count)), n > 0 { said += place[..<n] }
+    }
+    return said.withUnsafeBytes { send($0) }
+  }
+
+  override func shutdown() {}
+  override func close() { isClosed = true }
+}
+
+final class SimulatedPoller: Poller {
+  private let world: Simulation
+  private var watched: [Int32: (bits: UInt32, handler: any ReadyHandler)] = [:]
+  private var found: [(handler: any ReadyHandler, bits: UInt32)] = []
+
+  init(_ world: Simulation, host: Bool) {
+    self.world = world
+    super.init(host: host)
+  }
+
+  override func watch(_ fd: Int32, _ bits: UInt32, _ handler: any ReadyHandler) -> Bool {
+    watched[fd] = (bits, handler)
+    return true
+  }
+
+  override func rewatch(_ fd: Int32, _ bits: UInt32) { watched[fd]?.bits = bits }
+  override func hand(_ fd: Int32, to handler: any ReadyHandler) { watched[fd]?.handler = handler }
+  override func unwatch(_ fd: Int32) -> (any ReadyHandler)? { watched.removeValue(forKey: fd)?.handler }
+  override func unwatchAny() -> (any ReadyHandler)? { watched.popFirst()?.value.handler }
+
+  private func look() -> Int32 {
+    found = watched.sorted { $0.key < $1.key }.compactMap { fd, watch in
+      let bits = world.readiness(fd) & watch.bits
+      return bits == 0 ? nil : (watch.handler, bits)
+    }
+    return Int32(found.count)
+  }
+
+  /// What the real one would sleep for goes by at once.
+  override func wait(milliseconds: Int32) -> Int32 {
+    let end = world.time + UInt64(max(milliseconds, 0)) * 1_000_000
+    while true {
+      let count = look()
+      if count > 0 || milliseconds == 0 { return count }
+      if !world.goOn(atMost: end - world.time) { return look() }
+    }
+  }
+
+  override func event(_ i: Int32) -> (handler: any ReadyHandler, bits: UInt32)? { found[Int(i)] }
+}
