@@ -9,6 +9,8 @@ extension Call {
   enum Slot {
     /// In hand: its callback has just returned.
     case passing
+    /// The same on an executor: it stood at this index.
+    case returned(Int)
     /// Parked at the hop, at this index.
     case parked(Int)
   }
@@ -55,8 +57,8 @@ extension Call {
   }
 
   /// The callback that was shown the event, in that epoch, has returned. True: the event is to leave the hop now.
-  func answered(_ answer: Int32, _ event: Event, _ hop: Hop, _ now: Int) -> Bool {
-    switch settle(hop, event, .passing, resolution(answer, for: event, at: hop)) {
+  func answered(_ answer: Int32, _ event: Event, _ hop: Hop, _ now: Int, _ slot: Slot = .passing) -> Bool {
+    switch settle(hop, event, slot, resolution(answer, for: event, at: hop)) {
     case .leaves: return true
     case .stays: return false
     case .ends:
@@ -108,8 +110,11 @@ extension Call {
   private func pass(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let station = hop.standing(event.kind.lane)
     defer { station?.releaseTicketless() }
-    guard case .parked(let index) = slot else { return .leaves }
-    station?.parked[index].wait = .none
+    switch slot {
+    case .passing: return .leaves
+    case .returned(let index): station?.parked.insert(Station.Parked(event: event, wait: .none), at: index)
+    case .parked(let index): station?.parked[index].wait = .none
+    }
     return .stays
   }
 
@@ -140,6 +145,7 @@ extension Call {
     let parked = Station.Parked(event: event, wait: wait, isOwn: isOwn, heldBytes: bytes, since: loop.now)
     switch slot {
     case .passing: station.parked.append(parked)
+    case .returned(let index): station.parked.insert(parked, at: index)
     case .parked(let index): station.parked[index] = parked
     }
     switch wait {
@@ -176,7 +182,7 @@ extension Call {
     if lane == .inbound { pausesInbound += 1 }
   }
 
-  private func open(_ station: Station, _ lane: Lane) {
+  func open(_ station: Station, _ lane: Lane) {
     station.isShut = false
     if lane == .inbound { pausesInbound -= 1 }
   }
@@ -205,7 +211,7 @@ extension Call {
   }
 
   /// The event at `index` waits no more.
-  func release(_ hop: Hop, _ lane: Lane, _ event: Event, at index: Int, _ resolution: Resolution) {
+  private func release(_ hop: Hop, _ lane: Lane, _ event: Event, at index: Int, _ resolution: Resolution) {
     if let station = hop.standing(lane), case .pause = station.parked[index].wait { open(station, lane) }
     _ = settle(hop, event, .parked(index), resolution)
     goOn(hop, lane)

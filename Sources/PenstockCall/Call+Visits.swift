@@ -85,6 +85,9 @@ extension Call {
       if visit.ticket != 0 { loop.loseTicket(visit.ticket, of: self) }
       return
     }
+    // I6
+    _ = station.parked.remove(at: index)
+    open(station, lane)
     if case .start = visit.event, let start = visit.start {
       let deadline = request.deadline
       request.adopt(start)
@@ -102,7 +105,8 @@ extension Call {
     }
     hop.ticket = visit.ticket
     hop.finishRequest = visit.finishRequest
-    release(hop, lane, visit.event, at: index, resolution(visit.answer, for: visit.event, at: hop))
+    _ = answered(visit.answer, visit.event, hop, epoch, .returned(index))
+    goOn(hop, lane)
     if visit.ticket != 0, let index = earlyResolutions.firstIndex(where: { $0.ticket == visit.ticket }) {
       let early = earlyResolutions.remove(at: index)
       if phase == .live { resolve(early.ticket, early.resolution) }
