@@ -136,7 +136,7 @@ extension Call {
     }
     if !pending.isEmpty { pending.removeAll() }
     let caller = detachAbove()
-    if !isBrief || !withLoop({ $0.keepUntilRest(self) }) { below = nil }
+    if manner != .brief || !withLoop({ $0.keepUntilRest(self) }) { below = nil }
     caller?._withUnsafeGuaranteedRef { $0.callStatus(status) }
     caller?.release()
   }
@@ -149,11 +149,12 @@ extension Call {
   }
 
   func stopBelow() {
-    guard !belowEnded else { return }
-    belowEnded = true
+    let was = leg
+    guard was != .ended else { return }
+    leg = .ended
     demandBelow = 0
     releaseTransport()
-    if isStarted { below?.reset() }
+    if was == .open { below?.reset() }
   }
 
   /// on_cancel: the call ended by another hand, and no status passes this hop.

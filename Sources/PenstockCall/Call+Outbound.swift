@@ -73,10 +73,10 @@ extension Call {
     else { return false }
     takeRoute()
     guard let below else { return false }
-    isStarted = true
+    leg = .open
     startAt = inStep + 1
     stepInFlight = 1
-    stepHalfClosed = true
+    stepDown = .halfClosed
     measures.attempts.add(1)
     request.metadata.seal()
     demandBelow = frontierDemand
@@ -101,7 +101,7 @@ extension Call {
     if trace != nil { note(.transport, nil, event.kind) }
     switch event {
     case .start:
-      isStarted = true
+      leg = .open
       startAt = hops.count + 1
       measures.attempts.add(1)
       request.metadata.seal()

@@ -68,7 +68,7 @@ extension Call {
   }
 
   func addDemandBelow(_ n: Int) {
-    guard n > 0, !belowEnded else { return }
+    guard n > 0, leg != .ended else { return }
     demandBelow = saturatingSum(demandBelow, n)
     if wantsMessage { below?.pull() }
   }
@@ -80,7 +80,8 @@ extension Call {
 
   /// Somebody wants to know when the transport has taken messages: not who makes a unary call without `on_sent`.
   public var hearsSent: Bool {
-    isAboveToldSent || table.map { !$0.pointee.sent.isEmpty } ?? false || inStep < hops.count || trace != nil
+    manner == .toldSent || table.map { !$0.pointee.sent.isEmpty } ?? false || inStep < hops.count
+      || trace != nil
   }
 
   /// `n` messages were taken below, told to the hops from `index` up.

@@ -32,7 +32,7 @@ extension Call {
     case .halfClose:
       let exit = walk(event, .halfClose, callbacks.halfClose)
       guard case .through = exit else { return exit }
-      stepHalfClosed = true
+      stepDown = .halfClosed
     case .headers, .receive, .status: break
     }
     return .through
@@ -117,7 +117,7 @@ extension Call {
     watch._withUnsafeGuaranteedRef { $0.begin(id) }
     show(event)
     stride = kind
-    hasBrokenStep = false
+    var length = inStep
     while !rest.isEmpty {
       let entry = rest.first
       rest.first += 1
@@ -127,12 +127,12 @@ extension Call {
       let hop = hops.at(index)
       let state = _slowPath(entry.pointee.hasState) ? made(hop) : entry.pointee.userData
       let answer = entry.pointee.function(OpaquePointer(hop.toOpaque()), state)
-      if _fastPath(answer == Verdict.next.rawValue && !hasBrokenStep) { continue }
+      if _fastPath(answer == Verdict.next.rawValue && inStep == length) { continue }
       guard answer == Verdict.next.rawValue, entry.pointee.index < inStep else {
         watch._withUnsafeGuaranteedRef { $0.end() }
         return .answered(entry.pointee.index, answer)
       }
-      hasBrokenStep = false
+      length = inStep
       rest = rest.above(inStep)
     }
     watch._withUnsafeGuaranteedRef { $0.end() }
@@ -299,7 +299,7 @@ extension Call {
         if hasPassed { hop.owed = strideCount }
         continue
       }
-      hop.leaveStep(stepHalfClosed || hasPassed && stride == .halfClose ? .halfClosed : .passing)
+      hop.leaveStep(stepDown == .halfClosed || hasPassed && stride == .halfClose ? .halfClosed : .passing)
       hop.owed = stepOwed
       hop.inFlight = stepInFlight
       guard hasPassed else { continue }
@@ -325,13 +325,12 @@ extension Call {
         wearInStep(.open)
       case .send: stepInFlight += 1
       case .demand: stepOwed = saturatingSum(stepOwed, strideCount)
-      case .halfClose: stepHalfClosed = true
+      case .halfClose: stepDown = .halfClosed
       default: break
       }
       stride = .none
     }
     inStep = first
-    hasBrokenStep = true
   }
 
   /// The call ends. How many hops, from the top, the status has passed in step: nothing is left to be done for them.

@@ -21,6 +21,21 @@ public final class Call {
     case ended
   }
 
+  /// The present attempt.
+  enum Leg { case unstarted, open, ended }
+
+  /// Whether the half-close has passed the hops in step.
+  enum Down { case open, halfClosed }
+
+  /// What whoever stands above is told.
+  public enum Manner {
+    case toldSent
+    /// Everything but `sent`.
+    case untold
+    /// The same, and nobody has the call after its end, nor does anything of the user's go with it.
+    case brief
+  }
+
   public let id: UInt64
   public let request: Request
   /// One reference, of what `values` has made.
@@ -77,10 +92,8 @@ public final class Call {
   var outboundCount = 0
   /// Messages that the transport has and has not told as `sent`.
   var inTransport = 0
-  /// Before `open`: whoever stands above wants to be told.
-  public var isAboveToldSent = true
-  /// Before `open`: nobody has the call after its end, and nothing of the user's goes with it.
-  public var isBrief = false
+  /// Before `open`.
+  public var manner = Manner.toldSent
 
   // Inbound.
   var demandBelow = 0
@@ -97,11 +110,8 @@ public final class Call {
   var isRunning = false
   /// A step that another thread has asked for may refer to a hop.
   private var isTakingPosted = false
-  var stepHalfClosed = false
-  /// Hops have been set apart: whoever shows an event to those in step looks again which they are.
-  var hasBrokenStep = false
-  var isStarted = false
-  var belowEnded = false
+  var stepDown = Down.open
+  var leg = Leg.unstarted
   /// The event on its way through the hops in step, and the hop whose callback runs.
   var stride = EventKind.none
   @Small var strideAt = 0
@@ -260,7 +270,7 @@ public final class Call {
   // MARK: - From below, on the driving thread
 
   /// There is demand, and nothing pauses the inbound lane.
-  public var wantsMessage: Bool { demandBelow > 0 && pausesInbound == 0 && phase == .live && !belowEnded }
+  public var wantsMessage: Bool { demandBelow > 0 && pausesInbound == 0 && phase == .live && leg == .open }
 
   /// A small message has come whole behind the last one that was asked for.
   public func offerMessage() {
@@ -304,11 +314,11 @@ public final class Call {
 
   /// What comes goes straight to the caller, by hops in step at most: 70 instructions an event fewer than by `execute`.
   private var arrivesPlainly: Bool {
-    isPlain && inStep == hops.count && !isRunning && phase == .live && isStarted && !belowEnded
+    isPlain && inStep == hops.count && !isRunning && phase == .live && leg == .open
   }
 
   private func endBelow() {
-    belowEnded = true
+    leg = .ended
     outboundEnd = min(outboundEnd, hops.count)
     releaseTransport()
   }
@@ -446,18 +456,18 @@ public final class Call {
     case .demand(let n): runDemand(n, at: 0)
     case .endLocally(let status): endLocally(status)
     case .headersFromBelow(let headers):
-      guard isStarted, !belowEnded else { return }
+      guard leg == .open else { return }
       moveUp(.headers(headers), at: hops.count - 1)
     case .messageFromBelow(let message):
-      guard isStarted, !belowEnded else { return }
+      guard leg == .open else { return }
       if demandBelow > 0 { demandBelow -= 1 }
       moveUp(.receive(message), at: hops.count - 1)
     case .statusFromBelow(let status):
-      guard isStarted, !belowEnded else { return }
+      guard leg == .open else { return }
       endBelow()
       moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):
-      guard !belowEnded else { return }
+      guard leg == .open else { return }
       let told = min(n, inTransport)
       inTransport -= told
       runSent(told, at: hops.count - 1)

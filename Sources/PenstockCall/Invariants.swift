@@ -60,7 +60,7 @@
     /// Where start is: at a hop, or beyond the last.
     private var brokenHead: StaticString? {
       if startAt > hops.count + 1 { return "I11: start is beyond the transport" }
-      if isStarted, startAt != hops.count + 1 {
+      if leg == .open, startAt != hops.count + 1 {
         return "I11: the transport has the start, and a hop has it too"
       }
       if inStep > startAt, phase == .live { return "I11: a hop in step has not had the start" }

@@ -141,8 +141,7 @@ extension Call {
     }
     below = recording.below?.another()
     loop.setDeadline(self, request.deadline)
-    belowEnded = false
-    isStarted = false
+    leg = .unstarted
     startAt = hop.index + 1
     outboundEnd = hops.count + 1
     outboundCount = 0

@@ -89,10 +89,10 @@ extension Call {
     }
     if let oldest { return .hop(oldest) }
     for hop in hops where hop.life == .answering { return .taken(name: hop.registration.name) }
-    guard isStarted else { return .loop }
+    if leg == .unstarted { return .loop }
     if below?.isConnecting == true { return .connection }
     if let unasked = standings.first(where: { $0.state == .unasked }) { return .hop(unasked) }
-    if belowEnded { return .loop }
+    if leg == .ended { return .loop }
     return demandBelow == 0 && !request.kind.receivesOne ? .demand : .server
   }
 }

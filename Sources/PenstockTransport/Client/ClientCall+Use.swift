@@ -198,7 +198,7 @@ extension ClientCall {
     wholeThread = UInt(cs_thread_self())
     // Hops lead other threads to a call as it ends.
     let isShared = call.chain != nil
-    call.isBrief = !isShared && call.codec == nil && call.request.settings.credentials == nil
+    if !isShared, call.codec == nil, call.request.settings.credentials == nil { call.manner = .brief }
     let waiter = CallWaiter(.end)
     waiters.add(waiter)
     prepare(message.takeRetainedValue())

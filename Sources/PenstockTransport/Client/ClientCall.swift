@@ -125,7 +125,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     sendBufferBytes = options?.sendBufferBytes ?? CallOptions.sendBuffer
     sendsAhead = call.request.kind == .clientStream && options?.sendBufferBytes == nil
     maxSendBytes = call.request.settings.maxSendBytes
-    call.isAboveToldSent = !call.request.kind.sendsOne || given?.table.onSent != nil
+    if call.request.kind.sendsOne, given?.table.onSent == nil { call.manner = .untold }
     userData = given?.userData
     self.call = call
     super.init()
