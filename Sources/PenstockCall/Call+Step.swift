@@ -117,7 +117,7 @@ extension Call {
     watch._withUnsafeGuaranteedRef { $0.begin(id) }
     show(event)
     stride = kind
-    var length = inStep
+    hasBrokenStep = false
     while !rest.isEmpty {
       let entry = rest.first
       rest.first += 1
@@ -127,12 +127,12 @@ extension Call {
       let hop = hops.at(index)
       let state = _slowPath(entry.pointee.hasState) ? made(hop) : entry.pointee.userData
       let answer = entry.pointee.function(OpaquePointer(hop.toOpaque()), state)
-      if _fastPath(answer == Verdict.next.rawValue && inStep == length) { continue }
+      if _fastPath(answer == Verdict.next.rawValue && !hasBrokenStep) { continue }
       guard answer == Verdict.next.rawValue, entry.pointee.index < inStep else {
         watch._withUnsafeGuaranteedRef { $0.end() }
         return .answered(entry.pointee.index, answer)
       }
-      length = inStep
+      hasBrokenStep = false
       rest = rest.above(inStep)
     }
     watch._withUnsafeGuaranteedRef { $0.end() }
@@ -331,6 +331,7 @@ extension Call {
       stride = .none
     }
     inStep = first
+    hasBrokenStep = true
   }
 
   /// The call ends. How many hops, from the top, the status has passed in step: nothing is left to be done for them.

@@ -108,8 +108,8 @@ public final class Call {
   // What is small stands together: ten thousand calls may be open and idle.
   var phase = Phase.created
   var isRunning = false
-  /// A step that another thread has asked for may refer to a hop.
-  private var isTakingPosted = false
+  /// Hops have been set apart: whoever shows an event to those in step looks again which they are.
+  var hasBrokenStep = false
   var stepDown = Down.open
   var leg = Leg.unstarted
   /// The event on its way through the hops in step, and the hop whose callback runs.
@@ -208,7 +208,13 @@ public final class Call {
   /// On the driving thread, after `awaitOpen`.
   public func open(_ message: consuming Message?) {
     let said = message ?? takeWhole()
-    perform(.open(demand: request.kind.receivesOne ? 2 : 0, message: consume said))
+    let demand = request.kind.receivesOne ? 2 : 0
+    guard trace == nil, !isRunning else { return perform(.open(demand: demand, message: consume said)) }
+    // The same, and 60 instructions fewer.
+    isRunning = true
+    open(demand, said)
+    checkStep()
+    endPerform()
   }
 
   /// The one message of a plain call and its half-close, if they are all that has been asked for.
@@ -258,12 +264,11 @@ public final class Call {
       operation.pointee.next = oldest
       oldest = operation
     }
-    isTakingPosted = true
     while let pointer = oldest {
       oldest = pointer.pointee.next
-      perform(Call.take(pointer))
+      run(Call.take(pointer))
     }
-    isTakingPosted = false
+    // Not before: each of them may refer to a hop.
     if phase == .ended, !isRunning { giveRow() }
   }
 
@@ -388,6 +393,12 @@ public final class Call {
 
   /// The driving thread only: at once, or after the step that runs.
   public func perform(_ step: Step) {
+    run(step)
+    if phase == .ended, !isRunning { giveRow() }
+  }
+
+  @inline(__always)
+  private func run(_ step: Step) {
     if isRunning {
       pending.append(step)
       return
@@ -395,7 +406,7 @@ public final class Call {
     isRunning = true
     execute(step)
     checkStep()
-    endPerform()
+    endRun()
   }
 
   @inline(__always)
@@ -406,10 +417,15 @@ public final class Call {
   }
 
   @inline(__always)
-  private func endPerform() {
+  private func endRun() {
     if !pending.isEmpty { executePending() }
     isRunning = false
-    if phase == .ended, !isTakingPosted { giveRow() }
+  }
+
+  @inline(__always)
+  private func endPerform() {
+    endRun()
+    if phase == .ended { giveRow() }
   }
 
   @inline(never)

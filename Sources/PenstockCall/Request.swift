@@ -8,7 +8,9 @@ public enum CallKind: Int32, Sendable {
   case serverStream = 2
   case bidi = 3
 
+  @inline(__always)
   public var sendsOne: Bool { self == .unary || self == .serverStream }
+  @inline(__always)
   public var receivesOne: Bool { self == .unary || self == .clientStream }
 }
 
