@@ -49,7 +49,9 @@ let tests: [Target] =
     .testTarget(name: "PenstockWireTests", dependencies: ["PenstockWire"], swiftSettings: swift),
     .testTarget(
       name: "PenstockCallTests", dependencies: ["PenstockCall", "PenstockLaws"], swiftSettings: swift),
-    .testTarget(name: "PenstockTransportTests", dependencies: ["PenstockTransport"], swiftSettings: swift),
+    .testTarget(
+      name: "PenstockTransportTests", dependencies: ["PenstockTransport", "PenstockLaws"],
+      swiftSettings: swift),
   ]
 
 let fuzzers: [Target] =

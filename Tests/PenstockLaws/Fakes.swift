@@ -81,7 +81,8 @@ final class FakeLoop: CallLoop {
   }
 }
 
-final class FakeBelow: CallBelow {
+/// The far end of a call. What it tells the call it tells at once; one that stands on a transport does it by that.
+class FakeBelow: CallBelow {
   var onStart: (Call) -> Void = { _ in }
   var onSend: (Message) -> Void = { _ in }
   var onHalfClose: () -> Void = {}
@@ -94,11 +95,29 @@ final class FakeBelow: CallBelow {
   var onAnother: (() -> FakeBelow)?
 
   func start(_ call: Call) { onStart(call) }
+  func start(_ call: Call, saying message: Message) {
+    start(call)
+    if call.wantsMessage { pull() }
+    send(message)
+    halfClose()
+  }
   func send(_ message: Message) { onSend(message) }
   func halfClose() { onHalfClose() }
   func pull() { onPull() }
   func reset() { onReset() }
   func another() -> any CallBelow { onAnother?() ?? self }
+
+  // What the server does.
+
+  /// It can answer.
+  var isOpen: Bool { true }
+  /// Not from within the call: opens, if it may. How many messages have gone with that.
+  func settle() -> Int { 0 }
+  func headers(_ call: Call) { call.inboundHeaders(Metadata()) }
+  func message(_ call: Call, _ message: Message) { call.inboundMessage(message) }
+  func status(_ call: Call, _ status: Status) { call.inboundStatus(status) }
+  func sent(_ call: Call, _ count: Int) { call.transportSent(count) }
+  func lose(_ call: Call, _ status: Status) { call.inboundStatus(status) }
 }
 
 /// To another channel.

@@ -7,14 +7,18 @@ extension Play {
   func pump() {
     guard let call else { return }
     isPulled = false
-    while !isStopped, served < available, model.broken == nil {
+    if !isStopped {
+      let told = below.settle()
+      if told > 0 { sent(told, call) }
+    }
+    while !isStopped, below.isOpen, served < available, model.broken == nil {
       switch server.items[served] {
       case .headers:
         served += 1
         let item = Model.Item(.headers)
         log("  server: headers")
         model.apply(.headers(item))
-        call.inboundHeaders(Metadata())
+        below.headers(call)
       case .message(let size):
         guard call.wantsMessage else { return }
         model.require(model.wantsMessage, "demand", "a message is pulled that was not asked for")
@@ -23,16 +27,22 @@ extension Play {
         log("  server: message \(item.id)")
         let bytes = message(item)
         model.apply(.message(item))
-        call.inboundMessage(bytes)
+        below.message(call, bytes)
       case .status(let code):
         served += 1
         isStopped = true
         let item = status(code)
         log("  server: status \(item.id) code \(code)")
         model.apply(.status(item))
-        call.inboundStatus(statusObject(item))
+        below.status(call, statusObject(item))
       }
     }
+  }
+
+  func sent(_ count: Int, _ call: Call) {
+    log("  server: \(count) sent")
+    model.apply(.sent(count))
+    below.sent(call, count)
   }
 
   func connect(_ call: Call) {
@@ -83,7 +93,7 @@ extension Play {
   /// What the request has as its route to this channel.
   func route(_ channel: Int) -> FakeRoute {
     FakeRoute(channel) { [unowned(unsafe) self] in
-      let fresh = FakeBelow()
+      let fresh = newBelow()
       fresh.channel = channel
       connect(fresh)
       below = fresh
@@ -94,7 +104,7 @@ extension Play {
   /// One attempt.
   func connect(_ below: FakeBelow) {
     below.onAnother = { [unowned(unsafe) self, unowned(unsafe) below] in
-      let fresh = FakeBelow()
+      let fresh = newBelow()
       fresh.channel = below.channel
       connect(fresh)
       self.below = fresh

@@ -8,7 +8,8 @@ final class Play {
   let scenario: Scenario
   let model: Model
   let loop = FakeLoop()
-  var below = FakeBelow()
+  var below: FakeBelow
+  let newBelow: () -> FakeBelow
   let above = FakeAbove()
   var call: Call?
   var players: [HopPlayer] = []
@@ -46,24 +47,34 @@ final class Play {
     deinit { freed.count += 1 }
   }
 
-  init(_ scenario: Scenario, _ order: Order, isVerbose: Bool) {
+  init(
+    _ scenario: Scenario, _ order: Order, isVerbose: Bool,
+    below newBelow: @escaping () -> FakeBelow = { FakeBelow() }
+  ) {
+    self.newBelow = newBelow
+    below = newBelow()
     self.scenario = scenario
     self.isVerbose = isVerbose
     model = Model(scenario, order)
   }
 
   /// nil: every law held, in one of the first `orders` orders.
-  static func run(_ scenario: Scenario, isVerbose: Bool = false, orders: Int = 300) -> Failure? {
+  static func run(
+    _ scenario: Scenario, isVerbose: Bool = false, orders: Int = 300,
+    below: @escaping () -> FakeBelow = { FakeBelow() }
+  ) -> Failure? {
     var failure: Failure?
     for number in 0..<orders {
-      guard let found = run(scenario, Order(number), isVerbose) else { return nil }
+      guard let found = run(scenario, Order(number), isVerbose, below: below) else { return nil }
       failure = failure ?? found
     }
     return failure
   }
 
-  private static func run(_ scenario: Scenario, _ order: Order, _ isVerbose: Bool) -> Failure? {
-    let play = Play(scenario, order, isVerbose: isVerbose)
+  static func run(
+    _ scenario: Scenario, _ order: Order, _ isVerbose: Bool, below: @escaping () -> FakeBelow
+  ) -> Failure? {
+    let play = Play(scenario, order, isVerbose: isVerbose, below: below)
     play.begin(play.chain())
     for index in scenario.steps.indices { play.step(index) }
     play.end()
@@ -183,17 +194,15 @@ final class Play {
       pump()
     case .sent(let n):
       let told = min(n, model.inTransport)
-      guard told > 0, !isStopped else { break }
-      log("  server: \(told) sent")
-      model.apply(.sent(told))
-      call.transportSent(told)
+      guard told > 0, !isStopped, below.isOpen else { break }
+      sent(told, call)
     case .lose:
-      guard !isStopped else { break }
+      guard !isStopped, below.isOpen else { break }
       let item = status(14)
       log("  connection lost")
       isStopped = true
       model.apply(.status(item))
-      call.inboundStatus(statusObject(item))
+      below.lose(call, statusObject(item))
     case .tick(let ms):
       loop.now += UInt64(ms) * 1_000_000
       if let deadline = loop.deadline, deadline <= loop.now {
@@ -320,7 +329,9 @@ final class Play {
 
   /// A message is there and could go up, but nobody pulled.
   func late() -> String? {
-    guard !isStopped, served < available, !isEnded, let call, call.wantsMessage else { return nil }
+    guard !isStopped, below.isOpen, served < available, !isEnded, let call, call.wantsMessage else {
+      return nil
+    }
     guard case .message = server.items[served] else { return nil }
     return "a message is wanted, but nobody pulled"
   }

@@ -1,0 +1,71 @@
+import Testing
+
+@testable import PenstockLaws
+@testable import PenstockTransport
+
+/// A second framing and a second transport, through the doors of the first: random chains keep the laws there too, with
+/// a real attempt under a real call.
+@Suite(.serialized) struct DoorTests {
+  @Test(arguments: [Framing.Opening.atOnce, .whole])
+  func lawsHoldOnAnotherTransport(_ opening: Framing.Opening) {
+    let channel = MemoryChannel(opening, seed: 1)
+    for seed in UInt64(1)...3000 {
+      var scenario = Scenario.random(seed)
+      // A transport has no message before the headers, and none goes after the half-close.
+      for index in scenario.servers.indices { scenario.servers[index].putHeadersFirst() }
+      if opening == .whole { scenario.endWithHalfClose() }
+      guard let failure = run(scenario, channel, isVerbose: false) else { continue }
+      let shown = run(scenario, channel, isVerbose: true) ?? failure
+      Issue.record(
+        "seed \(seed) breaks \(shown.law): \(shown.what)\n\(scenario.words)\n\(shown.trace.joined(separator: "\n"))"
+      )
+      return
+    }
+    // What the last of them has put off.
+    _ = channel.runtime.poll(timeoutMilliseconds: 0)
+    channel.core.close(.channelClosed)
+    _ = channel.runtime.shutdown(timeoutMilliseconds: 1000)
+  }
+}
+
+/// In one of the orders that the laws allow; each attempt has been let go then.
+private func run(_ scenario: Scenario, _ channel: MemoryChannel, isVerbose: Bool) -> Play.Failure? {
+  var failure: Play.Failure?
+  for number in 0..<2_000 {
+    defer { channel.clear() }
+    guard let found = Play.run(scenario, Order(number), isVerbose, below: { AttemptBelow(channel) }) else {
+      #expect(channel.isClear, "a call has ended, and its attempt has not")
+      return nil
+    }
+    failure = failure ?? found
+  }
+  return failure
+}
+
+extension ServerPlan {
+  fileprivate mutating func putHeadersFirst() {
+    for item in items {
+      switch item {
+      case .headers: return
+      case .message: return items.insert(.headers, at: 0)
+      case .status: break
+      }
+    }
+  }
+}
+
+extension Scenario {
+  /// What a caller can do: after its half-close it sends nothing.
+  fileprivate mutating func endWithHalfClose() {
+    var hasEnded = firstMessage != nil
+    for index in steps.indices {
+      switch steps[index].act {
+      case .halfClose where !hasEnded: hasEnded = true
+      case .halfClose, .send: if hasEnded { steps[index].act = .nothing }
+      case .nothing, .demand, .cancel, .server, .sent, .lose, .tick, .resolve, .resolveAny, .hop, .goOn,
+        .work:
+        break
+      }
+    }
+  }
+}

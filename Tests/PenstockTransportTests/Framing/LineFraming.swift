@@ -1,0 +1,83 @@
+import PenstockCall
+import PenstockWire
+
+@testable import PenstockTransport
+
+/// A framing as unlike gRPC's as may be: no message has a prefix, each is a line of hexadecimal digits; the status is the
+/// last line of the body; nothing is read ahead. With `.whole` the headers say all messages, in the path.
+final class LineFraming: Framing {
+  private var path: [UInt8] = []
+  private var shownPath = ByteBuffer()
+  private var line: [UInt8] = []
+
+  final class Factory: Framings {
+    let opening: Framing.Opening
+    init(_ opening: Framing.Opening) { self.opening = opening }
+    override func make(_ request: Request) -> Framing { LineFraming(opening: opening) }
+  }
+
+  static func hex(_ bytes: [UInt8]) -> [UInt8] {
+    let digits = Array("0123456789abcdef".utf8)
+    return bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+  }
+
+  static func bytes(ofHex text: some Sequence<UInt8>) -> [UInt8] {
+    let digits = text.map { $0 <= 0x39 ? $0 - 0x30 : $0 - 0x57 }
+    return stride(from: 0, to: digits.count - 1, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+  }
+
+  /// What a line says of a message.
+  static func line(_ message: [UInt8]) -> [UInt8] { hex(message) + [0x0a] }
+
+  static func line(_ status: Status) -> [UInt8] {
+    Array("! \(status.code.rawValue) ".utf8) + hex([UInt8](status.message)) + [0x0a]
+  }
+
+  override func requestHeaders(
+    _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
+  ) -> Bool {
+    shownPath = buffer(Array("/?".utf8) + path)
+    return fields.add(":method", opening == .whole ? "GET" : "POST") && fields.add(":path", shownPath.view)
+  }
+
+  override func encode(_ message: Message) -> FramedMessage {
+    let line = LineFraming.line([UInt8](message.view))
+    guard opening == .whole else { return .piece(BodyPiece(buffer(line))) }
+    path += line
+    messagesInHeaders += 1
+    return .inHeaders
+  }
+
+  override func again() { line = [] }
+
+  override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
+    guard endsStream else { return .headers(Metadata()) }
+    let said = value(block.fields, "x-status")!
+    return .ended(status(said[...]))
+  }
+
+  override func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
+    guard let end = bytes.firstIndex(of: 0x0a) else {
+      line += bytes
+      return (bytes.count, .needsMore)
+    }
+    line += bytes[..<end]
+    let whole = line
+    line = []
+    let consumed = end - bytes.startIndex + 1
+    if whole.first == 0x21 { return (consumed, .trailers(status(whole[...]))) }
+    return (consumed, .message(buffer(LineFraming.bytes(ofHex: whole)), size: whole.count))
+  }
+
+  private func status(_ line: ArraySlice<UInt8>) -> Status {
+    let words = String(decoding: line, as: UTF8.self).split(separator: " ")
+    let message = words.count > 2 ? LineFraming.bytes(ofHex: words[2].utf8) : []
+    return Status(StatusCode(rawValue: Int32(words[1])!)!, words: buffer(message))
+  }
+
+  override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
+    if let said = trailers { return said }
+    if case .lost(let words) = end { return Status(.unavailable, words: words) }
+    return Status(.internal, "the stream ended without a status")
+  }
+}
