@@ -117,6 +117,9 @@
     /// Its life goes forward only.
     func checkStep(to next: Life) {
       if next.rank <= life.rank, next != life { fatalError("invariant I1: a hop's life goes back") }
+      guard next == .gone else { return }
+      if case .over = life { return }
+      fatalError("invariant I2: a hop is destroyed without an ending")
     }
 
     /// It counts with its neighbours: nothing of its own is set.
