@@ -11,7 +11,7 @@ class ConnectStep {
   }
 
   /// The step that follows; nil: HTTP does.
-  var next: ConnectStep?
+  final var next: ConnectStep?
   /// Where it stands in an error text: " during the TLS handshake".
   var during: StaticString { "" }
 
@@ -52,12 +52,12 @@ final class TLSStep: ConnectStep {
 
 /// What there is to know to connect, besides the address.
 class Destination {
-  let target: Target
+  final let target: Target
   /// As the user wrote it, for error texts.
-  let name: ByteBuffer
-  let tls: TLSContext?
-  let limits: HTTP2Limits
-  let connectTimeout: UInt64
+  final let name: ByteBuffer
+  final let tls: TLSContext?
+  final let limits: HTTP2Limits
+  final let connectTimeout: UInt64
 
   init(
     _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits, _ connectTimeout: UInt64

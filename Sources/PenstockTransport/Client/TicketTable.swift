@@ -207,7 +207,13 @@ final class TicketBook: TicketIssuer, @unchecked Sendable {
     if spentCount == entries.count {
       entries.removeAll(keepingCapacity: spentCount <= 64)
     } else {
-      entries.removeAll { if case .spent = $0.state { true } else { false } }
+      var kept = 0
+      for index in 0..<entries.count {
+        if case .spent = entries[index].state { continue }
+        if kept < index { entries.swapAt(kept, index) }
+        kept += 1
+      }
+      while entries.count > kept { entries.removeLast() }
     }
     spentCount = 0
   }

@@ -161,8 +161,7 @@ public final class TLSContext {
 
   private func addRoots(_ pem: ByteView, field: StaticString) -> SetupFailure? {
     guard let store = SSL_CTX_get_cert_store(handle) else { return .noMemory }
-    return eachCertificate(pem, field: field) { certificate, _ in X509_STORE_add_cert(store, certificate) == 1
-    }
+    return eachCertificate(pem, field: field, .root(store))
   }
 
   // MARK: Our own certificate
@@ -176,20 +175,14 @@ public final class TLSContext {
     guard let key = options.privateKey else {
       return SetupFailure("certificate_chain", "a certificate chain without its private key")
     }
-    let context = handle
-    let use: (OpaquePointer, Int) -> Bool = { certificate, index in
-      index == 0
-        ? SSL_CTX_use_certificate(context, certificate) == 1
-        : penstock_ssl_ctx_add_chain(context, certificate) == 1
-    }
     switch chain {
     case .pem(let pem):
-      if let failure = eachCertificate(pem.view, field: "certificate_chain_pem", use) { return failure }
+      if let failure = eachCertificate(pem.view, field: "certificate_chain_pem", .own) { return failure }
     case .file(let path):
       switch SmallFile.read(path.view) {
       case .failed(let code): return TLSContext.unreadable("certificate_chain_file", "the file", code)
       case .bytes(let pem):
-        if let failure = eachCertificate(pem.view, field: "certificate_chain_file", use) { return failure }
+        if let failure = eachCertificate(pem.view, field: "certificate_chain_file", .own) { return failure }
       }
     }
     switch key {
@@ -223,11 +216,26 @@ public final class TLSContext {
 
   // MARK: PEM
 
-  /// Calls `use` with each certificate; at least one must be there, and all must parse.
+  /// What a certificate is for.
+  private enum Use {
+    case root(OpaquePointer)
+    case own
+  }
+
+  /// False: OpenSSL does not take it.
+  private func use(_ certificate: OpaquePointer, _ index: Int, _ purpose: Use) -> Bool {
+    switch purpose {
+    case .root(let store): X509_STORE_add_cert(store, certificate) == 1
+    case .own:
+      index == 0
+        ? SSL_CTX_use_certificate(handle, certificate) == 1
+        : penstock_ssl_ctx_add_chain(handle, certificate) == 1
+    }
+  }
+
+  /// Uses each certificate; at least one must be there, and all must parse.
   @inline(never) @_optimize(size)
-  private func eachCertificate(
-    _ pem: ByteView, field: StaticString, _ use: (OpaquePointer, Int) -> Bool
-  ) -> SetupFailure? {
+  private func eachCertificate(_ pem: ByteView, field: StaticString, _ purpose: Use) -> SetupFailure? {
     guard let count = Int32(exactly: pem.count), count > 0, let bio = BIO_new_mem_buf(pem.baseAddress, count)
     else {
       return SetupFailure(field, "no certificate in PEM form")
@@ -250,7 +258,7 @@ public final class TLSContext {
         let text = ByteBuffer().say("certificate ").say(index + 1).say(" does not parse")
         return SetupFailure(field, TLSContext.reason(text))
       }
-      guard use(read, index) else {
+      guard use(read, index, purpose) else {
         let text = ByteBuffer().say("certificate ").say(index + 1).say(" cannot be used")
         return SetupFailure(field, TLSContext.reason(text))
       }
