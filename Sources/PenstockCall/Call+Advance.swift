@@ -109,7 +109,7 @@ extension Call {
   }
 
   /// A hop that counts by itself. True: the event is beyond it.
-  @inline(never) @_optimize(size)
+  @inline(never)
   private func passes(_ event: Event, _ hop: Hop, _ now: Int) -> Bool {
     if event.kind.lane == .inbound { return !hop.isActive || meet(event, hop) }
     if case .start = event {

@@ -107,6 +107,7 @@ extension Call {
     return .ends
   }
 
+  @inline(never) @_optimize(size)
   private func pass(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let station = hop.standing(event.kind.lane)
     defer { station?.releaseTicketless() }
@@ -118,6 +119,7 @@ extension Call {
     return .stays
   }
 
+  @inline(never) @_optimize(size)
   private func drop(_ event: Event, at hop: Hop, _ slot: Slot) {
     let dropped = remove(slot, of: hop, event.kind.lane)
     switch event {
@@ -138,6 +140,7 @@ extension Call {
   // MARK: Parking
 
   /// The event waits behind the hop's callback.
+  @inline(never) @_optimize(size)
   func park(_ event: Event, at hop: Hop, _ slot: Slot, _ wait: Station.Wait, bytes: Int, isOwn: Bool = false)
   {
     let lane = event.kind.lane
@@ -156,6 +159,7 @@ extension Call {
   }
 
   /// HOLD: as PAUSE, but later events are shown, and the sender goes on.
+  @inline(never) @_optimize(size)
   private func hold(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let lane = event.kind.lane
     // An empty message takes room too.
@@ -196,6 +200,7 @@ extension Call {
   // MARK: What has waited
 
   /// A ticket was resolved: it is spent already.
+  @inline(never) @_optimize(size)
   func resolve(_ ticket: UInt64, _ resolution: Resolution) {
     for hop in hops where hop.life != .gone {
       for lane in [Lane.outbound, .inbound] {
@@ -242,10 +247,9 @@ extension Call {
 
   /// Lets go what may leave the hop, in order (I4).
   func letGo(_ hop: Hop, _ lane: Lane) {
-    while let station = hop.standing(lane), let first = station.parked.first, first.wait == .none,
-      first.event.kind != .receive || hop.owed > 0
+    while let station = hop.standing(lane), station.mayLetGo(hasDemand: hop.owed > 0),
+      let first = station.parked.popFirst()
     {
-      _ = station.parked.popFirst()
       station.heldBytes -= first.heldBytes
       if first.event.kind == .receive, first.isOwn || first.heldBytes > 0 { hop.surplus += 1 }
       if go(first.event, hop, isOwn: first.isOwn) { move(first.event, beyond: hop) }
@@ -294,6 +298,7 @@ extension Call {
   }
 
   /// Start leaves the hop downward, with the demand that waited for it. False: the hop has ended the call.
+  @inline(never) @_optimize(size)
   private func startLeaves(_ hop: Hop) -> Bool {
     startAt = hop.index + 1
     hop.startLeft()

@@ -122,6 +122,11 @@ final class Station {
 
   var isEmpty: Bool { parked.isEmpty && waiting.isEmpty }
 
+  /// The first that stands here may leave; a message only where somebody has asked for it.
+  func mayLetGo(hasDemand: Bool) -> Bool {
+    !parked.isEmpty && parked[0].wait == .none && (hasDemand || parked[0].event.kind != .receive)
+  }
+
   /// Behind what is parked here, but before the last event of the lane.
   func inject(_ event: Event) {
     let own = Parked(event: event, wait: .none, isOwn: true)
