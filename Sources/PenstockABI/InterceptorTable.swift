@@ -77,13 +77,16 @@ struct InterceptorTable {
       Registration(
         id: Registrations.begin(userData, name), name: name, filter: filter.methods, kinds: filter.kinds,
         level: Level(rawValue: table.flags & 3) ?? .bytes, isPerAttempt: table.flags & 4 != 0,
-        holdBytes: Int(clamping: table.hold_bytes), userData: userData, callbacks: callbacks,
-        replayBytes: Int(clamping: table.replay_bytes),
+        holdBytes: limit(table.hold_bytes), userData: userData, callbacks: callbacks,
+        replayBytes: limit(table.replay_bytes),
         maxRestarts: table.max_restarts == 0 ? 1 : Int(clamping: table.max_restarts),
         outboundExecutor: outbound, inboundExecutor: inbound), nil
     )
   }
 }
+
+/// A size_t comes as an Int: SIZE_MAX, which many mean as "no limit", is no negative number.
+private func limit(_ size: Int) -> Int { size < 0 ? Int.max : size }
 
 extension CallFilter {
   /// What the ABI gives: patterns separated by commas, or NULL for every method; a mask, or 0 for every kind.

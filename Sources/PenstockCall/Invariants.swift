@@ -206,7 +206,8 @@
       }
       if pauses != (isShut ? 1 : 0) { return "I6: a lane is shut by other than one event" }
       if !waiting.isEmpty, !isShut { return "I6: events wait in front of a lane that is open" }
-      if held != heldBytes || held > limit { return "I7: what is held counts otherwise" }
+      if held != heldBytes { return "I7: what is held counts otherwise" }
+      if held > limit { return "I7: more is held than hold_bytes" }
       return ticketless == self.ticketless ? nil : "I7: what waits for the next NEXT counts otherwise"
     }
   }

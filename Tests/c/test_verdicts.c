@@ -121,6 +121,34 @@ TEST(interceptor_hold_is_bounded) {
   probe_wait_finalized(&probe);
 }
 
+/* SIZE_MAX is no limit, and no number below zero. */
+TEST(interceptor_hold_without_a_limit) {
+  penstock_channel *channel = open_channel();
+  probe probe;
+  probe_init_with(&probe, "holder", hold_everything, NULL);
+  penstock_interceptor table = probe_table(&probe);
+  table.hold_bytes = SIZE_MAX;
+  table.replay_bytes = SIZE_MAX;
+  penstock_interceptor_id id;
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  OK(penstock_call_send(call, "abc", 3));
+  OK(penstock_call_half_close(call));
+  penstock_message *message = NULL;
+  if (OK(penstock_call_receive(call, &message))) {
+    CHECK(penstock_message_length(message) == 3);
+    penstock_message_release(message);
+  }
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_finish(call, &reply))) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+    penstock_reply_release(reply);
+  }
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
 /* Law 3. */
 static int32_t finish_at(probe *self, penstock_hop *hop, int32_t event) {
   if (event == *(int32_t *)self->context) {
