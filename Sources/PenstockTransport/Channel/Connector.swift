@@ -147,7 +147,7 @@ final class Connector: ReadyHandler, TurnTask {
   @inline(never) @_optimize(size)
   private func finish() {
     guard let owner else { return }
-    guard let connection = HTTP2Connection(link, peer, channel, owner) else {
+    guard let connection = HTTP2Connection.make(link, peer, channel, owner) else {
       return fail(ByteBuffer().say("no memory for a connection"))
     }
     phase = .over

@@ -55,18 +55,29 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   private static let manyRecords = 128 << 10
   private static let fewRecords = 32 << 10
 
-  /// nil: no memory. The owner hears nothing before `begin`.
+  /// nil: no memory. The owner hears nothing before `begin`. (In Embedded Swift an initializer that gives nil leaks its
+  /// object.)
   @inline(never) @_optimize(size)
-  init?(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: any ConnectionOwner) {
+  static func make(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: any ConnectionOwner)
+    -> HTTP2Connection?
+  {
     guard
       let session = HTTP2Session.make(
         channel.destination.limits, SocketTimes(link.socket, channel.runtime.platform)),
-      let memory = malloc(HTTP2Connection.scratchSize)
+      let memory = malloc(scratchSize)
     else { return nil }
+    let scratch = UnsafeMutableRawBufferPointer(start: memory, count: scratchSize)
+    return HTTP2Connection(link, session, scratch, peer, channel, owner)
+  }
+
+  private init(
+    _ link: Link, _ session: HTTP2Session, _ scratch: UnsafeMutableRawBufferPointer, _ peer: ByteBuffer,
+    _ channel: ChannelCore, _ owner: any ConnectionOwner
+  ) {
     self.link = link
     self.session = session
     self.peer = peer
-    scratch = UnsafeMutableRawBufferPointer(start: memory, count: HTTP2Connection.scratchSize)
+    self.scratch = scratch
     frames = FrameRead(scratch)
     runtime = channel.runtime
     work = channel.work
