@@ -41,6 +41,11 @@ struct InterceptorTable {
       failure = Failure(
         .invalidArgument,
         "interceptor.flags: expected one PENSTOCK_LEVEL_..., with PENSTOCK_PER_ATTEMPT not OBJECT")
+    } else if table.flags & 6 == 4, table.replay_bytes != 0 {
+      failure = Failure(
+        .invalidArgument,
+        "interceptor.replay_bytes: one with PENSTOCK_PER_ATTEMPT is made anew with each attempt; expected 0, or one per call"
+      )
     } else {
       failure = nil
     }

@@ -21,16 +21,6 @@ public func penstock_metadata_retain(_ metadata: OpaquePointer!) -> OpaquePointe
 @_cdecl("penstock_metadata_release") @implementation
 public func penstock_metadata_release(_ metadata: OpaquePointer!) { release(metadata, Metadata.self) }
 
-extension Metadata.Change {
-  var outcome: Outcome {
-    switch self {
-    case .done: .ok
-    case .noMemory: .noMemory
-    case .notFound: .notFound
-    }
-  }
-}
-
 /// The user agent is the channel's: a second one would be dropped on its way.
 private func isReserved(_ name: ByteView) -> Bool {
   HeaderRules.isReserved(name) || bytesEqual(name, "user-agent")
@@ -47,7 +37,7 @@ func change(_ metadata: Metadata, _ name: ByteView, _ value: ByteView, replacing
   guard HeaderRules.isBinary(lowered.view) || HeaderRules.isValidASCIIValue(value) else {
     return .invalidArgument
   }
-  return (replacing ? metadata.set(lowered.view, value) : metadata.add(lowered.view, value)).outcome
+  return replacing ? metadata.set(lowered.view, value) : metadata.add(lowered.view, value)
 }
 
 private func change(
@@ -94,7 +84,7 @@ public func penstock_metadata_remove(_ metadata: OpaquePointer!, _ name: UnsafeP
   if all.isReadOnly { return PENSTOCK_E_STATE }
   let lowered = ByteBuffer()
   guard HeaderRules.lowercased(bytes(name), into: lowered) else { return PENSTOCK_E_NO_MEMORY }
-  return all.remove(lowered.view).outcome.rawValue
+  return all.remove(lowered.view).rawValue
 }
 
 @_cdecl("penstock_metadata_count") @implementation

@@ -214,6 +214,7 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
     return made(state(standing), standing.name, words, standing.since)
   case .taken(let hop): return made("taken", hop, named("taken by ", hop, ", which has not answered"))
   case .connection: return plain("connection", "waiting for a connection")
+  case .place: return plain("place", "waiting for the server to allow one more call on the connection")
   case .demand: return plain("demand", "waiting for the caller to ask for a message")
   case .server: return plain("server", "waiting for the server, or for the caller to send")
   case .loop: return plain("loop", "about to go on")

@@ -1,40 +1,45 @@
 import PenstockWire
 
+// The neighbours of a call are abstract classes. A class can be borrowed for one function, which so costs 2 instructions more
+// than a direct call; an existential has its reference counted around it, by an atomic pair.
+
+/// What an attempt that has been started waits for.
+public enum Lack: Equatable {
+  case nothing
+  case connection
+  /// There is a connection, and its peer allows no more calls at once.
+  case place
+}
+
 /// What stands below the chain: an attempt on a transport stream. Everything runs on the driving thread;
 /// nothing here calls back into the call before it has returned (what happens at once is told in the same
 /// loop turn, later).
-public protocol CallBelow: AnyObject {
+open class CallBelow {
+  public init() {}
+
   /// Opens the stream with `call.request`.
-  func start(_ call: Call)
+  open func start(_ call: Call) {}
   /// The same with all that the call has to say: its one message, then the half-close.
-  func start(_ call: Call, saying message: Message)
-  /// Takes a message; `call.transportSent` tells when the transport has taken it whole.
-  func send(_ message: Message)
-  func halfClose()
-  /// `call.wantsMessage` may have become true: deliver what is there, one at a time, asking again after each.
-  func pull()
-  /// A fresh attempt like this one: for a call that begins again.
-  func another() -> any CallBelow
-  /// The call ended above: free the stream (RST_STREAM CANCEL if it is open). Nothing inbound may follow.
-  func reset()
-  /// It has been started, and waits for a connection.
-  var isConnecting: Bool { get }
-}
-
-extension CallBelow {
-  public var isConnecting: Bool { false }
-
-  public func start(_ call: Call, saying message: Message) {
+  open func start(_ call: Call, saying message: Message) {
     start(call)
     if call.wantsMessage { pull() }
     send(message)
     halfClose()
   }
+  /// Takes a message; `call.transportSent` tells when the transport has taken it whole.
+  open func send(_ message: Message) {}
+  open func halfClose() {}
+  /// `call.wantsMessage` may have become true: deliver what is there, one at a time, asking again after each.
+  open func pull() {}
+  /// A fresh attempt like this one: for a call that begins again.
+  open func another() -> CallBelow { self }
+  /// The call ended above: free the stream (RST_STREAM CANCEL if it is open). Nothing inbound may follow.
+  open func reset() {}
+  /// What it waits for before anything can leave.
+  open var lacks: Lack { .nothing }
 }
 
 /// What stands above the chain: the caller. Everything runs on the driving thread.
-///
-/// A class, and no protocol, so that it can be told without a reference being counted.
 open class CallAbove {
   public init() {}
 
@@ -57,12 +62,12 @@ public final class CallOrigin {
   public let target: ByteBuffer
   public let defaultAuthority: ByteBuffer
   public let privacy: Privacy
-  let loop: any CallLoop
+  let loop: CallLoop
   /// Where callbacks are shown while they run.
   public let watch: CallWatch
 
   public init(
-    target: ByteBuffer, defaultAuthority: ByteBuffer, privacy: Privacy = .cleartext, loop: any CallLoop,
+    target: ByteBuffer, defaultAuthority: ByteBuffer, privacy: Privacy = .cleartext, loop: CallLoop,
     watch: CallWatch = CallWatch()
   ) {
     self.target = target
@@ -73,42 +78,39 @@ public final class CallOrigin {
   }
 }
 
-/// Any thread: tickets of one call.
-public protocol TicketIssuer: AnyObject {
-  /// For an event that a callback may pause or hold; `start` are the metadata of a start.
-  func issue(_ event: Event, start: Metadata?) -> UInt64
-}
-
 /// What a call needs from the loop. Everything runs on the driving thread, unless it says otherwise.
-public protocol CallLoop: AnyObject {
+open class CallLoop {
+  public init() {}
+
   /// Monotonic nanoseconds, as the loop has read them last: what happened. docs/architecture.md says which is read where.
-  var now: UInt64 { get }
+  open var now: UInt64 { 0 }
   /// Like `now`, but read from the clock itself: users count from it. Any thread.
-  var clock: UInt64 { get }
+  open var clock: UInt64 { now }
   /// Calls `call.deadlinePassed()` at `time`; nil disarms.
-  func setDeadline(_ call: Call, _ time: UInt64?)
+  open func setDeadline(_ call: Call, _ time: UInt64?) {}
   /// Resolves `ticket` with NEXT at `time`.
-  func resume(_ ticket: UInt64, of call: Call, at time: UInt64)
-  /// A ticket for `event`, which a callback of `hop` may pause or hold. 0: no memory.
-  func issueTicket(_ event: Event, of hop: Hop) -> UInt64
-  /// What issues tickets of the call on any thread; nil: no memory.
-  func tickets(of call: Call) -> (any TicketIssuer)?
+  open func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {}
+  /// A ticket for `event`, which a callback of `hop` may pause or hold; `start` is the metadata of a start. 0: there are
+  /// no more. Any thread after `shareTickets`, else the driving one.
+  open func issueTicket(_ event: Event, of hop: Hop, start: Metadata?) -> UInt64 { 0 }
+  /// From now on any thread may issue tickets of the call.
+  open func shareTickets(of call: Call) {}
   /// The event went on without it: later use gives "already".
-  func spendTicket(_ ticket: UInt64, of call: Call)
+  open func spendTicket(_ ticket: UInt64, of call: Call) {}
   /// The event was overtaken: later use gives "gone".
-  func loseTicket(_ ticket: UInt64, of call: Call)
+  open func loseTicket(_ ticket: UInt64, of call: Call) {}
   /// The call has ended: later use of any of its tickets gives "gone".
-  func closeTickets(of call: Call)
+  open func closeTickets(of call: Call) {}
   /// The call has ended: keeps it until there is time to let it go. False: it does not.
-  func keepUntilRest(_ call: Call) -> Bool
+  open func keepUntilRest(_ call: Call) -> Bool { false }
   /// Any thread: runs `call.runPosted()` on the driving thread soon.
-  func post(_ call: Call)
+  open func post(_ call: Call) {}
   /// Any thread: for what the hops of a call share.
-  func newValues() -> CallValues
+  open func newValues() -> CallValues { CallValues() }
   /// Any thread: does the loop belong to a parent of this process.
-  var isForked: Bool { get }
+  open var isForked: Bool { false }
   /// Any thread: is this the driving thread.
-  var isDriving: Bool { get }
+  open var isDriving: Bool { true }
   /// The calling thread; never 0.
-  var thread: UInt { get }
+  open var thread: UInt { 1 }
 }

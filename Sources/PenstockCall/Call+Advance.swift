@@ -1,7 +1,7 @@
 import PenstockWire
 
-// The one way through a call: from station to station. A station is a hop, the codec, or the run: the hops in step, which
-// are one station that behaves like one hop (`Call+Step`). What a hop does with an event is `Call+Settle`'s.
+// The one way through a call: from place to place. A place is a hop, the codec, or the run: the hops in step, which
+// are one place that behaves like one hop (`Call+Step`). What a hop does with an event is `Call+Settle`'s.
 
 extension Call {
   /// Where an event has come to.
@@ -49,14 +49,22 @@ extension Call {
   @inline(never)
   private func advanceUp(_ event: Event, at index: Int) -> Exit { advance(event, at: index, goesDown: false) }
 
-  /// Moves `event` from station to station until one keeps it or it has left the chain. It is compiled once for each
+  /// Moves `event` from place to place until one keeps it or it has left the chain. It is compiled once for each
   /// direction: 30 instructions an event fewer.
   @inline(__always)
   private func advance(_ event: Event, at first: Int, goesDown: Bool) -> Exit {
-    let now = epoch
+    // A run that an event can't go through as one takes itself apart first.
+    if goesDown {
+      if _slowPath(outboundEnd < inStep) { breakStep(at: outboundEnd) }
+    } else {
+      breakStep(at: first + 1)
+    }
     var index = first
     while true {
       if codec != nil, !translates(event, at: index) { return .stays }
+      if index == (goesDown ? cutAt : cutAt - 1) {
+        guard goesDown ? passesCut(down: event) : passesCut(up: event) else { return .stays }
+      }
       switch goesDown ? placeBelow(index) : placeAbove(index) {
       case .below: return .below
       case .above: return .above
@@ -65,18 +73,23 @@ extension Call {
         discardOutbound(event, at: index)
         return .stays
       case .run:
-        switch goesDown ? runInStep(event, at: index) : runInStep(event, from: index) {
+        let hasCut = !goesDown && cutAt < inStep
+        switch goesDown ? runInStep(down: event) : runInStep(up: event) {
         case .through:
-          if !goesDown { return .above }
+          if !goesDown {
+            if _slowPath(hasCut) { commit() }
+            return .above
+          }
           index = inStep
         case .goesOn(let next): index = next
         case .stays: return .stays
         case .answered(let next, let answer):
-          guard comesBack(answer, event, setAside(next), now) else { return .stays }
+          if hasCut, next < cutAt { commit() }
+          guard comesBack(answer, event, setAside(next)) else { return .stays }
           index = goesDown ? next + 1 : next - 1
         }
       case .hop:
-        guard passes(event, hops[index], now) else { return .stays }
+        guard passes(event, hops[index]) else { return .stays }
         index += goesDown ? 1 : -1
       }
     }
@@ -110,12 +123,12 @@ extension Call {
 
   /// A hop that counts by itself. True: the event is beyond it.
   @inline(never)
-  private func passes(_ event: Event, _ hop: Hop, _ now: Int) -> Bool {
+  private func passes(_ event: Event, _ hop: Hop) -> Bool {
     if event.kind.lane == .inbound { return !hop.isActive || meet(event, hop) }
     if case .start = event {
       startAt = hop.index
       if hop.life == .waiting, !enter(hop) {
-        return phase == .live && outboundEnd > hop.index && epoch == now
+        return outboundEnd > hop.index && isCurrent(hop)
       }
     }
     return !hop.isEntered || meet(event, hop)
@@ -123,8 +136,8 @@ extension Call {
 
   /// The callback of a hop of the run has returned. True: the event is beyond it.
   @inline(never) @_optimize(size)
-  private func comesBack(_ answer: Int32, _ event: Event, _ hop: Hop, _ now: Int) -> Bool {
-    if answered(answer, event, hop, now), leave(event, hop) { return true }
+  private func comesBack(_ answer: Int32, _ event: Event, _ hop: Hop) -> Bool {
+    if answered(answer, event, hop), leave(event, hop) { return true }
     drain(hop, event.kind.lane)
     return false
   }

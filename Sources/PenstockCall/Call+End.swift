@@ -41,6 +41,7 @@ extension Call {
       note(.finished, hops[index], .status, detail: Int(status.code.rawValue))
     }
     outboundEnd = min(outboundEnd, max(index, 0))
+    if index < cutAt { tellSent(dropBottom(), from: cutAt - 1) }
     stopBelow()
     if index >= 0, index < hops.count {
       let hop = hops[index]
@@ -55,7 +56,7 @@ extension Call {
     }
   }
 
-  /// They stand below what ended the call.
+  /// They stand below what ended the call (I2).
   @inline(never) @_optimize(size)
   func cancelHops(from index: Int, _ status: Status) {
     breakStep(at: index)
@@ -104,7 +105,7 @@ extension Call {
   }
 
   /// The status has come to the caller's side. Hops are destroyed before the caller learns of it, so that
-  /// whoever has the reply knows that no interceptor runs for this call any more.
+  /// whoever has the reply knows that no interceptor runs for this call any more (I2, I17).
   func complete(_ status: Status) {
     guard phase != .ended else { return }
     phase = .ended
@@ -135,6 +136,7 @@ extension Call {
       earlyResolutions = []
     }
     if !pending.isEmpty { pending.removeAll() }
+    forgetBottom()
     let caller = detachAbove()
     if manner != .brief || !withLoop({ $0.keepUntilRest(self) }) { below = nil }
     caller?._withUnsafeGuaranteedRef { $0.callStatus(status) }
@@ -152,9 +154,10 @@ extension Call {
     let was = leg
     guard was != .ended else { return }
     leg = .ended
+    door = .queued
     demandBelow = 0
     releaseTransport()
-    if was == .open { below?.reset() }
+    if was == .open { tellBelow { $0.reset() } }
   }
 
   /// on_cancel: the call ended by another hand, and no status passes this hop.
@@ -174,9 +177,9 @@ extension Call {
 
   func destroy(_ hop: Hop) {
     hop.become(.gone)
-    hop.recording?.close(.gone)
-    if let jobs = hop.jobs {
-      dispatchDestroy(hop, jobs)
+    hop.cut?.close(.gone)
+    if let queue = hop.lastJobs {
+      dispatchDestroy(hop, queue)
       return
     }
     guard let callback = hop.callbacks.pointee.destroy else { return }
@@ -203,11 +206,8 @@ extension Call {
 
   /// What stands at the hop on its way out goes; whoever waits for room is not to wait for it.
   func discardOutbound(_ hop: Hop) {
-    var abandoned = 0
     // What waits behind a RESTART.
-    while let (event, isTold) = hop.recording?.skipNext() {
-      if case .send = event, !isTold { abandoned += 1 }
-    }
+    var abandoned = hop.cut?.drop() ?? 0
     if let station = hop.outbound {
       for index in 0..<station.parked.count {
         if case .send = station.parked[index].event, !station.parked[index].isOwn { abandoned += 1 }
@@ -222,7 +222,7 @@ extension Call {
   private func loseTickets(_ station: Station) {
     for index in 0..<station.parked.count {
       switch station.parked[index].wait {
-      case .hold(let ticket), .pause(.ticket(let ticket)): loop.loseTicket(ticket, of: self)
+      case .hold(let ticket), .pause(.ticket(let ticket)): withLoop { $0.loseTicket(ticket, of: self) }
       case .none, .next, .pause(.job): break
       }
     }

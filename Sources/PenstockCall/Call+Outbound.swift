@@ -29,17 +29,17 @@ extension Call {
       case .skip:
         hop.become(.out)
         return false
-      default:
+      case nil, .pause, .hold, .drop, .take, .restart:
         hop.become(.out)
         fail(hop, "returned a value from create that is neither NEXT nor SKIP")
         return false
       }
     }
     hop.become(.starting)
-    if let jobs = hop.jobs {
+    if hop.hasExecutors {
       hop.share()
-      if let executor = jobs.outbound?.executor { tellAbove { $0.callNeeds(executor) } }
-      if let executor = jobs.inbound?.executor { tellAbove { $0.callNeeds(executor) } }
+      if let executor = hop.outboundJobs?.executor { tellAbove { $0.callNeeds(executor) } }
+      if let executor = hop.inboundJobs?.executor { tellAbove { $0.callNeeds(executor) } }
     }
     return true
   }
@@ -72,19 +72,25 @@ extension Call {
       message.count <= request.settings.maxSendBytes
     else { return false }
     takeRoute()
-    guard let below else { return false }
+    guard below != nil else { return false }
     leg = .open
+    door = .direct
     startAt = inStep + 1
     stepInFlight = 1
-    stepDown = .halfClosed
+    stepLife = .halfClosed
     measures.attempts.add(1)
     request.metadata.seal()
     demandBelow = frontierDemand
     frontierDemand = 0
+    passesCutWhole(message)
     count(message)
-    below.start(self, saying: message)
+    tellBelow { $0.start(self, saying: message) }
     return true
   }
+
+  /// It stays until this returns: it tells the call nothing meanwhile.
+  @inline(__always)
+  func tellBelow(_ body: (CallBelow) -> Void) { _ = borrow(below, body) }
 
   private func takeRoute() {
     if let other = request.route?.newBelow() { below = other }
@@ -102,11 +108,12 @@ extension Call {
     switch event {
     case .start:
       leg = .open
+      door = isPlain && inStep == hops.count ? .direct : .queued
       startAt = hops.count + 1
       measures.attempts.add(1)
       request.metadata.seal()
       takeRoute()
-      below?.start(self)
+      tellBelow { $0.start(self) }
       let demand = frontierDemand
       frontierDemand = 0
       addDemandBelow(demand)
@@ -119,13 +126,13 @@ extension Call {
         finish(at: hops.count, Status(.resourceExhausted, "a message to send is over max_send_message_bytes"))
       } else {
         count(message)
-        below?.send(message)
+        tellBelow { $0.send(message) }
       }
     case .halfClose:
       if outboundCount == 0, request.kind.sendsOne {
         finish(at: hops.count, Status(.internal, "no request message in a call that has one"))
       } else {
-        below?.halfClose()
+        tellBelow { $0.halfClose() }
       }
     case .headers, .receive, .status: break
     }

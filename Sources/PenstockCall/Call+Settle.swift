@@ -47,23 +47,22 @@ extension Call {
       hop.standing(event.kind.lane)?.releaseTicketless()
       return true
     }
-    if let jobs = hop.jobs, let queue = event.kind.lane == .outbound ? jobs.outbound : jobs.inbound {
+    if let queue = hop.jobs(event.kind.lane) {
       dispatch(event, to: hop, callback, queue)
       return false
     }
     show(event)
-    let now = epoch
-    return answered(hop.run(callback, event.kind), event, hop, now)
+    return answered(hop.run(callback, event.kind), event, hop)
   }
 
-  /// The callback that was shown the event, in that epoch, has returned. True: the event is to leave the hop now.
-  func answered(_ answer: Int32, _ event: Event, _ hop: Hop, _ now: Int, _ slot: Slot = .passing) -> Bool {
+  /// The callback that was shown the event has returned. True: the event is to leave the hop now.
+  func answered(_ answer: Int32, _ event: Event, _ hop: Hop, _ slot: Slot = .passing) -> Bool {
     switch settle(hop, event, slot, resolution(answer, for: event, at: hop)) {
     case .leaves: return true
     case .stays: return false
     case .ends:
       // Nobody is to wait for it. After a restart that has been told.
-      if case .send = event, epoch == now { tellSent(1, from: hop.index - 1) }
+      if case .send = event, isCurrent(hop) { tellSent(1, from: hop.index - 1) }
       return false
     }
   }
@@ -139,13 +138,14 @@ extension Call {
 
   // MARK: Parking
 
-  /// The event waits behind the hop's callback.
+  /// The event waits behind the hop's callback (I13).
   @inline(never) @_optimize(size)
   func park(_ event: Event, at hop: Hop, _ slot: Slot, _ wait: Station.Wait, bytes: Int, isOwn: Bool = false)
   {
     let lane = event.kind.lane
     let station = hop.station(lane)
-    let parked = Station.Parked(event: event, wait: wait, isOwn: isOwn, heldBytes: bytes, since: loop.now)
+    let parked = Station.Parked(
+      event: event, wait: wait, isOwn: isOwn, heldBytes: bytes, since: withLoop { $0.now })
     switch slot {
     case .passing: station.parked.append(parked)
     case .returned(let index): station.parked.insert(parked, at: index)
@@ -158,7 +158,7 @@ extension Call {
     }
   }
 
-  /// HOLD: as PAUSE, but later events are shown, and the sender goes on.
+  /// HOLD: as PAUSE, but later events are shown, and the sender goes on (I7).
   @inline(never) @_optimize(size)
   private func hold(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let lane = event.kind.lane
@@ -193,7 +193,7 @@ extension Call {
 
   func spendTicket(_ hop: Hop) {
     guard hop.ticket != 0 else { return }
-    loop.spendTicket(hop.ticket, of: self)
+    withLoop { $0.spendTicket(hop.ticket, of: self) }
     hop.ticket = 0
   }
 
@@ -225,7 +225,7 @@ extension Call {
   /// Something that waited at the hop has been settled: what stood behind it goes on.
   func goOn(_ hop: Hop, _ lane: Lane) {
     if hop.isActive { drain(hop, lane) }
-    if lane == .inbound, wantsMessage { below?.pull() }
+    if lane == .inbound, wantsMessage { tellBelow { $0.pull() } }
   }
 
   /// Lets go what may leave the hop, in order; then shows what waited in front of it.
@@ -278,16 +278,14 @@ extension Call {
         if !isOwn { tellSent(1, from: hop.index - 1) }
         return false
       }
-      hop.recording?.note(event, isOwn: isOwn)
-      if hop.isReplaying { return false }
+      if let cut = hop.cut, !cut.passes(event, isOwn: isOwn) { return false }
       hop.countInFlight(isOwn: isOwn)
     case .halfClose:
       if hop.life == .passing { hop.become(.halfClosed) }
-      hop.recording?.note(event, isOwn: true)
-      return !hop.isReplaying && hop.life != .answering
-    case .headers: hop.recording?.close(.state)
+      return hop.cut?.passes(event, isOwn: true) ?? true && hop.life != .answering
+    case .headers: hop.cut?.close(.state)
     case .receive:
-      hop.recording?.close(.state)
+      hop.cut?.close(.state)
       hop.spendOwed(prepaid: isOwn)
     case .status:
       hop.become(.over(.passed))
@@ -297,12 +295,12 @@ extension Call {
     return true
   }
 
-  /// Start leaves the hop downward, with the demand that waited for it. False: the hop has ended the call.
+  /// Start leaves the hop downward, with the demand that waited for it. False: the hop has ended the call (I11).
   @inline(never) @_optimize(size)
   private func startLeaves(_ hop: Hop) -> Bool {
     startAt = hop.index + 1
     hop.startLeft()
-    hop.recording?.noteStart(request, below)
+    hop.cut?.noteStart(request, below)
     let demand = frontierDemand
     frontierDemand = hop.earlyDemand
     hop.earlyDemand = 0

@@ -56,7 +56,7 @@ extension Call {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
     guard let callback = hop.callbacks.pointee.onDemand else { return hop.lessSurplus(n) }
-    if let queue = hop.jobs?.inbound {
+    if let queue = hop.inboundJobs {
       if !dispatch(.demand, .start, n, to: hop, callback, queue, isAwaited: true) {
         hop.finishRequest = failure(of: hop, "lost its executor")
       }
@@ -70,7 +70,7 @@ extension Call {
   func addDemandBelow(_ n: Int) {
     guard n > 0, leg != .ended else { return }
     demandBelow = saturatingSum(demandBelow, n)
-    if wantsMessage { below?.pull() }
+    if wantsMessage { tellBelow { $0.pull() } }
   }
 
   /// Done after what runs: `sent` is never shown between an event's callback and what becomes of the event.
@@ -84,14 +84,17 @@ extension Call {
       || trace != nil
   }
 
-  /// `n` messages were taken below, told to the hops from `index` up.
-  func runSent(_ n: Int, at index: Int) {
+  /// `n` messages were taken below, told to the hops from `index` up. `isCounted`: at the cut above the attempt too.
+  func runSent(_ n: Int, at index: Int, isCounted: Bool = false) {
     var n = n
     var index = index
-    let now = epoch
-    while index >= 0, n > 0 {
-      // After a RESTART above they have been told.
-      guard phase == .live, epoch == now else { return }
+    var isCounted = isCounted || index < cutAt - 1
+    while n > 0, phase == .live {
+      if !isCounted, index < max(cutAt, inStep) {
+        isCounted = true
+        n = sentAtCut(n)
+      }
+      guard index >= 0, n > 0 else { break }
       if index < inStep {
         breakStep(at: index + 1)
         guard tellSentInStep(n) else { return }
@@ -102,19 +105,21 @@ extension Call {
         let (passed, held) = hop.countSent(n)
         n = passed
         if n > 0, hop.isActive, let callback = hop.callbacks.pointee.onSent {
-          if let queue = hop.jobs?.outbound {
+          if let queue = hop.outboundJobs {
             if !dispatch(.sent, .start, n, to: hop, callback, queue, isAwaited: true) { executorLost(hop) }
           } else {
             hop.count = n
             _ = hop.run(callback, .sent)
             _ = finishIfAsked(hop)
           }
+          // After a RESTART above they have been told.
+          guard isCurrent(hop) else { return }
         }
         n += held
       }
       index -= 1
     }
-    if n > 0, phase == .live, epoch == now { tellAbove { $0.callSent(n) } }
+    if n > 0, phase == .live { tellAbove { $0.callSent(n) } }
   }
 
   /// The callback that has just returned has asked to end the call; its verdict is ignored.

@@ -3,36 +3,32 @@ import Synchronization
 
 // Hops in step. Most hops let everything pass, so that each has counted what its neighbours have: those from the top
 // down to `inStep`, which nothing has set apart yet, count together. What goes through them walks the chain's list of
-// callbacks for it (`CallbackTable`) and touches no hop: one with on_start and on_status costs 39 instructions a call,
-// beside 400 for there being any, and 2,200 when each counted by itself and was made for the call. Whatever could make one
+// callbacks for it (`CallbackTable`) and touches no hop; docs/performance.md has what that saves. Whatever could make one
 // differ (a verdict other than NEXT, a ticket, an injected message, a handle that is kept, the call's end from within)
 // first calls `breakStep`, and then finds every hop as if it had counted by itself.
 
 extension Call {
   /// `event` goes down through all hops in step.
   @inline(__always)
-  func runInStep(_ event: Event, at index: Int) -> RunExit {
-    if _slowPath(index > 0) || _slowPath(outboundEnd < inStep) {
-      breakStep(at: max(index, outboundEnd))
-      guard index == 0, inStep > 0 else { return .goesOn(max(index, inStep)) }
-    }
+  func runInStep(down event: Event) -> RunExit {
     switch event {
     case .start:
       strideCount = frontierDemand
       wearInStep(.mayAnswer)
-      let exit = callbacks.startsPlainly ? walk(event, .start, callbacks.start) : startInStep()
+      let exit =
+        callbacks.startsPlainly && !isCutInStep ? walk(event, .start, callbacks.start) : startInStep()
       guard case .through = exit else { return exit }
       wearInStep(.open)
       stepOwed = frontierDemand
       startAt = inStep
     case .send:
-      let exit = walk(event, .send, callbacks.send)
+      let exit = walkDown(event, .send, callbacks.send)
       guard case .through = exit else { return exit }
       stepInFlight += 1
     case .halfClose:
-      let exit = walk(event, .halfClose, callbacks.halfClose)
+      let exit = walkDown(event, .halfClose, callbacks.halfClose)
       guard case .through = exit else { return exit }
-      stepDown = .halfClosed
+      stepLife = .halfClosed
     case .headers, .receive, .status: break
     }
     return .through
@@ -47,8 +43,8 @@ extension Call {
   /// Start, where `create` goes before it or demand with it.
   @inline(never)
   private func startInStep() -> RunExit {
-    let now = epoch
     let demand = frontierDemand
+    var isAboveCut = isCutInStep
     let list = callbacks.start
     var next = list.first
     show(.start)
@@ -57,6 +53,10 @@ extension Call {
       let index = entry.pointee.index
       guard index < inStep else { break }
       next += 1
+      if isAboveCut, index >= cutAt {
+        isAboveCut = false
+        _ = passesCut(down: .start)
+      }
       switch entry.pointee.kind {
       case .start:
         stride = .start
@@ -70,14 +70,14 @@ extension Call {
         wearInStep(.waiting)
         let hop = hops[index]
         guard enter(hop) else {
-          guard phase == .live, outboundEnd > index, epoch == now else { return .stays }
+          guard outboundEnd > index, isCurrent(hop) else { return .stays }
           breakStep(at: index)
           return .goesOn(index + 1)
         }
         // It has chosen executors.
         if index >= inStep { return .goesOn(index) }
         wearInStep(.mayAnswer)
-      default:
+      case .demand:
         guard demand > 0 else { continue }
         // It is shown when start has left the hop, and has not been shown to the next.
         stride = .create
@@ -96,10 +96,30 @@ extension Call {
           return .goesOn(index + 1)
         }
         wearInStep(.mayAnswer)
+      case .none, .send, .halfClose, .headers, .receive, .status, .cancel, .sent, .destroy: break
       }
     }
+    if isAboveCut, isCutInStep { _ = passesCut(down: .start) }
     stride = .none
     return .through
+  }
+
+  /// Where the cut above the attempt is among the hops in step, the event passes it between two of them.
+  @inline(__always)
+  private func walkDown(_ event: Event, _ kind: EventKind, _ list: CallbackTable.List) -> RunExit {
+    if _slowPath(isCutInStep) { return walkAcross(event, kind, list) }
+    return walk(event, kind, list)
+  }
+
+  private var isCutInStep: Bool { cutAt < inStep && cutAt > 0 }
+
+  @inline(never) @_optimize(size)
+  private func walkAcross(_ event: Event, _ kind: EventKind, _ list: CallbackTable.List) -> RunExit {
+    let exit = walk(event, kind, list.above(cutAt))
+    // Where a hop above the cut was set apart meanwhile, the event has yet to come to that one, and passes the cut later.
+    guard case .through = exit, isCutInStep else { return exit }
+    _ = passesCut(down: event)
+    return walk(event, kind, list.from(cutAt))
   }
 
   @inline(__always)
@@ -140,10 +160,9 @@ extension Call {
     return .through
   }
 
-  /// `event` goes up through the hops in step, of which the one at `index` is the lowest that has not seen it.
+  /// `event` goes up through all hops in step.
   @inline(__always)
-  func runInStep(_ event: Event, from index: Int) -> RunExit {
-    if index < inStep - 1 { breakStep(at: index + 1) }
+  func runInStep(up event: Event) -> RunExit {
     switch event {
     case .headers: return walk(event, .headers, callbacks.headers)
     case .receive:
@@ -225,7 +244,7 @@ extension Call {
       _ = tell(n, entry)
       guard index < inStep else {
         _ = finishIfAsked(hops[index])
-        runSent(n, at: index - 1)
+        runSent(n, at: index - 1, isCounted: true)
         return false
       }
     }
@@ -275,7 +294,7 @@ extension Call {
     return hop
   }
 
-  /// From the hop at `index` on each counts by itself from now on.
+  /// From the hop at `index` on each counts by itself from now on (I8).
   func breakStep(at index: Int) { if index < inStep { setApart(index) } }
 
   @inline(never)
@@ -290,7 +309,7 @@ extension Call {
       case .demand: hasPassed = index <= strideAt
       case .sent: hasPassed = index >= strideAt
       case .destroy: hasPassed = true
-      default: hasPassed = index > strideAt
+      case .headers, .receive, .status, .cancel: hasPassed = index > strideAt
       }
       if hop.running == .none { hop.running = runningInStep(index) }
       // Before start has come nothing else has.
@@ -299,7 +318,7 @@ extension Call {
         if hasPassed { hop.owed = strideCount }
         continue
       }
-      hop.leaveStep(stepDown == .halfClosed || hasPassed && stride == .halfClose ? .halfClosed : .passing)
+      hop.leaveStep(stepLife == .halfClosed || hasPassed && stride == .halfClose ? .halfClosed : .passing)
       hop.owed = stepOwed
       hop.inFlight = stepInFlight
       guard hasPassed else { continue }
@@ -312,7 +331,7 @@ extension Call {
       case .destroy:
         hop.become(.over(.passed))
         if index <= strideAt { hop.become(.gone) } else { hop.wear(.over) }
-      default: break
+      case .none, .create, .start, .halfClose, .headers, .cancel: break
       }
     }
     if stride == .start || stride == .create { startAt = strideAt }
@@ -325,12 +344,13 @@ extension Call {
         wearInStep(.open)
       case .send: stepInFlight += 1
       case .demand: stepOwed = saturatingSum(stepOwed, strideCount)
-      case .halfClose: stepDown = .halfClosed
-      default: break
+      case .halfClose: stepLife = .halfClosed
+      case .none, .headers, .receive, .status, .cancel, .sent, .destroy: break
       }
       stride = .none
     }
     inStep = first
+    door = .queued
     hasBrokenStep = true
   }
 

@@ -1,4 +1,3 @@
-import CMemory
 import PenstockWire
 import Synchronization
 
@@ -24,8 +23,10 @@ public final class Call {
   /// The present attempt.
   enum Leg { case unstarted, open, ended }
 
-  /// Whether the half-close has passed the hops in step.
-  enum Down { case open, halfClosed }
+  /// Whether what comes from the attempt goes straight to the caller, by hops in step at most: 70 instructions an event
+  /// fewer than by `execute` (I12). It does while the attempt is open, unless a hop counts by itself, or a codec or a trace
+  /// wants each event.
+  enum Door { case direct, queued }
 
   /// What whoever stands above is told.
   public enum Manner {
@@ -46,10 +47,12 @@ public final class Call {
   /// Those of earlier attempts: another thread may be about to look at them.
   var pastConnections: [ConnectionFacts] = []
   public let origin: CallOrigin
-  var loop: any CallLoop { origin.loop }
+  var loop: CallLoop { origin.loop }
   /// The same on a busy way: no reference is counted.
   @inline(__always)
-  func withLoop<R>(_ body: (any CallLoop) -> R) -> R { borrow(origin) { body($0.loop) } }
+  func withLoop<R>(_ body: (CallLoop) -> R) -> R { borrow(origin) { borrow($0.loop, body) } }
+  /// Any thread.
+  var isDriving: Bool { withLoop { $0.isDriving } }
 
   /// nil once the call has ended.
   public internal(set) var chain: Chain?
@@ -62,7 +65,7 @@ public final class Call {
   private(set) var table: UnsafePointer<CallbackTable>?
   /// Before `open`. nil: both levels see bytes.
   public var codec: Codec?
-  var below: (any CallBelow)?
+  var below: CallBelow?
   /// One reference, which the call's end lets go: in no step that tells it.
   private(set) var above: Unmanaged<CallAbove>?
   /// nil: none is kept.
@@ -72,13 +75,13 @@ public final class Call {
   /// Its address: whoever has the call may use it without a count.
   public var attached: UnsafeMutableRawPointer { Unmanaged.passUnretained(attachment).toOpaque() }
 
-  var pending = Fifo<Step>()
-  /// Counts restarts: what was on its way before one is no more.
-  var epoch = 0
+  var pending = Fifo<Input>()
+  /// The cut above the attempt.
+  var bottom = Bottom.start
   /// Of events whose callbacks run on executors.
   var earlyResolutions: [(ticket: UInt64, resolution: Resolution)] = []
   /// What other threads have asked for, newest first.
-  private let posted = Atomic<UnsafeMutablePointer<Operation>?>(nil)
+  let posted = Atomic<UnsafeMutablePointer<Posted>?>(nil)
 
   // Of the hops that are in step: see `Call+Step`.
   var stepOwed = 0
@@ -110,8 +113,10 @@ public final class Call {
   var isRunning = false
   /// Hops have been set apart: whoever shows an event to those in step looks again which they are.
   var hasBrokenStep = false
-  var stepDown = Down.open
+  /// Of the hops in step, once start has passed them: passing or halfClosed.
+  var stepLife = Life.passing
   var leg = Leg.unstarted
+  var door = Door.queued
   /// The event on its way through the hops in step, and the hop whose callback runs.
   var stride = EventKind.none
   @Small var strideAt = 0
@@ -124,6 +129,10 @@ public final class Call {
   @Small var pausesInbound = 0
   /// The codec stands above the hop at this index.
   @Small private(set) var codecIndex: Int
+  /// So does the cut above the attempt.
+  @Small private(set) var cutAt: Int
+  /// Of the messages that go down from there: how many `sent` that come next have been told before.
+  @Small var sentAgain = 0
 
   public init(
     id: UInt64, request: Request, chain: Chain?, origin: CallOrigin, attachment: AnyObject,
@@ -136,6 +145,7 @@ public final class Call {
     self.origin = origin
     self.attachment = attachment
     codecIndex = chain?.codecIndex ?? 0
+    cutAt = chain?.cutAt ?? 0
     stock = chain.map { .passUnretained($0.stock) }
     self.trace = trace
     outboundEnd = (chain?.entries.count ?? 0) + 1
@@ -144,8 +154,9 @@ public final class Call {
   deinit {
     chain?.callDropped()
     if let row { HopStock.drop(row) }
+    forgetBottom()
     above?.release()
-    // Operations that were posted after the end.
+    // Inputs that were posted after the end.
     if posted.load(ordering: .acquiring) != nil { dropPosted() }
     if let facts = connectionFacts.load(ordering: .relaxed) {
       Unmanaged<ConnectionFacts>.fromOpaque(facts).release()
@@ -175,7 +186,7 @@ public final class Call {
 
   /// The end: whoever takes it lets it go.
   func detachAbove() -> Unmanaged<CallAbove>? { above.take() }
-  public func attach(below: any CallBelow) { self.below = below }
+  public func attach(below: CallBelow) { self.below = below }
 
   /// Before `open`: it ends no later than `time`.
   public func limitDeadline(_ time: UInt64?) {
@@ -190,88 +201,6 @@ public final class Call {
   /// It has, or had, hops, which lead other threads to it.
   public var mayBeSeen: Bool { stock != nil }
 
-  // MARK: - From other threads
-
-  private static func make(_ step: consuming Step) -> UnsafeMutablePointer<Operation> {
-    guard let memory = cm_alloc(MemoryLayout<Operation>.size) else { preconditionFailure("no memory") }
-    return memory.initializeMemory(as: Operation.self, to: Operation(step: step))
-  }
-
-  /// Stands for `open`, which is to run first: whoever asks for something meanwhile has nothing to post.
-  private static var opening: UnsafeMutablePointer<Operation> {
-    UnsafeMutablePointer(bitPattern: 16).unsafelyUnwrapped
-  }
-
-  /// Before anyone else has the call: `open` is about to be run.
-  public func awaitOpen() { posted.store(Call.opening, ordering: .releasing) }
-
-  /// On the driving thread, after `awaitOpen`.
-  public func open(_ message: consuming Message?) {
-    let said = message ?? takeWhole()
-    let demand = request.kind.receivesOne ? 2 : 0
-    guard trace == nil, !isRunning else { return perform(.open(demand: demand, message: consume said)) }
-    // The same, and 60 instructions fewer.
-    isRunning = true
-    open(demand, said)
-    checkStep()
-    endPerform()
-  }
-
-  /// The one message of a plain call and its half-close, if they are all that has been asked for.
-  private func takeWhole() -> Message? {
-    guard isPlain, request.kind.sendsOne, let last = posted.load(ordering: .acquiring), last != Call.opening,
-      case .halfClose = last.pointee.step, let first = last.pointee.next, first != Call.opening,
-      first.pointee.next == Call.opening, case .send(let message) = first.pointee.step,
-      // Unless more has come meanwhile.
-      posted.compareExchange(
-        expected: last, desired: Call.opening, ordering: .acquiringAndReleasing
-      ).exchanged
-    else { return nil }
-    _ = Call.take(last)
-    _ = Call.take(first)
-    return message
-  }
-
-  /// Any thread. Done in order, on the driving thread, soon.
-  public func submit(_ step: consuming Step) {
-    let operation = Call.make(step)
-    var head = posted.load(ordering: .relaxed)
-    while true {
-      operation.pointee.next = head
-      let (done, seen) = posted.weakCompareExchange(
-        expected: head, desired: operation, ordering: .acquiringAndReleasing)
-      if done { break }
-      head = seen
-    }
-    if head == nil { withLoop { $0.post(self) } }
-  }
-
-  /// Instead of `runPosted` where nothing drives the call any more: it has ended. Any thread.
-  public func dropPosted() {
-    var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
-    while let operation = next, operation != Call.opening {
-      next = operation.pointee.next
-      _ = Call.take(operation)
-    }
-  }
-
-  /// The loop's answer to `CallLoop.post`.
-  public func runPosted() {
-    var newest = posted.exchange(nil, ordering: .acquiringAndReleasing)
-    var oldest: UnsafeMutablePointer<Operation>?
-    while let operation = newest, operation != Call.opening {
-      newest = operation.pointee.next
-      operation.pointee.next = oldest
-      oldest = operation
-    }
-    while let pointer = oldest {
-      oldest = pointer.pointee.next
-      run(Call.take(pointer))
-    }
-    // Not before: each of them may refer to a hop.
-    if phase == .ended, !isRunning { giveRow() }
-  }
-
   // MARK: - From below, on the driving thread
 
   /// There is demand, and nothing pauses the inbound lane.
@@ -285,8 +214,9 @@ public final class Call {
   }
 
   public func inboundHeaders(_ headers: Metadata) {
-    if arrivesPlainly, inStep == 0 || !stepSeesHeaders {
+    if isDirect, inStep == 0 || !stepSeesHeaders {
       isRunning = true
+      commit()
       arrive(headers)
       endPerform()
     } else {
@@ -295,8 +225,9 @@ public final class Call {
   }
 
   public func inboundMessage(_ message: Message) {
-    if arrivesPlainly, inStep == 0 || !stepSeesMessages {
+    if isDirect, inStep == 0 || !stepSeesMessages {
       isRunning = true
+      commit()
       if inStep > 0 { stepOwed -= 1 }
       if demandBelow > 0 { demandBelow -= 1 }
       arrive(message)
@@ -307,7 +238,7 @@ public final class Call {
   }
 
   public func inboundStatus(_ status: Status) {
-    if arrivesPlainly {
+    if isDirect, status.canRepeat == .no {
       isRunning = true
       endBelow()
       if inStep == 0 { arrive(status) } else { moveUp(.status(status), at: inStep - 1) }
@@ -317,13 +248,13 @@ public final class Call {
     }
   }
 
-  /// What comes goes straight to the caller, by hops in step at most: 70 instructions an event fewer than by `execute`.
-  private var arrivesPlainly: Bool {
-    isPlain && inStep == hops.count && !isRunning && phase == .live && leg == .open
-  }
+  /// It does now.
+  @inline(__always)
+  private var isDirect: Bool { door == .direct && !isRunning }
 
   private func endBelow() {
     leg = .ended
+    door = .queued
     outboundEnd = min(outboundEnd, hops.count)
     releaseTransport()
   }
@@ -333,10 +264,10 @@ public final class Call {
   /// The time that `CallLoop.setDeadline` was given has come.
   public func deadlinePassed() { perform(.endLocally(Status(.deadlineExceeded, "deadline exceeded"))) }
 
-  // MARK: - Steps
+  // MARK: - Inputs, a step each
 
   /// What can be asked of a call.
-  public enum Step {
+  public enum Input {
     /// Begins: start, then demand, then the message of a unary call with its half-close.
     case open(demand: Int, message: Message?)
     case send(Message)
@@ -356,8 +287,9 @@ public final class Call {
     case deliver(Hop, Event)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
-    case replay(Hop)
-    case visited(Visit)
+    /// What a cut sends again goes down from the hop at this index.
+    case replay(Cut, Int)
+    case ran(Job)
     case executorLost(Hop)
 
     /// A call that was not opened has nothing yet that could take anything else.
@@ -366,7 +298,7 @@ public final class Call {
       case .open, .endLocally: true
       case .send, .halfClose, .demand, .headersFromBelow, .messageFromBelow, .statusFromBelow, .sentFromBelow,
         .sentFrom, .resolve, .resume, .deliver, .demandBelow, .flush, .replay,
-        .visited, .executorLost:
+        .ran, .executorLost:
         false
       }
     }
@@ -380,31 +312,20 @@ public final class Call {
     case broken(StaticString)
   }
 
-  private struct Operation {
-    let step: Step
-    var next: UnsafeMutablePointer<Operation>?
-  }
-
-  private static func take(_ pointer: UnsafeMutablePointer<Operation>) -> Step {
-    let operation = pointer.move()
-    cm_free(pointer)
-    return operation.step
-  }
-
   /// The driving thread only: at once, or after the step that runs.
-  public func perform(_ step: Step) {
-    run(step)
+  public func perform(_ input: Input) {
+    run(input)
     if phase == .ended, !isRunning { giveRow() }
   }
 
   @inline(__always)
-  private func run(_ step: Step) {
+  func run(_ input: Input) {
     if isRunning {
-      pending.append(step)
+      pending.append(input)
       return
     }
     isRunning = true
-    execute(step)
+    execute(input)
     checkStep()
     endRun()
   }
@@ -455,17 +376,17 @@ public final class Call {
   }
 
   /// Nothing of the call runs any more that might have one of its hops.
-  private func giveRow() {
+  func giveRow() {
     guard let row, let stock else { return }
     self.row = nil
     stock._withUnsafeGuaranteedRef { $0.give(row, of: self, inStep: inStep) }
     stock.release()
   }
 
-  private func execute(_ step: Step) {
-    guard phase != .ended, phase != .created || step.mayBegin else { return }
-    if trace != nil { note(step) }
-    switch step {
+  private func execute(_ input: Input) {
+    guard phase != .ended, phase != .created || input.mayBegin else { return }
+    if trace != nil { note(input) }
+    switch input {
     case .open(let demand, let message): open(demand, message)
     case .send(let message): moveDown(.send(message), at: 0)
     case .halfClose: moveDown(.halfClose, at: 0)
@@ -481,6 +402,8 @@ public final class Call {
     case .statusFromBelow(let status):
       guard leg == .open else { return }
       endBelow()
+      // It may go no further than to the cut.
+      if status.canRepeat != .no { breakStep(at: cutAt) }
       moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):
       guard leg == .open else { return }
@@ -496,16 +419,28 @@ public final class Call {
       guard index < hops.count else { return }
       breakStep(at: index)
       drain(hops[index], lane)
-    case .replay(let hop): replay(hop)
-    case .visited(let visit): visited(visit)
+    case .replay(let cut, let index): replay(cut, index)
+    case .ran(let job): ran(job)
     case .executorLost(let hop): executorLost(hop)
     }
+  }
+
+  /// On the driving thread, after `awaitOpen`.
+  public func open(_ message: consuming Message?) {
+    let said = message ?? takeWhole()
+    let demand = request.kind.receivesOne ? 2 : 0
+    guard trace == nil, !isRunning else { return perform(.open(demand: demand, message: consume said)) }
+    // The same, and 60 instructions fewer.
+    isRunning = true
+    open(demand, said)
+    checkStep()
+    endPerform()
   }
 
   private func open(_ demand: Int, _ message: Message?) {
     guard phase == .created else { return }
     if let deadline = request.deadline {
-      if deadline <= loop.now {
+      if deadline <= withLoop({ $0.now }) {
         deadlinePassed()
         return
       }

@@ -11,7 +11,8 @@ public struct TraceNote {
     case resolved
     /// The hop has ended the call; `detail` is the code.
     case finished
-    /// A RESTART was honoured; `detail` counts them.
+    /// A RESTART was honoured, or without a hop: the server has not processed the request, and it is sent again; `detail`
+    /// counts them.
     case restarted
     /// One was not; `detail` is the outcome that says why.
     case notRestarted
@@ -76,8 +77,8 @@ extension Call {
 
   /// What is asked from outside.
   @inline(never)
-  func note(_ step: Step) {
-    switch step {
+  func note(_ input: Input) {
+    switch input {
     case .open: note(.caller, nil, .start)
     case .send: note(.caller, nil, .send)
     case .halfClose: note(.caller, nil, .halfClose)
@@ -87,7 +88,7 @@ extension Call {
     case .statusFromBelow(let status): note(.transport, nil, .status, detail: Int(status.code.rawValue))
     case .sentFromBelow(let n): note(.transport, nil, .sent, detail: n)
     case .endLocally(let status): note(.endedLocally, nil, .status, detail: Int(status.code.rawValue))
-    case .sentFrom, .resolve, .resume, .deliver, .demandBelow, .flush, .replay, .visited, .executorLost:
+    case .sentFrom, .resolve, .resume, .deliver, .demandBelow, .flush, .replay, .ran, .executorLost:
       break
     }
   }

@@ -26,6 +26,14 @@ struct CallbackTable {
       while !some.isEmpty, (some.end - 1).pointee.index >= index { some.end -= 1 }
       return some
     }
+
+    /// Of an event that goes down: those of the hop at `index` and below.
+    @inline(never) @_optimize(size)
+    func from(_ index: Int) -> List {
+      var some = self
+      while !some.isEmpty, some.first.pointee.index < index { some.first += 1 }
+      return some
+    }
   }
 
   /// How many hops begin in step: up to the first that records or has an executor.
@@ -50,8 +58,7 @@ struct CallbackTable {
   init(_ entries: [Chain.Entry]) {
     var inStep = 0
     while inStep < entries.count {
-      let registration = entries[inStep].registration
-      if registration.replayBytes > 0 || registration.hasExecutors { break }
+      if entries[inStep].records || entries[inStep].registration.hasExecutors { break }
       inStep += 1
     }
     self.inStep = inStep

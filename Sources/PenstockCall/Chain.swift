@@ -22,6 +22,9 @@ public final class Chain {
     /// Where it was registered, as it was then.
     let source: Registry.Entry?
 
+    /// It may RESTART.
+    var records: Bool { registration.records(at: level) }
+
     /// 0, 1, 2 from the top.
     var story: Int { level == .object ? 0 : isPerAttempt ? 2 : 1 }
   }
@@ -29,6 +32,8 @@ public final class Chain {
   public let entries: [Entry]
   /// The codec works between the hops `codecIndex - 1` and `codecIndex`.
   public let codecIndex: Int
+  /// The hops from here on are made anew with each attempt.
+  let cutAt: Int
   /// What it was made of, in order of priority: for calls that merge their own into it.
   public let sources: [Registry.Entry]
   /// Those that count its calls: each once, whatever number of hops it has.
@@ -44,6 +49,7 @@ public final class Chain {
     counting = sources.map { $0.registration }
     entries = Chain.entries(counting, sources)
     codecIndex = Chain.codecIndex(entries)
+    cutAt = Chain.cutIndex(entries)
     stock = HopStock(entries)
     links = .allocate(capacity: counting.count)
     enroll()
@@ -55,6 +61,7 @@ public final class Chain {
     counting = registrations
     entries = Chain.entries(registrations, nil)
     codecIndex = Chain.codecIndex(entries)
+    cutAt = Chain.cutIndex(entries)
     stock = HopStock(entries)
     links = .allocate(capacity: counting.count)
     enroll()
@@ -74,6 +81,7 @@ public final class Chain {
     // What the call does not have, it does not keep.
     self.sources = sources.filter { source in entries.contains { $0.source === source } }
     codecIndex = Chain.codecIndex(entries)
+    cutAt = Chain.cutIndex(entries)
     var counting: [Registration] = []
     for entry in entries where !counting.contains(where: { $0 === entry.registration }) {
       counting.append(entry.registration)
@@ -120,6 +128,10 @@ public final class Chain {
 
   private static func codecIndex(_ entries: [Entry]) -> Int {
     entries.firstIndex { $0.level == .bytes } ?? entries.count
+  }
+
+  private static func cutIndex(_ entries: [Entry]) -> Int {
+    entries.firstIndex { $0.isPerAttempt } ?? entries.count
   }
 
   // How many calls have had it, and how many of them have ended. Counted here and not in each registration: an atomic

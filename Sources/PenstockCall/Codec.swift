@@ -152,6 +152,7 @@ extension Call {
   func endBetween(_ index: Int, _ status: Status) {
     guard phase == .live else { return }
     outboundEnd = min(outboundEnd, index)
+    if index < cutAt { tellSent(dropBottom(), from: cutAt - 1) }
     stopBelow()
     cancelHops(from: index, status)
     moveUp(.status(status), at: index - 1)

@@ -25,7 +25,7 @@ public final class Hop {
   /// Other threads may have it.
   private(set) var isShared = false
   /// In a callback: somebody keeps a reference that another thread may let go. With executors that is so anyway.
-  public func lend() { if jobs == nil { row.isLent = true } }
+  public func lend() { if !hasExecutors { row.isSpent = true } }
   /// The ticket that the running callback has taken; 0 for none.
   var ticket: UInt64 = 0
   var count = 0
@@ -59,10 +59,11 @@ public final class Hop {
   var earlyAnswers: [Event] = []
 
   /// nil: the hop does not restart.
-  private(set) var recording: Recording?
+  private(set) var cut: Cut?
 
-  /// nil: every callback runs on the driving thread.
-  private(set) var jobs: HopJobs?
+  /// Its callbacks that run on executors. nil: those of that lane run on the driving thread.
+  private(set) var outboundJobs: JobQueue?
+  private(set) var inboundJobs: JobQueue?
 
   var outbound: Station?
   var inbound: Station?
@@ -91,8 +92,8 @@ public final class Hop {
   func begin() {
     registrationReference._withUnsafeGuaranteedRef {
       state = $0.userData.pointer
-      if $0.replayBytes > 0 { recording = Recording(limit: $0.replayBytes) }
-      if $0.hasExecutors { jobs = HopJobs.make($0.outboundExecutor, $0.inboundExecutor) }
+      if $0.records(at: level) { cut = Cut(limit: $0.replayBytes) }
+      if $0.hasExecutors { setExecutors($0.outboundExecutor, $0.inboundExecutor) }
     }
   }
 
@@ -113,8 +114,9 @@ public final class Hop {
     ownInFlight = 0
     untold = 0
     if !earlyAnswers.isEmpty { earlyAnswers = [] }
-    recording = nil
-    jobs = nil
+    cut = nil
+    outboundJobs = nil
+    inboundJobs = nil
     outbound = nil
     inbound = nil
   }
@@ -141,8 +143,20 @@ public final class Hop {
   /// In create.
   func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
     call.breakStep(at: index)
-    jobs = HopJobs.make(outbound, inbound)
+    setExecutors(outbound, inbound)
   }
+
+  private func setExecutors(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
+    outboundJobs = outbound.map { JobQueue($0) }
+    inboundJobs = outbound === inbound ? outboundJobs : inbound.map { JobQueue($0) }
+  }
+
+  var hasExecutors: Bool { lastJobs != nil }
+  func jobs(_ lane: Lane) -> JobQueue? { lane == .outbound ? outboundJobs : inboundJobs }
+  /// Where its end goes.
+  var lastJobs: JobQueue? { inboundJobs ?? outboundJobs }
+  /// The callback that `thread`, which is the calling one, runs for an executor.
+  func job(on thread: UInt) -> Job? { outboundJobs?.job(on: thread) ?? inboundJobs?.job(on: thread) }
 
   /// The borrowed handle of the C side; pairs with `Hop.from`.
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
@@ -184,6 +198,7 @@ public final class Hop {
     }
   }
 
+  /// Demand from above (I9).
   func addOwed(_ n: Int) {
     owed = saturatingSum(owed, n)
     guard isShared else { return }
@@ -196,7 +211,7 @@ public final class Hop {
     }
   }
 
-  /// A message leaves upward. An injected one has paid already.
+  /// A message leaves upward. An injected one has paid already (I9).
   func spendOwed(prepaid: Bool) {
     owed = owed > 0 ? owed - 1 : 0
     if prepaid {
@@ -212,13 +227,12 @@ public final class Hop {
     if isShared { sharedOwed.wrappingAdd(1, ordering: .acquiringAndReleasing) }
   }
 
-  var isReplaying: Bool { recording?.isReplaying ?? false }
   /// Demand leaves downward, and a message answers one.
   func noteAsked(_ n: Int) {
-    if let recording { recording.unanswered = saturatingSum(recording.unanswered, n) }
+    if let cut { cut.unanswered = saturatingSum(cut.unanswered, n) }
   }
   func noteAnswered() {
-    if let recording, recording.unanswered > 0 { recording.unanswered -= 1 }
+    if let cut, cut.unanswered > 0 { cut.unanswered -= 1 }
   }
 
   /// What is left for below of demand that the hop passes on.
@@ -238,7 +252,7 @@ public final class Hop {
     sharedOwed.store(owed - reserved, ordering: .releasing)
   }
 
-  /// A message leaves downward.
+  /// A message leaves downward (I10).
   func countInFlight(isOwn: Bool) {
     if isOwn, ledger == nil {
       var fresh = Fifo<Bool>()

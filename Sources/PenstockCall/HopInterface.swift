@@ -21,16 +21,16 @@ extension Hop {
   /// In a callback, on its thread: what it is about.
   public var currentEvent: EventKind {
     if isInline { return current }
-    return visit?.kind ?? .none
+    return job?.kind ?? .none
   }
 
   /// The callback that the calling thread runs is one that runs on the driving thread.
-  private var isInline: Bool { call.loop.isDriving && current != .none }
+  private var isInline: Bool { call.isDriving && current != .none }
 
   /// The callback that the calling thread runs for an executor.
-  var visit: Visit? { jobs?.visit(on: call.loop.thread) }
+  var job: Job? { hasExecutors ? job(on: call.withLoop { $0.thread }) : nil }
 
-  private var currentValue: Event { isInline ? call.event : visit?.event ?? .start }
+  private var currentValue: Event { isInline ? call.event : job?.event ?? .start }
 
   func check() -> Outcome {
     if hasEnded { return currentEvent == .destroy ? .state : .gone }
@@ -82,12 +82,12 @@ extension Hop {
 
   public var signalCount: Int {
     if isInline { return current == .demand || current == .sent ? count : 0 }
-    return visit?.count ?? 0
+    return job?.count ?? 0
   }
 
   public func setSignalCount(_ n: Int) -> Outcome {
     guard currentEvent == .demand else { return check() == .gone ? .gone : .state }
-    if isInline { count = n } else { visit?.count = n }
+    if isInline { count = n } else { job?.count = n }
     return .ok
   }
 
@@ -115,20 +115,20 @@ extension Hop {
   }
 
   var editedStart: Request? {
-    if isInline { return current == .start ? call.request : current == .status ? recording?.start : nil }
-    return visit?.start
+    if isInline { return current == .start ? call.request : current == .status ? cut?.start : nil }
+    return job?.start
   }
 
   /// "/service/method", and the authority if there is one, as the running callback sees them; each followed by
   /// a NUL.
-  public var path: ByteBuffer { editedStart?.path ?? visit?.path ?? call.request.path }
-  public var authority: ByteBuffer? { editedStart?.authority ?? visit?.authority ?? call.request.authority }
+  public var path: ByteBuffer { editedStart?.path ?? job?.path ?? call.request.path }
+  public var authority: ByteBuffer? { editedStart?.authority ?? job?.authority ?? call.request.authority }
 
   /// In on_status.
   public var canRestart: Outcome {
     if hasEnded { return .gone }
     guard currentEvent == .status, let status else { return .state }
-    return isInline ? mayRestart(status) : visit?.canRestart ?? .state
+    return isInline ? mayRestart(status) : job?.canRestart ?? .state
   }
 
   public func setPath(_ path: ByteView) -> Outcome {
@@ -167,8 +167,8 @@ extension Hop {
 
   /// Nanoseconds that are left; nil: no deadline.
   public var remaining: UInt64? {
-    let visit = isInline ? nil : visit
-    guard let deadline = visit.map({ $0.start?.deadline ?? $0.deadline }) ?? call.request.deadline else {
+    let job = isInline ? nil : job
+    guard let deadline = job.map({ $0.start?.deadline ?? $0.deadline }) ?? call.request.deadline else {
       return nil
     }
     let now = call.loop.clock
@@ -194,14 +194,14 @@ extension Hop {
   public func finish(_ status: Status) -> Outcome {
     let outcome = check()
     guard outcome == .ok else { return outcome }
-    let visit = isInline ? nil : visit
-    switch visit?.kind ?? current {
+    let job = isInline ? nil : job
+    switch job?.kind ?? current {
     case .create, .destroy, .cancel, .none: return .state
     case .status where self.status?.isLocal == true: return .state
     case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent:
-      if let visit {
-        guard visit.finishRequest == nil else { return .already }
-        visit.finishRequest = status
+      if let job {
+        guard job.finishRequest == nil else { return .already }
+        job.finishRequest = status
         return .ok
       }
       call.breakStep(at: index)
@@ -216,13 +216,13 @@ extension Hop {
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     guard message.isObject == seesObjects else { return .state }
-    if call.loop.isDriving { call.breakStep(at: index) }
+    if call.isDriving { call.breakStep(at: index) }
     guard seen == .open else { return .state }
-    if let visit = isInline ? nil : visit {
-      visit.injected.append(.send(message))
+    if let job = isInline ? nil : job {
+      job.injected.append(.send(message))
       return .ok
     }
-    guard call.loop.isDriving, isActive, call.phase == .live else { return .state }
+    guard call.isDriving, isActive, call.phase == .live else { return .state }
     station(.outbound).inject(.send(message))
     call.flushSoon(index, .outbound)
     return .ok
@@ -244,13 +244,13 @@ extension Hop {
   private func putInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     guard message.isObject == seesObjects else { return .state }
-    if let visit = isInline ? nil : visit, seen != .answering {
+    if let job = isInline ? nil : job, seen != .answering {
       guard seen == .open || seen == .halfClosed else { return .state }
       guard spendShared() else { return .wouldBlock }
-      visit.injected.append(.receive(message))
+      job.injected.append(.receive(message))
       return .ok
     }
-    if call.loop.isDriving {
+    if call.isDriving {
       call.breakStep(at: index)
       guard isActive, call.phase == .live, call.startAt > index else { return .state }
       if life != .answering {
@@ -282,7 +282,7 @@ extension Hop {
   /// Any thread, for a hop whose verdict on start is TAKE.
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
-    if call.loop.isDriving { call.breakStep(at: index) }
+    if call.isDriving { call.breakStep(at: index) }
     guard mayDeliver else { return .state }
     let outcome = noteDelivered(.headers)
     guard outcome == .ok else { return outcome }
@@ -293,7 +293,7 @@ extension Hop {
   /// Any thread, for a hop whose verdict on start is TAKE.
   public func deliverStatus(_ status: Status) -> Outcome {
     if hasEnded { return .gone }
-    if call.loop.isDriving { call.breakStep(at: index) }
+    if call.isDriving { call.breakStep(at: index) }
     guard mayDeliver else { return .state }
     let outcome = noteDelivered(.status)
     guard outcome == .ok else { return outcome }
@@ -322,33 +322,37 @@ extension Hop {
 
   /// 0: nothing that can be paused here.
   public func takeTicket() -> UInt64 {
-    if let visit = isInline ? nil : visit {
-      guard visit.ticket == 0, !hasEnded, self.status?.isLocal != true,
-        visit.kind.rawValue <= EventKind.status.rawValue
-      else { return visit.ticket }
-      visit.ticket = visit.tickets?.issue(visit.event, start: visit.start?.metadata) ?? 0
-      return visit.ticket
+    if let job = isInline ? nil : job {
+      guard job.ticket == 0, !hasEnded, self.status?.isLocal != true,
+        job.kind.rawValue <= EventKind.status.rawValue
+      else { return job.ticket }
+      if job.isAwaited { job.ticket = issueTicket(job.event, job.start?.metadata) }
+      return job.ticket
     }
-    guard call.loop.isDriving, call.phase == .live else { return 0 }
+    guard call.isDriving, call.phase == .live else { return 0 }
     switch current {
     case .start, .send, .halfClose, .headers, .receive, .status: break
     case .none, .cancel, .demand, .sent, .create, .destroy: return 0
     }
     call.breakStep(at: index)
-    if ticket == 0 { ticket = call.loop.issueTicket(call.event, of: self) }
+    if ticket == 0 { ticket = issueTicket(call.event, call.request.metadata) }
     return ticket
+  }
+
+  private func issueTicket(_ event: Event, _ start: Metadata?) -> UInt64 {
+    call.withLoop { $0.issueTicket(event, of: self, start: start) }
   }
 
   /// In create: nil is the driving thread.
   public func chooseExecutors(_ outbound: (any Executor)?, _ inbound: (any Executor)?) -> Outcome {
-    guard call.loop.isDriving, life == .creating else { return check() == .gone ? .gone : .state }
+    guard call.isDriving, life == .creating else { return check() == .gone ? .gone : .state }
     choose(outbound, inbound)
     return .ok
   }
 
   /// Any thread keeps the handle from now on: it may deliver and demand.
   public func becomeShared() {
-    guard call.loop.isDriving else { return }
+    guard call.isDriving else { return }
     lend()
     share()
   }

@@ -14,8 +14,9 @@ final class HopRow {
   private(set) var hops = Hops()
   /// Any thread: the Face of the hops in step, written by the driving thread only.
   let face = Atomic<UInt8>(Face.waiting.rawValue)
-  /// Somebody keeps a reference to one of them, which another thread may let go.
-  var isLent = false
+  /// No call has it again: somebody keeps a reference to one of them, which another thread may let go; or some were made
+  /// anew.
+  var isSpent = false
   /// Any thread: a hop of it has been looked at, by its handle or for `create`. Else nobody can have a reference to one,
   /// and none has been written to.
   let isTouched = Atomic<Bool>(false)
@@ -120,10 +121,10 @@ final class HopStock {
   @inline(never) @_optimize(size)
   func give(_ owned: Unmanaged<HopRow>, of call: Call, inStep: Int) {
     let row = owned.takeUnretainedValue()
-    var isFree = kept + row.hops.count <= limit && call.epoch == 0 && !row.isLent
+    var isFree = kept + row.hops.count <= limit && !row.isSpent
     for index in row.hops.indices {
       row.hops.at(index)._withUnsafeGuaranteedRef { hop in
-        if row.hops.isAlone(index), hop.jobs == nil {
+        if row.hops.isAlone(index), !hop.hasExecutors {
           if index < inStep { hop.renewInStep() }
         } else {
           isFree = false

@@ -7,7 +7,7 @@ extension Hop {
   /// As the running callback sees them.
   public var settings: CallSettings {
     @inline(never) @_optimize(size)
-    get { editedStart?.settings ?? visit?.settings ?? call.request.settings }
+    get { editedStart?.settings ?? job?.settings ?? call.request.settings }
   }
 
   public func changeSettings(_ change: (inout CallSettings) -> Void) -> Outcome {
@@ -25,7 +25,7 @@ extension Hop {
         return .invalidArgument
       }
       let fields = Metadata()
-      guard fields.add(("authorization" as StaticString).bytes, authorization) == .done else {
+      guard fields.add(("authorization" as StaticString).bytes, authorization) == .ok else {
         return .noMemory
       }
       fields.isReadOnly = true

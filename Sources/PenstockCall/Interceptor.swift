@@ -120,6 +120,9 @@ public final class Registration {
 
   deinit { callbacks.deallocate() }
 
+  /// Its hop there may RESTART. One that is made anew with each attempt may not.
+  func records(at level: Level) -> Bool { replayBytes > 0 && (level == .object || !isPerAttempt) }
+
   // The chains that have it, which count their calls, and what those that have gone counted.
   private let lock = SpinLock()
   private var links: UnsafeMutablePointer<ChainLink>?

@@ -54,6 +54,10 @@
       if inTransport < 0 || stepInFlight < 0 { return "I10: more was told as sent than was sent" }
       if inTransport > outboundCount { return "I10: the transport has more than it was given" }
       if inStep > hops.count { return "I8: more hops in step than there are" }
+      let isDirect = isPlain && inStep == hops.count && phase == .live && leg == .open
+      if isDirect != (door == .direct) { return "I12: the door is not what stands behind it" }
+      if sentAgain < 0 { return "I16: more was told again than was sent again" }
+      if let cut = bottomCut { return cut.broken ?? cut.brokenAboveAttempt }
       return nil
     }
 
@@ -125,7 +129,7 @@
     /// It counts with its neighbours: nothing of its own is set.
     fileprivate var brokenInStep: StaticString? {
       let isAsMade =
-        outbound == nil && inbound == nil && recording == nil && jobs == nil && finishRequest == nil
+        outbound == nil && inbound == nil && cut == nil && !hasExecutors && finishRequest == nil
         && life.rank <= Life.starting.rank && face.load(ordering: .relaxed) == Face.asRun.rawValue
         && !isShared
         && ticket == 0 && owed == 0 && reserved == 0 && earlyDemand == 0 && surplus == 0 && inFlight == 0
@@ -146,13 +150,17 @@
 
     private var brokenFace: StaticString? {
       let isRight: Bool
-      switch (life, seen) {
-      case (.waiting, .waiting), (.starting, .mayAnswer), (.passing, .open), (.halfClosed, .halfClosed),
-        (.answering, .answering), (.out, .over), (.gone, .over), (.over, _):
-        isRight = true
-      // Start has not come to it, so nobody can have it: it has no face yet.
-      case (.waiting, _): isRight = face.load(ordering: .relaxed) == Face.asRun.rawValue
-      default: isRight = false
+      switch life {
+      // Start has not come to it, so nobody can have it: it may have no face yet.
+      case .waiting: isRight = seen == .waiting || face.load(ordering: .relaxed) == Face.asRun.rawValue
+      case .creating: isRight = seen == .waiting
+      case .starting: isRight = seen == .mayAnswer
+      case .passing: isRight = seen == .open
+      case .halfClosed: isRight = seen == .halfClosed
+      case .answering: isRight = seen == .answering
+      // Until `destroy` it works as before.
+      case .over: isRight = true
+      case .out, .gone: isRight = seen == .over
       }
       return isRight ? nil : "I14: other threads see another hop than there is"
     }
@@ -166,7 +174,7 @@
       }
       if inFlight < 0 || untold < 0 { return "I10: more was told as sent than was sent" }
       if let broken = brokenLedger { return broken }
-      return recording?.broken
+      return cut?.broken
     }
 
     private var brokenLedger: StaticString? {
@@ -212,11 +220,17 @@
     }
   }
 
-  extension Recording {
+  extension Cut {
     fileprivate var broken: StaticString? {
-      if bytes > limit { return "I15: a recording is over its limit" }
+      if bytes > limit { return "I15: a cut is over its limit" }
       return failure == nil || (entries.isEmpty && start == nil)
-        ? nil : "I15: a recording that is closed keeps something"
+        ? nil : "I15: a cut that is closed keeps something"
+    }
+
+    fileprivate var brokenAboveAttempt: StaticString? {
+      if failure != nil || entries.count > 64 { return nil }
+      return untold >= 0 && untold <= messages
+        ? nil : "I16: other messages are to be told as sent than those that the cut keeps"
     }
   }
 #endif

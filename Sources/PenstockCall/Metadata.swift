@@ -6,8 +6,6 @@ import PenstockWire
 /// All names and values stand in one arena, each followed by a NUL; an entry is four offsets into it. Values
 /// of "-bin" names are kept decoded. Nothing here judges names: `HeaderRules` does, at the boundary.
 public final class Metadata {
-  public enum Change: Equatable { case done, noMemory, notFound }
-
   private struct Entry {
     var name: Int
     var nameCount: Int
@@ -66,7 +64,7 @@ public final class Metadata {
   }
 
   /// `name` and `value` may point into this metadata.
-  public func add(_ name: ByteView, _ value: ByteView) -> Change {
+  public func add(_ name: ByteView, _ value: ByteView) -> Outcome {
     guard count < capacity || grow() else { return .noMemory }
     let needed = name.count + value.count + 2
     // What they may point into goes when they have been copied.
@@ -83,23 +81,23 @@ public final class Metadata {
     }
     append(name, value)
     if let old { cm_free(old) }
-    return .done
+    return .ok
   }
 
   /// Replaces every value of `name` by one.
-  public func set(_ name: ByteView, _ value: ByteView) -> Change {
+  public func set(_ name: ByteView, _ value: ByteView) -> Outcome {
     let before = count
-    guard add(name, value) == .done else { return .noMemory }
+    guard add(name, value) == .ok else { return .noMemory }
     removeAll(self.name(at: count - 1), before: before)
-    return .done
+    return .ok
   }
 
-  public func remove(_ name: ByteView) -> Change {
+  public func remove(_ name: ByteView) -> Outcome {
     let before = count
     removeAll(name, before: count)
     if count == before { return .notFound }
     if count == 0 { clear() }
-    return .done
+    return .ok
   }
 
   public func clear() {
@@ -117,7 +115,7 @@ public final class Metadata {
 
   /// False: no memory; some of `other` may have been added.
   public func append(contentsOf other: Metadata) -> Bool {
-    for index in 0..<other.count where add(other.name(at: index), other.value(at: index)) != .done {
+    for index in 0..<other.count where add(other.name(at: index), other.value(at: index)) != .ok {
       return false
     }
     return true

@@ -160,5 +160,5 @@ open class CallRoute {
   }
 
   /// The driving thread: what stands below the call there.
-  open func newBelow() -> (any CallBelow)? { nil }
+  open func newBelow() -> CallBelow? { nil }
 }

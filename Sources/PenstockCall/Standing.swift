@@ -34,6 +34,8 @@ public enum Holder {
   /// The hop that has taken the call.
   case taken(name: ByteBuffer)
   case connection
+  /// The connection is there, and its peer allows no more calls at once.
+  case place
   /// The caller has not asked for a message.
   case demand
   case server
@@ -90,7 +92,11 @@ extension Call {
     if let oldest { return .hop(oldest) }
     for hop in hops where hop.life == .answering { return .taken(name: hop.registration.name) }
     if leg == .unstarted { return .loop }
-    if below?.isConnecting == true { return .connection }
+    switch borrow(below, { $0.lacks }) ?? .nothing {
+    case .connection: return .connection
+    case .place: return .place
+    case .nothing: break
+    }
     if let unasked = standings.first(where: { $0.state == .unasked }) { return .hop(unasked) }
     if leg == .ended { return .loop }
     return demandBelow == 0 && !request.kind.receivesOne ? .demand : .server

@@ -26,6 +26,8 @@ public final class Status {
   public private(set) var detailsAreMalformed = false
   /// A caller's cancel, a deadline, a closed channel: its code is fixed.
   public var isLocal = false
+  /// Set by whoever knows how the request ended.
+  public var canRepeat = Repeat.no
   public var isReadOnly = false {
     willSet { if newValue { settleTrailers() } }
     didSet { made?.isReadOnly = isReadOnly }
@@ -54,6 +56,8 @@ public final class Status {
   }
 
   public func setCode(_ code: StatusCode) {
+    // What a hop has decided is not the end of the stream any more.
+    if code != self.code { canRepeat = .no }
     self.code = code
     showDetails()
   }
@@ -203,7 +207,7 @@ public final class Status {
     }
     let encoded = ByteBuffer()
     // Rather none than one that says something else.
-    guard encodeDetails(into: encoded), trailers.set(Status.detailsName, encoded.view) == .done else {
+    guard encodeDetails(into: encoded), trailers.set(Status.detailsName, encoded.view) == .ok else {
       _ = trailers.remove(Status.detailsName)
       return
     }

@@ -80,7 +80,7 @@ public final class BearerToken: ReadyInterceptor {
       }
       (text, request) = store.take(use, ticket)
     }
-    if let text, metadata.set(store.options.header.view, text.view) != .done {
+    if let text, metadata.set(store.options.header.view, text.view) != .ok {
       _ = hop.finish(Status(.resourceExhausted, "no memory for the token"))
     }
     if request != 0 { store.ask(request) }

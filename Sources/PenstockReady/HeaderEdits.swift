@@ -54,7 +54,7 @@ public final class HeaderEdits: ReadyInterceptor {
     return next
   }
 
-  private static func apply(_ edit: Edit, to metadata: Metadata) -> Metadata.Change {
+  private static func apply(_ edit: Edit, to metadata: Metadata) -> Outcome {
     switch edit {
     case .set(let name, let value): return metadata.set(name.view, value.view)
     case .add(let name, let value): return metadata.add(name.view, value.view)
@@ -62,7 +62,7 @@ public final class HeaderEdits: ReadyInterceptor {
     case .rename(let name, let other):
       var occurrence = 0
       while let place = metadata.index(of: name.view, occurrence: occurrence) {
-        guard metadata.add(other.view, metadata.value(at: place)) == .done else { return .noMemory }
+        guard metadata.add(other.view, metadata.value(at: place)) == .ok else { return .noMemory }
         occurrence += 1
       }
       return metadata.remove(name.view)

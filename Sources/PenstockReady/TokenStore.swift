@@ -92,7 +92,7 @@ public final class TokenStore: @unchecked Sendable {
           refreshAt: isEndless ? UInt64.max : expiresAt - early))
     else { return .gone }
     for (ticket, metadata, isRefused) in served {
-      if metadata.set(options.header.view, text.view) == .done {
+      if metadata.set(options.header.view, text.view) == .ok {
         _ = Tickets.resolve(ticket, .verdict(isRefused ? .restart : .next))
       } else {
         _ = Tickets.resolve(ticket, .finish(Status(.resourceExhausted, "no memory for the token")))

@@ -59,7 +59,7 @@ public final class TraceContext: ReadyInterceptor {
       _ = text.append(isSampled ? "-01" : "-00")
     }
     if !isPassedOn || !TraceState.isValid(metadata) { _ = metadata.remove(state) }
-    guard metadata.set(name, text.view) == .done, text.append(byte: 0) else { return next }
+    guard metadata.set(name, text.view) == .ok, text.append(byte: 0) else { return next }
     publish(text, hop)
     return next
   }

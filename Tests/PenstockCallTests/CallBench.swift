@@ -25,6 +25,7 @@ final class CallBench {
   }
 
   let loop: FakeLoop
+  private let trace: (any CallTrace)?
   let below = FakeBelow()
   let above = FakeAbove()
   var hooks: [Hook] = []
@@ -34,9 +35,11 @@ final class CallBench {
 
   init(
     _ kind: CallKind = .bidi, hops: Int = 1, maxSendBytes: Int? = nil, replayBytes: [Int] = [],
-    maxRestarts: Int = 1, loop: FakeLoop = FakeLoop(), executors: (any Executor, any Executor)? = nil,
-    signals: Bool = true
+    maxRestarts: Int = 1, perAttempt: [Int] = [], loop: FakeLoop = FakeLoop(),
+    executors: (any Executor, any Executor)? = nil,
+    signals: Bool = true, trace: (any CallTrace)? = nil
   ) {
+    self.trace = trace
     self.loop = loop
     for index in 0..<hops { hooks.append(Hook("\(index)", self)) }
     var callbacks = Registration.Callbacks()
@@ -54,7 +57,8 @@ final class CallBench {
     callbacks.destroy = { _ = Hook.run($1, $0, .destroy) }
     let registrations = hooks.enumerated().map { index, hook in
       Registration(
-        id: UInt64(index + 1), name: buffer("hop\(index)\0"), filter: MethodFilter(), kinds: 0, holdBytes: 0,
+        id: UInt64(index + 1), name: buffer("hop\(index)\0"), filter: MethodFilter(), kinds: 0,
+        isPerAttempt: perAttempt.contains(index), holdBytes: 0,
         userData: UserData(Unmanaged.passUnretained(hook).toOpaque(), nil), callbacks: callbacks,
         replayBytes: index < replayBytes.count
           ? replayBytes[index] : index == 0 && executors != nil ? 100 : 0,
@@ -85,12 +89,12 @@ final class CallBench {
     call = Call(
       id: 1, request: request, chain: chain,
       origin: CallOrigin(target: buffer("t\0"), defaultAuthority: buffer("a\0"), loop: loop),
-      attachment: loop)
+      attachment: loop, trace: trace)
     call.attach(below: below)
     call.attach(above: above)
   }
 
-  func perform(_ step: Call.Step) { call.perform(step) }
+  func perform(_ input: Call.Input) { call.perform(input) }
 
   /// What happened since the last time.
   func take() -> [String] {

@@ -38,7 +38,7 @@ import Testing
     return bench
   }
 
-  private func expect(_ step: (CallBench) -> Call.Step, _ expected: [Phase: [String]]) {
+  private func expect(_ step: (CallBench) -> Call.Input, _ expected: [Phase: [String]]) {
     for phase in Phase.allCases {
       let bench = bench(phase)
       bench.perform(step(bench))

@@ -4,11 +4,11 @@ import Testing
 @testable import PenstockCall
 
 @Suite struct MetadataTests {
-  private func add(_ metadata: Metadata, _ name: String, _ value: String) -> Metadata.Change {
+  private func add(_ metadata: Metadata, _ name: String, _ value: String) -> Outcome {
     with(name) { name in with(value) { metadata.add(name, $0) } }
   }
 
-  private func set(_ metadata: Metadata, _ name: String, _ value: String) -> Metadata.Change {
+  private func set(_ metadata: Metadata, _ name: String, _ value: String) -> Outcome {
     with(name) { name in with(value) { metadata.set(name, $0) } }
   }
 
@@ -18,9 +18,9 @@ import Testing
 
   @Test func keepsOrderAndRepeatedNames() {
     let metadata = Metadata()
-    #expect(add(metadata, "a", "1") == .done)
-    #expect(add(metadata, "b", "") == .done)
-    #expect(add(metadata, "a", "2") == .done)
+    #expect(add(metadata, "a", "1") == .ok)
+    #expect(add(metadata, "b", "") == .ok)
+    #expect(add(metadata, "a", "2") == .ok)
     #expect(pairs(metadata) == ["a=1", "b=", "a=2"])
     #expect(with("a") { metadata.index(of: $0, occurrence: 1) } == 2)
     #expect(with("a") { metadata.index(of: $0, occurrence: 2) } == nil)
@@ -32,7 +32,7 @@ import Testing
     let metadata = Metadata()
     for value in ["1", "2"] { _ = add(metadata, "a", value) }
     _ = add(metadata, "b", "x")
-    #expect(set(metadata, "a", "3") == .done)
+    #expect(set(metadata, "a", "3") == .ok)
     #expect(pairs(metadata) == ["b=x", "a=3"])
   }
 
@@ -40,7 +40,7 @@ import Testing
     let metadata = Metadata()
     _ = add(metadata, "a", "1")
     #expect(with("b") { metadata.remove($0) } == .notFound)
-    #expect(with("a") { metadata.remove($0) } == .done)
+    #expect(with("a") { metadata.remove($0) } == .ok)
     #expect(metadata.count == 0)
     #expect(metadata.listSize == 0)
   }
@@ -49,16 +49,16 @@ import Testing
   @Test func takesViewsOfItself() {
     let metadata = Metadata()
     _ = add(metadata, "a", String(repeating: "v", count: 60))
-    for _ in 0..<100 { #expect(metadata.add(metadata.name(at: 0), metadata.value(at: 0)) == .done) }
+    for _ in 0..<100 { #expect(metadata.add(metadata.name(at: 0), metadata.value(at: 0)) == .ok) }
     #expect(metadata.count == 101)
-    #expect(metadata.set(metadata.name(at: 5), metadata.value(at: 7)) == .done)
+    #expect(metadata.set(metadata.name(at: 5), metadata.value(at: 7)) == .ok)
     #expect(pairs(metadata) == ["a=" + String(repeating: "v", count: 60)])
-    #expect(metadata.remove(metadata.name(at: 0)) == .done)
+    #expect(metadata.remove(metadata.name(at: 0)) == .ok)
   }
 
   @Test func valuesAreBytes() {
     let metadata = Metadata()
-    #expect(with("x-bin") { name in with([0, 255, 0]) { metadata.add(name, $0) } } == .done)
+    #expect(with("x-bin") { name in with([0, 255, 0]) { metadata.add(name, $0) } } == .ok)
     #expect(bytes(metadata.value(at: 0)) == [0, 255, 0])
     #expect(metadata.value(at: 1).isEmpty)
     #expect(metadata.name(at: -1).isEmpty)
@@ -107,7 +107,7 @@ import Testing
           expected.append((name, value))
         default:
           let there = expected.contains { $0.0 == name }
-          #expect(with(name) { metadata.remove($0) } == (there ? .done : .notFound))
+          #expect(with(name) { metadata.remove($0) } == (there ? .ok : .notFound))
           expected.removeAll { $0.0 == name }
         }
         #expect(metadata.listSize == expected.reduce(0) { $0 + $1.0.utf8.count + $1.1.utf8.count + 32 })

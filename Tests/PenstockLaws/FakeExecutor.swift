@@ -5,12 +5,12 @@ final class FakeExecutor: Executor {
   let thread: UInt
   private let plan: ExecutorPlan
   /// That of the call which brings a job.
-  private let loop: (Visit) -> FakeLoop?
+  private let loop: (Job) -> FakeLoop?
   private var jobs: [ExecutorJob] = []
   private var submitted = 0
-  var onRefusal: (Visit) -> Void = { _ in }
+  var onRefusal: (Job) -> Void = { _ in }
 
-  init(_ plan: ExecutorPlan, thread: UInt, loop: @escaping (Visit) -> FakeLoop?) {
+  init(_ plan: ExecutorPlan, thread: UInt, loop: @escaping (Job) -> FakeLoop?) {
     self.plan = plan
     self.thread = thread
     self.loop = loop
@@ -29,7 +29,7 @@ final class FakeExecutor: Executor {
   func submit(_ job: ExecutorJob) -> Bool {
     submitted += 1
     if plan.refusesFrom > 0, submitted >= plan.refusesFrom, submitted - plan.refusesFrom < plan.refusals {
-      onRefusal(visit(job))
+      onRefusal(hopJob(job))
       return false
     }
     if plan.isInline { job.runOnce() } else { jobs.append(job) }
@@ -39,7 +39,7 @@ final class FakeExecutor: Executor {
   func runOne() {
     guard !jobs.isEmpty else { return }
     let job = plan.newestFirst ? jobs.removeLast() : jobs.removeFirst()
-    guard let loop = loop(visit(job)) else { return }
+    guard let loop = loop(hopJob(job)) else { return }
     let before = (loop.thread, loop.isDriving)
     (loop.thread, loop.isDriving) = (thread, false)
     job.runOnce()
@@ -47,7 +47,7 @@ final class FakeExecutor: Executor {
   }
 
   /// Calls bring nothing else; Embedded Swift has no conditional casts.
-  private func visit(_ job: ExecutorJob) -> Visit { unsafeDowncast(job, to: Visit.self) }
+  private func hopJob(_ job: ExecutorJob) -> Job { unsafeDowncast(job, to: Job.self) }
 
   func drop() { jobs = [] }
 }

@@ -9,13 +9,22 @@ final class FakeLoop: CallLoop {
     var isLost = false
   }
 
-  var now: UInt64 = 1_000
-  var isDriving = true
+  private var time: UInt64 = 1_000
+  private var drives = true
+  private var played: UInt = 1
+  override var now: UInt64 {
+    get { time }
+    set { time = newValue }
+  }
+  override var isDriving: Bool {
+    get { drives }
+    set { drives = newValue }
+  }
   /// The thread that the test plays; 1 is the driving one.
-  var thread: UInt = 1
-  var clock: UInt64 { now }
-  func newValues() -> CallValues { CallValues() }
-  var isForked: Bool { false }
+  override var thread: UInt {
+    get { played }
+    set { played = newValue }
+  }
   var isPosted = false
   var isClosed = false
   private(set) var deadline: UInt64?
@@ -25,9 +34,9 @@ final class FakeLoop: CallLoop {
   static let marker: UInt64 = 1 << 40
   var onMarker: (UInt64) -> Void = { _ in }
 
-  func setDeadline(_ call: Call, _ time: UInt64?) { deadline = time }
+  override func setDeadline(_ call: Call, _ time: UInt64?) { deadline = time }
 
-  func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
+  override func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
     if ticket >= FakeLoop.marker {
       onMarker(ticket)
     } else {
@@ -35,32 +44,18 @@ final class FakeLoop: CallLoop {
     }
   }
 
-  func tickets(of call: Call) -> (any TicketIssuer)? { Issuer(self) }
-
-  private final class Issuer: TicketIssuer {
-    let loop: FakeLoop
-
-    init(_ loop: FakeLoop) { self.loop = loop }
-
-    func issue(_ event: Event, start: Metadata?) -> UInt64 {
-      loop.entries.append(Entry(kind: event.kind))
-      return UInt64(loop.entries.count)
-    }
-  }
-
-  func issueTicket(_ event: Event, of hop: Hop) -> UInt64 {
+  override func issueTicket(_ event: Event, of hop: Hop, start: Metadata?) -> UInt64 {
     entries.append(Entry(kind: event.kind))
     return UInt64(entries.count)
   }
 
-  func spendTicket(_ ticket: UInt64, of call: Call) { entries[Int(ticket) - 1].isSpent = true }
-  func loseTicket(_ ticket: UInt64, of call: Call) { entries[Int(ticket) - 1].isLost = true }
-  func keepUntilRest(_ call: Call) -> Bool { false }
-  func closeTickets(of call: Call) {
+  override func spendTicket(_ ticket: UInt64, of call: Call) { entries[Int(ticket) - 1].isSpent = true }
+  override func loseTicket(_ ticket: UInt64, of call: Call) { entries[Int(ticket) - 1].isLost = true }
+  override func closeTickets(of call: Call) {
     isClosed = true
     timers = []
   }
-  func post(_ call: Call) { isPosted = true }
+  override func post(_ call: Call) { isPosted = true }
 
   /// Any thread: may the ticket be used so; it is spent if `spends`.
   func claim(_ ticket: UInt64, for verdict: Verdict?, spends: Bool) -> Outcome {
@@ -94,18 +89,12 @@ class FakeBelow: CallBelow {
   /// nil: the same again.
   var onAnother: (() -> FakeBelow)?
 
-  func start(_ call: Call) { onStart(call) }
-  func start(_ call: Call, saying message: Message) {
-    start(call)
-    if call.wantsMessage { pull() }
-    send(message)
-    halfClose()
-  }
-  func send(_ message: Message) { onSend(message) }
-  func halfClose() { onHalfClose() }
-  func pull() { onPull() }
-  func reset() { onReset() }
-  func another() -> any CallBelow { onAnother?() ?? self }
+  override func start(_ call: Call) { onStart(call) }
+  override func send(_ message: Message) { onSend(message) }
+  override func halfClose() { onHalfClose() }
+  override func pull() { onPull() }
+  override func reset() { onReset() }
+  override func another() -> CallBelow { onAnother?() ?? self }
 
   // What the server does.
 
@@ -118,6 +107,11 @@ class FakeBelow: CallBelow {
   func status(_ call: Call, _ status: Status) { call.inboundStatus(status) }
   func sent(_ call: Call, _ count: Int) { call.transportSent(count) }
   func lose(_ call: Call, _ status: Status) { call.inboundStatus(status) }
+  /// It has certainly not processed the request.
+  func refuse(_ call: Call, _ status: Status) {
+    status.canRepeat = .unprocessed
+    call.inboundStatus(status)
+  }
 }
 
 /// To another channel.
@@ -129,7 +123,7 @@ final class FakeRoute: CallRoute {
     super.init(target: buffer("t\(channel)\0"), authority: buffer("a\0"))
   }
 
-  override func newBelow() -> (any CallBelow)? { below() }
+  override func newBelow() -> CallBelow? { below() }
 }
 
 final class FakeAbove: CallAbove {

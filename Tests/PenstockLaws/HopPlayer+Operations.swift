@@ -10,14 +10,14 @@ extension HopPlayer {
   }
 
   func isGone(_ context: Context?, _ hop: Hop) -> Bool {
-    let mine = context?.mine ?? model.hops[index]
-    return mine.plan.chosen == nil ? model.isGone(index) : model.seeGone(mine, hop.hasEnded)
+    let mine = context?.mine ?? model.hops[place]
+    return mine.plan.chosen == nil ? model.isGone(place) : model.seeGone(mine, hop.hasEnded)
   }
 
   /// `context`: that of the running callback; nil: as another thread.
   func perform(_ operation: Operation, _ hop: Hop, _ context: Context?) {
     guard model.broken == nil else { return }
-    let mine = context?.mine ?? model.hops[index]
+    let mine = context?.mine ?? model.hops[place]
     let gone = isGone(context, hop)
     switch operation {
     case .change: if let context { change(hop, context) }
@@ -119,25 +119,25 @@ extension HopPlayer {
       context.mine, isGone: isGone(context, hop), isElsewhere: context.isElsewhere)
     let item = Model.Item(.send, id: play.identity(size), size: size)
     if play.codec != nil {
-      item.isObject = !model.isObject(at: index)
+      item.isObject = !model.isObject(at: place)
       let result = hop.injectOutbound(play.message(item))
       model.require(
         result == .state || result == .gone, "levels", "hop \(index) sends across levels: \(result.word)")
     }
-    item.isObject = model.isObject(at: index)
+    item.isObject = model.isObject(at: place)
     let result = hop.injectOutbound(play.message(item))
     expect(result, expected, "sends message \(item.id)")
     guard result == .ok else { return }
-    if context.isElsewhere { context.injected.append(item) } else { model.injectOutbound(index, item) }
+    if context.isElsewhere { context.injected.append(item) } else { model.injectOutbound(place, item) }
   }
 
   private func injectInbound(_ size: Int, _ hop: Hop, _ context: Context?) {
-    let mine = context?.mine ?? model.hops[index]
+    let mine = context?.mine ?? model.hops[place]
     guard context != nil || kept != nil else { return }
     let isVisit = context?.isElsewhere == true
     let expected = model.resultOfInjectInbound(mine, isGone: isGone(context, hop), isElsewhere: isVisit)
     let item = Model.Item(.receive, id: play.identity(size), size: size)
-    item.isObject = model.isObject(at: index)
+    item.isObject = model.isObject(at: place)
     let isInVisit = isVisit && !mine.isTaken
     let isPosted = !isInVisit && (mine.isTaken || !play.loop.isDriving)
     let message = play.message(item)
@@ -161,7 +161,7 @@ extension HopPlayer {
       mine.reserved += 1
       context.injected.append(item)
     } else {
-      model.injectInbound(index, item, isPosted: isPosted)
+      model.injectInbound(place, item, isPosted: isPosted)
     }
   }
 
@@ -180,6 +180,7 @@ extension HopPlayer {
       status.setCode(StatusCode(rawValue: (status.code.rawValue + 1) % 17)!)
       context.item?.marks.append(index)
       if let item = context.item { item.code = (item.code + 1) % 17 }
+      context.item?.canRepeat = false
     case .send, .receive:
       let message = hop.message!
       let old = play.item(context.kind, message)

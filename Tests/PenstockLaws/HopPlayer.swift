@@ -63,6 +63,8 @@ final class HopPlayer {
   }
 
   var model: Model { play.model }
+  /// Where the model has it.
+  var place: Int { model.place(of: index) }
 
   /// A callback of a hop runs. Nobody plays it: what has gone wrong is told.
   private static func run(
@@ -130,7 +132,7 @@ final class HopPlayer {
   }
 
   private func instance(_ hop: Hop, _ kind: EventKind) -> Model.Hop? {
-    let mine = model.instance(index, hop.attempt)
+    let mine = model.instance(place, hop.attempt)
     model.require(
       mine != nil, "restart", "hop \(index) \(kind.word): there is no instance \(hop.attempt)")
     return mine

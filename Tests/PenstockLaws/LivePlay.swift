@@ -70,8 +70,8 @@ final class LivePlay {
     }
   }
 
-  private func play(of visit: Visit) -> Play? {
-    let play = plays.first { $0.call === visit.hop.call }
+  private func play(of job: Job) -> Play? {
+    let play = plays.first { $0.call === job.hop.call }
     if play == nil { fail("executors", "a job of no call") }
     return play
   }

@@ -107,7 +107,7 @@ extension Model {
     )
     for hop in hops {
       let name = hop.name
-      hop.unpaired = 0
+      hop.unpaired = unseenPairs(hop)
       require(!hop.owesCancel || !hop.has(.cancel), "law 2", "\(name): on_cancel did not come")
       require(
         !hop.mayDestroy || hop.isDestroyed || hop.plan.chosen != nil || hop.life != .entered

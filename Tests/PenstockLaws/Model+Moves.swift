@@ -71,6 +71,26 @@ extension Model {
     }
   }
 
+  /// How many of the hop's held messages may have been told in this step without anybody seeing it: the `sent` of each
+  /// has stopped at a hop above, for one of that hop's own. It shows later, in what that hop holds then.
+  func unseenPairs(_ hop: Hop) -> Int {
+    var most = min(hop.untold, hop.unpaired)
+    while most > 0, isSeen(most, above: hop.index) { most -= 1 }
+    return most
+  }
+
+  /// Would a hop or the caller have been told by now, if the hop at `index` had told `n` more.
+  private func isSeen(_ n: Int, above index: Int) -> Bool {
+    var n = n
+    for hop in hops[..<index].reversed() where hop.life == .entered {
+      let passed = hop.ledger[hop.sentCame...].prefix(n).count { !$0 }
+      if passed > 0, hop.isActive, hop.has(.sent), hop.plan.executor(of: .sent) == nil { return true }
+      n = passed + min(n - passed, hop.untold)
+      if n == 0 { return false }
+    }
+    return true
+  }
+
   func saturating(_ a: Int, _ b: Int) -> Int {
     let (sum, overflow) = a.addingReportingOverflow(b)
     return overflow ? Int.max : sum
@@ -364,6 +384,11 @@ extension Model {
     if !hop.isActive {
       hop.inbound.queue.removeFirst()
       pushInbound(item, hop.index - 1)
+      return true
+    }
+    if hop.index == cutAt, item.canRepeat, mayRestart(hop) == .ok {
+      hop.inbound.queue.removeFirst()
+      restart(hop)
       return true
     }
     guard pass(item, hop, hop.inbound) else { return false }

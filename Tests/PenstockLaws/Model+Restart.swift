@@ -14,11 +14,11 @@ extension Model {
         hop.unreplayable = .unsupported
         return
       }
-      guard item.charge <= hop.plan.replayBytes - hop.recordedBytes else {
+      guard item.room <= hop.plan.replayBytes - hop.recordedBytes else {
         hop.unreplayable = .tooLarge
         return
       }
-      hop.recordedBytes += item.charge
+      hop.recordedBytes += item.room
       let copy = Item(.send, id: item.id, size: item.size)
       copy.isObject = item.isObject
       hop.recorded.append(copy)

@@ -19,6 +19,8 @@ final class Model {
     /// The hops that have changed the metadata.
     var marks: [Int] = []
     var isLocal = false
+    /// The server has not processed the request.
+    var canRepeat = false
 
     /// Of replay_bytes: the size of an object is not known.
     var charge: Int { isObject ? 64 : size }
@@ -149,10 +151,15 @@ final class Model {
     var ledger: [Bool] = []
     /// Messages that were held and not told as sent: each is when one comes that stops here.
     var untold = 0
-    /// Of this step: how many came that stop here and told none that was held.
+    /// How many came that stop here and told none that was held, but may have: those of this step, if the message was held
+    /// before they came, and those of earlier ones where nobody could see it.
     var unpaired = 0
     func tellsHeld() -> Bool {
-      if ledger[sentCame...].count(where: { $0 }) == untold { return true }
+      if ledger[sentCame...].count(where: { $0 }) == untold {
+        // In either order, this message and one of those tell one held message, not two.
+        if unpaired > 0 { unpaired -= 1 }
+        return true
+      }
       untold += 1
       return false
     }
@@ -195,7 +202,11 @@ final class Model {
   let codec: CodecPlan?
   /// It works above the hop at this index.
   let codecIndex: Int
+  /// With the library's own, above those that are made for each attempt: it looks at nothing, records, and answers with
+  /// RESTART, once, what the server has not processed.
   var hops: [Hop]
+  /// Where that one stands. nil: it is not needed.
+  let cutAt: Int?
   /// Below a RESTART: what has not seen destroy yet, in order.
   var retired: [Hop] = []
   /// The same, where an executor destroys them some time.
@@ -263,9 +274,15 @@ final class Model {
     codec = scenario.codec
     executors = scenario.executors
     codecIndex = scenario.hops.count { $0.isObject }
-    hops = scenario.hops.enumerated().map { Hop($0, $1, attempt: 1) }
+    var plans = scenario.hops
+    cutAt = scenario.refuses ? plans.firstIndex { $0.isPerAttempt } ?? plans.count : nil
+    if let cutAt { plans.insert(.cut, at: cutAt) }
+    hops = plans.enumerated().map { Hop($0, $1, attempt: 1) }
     outboundEnd = hops.count + 1
   }
+
+  /// Of the call's hop at this index.
+  func place(of index: Int) -> Int { index >= cutAt ?? .max ? index + 1 : index }
 
   func require(_ condition: Bool, _ law: String, _ what: @autoclosure () -> String) {
     guard !condition, broken == nil else { return }

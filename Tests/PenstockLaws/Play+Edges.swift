@@ -28,6 +28,14 @@ extension Play {
         let bytes = message(item)
         model.apply(.message(item))
         below.message(call, bytes)
+      case .refused:
+        served += 1
+        isStopped = true
+        let item = status(14)
+        item.canRepeat = true
+        log("  server: refuses, status \(item.id)")
+        model.apply(.status(item))
+        below.refuse(call, statusObject(item))
       case .status(let code):
         served += 1
         isStopped = true

@@ -229,7 +229,7 @@ final class Play {
     case .hop(let index, let operation):
       guard scenario.hops.indices.contains(index), let hop = players[index].kept else { break }
       elsewhere {
-        if hop.attempt == model.hops[index].attempt {
+        if hop.attempt == model.hops[model.place(of: index)].attempt {
           players[index].perform(operation, hop, nil)
         } else {
           model.require(
@@ -239,7 +239,7 @@ final class Play {
     case .goOn(let index, let end):
       // What it has asked for is let go in order.
       let own = model.tickets.filter { $0.value.state == .open }.keys.sorted()
-        .filter { model.place(of: $0)?.0.index == index }
+        .filter { model.place(of: $0)?.0.index == model.place(of: index) }
       elsewhere { for ticket in own { use(ticket, ticket == own.last ? end : .verdict(.next)) } }
     case .work(let number, let n):
       for _ in 0..<n where number < executors.count && !executors[number].isIdle {
@@ -252,11 +252,11 @@ final class Play {
   func executor(_ number: Int?) -> FakeExecutor? { number.map { executors[$0] } }
 
   /// The executor has not taken a callback.
-  func refused(_ visit: Visit) {
-    log("    refused: hop \(visit.hop.index) \(visit.kind.word)")
+  func refused(_ job: Job) {
+    log("    refused: hop \(job.hop.index) \(job.kind.word)")
     if loop.isDriving {
-      model.executorRefused(visit.hop.index, visit.hop.attempt, visit.kind, count: visit.count)
-    } else if let hop = model.instance(visit.hop.index, visit.hop.attempt) {
+      model.executorRefused(model.place(of: job.hop.index), job.hop.attempt, job.kind, count: job.count)
+    } else if let hop = model.instance(model.place(of: job.hop.index), job.hop.attempt) {
       mark(.executorLost(hop))
     }
   }
@@ -342,12 +342,12 @@ final class Play {
     for ticket in loop.entries.indices { use(UInt64(ticket + 1), .verdict(.next)) }
     for player in players {
       guard let hop = player.kept else { continue }
-      let mine = model.hops[player.index]
+      let mine = model.hops[player.place]
       let entered = mine.life == .entered || hop.attempt < mine.attempt
       if entered { model.require(hop.hasEnded, "law 2", "hop \(player.index) has not ended") }
       elsewhere {
         let message = Message()
-        let isObject = model.isObject(at: player.index)
+        let isObject = model.isObject(at: player.place)
         if isObject, let codec { message.attachment = object(Model.Item(.send), codec) }
         for result in [
           hop.injectInbound(message), hop.injectOutbound(message), hop.demand(1), hop.finish(Status(.ok)),
@@ -378,7 +378,7 @@ final class Play {
   /// What the call is about to submit itself.
   func mark(_ input: Model.Input) { call?.submit(.resume(marker(input), at: 0)) }
 
-  func submit(_ step: Call.Step, _ input: Model.Input) {
+  func submit(_ step: Call.Input, _ input: Model.Input) {
     mark(input)
     call?.submit(step)
   }

@@ -9,6 +9,7 @@ extension Scenario {
     if random.chance(30) { scenario.addExecutors(&random) }
     if random.chance(15) { scenario.addRedirects(&random) }
     if random.chance(12) { scenario.addWorkers(&random) }
+    if random.chance(15) { scenario.addRefusals(&random) }
     return scenario
   }
 
@@ -76,6 +77,35 @@ extension Scenario {
       for turn in hops[index].reactions[Int(kind.rawValue)].indices where random.chance(60) {
         hops[index].reactions[Int(kind.rawValue)][turn].operations.append(redirect)
       }
+    }
+  }
+
+  /// The server refuses some attempts.
+  private mutating func addRefusals(_ random: inout Random) {
+    for _ in 0..<(1 + random.below(3)) {
+      let refusal = ServerPlan(items: [.refused], ready: random.pick([0, 1, 1]))
+      servers.insert(refusal, at: random.chance(70) ? 0 : random.below(servers.count + 1))
+    }
+    if !hops.contains(where: { $0.isObject }), random.chance(60) {
+      let first = random.below(hops.count)
+      hops[first...].sort { $0.registration < $1.registration }
+      for index in first..<hops.count {
+        hops[index].isPerAttempt = true
+        hops[index].replayBytes = 0
+      }
+    }
+    // Requests leave whole where nothing looks at them.
+    guard random.chance(40) else { return }
+    let quiet = [EventKind.send, .halfClose, .demand, .sent].reduce(UInt32(0)) {
+      $0 | 1 << UInt32($1.rawValue)
+    }
+    for index in hops.indices {
+      hops[index].callbacks &= ~quiet
+      hops[index].reactions[Int(EventKind.start.rawValue)] = []
+    }
+    if kind.sendsOne {
+      codec = nil
+      firstMessage = firstMessage ?? 20
     }
   }
 
@@ -182,6 +212,8 @@ extension HopPlan {
       if level == 0 || level >= 8 {
         plan.isObject = false
         plan.isPerAttempt = random.chance(30)
+        // It is made anew with each attempt, so it has none to ask for.
+        if plan.isPerAttempt { plan.replayBytes = 0 }
         places[plan.isPerAttempt ? 2 : 1].append(plan)
       }
     }

@@ -149,6 +149,7 @@ extension ServerPlan.Item {
     case .headers: "headers"
     case .message(let size): "message \(size)"
     case .status(let code): "status \(code)"
+    case .refused: "refused"
     }
   }
 }

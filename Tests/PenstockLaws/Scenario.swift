@@ -19,6 +19,10 @@ struct Scenario: Sendable {
   var deadline: Int?
   /// The caller asks for one more in the callback that brings a message.
   var demandsWhenServed: Bool
+
+  var refuses: Bool {
+    servers.contains { $0.items.contains { if case .refused = $0 { true } else { false } } }
+  }
 }
 
 /// Messages of this size cannot be encoded, or decoded; 0: all can.
@@ -66,6 +70,13 @@ struct HopPlan: Sendable {
     var inbound: Int?
     /// `create` chooses them: the registration has the opposite.
     var inCreate: Bool
+  }
+
+  /// The cut above the attempt, as a hop.
+  static var cut: HopPlan {
+    HopPlan(
+      registration: -1, isObject: false, isPerAttempt: false, create: .none, callbacks: 0, holdBytes: 0,
+      replayBytes: 1 << 20, shares: false, reactions: Array(repeating: [], count: 12))
   }
 
   func has(_ kind: EventKind) -> Bool { callbacks & (1 << UInt32(kind.rawValue)) != 0 }
@@ -127,7 +138,8 @@ enum End: Sendable {
 }
 
 struct ServerPlan: Sendable {
-  enum Item: Sendable { case headers, message(Int), status(Int32) }
+  /// `refused`: alone, and instead of all others.
+  enum Item: Sendable { case headers, message(Int), status(Int32), refused }
   var items: [Item]
   /// How many of them are there at once.
   var ready = 0

@@ -377,6 +377,27 @@ TEST(channel_registration_struct_size) {
     CHECK_INT(atomic_load(&probe.finalized), 1);
   }
 
+  static const struct {
+    uint32_t flags;
+    size_t replay_bytes;
+    penstock_result result;
+  } records[] = {{PENSTOCK_PER_ATTEMPT, 1, PENSTOCK_E_INVALID_ARGUMENT},
+                 {PENSTOCK_PER_ATTEMPT, SIZE_MAX, PENSTOCK_E_INVALID_ARGUMENT},
+                 {PENSTOCK_LEVEL_BOTH | PENSTOCK_PER_ATTEMPT, 1, PENSTOCK_OK}};
+  for (size_t i = 0; i < sizeof(records) / sizeof(*records); i++) {
+    probe_init(&probe, "records");
+    larger.table = probe_table(&probe);
+    larger.table.flags = records[i].flags;
+    larger.table.replay_bytes = records[i].replay_bytes;
+    CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, &error), records[i].result);
+    if (records[i].result != PENSTOCK_OK) {
+      CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "interceptor.replay_bytes: one with PENSTOCK_PER_ATTEMPT");
+    } else {
+      OK(penstock_channel_remove_interceptor(channel, id, NULL));
+    }
+    CHECK_INT(atomic_load(&probe.finalized), 1);
+  }
+
   probe_init(&probe, "kinds");
   larger.table = probe_table(&probe);
   larger.table.kinds = 1u << 4;

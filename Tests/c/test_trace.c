@@ -1,6 +1,11 @@
 /* Traces of calls, and snapshots of runtimes: what happened, who holds a call. */
 #include "traces.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 static penstock_channel *open_traced(const char *trace) {
   char options[128];
   snprintf(options, sizeof(options), "{\"tls\": false, \"trace\": %s}", trace);
@@ -287,6 +292,31 @@ TEST(trace_tells_what_else_a_call_waits_for) {
   penstock_free(json);
   end_call(call);
   penstock_channel_release(channel);
+}
+
+/* SETTINGS_MAX_CONCURRENT_STREAMS is 0. */
+TEST(trace_tells_that_a_server_allows_no_more_calls) {
+  int listener = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof(address);
+  CHECK_INT(bind(listener, (struct sockaddr *)&address, size), 0);
+  CHECK_INT(listen(listener, 1), 0);
+  CHECK_INT(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+  char target[64];
+  snprintf(target, sizeof(target), "127.0.0.1:%d", ntohs(address.sin_port));
+  penstock_channel *channel = NULL;
+  OK(penstock_channel_new(target, "{\"tls\": false}", &channel, NULL));
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  int peer = accept(listener, NULL, NULL);
+  check_holder(call, "\"state\":\"connection\"");
+  static const uint8_t settings[] = {0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0};
+  CHECK_INT(write(peer, settings, sizeof(settings)), (int64_t)sizeof(settings));
+  check_holder(call, "\"state\":\"place\"");
+  check_holder(call, "waiting for the server to allow one more call on the connection");
+  end_call(call);
+  penstock_channel_release(channel);
+  close(peer);
+  close(listener);
 }
 
 static int32_t take_it(probe *self, penstock_hop *hop, int32_t event) {

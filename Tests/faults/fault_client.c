@@ -8,8 +8,9 @@
  *   --calls A,B        unary, bidi or both (unary,bidi)
  *   --repeat N         makes each call N times more, and says what the heap has grown by after the first half
  *
- * A line of JSON for each target, call and style: code, message, messages received, milliseconds, and descriptors and
- * threads before and after. Each call has a runtime and a channel of its own, which have gone by then.
+ * A line of JSON for each target, call and style: code, message, messages received, milliseconds, attempts (as the
+ * statistics have them, and the hops made and gone of an interceptor per attempt), and descriptors and threads before
+ * and after. Each call has a runtime and a channel of its own, which have gone by then.
  */
 #include "rpc.h"
 
@@ -30,7 +31,32 @@ typedef struct outcome {
   char *message;
   int messages;
   int64_t elapsed_us;
+  /* As the statistics have them, and the hops that were made for each attempt, and that have gone. */
+  int attempts, made, gone;
 } outcome;
+
+static int32_t made(penstock_hop *hop, void *user_data, void **state) {
+  (void)hop;
+  *state = user_data;
+  ((outcome *)user_data)->made++;
+  return PENSTOCK_NEXT;
+}
+
+static void gone(penstock_hop *hop, void *state) {
+  (void)hop;
+  ((outcome *)state)->gone++;
+}
+
+static bool count_attempts(client *client, outcome *outcome) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.name = "attempts";
+  table.flags = PENSTOCK_PER_ATTEMPT;
+  table.user_data = outcome;
+  table.create = made;
+  table.destroy = gone;
+  penstock_interceptor_id id = 0;
+  return penstock_channel_add_interceptor(client->channel, &table, 0, &id, NULL) == PENSTOCK_OK;
+}
 
 static int count_entries(const char *path) {
   int count = 0;
@@ -68,6 +94,7 @@ static void one(client *client, bool bidi, const char *options, outcome *outcome
   if (!client_open(client)) {
     return;
   }
+  CHECK(count_attempts(client, outcome));
   int64_t started = now_us();
   rpc *call = NULL;
   penstock_reply *reply = NULL;
@@ -91,7 +118,10 @@ static void one(client *client, bool bidi, const char *options, outcome *outcome
     outcome->code = penstock_reply_code(reply);
     outcome->message = strdup(penstock_status_message(penstock_reply_status(reply)));
     CHECK(strstr(penstock_reply_status_json(reply), penstock_status_code_name(outcome->code)) != NULL);
-    CHECK(penstock_reply_stats_json(reply)[0] == '{');
+    const char *attempts = strstr(penstock_reply_stats_json(reply), "\"attempts\":");
+    if (attempts) {
+      outcome->attempts = atoi(attempts + strlen("\"attempts\":"));
+    }
   }
   penstock_reply_release(reply);
   rpc_free(call);
@@ -127,9 +157,10 @@ static void tell(const char *target, bool bidi, style style, const outcome *outc
   for (const char *at = outcome->message; at && *at; at++) {
     printf("%02x", (unsigned char)*at);
   }
-  printf("\", \"messages\": %d, \"ms\": %.1f, \"descriptors\": [%d, %d], \"threads\": [%d, %d], \"grown\": %lld}\n",
-         outcome->messages, (double)outcome->elapsed_us / 1000, before[0], after[0], before[1], after[1],
-         (long long)grown);
+  printf("\", \"messages\": %d, \"ms\": %.1f, \"attempts\": [%d, %d, %d]", outcome->messages,
+         (double)outcome->elapsed_us / 1000, outcome->attempts, outcome->made, outcome->gone);
+  printf(", \"descriptors\": [%d, %d], \"threads\": [%d, %d], \"grown\": %lld}\n", before[0], after[0], before[1],
+         after[1], (long long)grown);
   fflush(stdout);
 }
 

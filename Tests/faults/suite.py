@@ -68,6 +68,8 @@ class Story:
             low, _, high = self.expected["bidi_messages"].partition("..")
             check(int(low) <= told["messages"] <= int(high or low),
                   f"{told['messages']} messages, expected {self.expected['bidi_messages']}")
+        if "attempts" in self.expected:
+            check_equal(told["attempts"][0], int(self.expected["attempts"]), "attempts")
 
 
 def check_left(told, deadline):
@@ -77,6 +79,9 @@ def check_left(told, deadline):
     check(told["ms"] < deadline + 1000, f"{told['ms']} ms, with a deadline of {deadline}")
     if told["code"] == "DEADLINE_EXCEEDED":
         check(told["ms"] >= deadline * 0.9, f"DEADLINE_EXCEEDED after {told['ms']} of {deadline} ms")
+    attempts, made, gone = told["attempts"]
+    check_equal(made, attempts, "hops that were made for attempts")
+    check_equal(gone, made, "hops of attempts that have gone")
     check(told["grown"] <= 0, f"the heap has grown by {told['grown']} bytes in {REPEATS // 2} calls")
 
 

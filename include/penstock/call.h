@@ -209,7 +209,8 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  * {"id", "method", "kind", "target", "ended",
  *  "holder": null once it has ended, or if the loop does not answer within 100 ms, else {"state", "hop" (a name or
  *    null), "text"}, such as "paused in `auth` for 3,204 ms". "state": "paused", "held", "executor" (which has not run
- *    the callback yet), "running", "taken", "connection", "demand" (no message is asked for), "server", "loop"
+ *    the callback yet), "running", "taken", "connection", "place" (the server allows no more calls at once), "demand" (no message
+ *    is asked for), "server", "loop"
  *  "age_ms", "deadline_ms" (left; null without), "attempts", and "outbound", "inbound": what stands at hops, each
  *    {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many wait unseen};
  *    not there without a holder
@@ -218,7 +219,8 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    ("driving" or "other"), "thread_id"; for "what":
  *    "callback": one has returned, "verdict" and "took_us"   "executor": it was handed to the hop's
  *    "resolved": a ticket, with "verdict" or "code"           "finished": the hop has ended the call with "code"
- *    "restarted": for the "restarts"-th time                  "not_restarted": "why", a result such as E_TOO_LARGE
+ *    "restarted": for the "restarts"-th time; without a hop by the library, as the server had not processed the request
+ *    "not_restarted": "why", a result such as E_TOO_LARGE
  *    "redirected"   "side_call": "call" is its id             "caller", "transport": came from there, or to it
  *    "ended_locally": cancel or deadline                      "ended": the caller has "code"
  *  "dropped": how many events were more than are kept}

@@ -86,8 +86,10 @@ typedef struct penstock_interceptor {
   penstock_hop_callback on_demand; /* n more messages are asked for: penstock_hop_count, penstock_hop_set_count */
   penstock_hop_callback on_sent;   /* n messages were taken by the transport: penstock_hop_count */
 
-  /* RESTART: how many bytes of request messages are recorded for it; 0 is no recording, and no RESTART. And how many
-   * times one call may be restarted here; 0 is 1. */
+  /* RESTART: how many bytes of request messages are recorded for it, of which an empty one counts for one; 0 is no
+   * recording, and no RESTART. And how many times one call may be restarted here; 0 is 1. With PENSTOCK_PER_ATTEMPT the
+   * hop at the bytes level is made anew with each attempt, so it never restarts: only with LEVEL_BOTH, for the hop at
+   * the object level, may replay_bytes be set. */
   size_t replay_bytes;
   size_t max_restarts;
 

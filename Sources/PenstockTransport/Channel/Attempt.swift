@@ -1,14 +1,15 @@
 import PenstockCall
 import PenstockWire
 
-/// One attempt of a call: joins the call above, its framing, and a stream of some connection. What the server has
-/// certainly not processed is tried again, once, on a stream of its own ("transparent retry" of gRFC A6).
+/// One attempt of a call: joins the call above, its framing, and a stream of some connection. A request of which nothing
+/// was written is no attempt yet: it is picked again, once, with all that it has. One that was written and certainly not
+/// processed ends as such, and the call makes another (gRFC A6, "Transparent Retries").
 ///
 /// The call is told nothing from within a function that it called: those only note, and `runInTurn` follows in the
 /// same turn.
 ///
 /// As a stream's, its fields stand so that it takes little: 144 bytes.
-final class Attempt: StreamOwner, CallBelow, TurnTask {
+final class Attempt: StreamOwner, TurnTask, Queued {
   /// The channel's, which a call that has not ended keeps: used only while there is one.
   private let channel: Unmanaged<ChannelCore>
   private var core: ChannelCore { channel.takeUnretainedValue() }
@@ -17,13 +18,14 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   private var call: Unmanaged<Call>?
   private var framing: Framing?
   private var stream: TransportStream?
-  /// What has been sent so far, as long as it may have to be sent again; before there is a stream, all of it.
+  /// Of the request, before there is a stream.
   private var pieces = PieceQueue()
-  private var isReplayable = true
   private var isHalfClosed = false
   private var headersCame = false
   var isScheduled = false
-  private var hasRetried = false
+  private var wasPickedAgain = false
+  /// A connection on which it waited for a place has gone.
+  private var hasLostPlace = false
   /// Of the stream's `piecesSent`, what the call has been told.
   private var told: UInt32 = 0
   /// How large `message` was on its way.
@@ -35,9 +37,6 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   private var failure: Status?
   /// What the response's head comes to, until the call is told.
   private var head: ResponseStart?
-
-  /// What is kept for a retry.
-  private static let replayLimit = 1 << 20
 
   /// Larger messages are not read ahead.
   private static let aheadLimit = 512
@@ -57,13 +56,14 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   @inline(__always)
   private func withCore<R>(_ body: (ChannelCore) -> R) -> R { channel._withUnsafeGuaranteedRef(body) }
 
-  /// It waits for a connection.
-  var isConnecting: Bool { isWaiting }
+  override var lacks: Lack { isWaiting ? (withCore { $0.isReady } ? .place : .connection) : .nothing }
+  /// For a connection, or for a place on it.
+  @inline(never)
   var isWaiting: Bool { call != nil && stream == nil && failure == nil }
 
   // MARK: From the call
 
-  func start(_ call: Call) {
+  override func start(_ call: Call) {
     if begins(call), mayOpen { withCore { $0.attach(self) } }
   }
 
@@ -73,7 +73,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   }
 
   /// What there is to say waits for the stream, which so begins to send once instead of three times.
-  func start(_ call: Call, saying message: Message) {
+  override func start(_ call: Call, saying message: Message) {
     guard begins(call) else { return }
     isHalfClosed = true
     send(message)
@@ -94,7 +94,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     }
   }
 
-  func send(_ message: Message) {
+  override func send(_ message: Message) {
     guard let call, failure == nil else { return }
     guard let framed = borrow(framing, { $0.encode(message) }) else { return }
     send(framed, call)
@@ -110,25 +110,8 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
         call.measures.sent.wireBytes.add(piece.count)
         call.measures.sent.compressedBytes.add(piece.bytes.count)
       }
-      _ = borrow(stream) { $0.send(piece) }
-      keep(consume piece)
+      if borrow(stream, { $0.send(piece) }) == nil { pieces.append(consume piece) }
     }
-  }
-
-  /// Before the stream has opened it has all of it, too: none has left, so it is no copy that is kept.
-  private func keep(_ piece: consuming BodyPiece) {
-    guard isReplayable || stream == nil else { return }
-    pieces.append(consume piece)
-    if borrow(stream, { $0.hasOpened }) == true { limitPieces() }
-  }
-
-  private func limitPieces() {
-    if pieces.bytes > Attempt.replayLimit { forgetPieces() }
-  }
-
-  private func forgetPieces() {
-    isReplayable = false
-    pieces.removeAll()
   }
 
   private var isPacking: Bool { framing?.isPacking ?? false }
@@ -142,7 +125,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     if framing.isPacking { core.work.scheduleLater(self) } else if isHalfClosed { halfClose() }
   }
 
-  func halfClose() {
+  override func halfClose() {
     isHalfClosed = true
     if isPacking { return }
     _ = borrow(stream) { $0.endBody() }
@@ -151,17 +134,17 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     }
   }
 
-  func another() -> any CallBelow { Attempt(channel) }
+  override func another() -> CallBelow { Attempt(channel) }
 
   /// What has come and waits goes on, in the same turn; what comes later says so itself.
-  func pull() {
+  override func pull() {
     guard call != nil, let stream,
       message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil
     else { return }
     core.work.schedule(self)
   }
 
-  func reset() {
+  override func reset() {
     call = nil
     leave(.cancelled)
   }
@@ -171,19 +154,25 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   /// `connection` can take a stream.
   func open(on connection: TransportConnection) {
     guard let call, isWaiting else { return }
-    let stream = connection.newStream(self, sending: pieces)
+    var all = PieceQueue()
+    swap(&all, &pieces)
+    let stream = connection.newStream(self, sending: all)
     stream.endsAfterPieces = isHalfClosed && !isPacking
     self.stream = stream
-    call._withUnsafeGuaranteedRef {
-      $0.connection = connection.facts
-      stream.isDuplex = $0.request.kind == .bidi
-    }
+    call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
     stream.open()
   }
 
   /// Not from within a function of the call.
   func connectFailed(_ words: ByteBuffer) {
     if isWaiting { finish(Status(.unavailable, words: words)) }
+  }
+
+  /// The connection on which it waits for a place goes: it waits for another, once.
+  @inline(never) @_optimize(size)
+  func losePlace(_ words: ByteBuffer) {
+    if hasLostPlace { failSoon(Status(.unavailable, words: words)) }
+    hasLostPlace = true
   }
 
   private func failSoon(_ status: Status) {
@@ -193,7 +182,6 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
 
   override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
     guard let call else { return false }
-    limitPieces()
     return call._withUnsafeGuaranteedRef { call in
       withCore { core in
         // The time that is left, and not a turn more: the server counts from here.
@@ -201,6 +189,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
         let now = core.runtime.now
         return borrow(framing) { framing in
           stream.sentWithHeaders(framing.messagesInHeaders)
+          fields.isDuplex = call.request.kind == .bidi
           return framing.requestHeaders(call.request, core.defaults, now: now, into: fields)
         } ?? false
       }
@@ -351,8 +340,6 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     case .informational: return true
     case .headers(let metadata):
       headersCame = true
-      // The server has begun: from here on nothing is tried again.
-      forgetPieces()
       call.measures.headersAt.setOnce(now)
       call.inboundHeaders(metadata)
       return self.call != nil && self.stream === stream
@@ -363,11 +350,10 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
   }
 
   private func conclude(_ end: StreamEnd, _ stream: TransportStream, _ call: Call) {
-    if end.isUntouched, !headersCame, isReplayable, !hasRetried, core.closedBecause == nil {
-      hasRetried = true
-      call.measures.attempts.add(1)
+    if case .neverSent = end, !wasPickedAgain, core.closedBecause == nil {
+      wasPickedAgain = true
+      pieces = stream.takePieces()
       self.stream = nil
-      _ = borrow(framing) { $0.again() }
       return core.attach(self)
     }
     var isLate = false
@@ -377,6 +363,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
     }
     if let status = borrow(framing, { $0.status(end, trailers: trailers.take(), deadlineHasPassed: isLate) })
     {
+      if case .unprocessed = end, !headersCame, core.closedBecause == nil { status.canRepeat = .unprocessed }
       finish(status, call)
     }
   }
@@ -403,7 +390,7 @@ final class Attempt: StreamOwner, CallBelow, TurnTask {
 
   /// What else it has goes with it, its stream too: without a call it does nothing any more.
   private func leave(_ why: Leave) {
-    _ = borrow(stream) { $0.leave(why) }
+    if borrow(stream, { $0.leave(why) }) == nil { withCore { $0.forgetWaiting() } }
     if message != nil { message = nil }
     pieces.removeAll()
     withCore { $0.end(self) }

@@ -55,6 +55,8 @@ enum EndpointNews: Equatable {
   case failed
   /// It was ready, and has no connection any more that takes new calls.
   case left
+  /// A place has come free on its connection.
+  case room
 }
 
 enum BalancerAction: Equatable {

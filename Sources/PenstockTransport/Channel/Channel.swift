@@ -8,7 +8,7 @@ import Synchronization
 /// The handle; what the driving thread works with is `ChannelCore`. `@unchecked Sendable`: all here is immutable, and
 /// the core is touched on the driving thread only.
 public final class Channel: @unchecked Sendable {
-  private let core: ChannelCore
+  let core: ChannelCore
   private let runtime: Runtime
   /// Once: where the runtime has ended, two threads might close the core at a time.
   private let isClosing = Atomic<Bool>(false)
@@ -56,7 +56,7 @@ public final class Channel: @unchecked Sendable {
   }
 
   /// On the driving thread.
-  public func newAttempt() -> any CallBelow { Attempt(.passUnretained(core)) }
+  public func newAttempt() -> CallBelow { Attempt(.passUnretained(core)) }
 
   /// Without a NUL; as long-lived as the channel.
   public var defaultAuthority: ByteView { core.defaults.authority.view }

@@ -2,10 +2,10 @@ import PenstockCall
 import PenstockWire
 
 /// The driving thread's side of a channel: its attempts, the names and endpoints that its balancer asks for, and the
-/// attempts that wait for a pick.
+/// attempts that wait for a pick, or for a place on the connection that was picked.
 ///
 /// ```
-/// attempt --> pick: endpoint --> its connection's next stream
+/// attempt --> pick: endpoint --> its connection's next stream; without a place: waits here
 ///                   wait ------> waits here, until the balancer says "serve" or "fail"
 ///                   fail ------> fails
 /// ```
@@ -29,8 +29,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   private var endpoints: [Subchannel] = []
   /// Endpoints of earlier names whose connections drain.
   private var leaving: [Subchannel] = []
-  /// Attempts that wait for a pick.
-  private var waiting: [Attempt] = []
+  /// Attempts that wait for a pick, or for a place.
+  private(set) var waiting = WaitQueue<Attempt>()
   var isScheduled = false
   private var report = ConnectReport()
   private var nameless = ByteBuffer()
@@ -74,7 +74,11 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   /// `attempt` gets a connection or a failure, the latter never from within this.
   @inline(never)
   func attach(_ attempt: Attempt) {
-    if case .endpoint(let place) = balancer.pick, borrow(endpoints[place], { $0.open(attempt) }) { return }
+    if waiting.isEmpty, case .endpoint(let place) = balancer.pick,
+      borrow(endpoints[place], { $0.open(attempt) })
+    {
+      return
+    }
     wait(attempt)
   }
 
@@ -84,11 +88,20 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     if balancer.isIdle || balancer.pick == .fail { work.schedule(self) }
   }
 
+  /// An attempt has ended that had no stream.
+  @inline(never) @_optimize(size)
+  func forgetWaiting() { waiting.forget() }
+
+  /// An attempt that waits does so for a place.
+  var isReady: Bool {
+    if case .endpoint = balancer.pick { return true }
+    return false
+  }
+
   /// The balancer begins, if somebody still waits.
   @inline(never) @_optimize(size)
   func runInTurn() {
-    let all = takeWaiting()
-    for attempt in all where attempt.isWaiting { waiting.append(attempt) }
+    waiting.sweep()
     guard !waiting.isEmpty else { return }
     runtime.refreshNow()
     follow(.wanted)
@@ -114,16 +127,12 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     if balancer.isIdle, !waiting.isEmpty { work.schedule(self) }
   }
 
+  /// Those that find no place go on waiting.
   @inline(never) @_optimize(size)
   private func serve() {
-    for attempt in takeWaiting() { attach(attempt) }
-  }
-
-  @inline(never) @_optimize(size)
-  private func takeWaiting() -> [Attempt] {
-    let all = waiting
-    waiting = []
-    return all
+    while !waiting.isEmpty, case .endpoint(let place) = balancer.pick, endpoints[place].hasPlace {
+      if let attempt = waiting.popFirst() { _ = endpoints[place].open(attempt) }
+    }
   }
 
   @inline(never) @_optimize(size)
@@ -134,7 +143,10 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     case .unconnected(let plan): words = report.words(destination.name, plan)
     case .closed: words = ByteBuffer().say("the channel is closed")
     }
-    for attempt in takeWaiting() { attempt.connectFailed(words) }
+    // What their ends bring about waits anew.
+    var all = waiting
+    waiting = WaitQueue()
+    while let attempt = all.popFirst() { attempt.connectFailed(words) }
   }
 
   // MARK: Names
@@ -187,10 +199,17 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     report.failed(ByteBuffer().say(address.text()), words)
   }
 
+  /// `words`: why it has left.
   @inline(never) @_optimize(size)
-  func hears(_ news: EndpointNews, _ subchannel: Subchannel) {
+  func hears(_ news: EndpointNews, _ subchannel: Subchannel, _ words: ByteBuffer?) {
     guard subchannel.place < endpoints.count, endpoints[subchannel.place] === subchannel else { return }
+    if news == .left, let words { losePlaces(words) }
     follow(.endpoint(subchannel.place, news))
+  }
+
+  @inline(never) @_optimize(size)
+  private func losePlaces(_ words: ByteBuffer) {
+    waiting.forEach { $0.losePlace(words) }
   }
 
   /// The last of its connections that drained has ended.
@@ -222,7 +241,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     }
     let all = attempts
     for attempt in all { attempt.finish(why.status) }
-    waiting = []
+    waiting = WaitQueue()
     if names == .resolving { resolver.stop() }
     names = .unresolved
     disarm(self)

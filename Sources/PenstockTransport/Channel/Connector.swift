@@ -2,10 +2,11 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// Makes one connection: a socket, then one step after the other on it, and then HTTP/2 takes the link.
+/// Makes one connection: a socket, then one step after the other on it, and then HTTP takes the link: the version that was
+/// chosen on the way.
 ///
 /// ```
-/// socket --> step (a proxy) --> step (TLS) --> HTTP2Connection
+/// socket --> step (a proxy) --> step (TLS) --> TransportConnection
 ///    \-------- error, end of stream, timeout (the owner's): failed
 /// ```
 final class Connector: ReadyHandler, TurnTask {
@@ -147,7 +148,7 @@ final class Connector: ReadyHandler, TurnTask {
   @inline(never) @_optimize(size)
   private func finish() {
     guard let owner else { return }
-    guard let connection = HTTP2Connection.make(link, peer, channel, owner) else {
+    guard let connection = HTTPVersion.chosen(on: link).connection(on: link, peer, channel, owner) else {
       return fail(ByteBuffer().say("no memory for a connection"))
     }
     phase = .over

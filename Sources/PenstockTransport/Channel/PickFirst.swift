@@ -1,13 +1,13 @@
 /// One address after the other until one can be connected to; all calls go there. With the next call after that
 /// connection has gone it begins again, and asks for the addresses anew.
 ///
-/// | | wanted | named(n) | nameless | ready(i) | failed(i) | left(i) | close |
-/// |---|---|---|---|---|---|---|---|
-/// | idle | resolve -> naming | - | - | - | - | - | -> closed |
-/// | naming | - | connect(0) -> connecting; of none: fail -> idle | fail -> idle | - | - | - | -> closed |
-/// | connecting | - | - | - | serve -> ready(i) | connect(next); after the last: fail -> idle | - | -> closed |
-/// | ready(r) | - | - | - | - | - | of r: -> idle | -> closed |
-/// | closed | fail | - | - | - | - | - | - |
+/// | | wanted | named(n) | nameless | ready(i) | failed(i) | left(i) | room(i) | close |
+/// |---|---|---|---|---|---|---|---|---|
+/// | idle | resolve -> naming | - | - | - | - | - | - | -> closed |
+/// | naming | - | connect(0) -> connecting; of none: fail -> idle | fail -> idle | - | - | - | - | -> closed |
+/// | connecting | - | - | - | serve -> ready(i) | connect(next); after the last: fail -> idle | - | - | -> closed |
+/// | ready(r) | - | - | - | - | - | of r: -> idle | of r: serve | -> closed |
+/// | closed | fail | - | - | - | - | - | - | - |
 ///
 /// In each cell: what is done, then the state that follows; "-" changes nothing.
 struct PickFirst: Equatable {
@@ -57,6 +57,8 @@ struct PickFirst: Equatable {
     case (.ready(let current), .endpoint(let endpoint, .left)):
       if endpoint == current { state = .idle }
       return .none
+    case (.ready(let current), .endpoint(let endpoint, .room)):
+      return endpoint == current ? Actions(.serve) : .none
     case (.closed, .wanted):
       return Actions(.fail(.closed))
     case (.idle, .close), (.naming, .close), (.connecting, .close), (.ready, .close):
@@ -65,7 +67,7 @@ struct PickFirst: Equatable {
     case (.idle, .named), (.idle, .nameless), (.idle, .endpoint),
       (.naming, .wanted), (.naming, .endpoint),
       (.connecting, .wanted), (.connecting, .named), (.connecting, .nameless),
-      (.connecting, .endpoint(_, .left)),
+      (.connecting, .endpoint(_, .left)), (.connecting, .endpoint(_, .room)),
       (.ready, .wanted), (.ready, .named), (.ready, .nameless),
       (.ready, .endpoint(_, .ready)), (.ready, .endpoint(_, .failed)),
       (.closed, .named), (.closed, .nameless), (.closed, .endpoint), (.closed, .close):

@@ -25,16 +25,6 @@ enum StreamEnd {
   /// The headers of the request are over the peer's limit.
   case requestTooLarge(size: UInt32, limit: UInt32)
   case noMemory
-
-  /// The peer has certainly done nothing with the request: it may be sent again.
-  var isUntouched: Bool {
-    switch self {
-    case .neverSent, .unprocessed: return true
-    case .trailers, .body, .cancelled, .tooMuch, .insecure, .reset, .lost, .broken, .answerTooLarge,
-      .requestTooLarge, .noMemory:
-      return false
-    }
-  }
 }
 
 /// Why a stream is left by its owner.

@@ -5,7 +5,7 @@ import PenstockWire
 /// this carries it out. The timer is the one for connecting.
 ///
 /// A connection that drains (GOAWAY) goes on beside it until its streams have ended.
-final class Subchannel: Timer, ConnectionOwner {
+final class Subchannel: Timer {
   private let address: SocketAddress
   /// Which of its channel's endpoints it is.
   let place: Int
@@ -14,9 +14,9 @@ final class Subchannel: Timer, ConnectionOwner {
   private var state = SubchannelState.idle
   /// One of the two is there while it connects.
   private var connector: Connector?
-  /// There is one while it is ready, and before, while HTTP/2 begins.
-  private var connection: HTTP2Connection?
-  private var draining: [HTTP2Connection] = []
+  /// There is one while it is ready, and before, while HTTP begins.
+  private var connection: TransportConnection?
+  private var draining: [TransportConnection] = []
 
   init(_ address: SocketAddress, _ place: Int, _ channel: ChannelCore) {
     self.address = address
@@ -28,17 +28,30 @@ final class Subchannel: Timer, ConnectionOwner {
   /// Some connection is there.
   var isInUse: Bool { connector != nil || connection != nil || !draining.isEmpty }
 
-  /// Gives `attempt` a stream. False: the connection takes no more.
+  /// Gives `attempt` a stream. False: there is no place; the balancer hears of the next one.
   @inline(__always)
   func open(_ attempt: Attempt) -> Bool {
     let isOpen = borrow(connection) { connection in
-      guard connection.session.canOpen else { return false }
+      guard connection.places > 0 else { return false }
       attempt.open(on: connection)
       return true
     }
     if isOpen == true { return true }
-    tell(follow(.draining))
+    lackPlace()
     return false
+  }
+
+  /// False: the balancer hears of the next one.
+  @inline(never) @_optimize(size)
+  var hasPlace: Bool {
+    if let connection, connection.places > 0 { return true }
+    lackPlace()
+    return false
+  }
+
+  @inline(never) @_optimize(size)
+  private func lackPlace() {
+    if let words = connection?.leaving { tell(follow(.draining), words) } else { tell(follow(.full)) }
   }
 
   /// What has come of it at once: a connection that can't be begun has failed.
@@ -64,6 +77,7 @@ final class Subchannel: Timer, ConnectionOwner {
       case .giveUp:
         connector?.timedOut()
         connection?.timedOut()
+      case .ask: connection?.isAsked = true
       case .retire: if let connection = connection.take() { draining.append(connection) }
       case .tell(let news):
         told = news
@@ -75,8 +89,8 @@ final class Subchannel: Timer, ConnectionOwner {
   }
 
   @inline(never) @_optimize(size)
-  private func tell(_ news: EndpointNews?) {
-    if let news { channel.hears(news, self) }
+  private func tell(_ news: EndpointNews?, _ words: ByteBuffer? = nil) {
+    if let news { channel.hears(news, self, words) }
   }
 
   /// Why not, if it could not begin a connection.
@@ -96,7 +110,7 @@ final class Subchannel: Timer, ConnectionOwner {
   // MARK: What connector and connection tell
 
   @inline(never) @_optimize(size)
-  func connectorMade(_ connection: HTTP2Connection) {
+  func connectorMade(_ connection: TransportConnection) {
     connector = nil
     self.connection = connection
   }
@@ -107,19 +121,23 @@ final class Subchannel: Timer, ConnectionOwner {
     tell(follow(.ended, words))
   }
 
-  func connectionReady(_ connection: HTTP2Connection) {
+  func connectionReady(_ connection: TransportConnection) {
     if self.connection === connection { tell(follow(.connected)) }
   }
 
-  func connectionDraining(_ connection: HTTP2Connection) {
-    if self.connection === connection { tell(follow(.draining)) }
+  func connectionHasPlaces(_ connection: TransportConnection) {
+    if self.connection === connection { tell(follow(.room)) }
+  }
+
+  func connectionDraining(_ connection: TransportConnection) {
+    if self.connection === connection { tell(follow(.draining), connection.leaving) }
   }
 
   @inline(never) @_optimize(size)
-  func connectionEnded(_ connection: HTTP2Connection, _ words: ByteBuffer) {
+  func connectionEnded(_ connection: TransportConnection, _ words: ByteBuffer) {
     if self.connection === connection {
       self.connection = nil
-      return tell(follow(.ended, words))
+      return tell(follow(.ended, words), words)
     }
     draining.drop(connection)
     if draining.isEmpty, state != .closed { channel.isDone(self) }

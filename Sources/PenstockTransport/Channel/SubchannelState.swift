@@ -1,11 +1,11 @@
 /// What a subchannel does about what happens to it. No I/O, no clock.
 ///
-/// | | wanted(until) | connected | draining | ended | time | close |
-/// |---|---|---|---|---|---|---|
-/// | idle | connect(until) -> connecting | - | - | - | - | closeAll -> closed |
-/// | connecting | - | disarm, tell(ready) -> ready | - | disarm, tell(failed) -> idle | giveUp, or arm | closeAll -> closed |
-/// | ready | - | - | retire, tell(left) -> idle | tell(left) -> idle | - | closeAll -> closed |
-/// | closed | - | - | - | - | - | - |
+/// | | wanted(until) | connected | full | room | draining | ended | time | close |
+/// |---|---|---|---|---|---|---|---|---|
+/// | idle | connect(until) -> connecting | - | - | - | - | - | - | closeAll -> closed |
+/// | connecting | - | disarm, tell(ready) -> ready | - | - | - | disarm, tell(failed) -> idle | giveUp/arm | closeAll -> closed |
+/// | ready | - | - | ask | tell(room) | retire, tell(left) -> idle | tell(left) -> idle | - | closeAll -> closed |
+/// | closed | - | - | - | - | - | - | - | - |
 ///
 /// In each cell: what is done, then the state that follows; "-" changes nothing. Connections that drain go on beside
 /// all of it until they are done, or `closeAll`.
@@ -21,6 +21,10 @@ enum SubchannelEvent: Equatable {
   case wanted(until: UInt64)
   /// The connection that is being made can be used.
   case connected
+  /// A call has found no place on the connection in use. (Here another connection may be opened one day.)
+  case full
+  /// A place that was asked for has come free there.
+  case room
   /// The connection in use takes no new streams.
   case draining
   /// The connection that is being made, or the one in use, has ended; or none could be begun.
@@ -37,6 +41,8 @@ enum SubchannelAction: Equatable {
   case disarm
   /// Closes the connection that is being made, which so ends.
   case giveUp
+  /// The connection in use is to tell of a place that comes free.
+  case ask
   /// The connection in use goes on beside, until its streams have ended.
   case retire
   /// The balancer learns of it.
@@ -60,6 +66,10 @@ extension SubchannelState {
       return Actions(.disarm, .tell(.failed))
     case (.connecting(let until), .time):
       return now < until ? Actions(.arm(until)) : Actions(.giveUp)
+    case (.ready, .full):
+      return Actions(.ask)
+    case (.ready, .room):
+      return Actions(.tell(.room))
     case (.ready, .draining):
       self = .idle
       return Actions(.retire, .tell(.left))
@@ -69,11 +79,12 @@ extension SubchannelState {
     case (.idle, .close), (.connecting, .close), (.ready, .close):
       self = .closed
       return Actions(.closeAll)
-    case (.idle, .connected), (.idle, .draining), (.idle, .ended), (.idle, .time),
-      (.connecting, .wanted), (.connecting, .draining),
+    case (.idle, .connected), (.idle, .full), (.idle, .room), (.idle, .draining), (.idle, .ended),
+      (.idle, .time),
+      (.connecting, .wanted), (.connecting, .full), (.connecting, .room), (.connecting, .draining),
       (.ready, .wanted), (.ready, .connected), (.ready, .time),
-      (.closed, .wanted), (.closed, .connected), (.closed, .draining), (.closed, .ended), (.closed, .time),
-      (.closed, .close):
+      (.closed, .wanted), (.closed, .connected), (.closed, .full), (.closed, .room), (.closed, .draining),
+      (.closed, .ended), (.closed, .time), (.closed, .close):
       return .none
     }
   }

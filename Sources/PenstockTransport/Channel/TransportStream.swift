@@ -4,9 +4,11 @@ import PenstockWire
 /// Who stands above a stream. All on the driving thread, and never from within a verb of the stream's;
 /// `streamSends` and `streamReceives` come in the middle of its work, and must only record.
 ///
-/// A class, and no protocol, so that it can be told without a reference being counted.
-class StreamOwner {
-  /// The stream is about to open: adds its header list. False: no memory, and the stream ends.
+/// A class, and no protocol, so that it can be told without a reference being counted. It is a `CallBelow` because an attempt
+/// is both, to be borrowed from either side, and a class has one base; a stream uses nothing of that.
+class StreamOwner: CallBelow {
+  /// The stream is about to open: adds its header list, and says whether messages go both ways. False: no memory, and the
+  /// stream ends.
   func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool { false }
   /// Something of the request is on its way: true if `streamChanged` is to tell. Must only record.
   func streamSends() -> Bool { false }
@@ -20,16 +22,6 @@ class StreamOwner {
   func streamReceives(_ bytes: ByteView) -> Int { 0 }
   /// Something has changed since the last call: look at `body`, `end`, `piecesSent`.
   func streamChanged(_ stream: TransportStream) {}
-}
-
-/// A connection as an attempt knows it, whatever protocol it speaks.
-class TransportConnection {
-  /// For the statistics of its calls; once it is open.
-  var facts: ConnectionFacts? { nil }
-  /// To be opened at once.
-  func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
-    TransportStream(owner, sending: pieces)
-  }
 }
 
 /// One request and its answer on some connection: all that an attempt talks to, whatever protocol carries it. What has
@@ -48,8 +40,6 @@ class TransportStream {
   private final var unread: ByteBuffer?
   private final var pieces: PieceQueue
   final var endsAfterPieces = false
-  /// Messages go both ways.
-  final var isDuplex = false
   /// Pieces framed whole, ever; beyond 2^32 it begins anew.
   private(set) final var piecesSent: UInt32 = 0
   /// What has come and the owner has not counted.
@@ -67,8 +57,6 @@ class TransportStream {
 
   /// Opens as soon as it may, with what is there.
   func open() {}
-  /// Some of the request may have left; before that all pieces are still here.
-  var hasOpened: Bool { false }
   /// Adds to the body.
   func send(_ piece: BodyPiece) {}
   /// The body ends behind what is there.
@@ -83,6 +71,13 @@ class TransportStream {
   final var bytesToSend: Int { pieces.bytes }
 
   final func append(_ piece: BodyPiece) { pieces.append(piece) }
+
+  /// For another stream: nothing of this one was written.
+  final func takePieces() -> PieceQueue {
+    var all = PieceQueue()
+    swap(&all, &pieces)
+    return all
+  }
 
   /// All of it is here, and has a body.
   final var isWholeRequest: Bool { endsAfterPieces && bytesToSend > 0 }

@@ -10,6 +10,7 @@ final class CallItem: InboxItem {
   private var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []
+  /// Made by the driving thread, and there from then on: other threads look at it.
   fileprivate var book: TicketBook?
   /// Those that run its synchronous interceptors; and which of them wait. The latter is the pool's, under its lock.
   /// The runtime's, which a call that has not ended keeps.
@@ -163,16 +164,19 @@ private final class LockedValues: CallValues {
 final class RuntimeLoop: CallLoop {
   let runtime: Runtime
 
-  init(_ runtime: Runtime) { self.runtime = runtime }
+  init(_ runtime: Runtime) {
+    self.runtime = runtime
+    super.init()
+  }
 
-  var now: UInt64 { runtime.now }
-  func newValues() -> CallValues { LockedValues() }
-  var isForked: Bool { Process.isForked(runtime.generation) }
-  var isDriving: Bool { runtime.isDriving }
-  var thread: UInt { UInt(cs_thread_self()) }
-  var clock: UInt64 { runtime.clock }
+  override var now: UInt64 { runtime.now }
+  override func newValues() -> CallValues { LockedValues() }
+  override var isForked: Bool { Process.isForked(runtime.generation) }
+  override var isDriving: Bool { runtime.isDriving }
+  override var thread: UInt { UInt(cs_thread_self()) }
+  override var clock: UInt64 { runtime.clock }
 
-  func setDeadline(_ call: Call, _ time: UInt64?) {
+  override func setDeadline(_ call: Call, _ time: UInt64?) {
     call.withItem { item in
       if let timer = item.deadline { runtime.disarm(timer) }
       guard let time else {
@@ -185,44 +189,45 @@ final class RuntimeLoop: CallLoop {
     }
   }
 
-  func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
+  override func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {
     runtime.arm(ResumeTimer(call, ticket), at: time)
   }
 
-  func post(_ call: Call) {
+  override func post(_ call: Call) {
     call.withItem { item in
       item.posted = .passRetained(call)
       _ = runtime.post(item)
     }
   }
 
-  func issueTicket(_ event: Event, of hop: Hop) -> UInt64 {
-    book(of: hop.call).issue(event, start: hop.call.request.metadata)
+  override func issueTicket(_ event: Event, of hop: Hop, start: Metadata?) -> UInt64 {
+    book(of: hop.call).issue(event, start: start)
   }
 
-  func tickets(of call: Call) -> (any TicketIssuer)? { book(of: call) }
+  override func shareTickets(of call: Call) { _ = book(of: call) }
 
   private func book(of call: Call) -> TicketBook {
     let item = call.item
-    let book = item.book ?? TicketBook(.shared, call, runtime)
+    if let book = item.book { return book }
+    let book = TicketBook(.shared, call, runtime)
     item.book = book
     return book
   }
 
-  func spendTicket(_ ticket: UInt64, of call: Call) { _ = call.item.book?.spend(ticket, for: nil) }
+  override func spendTicket(_ ticket: UInt64, of call: Call) { _ = call.item.book?.spend(ticket, for: nil) }
 
-  func loseTicket(_ ticket: UInt64, of call: Call) { call.item.book?.lose(ticket) }
+  override func loseTicket(_ ticket: UInt64, of call: Call) { call.item.book?.lose(ticket) }
 
-  func keepUntilRest(_ call: Call) -> Bool { runtime.keepUntilRest(call) }
+  override func keepUntilRest(_ call: Call) -> Bool { runtime.keepUntilRest(call) }
 
-  func closeTickets(of call: Call) {
+  override func closeTickets(of call: Call) {
     call.withItem { item in
       if !item.resumes.isEmpty {
         for timer in item.resumes { runtime.disarm(timer) }
         item.resumes = []
       }
       item.detachOwner(call)
-      item.book.take()?.close()
+      item.book?.close()
     }
   }
 }

@@ -126,5 +126,5 @@ private final class ClientRoute: CallRoute {
     super.init(target: origin.target, authority: origin.defaultAuthority, privacy: origin.privacy)
   }
 
-  override func newBelow() -> (any CallBelow)? { channel.transport.newAttempt() }
+  override func newBelow() -> CallBelow? { channel.transport.newAttempt() }
 }

@@ -84,7 +84,7 @@ final class TicketTable: @unchecked Sendable {
 }
 
 /// The tickets of one call, in the order of their issue: thousands may be open, and each is found by halving.
-final class TicketBook: TicketIssuer, @unchecked Sendable {
+final class TicketBook: @unchecked Sendable {
   private enum State {
     /// With the metadata of a start: after a RESTART the request has others.
     case open(Event, Metadata?)

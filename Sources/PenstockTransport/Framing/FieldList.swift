@@ -40,11 +40,15 @@ final class FieldList {
   /// Of a request that has nothing but what those of its owner and this path have in common, and maybe a timeout.
   var path: ByteBuffer?
 
+  /// Messages go both ways on the stream that is to have them.
+  var isDuplex = false
+
   deinit {
     free(fields)
     free(common)
   }
 
+  /// For a new request.
   func clear() {
     count = 0
     size = 0

@@ -43,8 +43,6 @@ class Framing {
   /// A message takes long to compress, and others may wait behind it: `encodeNext`, a turn later.
   final var isPacking = false
   func encodeNext() -> FramedMessage { .later }
-  /// The request is sent again: what has come is forgotten, what has not been encoded goes on.
-  func again() {}
 
   // MARK: Response
 

@@ -138,14 +138,6 @@ final class GRPCFraming: Framing {
     return .failed(Status(.resourceExhausted, "no memory to compress a message"))
   }
 
-  @inline(never) @_optimize(size)
-  override func again() {
-    decoder = MessageDecoder(limit: limit)
-    receives = .identity
-    httpStatus = 0
-    inflation = nil
-  }
-
   private func piece(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
     guard let length = UInt32(exactly: bytes.count) else {
       return .failed(Status(.resourceExhausted, "a message of more than 4 GiB cannot be framed"))
@@ -391,7 +383,7 @@ final class GRPCFraming: Framing {
       guard HeaderRules.isValidName(name), !HeaderRules.isReserved(name) else { continue }
       let value = HeaderRules.trimmed(fields.value(at: index))
       guard HeaderRules.isBinary(name) else {
-        if metadata.add(name, value) != .done { return .noMemory }
+        if metadata.add(name, value) != .ok { return .noMemory }
         continue
       }
       copyBinary(name, value, to: metadata, &outcome)
@@ -407,7 +399,7 @@ final class GRPCFraming: Framing {
     HeaderRules.forEachBinaryValue(value) { part in
       scratch.removeAll(keepingCapacity: true)
       switch Base64.decode(part, into: scratch) {
-      case .ok: if metadata.add(name, scratch.view) != .done { outcome = .noMemory }
+      case .ok: if metadata.add(name, scratch.view) != .ok { outcome = .noMemory }
       case .malformed:
         if case .done = outcome { outcome = .malformed(ByteBuffer(copying: name) ?? ByteBuffer()) }
       case .noMemory: outcome = .noMemory

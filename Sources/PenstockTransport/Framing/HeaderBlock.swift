@@ -83,7 +83,7 @@ final class HeaderBlock {
     size += name.count + value.count + 32
     noted.insert(.others)
     guard size <= limit else { return }
-    if !spellOut() || list.add(name, value) != .done { isOutOfMemory = true }
+    if !spellOut() || list.add(name, value) != .ok { isOutOfMemory = true }
   }
 
   /// The block is whole. False: there was no memory for it.
@@ -113,6 +113,6 @@ final class HeaderBlock {
 
 extension Metadata {
   fileprivate func add(_ name: StaticString, _ value: StaticString) -> Bool {
-    add(name.bytes, value.bytes) == .done
+    add(name.bytes, value.bytes) == .ok
   }
 }

@@ -41,8 +41,9 @@ struct ConnectionWindow {
 }
 
 extension HTTP2Session {
-  func fitWindow(to stream: HTTP2Stream) {
-    if window.opens(duplex: stream.isDuplex, alone: open.isEmpty) { announceWindow() }
+  /// To what `request` says of the stream that opens.
+  func fitWindow() {
+    if window.opens(duplex: request.isDuplex, alone: open.isEmpty) { announceWindow() }
   }
 
   @inline(never) @_optimize(size)

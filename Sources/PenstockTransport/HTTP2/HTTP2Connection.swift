@@ -2,25 +2,15 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// Who a connection reports to, on the driving thread.
-protocol ConnectionOwner: AnyObject {
-  /// HTTP/2 is established: the peer's SETTINGS have come.
-  func connectionReady(_ connection: HTTP2Connection)
-  /// It takes no new streams; those that it has go on.
-  func connectionDraining(_ connection: HTTP2Connection)
-  /// It is closed, last and once. Its streams are told after this.
-  func connectionEnded(_ connection: HTTP2Connection, _ words: ByteBuffer)
-}
-
 /// One connection: a link that a connector has made, and the HTTP/2 session on it, moved by the loop.
 ///
 /// ```
-/// preface --the peer's SETTINGS--> open --> closed
+/// preface --the peer's SETTINGS--> open --(no new streams)--> draining --> closed
 ///    \---- error, end of stream, timeout (the owner's)
 /// ```
 /// Per turn: read what waits and tell the streams' owners, write once at the turn's end.
-final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
-  enum Phase: Equatable { case preface, open, closed }
+final class HTTP2Connection: TransportConnection, TurnTask {
+  enum Phase { case preface, open, draining, closed }
 
   let session: HTTP2Session
   /// "127.0.0.1:50051".
@@ -35,8 +25,7 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   private let runtime: Runtime
   private let work: TurnWork
   private let link: Link
-  private var owner: (any ConnectionOwner)?
-  private var toldDraining = false
+  private var owner: Subchannel?
   private let scratch: UnsafeMutableRawBufferPointer
   private let frames: FrameRead
 
@@ -55,10 +44,10 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   private static let manyRecords = 128 << 10
   private static let fewRecords = 32 << 10
 
-  /// nil: no memory. The owner hears nothing before `begin`. (In Embedded Swift an initializer that gives nil leaks its
+  /// nil: no memory. (In Embedded Swift an initializer that gives nil leaks its
   /// object.)
   @inline(never) @_optimize(size)
-  static func make(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: any ConnectionOwner)
+  static func make(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel)
     -> HTTP2Connection?
   {
     guard
@@ -72,7 +61,7 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
 
   private init(
     _ link: Link, _ session: HTTP2Session, _ scratch: UnsafeMutableRawBufferPointer, _ peer: ByteBuffer,
-    _ channel: ChannelCore, _ owner: any ConnectionOwner
+    _ channel: ChannelCore, _ owner: Subchannel
   ) {
     self.link = link
     self.session = session
@@ -86,9 +75,8 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
     confine(self)
   }
 
-  /// What the steps of the connector have left is the peer's first.
   @inline(never) @_optimize(size)
-  func begin() {
+  override func begin() {
     wantsWrite()
     let input = link.input
     if input.isEmpty { return }
@@ -100,12 +88,15 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
     }
     if phase == .closed { return }
     session.dispatch()
-    noteDraining()
+    tellOwner()
   }
 
   deinit { free(scratch.baseAddress) }
 
   // MARK: Streams
+
+  override var places: Int { session.places }
+  override var leaving: ByteBuffer? { session.leaving }
 
   override func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
     HTTP2Stream(owner, sending: pieces, on: self)
@@ -140,11 +131,11 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
 
   // MARK: Events
 
-  func ready(_ events: UInt32) {
+  override func ready(_ events: UInt32) {
     if events & ~CS_EPOLLOUT != 0 { receiveAll() }
     if phase == .closed { return }
     session.dispatch()
-    noteDraining()
+    tellOwner()
     if events & CS_EPOLLOUT != 0 || session.wantsWrite || !link.isSent { wantsWrite() }
   }
 
@@ -228,7 +219,7 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   @inline(never)
   private func receive(_ bytes: ByteView) {
     guard session.receive(bytes) else { return closeAfterFailure() }
-    if phase == .preface && session.isReady {
+    if phase == .preface, session.isReady {
       phase = .open
       owner?.connectionReady(self)
     }
@@ -238,7 +229,7 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
   @inline(never) @_optimize(size)
   private func closeAfterFailure() {
     let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
-    if phase == .open {
+    if phase == .open || phase == .draining {
       session.sayEnough()
       _ = pass()
     }
@@ -246,15 +237,25 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
     close(words)
   }
 
-  private func noteDraining() {
-    guard phase == .open, session.isDraining, !toldDraining else { return finishDraining() }
-    toldDraining = true
-    owner?.connectionDraining(self)
-    finishDraining()
+  @inline(__always)
+  private func tellOwner() {
+    if isAsked, session.places > 0 { tellPlaces() }
+    if session.phase == .draining { tellDraining() }
   }
 
-  private func finishDraining() {
-    if phase == .open, session.isDraining, session.isIdle { closeGracefully() }
+  @inline(never) @_optimize(size)
+  private func tellPlaces() {
+    isAsked = false
+    owner?.connectionHasPlaces(self)
+  }
+
+  @inline(never) @_optimize(size)
+  private func tellDraining() {
+    if phase == .open {
+      phase = .draining
+      owner?.connectionDraining(self)
+    }
+    if phase == .draining, session.isIdle { closeGracefully() }
   }
 
   // MARK: Writing
@@ -288,7 +289,7 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
     }
     if phase != .closed { link.watchOutput(!link.isSent) }
     session.dispatch()
-    noteDraining()
+    tellOwner()
   }
 
   /// Moves what the session has to say into the link.
@@ -332,9 +333,8 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
     return guess(text)
   }
 
-  /// The owner's time for connecting is over.
   @inline(never) @_optimize(size)
-  func timedOut() {
+  override func timedOut() {
     close(ByteBuffer().say("connect timeout: the peer does not answer with HTTP/2"))
   }
 
@@ -351,21 +351,20 @@ final class HTTP2Connection: TransportConnection, ReadyHandler, TurnTask {
     session.dispatch()
   }
 
-  /// Tells the peer first (GOAWAY, close_notify). For an idle connection.
+  /// By GOAWAY and close_notify. For an idle connection.
   @inline(never) @_optimize(size)
-  func closeGracefully(_ words: ByteBuffer = ByteBuffer().say("the connection is no longer used")) {
+  override func closeGracefully() {
     // Where the loop's descriptors were closed by somebody else, ours may be another file's too.
-    if phase == .open, !runtime.hasLostDescriptors {
+    if phase == .open || phase == .draining, !runtime.hasLostDescriptors {
       session.sayGoodbye()
       _ = pass()
       link.engine?.close()
       link.flush()
     }
-    close(words)
+    close(ByteBuffer().say("the connection is no longer used"))
   }
 
-  /// In a forked child: nothing but the descriptor.
-  func closeInChild() { link.socket.close() }
+  override func closeInChild() { link.socket.close() }
 }
 
 private final class SocketTimes: SessionTimes {

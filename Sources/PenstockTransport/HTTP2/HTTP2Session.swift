@@ -45,10 +45,21 @@ enum Collected: Equatable {
 final class HTTP2Session {
   var session: OpaquePointer?
   let limits: HTTP2Limits
-  /// The peer's SETTINGS have come.
-  var isReady = false
-  /// No new streams: a GOAWAY came, or ids are used up.
-  var isDraining = false
+  enum Phase {
+    /// Until the peer's SETTINGS come.
+    case beginning
+    case open
+    /// No new streams: a GOAWAY came, or ids are used up.
+    case draining
+    /// The peer broke the rules before its SETTINGS came.
+    case stillborn
+    /// nghttp2 is not to be asked again: what it points to is gone.
+    case abandoned
+  }
+
+  var phase = Phase.beginning
+  /// How many streams the peer lets us open at a time; 0: no new ones, as yet or any more.
+  private var streamLimit = 0
   /// What the peer's GOAWAY said.
   var goAway: ByteBuffer?
   /// The connection cannot go on: why, in words.
@@ -59,12 +70,11 @@ final class HTTP2Session {
   var forgivenAt: UInt64
 
   var open: [HTTP2Stream] = []
-  /// New ones, and what is beyond the peer's MAX_CONCURRENT_STREAMS.
-  var queued = StreamQueue()
+  /// New ones, until `collect` comes.
+  var opening = WaitQueue<HTTP2Stream>()
   /// Older than those: whole requests for whose bodies the connection's window has no room. The peer could do nothing
   /// with their headers, and ten thousand open streams cost grpc++'s server 2.5 times as much a call as two thousand.
-  var held = StreamQueue()
-  private var goneQueued = 0
+  var held = WaitQueue<HTTP2Stream>()
   private var changed: [HTTP2Stream] = []
   private var dispatching: [HTTP2Stream] = []
   /// The last thing nghttp2 complained about.
@@ -80,10 +90,7 @@ final class HTTP2Session {
   let times: SessionTimes
   /// The DATA frame that went last took what was left of a window: the peer has to read before there is more to send.
   var fillsWindow = false
-  private var isInside = false
   private var isDispatching = false
-  /// nghttp2 is not to be asked again: what it points to is gone.
-  var isAbandoned = false
   /// The request that is being opened.
   let request = FieldList()
   /// The header block that comes in: one at a time on a connection.
@@ -177,39 +184,61 @@ final class HTTP2Session {
 
   // MARK: State
 
-  var queuedCount: Int { queued.count + held.count }
+  var queuedCount: Int { opening.count + held.count }
   var isIdle: Bool { open.isEmpty && queuedCount == 0 }
-  var canOpen: Bool { isReady && !isDraining && failure == nil }
+  /// The peer's SETTINGS have come.
+  var isReady: Bool { phase == .open || phase == .draining }
+  /// How many streams may be added now.
+  var places: Int { streamLimit - open.count - opening.count }
+
+  /// The peer's SETTINGS have come.
+  func noteSettings() {
+    if phase == .beginning { phase = .open }
+    guard phase == .open else { return }
+    streamLimit = Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
+  }
+
+  func drain() {
+    switch phase {
+    case .beginning: phase = .stillborn
+    case .open: phase = .draining
+    case .draining, .stillborn, .abandoned: break
+    }
+    streamLimit = 0
+  }
 
   // MARK: Streams
 
-  /// Opens `stream` now or, beyond the peer's limit and without room for its request, in its turn.
+  /// Opens `stream` with the next `collect` or, without room for its request, in its turn.
   func add(_ stream: HTTP2Stream) {
-    guard stream.state == .created else { return }
-    stream.state = .queued
-    queued.append(stream)
+    guard stream.life == .created else { return }
+    stream.life.handle(.added)
+    opening.append(stream)
   }
 
   private func startQueued() {
-    guard queuedCount > 0, canOpen else { return }
-    let limit = streamLimit
+    guard queuedCount > 0, streamLimit > 0 else { return }
     // Where there is no room the frame would have to wait.
     request.blocks.isUsable =
       output.map { !$0._withUnsafeGuaranteedRef { $0.isFull(limits.outputSize) } } ?? false
     var room = Int(nghttp2_session_get_remote_window_size(session))
-    while mayOpen(room), open.count < limit, !isDraining, let stream = held.first {
-      held.removeFirst()
+    while mayOpen(room), open.count < streamLimit, let stream = held.popFirst() {
       startInTurn(stream, &room)
     }
-    while open.count < limit, !isDraining, let stream = queued.first {
-      queued.removeFirst()
+    while open.count < streamLimit, let stream = opening.popFirst() {
       if stream.isWholeRequest, !mayOpen(room) || !held.isEmpty {
         held.append(stream)
       } else {
         startInTurn(stream, &room)
       }
     }
-    if isDraining { endQueued(ByteBuffer().say("the connection has no stream ids left")) }
+    if phase == .draining, let leaving { endQueued(leaving) }
+  }
+
+  /// Why no new streams are taken any more; nil: they are.
+  @inline(never) @_optimize(size)
+  var leaving: ByteBuffer? {
+    phase == .draining ? goAway ?? failure ?? ByteBuffer().say("the connection has no stream ids left") : nil
   }
 
   /// So many streams open without room for a request, too: a server may want the headers of one before it reads another.
@@ -227,23 +256,15 @@ final class HTTP2Session {
     return queuedCount < count
   }
 
-  private var streamLimit: Int {
-    Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
-  }
-
   private func startInTurn(_ stream: HTTP2Stream, _ room: inout Int) {
-    if stream.state == .queued {
-      room -= stream.bytesToSend
-      start(stream)
-    } else {
-      goneQueued = max(goneQueued - 1, 0)
-    }
+    room -= stream.bytesToSend
+    start(stream)
   }
 
   private func start(_ stream: HTTP2Stream) {
     request.clear()
     guard let opens = borrow(stream.owner, { $0.streamOpens(stream, request) }) else {
-      stream.state = .closed
+      stream.life.handle(.over)
       return
     }
     guard opens else { return refuse(stream, .noMemory) }
@@ -251,9 +272,8 @@ final class HTTP2Session {
     let limit = nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE)
     let size = UInt32(clamping: request.size)
     if size > limit { return refuse(stream, .requestTooLarge(size: size, limit: limit)) }
-    fitWindow(to: stream)
+    fitWindow()
     guard submit(stream) else { return }
-    stream.state = .open
     stream.slot = open.count
     open.append(stream)
   }
@@ -261,20 +281,21 @@ final class HTTP2Session {
   private func submit(_ stream: HTTP2Stream) -> Bool {
     var provider = HTTP2Session.body(of: stream)
     let pointer = provider.source.ptr
-    stream.isSending = stream.hasWork
+    let hasBody = stream.hasWork
     // The same layout: see `Field`.
     let fields = UnsafeRawPointer(request.fields)?.assumingMemoryBound(to: nghttp2_nv.self)
     let id =
-      stream.isSending
+      hasBody
       ? nghttp2_submit_request(session, nil, fields, request.count, &provider, pointer)
       : nghttp2_submit_headers(session, 0, -1, nil, fields, request.count, pointer)
     if id > 0 {
       stream.id = id
+      stream.life.handle(.submitted(withBody: hasBody))
       stream.block = request.block
       request.submitted(id)
       noteRecent(stream)
       // The last there is: that nghttp2 takes no more is not to look like a connection that is broken.
-      if id == Int32.max { isDraining = true }
+      if id == Int32.max { drain() }
       return true
     }
     refuse(stream, .noMemory)
@@ -283,7 +304,7 @@ final class HTTP2Session {
 
   @inline(never) @_optimize(size)
   private func refuse(_ stream: HTTP2Stream, _ end: StreamEnd) {
-    stream.state = .closed
+    stream.life.handle(.over)
     stream.finish(end)
     mark(stream)
   }
@@ -299,11 +320,10 @@ final class HTTP2Session {
   /// There may be more to send on `stream`. nghttp2 keeps 160 bytes for a body, so it is told of one when there is
   /// something to send, and forgets it when that has gone.
   func resume(_ stream: HTTP2Stream) {
-    guard stream.headersAreSent, !stream.isSending, stream.state == .open, stream.owner != nil, stream.hasWork
-    else { return }
+    guard stream.life == .idle, stream.owner != nil, stream.hasWork else { return }
     var provider = HTTP2Session.body(of: stream)
     if nghttp2_submit_data(session, UInt8(NGHTTP2_FLAG_END_STREAM.rawValue), stream.id, &provider) == 0 {
-      stream.isSending = true
+      stream.life.handle(.bodyGiven)
     } else {
       stream.finish(.noMemory)
       mark(stream)
@@ -312,7 +332,7 @@ final class HTTP2Session {
 
   /// The owner took `count` bytes of the body: their credit goes back.
   func consumed(_ stream: HTTP2Stream, _ count: Int) {
-    guard count > 0, stream.state == .open, let credit = stream.credit(count) else { return }
+    guard count > 0, stream.life.isOpen, let credit = stream.credit(count) else { return }
     credited(nghttp2_session_consume_stream(session, stream.id, credit))
   }
 
@@ -320,27 +340,19 @@ final class HTTP2Session {
   @discardableResult
   func letGo(_ stream: HTTP2Stream, _ why: Leave) -> Bool {
     stream.letGo()
-    switch stream.state {
-    case .open:
+    switch stream.life {
+    case .opening, .openingWithBody, .idle, .sending, .emptying, .ending, .ended:
       expectLate(limits.streamWindow + floodSize)
       return nghttp2_submit_rst_stream(session, 0, stream.id, HTTP2Error.code(why)) == 0
     case .queued:
-      stream.state = .closed
-      forgetQueued()
-    case .created: stream.state = .closed
+      stream.life.handle(.over)
+      // It is in one of them.
+      opening.forget()
+      held.forget()
+    case .created: stream.life.handle(.over)
     case .closed: break
     }
     return false
-  }
-
-  /// A queue that does not move may still have comers and goers: those that have gone are swept out in time.
-  @inline(never) @_optimize(size)
-  private func forgetQueued() {
-    goneQueued += 1
-    guard goneQueued >= 64, goneQueued * 2 > queuedCount else { return }
-    queued.sweep()
-    held.sweep()
-    goneQueued = 0
   }
 
   func mark(_ stream: HTTP2Stream) {
@@ -356,7 +368,7 @@ final class HTTP2Session {
 
   /// Tells owners what has changed, until nothing has.
   func dispatch() {
-    if isInside || isDispatching { return }
+    if isDispatching { return }
     isDispatching = true
     defer { isDispatching = false }
     while !changed.isEmpty {
@@ -389,10 +401,8 @@ final class HTTP2Session {
         fail(tracker.wrongPreface())
         return false
       }
-      isInside = true
       let n = nghttp2_session_mem_recv(
         session, start + at, count)
-      isInside = false
       if uncredited >= HTTP2Session.leastCredit {
         credited(nghttp2_session_consume_connection(session, uncredited))
         if !window.isWide { timeWindow(uncredited) }
@@ -407,10 +417,10 @@ final class HTTP2Session {
       blockBytes = tracker.blockBytes(blockBytes, count)
       if blockBytes > floodSize, culprit == 0 { flood(tracker.stream) }
       // Stream by stream, because then it is known whose frame broke the connection: nghttp2 has queued its GOAWAY.
-      if !isDraining, nghttp2_session_check_request_allowed(session) == 0 {
+      if phase == .open || phase == .beginning, nghttp2_session_check_request_allowed(session) == 0 {
         culprit = tracker.stream
         brokeInBlock = tracker.isLongBlock
-        isDraining = true
+        drain()
         break
       }
     }
@@ -437,8 +447,9 @@ final class HTTP2Session {
   }
 
   /// The stream whose frame came last has bytes that its owner did not want yet.
+  @inline(never) @_optimize(size)
   var isBehind: Bool {
-    !isAbandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)
+    phase != .abandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)
   }
 
   /// Less is copied.
@@ -446,11 +457,10 @@ final class HTTP2Session {
 
   /// Appends what is to be sent, as long as `out` is not over the limit.
   func collect(into out: SendQueue) -> Collected {
-    guard let session, !isAbandoned else { return .failed }
+    guard let session, phase != .abandoned else { return .failed }
     var collected = Collected.more
     output = .passUnretained(out)
     if failure == nil { startQueued() }
-    isInside = true
     while request.blocks.isWaiting || !out.isFull(limits.outputSize) {
       var data: UnsafePointer<UInt8>?
       let n = nghttp2_session_mem_send(session, &data)
@@ -467,7 +477,6 @@ final class HTTP2Session {
         break
       }
     }
-    isInside = false
     output = nil
     return failure == nil ? collected : .failed
   }
@@ -484,9 +493,9 @@ final class HTTP2Session {
 
   /// Whether `collect` would give something.
   var wantsWrite: Bool {
-    guard let session, !isAbandoned else { return false }
+    guard let session, phase != .abandoned else { return false }
     if nghttp2_session_want_write(session) != 0 { return true }
-    guard queuedCount > 0, canOpen, open.count < streamLimit else { return false }
-    return !queued.isEmpty || mayOpen(Int(nghttp2_session_get_remote_window_size(session)))
+    guard queuedCount > 0, open.count < streamLimit else { return false }
+    return !opening.isEmpty || mayOpen(Int(nghttp2_session_get_remote_window_size(session)))
   }
 }

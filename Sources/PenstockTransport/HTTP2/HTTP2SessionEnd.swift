@@ -5,14 +5,16 @@ import PenstockWire
 extension HTTP2Session {
   /// Where it is we who give up, and not nghttp2, the peer is told so.
   func sayEnough() {
-    if !isAbandoned { _ = nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM.rawValue) }
+    if phase != .abandoned {
+      _ = nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM.rawValue)
+    }
   }
 
   /// Tells the peer that we leave.
   @inline(never) @_optimize(size)
   func sayGoodbye() {
     guard failure == nil, let session else { return }
-    isDraining = true
+    drain()
     _ = nghttp2_submit_goaway(session, 0, 0, NGHTTP2_NO_ERROR.rawValue, nil, 0)
   }
 
@@ -20,13 +22,13 @@ extension HTTP2Session {
   @inline(never) @_optimize(size)
   func abandon(_ words: ByteBuffer) {
     fail(words)
-    isAbandoned = true
+    phase = .abandoned
     let all = open
     open = []
     recent.update(repeating: nil, count: HTTP2Session.recentStreams)
     for stream in all {
       stream.slot = -1
-      if !stream.headersAreSent {
+      if stream.life == .opening || stream.life == .openingWithBody {
         close(stream, .neverSent(words))
       } else if stream.id == culprit {
         // The one whose frame it was learns why; to the others it is a lost connection.
@@ -41,8 +43,7 @@ extension HTTP2Session {
   /// Those that wait for their turn have to look for another connection.
   @inline(never) @_optimize(size)
   func endQueued(_ words: ByteBuffer) {
-    let waiting = held.takeAll() + queued.takeAll()
-    for stream in waiting { close(stream, .neverSent(words)) }
+    while let stream = held.popFirst() ?? opening.popFirst() { close(stream, .neverSent(words)) }
   }
 
   /// Without memory to tell the peer of its credit: it might wait for that for ever.
@@ -51,7 +52,7 @@ extension HTTP2Session {
   @inline(never) @_optimize(size)
   func fail(_ words: ByteBuffer) {
     if failure == nil { failure = words }
-    isDraining = true
+    drain()
   }
 
   @inline(never) @_optimize(size)
@@ -62,7 +63,7 @@ extension HTTP2Session {
   }
 
   func close(_ stream: HTTP2Stream, _ end: StreamEnd) {
-    stream.state = .closed
+    stream.life.handle(.over)
     stream.finish(end)
     mark(stream)
   }

@@ -118,13 +118,11 @@ extension HTTP2Session {
       // Its owner has let go.
       if count == 0 && !isLast { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
       if count > 0 { flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue }
-      stream.isDraining = count == stream.bytesToSend
-      if stream.isDraining { flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
-      if isLast {
-        stream.isFinished = true
-      } else {
-        flags.pointee |= NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue
+      if count == stream.bytesToSend {
+        flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue
+        stream.life.handle(isLast ? .lastPacked : .allPacked)
       }
+      if !isLast { flags.pointee |= NGHTTP2_DATA_FLAG_NO_END_STREAM.rawValue }
       return count
     }
   }
@@ -230,7 +228,7 @@ extension HTTP2Session {
       }
     case NGHTTP2_SETTINGS.rawValue:
       guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return }
-      isReady = true
+      noteSettings()
       // It may have made HPACK's table smaller.
       request.blocks.removeAll()
     case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
@@ -249,7 +247,7 @@ extension HTTP2Session {
       stream.finish(.answerTooLarge(words.say(" bytes (max_header_list_bytes)")))
     } else if !block.finish() {
       stream.finish(.noMemory)
-    } else if block.status / 100 == 1, !stream.hasFinalHead {
+    } else if block.status / 100 == 1, stream.answer == .awaited {
       tracker.owed += block.size >> 7
       return true
     }
@@ -261,7 +259,7 @@ extension HTTP2Session {
 
   @inline(never) @_optimize(size)
   private func left(_ frame: nghttp2_goaway) {
-    isDraining = true
+    drain()
     let text = ByteBuffer().say("the server sent GOAWAY (").say(
       HTTP2Error.name(frame.error_code))
     if frame.opaque_data_len > 0 {
@@ -297,7 +295,7 @@ extension HTTP2Session {
   private func brokenRules() -> ByteBuffer { ByteBuffer().say("the server broke the rules of HTTP/2: ") }
 
   private func remove(_ stream: HTTP2Stream) {
-    stream.state = .closed
+    stream.life.handle(.over)
     forgetRecent(stream)
     guard stream.slot >= 0, stream.slot < open.count else { return }
     let last = open.removeLast()
@@ -313,16 +311,14 @@ extension HTTP2Session {
     switch UInt32(header.type) {
     case NGHTTP2_HEADERS.rawValue:
       withStream(header.stream_id) { stream in
-        stream.headersAreSent = true
+        stream.life.handle(.headersLeft)
         resume(stream)
         markSending(stream)
       }
     case NGHTTP2_DATA.rawValue:
       earn(header.length)
       withStream(header.stream_id) { stream in
-        guard stream.isDraining else { return }
-        stream.isDraining = false
-        stream.isSending = false
+        stream.life.handle(.dataLeft)
         resume(stream)
       }
     case NGHTTP2_GOAWAY.rawValue: gaveUp(frame.pointee.goaway)

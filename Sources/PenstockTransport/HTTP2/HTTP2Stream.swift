@@ -3,35 +3,29 @@ import PenstockWire
 
 /// One HTTP/2 stream. It records; `HTTP2Session` moves the bytes.
 ///
-/// ```
-/// created --open--> queued --(the peer's limit allows)--> open --> closed
-/// ```
 /// Ten thousand may be open and idle: what is small stands together, so that one takes 136 bytes.
-final class HTTP2Stream: TransportStream {
-  enum State: Equatable { case created, queued, open, closed }
+final class HTTP2Stream: TransportStream, Queued {
+  /// What has come of the answer.
+  enum Answer {
+    /// Not its final head.
+    case awaited
+    /// Its head: a body follows, then trailers.
+    case begun
+    /// Like it, and the head has said how long the body is.
+    case measured
+  }
 
-  var state = State.created
+  var life = HTTP2StreamLife.created
+  private(set) var answer = Answer.awaited
   /// It is in the session's list of changed streams.
   var isMarked = false
-  /// nghttp2 has it among those that send.
-  var isSending = false
-  /// The DATA frame on its way is the last that there is to send now.
-  var isDraining = false
-  /// Our END_STREAM is on its way.
-  var isFinished = false
-  /// The HEADERS frame is on its way.
-  var headersAreSent = false
-  /// The final response has come: what follows are trailers.
-  private(set) var hasFinalHead = false
-  /// "content-length" has come.
-  var hasLength = false
   /// Where its request's block stands in the session's `KnownBlocks`; 0: nowhere.
   var block: UInt8 = 0
   var id: Int32 = -1
   private var place: Int32 = -1
   /// What the owner has taken and no credit went back for. Within a window.
   private var uncredited: UInt32 = 0
-  /// "content-length", or 0, less what has come of the body.
+  /// The body's length as its head has said it, or 0, less what has come of it.
   var lengthLeft = 0
   /// Until the owner leaves. nil: only a session has it.
   private var connection: HTTP2Connection?
@@ -55,8 +49,6 @@ final class HTTP2Stream: TransportStream {
 
   override func open() { _ = borrow(connection) { $0.add(self) } }
 
-  override var hasOpened: Bool { id > 0 }
-
   override func send(_ piece: BodyPiece) {
     append(piece)
     _ = borrow(connection) { $0.resume(self) }
@@ -79,7 +71,12 @@ final class HTTP2Stream: TransportStream {
 
   // MARK: For the session
 
-  var hasWork: Bool { bytesToSend > 0 || (endsAfterPieces && !isFinished) }
+  /// For its turn to open.
+  @inline(never)
+  var isWaiting: Bool { life == .queued }
+
+  /// There is more to send than what is on its way.
+  var hasWork: Bool { bytesToSend > 0 || endsAfterPieces }
 
   /// The owner has taken `count` bytes: for how much credit is to go back; nil: for less than is worth it.
   func credit(_ count: Int) -> Int? {
@@ -95,13 +92,13 @@ final class HTTP2Stream: TransportStream {
   /// A HEADERS frame is complete, and well formed.
   func take(_ block: HeaderBlock, endsStream: Bool) {
     if end != nil { return }
-    if hasFinalHead {
+    if answer != .awaited {
       _ = borrow(owner) { $0.streamReceives(trailers: block) }
       return finish(.trailers)
     }
     // "1xx: Technically, the entire header should be skipped and a subsequent header be read" (the mapping document).
     if block.status / 100 == 1 { return }
-    hasFinalHead = true
+    answer = !block.isPlainHead && block.saysLength ? .measured : .begun
     _ = borrow(owner) { $0.streamReceives(head: block, endsStream: endsStream) }
     if endsStream { finish(.trailers) }
   }

@@ -32,6 +32,10 @@ extension HeaderBlock {
     return isOfAConnection(name) ? .refuse : .add
   }
 
+  var hasNoBody: Bool { status == 204 || status == 304 }
+  /// How long the body is to be.
+  var saysLength: Bool { length >= 0 || hasNoBody }
+
   /// nghttp2 looks at the ends of a value only from 1.50 on.
   private func isBlank(_ byte: UInt8?) -> Bool { byte == 0x20 || byte == 0x09 }
 
@@ -64,38 +68,42 @@ extension HeaderBlock {
 extension HTTP2Stream {
   /// Nearly every answer: what `flaw` would say need not be asked.
   func isUsual(_ block: HeaderBlock, endsStream: Bool) -> Bool {
-    hasFinalHead ? block.isPlainTrailers && endsStream && !hasLength : block.isPlainHead && !endsStream
+    switch answer {
+    case .awaited: return block.isPlainHead && !endsStream
+    case .begun: return block.isPlainTrailers && endsStream
+    case .measured: return false
+    }
   }
 
   /// What is wrong with a header block, as a whole and where it stands. nil: nothing.
   @inline(never) @_optimize(size)
   func flaw(of block: HeaderBlock, endsStream: Bool) -> nghttp2_error? {
-    if hasFinalHead {
-      // "Trailers MUST NOT include pseudo-header fields" (section 8.1).
-      if block.status >= 0 || (block.length >= 0 && hasLength) { return NGHTTP2_ERR_HTTP_HEADER }
-      if !endsStream { return NGHTTP2_ERR_HTTP_MESSAGING }
-    } else {
+    switch answer {
+    case .awaited:
       if block.status < 0 { return NGHTTP2_ERR_HTTP_MESSAGING }
       if block.status / 100 == 1 { return endsStream ? NGHTTP2_ERR_HTTP_MESSAGING : nil }
+    case .begun, .measured:
+      // "Trailers MUST NOT include pseudo-header fields" (section 8.1).
+      if block.status >= 0 || (block.length >= 0 && answer == .measured) { return NGHTTP2_ERR_HTTP_HEADER }
+      if !endsStream { return NGHTTP2_ERR_HTTP_MESSAGING }
     }
-    if block.length >= 0 {
-      hasLength = true
-      lengthLeft += block.length
-    }
-    if block.status == 204 || block.status == 304 {
-      hasLength = true
-      lengthLeft = 0
-    }
-    return endsStream && !isWhole ? NGHTTP2_ERR_HTTP_MESSAGING : nil
+    if block.length >= 0 { lengthLeft += block.length }
+    if block.hasNoBody { lengthLeft = 0 }
+    let isMeasured = answer == .measured || block.saysLength
+    return endsStream && isMeasured && lengthLeft != 0 ? NGHTTP2_ERR_HTTP_MESSAGING : nil
   }
 
-  /// All of the body that "content-length" has promised is here.
-  var isWhole: Bool { !hasLength || lengthLeft == 0 }
+  /// All of the body that its head has promised is here.
+  var isWhole: Bool { answer != .measured || lengthLeft == 0 }
 
   /// `count` bytes of a body come. False: there is to be none, or less.
   func admits(_ count: Int) -> Bool {
     lengthLeft &-= count
-    return hasFinalHead && (!hasLength || lengthLeft >= 0)
+    switch answer {
+    case .awaited: return false
+    case .begun: return true
+    case .measured: return lengthLeft >= 0
+    }
   }
 }
 

@@ -103,19 +103,13 @@ public final class Lookup: InboxItem {
   fileprivate func startThread() {
     isCounted = true
     runtime.beginPending()
-    let me = Unmanaged.passRetained(self)
     var id: pthread_t = 0
-    let r = cs_thread_start(
-      &id, 1,
-      { argument in
-        guard let argument else { return nil }
-        Unmanaged<Lookup>.fromOpaque(argument).takeRetainedValue().ask()
-        return nil
-      }, me.toOpaque())
-    if r != 0 {
-      me.release()
-      finish(.failed(words("no thread to look the name up")))
+    let failure = OwnThread.start(self, &id, detached: true) { argument in
+      guard let argument else { return nil }
+      Unmanaged<Lookup>.fromOpaque(argument).takeRetainedValue().ask()
+      return nil
     }
+    if failure != 0 { finish(.failed(words("no thread to look the name up"))) }
   }
 
   @inline(never) @_optimize(size)

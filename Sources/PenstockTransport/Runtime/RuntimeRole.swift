@@ -265,26 +265,21 @@ extension Runtime {
   @inline(never) @_optimize(size)
   func startThread() -> Int32? {
     threadState = .joinable
-    let me = Unmanaged.passRetained(self)
     var id: pthread_t = 0
     lock.lock()
     // As if a driver had left: a program that begins with a blocking call drives it, and wakes nobody.
     freeSince = clock
-    let r = cs_thread_start(
-      &id, 0,
-      { argument in
-        guard let argument else { return nil }
-        let me = Unmanaged<Runtime>.fromOpaque(argument)
-        me.takeUnretainedValue().ownMain()
-        me.release()
-        return nil
-      }, me.toOpaque())
+    let failure = OwnThread.start(self, &id, detached: false) { argument in
+      guard let argument else { return nil }
+      let me = Unmanaged<Runtime>.fromOpaque(argument)
+      me.takeUnretainedValue().ownMain()
+      me.release()
+      return nil
+    }
     thread = id
-    if r != 0 { threadState = .none }
+    if failure != 0 { threadState = .none }
     lock.unlock()
-    if r == 0 { return nil }
-    me.release()
-    return -r
+    return failure == 0 ? nil : -failure
   }
 
   private func ownMain() {

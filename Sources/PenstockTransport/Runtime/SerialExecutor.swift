@@ -45,17 +45,12 @@ private final class SerialQueue: @unchecked Sendable {
 
   /// 0 or -errno.
   func start() -> Int32 {
-    let me = Unmanaged.passRetained(self)
     var id: pthread_t = 0
-    let r = cs_thread_start(
-      &id, 1,
-      { argument in
-        guard let argument else { return nil }
-        Unmanaged<SerialQueue>.fromOpaque(argument).takeRetainedValue().work()
-        return nil
-      }, me.toOpaque())
-    if r != 0 { me.release() }
-    return r
+    return OwnThread.start(self, &id, detached: true) { argument in
+      guard let argument else { return nil }
+      Unmanaged<SerialQueue>.fromOpaque(argument).takeRetainedValue().work()
+      return nil
+    }
   }
 
   var isOnThisThread: Bool { thread.load(ordering: .relaxed) == cs_thread_self() }

@@ -52,8 +52,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private let values: CallValues
 
   // The pool's, under its lock.
-  enum Standing { case away, ready }
-  var standing = Standing.away
+  /// Whether its function is offered to them, and none has begun it.
+  enum Offer { case closed, open }
+  var offer = Offer.closed
   var isQueued = false
   var nextQueued: InterceptedCall?
   var previousQueued: Unmanaged<InterceptedCall>?

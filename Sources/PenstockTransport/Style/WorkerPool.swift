@@ -52,7 +52,7 @@ final class WorkerPool: @unchecked Sendable {
     lock.lock()
     let nest = call.item.nest ?? Nest()
     call.item.nest = nest
-    call.standing = .ready
+    call.offer = .open
     nest.ready.append(call)
     let followup = place(call, nest)
     lock.unlock()
@@ -88,8 +88,8 @@ final class WorkerPool: @unchecked Sendable {
   /// The call has ended: its function does not run, unless it does already.
   func withdraw(_ call: InterceptedCall) {
     lock.lock()
-    let wasReady = call.standing == .ready
-    if wasReady { remove(call) }
+    let wasOffered = call.offer == .open
+    if wasOffered { remove(call) }
     lock.unlock()
   }
 
@@ -97,21 +97,21 @@ final class WorkerPool: @unchecked Sendable {
   private func withdrawIfStranded(_ call: InterceptedCall?) -> Bool {
     lock.lock()
     defer { lock.unlock() }
-    guard let call, threads == 0, call.standing == .ready else { return false }
+    guard let call, threads == 0, call.offer == .open else { return false }
     remove(call)
     return true
   }
 
   /// With the lock held. Whoever calls has a reference.
   private func remove(_ call: InterceptedCall) {
-    call.standing = .away
+    call.offer = .closed
     call.item.nest?.ready.drop(call)
     dequeue(call)
   }
 
   /// With the lock held: it is to run now. A shutdown waits for it.
   private func begin(_ call: InterceptedCall) {
-    call.standing = .away
+    call.offer = .closed
     dequeue(call)
     runtime.beginPending()
   }
@@ -132,6 +132,7 @@ final class WorkerPool: @unchecked Sendable {
   }
 
   /// Runs what is ready in the call, on the calling thread.
+  @inline(never) @_optimize(size)
   func serve(_ item: CallItem, _ attendant: Attendant) {
     while serveOne(item, attendant) { lock.withLock { item.nest?.back(attendant) } }
   }
@@ -183,19 +184,15 @@ final class WorkerPool: @unchecked Sendable {
 
   /// It is counted already. False: the system refused.
   private func startThread() -> Bool {
-    let me = Unmanaged.passRetained(self)
     var id: pthread_t = 0
-    let r = cs_thread_start(
-      &id, 0,
-      { argument in
-        guard let argument else { return nil }
-        let me = Unmanaged<WorkerPool>.fromOpaque(argument)
-        me.takeUnretainedValue().main()
-        me.release()
-        return nil
-      }, me.toOpaque())
-    if r == 0 { return true }
-    me.release()
+    let failure = OwnThread.start(self, &id, detached: false) { argument in
+      guard let argument else { return nil }
+      let me = Unmanaged<WorkerPool>.fromOpaque(argument)
+      me.takeUnretainedValue().main()
+      me.release()
+      return nil
+    }
+    if failure == 0 { return true }
     lock.lock()
     threads -= 1
     alive -= 1

@@ -108,7 +108,7 @@ public final class TLSEngine {
       return .failed
     }
     guard result == 1 else { return settle(result) == .needsMore ? .needsMore : .failed }
-    if context.usesALPN && !alpnIsHTTP2 {
+    if context.usesALPN, HTTPVersion(alpn: alpn) == nil {
       fail(
         ByteBuffer().say(
           context.role == .client
@@ -201,8 +201,6 @@ public final class TLSEngine {
     SSL_get0_alpn_selected(ssl, &selected, &count)
     return ByteView(start: selected, count: Int(count))
   }
-
-  private var alpnIsHTTP2: Bool { bytesEqual(alpn, "h2") }
 
   /// The certificates that the server has shown, its own first; the caller's reference, for `penstock_chain_free`.
   func retainedPeerChain() -> OpaquePointer? { penstock_ssl_chain(ssl) }

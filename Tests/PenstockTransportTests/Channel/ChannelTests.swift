@@ -60,7 +60,9 @@ import Testing
     let client = try #require(TestClient(server.target))
     let answer = client.unary("/a.B/C", [1, 2, 3])
     #expect(answer.code == .ok && answer.message == [1, 2, 3])
-    #expect(answer.reply.stats.sent.messages == 1)
+    // Of both attempts.
+    #expect(answer.reply.stats.sent.messages == 2)
+    #expect(answer.reply.stats.attempts == 2)
     #expect(server.connections == 1)
   }
 
@@ -80,8 +82,8 @@ import Testing
     #expect(client.unary("/a.B/C", [1, 2, 3]).message == [1, 2, 3])
   }
 
-  /// A retry keeps 1 MiB with the frames of messages, and not a byte more.
-  @Test(arguments: [((1 << 20) - 5, true), ((1 << 20) - 4, false)])
+  /// A retry keeps 1 MiB of messages, and not a byte more.
+  @Test(arguments: [(1 << 20, true), ((1 << 20) + 1, false)])
   func refusedStreamAtTheLimitOfWhatIsKept(_ size: Int, _ again: Bool) throws {
     let server = RawServer { peer in
       peer.begin()
@@ -111,29 +113,6 @@ import Testing
     let client = try #require(TestClient(server.target))
     let answer = client.unary("/a.B/C", [1, 2, 3])
     #expect(answer.code == .ok && answer.message == [1, 2, 3])
-    #expect(server.connections == 2)
-  }
-
-  /// One that waits for a stream has not left, so it goes on elsewhere however large it is.
-  @Test func aLargeRequestThatWaitsGoesToANewConnection() throws {
-    let server = RawServer(
-      { peer in
-        peer.begin([(3, 0)])
-        // The acknowledgement leaves when the call waits.
-        while let frame = peer.frame(4), frame.flags == 0 {}
-        peer.send(.goAway(0))
-        peer.waitForEnd()
-      },
-      { peer in
-        peer.begin()
-        let id = peer.request()
-        peer.send(.head(id), .message(id, [9]), .trailers(id))
-        peer.waitForEnd()
-      })
-    defer { server.stop() }
-    let client = try #require(TestClient(server.target))
-    let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: 2 << 20))
-    #expect(answer.code == .ok && answer.message == [9])
     #expect(server.connections == 2)
   }
 
@@ -183,66 +162,6 @@ import Testing
   }
 
   // MARK: Limits
-
-  @Test func streamsBeyondTheLimitQueue() throws {
-    let server = RawServer { peer in
-      peer.begin([(3, 1)])
-      var open: Int32 = 0
-      while let frame = peer.readFrame() {
-        if frame.type == 4, frame.flags == 0 { peer.send(.settingsAck) }
-        if frame.type == 1 {
-          peer.expect(open == 0, "two streams at once")
-          open = frame.stream
-        }
-        if frame.type == 0 {
-          // What the client sends until it answers, it sends although a stream is open.
-          peer.send(Frame(type: 6, stream: 0, payload: [UInt8](repeating: 0, count: 8)))
-          while let next = peer.readFrame(), next.type != 6 {
-            peer.expect(next.type != 1, "two streams at once")
-          }
-          peer.send(.head(open), .data(open, frame.payload), .trailers(open))
-          open = 0
-        }
-      }
-    }
-    defer { server.stop() }
-    let client = try #require(TestClient(server.target))
-    let calls = (0..<20).map { _ in client.make("/a.B/C", .unary) }
-    for (n, call) in calls.enumerated() { call.open(buffer([UInt8(n)])) }
-    for (n, call) in calls.enumerated() {
-      let answer = Answer(try #require(call.finish().1))
-      #expect(answer.code == .ok && answer.message == [UInt8(n)])
-    }
-    #expect(server.complaints == [])
-  }
-
-  @Test func aQueuedCallMeetsItsDeadline() throws {
-    let server = RawServer { peer in
-      peer.begin([(3, 1)])
-      peer.waitForEnd()
-    }
-    defer { server.stop() }
-    let client = try #require(TestClient(server.target))
-    let first = client.make("/a.B/C", .unary) { $0.deadline = 300_000_000 }
-    first.open(buffer([1]))
-    let second = client.unary("/a.B/C", [2]) { $0.deadline = 100_000_000 }
-    #expect(second.code == .deadlineExceeded)
-    #expect(Answer(try #require(first.finish().1)).code == .deadlineExceeded)
-  }
-
-  /// A queue that does not move does not grow by calls that have ended.
-  @Test func queuedCallsThatEndAreForgotten() throws {
-    let session = try #require(HTTP2Session.make(HTTP2Limits()))
-    _ = session.collect(into: SendQueue(copies: true))
-    _ = Frame.settings([(3, 0)]).encoded.withUnsafeBytes { session.receive($0) }
-    for _ in 0..<10_000 {
-      let stream = HTTP2Stream()
-      session.add(stream)
-      _ = session.collect(into: SendQueue(copies: true))
-      session.letGo(stream, .cancelled)
-    }
-    #expect(session.queuedCount < 200)
-  }
 
   @Test func manyCallsAtOnce() throws {
     let server = RawServer(ChannelTests.echo)

@@ -17,7 +17,7 @@ import Testing
   let events: [BalancerEvent] = [
     .wanted, .named(2), .named(0), .nameless, .endpoint(1, .ready), .endpoint(1, .failed),
     .endpoint(1, .left),
-    .endpoint(0, .left), .close,
+    .endpoint(0, .left), .endpoint(1, .room), .endpoint(0, .room), .close,
   ]
 
   static func balancer(_ events: [BalancerEvent]) -> Balancer {
@@ -59,6 +59,7 @@ import Testing
       ("connecting", .endpoint(1, .failed), "connecting", Actions(.connect(1, until: 60))),
       ("connecting", .close, "closed", .none),
       ("ready", .endpoint(1, .left), "idle", .none),
+      ("ready", .endpoint(1, .room), "ready(1)", Actions(.serve)),
       ("ready", .close, "closed", .none),
       ("closed", .wanted, "closed", Actions(.fail(.closed))),
     ]

@@ -10,7 +10,7 @@ import Testing
 
   let states: [SubchannelState] = [.idle, .connecting(until: 200), .ready, .closed]
   let events: [SubchannelEvent] = [
-    .wanted(until: 300), .connected, .draining, .ended, .time, .close,
+    .wanted(until: 300), .connected, .full, .room, .draining, .ended, .time, .close,
   ]
   /// Those that change or do something.
   let rows: [Row] = [
@@ -20,6 +20,8 @@ import Testing
     (.connecting(until: 200), .ended, .idle, Actions(.disarm, .tell(.failed))),
     (.connecting(until: 200), .time, .connecting(until: 200), Actions(.arm(200))),
     (.connecting(until: 200), .close, .closed, Actions(.closeAll)),
+    (.ready, .full, .ready, Actions(.ask)),
+    (.ready, .room, .ready, Actions(.tell(.room))),
     (.ready, .draining, .idle, Actions(.retire, .tell(.left))),
     (.ready, .ended, .idle, Actions(.tell(.left))),
     (.ready, .close, .closed, Actions(.closeAll)),

@@ -48,7 +48,7 @@ extension ServerPlan {
       switch item {
       case .headers: return
       case .message: return items.insert(.headers, at: 0)
-      case .status: break
+      case .status, .refused: break
       }
     }
   }

@@ -48,8 +48,6 @@ final class LineFraming: Framing {
     return .inHeaders
   }
 
-  override func again() { line = [] }
-
   override func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
     guard endsStream else { return .headers(Metadata()) }
     let said = value(block.fields, "x-status")!
@@ -77,7 +75,12 @@ final class LineFraming: Framing {
 
   override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     if let said = trailers { return said }
-    if case .lost(let words) = end { return Status(.unavailable, words: words) }
+    switch end {
+    case .lost(let words), .unprocessed(let words): return Status(.unavailable, words: words)
+    case .trailers, .body, .neverSent, .cancelled, .tooMuch, .insecure, .reset, .broken, .answerTooLarge,
+      .requestTooLarge, .noMemory:
+      break
+    }
     return Status(.internal, "the stream ended without a status")
   }
 }

@@ -26,7 +26,6 @@ final class MemoryStream: TransportStream {
   private var given = 0
 
   override func open() { isAsked = true }
-  override var hasOpened: Bool { path != nil }
   override func send(_ piece: BodyPiece) { append(piece) }
   override func endBody() { endsAfterPieces = true }
   override func consume(_ count: Int) {
@@ -136,18 +135,14 @@ final class AttemptBelow: FakeBelow {
   private var isHalfClosed = false
   private var isBegun = false
   private var hasAnswered = false
-  /// How the first stream is refused, so that there is a second: nil: it is not.
-  private var refusal: StreamEnd?
+  /// Nothing is written on the first stream, so that there is a second.
+  private var isPickedAgain: Bool
 
   init(_ bed: MemoryChannel) {
     self.bed = bed
     attempt = Attempt(.passUnretained(bed.core))
     bed.attempts.append(attempt)
-    switch bed.random.next() % 8 {
-    case 0: refusal = .neverSent(bytes("refused"))
-    case 1 where bed.opening == .atOnce: refusal = .unprocessed(bytes("refused"))
-    default: break
-    }
+    isPickedAgain = bed.random.next() % 8 == 0
   }
 
   // MARK: From the call
@@ -207,13 +202,12 @@ final class AttemptBelow: FakeBelow {
   override var isOpen: Bool { isBegun }
 
   override func settle() -> Int {
-    if let end = refusal, let first = stream, first.owner != nil, !isBegun {
-      refusal = nil
-      if case .unprocessed = end { first.begin() }
+    if isPickedAgain, let first = stream, first.owner != nil, !isBegun {
+      isPickedAgain = false
       bed.streams.removeLast()
       stream = nil
-      first.ends(end)
-      #expect(attempt.isWaiting, "what was not touched is not tried again")
+      first.ends(.neverSent(bytes("refused")))
+      #expect(attempt.isWaiting, "what was never sent is not picked again")
       connect()
     }
     guard let stream, stream.owner != nil, !isBegun else { return 0 }
@@ -241,6 +235,10 @@ final class AttemptBelow: FakeBelow {
     } else {
       stream.head([("x-status", String(decoding: line.dropLast(), as: UTF8.self))], ends: true)
     }
+  }
+
+  override func refuse(_ call: Call, _ status: Status) {
+    stream?.ends(.unprocessed(buffer([UInt8](status.message))))
   }
 
   override func lose(_ call: Call, _ status: Status) {

@@ -18,9 +18,8 @@ extension SessionTests {
   }
 
   private func open(duplex: Bool, on session: HTTP2Session) -> (HTTP2Stream, Recorder) {
-    let recorder = Recorder(session, takes: true)
+    let recorder = Recorder(session, takes: true, duplex: duplex)
     let stream = HTTP2Stream(recorder)
-    stream.isDuplex = duplex
     session.add(stream)
     return (stream, recorder)
   }
@@ -92,7 +91,7 @@ extension SessionTests {
     let (other, _) = open(duplex: false, on: session)
     window += try credit(session).bytes
     #expect(window > SessionTests.wide - 65535 && window <= SessionTests.wide)
-    #expect(other.state == .open)
+    #expect(other.life.isOpen)
     session.abandon(bytes("over"))
     session.dispatch()
   }

@@ -11,6 +11,7 @@ import Testing
   final class Recorder: StreamOwner {
     let session: HTTP2Session
     let takes: Bool
+    private let duplex: Bool
     var log: [String] = []
     var body: [UInt8] = []
     /// What the session has said while it received.
@@ -20,13 +21,15 @@ import Testing
     /// Where bytes may be put beforehand.
     var room = UnsafeMutableRawBufferPointer(start: nil, count: 0)
 
-    init(_ session: HTTP2Session, takes: Bool) {
+    init(_ session: HTTP2Session, takes: Bool, duplex: Bool = false) {
       self.session = session
       self.takes = takes
+      self.duplex = duplex
     }
 
     override func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool {
-      fields.add(":method", "POST") && fields.add(":scheme", "http") && fields.add(":path", "/a.B/C")
+      fields.isDuplex = duplex
+      return fields.add(":method", "POST") && fields.add(":scheme", "http") && fields.add(":path", "/a.B/C")
         && fields.add(":authority", "x")
     }
 
@@ -186,7 +189,7 @@ import Testing
     let session = HTTP2Session.make(HTTP2Limits())!
     _ = drain(session)
     #expect(Frame.settings().encoded.withUnsafeBytes { session.receive($0) })
-    #expect(nghttp2_session_set_next_stream_id(session.session, Int32.max) == 0 && session.canOpen)
+    #expect(nghttp2_session_set_next_stream_id(session.session, Int32.max) == 0 && session.places > 0)
     let (recorder, next) = (Recorder(session, takes: true), Recorder(session, takes: true))
     for owner in [recorder, next] {
       let stream = HTTP2Stream()
@@ -196,7 +199,7 @@ import Testing
     }
     _ = drain(session)
     session.dispatch()
-    #expect(!session.canOpen && next.log == ["never sent: the connection has no stream ids left"])
+    #expect(session.places <= 0 && next.log == ["never sent: the connection has no stream ids left"])
     let last = Int32.max
     let answer = [Frame.head(last), .message(last, [1, 2, 3]), .trailers(last)].flatMap { $0.encoded }
     #expect(answer.withUnsafeBytes { session.receive($0) })
@@ -343,7 +346,7 @@ import Testing
       stream.owner = Recorder(session, takes: true)
       session.add(stream)
       #expect(session.collect(into: full) != .failed)
-      #expect(stream.state == .open && !stream.headersAreSent)
+      #expect(stream.life == .opening)
       session.letGo(stream, .cancelled)
     }
     #expect(session.open.count == 100)
@@ -372,7 +375,7 @@ import Testing
     var found = try flush()
     #expect(found.map { $0.type } == [1] && found[0].flags & 1 == 0)
     for size in [0, 1, 100] {
-      #expect(!stream.isSending)
+      #expect(stream.life == .idle)
       stream.append(
         BodyPiece(compressed: false, buffer([UInt8](repeating: 7, count: size)), length: UInt32(size)))
       session.resume(stream)
@@ -391,7 +394,7 @@ import Testing
     found = try #require(frames(sent)).filter { $0.type == 0 }
     #expect(found.reduce(0) { $0 + $1.payload.count } == 111)
     #expect(found.dropLast().allSatisfy { $0.flags == 0 } && found.last?.flags == 1)
-    #expect(stream.piecesSent == 5 && !stream.hasWork && session.failure == nil)
+    #expect(stream.piecesSent == 5 && stream.life == .ended && session.failure == nil)
     session.abandon(bytes("over"))
     session.dispatch()
   }

@@ -125,7 +125,7 @@ def test_a_kept_hop_tells_after_the_call(channel: Channel) -> None:
 
 
 def test_transparent_retries_are_counted() -> None:
-    """What the server has refused to begin is sent again by the transport."""
+    """What the server has refused to begin is sent again: a second attempt, with its messages."""
     script = REPOSITORY / "Tests/faults/rst-refused-once.script"
     command = [str(REPOSITORY / "build/bin/penstock-peer"), "--exit-with-stdin", "--script", str(script)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -136,4 +136,4 @@ def test_transparent_retries_are_counted() -> None:
         process.stdin.close()
         process.wait(20)
     assert (response, outcome.stats["attempts"]) == (b"pong", 2)
-    assert outcome.stats["sent"]["messages"] == 1
+    assert outcome.stats["sent"]["messages"] == 2

@@ -4,97 +4,102 @@ import PenstockWire
 
 extension Call {
   /// Hands the event's callback to the lane's executor.
-  func dispatch(_ event: Event, to hop: Hop, _ callback: @escaping HopCallback, _ queue: LaneQueue) {
-    let visit = Visit(hop, event, event.kind, .callback(callback), queue, isAwaited: true)
+  @inline(never) @_optimize(size)
+  func dispatch(_ event: Event, to hop: Hop, _ callback: @escaping HopCallback, _ queue: JobQueue) {
+    let job = Job(hop, event, event.kind, .callback(callback), queue, isAwaited: true)
     switch event {
     case .start:
-      visit.start = request.copy()
-      if visit.start == nil {
+      job.start = request.copy()
+      if job.start == nil {
         finish(at: hop.index, Status(.resourceExhausted, "no memory to show the start to an interceptor"))
         return
       }
     case .status(let status):
-      visit.start = hop.recording?.start
-      visit.canRestart = hop.mayRestart(status)
+      job.start = hop.cut?.start
+      job.canRestart = hop.mayRestart(status)
     case .send, .halfClose, .headers, .receive: break
     }
     if trace != nil { note(.executor, hop, event.kind) }
     park(event, at: hop, .passing, .pause(.job), bytes: 0)
-    if !queue.append(visit) { executorLost(hop) }
+    if !queue.append(job) { executorLost(hop) }
   }
 
   /// A signal's callback, or what a call's end tells: nothing waits for it, unless `isAwaited`. False: law 7.
+  @inline(never) @_optimize(size)
   func dispatch(
     _ kind: EventKind, _ event: Event, _ count: Int, to hop: Hop, _ callback: @escaping HopCallback,
-    _ queue: LaneQueue, isAwaited: Bool
+    _ queue: JobQueue, isAwaited: Bool
   ) -> Bool {
-    let visit = Visit(hop, event, kind, .callback(callback), queue, isAwaited: isAwaited)
-    visit.count = count
-    return queue.append(visit)
+    let job = Job(hop, event, kind, .callback(callback), queue, isAwaited: isAwaited)
+    job.count = count
+    return queue.append(job)
   }
 
   /// How a call ended, for a callback that runs when others have the status already. `destroy`, which follows at once,
   /// takes it along.
+  @inline(never) @_optimize(size)
   func dispatchEnd(_ kind: EventKind, _ status: Status, to hop: Hop, _ callback: @escaping HopCallback)
     -> Bool
   {
-    guard let jobs = hop.jobs, let queue = jobs.last else { return false }
+    guard let queue = hop.lastJobs else { return false }
     let copy = status.copy()
     copy.isLocal = status.isLocal
     copy.isReadOnly = true
-    jobs.ending = Visit(hop, .status(copy), kind, .callback(callback), queue, isAwaited: false)
+    queue.ending = Job(hop, .status(copy), kind, .callback(callback), queue, isAwaited: false)
     return true
   }
 
   /// `destroy`, behind everything that runs for the hop on either executor.
-  func dispatchDestroy(_ hop: Hop, _ jobs: HopJobs) {
-    guard let queue = jobs.last else { return }
-    let ending = jobs.ending.take()
-    let last = Visit(hop, .start, .destroy, .destroy, queue, isAwaited: false)
-    if let outbound = jobs.outbound, outbound !== queue {
+  @inline(never) @_optimize(size)
+  func dispatchDestroy(_ hop: Hop, _ queue: JobQueue) {
+    let ending = queue.ending.take()
+    let last = Job(hop, .start, .destroy, .destroy, queue, isAwaited: false)
+    if let outbound = hop.outboundJobs, outbound !== queue {
       outbound.appendOrPerform(
-        Visit(hop, .start, .none, .lastOfLane(ending, then: last), outbound, isAwaited: false))
+        Job(hop, .start, .none, .lastOfLane(ending, then: last), outbound, isAwaited: false))
     } else {
       last.goLast(behind: ending)
     }
   }
 
+  @inline(never) @_optimize(size)
   func executorLost(_ hop: Hop) {
     guard hop.isActive else { return }
     fail(hop, "lost its executor")
   }
 
-  /// A callback has run on its executor: its verdict counts now.
-  func visited(_ visit: Visit) {
-    let hop = visit.hop
+  /// A callback has run on its executor: its verdict counts now (I3).
+  @inline(never) @_optimize(size)
+  func ran(_ job: Job) {
+    let hop = job.hop
     guard hop.isActive, phase == .live else {
-      if visit.ticket != 0 { loop.loseTicket(visit.ticket, of: self) }
+      if job.ticket != 0 { loop.loseTicket(job.ticket, of: self) }
       return
     }
-    if visit.kind == .demand || visit.kind == .sent {
-      for event in visit.injected { inject(event, at: hop) }
-      if let status = visit.finishRequest {
+    if job.kind == .demand || job.kind == .sent {
+      for event in job.injected { inject(event, at: hop) }
+      if let status = job.finishRequest {
         finish(at: hop.index, status)
-      } else if visit.kind == .demand, hop.life != .answering {
-        runDemand(hop.lessSurplus(visit.count), below: hop)
+      } else if job.kind == .demand, hop.life != .answering {
+        runDemand(hop.lessSurplus(job.count), below: hop)
       }
       return
     }
-    let lane = visit.kind.lane
+    let lane = job.kind.lane
     guard let station = hop.standing(lane), var index = station.jobIndex else {
-      if visit.ticket != 0 { loop.loseTicket(visit.ticket, of: self) }
+      if job.ticket != 0 { loop.loseTicket(job.ticket, of: self) }
       return
     }
     // I6
     _ = station.parked.remove(at: index)
     open(station, lane)
-    if case .start = visit.event, let start = visit.start {
+    if case .start = job.event, let start = job.start {
       let deadline = request.deadline
       request.adopt(start)
       if request.deadline != deadline { loop.setDeadline(self, request.deadline) }
     }
     // What it has injected in its own lane stands before its event.
-    for event in visit.injected {
+    for event in job.injected {
       if event.kind.lane == lane {
         if lane == .inbound { hop.reserved += 1 }
         station.parked.insert(Station.Parked(event: event, wait: .none, isOwn: true), at: index)
@@ -103,11 +108,11 @@ extension Call {
         inject(event, at: hop)
       }
     }
-    hop.ticket = visit.ticket
-    hop.finishRequest = visit.finishRequest
-    _ = answered(visit.answer, visit.event, hop, epoch, .returned(index))
+    hop.ticket = job.ticket
+    hop.finishRequest = job.finishRequest
+    _ = answered(job.answer, job.event, hop, .returned(index))
     goOn(hop, lane)
-    if visit.ticket != 0, let index = earlyResolutions.firstIndex(where: { $0.ticket == visit.ticket }) {
+    if job.ticket != 0, let index = earlyResolutions.firstIndex(where: { $0.ticket == job.ticket }) {
       let early = earlyResolutions.remove(at: index)
       if phase == .live { resolve(early.ticket, early.resolution) }
     }
@@ -115,13 +120,15 @@ extension Call {
 
   /// A ticket that nothing waits with: of an event whose callback has not come back from its executor, perhaps. Then
   /// it counts when that has.
+  @inline(never) @_optimize(size)
   func keepIfShown(_ ticket: UInt64, _ resolution: Resolution) {
     let isShown = hops.contains { hop in
-      hop.jobs != nil && (hop.outbound?.jobIndex != nil || hop.inbound?.jobIndex != nil)
+      hop.hasExecutors && (hop.outbound?.jobIndex != nil || hop.inbound?.jobIndex != nil)
     }
     if isShown { earlyResolutions.append((ticket, resolution)) }
   }
 
+  @inline(never) @_optimize(size)
   private func inject(_ event: Event, at hop: Hop) {
     let lane = event.kind.lane
     if lane == .inbound { hop.reserved += 1 }

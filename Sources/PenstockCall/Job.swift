@@ -3,12 +3,12 @@ import Synchronization
 
 /// One callback of a hop that runs on an executor: what it is about, and what it asks for. It keeps all it needs,
 /// for the call may end, or go on without the event, while it runs.
-public final class Visit: ExecutorJob {
+public final class Job: ExecutorJob {
   enum Work {
     case callback(HopCallback)
     case destroy
     /// Nothing runs on this lane any more: how the call ended, and `destroy`, follow on the other.
-    case lastOfLane(Visit?, then: Visit)
+    case lastOfLane(Job?, then: Job)
   }
 
   public let hop: Hop
@@ -16,11 +16,11 @@ public final class Visit: ExecutorJob {
   let event: Event
   private let work: Work
   private let registration: Registration
-  private unowned(unsafe) let queue: LaneQueue
+  private unowned(unsafe) let queue: JobQueue
   /// The call waits for the answer.
-  private let isAwaited: Bool
+  let isAwaited: Bool
   /// The next of this lane; written by the producer before it counts it.
-  fileprivate var following: Visit?
+  fileprivate var following: Job?
 
   /// What on_start changes: a copy, which the call takes over with the verdict. In on_status the recorded start.
   var start: Request?
@@ -29,7 +29,6 @@ public final class Visit: ExecutorJob {
   let authority: ByteBuffer?
   let deadline: UInt64?
   let settings: CallSettings
-  let tickets: (any TicketIssuer)?
 
   /// In on_status, as it was when the status came.
   var canRestart = Outcome.state
@@ -39,7 +38,8 @@ public final class Visit: ExecutorJob {
   var injected: [Event] = []
   private(set) var answer: Int32 = 0
 
-  init(_ hop: Hop, _ event: Event, _ kind: EventKind, _ work: Work, _ queue: LaneQueue, isAwaited: Bool) {
+  @inline(never) @_optimize(size)
+  init(_ hop: Hop, _ event: Event, _ kind: EventKind, _ work: Work, _ queue: JobQueue, isAwaited: Bool) {
     self.hop = hop
     self.event = event
     self.kind = kind
@@ -51,7 +51,7 @@ public final class Visit: ExecutorJob {
     authority = hop.call.request.authority
     deadline = hop.call.request.deadline
     settings = hop.call.request.settings
-    tickets = isAwaited ? hop.call.loop.tickets(of: hop.call) : nil
+    if isAwaited { hop.call.withLoop { $0.shareTickets(of: hop.call) } }
     // The executor is the user's, and may run it at once.
     hop.call.watch.hasRun = true
   }
@@ -62,12 +62,14 @@ public final class Visit: ExecutorJob {
   }
 
   /// `destroy`, and before it what tells of the end: nothing of the hop runs any more on its other lane.
-  func goLast(behind ending: Visit?) {
+  @inline(never) @_optimize(size)
+  func goLast(behind ending: Job?) {
     if let ending { queue.appendOrPerform(ending) }
     queue.appendOrPerform(self)
   }
 
   /// Without an executor: on the calling thread.
+  @inline(never) @_optimize(size)
   func perform() {
     if case .lastOfLane(let ending, let last) = work {
       // Not as a callback that runs: an executor may run the last one in `submit`.
@@ -75,7 +77,7 @@ public final class Visit: ExecutorJob {
       last.goLast(behind: ending)
       return
     }
-    queue.begin(self, on: hop.call.loop.thread)
+    queue.begin(self, on: hop.call.withLoop { $0.thread })
     switch work {
     case .callback(let callback):
       answer =
@@ -88,41 +90,45 @@ public final class Visit: ExecutorJob {
     }
     queue.end()
     if case .destroy = work { queue.close() }
-    if isAwaited { hop.call.submit(.visited(self)) }
+    if isAwaited { hop.call.submit(.ran(self)) }
   }
 }
 
 /// The callbacks of one hop that run on one executor: in order, one at a time. The driving thread appends; each,
 /// when it has run, submits the next.
-final class LaneQueue {
+final class JobQueue {
   let executor: any Executor
   /// The producer's.
-  private var last: Visit?
+  private var last: Job?
   private var isLost = false
+  /// Tells of the call's end: it goes with `destroy`, behind what runs on either lane (law 2).
+  var ending: Job?
   /// How many have been appended and have not run.
   private let count = Atomic<Int>(0)
   /// The thread on which one runs; only that thread looks at `running`.
   private let runner = Atomic<UInt>(0)
-  private var running: Visit?
+  private var running: Job?
 
   init(_ executor: any Executor) { self.executor = executor }
 
   /// False: the executor has not taken it, and takes none any more.
-  func append(_ visit: Visit) -> Bool {
+  @inline(never) @_optimize(size)
+  func append(_ job: Job) -> Bool {
     if isLost { return false }
-    last?.following = visit
-    last = visit
+    last?.following = job
+    last = job
     guard count.wrappingAdd(1, ordering: .acquiringAndReleasing).oldValue == 0 else { return true }
-    if executor.submit(visit) { return true }
+    if executor.submit(job) { return true }
     isLost = true
     return false
   }
 
   /// What has to run, runs here where the executor is lost: nothing else of the lane runs then.
-  func appendOrPerform(_ visit: Visit) { if !append(visit) { visit.perform() } }
+  func appendOrPerform(_ job: Job) { if !append(job) { job.perform() } }
 
-  fileprivate func goOn(after visit: Visit) {
-    var done = visit
+  @inline(never) @_optimize(size)
+  fileprivate func goOn(after job: Job) {
+    var done = job
     while count.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue > 0 {
       guard let next = done.following else { return }
       done.following = nil
@@ -134,8 +140,8 @@ final class LaneQueue {
     }
   }
 
-  fileprivate func begin(_ visit: Visit, on thread: UInt) {
-    running = visit
+  fileprivate func begin(_ job: Job, on thread: UInt) {
+    running = job
     runner.store(thread, ordering: .releasing)
   }
 
@@ -144,37 +150,9 @@ final class LaneQueue {
     running = nil
   }
 
-  /// Nothing is appended any more. The newest visit keeps the hop, and that the queue.
+  /// Nothing is appended any more. The newest job keeps the hop, and that the queue.
   fileprivate func close() { last = nil }
 
   /// What runs on `thread`, which is the calling one.
-  func visit(on thread: UInt) -> Visit? { runner.load(ordering: .acquiring) == thread ? running : nil }
-}
-
-/// The executors of one hop, with what is to run on them.
-final class HopJobs {
-  let outbound: LaneQueue?
-  let inbound: LaneQueue?
-  /// Tells of the call's end: it goes with `destroy`, behind what runs on either lane (law 2).
-  var ending: Visit?
-
-  /// Where that goes: one of them is there.
-  var last: LaneQueue? { inbound ?? outbound }
-
-  /// nil: none at all. (In Embedded Swift an initializer that gives nil leaks its object.)
-  static func make(_ outbound: (any Executor)?, _ inbound: (any Executor)?) -> HopJobs? {
-    outbound == nil && inbound == nil ? nil : HopJobs(outbound, inbound)
-  }
-
-  private init(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
-    let first = outbound.map { LaneQueue($0) }
-    self.outbound = first
-    if let outbound, let inbound, outbound === inbound {
-      self.inbound = first
-    } else {
-      self.inbound = inbound.map { LaneQueue($0) }
-    }
-  }
-
-  func visit(on thread: UInt) -> Visit? { outbound?.visit(on: thread) ?? inbound?.visit(on: thread) }
+  func job(on thread: UInt) -> Job? { runner.load(ordering: .acquiring) == thread ? running : nil }
 }

@@ -1,0 +1,323 @@
+import PenstockWire
+
+// A call that begins again: RESTART by a hop, and a request that the server has certainly not processed. Both are `again`
+// on a cut. A redirect is a RESTART whose start has another route.
+
+/// The cut above the attempt. Most calls have no `Cut` there: a request that leaves whole needs no object for it.
+///
+/// A case has one reference to what it names, which `Call.setBottom` lets go: where the compiler counts, that is 30
+/// instructions a call more.
+enum Bottom {
+  /// Nothing has passed but a start that nothing below can change.
+  case start
+  /// Start, this message and the half-close have passed, and the message has not been told as sent.
+  case whole(Unmanaged<Message>)
+  case wholeTold(Unmanaged<Message>)
+  case cut(Unmanaged<Cut>)
+  /// Something has come from below: the attempt counts.
+  case committed
+}
+
+/// What is known of a request that has failed, beside its status (gRFC A6, "Transparent Retries").
+public enum Repeat: Equatable, Sendable {
+  /// The server may have acted on it; or a hop has made the status.
+  case no
+  /// It has left, and the server has certainly not processed it.
+  case unprocessed
+}
+
+/// Whether a failed attempt is followed by another. No I/O, no clock.
+enum RetryPolicy {
+  /// Once for what was not processed, unless something inbound has come.
+  case transparent
+
+  enum Advice: Equatable { case pass, again }
+
+  func ended(_ how: Repeat, after restarts: Int) -> Advice {
+    switch (self, how) {
+    case (.transparent, .unprocessed): restarts == 0 ? .again : .pass
+    case (.transparent, .no): .pass
+    }
+  }
+}
+
+extension Hop {
+  /// May the status that the hop looks at, or holds, be answered with RESTART.
+  func mayRestart(_ status: Status) -> Outcome {
+    guard let cut, !status.isLocal, call.phase == .live else { return .state }
+    if let failure = cut.failure { return failure }
+    guard cut.start != nil else { return .state }
+    return cut.restarts < registration.maxRestarts ? .ok : .already
+  }
+}
+
+extension Call {
+  /// What is kept for another attempt: bytes, and events, for small messages take more room than their bytes.
+  private static let bottomLimit = 1 << 20
+  private static let bottomMost = 4096
+
+  // MARK: - The cut above the attempt
+
+  /// The hops from `cutAt` on stand below it.
+  var hasHopsBelowCut: Bool { cutAt < hops.count }
+
+  /// `event` passes the cut on its way down. False: it waits there.
+  @inline(__always)
+  func passesCut(down event: Event) -> Bool {
+    if case .start = event, !hasHopsBelowCut { return true }
+    return isKept(event)
+  }
+
+  @inline(never) @_optimize(size)
+  private func isKept(_ event: Event) -> Bool {
+    openBottom.map { passes(event, $0) } ?? true
+  }
+
+  @inline(never) @_optimize(size)
+  private func passes(_ event: Event, _ cut: Cut) -> Bool {
+    // What is sent again is known.
+    if cut.state == .playing { return true }
+    switch event {
+    case .start:
+      cut.noteStart(request, below)
+      return true
+    case .send: cut.untold += 1
+    case .halfClose, .headers, .receive, .status: break
+    }
+    return cut.passes(event, isOwn: false)
+  }
+
+  /// The same for a request that leaves whole.
+  @inline(__always)
+  func passesCutWhole(_ message: Message) {
+    if case .start = bottom {
+      bottom = message.count <= Call.bottomLimit ? .whole(.passRetained(message)) : .committed
+    } else {
+      _ = passesCut(down: .send(message))
+      _ = passesCut(down: .halfClose)
+    }
+  }
+
+  /// `event` passes it on its way up. False: it goes no further, for the call begins again.
+  @inline(__always)
+  func passesCut(up event: Event) -> Bool {
+    if case .committed = bottom { return true }
+    return !isOverBelow(event)
+  }
+
+  @inline(never) @_optimize(size)
+  private func isOverBelow(_ event: Event) -> Bool {
+    if case .status(let status) = event, retries(status) { return true }
+    commit()
+    return false
+  }
+
+  /// No other attempt can follow: nothing more is kept. What is being sent again goes on.
+  @inline(__always)
+  func commit() {
+    switch bottom {
+    case .committed: break
+    case .whole(let message), .wholeTold(let message):
+      bottom = .committed
+      message.release()
+    case .start, .cut: commitNow()
+    }
+  }
+
+  /// The call has ended. Mostly nothing is kept any more.
+  @inline(__always)
+  func forgetBottom() {
+    if case .committed = bottom { return }
+    setBottom(.committed)
+  }
+
+  @inline(never) @_optimize(size)
+  private func commitNow() {
+    if let cut = bottomCut, cut.state == .waiting || cut.state == .playing {
+      cut.close(.state)
+    } else {
+      setBottom(.committed)
+    }
+  }
+
+  /// nil: there is none, or no object for it.
+  var bottomCut: Cut? {
+    guard case .cut(let cut) = bottom else { return nil }
+    return cut.takeUnretainedValue()
+  }
+
+  @inline(never)
+  private func setBottom(_ next: Bottom) {
+    let last = bottom
+    bottom = next
+    switch last {
+    case .whole(let message), .wholeTold(let message): message.release()
+    case .cut(let cut): cut.release()
+    case .start, .committed: break
+    }
+  }
+
+  /// Nothing is sent again. How many of the messages that wait at the cut were not told as sent.
+  @inline(never) @_optimize(size)
+  func dropBottom() -> Int {
+    let cut = bottomCut
+    setBottom(.committed)
+    cut?.close(.gone)
+    return cut?.drop() ?? 0
+  }
+
+  /// `n` messages were sent below the cut: how many of them those above are to be told of.
+  @inline(never) @_optimize(size)
+  func sentAtCut(_ n: Int) -> Int {
+    let again = min(sentAgain, n)
+    sentAgain -= again
+    switch bottom {
+    case .whole(let message): if n > again { bottom = .wholeTold(message) }
+    case .cut(let cut): cut._withUnsafeGuaranteedRef { $0.untold -= n - again }
+    case .start, .wholeTold, .committed: break
+    }
+    return n - again
+  }
+
+  @inline(never) @_optimize(size)
+  private func retries(_ status: Status) -> Bool {
+    guard status.canRepeat == .unprocessed, phase == .live, let cut = openBottom, cut.failure == nil,
+      RetryPolicy.transparent.ended(status.canRepeat, after: cut.restarts) == .again
+    else { return false }
+    if let start = cut.start, !request.become(start) { return false }
+    var asked = demandBelow
+    for hop in hops[cutAt...].reversed() where hop.isEntered { asked = hop.owed }
+    cut.unanswered = asked
+    sentAgain = 0
+    again(cut, from: cutAt, untold: hearsSent ? cut.untold : 0, cut.below ?? below)
+    if trace != nil { note(.restarted, nil, .status, detail: cut.restarts) }
+    return true
+  }
+
+  /// What has passed, as an object. nil: the attempt counts.
+  private var openBottom: Cut? {
+    switch bottom {
+    case .committed: return nil
+    case .cut: return bottomCut
+    case .start, .whole, .wholeTold:
+      let cut = Cut(limit: Call.bottomLimit, most: Call.bottomMost, hasHops: hasHopsBelowCut)
+      if case .whole(let message) = bottom { cut.keepWhole(message.takeUnretainedValue(), isTold: false) }
+      if case .wholeTold(let message) = bottom { cut.keepWhole(message.takeUnretainedValue(), isTold: true) }
+      setBottom(.cut(.passRetained(cut)))
+      return cut
+    }
+  }
+
+  /// The hop is one of the call's, and not of an attempt or a part of it that is over.
+  @inline(never) @_optimize(size)
+  func isCurrent(_ hop: Hop) -> Bool { phase == .live && hops[hop.index] === hop }
+
+  // MARK: - Again
+
+  /// What is below the hop goes, and everything that left the hop is sent again. False: it may not, and the
+  /// status passes.
+  @inline(never) @_optimize(size)
+  func restart(_ hop: Hop, _ status: Status) -> Bool {
+    let allowed = hop.mayRestart(status)
+    guard allowed == .ok, let cut = hop.cut, let start = cut.start, request.become(start) else {
+      if trace != nil {
+        note(.notRestarted, hop, .status, detail: Int((allowed == .ok ? .noMemory : allowed).rawValue))
+      }
+      return false
+    }
+    if trace != nil { note(.restarted, hop, .status, detail: cut.restarts + 1) }
+    let owed = discardInbound(hop)
+    cut.unanswered = saturatingSum(cut.unanswered, owed)
+    // What an earlier replay has not come to has left the hop all the same.
+    while let (event, isTold) = cut.skipNext() {
+      if case .send = event { hop.countInFlight(isOwn: isTold) }
+    }
+    _ = dropBottom()
+    setBottom(.start)
+    sentAgain = 0
+    again(cut, from: hop.index + 1, untold: hop.inFlight, cut.below)
+    return true
+  }
+
+  /// All that stands below the cut, from the hop at `first` on, goes and is made anew; what has passed the cut is sent
+  /// again, in a step of its own. `untold` messages have not been told as sent to those above.
+  @inline(never) @_optimize(size)
+  private func again(_ cut: Cut, from first: Int, untold: Int, _ former: CallBelow?) {
+    cut.begin()
+    // What those below have asked for dies with them; what they have not told as `sent` is told now.
+    pending.removeAll { step in
+      switch step {
+      case .sentFrom(let index, _): index >= first - 1
+      case .flush(let index, _): index >= first
+      case .open, .send, .halfClose, .demand, .endLocally, .headersFromBelow, .messageFromBelow,
+        .statusFromBelow, .sentFromBelow, .resolve, .resume, .deliver, .demandBelow, .replay, .ran,
+        .executorLost:
+        false
+      }
+    }
+    tellSent(untold, from: first - 1)
+    for index in first..<max(hops.count, first) {
+      let old = hops[index]
+      if old.isPresent {
+        discardStations(old)
+        destroy(old)
+      }
+      hops[index] = Hop(again: old)
+      old.row.isSpent = true
+    }
+    below = former?.another()
+    loop.setDeadline(self, request.deadline)
+    leg = .unstarted
+    door = .queued
+    startAt = first
+    outboundEnd = hops.count + 1
+    outboundCount = 0
+    inTransport = 0
+    demandBelow = 0
+    frontierDemand = cut.unanswered
+    measures.headersAt.set(0)
+    measures.firstMessageAt.set(0)
+    pending.append(.replay(cut, first))
+  }
+
+  /// What has passed the cut goes down again, if nothing has dropped that meanwhile (I3).
+  @inline(never) @_optimize(size)
+  func replay(_ cut: Cut, _ first: Int) {
+    guard cut.state == .waiting else { return }
+    let hop = first > 0 && hops[first - 1].cut === cut ? hops[first - 1] : nil
+    let restarts = cut.restarts
+    if hop == nil { sentAgain = cut.toldAgain }
+    cut.play()
+    moveDown(.start, at: first)
+    // A RESTART below goes on with what this one sends; another one here, or above, sends everything itself.
+    while phase == .live, cut.state == .playing, cut.restarts == restarts,
+      let (event, isTold) = cut.takeNext()
+    {
+      if case .send = event { hop?.countInFlight(isOwn: isTold) }
+      moveDown(event, at: first)
+    }
+    guard phase == .live, cut.state == .playing, cut.restarts == restarts else { return }
+    cut.rest()
+    if cut.isCutShort {
+      endBetween(first, Status(.resourceExhausted, "no memory to send the request again"))
+    }
+  }
+
+  /// Everything inbound that stands at the hop goes. How much demand it leaves unanswered.
+  @inline(never) @_optimize(size)
+  private func discardInbound(_ hop: Hop) -> Int {
+    guard let station = hop.inbound else { return 0 }
+    var owed = 0
+    for index in 0..<station.parked.count {
+      let parked = station.parked[index]
+      guard case .receive = parked.event else { continue }
+      if parked.isOwn {
+        hop.unreserve()
+      } else if parked.heldBytes == 0 {
+        owed += 1
+      }
+    }
+    discardInboundStation(hop)
+    return owed
+  }
+}

@@ -1,0 +1,161 @@
+import PenstockWire
+
+/// A place where a call may begin again: below each hop that records, and above the attempt (`Bottom`). It keeps the start
+/// as it passed, and every message and half-close behind it, until something inbound has gone above. `Call.again` drops
+/// all that stands below, makes it anew, and plays that.
+///
+/// | | passes down | `again` | the step that plays |
+/// |---|---|---|---|
+/// | idle, playing | is kept, goes on | -> waiting | - |
+/// | waiting | is kept, stands behind what is to be sent again | -> waiting | -> playing, and idle at its end |
+/// | dropped | goes on | - | - |
+public final class Cut {
+  struct Entry {
+    let event: Event
+    /// Its `sent` has gone above the cut already, or was never to: it stops there when it comes again.
+    var isTold: Bool
+    /// The cut keeps it for another time: what stands below gets a copy, if it may change it.
+    var isKept = true
+  }
+
+  enum State { case idle, waiting, playing, dropped }
+
+  /// In bytes of messages, of which an empty one counts for one; and how many events.
+  let limit: Int
+  let most: Int
+  /// Hops stand below, which may change what passes.
+  let hasHops: Bool
+  private(set) var state = State.idle
+  private(set) var bytes = 0
+  private(set) var entries: [Entry] = []
+  /// What is sent again, and what has come behind it since.
+  private var queue = Fifo<Entry>()
+  /// Nothing more of it could be copied.
+  private(set) var isCutShort = false
+  /// nil until start has passed, and where it passes unchanged.
+  private(set) var start: Request?
+  private(set) var below: CallBelow?
+  /// The reason why nothing is kept any more; nil: all of it is.
+  private(set) var failure: Outcome?
+  /// How often the call has begun again here.
+  private(set) var restarts = 0
+  /// Demand that has passed downward and that no message has answered.
+  var unanswered = 0
+  /// Of the cut above the attempt: messages that have passed, and have not been told as sent (I16).
+  var untold = 0
+
+  init(limit: Int, most: Int = .max, hasHops: Bool = true) {
+    self.limit = limit
+    self.most = most
+    self.hasHops = hasHops
+  }
+
+  /// The same start will be needed: it may be changed below.
+  @inline(never) @_optimize(size)
+  func noteStart(_ request: Request, _ below: CallBelow?) {
+    guard failure == nil else { return }
+    start = request.copy()
+    self.below = below
+    if start == nil { close(.noMemory) }
+  }
+
+  /// It passes. True: at once. False: it waits behind what is to be sent again, also if it can't be kept itself.
+  @inline(never) @_optimize(size)
+  func passes(_ event: Event, isOwn: Bool) -> Bool {
+    if state == .waiting { queue.append(Entry(event: event, isTold: isOwn, isKept: false)) }
+    keep(event, isTold: isOwn)
+    return state != .waiting
+  }
+
+  func keepWhole(_ message: Message, isTold: Bool) {
+    keep(.send(message), isTold: isTold)
+    keep(.halfClose, isTold: true)
+    untold = isTold ? 0 : 1
+  }
+
+  // I15
+  @inline(never) @_optimize(size)
+  private func keep(_ event: Event, isTold: Bool) {
+    guard failure == nil else { return }
+    switch event {
+    case .send(let message):
+      if hasHops, let object = message.codecObject, !object.copies { return close(.unsupported) }
+      let room = max(message.charge, 1)
+      guard room <= limit - bytes, entries.count < most else { return close(.tooLarge) }
+      guard let kept = hasHops ? message.copied() : message else { return close(.noMemory) }
+      bytes += room
+      entries.append(Entry(event: .send(kept), isTold: isTold))
+    case .halfClose: entries.append(Entry(event: event, isTold: true))
+    case .start, .headers, .receive, .status: break
+    }
+  }
+
+  /// The call can't begin again here any more, and nothing is kept; what is being sent again goes on.
+  @inline(never) @_optimize(size)
+  func close(_ reason: Outcome) {
+    if failure == nil { failure = reason }
+    entries = []
+    start = nil
+    below = nil
+  }
+
+  /// All that has passed has left, and is told as sent.
+  @inline(never) @_optimize(size)
+  func begin() {
+    restarts += 1
+    state = .waiting
+    queue.removeAll()
+    for index in entries.indices {
+      entries[index].isTold = true
+      queue.append(entries[index])
+    }
+  }
+
+  /// The step that plays has come, and what waits goes on; and that is over.
+  func play() { state = .playing }
+  func rest() { state = .idle }
+
+  /// Nothing is sent again any more. How many of the messages that wait were not told as sent.
+  @inline(never) @_optimize(size)
+  func drop() -> Int {
+    state = .dropped
+    var abandoned = 0
+    while let (event, isTold) = skipNext() {
+      if case .send = event, !isTold { abandoned += 1 }
+    }
+    return abandoned
+  }
+
+  #if PENSTOCK_CHECKS
+    /// How many it keeps.
+    var messages: Int {
+      var count = 0
+      for entry in entries { if case .send = entry.event { count += 1 } }
+      return count
+    }
+  #endif
+
+  /// Of the messages that are sent again, those that have been told as sent.
+  var toldAgain: Int {
+    var count = 0
+    for index in 0..<queue.count { if case .send = queue[index].event, queue[index].isTold { count += 1 } }
+    return count
+  }
+
+  /// The same without a copy, for what is not to be sent.
+  @inline(never) @_optimize(size)
+  func skipNext() -> (event: Event, isTold: Bool)? { queue.popFirst().map { ($0.event, $0.isTold) } }
+
+  /// The next event to send again; nil at the end, and without memory (`isCutShort`).
+  @inline(never) @_optimize(size)
+  func takeNext() -> (event: Event, isTold: Bool)? {
+    guard let entry = queue.popFirst() else { return nil }
+    guard hasHops, entry.isKept, let message = entry.event.message else { return (entry.event, entry.isTold) }
+    guard let copied = message.copied() else {
+      isCutShort = true
+      close(.noMemory)
+      return nil
+    }
+    return (.send(copied), entry.isTold)
+  }
+}

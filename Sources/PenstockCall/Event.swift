@@ -1,0 +1,71 @@
+import PenstockWire
+
+/// What travels along a lane.
+public enum Event {
+  // Outbound.
+  case start
+  case send(Message)
+  case halfClose
+  // Inbound.
+  case headers(Metadata)
+  case receive(Message)
+  case status(Status)
+
+  /// The ABI's PENSTOCK_EVENT_...
+  public var kind: EventKind {
+    switch self {
+    case .start: .start
+    case .send: .send
+    case .halfClose: .halfClose
+    case .headers: .headers
+    case .receive: .receive
+    case .status: .status
+    }
+  }
+
+  var message: Message? {
+    switch self {
+    case .send(let message), .receive(let message): message
+    case .start, .halfClose, .headers, .status: nil
+    }
+  }
+
+  /// Nothing can come after it in its lane.
+  var isLast: Bool { kind == .halfClose || kind == .status }
+}
+
+public enum EventKind: Int32, Sendable {
+  case none = 0
+  case start = 1
+  case send = 2
+  case halfClose = 3
+  case headers = 4
+  case receive = 5
+  case status = 6
+  case cancel = 7
+  case demand = 8
+  case sent = 9
+  case create = 10
+  case destroy = 11
+
+  /// Of an event.
+  var lane: Lane { rawValue <= EventKind.halfClose.rawValue ? .outbound : .inbound }
+
+  /// May a callback answer this event with `verdict`.
+  func allows(_ verdict: Verdict) -> Bool {
+    switch verdict {
+    case .next, .pause, .hold: true
+    case .drop: self == .send || self == .receive
+    case .take: self == .start
+    case .restart: self == .status
+    case .skip: false
+    }
+  }
+
+  /// May a ticket for this event be resolved with `verdict`.
+  public func resolves(with verdict: Verdict) -> Bool {
+    verdict != .pause && verdict != .hold && allows(verdict)
+  }
+}
+
+public enum Lane { case outbound, inbound }

@@ -1,0 +1,70 @@
+import PenstockCall
+import PenstockWire
+
+/// A connection as attempts and subchannels know it, whatever protocol it speaks. `HTTPVersion` says which there are.
+///
+/// It tells its subchannel, on the driving thread: `connectionReady` when HTTP is established, `connectionHasPlaces` where
+/// somebody had asked, `connectionDraining` when it takes no new streams while those that it has go on, and
+/// `connectionEnded`, last and once; its streams are told after that.
+///
+/// A class that is borrowed, as a stream is.
+class TransportConnection: ReadyHandler {
+  /// A call waits for a place: the subchannel is to be told of one.
+  final var isAsked = false
+
+  // MARK: For attempts
+
+  /// For the statistics of its calls; once it is open.
+  var facts: ConnectionFacts? { nil }
+  /// How many streams may still be opened now; none or less: a call has to wait, or to look for another connection.
+  var places: Int { 0 }
+  /// To be opened at once.
+  func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
+    TransportStream(owner, sending: pieces)
+  }
+
+  // MARK: For a subchannel
+
+  /// The link is its own from here on, with what the connector's steps have left in it. The subchannel hears nothing
+  /// before.
+  func begin() {}
+  /// Why it takes no new streams any more; nil: it does.
+  var leaving: ByteBuffer? { nil }
+  /// The time for connecting is over: it closes.
+  func timedOut() {}
+  /// Tells the peer first.
+  func closeGracefully() {}
+  /// In a forked child: nothing but the descriptor.
+  func closeInChild() {}
+
+  // MARK: For the loop
+
+  func ready(_ events: UInt32) {}
+}
+
+/// What HTTP a connection speaks. A further one is a further case.
+enum HTTPVersion {
+  case http2
+
+  /// By the name that TLS has for it (ALPN, RFC 7301). nil: we do not speak that.
+  init?(alpn name: ByteView) {
+    guard bytesEqual(name, "h2") else { return nil }
+    self = .http2
+  }
+
+  /// What the peer has chosen in TLS. Without a choice HTTP/2 (RFC 9113 section 3.3, "prior knowledge").
+  @inline(never) @_optimize(size)
+  static func chosen(on link: Link) -> HTTPVersion {
+    link.engine.flatMap { HTTPVersion(alpn: $0.alpn) } ?? .http2
+  }
+
+  /// Takes `link`, which all steps of a connector have gone through. nil: no memory.
+  @inline(never) @_optimize(size)
+  func connection(
+    on link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel
+  ) -> TransportConnection? {
+    switch self {
+    case .http2: return HTTP2Connection.make(link, peer, channel, owner)
+    }
+  }
+}

@@ -1,0 +1,68 @@
+import PenstockWire
+
+protocol Queued: AnyObject {
+  /// False once it has gone.
+  var isWaiting: Bool { get }
+}
+
+/// Those that wait for something, oldest first. A queue that does not move may still have comers and goers: those that
+/// have gone are passed over, and swept out in time.
+struct WaitQueue<Element: Queued> {
+  /// nil: has left the queue.
+  private var all: [Element?] = []
+  private var next = 0
+  private var gone = 0
+
+  /// With those that have gone and are still here.
+  var count: Int { all.count - next }
+  var isEmpty: Bool { next == all.count }
+
+  mutating func append(_ one: Element) { all.append(one) }
+
+  /// The oldest that still waits.
+  @inline(__always)
+  mutating func popFirst() -> Element? { isEmpty ? nil : findFirst() }
+
+  @inline(never) @_optimize(size)
+  private mutating func findFirst() -> Element? {
+    while !isEmpty {
+      let oldest = all[next].take()
+      next += 1
+      if isEmpty {
+        all.clear()
+        next = 0
+      } else if next >= 256, next * 2 >= all.count {
+        sweep()
+      }
+      if let oldest, oldest.isWaiting { return oldest }
+    }
+    return nil
+  }
+
+  /// One of them has gone; it does no harm if it was none of them.
+  @inline(never) @_optimize(size)
+  mutating func forget() {
+    gone += 1
+    if gone >= 64, gone * 2 > count { sweep() }
+  }
+
+  @inline(never) @_optimize(size)
+  mutating func sweep() {
+    var kept = 0
+    for index in next..<all.count where all[index]?.isWaiting ?? false {
+      all.swapAt(kept, index)
+      kept += 1
+    }
+    while all.count > kept { all.removeLast() }
+    next = 0
+    gone = 0
+  }
+
+  /// Of those that still wait.
+  @inline(never) @_optimize(size)
+  func forEach(_ body: (Element) -> Void) {
+    for index in next..<all.count {
+      if let one = all[index], one.isWaiting { body(one) }
+    }
+  }
+}

@@ -1,0 +1,75 @@
+/// What has become of a stream's request.
+///
+/// | | added | submitted | with its body | headersLeft | bodyGiven | allPacked | lastPacked | dataLeft | over |
+/// |---|---|---|---|---|---|---|---|---|---|
+/// | created | queued | - | - | - | - | - | - | - | closed |
+/// | queued | - | opening | openingWithBody | - | - | - | - | - | closed |
+/// | opening | - | - | - | idle | - | - | - | - | closed |
+/// | openingWithBody | - | - | - | sending | - | - | - | - | closed |
+/// | idle | - | - | - | - | sending | - | - | - | closed |
+/// | sending | - | - | - | - | - | emptying | ending | - | closed |
+/// | emptying | - | - | - | - | - | - | - | idle | closed |
+/// | ending | - | - | - | - | - | - | - | ended | closed |
+/// | ended | - | - | - | - | - | - | - | - | closed |
+/// | closed | - | - | - | - | - | - | - | - | - |
+///
+/// In each cell the state that follows; "-" changes nothing.
+enum HTTP2StreamLife: CaseIterable {
+  case created
+  /// Until the session opens it.
+  case queued
+  /// Its HEADERS frame is on its way; what is said meanwhile waits for that.
+  case opening
+  /// And nghttp2 knows of the body behind it.
+  case openingWithBody
+  /// There is nothing to send now.
+  case idle
+  /// nghttp2 has it among those that send.
+  case sending
+  /// The DATA frame on its way is the last that there is to send now.
+  case emptying
+  /// It has our END_STREAM.
+  case ending
+  /// Our END_STREAM has left.
+  case ended
+  case closed
+
+  enum Event {
+    case added
+    case submitted(withBody: Bool)
+    case headersLeft
+    case bodyGiven
+    /// All that there is to send now is in a DATA frame.
+    case allPacked
+    /// Like it, with END_STREAM.
+    case lastPacked
+    case dataLeft
+    case over
+  }
+
+  @inline(__always)
+  mutating func handle(_ event: Event) {
+    switch event {
+    case .added: if self == .created { self = .queued }
+    case .submitted(let withBody): if self == .queued { self = withBody ? .openingWithBody : .opening }
+    case .headersLeft:
+      if self == .opening { self = .idle }
+      if self == .openingWithBody { self = .sending }
+    case .bodyGiven: if self == .idle { self = .sending }
+    case .allPacked: if self == .sending { self = .emptying }
+    case .lastPacked: if self == .sending { self = .ending }
+    case .dataLeft:
+      if self == .emptying { self = .idle }
+      if self == .ending { self = .ended }
+    case .over: self = .closed
+    }
+  }
+
+  /// nghttp2 knows of it.
+  var isOpen: Bool {
+    switch self {
+    case .opening, .openingWithBody, .idle, .sending, .emptying, .ending, .ended: return true
+    case .created, .queued, .closed: return false
+    }
+  }
+}

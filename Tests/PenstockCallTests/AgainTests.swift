@@ -1,0 +1,226 @@
+import PenstockWire
+import Testing
+
+@testable import PenstockCall
+
+/// The cut above the attempt: what the server has certainly not processed is sent again, once, and a hop per attempt is
+/// made for each.
+@Suite struct AgainTests {
+  private func refuse(_ bench: CallBench) {
+    let status = Status(.unavailable)
+    status.canRepeat = .unprocessed
+    bench.call.inboundStatus(status)
+  }
+
+  @Test func withoutHopsNothingIsSeenOfIt() {
+    let bench = CallBench(.unary, hops: 0)
+    bench.perform(.open(demand: 2, message: CallBench.message(3)))
+    #expect(bench.take() == ["server start", "pull", "server message 3", "server half-close"])
+    refuse(bench)
+    #expect(
+      bench.take() == ["caller sent 1", "server start", "pull", "server message 3", "server half-close"])
+    #expect(bench.call.stats.attempts == 2)
+    // The first attempt's `sent` has been told.
+    bench.perform(.sentFromBelow(1))
+    #expect(bench.take() == [])
+    refuse(bench)
+    #expect(bench.take() == ["caller status 14"])
+  }
+
+  @Test func aHopPerAttemptIsMadeForEach() {
+    let bench = CallBench(.unary, hops: 2, perAttempt: [1])
+    bench.perform(.open(demand: 2, message: CallBench.message(3)))
+    _ = bench.take()
+    refuse(bench)
+    #expect(
+      bench.take() == [
+        "1 on_status", "1 destroy", "0 on_sent 1", "caller sent 1", "1 on_start", "1 on_demand 2",
+        "server start", "pull", "1 on_send", "server message 3", "1 on_half_close", "server half-close",
+      ])
+    bench.perform(.sentFromBelow(1))
+    #expect(bench.take() == ["1 on_sent 1"])
+    bench.call.inboundStatus(Status(.ok))
+    #expect(
+      bench.take() == ["1 on_status", "0 on_status", "0 destroy", "1 destroy", "caller status 12"])
+  }
+
+  /// The cut is above, among and below hops that go in step.
+  @Test(arguments: [[0, 1, 2], [1, 2], [2], []]) func hopsInStep(_ perAttempt: [Int]) {
+    let bench = CallBench(.bidi, hops: 3, perAttempt: perAttempt, signals: false)
+    bench.open(1)
+    bench.perform(.send(CallBench.message(4)))
+    _ = bench.take()
+    refuse(bench)
+    let below = perAttempt.map(String.init)
+    #expect(
+      bench.take() == below.reversed().map { "\($0) on_status" } + below.map { "\($0) destroy" }
+        + ["caller sent 1"] + below.map { "\($0) on_start" } + ["server start", "pull"]
+        + below.map { "\($0) on_send" } + ["server message 4"])
+    bench.perform(.halfClose)
+    #expect(bench.take() == ["0", "1", "2"].map { "\($0) on_half_close" } + ["server half-close"])
+  }
+
+  /// What a hop per attempt changes is not there for the next.
+  @Test func eachAttemptHasTheRequestAsItPassed() {
+    let bench = CallBench(.unary, hops: 1, perAttempt: [0])
+    let name: StaticString = "attempt"
+    var seen: [Int] = []
+    bench.hooks[0].on[.start] = { hop in
+      seen.append(hop.metadata!.count)
+      #expect(hop.metadata!.add(name.bytes, name.bytes) == .ok)
+      return 0
+    }
+    bench.hooks[0].on[.send] = { hop in
+      seen.append(hop.message!.count)
+      #expect(hop.setMessage(name.bytes) == .ok)
+      return 0
+    }
+    bench.perform(.open(demand: 2, message: CallBench.message(3)))
+    refuse(bench)
+    #expect(seen == [0, 3, 0, 3])
+    #expect(bench.call.request.metadata.count == 1)
+  }
+
+  @Test func notAfterHeaders() {
+    let bench = CallBench(.unary, hops: 0)
+    bench.perform(.open(demand: 2, message: CallBench.message(3)))
+    bench.call.inboundHeaders(Metadata())
+    refuse(bench)
+    #expect(bench.status?.code == .unavailable)
+    #expect(bench.call.stats.attempts == 1)
+  }
+
+  /// What a hop per attempt has said upward can't be said again.
+  @Test func notAfterAHopBelowHasDelivered() {
+    let bench = CallBench(.bidi, hops: 2, perAttempt: [1])
+    bench.open(2)
+    bench.hooks[1].on[.send] = { hop in
+      #expect(hop.injectInbound(CallBench.message(1)) == .ok)
+      return 0
+    }
+    bench.perform(.send(CallBench.message(4)))
+    refuse(bench)
+    #expect(bench.status?.code == .unavailable)
+  }
+
+  @Test(arguments: [1 << 20, (1 << 20) + 1]) func upToOneMebibyte(_ size: Int) {
+    for perAttempt in [[], [0]] {
+      for whole in [true, false] {
+        let bench = CallBench(whole ? .unary : .bidi, hops: perAttempt.count, perAttempt: perAttempt)
+        bench.perform(.open(demand: 2, message: whole ? CallBench.message(size) : nil))
+        if !whole { bench.perform(.send(CallBench.message(size))) }
+        refuse(bench)
+        #expect(bench.call.stats.attempts == (size == 1 << 20 ? 2 : 1))
+        #expect((bench.status == nil) == (size == 1 << 20))
+      }
+    }
+  }
+
+  /// A RESTART above makes the cut anew too.
+  @Test func aRestartMayBeRefusedAgain() {
+    let bench = CallBench(.unary, hops: 1, replayBytes: [100])
+    bench.hooks[0].on[.status] = { _ in 5 }
+    bench.perform(.open(demand: 2, message: CallBench.message(3)))
+    for _ in 0..<4 { refuse(bench) }
+    #expect(bench.call.stats.attempts == 4)
+    #expect(bench.status?.code == .unavailable)
+  }
+
+  /// A message waits behind what is to be sent again, and the call ends above: nobody is to wait for it.
+  @Test func whatWaitsIsTold() {
+    let bench = CallBench(.bidi, hops: 3, perAttempt: [2])
+    bench.open(1)
+    bench.perform(.send(CallBench.message(4)))
+    bench.perform(.sentFromBelow(1))
+    bench.hooks[2].on[.status] = { _ in
+      bench.perform(.send(CallBench.message(5)))
+      bench.perform(.send(CallBench.message(6)))
+      return 0
+    }
+    bench.hooks[1].on[.send] = { hop in
+      if hop.message?.count == 6 { #expect(hop.finish(Status(.aborted)) == .ok) }
+      return 0
+    }
+    bench.hooks[0].on[.status] = { hop in hop.takeTicket() == 0 ? 0 : 1 }
+    _ = bench.take()
+    refuse(bench)
+    #expect(
+      bench.take() == [
+        "2 on_status", "2 destroy", "0 on_send", "1 on_send", "0 on_send", "1 on_send", "0 on_status",
+        "0 on_sent 1", "caller sent 1", "0 on_sent 1", "caller sent 1",
+      ])
+  }
+
+  /// A hop of the run is set apart by a callback of one above it: the event passes the cut once, and behind that hop.
+  @Test func aMessageIsKeptOnceWhereTheRunBreaks() {
+    let bench = CallBench(.bidi, hops: 3, perAttempt: [2], signals: false)
+    var kept: Hop?
+    bench.hooks[1].on[.start] = { hop in
+      hop.lend()
+      kept = hop
+      return 0
+    }
+    bench.open(1)
+    bench.hooks[0].on[.send] = { _ in
+      _ = kept?.injectInbound(CallBench.message(1))
+      return 0
+    }
+    bench.hooks[1].on[.send] = { hop in
+      #expect(hop.setMessage(("changed" as StaticString).bytes) == .ok)
+      return 0
+    }
+    bench.perform(.send(CallBench.message(4)))
+    _ = bench.take()
+    refuse(bench)
+    let log = bench.take()
+    #expect(log.filter { $0.hasPrefix("server message") } == ["server message 7"])
+    #expect(log.filter { $0.hasPrefix("caller sent") } == ["caller sent 1"])
+    kept = nil
+  }
+
+  @Test func emptyMessagesTakeRoom() {
+    let bench = CallBench(.clientStream, hops: 0)
+    bench.open(1)
+    for number in 1...5_000 {
+      bench.perform(.send(CallBench.message(0)))
+      bench.call.transportSent(1)
+      bench.log = []
+      #expect(bench.call.bottomCut?.entries.count ?? 0 == (number <= 4096 ? number : 0))
+    }
+    refuse(bench)
+    #expect(bench.status?.code == .unavailable)
+  }
+
+  /// What a hop has made of it is its word.
+  @Test func notWhatAHopHasChanged() {
+    let bench = CallBench(.unary, hops: 1, perAttempt: [0])
+    bench.hooks[0].on[.status] = { hop in
+      hop.status?.setCode(.permissionDenied)
+      return 0
+    }
+    bench.perform(.open(demand: 2, message: CallBench.message(3)))
+    refuse(bench)
+    #expect(bench.status?.code == .permissionDenied)
+  }
+
+  @Test func aTraceHasIt() {
+    final class Notes: CallTrace {
+      var all: [TraceNote] = []
+      func note(_ note: TraceNote) { all.append(note) }
+    }
+    let notes = Notes()
+    let bench = CallBench(.unary, hops: 1, perAttempt: [0], trace: notes)
+    bench.perform(.open(demand: 2, message: CallBench.message(3)))
+    refuse(bench)
+    let restarted = notes.all.filter { $0.what == .restarted }
+    #expect(restarted.count == 1 && restarted.first?.hop == -1 && restarted.first?.detail == 1)
+    #expect(notes.all.filter { $0.what == .transport && $0.event == .start }.count == 2)
+  }
+
+  @Test func policies() {
+    let policy = RetryPolicy.transparent
+    #expect(policy.ended(.unprocessed, after: 0) == .again)
+    #expect(policy.ended(.unprocessed, after: 1) == .pass)
+    #expect(policy.ended(.no, after: 0) == .pass)
+  }
+}

@@ -1,0 +1,87 @@
+import PenstockCall
+import Testing
+
+@testable import PenstockLaws
+
+/// The model of the laws, where a message is held in the step in which the `sent` of another comes: their order may show
+/// in a later step, or never.
+@Suite struct HeldSentTests {
+  private func reaction(_ verdict: Verdict, _ operations: [PenstockLaws.Operation] = []) -> Reaction {
+    Reaction(operations: operations, verdict: verdict.rawValue, takesTicket: false)
+  }
+
+  /// A hop that sees messages, and does `reactions` with the first of them.
+  private func hop(_ index: Int, _ reactions: [Reaction]) -> HopPlan {
+    var all = [[Reaction]](repeating: [], count: 12)
+    all[Int(EventKind.send.rawValue)] = reactions
+    return HopPlan(
+      registration: index, isObject: false, isPerAttempt: false, create: .none,
+      callbacks: 1 << UInt32(EventKind.send.rawValue), holdBytes: 0, shares: false, reactions: all)
+  }
+
+  private func scenario(_ reactions: [[Reaction]], _ steps: [Step] = []) -> Scenario {
+    Scenario(
+      kind: .bidi, hops: reactions.enumerated().map { hop($0, $1) }, steps: steps,
+      servers: [ServerPlan(items: [.headers])], firstMessage: nil, firstDemand: 0, demandsWhenServed: false)
+  }
+
+  /// The lowest hop drops a message of the middle one, which then holds one: the `sent` of the first is told after both,
+  /// so it tells the second, and stops at the top hop. Nobody sees that before the top hop holds a message.
+  @Test func heldMessageIsToldBySentThatStopsAtAHopAbove() {
+    let story = scenario(
+      [
+        [reaction(.next, [.injectOutbound(8)]), reaction(.hold)],
+        [reaction(.next, [.injectOutbound(16), .injectOutbound(24)]), reaction(.hold)],
+        [reaction(.drop)],
+      ],
+      [Step(act: .send(63), runs: true), Step(act: .send(64), runs: true)])
+    let failure = Play.run(story, isVerbose: true)
+    #expect(failure == nil, "\(failure?.what ?? "") \(failure?.trace ?? [])")
+  }
+
+  /// Two hops, and what each has on its way below: is it its own.
+  private func model(_ top: [Bool], _ bottom: [Bool]) -> Model {
+    let model = Model(scenario([[], []]), Order(0))
+    model.isOpen = true
+    for (hop, ledger) in zip(model.hops, [top, bottom]) {
+      hop.life = .entered
+      hop.ledger = ledger
+    }
+    return model
+  }
+
+  @Test func heldMessageIsToldOnce() {
+    let model = model([true, false], [true, true])
+    model.arriveSent(1, at: 1)
+    #expect(!model.hops[1].tellsHeld())
+    model.checkRest(wants: false, deadline: nil)
+    #expect(!model.hops[0].tellsHeld())
+    model.callerSent(1)
+    #expect(model.broken == nil)
+    model.callerSent(1)
+    #expect(model.broken?.law == "sent")
+  }
+
+  /// It would have been seen in its own step.
+  @Test func heldMessageIsNotToldAStepLate() {
+    let model = model([false, false], [true, true])
+    model.arriveSent(1, at: 1)
+    #expect(!model.hops[1].tellsHeld())
+    model.checkRest(wants: false, deadline: nil)
+    model.callerSent(1)
+    #expect(model.broken?.law == "sent")
+  }
+
+  /// Of two that are held while one `sent` comes one is told, in whatever order.
+  @Test func oneSentTellsOneHeldMessage() {
+    let model = model([false, false], [true, true])
+    model.arriveSent(1, at: 1)
+    #expect(!model.hops[1].tellsHeld())
+    #expect(model.hops[1].tellsHeld())
+    model.arriveSent(1, at: 0)
+    model.callerSent(1)
+    #expect(model.broken == nil)
+    model.callerSent(1)
+    #expect(model.broken?.law == "sent")
+  }
+}

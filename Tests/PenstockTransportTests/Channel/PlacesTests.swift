@@ -1,0 +1,374 @@
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// A server in a simulated world that allows so many calls at once, and answers one when it is told to.
+final class SparingServer {
+  struct Request: Equatable {
+    let connection: Int
+    let stream: Int32
+    let message: UInt8
+  }
+
+  let world = Simulation()
+  /// Of each connection; the last one of all that follow.
+  var limits: [UInt32]
+  /// The requests that have come, in order.
+  private(set) var requests: [Request] = []
+  private(set) var sockets: [SimulatedSocket] = []
+  /// What happens to each connection when the client has acknowledged its SETTINGS.
+  var welcome: (Int, SimulatedSocket) -> Void = { _, _ in }
+
+  init(_ limits: UInt32...) {
+    self.limits = limits
+    world.servers[80] = { [unowned self] said, socket in take(said, socket) }
+  }
+
+  var messages: [UInt8] { requests.map { $0.message } }
+
+  private func take(_ said: [UInt8], _ socket: SimulatedSocket) {
+    socket.rest += said
+    if !socket.hasBegun {
+      guard socket.rest.count >= 24 else { return }
+      socket.rest.removeFirst(24)
+      socket.hasBegun = true
+      socket.answer(Frame.settings([(3, limits[min(sockets.count, limits.count - 1)])]).encoded)
+      sockets.append(socket)
+    }
+    let connection = sockets.firstIndex { $0 === socket }!
+    while socket.rest.count >= 9 {
+      let size = socket.rest[..<3].reduce(0) { $0 << 8 | Int($1) }
+      guard socket.rest.count >= 9 + size else { return }
+      let stream = socket.rest[5..<9].reduce(Int32(0)) { $0 << 8 | Int32($1) }
+      let (type, flags) = (socket.rest[3], socket.rest[4])
+      if type == 0 {
+        requests.append(Request(connection: connection, stream: stream, message: socket.rest[9 + size - 1]))
+      }
+      if type == 4, flags == 1, socket.rest.count == 9 { welcome(connection, socket) }
+      socket.rest.removeFirst(9 + size)
+    }
+  }
+
+  /// The request that came at this place in the order; if it has not, its call waits in vain.
+  func answer(_ number: Int) {
+    guard number < requests.count else { return }
+    let id = requests[number].stream
+    let answer: [Frame] = [.head(id), .message(id, [requests[number].message]), .trailers(id)]
+    sockets[requests[number].connection].answer(answer.flatMap { $0.encoded })
+  }
+
+  func say(_ frame: Frame) { sockets[0].answer(frame.encoded) }
+}
+
+/// Calls that wait until the server allows them.
+@Suite(.timeLimit(.minutes(1))) struct PlacesTests {
+  private let server: SparingServer
+  private let client: TestClient
+
+  init() throws {
+    let server = SparingServer(1)
+    self.server = server
+    client = try #require(
+      TestClient("ipv4:10.0.0.1:80", mode: .host, platform: server.world) { runtime in
+        var options = ChannelOptions()
+        options.tls = nil
+        let name = bytes("ipv4:10.0.0.1:80")
+        guard case .made(let made) = Channel.make(runtime: runtime, target: name.view, options: options)
+        else { return nil }
+        return made
+      })
+  }
+
+  /// As much as comes of what there is.
+  private func settle() {
+    for _ in 0..<20 { _ = client.runtime.runtime.poll(timeoutMilliseconds: 1) }
+  }
+
+  private func open(_ message: UInt8) -> ClientCall {
+    let call = client.make("/a.B/C", .unary) { $0.deadline = 3600 * SimulationTests.second }
+    call.open(buffer([message]))
+    return call
+  }
+
+  private func answer(_ call: ClientCall) throws -> Answer { Answer(try #require(call.finish().1)) }
+
+  private var waiting: Int { client.channel.transport.core.waiting.count }
+
+  private func holder(_ call: ClientCall) -> String {
+    call.view(within: 0).map { "\($0.holder)" } ?? "none"
+  }
+
+  @Test func aCallWaitsForAPlace() throws {
+    let first = open(1)
+    let second = open(2)
+    #expect(holder(first) == "loop" && holder(second) == "loop")
+    client.turn()
+    #expect(holder(first) == "connection" && holder(second) == "connection")
+    settle()
+    #expect(server.messages == [1])
+    #expect(holder(first) == "server" && holder(second) == "place")
+    server.answer(0)
+    settle()
+    #expect(server.messages == [1, 2] && holder(second) == "server")
+    server.answer(1)
+    #expect(try answer(first).message == [1])
+    #expect(try answer(second).message == [2])
+    #expect(server.sockets.count == 1)
+  }
+
+  @Test func placesGoByAge() throws {
+    let calls = (1...4).map { open($0) }
+    settle()
+    #expect(server.messages == [1] && waiting == 3)
+    for n in 0..<4 {
+      server.answer(n)
+      settle()
+    }
+    #expect(server.messages == [1, 2, 3, 4] && waiting == 0)
+    for (n, call) in calls.enumerated() { #expect(try answer(call).message == [UInt8(n + 1)]) }
+  }
+
+  /// It looks for a place the moment that its own has come free, and does not get it.
+  @Test func aCallThatBeginsAgainStandsBehindOthers() throws {
+    let first = open(1)
+    let second = open(2)
+    settle()
+    server.say(.reset(server.requests[0].stream, 7))
+    settle()
+    #expect(server.messages == [1, 2])
+    server.answer(1)
+    settle()
+    #expect(server.messages == [1, 2, 1])
+    server.answer(2)
+    #expect(try answer(first).message == [1])
+    #expect(try answer(second).message == [2])
+  }
+
+  /// Nothing comes from the server by which the next one could know.
+  @Test func aCallThatIsCancelledLeavesItsPlace() throws {
+    let first = open(1)
+    let second = open(2)
+    settle()
+    first.cancel(bytes("no").view)
+    settle()
+    #expect(server.messages == [1, 2])
+    server.answer(1)
+    #expect(try answer(second).message == [2])
+    #expect(try answer(first).code == .cancelled)
+  }
+
+  @Test func theServerAllowsMoreAndLess() throws {
+    let calls = (1...10).map { open($0) }
+    settle()
+    #expect(server.messages == [1])
+    server.say(.settings([(3, 4)]))
+    settle()
+    #expect(server.messages == [1, 2, 3, 4])
+    server.say(.settings([(3, 2)]))
+    for n in 0..<3 {
+      settle()
+      #expect(server.messages.count == 4)
+      server.answer(n)
+    }
+    settle()
+    #expect(server.messages == [1, 2, 3, 4, 5])
+    server.say(.settings())
+    server.say(.settings([(3, 100)]))
+    settle()
+    #expect(server.messages.count == 10)
+    for n in 3..<10 { server.answer(n) }
+    for (n, call) in calls.enumerated() { #expect(try answer(call).message == [UInt8(n + 1)]) }
+  }
+
+  // MARK: Connections that go
+
+  /// It was not sent: it waits for another connection, as it waited for the first, and that is no further attempt.
+  @Test(arguments: [false, true])
+  func aCallThatWaitsGoesToAnotherConnection(_ farewell: Bool) throws {
+    server.limits = [0, 1]
+    server.welcome = { connection, socket in
+      if connection > 0 { return }
+      if farewell { socket.answer(Frame.goAway(0).encoded) } else { socket.end() }
+    }
+    let call = open(1)
+    settle()
+    #expect(server.requests.map { $0.connection } == [1])
+    server.answer(0)
+    let answer = try answer(call)
+    #expect(answer.message == [1] && answer.reply.stats.attempts == 1)
+  }
+
+  /// But not for ever.
+  @Test func aCallThatWaitsLosesTwoConnections() throws {
+    server.limits = [0]
+    server.welcome = { connection, socket in
+      socket.answer(Frame.goAway(0, 0, "number \(connection)").encoded)
+    }
+    let call = open(1)
+    settle()
+    #expect(server.sockets.count == 2)
+    let answer = try answer(call)
+    #expect(answer.code == .unavailable)
+    #expect(answer.words == "the server sent GOAWAY (NO_ERROR: number 1)")
+  }
+
+  /// Each may lose two: one that came with the second connection waits for the third.
+  @Test func aLaterCallWaitsLonger() throws {
+    server.limits = [0, 0, 1]
+    let first = open(1)
+    settle()
+    server.sockets[0].end()
+    settle()
+    let second = open(2)
+    settle()
+    #expect(server.sockets.count == 2 && waiting == 2)
+    server.sockets[1].end()
+    settle()
+    #expect(server.sockets.count == 3)
+    let lost = try answer(first)
+    #expect(lost.code == .unavailable && lost.words == "connection closed by peer")
+    server.answer(0)
+    #expect(try answer(second).message == [2])
+  }
+
+  // MARK: Many
+
+  @Test func callsThatWaitAndEndAreForgotten() throws {
+    server.limits = [0]
+    for _ in 0..<20 {
+      let calls = (0..<100).map { open($0) }
+      settle()
+      #expect(waiting >= 100)
+      for call in calls { call.cancel(bytes("no").view) }
+      settle()
+      #expect(waiting < 200)
+    }
+  }
+
+  // MARK: Over sockets
+
+  /// One that waits for a stream has not left, so it goes on elsewhere however large it is.
+  @Test func aLargeRequestThatWaitsGoesToANewConnection() throws {
+    let server = RawServer(
+      { peer in
+        peer.begin([(3, 0)])
+        // The acknowledgement leaves when the call waits.
+        while let frame = peer.frame(4), frame.flags == 0 {}
+        peer.send(.goAway(0))
+        peer.waitForEnd()
+      },
+      { peer in
+        peer.begin()
+        let id = peer.request()
+        peer.send(.head(id), .message(id, [9]), .trailers(id))
+        peer.waitForEnd()
+      })
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: 2 << 20))
+    #expect(answer.code == .ok && answer.message == [9])
+    #expect(server.connections == 2)
+  }
+
+  @Test func streamsBeyondTheLimitQueue() throws {
+    let server = RawServer { peer in
+      peer.begin([(3, 1)])
+      var open: Int32 = 0
+      while let frame = peer.readFrame() {
+        if frame.type == 4, frame.flags == 0 { peer.send(.settingsAck) }
+        if frame.type == 1 {
+          peer.expect(open == 0, "two streams at once")
+          open = frame.stream
+        }
+        if frame.type == 0 {
+          // What the client sends until it answers, it sends although a stream is open.
+          peer.send(Frame(type: 6, stream: 0, payload: [UInt8](repeating: 0, count: 8)))
+          while let next = peer.readFrame(), next.type != 6 {
+            peer.expect(next.type != 1, "two streams at once")
+          }
+          peer.send(.head(open), .data(open, frame.payload), .trailers(open))
+          open = 0
+        }
+      }
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let calls = (0..<20).map { _ in client.make("/a.B/C", .unary) }
+    for (n, call) in calls.enumerated() { call.open(buffer([UInt8(n)])) }
+    for (n, call) in calls.enumerated() {
+      let answer = Answer(try #require(call.finish().1))
+      #expect(answer.code == .ok && answer.message == [UInt8(n)])
+    }
+    #expect(server.complaints == [])
+  }
+
+  @Test func aQueuedCallMeetsItsDeadline() throws {
+    let server = RawServer { peer in
+      peer.begin([(3, 1)])
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try #require(TestClient(server.target))
+    let first = client.make("/a.B/C", .unary) { $0.deadline = 300_000_000 }
+    first.open(buffer([1]))
+    let second = client.unary("/a.B/C", [2]) { $0.deadline = 100_000_000 }
+    #expect(second.code == .deadlineExceeded)
+    #expect(Answer(try #require(first.finish().1)).code == .deadlineExceeded)
+  }
+}
+
+struct WaitQueueTests {
+  private final class One: Queued {
+    let number: Int
+    var isWaiting = true
+    init(_ number: Int) { self.number = number }
+  }
+
+  /// Whatever still waits comes out once, in order; what has gone is not kept.
+  @Test(arguments: 0..<50)
+  func order(_ seed: UInt64) {
+    var random = SplitMix(state: seed)
+    var queue = WaitQueue<One>()
+    var model: [One] = []
+    var put = 0
+    for _ in 0..<300 {
+      let most = random.next() % 4 == 0 ? 2000 : 4
+      switch random.next() % 4 {
+      case 0, 1:
+        for _ in 0..<random.next() % UInt64(most) {
+          model.append(One(put))
+          queue.append(model.last!)
+          put += 1
+        }
+      case 2:
+        for _ in 0..<random.next() % UInt64(most) {
+          #expect(queue.popFirst() === model.first)
+          if model.isEmpty { break }
+          model.removeFirst()
+        }
+      case _ where !model.isEmpty:
+        for _ in 0..<random.next() % UInt64(most) where !model.isEmpty {
+          let gone = model.remove(at: Int(random.next() % UInt64(model.count)))
+          gone.isWaiting = false
+          queue.forget()
+        }
+      default: break
+      }
+      #expect(queue.count >= model.count && queue.count <= 2 * model.count + 64)
+    }
+    var seen: [Int] = []
+    queue.forEach { seen.append($0.number) }
+    #expect(seen == model.map { $0.number })
+  }
+
+  /// What has left the queue is let go at once.
+  @Test func nothingIsKept() {
+    var queue = WaitQueue<One>()
+    for n in 0..<100 { queue.append(One(n)) }
+    weak var first: One?
+    first = queue.popFirst()
+    #expect(first == nil && queue.popFirst()?.number == 1)
+  }
+}

@@ -1,0 +1,32 @@
+import Testing
+
+@testable import PenstockTransport
+
+/// Every cell of the table in HTTP2StreamLife.swift.
+@Test func everyCellOfAStreamsLife() {
+  let events: [HTTP2StreamLife.Event] = [
+    .added, .submitted(withBody: false), .submitted(withBody: true), .headersLeft, .bodyGiven, .allPacked,
+    .lastPacked, .dataLeft, .over,
+  ]
+  /// One row each of `HTTP2StreamLife.allCases`; nil: nothing changes.
+  let table: [[HTTP2StreamLife?]] = [
+    [.queued, nil, nil, nil, nil, nil, nil, nil, .closed],
+    [nil, .opening, .openingWithBody, nil, nil, nil, nil, nil, .closed],
+    [nil, nil, nil, .idle, nil, nil, nil, nil, .closed],
+    [nil, nil, nil, .sending, nil, nil, nil, nil, .closed],
+    [nil, nil, nil, nil, .sending, nil, nil, nil, .closed],
+    [nil, nil, nil, nil, nil, .emptying, .ending, nil, .closed],
+    [nil, nil, nil, nil, nil, nil, nil, .idle, .closed],
+    [nil, nil, nil, nil, nil, nil, nil, .ended, .closed],
+    [nil, nil, nil, nil, nil, nil, nil, nil, .closed],
+    [nil, nil, nil, nil, nil, nil, nil, nil, nil],
+  ]
+  #expect(table.count == HTTP2StreamLife.allCases.count)
+  for (before, row) in zip(HTTP2StreamLife.allCases, table) {
+    for (event, after) in zip(events, row) {
+      var life = before
+      life.handle(event)
+      #expect(life == after ?? before, "\(before), \(event)")
+    }
+  }
+}
