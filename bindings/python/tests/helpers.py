@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from conftest import REPOSITORY
-from penstock import Channel, Hop, Interceptor, _library
+from penstock import Channel, Hop, Interceptor
 
 EVENTS = (
     "on_start",
@@ -110,7 +110,7 @@ PRELUDE = f"""
 import os, signal, sys, threading
 sys.path.insert(0, {SOURCES!r})
 import penstock
-penstock.load({_library.load()!r})
+penstock.load({penstock.load()!r})
 target = sys.argv[1]
 """
 

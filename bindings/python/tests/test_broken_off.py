@@ -13,6 +13,7 @@ import pytest
 from conftest import await_hanging, json_bytes
 from helpers import Only, Peer, on_thread
 from penstock import Call, Channel, Hop, RpcError, StatusCode, Ticket, Verdict, _options, _raw
+from penstock._keywords import CallKeywords
 
 CANCEL = 8
 KINDS = pytest.mark.parametrize("kind", ["ClientStream", "Bidi"])
@@ -210,6 +211,6 @@ def test_options_that_differ_each_time_are_not_kept() -> None:
     _options.forget_kept_options()
     before = alive()
     for milliseconds in range(1000):
-        made = _options.call_options(1 + milliseconds / 1000, None, None, None, None)
-    assert _options.call_options(1.999, None, None, None, None) is made
+        made = _options.call_options(CallKeywords(timeout=1 + milliseconds / 1000))
+    assert _options.call_options(CallKeywords(timeout=1.999)) is made
     assert alive() - before <= 65

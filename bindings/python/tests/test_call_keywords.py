@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from typing import Any, Callable, Dict, List
 
 import pytest
 
 import penstock
 from helpers import Only
-from penstock import Channel, Idempotency
+from penstock import Channel, Hop, Idempotency, StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from penstock._keywords import CallKeywords
 
 ECHO = "/penstock.Echo/"
 # Each makes a call with the keywords that it is given, to its end, and gives what has the trace.
@@ -114,3 +117,47 @@ def test_what_is_no_number_and_no_idempotency_is_refused(
         with pytest.raises(error):
             call(channel, **keywords)
     assert started == []
+
+
+# What makes calls, with its own arguments before the keywords.
+MAKERS: Dict[str, List[str]] = {
+    "UnaryUnary.__call__": ["request"],
+    "UnaryUnary.with_call": ["request"],
+    "UnaryStream.__call__": ["request"],
+    "StreamUnary.__call__": ["request_iterator"],
+    "StreamUnary.with_call": ["request_iterator"],
+    "StreamStream.__call__": ["request_iterator"],
+    "Hop.unary": ["method", "request", "on_reply", "from_top", "detached"],
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_way_shows_the_same_keywords(name: str) -> None:
+    owner, _, method = name.partition(".")
+    classes = {each.__name__: each for each in (Hop, StreamStream, StreamUnary, UnaryStream, UnaryUnary)}
+    function = getattr(classes[owner], method)
+    shown = list(inspect.signature(function).parameters.values())
+    keywords = [field.name for field in dataclasses.fields(CallKeywords)]
+    assert [each.name for each in shown] == ["self", *MAKERS[name], *keywords]
+    defaults = {each.name: each.default for each in shown}
+    assert all(defaults[keyword] == getattr(CallKeywords(), keyword) for keyword in keywords)
+    assert all(f"``{keyword}``: " in function.__doc__ for keyword in keywords)
+
+
+def test_keywords_may_go_by_place_as_in_grpcio_and_the_request_by_name(channel: Channel) -> None:
+    seen: List[Any] = []
+    channel.add_interceptor(
+        Only(on_start=lambda hop: seen.append((hop.deadline, hop.wait_for_ready, hop.compression)))
+    )
+    call = channel.unary_unary(ECHO + "Unary")
+    assert call(b"x", 30, (("x-tag", "1"),), None, True, "gzip") == b"x"
+    assert call(request=b"y") == b"y"
+    assert channel.stream_unary(ECHO + "ClientStream")(request_iterator=[b"z"]) == b"z"
+    assert 0 < seen[0][0] <= 30
+    assert [each[1:] for each in seen] == [(True, "gzip"), (False, "identity"), (False, "identity")]
+
+
+def test_a_keyword_that_there_is_not_is_refused(channel: Channel) -> None:
+    for call in (*WAYS.values(), *SHORT.values()):
+        with pytest.raises(TypeError, match="deadline"):
+            call(channel, deadline=3)

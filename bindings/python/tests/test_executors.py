@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from helpers import EVENTS, Only, bidi, on_thread, recorder, unary
-from penstock import Channel, Executor, Hop, RpcError, SerialExecutor, StatusCode, _library
+from penstock import Channel, Executor, Hop, RpcError, SerialExecutor, StatusCode
 
 OUTBOUND = ("on_start", "on_send", "on_half_close", "on_sent")
 
@@ -249,7 +249,7 @@ def test_wrong_executors_are_refused(channel: Channel) -> None:
 def test_a_program_may_end_with_a_call_on_an_executor(server: str) -> None:
     program = f"""
 import penstock, threading
-penstock.load({_library.load()!r})
+penstock.load({penstock.load()!r})
 class Waits(penstock.Interceptor):
     executor = penstock.SerialExecutor()
     def on_start(self, hop):

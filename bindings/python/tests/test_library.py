@@ -11,7 +11,6 @@ import pytest
 
 import penstock
 from conftest import REPOSITORY
-from penstock import _library
 
 SOURCES = str(Path(penstock.__file__).parents[1])
 
@@ -54,13 +53,13 @@ def test_importing_loads_neither_the_library_nor_grpc() -> None:
 
 
 def test_an_explicit_path_is_loaded() -> None:
-    done = run(f"import penstock; print(penstock.load({_library.load()!r}), penstock.library_version())")
-    assert done.stdout.split() == [_library.load(), penstock.library_version()], done.stderr
+    done = run(f"import penstock; print(penstock.load({penstock.load()!r}), penstock.library_version())")
+    assert done.stdout.split() == [penstock.load(), penstock.library_version()], done.stderr
 
 
 def test_the_same_file_may_be_named_again_but_not_another() -> None:
     program = (
-        f"import penstock\npenstock.load({_library.load()!r}); penstock.load({_library.load()!r})\n"
+        f"import penstock\npenstock.load({penstock.load()!r}); penstock.load({penstock.load()!r})\n"
         "try: penstock.load('/nowhere/else.so')\nexcept RuntimeError as e: print(e)"
     )
     assert "/nowhere/else.so" in run(program).stdout

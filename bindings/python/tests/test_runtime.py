@@ -365,7 +365,7 @@ def test_a_child_keeps_nothing_of_the_parent_s_runtime(server: str) -> None:
     """Neither descriptors, once its channel and runtime have gone, nor that its thread was a worker."""
     text = """
 import gc
-from penstock._sync import workers
+from penstock._wait import workers
 def descriptors(): return len(os.listdir("/proc/self/fd"))
 def child_of(work):
     child = os.fork()

@@ -36,17 +36,18 @@ from ._errors import (
 )
 from ._executor import Executor, SerialExecutor
 from ._hop import Hop
-from ._interceptor import Interceptor, Registration
-from ._library import load
+from ._interceptor import Interceptor
 from ._metadata import Metadata, Metadatum, ReceivedMetadata
 from ._method import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from ._raw.library import load
+from ._registration import Registration
 from ._reply import CompletedCall, RpcError
+from ._reports import set_exception_hook
 from ._runtime import Runtime, add_interceptor, default_runtime, snapshot
 from ._side import SideChannel
 from ._status import Detail, Status, StatusCode
 from ._sync import InterceptedCall, InterceptedReply, SyncInterceptor
 from ._ticket import Event, Ticket
-from ._trampolines import set_exception_hook
 from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
 from ._version import library_version
 

@@ -10,11 +10,12 @@ from . import _call, _raw
 from ._arguments import c_string
 from ._constants import E_ALREADY, OK
 from ._errors import check_with, library_error
-from ._interceptor import Interceptors, Kinds, Methods, Registration, register_all
+from ._keywords import Interceptors
 from ._metadata import owned_text
 from ._method import Caller
 from ._objects import own
 from ._options import CallOptions
+from ._registration import Kinds, Methods, Registration, register_all
 from ._runtime import Runtime, default_runtime
 from ._verdict import Level
 from ._wait import Waiters
@@ -91,6 +92,9 @@ class Channel(Caller):
     @property
     def _sees_objects(self) -> bool:
         return self._has_object_level or self._runtime._has_object_level
+
+    def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
+        register_all(options, interceptors)
 
     def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
         return _call.start(self._handle, method, kind, options)

@@ -9,14 +9,15 @@ from typing import Any, Callable, Iterable, Optional
 from . import _constants as c
 from . import _raw
 from ._arguments import Payload, payload
+from ._ctrl_c import recover
 from ._errors import StateError, check, check_with
 from ._executor import Executor
-from ._hop import Hop
+from ._hop import Hop, Registered
 from ._metadata import Metadata, MetadataLike
 from ._objects import Raised, forget, own, registry
 from ._reply import EXCEPTION_KEY
+from ._reports import report
 from ._status import DetailLike, Status, StatusCode, StatusLike, as_status
-from ._trampolines import recoveries, report
 from ._verdict import Kind, Level, Verdict
 
 CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_response", "on_status", "on_cancel")
@@ -72,10 +73,11 @@ class Completion:
     AlreadyError: it has been called. GoneError: the call has ended, or went on without it. Both do no harm.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_hop", "_open", "_running")
+    __slots__ = ("__weakref__", "_handle", "_hop", "_open", "_registered", "_running")
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, registered: Registered) -> None:
         self._handle = handle
+        self._registered = registered
         self._hop: Optional[Hop] = None
         self._open = True
         self._running = True
@@ -111,7 +113,7 @@ class Completion:
         if self._hop is None:
             if not self._running:
                 raise StateError(c.E_STATE, "the callback has returned: ask for the hop in it")
-            self._hop = Hop(_raw.penstock_completion_hop(self._handle), None).retain()
+            self._hop = Hop(_raw.penstock_completion_hop(self._handle), self._registered).retain()
         return self._hop
 
     def _end(self) -> None:
@@ -130,16 +132,6 @@ class Completion:
             raise StateError(c.E_STATE, "the completion has been called: its event is others' now")
 
 
-class _Style:
-    """What C gets as user data or state: whose methods see the calls."""
-
-    __slots__ = ("methods", "name")
-
-    def __init__(self, name: str, methods: Any) -> None:
-        self.name = name
-        self.methods = methods
-
-
 class _InCallback:
     """Guards what is valid in one callback only."""
 
@@ -155,10 +147,10 @@ class _InCallback:
 
 def _call(callback: str, number: Optional[int], handle: int, give: Callable[[Any, Completion], None]) -> None:
     """Runs a callback that gets a completion. Nothing is ever raised into C: it ends the call instead."""
-    done = Completion(handle)
-    style: Any = registry.get(number)
+    registered: Any = registry.get(number)
+    done = Completion(handle, registered)
     try:
-        method = getattr(style.methods, callback, None)
+        method = getattr(registered.methods, callback, None)
         if method is None:
             done.next()
             return
@@ -167,7 +159,7 @@ def _call(callback: str, number: Optional[int], handle: int, give: Callable[[Any
         finally:
             done._end()
     except BaseException as error:
-        _fail(style.name, callback, handle, error)
+        _fail(registered.name, callback, handle, error)
 
 
 def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
@@ -181,7 +173,7 @@ def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
 
 def _drops(trampoline: Callable[..., None]) -> None:
     """Where it has not run its completion is dropped, which ends the call."""
-    recoveries[trampoline.__code__] = lambda given: _raw.penstock_completion_release(given["handle"])
+    recover(trampoline, lambda given: _raw.penstock_completion_release(given["handle"]))
 
 
 def _metadata_callback(callback: str) -> Any:
@@ -212,29 +204,30 @@ def _status(number: Optional[int], pointer: int, handle: int) -> None:
 
 
 def _cancel(number: Optional[int], pointer: int) -> None:
-    style: Any = registry.get(number)
+    registered: Any = registry.get(number)
     scope = _InCallback()
     try:
-        method = getattr(style.methods, "on_cancel", None)
+        method = getattr(registered.methods, "on_cancel", None)
         if method is not None:
             method(Status._view(pointer, scope.guard))
     except BaseException as error:
-        report(style.name, "on_cancel", error)
+        report(registered.name, "on_cancel", error)
     finally:
         scope.runs = False
 
 
 def _create(number: Optional[int], method: Optional[bytes], kind: int, state: Any) -> int:
-    style: Any = registry.get(number)
+    registered: Any = registry.get(number)
     try:
-        made = style.methods.create((method or b"").decode("utf-8", "replace"), Kind(kind))
+        made = registered.methods.create((method or b"").decode("utf-8", "replace"), Kind(kind))
     except BaseException as error:
-        report(style.name, "create", error)
+        report(registered.name, "create", error)
         # No verdict: the library ends the call with INTERNAL, and names the interceptor.
         return -1
     if isinstance(made, Verdict):
         return int(made)
-    state[0] = registry.add(_Style(style.name, style.methods if made is None else made))
+    methods = registered.methods if made is None else made
+    state[0] = registry.add(Registered(registered.name, methods, registered.register))
     return c.NEXT
 
 
@@ -244,9 +237,9 @@ def _destroy(number: Optional[int]) -> None:
 
 for _function in (_half_close, _status):
     _drops(_function)
-recoveries[_cancel.__code__] = lambda given: None
-recoveries[_create.__code__] = lambda given: None
-recoveries[_destroy.__code__] = lambda given: registry.remove(given["number"])
+recover(_cancel, lambda given: None)
+recover(_create, lambda given: None)
+recover(_destroy, lambda given: registry.remove(given["number"]))
 _create_trampoline = _raw.penstock_async_create(_create)
 _destroy_trampoline = _raw.penstock_async_destroy(_destroy)
 _trampolines = {
@@ -261,9 +254,10 @@ _trampolines = {
 
 
 def completion_table(
-    interceptor: CompletionInterceptor, name: bytes, methods: Optional[bytes], kinds: int, flags: int
+    registered: Registered, name: bytes, methods: Optional[bytes], kinds: int, flags: int
 ) -> _raw.penstock_interceptor:
     """The ordinary table of one in asynchronous style; its user data is the registration's."""
+    interceptor = registered.methods
     given = _raw.penstock_async_interceptor()
     given.struct_size = sizeof(given)
     given.name = name
@@ -278,7 +272,7 @@ def completion_table(
         method = getattr(interceptor, callback)
         if factory or getattr(method, "__func__", method) is not getattr(CompletionInterceptor, callback):
             setattr(given, callback, trampoline)
-    given.user_data = registry.add(_Style(name.decode("utf-8", "replace"), interceptor))
+    given.user_data = registry.add(registered)
     given.finalizer = forget
     table, error = _raw.penstock_interceptor(), c_void_p()
     table.struct_size = sizeof(table)

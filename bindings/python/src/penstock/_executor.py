@@ -7,9 +7,10 @@ from ctypes import byref, c_void_p
 from typing import Any, Callable, List, Optional, Tuple
 
 from . import _raw
+from ._ctrl_c import recover
 from ._errors import check
 from ._objects import forget, own, registry
-from ._trampolines import recoveries, report
+from ._reports import report
 
 
 class Job:
@@ -102,7 +103,7 @@ def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) 
 
 
 # C takes a job that this function has not seen for taken.
-recoveries[_take_job.__code__] = lambda given: given["job"](given["argument"])
+recover(_take_job, lambda given: given["job"](given["argument"]))
 _take = _raw.penstock_submit(_take_job)
 
 

@@ -6,29 +6,41 @@ import ctypes
 import json
 import threading
 from ctypes import byref, c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Union
 
 from . import _constants as c
 from . import _raw
 from ._arguments import Payload, c_string, milliseconds, payload, sized, whole_number
 from ._codec import Boxed, boxed
 from ._errors import StateError, check
+from ._executor import Executor, address
+from ._keywords import CallKeywords, Interceptors, takes
 from ._metadata import Metadata, MetadataLike, owned_text
+from ._method import ChannelLike
 from ._objects import Value, forget, own, registry, value_at
+from ._options import CallOptions, call_options
 from ._reply import certificates
+from ._side import OnReply, SideChannel, begin_unary, side_flags
 from ._status import DetailLike, Status, StatusLike, as_status, code_number
 from ._ticket import Ticket
 from ._verdict import EventKind, Idempotency, Kind, Level
 
-if TYPE_CHECKING:
-    from ._channel import Channel
-    from ._executor import Executor
-    from ._interceptor import Interceptors
-    from ._side import OnReply, SideChannel
-
 _UINT64 = 2**64 - 1
 _LARGEST = 2**31 - 1
 _current_thread = threading.get_ident
+
+
+class Registered:
+    """What the registry keeps for one registration: its name, the methods that C may call, bound, and the way to
+    register interceptors for calls that its hops make."""
+
+    __slots__ = ("methods", "name", "register")
+
+    def __init__(self, name: str, methods: Any, register: Callable[[CallOptions, Interceptors], object]) -> None:
+        self.name = name
+        self.methods = methods
+        self.register = register
 
 
 class Instance:
@@ -36,9 +48,23 @@ class Instance:
 
     __slots__ = ("registered", "state")
 
-    def __init__(self, registered: Any, state: object) -> None:
+    def __init__(self, registered: Registered, state: object) -> None:
         self.registered = registered
         self.state = state
+
+
+@dataclass(eq=False, repr=False)
+class _SideCall:
+    method: str
+    request: Payload
+    on_reply: OnReply
+    from_top: bool = False
+    detached: bool = False
+
+
+@dataclass(eq=False, repr=False)
+class SideCallArguments(CallKeywords, _SideCall):
+    """Of `Hop.unary`."""
 
 
 class Hop:
@@ -48,11 +74,11 @@ class Hop:
     do `ticket` and the verdict TAKE; what is not allowed there is StateError, and after the call GoneError.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_instance", "_retained", "_running", "_thread")
+    __slots__ = ("__weakref__", "_handle", "_retained", "_running", "_seen_by", "_thread")
 
-    def __init__(self, handle: int, instance: Optional[Instance]) -> None:
+    def __init__(self, handle: int, seen_by: Union[Instance, Registered]) -> None:
         self._handle = handle
-        self._instance = instance
+        self._seen_by = seen_by
         self._retained = False
         self._running = True
         self._thread = _current_thread()
@@ -209,21 +235,20 @@ class Hop:
     @property
     def state(self) -> Any:
         """What `create` returned for this call: any object; can be set. AttributeError without `create`."""
-        if self._instance is None:
-            raise AttributeError("there is no state: the interceptor has no create()")
-        return self._instance.state
+        return self._own_instance().state
 
     @state.setter
     def state(self, state: Any) -> None:
-        if self._instance is None:
-            raise AttributeError("there is no state: the interceptor has no create()")
-        self._instance.state = state
+        self._own_instance().state = state
+
+    def _own_instance(self) -> Instance:
+        if isinstance(self._seen_by, Instance):
+            return self._seen_by
+        raise AttributeError("there is no state: the interceptor has no create()")
 
     def set_executors(self, outbound: Optional[Executor], inbound: Optional[Executor]) -> None:
         """In `create`: where this call's other callbacks run, `on_start`, `on_send`, `on_half_close` and `on_sent` on
         ``outbound``, the rest on ``inbound``; None is the thread that drives."""
-        from ._executor import address
-
         result = _raw.penstock_hop_set_executors(self._callback(), address(outbound), address(inbound))
         check(result, "executors can be chosen in create only")
 
@@ -235,7 +260,7 @@ class Hop:
 
     # ---- Other calls, other channels ----
 
-    def set_channel(self, channel: Channel) -> None:
+    def set_channel(self, channel: ChannelLike) -> None:
         """Redirect, in `on_start`: sends the rest of the call to another channel of the same runtime. Interceptors,
         options and deadline stay; connection, credentials, target and default authority are the other channel's.
         Closing either channel ends the call."""
@@ -245,45 +270,25 @@ class Hop:
         """Makes side calls for a thread that may wait: calls on the channel that this one was made on, whose chain
         begins below this hop (``from_top``: at the top). They inherit the deadline, and end with this call
         (``detached``: they don't). It has a channel's methods that make calls, so stubs work on it. Keeps the hop."""
-        from ._side import SideChannel, side_flags
-
         return SideChannel(self.retain(), side_flags(from_top, detached))
 
-    def unary(
-        self,
-        method: str,
-        request: Payload,
-        on_reply: OnReply,
-        *,
-        timeout: Optional[float] = None,
-        metadata: MetadataLike = None,
-        credentials: object = None,
-        wait_for_ready: Optional[bool] = None,
-        compression: Any = None,
-        from_top: bool = False,
-        detached: bool = False,
-        interceptors: Interceptors = (),
-        trace: Optional[int] = None,
-        idempotency: Optional[Idempotency] = None,
-    ) -> None:
+    def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
+        """Registers the interceptors of a side call."""
+        seen_by = self._seen_by
+        registered = seen_by.registered if isinstance(seen_by, Instance) else seen_by
+        registered.register(options, interceptors)
+
+    @takes(SideCallArguments)
+    def unary(self, call: SideCallArguments) -> None:
         """A unary side call, in a callback or on any thread: ``on_reply(response, outcome)`` is called with its end,
         where callbacks are; the response is None unless the code is OK. ``from_top``, ``detached``: as in
-        `side_channel`. The other keywords are those of a channel's methods (``timeout`` in seconds); of
-        ``interceptors`` all are met, also those above this hop. GoneError: the hop's call has ended."""
-        from ._options import call_options
-        from ._side import begin_unary, side_flags
-
-        options = call_options(
-            timeout,
-            metadata,
-            credentials,
-            wait_for_ready,
-            compression,
-            trace,
-            idempotency,
-            tuple(interceptors),
-        )
-        begin_unary(self._anywhere, method, payload(request), on_reply, side_flags(from_top, detached), options)
+        `side_channel`. The other keywords are those of a channel's methods; of ``interceptors`` all are met, also
+        those above this hop. GoneError: the hop's call has ended."""
+        options = call_options(call)
+        if call.interceptors:
+            self._register(options, call.interceptors)
+        flags = side_flags(call.from_top, call.detached)
+        begin_unary(self._anywhere, call.method, payload(call.request), call.on_reply, flags, options)
 
     # ---- The event ----
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Protocol, Tuple
 
 from . import _call, _raw
 from ._arguments import c_string
 from ._call import Call, Deserializer, Requests, Serializer
 from ._codec import Codec
-from ._interceptor import Interceptors, see_objects
-from ._metadata import MetadataLike
+from ._keywords import CallKeywords, Interceptors, RequestArguments, RequestsArguments, takes
 from ._objects import Raised
 from ._options import CallOptions, call_options
 from ._reply import CompletedCall, Reply, reply_error
 from ._status import StatusCode
-from ._verdict import Idempotency, Kind
+from ._verdict import Kind
 from ._wait import Waiters
 
 
@@ -27,15 +26,6 @@ class Method(NamedTuple):
 
 class _MultiCallable:
     """One method of a channel, to be called any number of times, from any thread.
-
-    Keyword arguments of a call: ``timeout``, seconds until its deadline (None: the channel's, or none);
-    ``metadata``, pairs, a mapping or JSON; ``compression``, ``"identity"``, ``"gzip"`` or a member of
-    ``grpc.Compression``; ``wait_for_ready``, carried for interceptors (channels do not wait yet); ``credentials``,
-    the value of ``authorization`` or header fields as in metadata, for TLS only: without it UNAUTHENTICATED;
-    ``interceptors``, for this call only: each an interceptor, or (interceptor, priority), in one order with those of
-    the channel and its runtime; ``trace``, how many events the call's trace keeps, the latest, 1 to 65536 (True: 256;
-    0 or False: no trace; None: as the channel's options say); ``idempotency``, an `Idempotency`, carried for
-    interceptors, which read it as ``hop.idempotency`` (None: UNKNOWN).
 
     An argument that is not allowed raises TypeError or ValueError (`InvalidArgumentError` is one, too), and no call
     is made.
@@ -50,20 +40,24 @@ class _MultiCallable:
         self._method = method
         self._made_codec: Optional[Codec] = None
 
-    def _codec(self, interceptors: Interceptors) -> Optional[Codec]:
+    def _codec(self, keywords: CallKeywords) -> Optional[Codec]:
         """Where an interceptor sees objects, and they are not bytes anyway."""
         method = self._method
         if method.serializer is None and method.deserializer is None:
             return None
-        if not method.channel._sees_objects and not (interceptors and see_objects(interceptors)):
+        if not method.channel._sees_objects and not (keywords.interceptors and keywords.sees_objects):
             return None
         if self._made_codec is None:
             self._made_codec = Codec(method.serializer, method.deserializer)
         return self._made_codec
 
-    def _start(self, *options: Any, codec: Optional[Codec]) -> int:
-        """The call's handle. ``options``: those of `call_options`, in its order."""
-        return self._method.channel._start(self._method.name, self._kind, call_options(*options, codec=codec))
+    def _start(self, keywords: CallKeywords, codec: Optional[Codec]) -> int:
+        """The call's handle."""
+        channel = self._method.channel
+        options = call_options(keywords, codec)
+        if keywords.interceptors:
+            channel._register(options, keywords.interceptors)
+        return channel._start(self._method.name, self._kind, options)
 
     def _stream(self, call: int, requests: Optional[Requests], timeout: Optional[float]) -> Call:
         channel = self._method.channel
@@ -79,31 +73,10 @@ class UnaryUnary(_MultiCallable):
 
     _kind = Kind.UNARY
 
-    def __call__(
-        self,
-        request: Any,
-        timeout: Optional[float] = None,
-        metadata: MetadataLike = None,
-        credentials: object = None,
-        wait_for_ready: Optional[bool] = None,
-        compression: Any = None,
-        interceptors: Interceptors = (),
-        *,
-        trace: Optional[int] = None,
-        idempotency: Optional[Idempotency] = None,
-    ) -> Any:
+    @takes(RequestArguments)
+    def __call__(self, call: RequestArguments) -> Any:
         """Makes the call and returns the response."""
-        handle = self._ended(
-            request,
-            timeout,
-            metadata,
-            credentials,
-            wait_for_ready,
-            compression,
-            trace,
-            idempotency,
-            tuple(interceptors),
-        )
+        handle = self._ended(call)
         if Raised.ever or _raw.penstock_reply_code(handle) != StatusCode.OK.number:
             reply = _good(handle)
             data = _call.body(reply._handle)
@@ -115,47 +88,25 @@ class UnaryUnary(_MultiCallable):
                 _raw.penstock_reply_release(handle)
         return _call.deserialize(self._method.deserializer, data)
 
-    def with_call(
-        self,
-        request: Any,
-        timeout: Optional[float] = None,
-        metadata: MetadataLike = None,
-        credentials: object = None,
-        wait_for_ready: Optional[bool] = None,
-        compression: Any = None,
-        interceptors: Interceptors = (),
-        *,
-        trace: Optional[int] = None,
-        idempotency: Optional[Idempotency] = None,
-    ) -> Tuple[Any, CompletedCall]:
+    @takes(RequestArguments)
+    def with_call(self, call: RequestArguments) -> Tuple[Any, CompletedCall]:
         """Makes the call and returns the response with what else came."""
-        handle = self._ended(
-            request,
-            timeout,
-            metadata,
-            credentials,
-            wait_for_ready,
-            compression,
-            trace,
-            idempotency,
-            tuple(interceptors),
-        )
-        reply = _good(handle)
+        reply = _good(self._ended(call))
         response = _call.deserialize(self._method.deserializer, _call.body(reply._handle))
         return response, CompletedCall(reply)
 
-    def _ended(self, request: Any, *options: Any) -> int:
-        codec = self._codec(options[-1])
-        data = _call.serialize(self._method.serializer, request, codec)
+    def _ended(self, call: RequestArguments) -> int:
+        codec = self._codec(call)
+        data = _call.serialize(self._method.serializer, call.request, codec)
         waiters = self._method.channel._waiters
         with waiters:
-            call = self._start(*options, codec=codec)
+            handle = self._start(call, codec)
             try:
-                _call.send(waiters, call, data)
-                return _call.finish(waiters, call)
+                _call.send(waiters, handle, data)
+                return _call.finish(waiters, handle)
             finally:
                 # Cancels it, if Ctrl-C or an exception of a callback has come first.
-                _raw.penstock_call_release(call)
+                _raw.penstock_call_release(handle)
 
 
 def _good(handle: int) -> Reply:
@@ -171,38 +122,16 @@ class UnaryStream(_MultiCallable):
 
     _kind = Kind.SERVER_STREAM
 
-    def __call__(
-        self,
-        request: Any,
-        timeout: Optional[float] = None,
-        metadata: MetadataLike = None,
-        credentials: object = None,
-        wait_for_ready: Optional[bool] = None,
-        compression: Any = None,
-        interceptors: Interceptors = (),
-        *,
-        trace: Optional[int] = None,
-        idempotency: Optional[Idempotency] = None,
-    ) -> Call:
+    @takes(RequestArguments)
+    def __call__(self, call: RequestArguments) -> Call:
         """Makes the call and returns at once; the responses are iterated over."""
-        interceptors = tuple(interceptors)
-        codec = self._codec(interceptors)
-        data = _call.serialize(self._method.serializer, request, codec)
-        handle = self._start(
-            timeout,
-            metadata,
-            credentials,
-            wait_for_ready,
-            compression,
-            trace,
-            idempotency,
-            interceptors,
-            codec=codec,
-        )
-        call = self._stream(handle, None, timeout)
-        if _call.send(call._waiters, handle, data):
+        codec = self._codec(call)
+        data = _call.serialize(self._method.serializer, call.request, codec)
+        handle = self._start(call, codec)
+        stream = self._stream(handle, None, call.timeout)
+        if _call.send(stream._waiters, handle, data):
             _call.half_close(handle)
-        return call
+        return stream
 
 
 class StreamUnary(_MultiCallable):
@@ -211,67 +140,24 @@ class StreamUnary(_MultiCallable):
 
     _kind = Kind.CLIENT_STREAM
 
-    def __call__(
-        self,
-        request_iterator: Iterable[Any],
-        timeout: Optional[float] = None,
-        metadata: MetadataLike = None,
-        credentials: object = None,
-        wait_for_ready: Optional[bool] = None,
-        compression: Any = None,
-        interceptors: Interceptors = (),
-        *,
-        trace: Optional[int] = None,
-        idempotency: Optional[Idempotency] = None,
-    ) -> Any:
+    @takes(RequestsArguments)
+    def __call__(self, call: RequestsArguments) -> Any:
         """Makes the call and returns the response."""
-        call = self._begin(
-            request_iterator,
-            timeout,
-            metadata,
-            credentials,
-            wait_for_ready,
-            compression,
-            trace,
-            idempotency,
-            tuple(interceptors),
-        )
-        return call.result()
+        return self._begin(call).result()
 
-    def with_call(
-        self,
-        request_iterator: Iterable[Any],
-        timeout: Optional[float] = None,
-        metadata: MetadataLike = None,
-        credentials: object = None,
-        wait_for_ready: Optional[bool] = None,
-        compression: Any = None,
-        interceptors: Interceptors = (),
-        *,
-        trace: Optional[int] = None,
-        idempotency: Optional[Idempotency] = None,
-    ) -> Tuple[Any, Call]:
+    @takes(RequestsArguments)
+    def with_call(self, call: RequestsArguments) -> Tuple[Any, Call]:
         """Makes the call and returns the response with what else came."""
-        call = self._begin(
-            request_iterator,
-            timeout,
-            metadata,
-            credentials,
-            wait_for_ready,
-            compression,
-            trace,
-            idempotency,
-            tuple(interceptors),
-        )
-        return call.result(), call
+        stream = self._begin(call)
+        return stream.result(), stream
 
-    def _begin(self, request_iterator: Iterable[Any], timeout: Optional[float], *options: Any) -> Call:
-        codec = self._codec(options[-1])
-        requests = Requests(request_iterator, self._method.serializer, codec)
-        handle = self._start(timeout, *options, codec=codec)
-        call = self._stream(handle, requests, timeout)
-        _call.begin_sending(call._waiters, handle, requests)
-        return call
+    def _begin(self, call: RequestsArguments) -> Call:
+        codec = self._codec(call)
+        requests = Requests(call.request_iterator, self._method.serializer, codec)
+        handle = self._start(call, codec)
+        stream = self._stream(handle, requests, call.timeout)
+        _call.begin_sending(stream._waiters, handle, requests)
+        return stream
 
 
 class StreamStream(StreamUnary):
@@ -279,31 +165,17 @@ class StreamStream(StreamUnary):
 
     _kind = Kind.BIDI
 
-    def __call__(
-        self,
-        request_iterator: Iterable[Any],
-        timeout: Optional[float] = None,
-        metadata: MetadataLike = None,
-        credentials: object = None,
-        wait_for_ready: Optional[bool] = None,
-        compression: Any = None,
-        interceptors: Interceptors = (),
-        *,
-        trace: Optional[int] = None,
-        idempotency: Optional[Idempotency] = None,
-    ) -> Call:
+    @takes(RequestsArguments)
+    def __call__(self, call: RequestsArguments) -> Call:
         """Makes the call and returns at once; the responses are iterated over."""
-        return self._begin(
-            request_iterator,
-            timeout,
-            metadata,
-            credentials,
-            wait_for_ready,
-            compression,
-            trace,
-            idempotency,
-            tuple(interceptors),
-        )
+        return self._begin(call)
+
+
+class ChannelLike(Protocol):
+    """A `Channel`."""
+
+    target: str
+    _handle: int
 
 
 class Caller:
@@ -315,6 +187,10 @@ class Caller:
 
     @property
     def _sees_objects(self) -> bool:
+        raise NotImplementedError
+
+    def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
+        """Registers the interceptors of one call on its options."""
         raise NotImplementedError
 
     def _start(self, method: bytes, kind: int, options: CallOptions) -> int:

@@ -7,6 +7,7 @@ import weakref
 from typing import Any, Callable, Dict, Optional
 
 from . import _raw
+from ._ctrl_c import recover
 
 
 class Registry:
@@ -41,6 +42,7 @@ def _forget(number: Optional[int]) -> None:
     registry.remove(number)
 
 
+recover(_forget, lambda given: registry.remove(given["number"]))
 # The one finalizer that C gets; pinned here for the life of the process.
 forget = _raw.penstock_finalizer(_forget)
 

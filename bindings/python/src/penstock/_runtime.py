@@ -17,15 +17,14 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import _constants as c
 from . import _raw
 from ._arguments import milliseconds
+from ._ctrl_c import raise_escaping
 from ._errors import check, check_with, library_error
-from ._interceptor import Kinds, Methods, Registration
 from ._metadata import owned_text
 from ._objects import own
 from ._options import forget_kept_options
-from ._sync import workers
-from ._trampolines import raise_escaping
+from ._registration import Kinds, Methods, Registration
 from ._verdict import Level
-from ._wait import Waiters
+from ._wait import Waiters, workers
 
 _logger = logging.getLogger("penstock")
 # How long the driver thread looks away when another thread is at it, so as neither to compete nor to spin.

@@ -10,6 +10,7 @@ from typing import Any, Callable, Optional
 from . import _call, _raw
 from ._arguments import c_string
 from ._errors import check, check_with
+from ._keywords import Interceptors
 from ._method import Caller
 from ._objects import forget, registry
 from ._options import CallOptions
@@ -58,6 +59,9 @@ class SideChannel(Caller):
     def _sees_objects(self) -> bool:
         # Messages of side calls are bytes at every level.
         return False
+
+    def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
+        self._hop._register(options, interceptors)
 
     def _start(self, method: bytes, kind: int, options: CallOptions) -> int:
         return _begin(self._hop._anywhere, method, kind, self._flags, options, None)

@@ -5,24 +5,21 @@ from __future__ import annotations
 import ctypes
 import threading
 from ctypes import byref, c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Set, Tuple
+from typing import Any, Callable, Iterable, Optional, Tuple
 
 from . import _constants as c
 from . import _raw
 from ._arguments import c_string, milliseconds, payload
 from ._codec import Boxed, boxed
 from ._errors import GoneError, StateError, check
+from ._hop import Hop, Registered
 from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, registry, value_at
+from ._side import SideChannel, side_flags
 from ._status import CodeLike, DetailLike, Status, StatusCode, code_number
 from ._verdict import Kind, Level
 
-if TYPE_CHECKING:
-    from ._side import SideChannel
-
 _current_thread = threading.get_ident
-# The threads that are in the function of a synchronous interceptor. The library's: they turn no loop of ours.
-workers: Set[int] = set()
 
 
 class SyncInterceptor:
@@ -54,10 +51,11 @@ class InterceptedCall:
     something of it gives GoneError.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_running", "_thread")
+    __slots__ = ("__weakref__", "_handle", "_registered", "_running", "_thread")
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, registered: Registered) -> None:
         self._handle = handle
+        self._registered = registered
         self._running = True
         self._thread = _current_thread()
 
@@ -122,10 +120,7 @@ class InterceptedCall:
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
         """For calls of one's own that do not meet this interceptor: as `Hop.side_channel`."""
-        from ._hop import Hop
-        from ._side import SideChannel, side_flags
-
-        hop = Hop(_raw.penstock_intercepted_hop(self._inside()), None).retain()
+        hop = Hop(_raw.penstock_intercepted_hop(self._inside()), self._registered).retain()
         hop._end()
         return SideChannel(hop, side_flags(from_top, detached))
 

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 import threading
-from types import CodeType
-from typing import Any, Callable, Dict, Optional, Set
+from typing import Any, Dict, Optional
 
 from . import _constants as c
-from . import _objects, _raw
-from ._hop import Hop, Instance
+from . import _raw
+from ._ctrl_c import recoveries
+from ._hop import Hop, Instance, Registered
 from ._objects import Raised, forget, registry
 from ._reply import EXCEPTION_KEY
+from ._reports import report, tell
 from ._status import StatusCode
-from ._sync import InterceptedCall, workers
+from ._sync import InterceptedCall
 from ._verdict import Verdict
-
-_logger = logging.getLogger("penstock")
+from ._wait import workers
 
 SIGNALS = ("on_cancel", "on_demand", "on_sent")
 EVENTS = ("on_start", "on_send", "on_half_close", "on_headers", "on_receive", "on_status")
 # A verdict that no callback may return: the library ends the call with INTERNAL and names the interceptor.
 _INVALID = -1
-
-ExceptionHook = Callable[[str, str, BaseException], object]
-_hook: Optional[ExceptionHook] = None
-
-
-def set_exception_hook(hook: Optional[ExceptionHook]) -> None:
-    """Has ``hook(interceptor_name, callback_name, exception)`` called for each exception in a callback, on its
-    thread, instead of logging it to the logger ``"penstock"``; None: logs again."""
-    global _hook
-    _hook = hook
-
-
-class Registered:
-    """What the registry keeps for one registration: its name, and the methods that C may call, bound."""
-
-    __slots__ = ("methods", "name")
-
-    def __init__(self, name: str, methods: Dict[str, Callable[[Any], Any]]) -> None:
-        self.name = name
-        self.methods = methods
 
 
 # ---- From C to Python ----
@@ -57,10 +35,9 @@ def _verdict(returned: object, callback: str) -> int:
 
 
 def _run(callback: str, handle: int, number: Optional[int]) -> int:
-    found = registry.get(number)
-    instance = found if isinstance(found, Instance) else None
-    registered: Any = found if instance is None else instance.registered
-    hop = Hop(handle, instance)
+    seen_by: Any = registry.get(number)
+    registered = seen_by.registered if isinstance(seen_by, Instance) else seen_by
+    hop = Hop(handle, seen_by)
     try:
         verdict = _verdict(registered.methods[callback](hop), callback)
         if verdict == c.TAKE:
@@ -77,7 +54,7 @@ def _event_trampoline(callback: str) -> Any:
         except BaseException as error:
             return _failed(callback, handle, number, error)
 
-    _codes.add(trampoline.__code__)
+    recoveries[trampoline.__code__] = _has_not_run
     return _raw.penstock_hop_callback(trampoline)
 
 
@@ -127,29 +104,18 @@ def _intercept(handle: int, number: Optional[int]) -> int:
     thread = threading.get_ident()
     is_first = thread not in workers
     workers.add(thread)
-    call = InterceptedCall(handle)
     registered: Any = registry.get(number)
+    call = InterceptedCall(handle, registered)
     try:
         return _verdict(registered.methods["intercept"](call), "intercept")
     except BaseException as error:
         _raw.penstock_intercepted_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
-        _report(registered.name, "intercept", error)
+        tell(registered.name, "intercept", error)
         return _INVALID
     finally:
         call._end()
         if is_first:
             workers.discard(thread)
-
-
-intercept_trampoline = _raw.penstock_intercept(_intercept)
-_codes = {_create.__code__, _destroy.__code__, _objects._forget.__code__}
-# Functions that C calls and that are about no hop.
-hopless_codes: Set[CodeType] = set()
-# Functions that C calls, with what makes up for one that has not run, given its arguments.
-recoveries: Dict[CodeType, Callable[[Dict[str, Any]], object]] = {}
-create_trampoline = _raw.penstock_hop_create(_create)
-destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
-trampolines = {callback: _event_trampoline(callback) for callback in (*EVENTS, *SIGNALS)}
 
 
 # ---- Exceptions ----
@@ -172,90 +138,26 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
     return _INVALID
 
 
-def report(name: str, callback: str, error: BaseException) -> None:
-    """Tells of what a function that C has called raised; what is more than an Exception goes on in the Python code
-    that waits on this thread."""
-    if not isinstance(error, Exception):
-        _escaping[threading.get_ident()] = error
-    _report(name, callback, error)
-
-
-def _report(name: str, callback: str, error: BaseException) -> None:
-    try:
-        if _hook is not None:
-            _hook(name, callback, error)
-        else:
-            _logger.error("interceptor %r raised in %s", name, callback, exc_info=error)
-    except Exception:
-        _logger.exception("the exception hook raised")
-
-
 def _finish(name: str, callback: str, handle: int, error: BaseException) -> None:
     text = f"interceptor {name!r}: {callback} raised {type(error).__name__}"
     encoded = text.encode("utf-8", "replace").replace(b"\0", b"?")
     _raw.penstock_hop_finish(handle, StatusCode.INTERNAL.number, encoded)
 
 
-# By thread: what is more than an Exception (KeyboardInterrupt) goes on in the Python code that waits there.
-_escaping: Dict[int, BaseException] = {}
-
-
-def raise_escaping() -> None:
-    """After a function that may have run callbacks on this thread."""
-    if _escaping:
-        error = _escaping.pop(threading.get_ident(), None)
-        if error is not None:
-            raise error
-
-
-def call(function: Callable[..., int], *arguments: Any) -> int:
-    """Calls a C function that may run callbacks on this thread, and lets out what they let escape.
-
-    Python runs its signal handlers on the main thread as soon as a Python function begins there: that may be a
-    trampoline, before its first line. What a handler raises then (KeyboardInterrupt) can only be had from
-    `sys.unraisablehook`, which is ours for as long as the main thread is in the library.
-    """
-    if threading.get_ident() != threading.main_thread().ident:
-        result = function(*arguments)
-    else:
-        others = sys.unraisablehook
-
-        def hook(unraisable: sys.UnraisableHookArgs) -> None:
-            if not _begun_in_vain(unraisable):
-                others(unraisable)
-
-        sys.unraisablehook = hook
-        try:
-            result = function(*arguments)
-        finally:
-            if sys.unraisablehook is hook:
-                sys.unraisablehook = others
-    raise_escaping()
-    return result
-
-
-def _begun_in_vain(unraisable: sys.UnraisableHookArgs) -> bool:
-    """Whether this came out of a trampoline: then it is a failure of that callback."""
-    trace, error = unraisable.exc_traceback, unraisable.exc_value
-    if trace is not None and error is not None and trace.tb_frame.f_code in recoveries:
-        _escaping[threading.get_ident()] = error
-        recoveries[trace.tb_frame.f_code](trace.tb_frame.f_locals)
-        return True
-    if trace is not None and error is not None and trace.tb_frame.f_code in hopless_codes:
-        _escaping[threading.get_ident()] = error
-        return True
-    if trace is None or error is None or trace.tb_frame.f_code not in _codes:
-        return False
-    arguments = trace.tb_frame.f_locals
-    number = arguments["number"]
-    if "handle" not in arguments:
-        registry.remove(number)
-        _escaping[threading.get_ident()] = error
-        return True
-    callback = arguments.get("callback") or ("create" if "state" in arguments else "destroy")
-    _failed(callback, arguments["handle"], number, error)
+def _has_not_run(given: Dict[str, Any], error: BaseException) -> None:
+    """Instead of a trampoline that a signal's handler has kept from running: a failure of that callback."""
+    handle, number = given["handle"], given["number"]
+    callback = given.get("callback") or ("create" if "state" in given else "destroy")
+    _failed(callback, handle, number, error)
     # C gets no verdict from a function that has not run: a call that has been finished needs none.
-    _finish("?", callback, arguments["handle"], error)
+    _finish("?", callback, handle, error)
     if callback == "destroy":
         registry.remove(number)
-    return True
+
+
+for _function in (_create, _destroy):
+    recoveries[_function.__code__] = _has_not_run
+create_trampoline = _raw.penstock_hop_create(_create)
+destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
+intercept_trampoline = _raw.penstock_intercept(_intercept)
+trampolines = {callback: _event_trampoline(callback) for callback in (*EVENTS, *SIGNALS)}

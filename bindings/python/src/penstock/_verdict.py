@@ -46,6 +46,11 @@ class Level(enum.IntEnum):
     """One hop at each level."""
 
 
+def level_of(interceptor: object) -> Level:
+    """The level that an interceptor says it stands at."""
+    return Level(getattr(interceptor, "level", Level.BYTES))
+
+
 class Idempotency(enum.IntEnum):
     """What may be assumed of a method that is called twice."""
 

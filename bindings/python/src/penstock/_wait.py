@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Set
 
 from . import _constants as c
-from ._sync import workers
-from ._trampolines import call
+from ._ctrl_c import call
+
+# The threads that are in the function of a synchronous interceptor. The library's: they turn no loop of ours.
+workers: Set[int] = set()
 
 
 class Waiters:

@@ -21,12 +21,14 @@ import weakref
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
-from . import _raw, _trampolines
+from . import _raw
 from ._arguments import c_string, milliseconds
+from ._ctrl_c import recover
 from ._errors import LibraryError, check, check_with
 from ._interceptor import Native
 from ._metadata import owned_text
 from ._objects import forget, own, registry
+from ._reports import report, tell
 from ._status import CodeLike, StatusCode, code_number
 
 __all__ = [
@@ -137,7 +139,7 @@ class _Asked:
         try:
             threading.Thread(target=self.answer, args=[request], name="penstock-token", daemon=True).start()
         except BaseException as error:
-            self._failed(request, error, _trampolines.report)
+            self._failed(request, error, report)
 
     def answer(self, request: TokenRequest) -> None:
         try:
@@ -148,10 +150,10 @@ class _Asked:
                 request.complete(answer)
         except BaseException as error:
             # On a thread of its own there is no code that waits and could be interrupted.
-            self._failed(request, error, _trampolines._report if self.in_thread else _trampolines.report)
+            self._failed(request, error, tell if self.in_thread else report)
 
-    def _failed(self, request: TokenRequest, error: BaseException, tell: Callable[..., None]) -> None:
-        tell("BearerToken", "source", error)
+    def _failed(self, request: TokenRequest, error: BaseException, tell_of: Callable[..., None]) -> None:
+        tell_of("BearerToken", "source", error)
         # It may have been answered already.
         with contextlib.suppress(LibraryError):
             request.fail(StatusCode.UNAVAILABLE, f"the token source raised {type(error).__name__}")
@@ -215,7 +217,7 @@ def _write(line: Optional[int], length: int, number: Optional[int]) -> None:
         if line is not None:
             write(ctypes.string_at(line, length).decode())
     except BaseException as error:
-        _trampolines.report("Logging", "write", error)
+        report("Logging", "write", error)
 
 
 class Logging(_Ready):
@@ -256,7 +258,8 @@ def _to_logger(logger: logging.Logger) -> Callable[[str], object]:
     return lambda line: logger.info("%s", line)
 
 
-_trampolines.hopless_codes.update([_ask.__code__, _write.__code__])
+for _function in (_ask, _write):
+    recover(_function, lambda given: None)
 _ask_trampoline = _raw.penstock_token_source(_ask)
 _write_trampoline = _raw.penstock_log_line(_write)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import Optional, Tuple, Union
+from typing import Any, Dict, Optional, Tuple, Union
 
 SONAME = "libpenstock.so.0"
 # The oldest library that has everything this package calls; the same major version is needed.
 MINIMUM = (0, 1, 0)
 
 _lock = threading.Lock()
-_library: Optional[ctypes.CDLL] = None
 _path: Optional[str] = None
+_functions: Dict[str, Any] = {}
 
 
 def load(path: Optional[Union[str, os.PathLike[str]]] = None) -> str:
@@ -25,20 +25,26 @@ def load(path: Optional[Union[str, os.PathLike[str]]] = None) -> str:
     Raises ImportError if there is no library, if the file is not libpenstock, or if its version does not fit (the
     message names the file and both versions); RuntimeError if another file has been loaded before.
     """
-    global _library, _path
+    global _path
     with _lock:
-        if _library is not None and _path is not None:
+        if _path is not None:
             if path is not None and os.path.realpath(path) != os.path.realpath(_path):
                 raise RuntimeError(f"libpenstock has been loaded from {_path}; it can't be loaded from {path} too")
             return _path
         library, file = _open(os.fspath(path) if path is not None else None)
         _check(library, file)
-        _library, _path = library, file
+        _path = file
         return file
 
 
+def functions() -> Dict[str, Any]:
+    """Every function of the headers, by name, with its types; loads the library."""
+    load()
+    return _functions
+
+
 def _carried() -> str:
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", SONAME)
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_lib", SONAME)
 
 
 def _open(explicit: Optional[str]) -> Tuple[ctypes.CDLL, str]:
@@ -76,8 +82,6 @@ def _mapped_file() -> str:
 
 
 def _check(library: ctypes.CDLL, file: str) -> None:
-    from . import _raw
-
     needed = ".".join(map(str, MINIMUM))
     try:
         number_of = library.penstock_version_number
@@ -95,10 +99,22 @@ def _check(library: ctypes.CDLL, file: str) -> None:
             path=file,
         )
     try:
-        _raw.bind(library)
+        _bind(library)
     except AttributeError as error:
         raise ImportError(
             f"{file} says that it is libpenstock {found}, but lacks a function that {needed} has: {error}",
             name="penstock",
             path=file,
         ) from error
+
+
+def _bind(library: ctypes.CDLL) -> None:
+    """Raises AttributeError, with the symbol's name, if the library lacks a function of the headers."""
+    # Imported here, so that the import of the package does not wait for what only the library needs.
+    from .functions import PROTOTYPES
+
+    for name, (restype, *argtypes) in PROTOTYPES.items():
+        function = getattr(library, name)
+        function.restype = restype
+        function.argtypes = argtypes
+        _functions[name] = function

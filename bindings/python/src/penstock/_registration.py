@@ -1,0 +1,328 @@
+"""Registrations: interceptors on a channel, a runtime or the options of one call."""
+
+from __future__ import annotations
+
+import inspect
+from ctypes import byref, c_uint64, c_void_p, sizeof
+from typing import Any, Callable, Iterable, List, Optional, Protocol, Tuple, Union
+
+from . import _constants as c
+from . import _raw
+from ._arguments import c_string, milliseconds, whole_number
+from ._completion import CALLBACKS, CompletionInterceptor, completion_table
+from ._errors import StateError, check, check_with
+from ._executor import address, chosen
+from ._hop import Registered
+from ._interceptor import Native, function_of, overridden
+from ._keywords import Interceptors
+from ._objects import forget, registry
+from ._trampolines import create_trampoline, destroy_trampoline, intercept_trampoline, trampolines
+from ._verdict import Kind, Level, level_of
+
+Methods = Union[str, Iterable[str], None]
+Kinds = Union[Kind, Iterable[Kind], None]
+
+
+class Place(Protocol):
+    """What interceptors are registered on: a channel or a runtime."""
+
+    # An interceptor at the object level has been registered: calls need codecs.
+    _has_object_level: bool
+
+    def _registry_functions(self) -> Tuple[str, int]:
+        """The prefix of its C functions, and its handle."""
+
+    def _has_registered(self, number: int) -> None:
+        """A registration has been made."""
+
+    def _has_removed(self, number: int) -> None:
+        """A registration has been removed."""
+
+
+# The default of what `Registration.replace` takes over.
+_UNCHANGED: Any = object()
+# How long a wait lasts before Python looks after its signals, in milliseconds.
+_WAIT_MS = 100
+
+
+class Registration:
+    """An interceptor that is registered: the way to remove or replace it, to change its priority and its filter.
+
+    What is changed holds for calls that are made from then on.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        interceptor: object,
+        priority: int,
+        methods: Methods,
+        kinds: Kinds,
+        name: Optional[str],
+        hold_bytes: int,
+        level: Optional[Level] = None,
+        per_attempt: Optional[bool] = None,
+        replaces: Optional[Registration] = None,
+    ) -> None:
+        self.interceptor = interceptor
+        self.name = name or getattr(interceptor, "name", "") or type(interceptor).__name__
+        self._priority = whole_number(priority, "priority", -(2**31), 2**31 - 1)
+        self._methods = _patterns(methods)
+        self._kinds = _mask(kinds)
+        self._hold_bytes = whole_number(hold_bytes, "hold_bytes", 0, 2**63 - 1)
+        self._flags = int(level_of(interceptor) if level is None else Level(level))
+        if getattr(interceptor, "per_attempt", False) if per_attempt is None else per_attempt:
+            self._flags |= c.PER_ATTEMPT
+        self._replaces = replaces
+        self._id = 0
+        self._replay_bytes = whole_number(getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1)
+        self._max_restarts = whole_number(getattr(interceptor, "max_restarts", 1), "max_restarts", 1, 2**63 - 1)
+        self._removed = False
+        # A list that it leaves when it is removed.
+        self._siblings: Optional[List[Registration]] = None
+        # None in the child of a fork, until there is a runtime to register it on again.
+        self._place: Optional[Place] = None
+        self._register(place)
+
+    def _registered(self, methods: Any) -> Registered:
+        return Registered(self.name, methods, register_all)
+
+    def _sync_table(self, function: Callable[[Any], Any]) -> _raw.penstock_interceptor:
+        sync = _raw.penstock_sync_interceptor()
+        sync.struct_size = sizeof(sync)
+        sync.name = c_string(self.name, "a name")
+        sync.methods = self._methods
+        sync.kinds = self._kinds
+        sync.flags = self._flags
+        sync.hold_bytes = self._hold_bytes
+        sync.intercept = intercept_trampoline
+        sync.user_data = registry.add(self._registered({"intercept": function}))
+        sync.finalizer = forget
+        table, error = _raw.penstock_interceptor(), c_void_p()
+        table.struct_size = sizeof(table)
+        check_with(_raw.penstock_sync_interceptor_table(byref(sync), byref(table), byref(error)), error)
+        # C has left the pointers of `sync`, which goes now: the table has to keep what they point to.
+        table.name, table.methods = sync.name, sync.methods
+        return table
+
+    def _native_table(self, interceptor: Native) -> _raw.penstock_interceptor:
+        table = _raw.penstock_interceptor()
+        interceptor._fill(table)
+        table.name = c_string(self.name, "a name")
+        table.methods = self._methods
+        table.kinds = self._kinds or table.kinds
+        return table
+
+    def _completion_table(self, interceptor: CompletionInterceptor) -> _raw.penstock_interceptor:
+        for callback in ("create", *CALLBACKS):
+            if inspect.iscoroutinefunction(getattr(interceptor, callback)):
+                raise TypeError(f"{type(interceptor).__name__}.{callback} is async, which is not supported yet")
+        table = completion_table(
+            self._registered(interceptor), c_string(self.name, "a name"), self._methods, self._kinds, self._flags
+        )
+        table.hold_bytes = self._hold_bytes
+        table.replay_bytes = self._replay_bytes
+        table.max_restarts = self._max_restarts
+        return table
+
+    def _table(self) -> _raw.penstock_interceptor:
+        if isinstance(self.interceptor, Native):
+            return self._native_table(self.interceptor)
+        if isinstance(self.interceptor, CompletionInterceptor):
+            return self._completion_table(self.interceptor)
+        function = function_of(self.interceptor)
+        if function is not None:
+            return self._sync_table(function)
+        methods = overridden(self.interceptor)
+        table = _raw.penstock_interceptor()
+        table.struct_size = sizeof(table)
+        table.name = c_string(self.name, "a name")
+        table.methods = self._methods
+        table.kinds = self._kinds
+        table.hold_bytes = self._hold_bytes
+        table.replay_bytes = self._replay_bytes
+        table.max_restarts = self._max_restarts
+        if "create" in methods or "destroy" in methods:
+            table.create = create_trampoline
+            table.destroy = destroy_trampoline
+        for callback, trampoline in trampolines.items():
+            if callback in methods:
+                setattr(table, callback, trampoline)
+        table.user_data = registry.add(self._registered(methods))
+        table.finalizer = forget
+        return table
+
+    def _register(self, place: Place) -> None:
+        number, error = c_uint64(), c_void_p()
+        prefix, handle = place._registry_functions()
+        outbound, inbound = map(address, chosen(self.interceptor))
+        # From here on its user data are the library's, whatever comes.
+        table = self._table()
+        table.flags |= self._flags
+        if outbound or inbound:
+            table.outbound_executor, table.inbound_executor = outbound, inbound
+        old, self._replaces = self._replaces, None
+        if old is None:
+            add = getattr(_raw, f"{prefix}_add_interceptor")
+            result = add(handle, byref(table), self._priority, byref(number), byref(error))
+        else:
+            replace = getattr(_raw, f"{prefix}_replace_interceptor")
+            result = replace(handle, old._id, byref(table), byref(number), byref(error))
+        check_with(result, error)
+        self._id = number.value
+        self._place = place
+        if self._flags & ~c.PER_ATTEMPT != Level.BYTES:
+            place._has_object_level = True
+        place._has_registered(self._id)
+
+    @property
+    def id(self) -> int:
+        """The number of the registration: never 0, never used again within the process."""
+        return self._id
+
+    @property
+    def priority(self) -> int:
+        """The priority; setting it holds for calls that are made from then on."""
+        return self._priority
+
+    @priority.setter
+    def priority(self, priority: int) -> None:
+        whole_number(priority, "priority", -(2**31), 2**31 - 1)
+        self._change("set_interceptor_priority", priority)
+        self._priority = priority
+
+    def _change(self, what: str, *values: Any) -> None:
+        if self._place is not None:
+            prefix, handle = self._place._registry_functions()
+            error = c_void_p()
+            check_with(getattr(_raw, f"{prefix}_{what}")(handle, self._id, *values, byref(error)), error)
+
+    @property
+    def methods(self) -> Optional[Tuple[str, ...]]:
+        """The patterns of methods that it wants; None is all. Can be set, as in `Channel.add_interceptor`."""
+        if self._methods is None:
+            return None
+        return tuple(part.strip() for part in self._methods.decode().split(","))
+
+    @methods.setter
+    def methods(self, methods: Methods) -> None:
+        patterns = _patterns(methods)
+        self._change("set_interceptor_filter", patterns, self._kinds)
+        self._methods = patterns
+
+    @property
+    def kinds(self) -> Optional[Tuple[Kind, ...]]:
+        """The kinds of calls that it wants; None is all. Can be set, as in `Channel.add_interceptor`."""
+        return tuple(kind for kind in Kind if self._kinds & 1 << kind) if self._kinds else None
+
+    @kinds.setter
+    def kinds(self, kinds: Kinds) -> None:
+        mask = _mask(kinds)
+        self._change("set_interceptor_filter", self._methods, mask)
+        self._kinds = mask
+
+    @property
+    def level(self) -> Level:
+        """Where it stands: `Level.BYTES`, `Level.OBJECT`, or at both."""
+        return Level(self._flags & ~c.PER_ATTEMPT)
+
+    @property
+    def per_attempt(self) -> bool:
+        """Whether its hop at the bytes level stands below those per call."""
+        return bool(self._flags & c.PER_ATTEMPT)
+
+    def replace(
+        self,
+        interceptor: object,
+        *,
+        methods: Methods = _UNCHANGED,
+        kinds: Kinds = _UNCHANGED,
+        name: Optional[str] = None,
+        hold_bytes: int = _UNCHANGED,
+        level: Optional[Level] = None,
+        per_attempt: Optional[bool] = None,
+    ) -> Registration:
+        """Puts ``interceptor`` where this one stands, in one step, and gives its registration: a call meets one of
+        the two, never both or none. This one is then removed. ``methods``, ``kinds`` and ``hold_bytes`` are as they
+        were unless they are given; ``level``, ``per_attempt`` and the name are the new interceptor's.
+
+        NotFoundError: it has been removed. StateError: in the child of a fork, before there is a runtime."""
+        if self._place is None:
+            raise StateError(c.E_STATE, "the interceptor is not registered now")
+        fresh = Registration(
+            self._place,
+            interceptor,
+            self._priority,
+            self.methods if methods is _UNCHANGED else methods,
+            self.kinds if kinds is _UNCHANGED else kinds,
+            name,
+            self._hold_bytes if hold_bytes is _UNCHANGED else hold_bytes,
+            level,
+            per_attempt,
+            replaces=self,
+        )
+        self._place._has_removed(self._id)
+        self._removed = True
+        if self._siblings is not None:
+            fresh._siblings = self._siblings
+            self._siblings[self._siblings.index(self)] = fresh
+        return fresh
+
+    def wait_removed(self, timeout: Optional[float] = None) -> bool:
+        """Waits until nothing of the library has the interceptor any more: it was removed or replaced, or what it was
+        registered on is gone, and the last call that had it has ended. False: not within ``timeout`` seconds (None:
+        without limit).
+
+        StateError: still registered. WouldDeadlockError: in a callback."""
+        left = None if timeout is None else milliseconds(timeout)
+        while True:
+            slice_ms = _WAIT_MS if left is None else min(left, _WAIT_MS)
+            result = _raw.penstock_interceptor_removal_wait(self._id, slice_ms)
+            if result != c.E_TIMEOUT:
+                check(result, "the interceptor is still registered" if result == c.E_STATE else "")
+                return True
+            if left is not None:
+                left -= slice_ms
+                if left <= 0:
+                    return False
+
+    def remove(self) -> None:
+        """After it has returned, no call that is made later meets the interceptor. Does nothing a second time."""
+        if self._removed:
+            return
+        if self._place is not None:
+            self._change("remove_interceptor")
+            self._place._has_removed(self._id)
+        self._removed = True
+        if self._siblings is not None:
+            self._siblings.remove(self)
+
+    def __repr__(self) -> str:
+        return f"<Registration {self._id} of {self.name!r}, priority {self._priority}>"
+
+
+def register_all(place: Place, interceptors: Interceptors) -> List[Registration]:
+    """Registers what ``interceptors=`` lists: each an interceptor, or (interceptor, priority)."""
+    registrations = []
+    for item in interceptors:
+        interceptor, priority = item if isinstance(item, tuple) else (item, 0)
+        registrations.append(Registration(place, interceptor, priority, None, None, None, 0))
+    return registrations
+
+
+def _patterns(methods: Methods) -> Optional[bytes]:
+    if methods is None:
+        return None
+    return c_string(methods if isinstance(methods, str) else ",".join(methods), "methods")
+
+
+def _mask(kinds: Kinds) -> int:
+    if kinds is None:
+        return 0
+    chosen: Iterable[Kind] = (kinds,) if isinstance(kinds, Kind) else kinds
+    mask = 0
+    for kind in chosen:
+        mask |= 1 << Kind(kind)
+    if mask == 0:
+        raise ValueError("kinds names no kind of call; None is all")
+    return mask

@@ -1,0 +1,39 @@
+"""Who is told of an exception that came out of a function that C has called."""
+
+from __future__ import annotations
+
+import logging
+from typing import Callable, Optional
+
+from ._ctrl_c import escape
+
+_logger = logging.getLogger("penstock")
+
+ExceptionHook = Callable[[str, str, BaseException], object]
+_hook: Optional[ExceptionHook] = None
+
+
+def set_exception_hook(hook: Optional[ExceptionHook]) -> None:
+    """Has ``hook(interceptor_name, callback_name, exception)`` called for each exception in a callback, on its
+    thread, instead of logging it to the logger ``"penstock"``; None: logs again."""
+    global _hook
+    _hook = hook
+
+
+def report(name: str, callback: str, error: BaseException) -> None:
+    """Tells of an exception. One that is more than an Exception also goes on in the Python code that waits on this
+    thread."""
+    if not isinstance(error, Exception):
+        escape(error)
+    tell(name, callback, error)
+
+
+def tell(name: str, callback: str, error: BaseException) -> None:
+    """Tells of an exception, on a thread where no code waits and could be interrupted."""
+    try:
+        if _hook is not None:
+            _hook(name, callback, error)
+        else:
+            _logger.error("interceptor %r raised in %s", name, callback, exc_info=error)
+    except Exception:
+        _logger.exception("the exception hook raised")
