@@ -66,8 +66,9 @@ static penstock_call *open_stream(bench *self) {
        penstock_channel_call(self->channel, "/penstock.Echo/Bidi", PENSTOCK_KIND_BIDI, NULL, NULL, &call, NULL));
   need("send", penstock_call_send(call, self->request, self->bytes));
   need("receive", penstock_call_receive(call, &message));
-  if (penstock_message_length(message) != self->bytes ||
-      memcmp(penstock_message_data(message), self->request, self->bytes) != 0) {
+  size_t length = 0;
+  const void *data = penstock_message_bytes(message, &length);
+  if (length != self->bytes || memcmp(data, self->request, length) != 0) {
     fprintf(stderr, "bench_client: wrong message\n");
     exit(1);
   }

@@ -31,8 +31,9 @@ static penstock_result try_send_one(const bench *self, penstock_call *call) {
 }
 
 static void check_message(const bench *self, const penstock_message *message) {
-  if (penstock_message_length(message) != self->bytes ||
-      memcmp(penstock_message_data(message), self->request, self->bytes) != 0) {
+  size_t length = 0;
+  const void *data = penstock_message_bytes(message, &length);
+  if (length != self->bytes || memcmp(data, self->request, length) != 0) {
     fprintf(stderr, "bench_client: wrong message\n");
     exit(1);
   }

@@ -110,7 +110,9 @@ static penstock_call *open_stream(const char *method, int32_t kind, const char *
 static void receive(penstock_call *call) {
   penstock_message *message = NULL;
   need("receive", penstock_call_receive(call, &message));
-  check(penstock_message_data(message), penstock_message_length(message), request, bytes, "a message");
+  size_t length = 0;
+  const void *data = penstock_message_bytes(message, &length);
+  check(data, length, request, bytes, "a message");
   penstock_message_release(message);
 }
 

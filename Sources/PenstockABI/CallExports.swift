@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// call.h: options, messages, the call.
+// call.h: options, the call.
 
 @_cdecl("penstock_call_options_new") @implementation
 public func penstock_call_options_new(
@@ -143,37 +143,6 @@ public func penstock_call_options_add_interceptor(
   }
 }
 
-// MARK: - Messages
-
-@_cdecl("penstock_message_wrap") @implementation
-public func penstock_message_wrap(
-  _ data: UnsafeRawPointer!, _ length: Int, _ userData: UnsafeMutableRawPointer!,
-  _ finalizer: penstock_finalizer!, _ message: UnsafeMutablePointer<OpaquePointer?>!
-) -> penstock_result {
-  let keeper = UserData(userData, finalizer)
-  guard let bytes = bytes(data, length), let message else { return PENSTOCK_E_INVALID_ARGUMENT }
-  message.pointee = retained(ByteBuffer(lent: bytes, by: keeper))
-  return PENSTOCK_OK
-}
-
-@_cdecl("penstock_message_data") @implementation
-public func penstock_message_data(_ message: OpaquePointer!) -> UnsafeRawPointer! {
-  message.flatMap { look($0, Message.self) { $0.view.baseAddress } }
-}
-
-@_cdecl("penstock_message_length") @implementation
-public func penstock_message_length(_ message: OpaquePointer!) -> Int {
-  message.map { look($0, Message.self) { $0.count } } ?? 0
-}
-
-@_cdecl("penstock_message_retain") @implementation
-public func penstock_message_retain(_ message: OpaquePointer!) -> OpaquePointer! {
-  retain(message, Message.self)
-}
-
-@_cdecl("penstock_message_release") @implementation
-public func penstock_message_release(_ message: OpaquePointer!) { release(message, Message.self) }
-
 // MARK: - The call
 
 /// The call, if the handle is one and this process's.
@@ -233,9 +202,7 @@ private func send(_ handle: OpaquePointer?, _ message: OpaquePointer?, waits: Bo
   guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
   let given = object(message, Message.self)
   return with(handle) { call in
-    if call.call.codec != nil || given.isObject { return .state }
-    // Hops may change what goes through the call.
-    let sent = given.lend()
+    guard let sent = given.fitting(call.call.codec) else { return .state }
     return waits ? call.send(sent) : call.trySend(sent)
   }
 }

@@ -119,9 +119,26 @@ public func penstock_channel_unary(
   }
 }
 
+@_cdecl("penstock_channel_unary_message") @implementation
+public func penstock_channel_unary_message(
+  _ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!, _ request: OpaquePointer!,
+  _ callOptions: OpaquePointer!, _ reply: UnsafeMutablePointer<OpaquePointer?>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let handle, let method, let request, let reply else {
+    return report(.invalidArgument, "channel, method, request and reply must not be NULL", error)
+  }
+  let given = object(request, Message.self)
+  return unary(handle, method, callOptions, reply, error) { call in
+    guard let sent = given.fitting(call.codec) else { return (.state, nil) }
+    if sent.count > call.request.settings.maxSendBytes { return (.tooLarge, nil) }
+    return (.ok, .passRetained(sent))
+  }
+}
+
 /// A unary call, whole, with the message that `make` gives for it. The handle keeps the channel until there is a call,
 /// which does so then.
-func unary(
+private func unary(
   _ handle: OpaquePointer, _ method: UnsafePointer<CChar>, _ callOptions: OpaquePointer?,
   _ reply: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?,
   _ make: (Call) -> (Outcome, Unmanaged<Message>?)
@@ -159,7 +176,7 @@ private func explain(
   case .state:
     report(
       outcome,
-      call.codec == nil ? "the call has no codec for objects" : "the call has a codec: it takes objects",
+      call.codec == nil ? "the call has no codec for objects" : "the call has a codec: it takes its objects",
       error)
   default: report(outcome, "no memory", error)
   }

@@ -56,10 +56,12 @@ public func penstock_reply_message(_ handle: OpaquePointer!, _ length: UnsafeMut
     length?.pointee = 0
     return nil
   }
-  return look(message, Message.self) { message in
-    length?.pointee = message.count
-    return message.view.baseAddress ?? UnsafeRawPointer(cString(""))
-  }
+  return look(message, Message.self) { give($0, length) }
+}
+
+@_cdecl("penstock_reply_response") @implementation
+public func penstock_reply_response(_ handle: OpaquePointer!) -> OpaquePointer! {
+  part(handle) { $0.message }
 }
 
 @_cdecl("penstock_reply_headers") @implementation

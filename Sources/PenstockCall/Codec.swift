@@ -103,6 +103,14 @@ extension ByteBuffer {
     attachment = object
   }
 
+  /// What a call with `codec` sends for it: another message with the same bytes or the same object, which hops may change;
+  /// nil: the call takes no such message.
+  @inline(never) @_optimize(size)
+  public func fitting(_ codec: Codec?) -> Message? {
+    guard let object = codecObject else { return codec == nil ? lend() : nil }
+    return object.isOf(codec) ? ByteBuffer(object: object) : nil
+  }
+
   /// What it counts for where messages are kept: an object's size is not known.
   var charge: Int { isObject ? ByteBuffer.objectCharge : count }
   private static var objectCharge: Int { 64 }
@@ -123,6 +131,7 @@ extension ByteBuffer {
 extension CodecObject {
   var copies: Bool { codec.copies }
   fileprivate func copy() -> CodecObject? { codec.copy(self) }
+  fileprivate func isOf(_ other: Codec?) -> Bool { codec === other }
 }
 
 extension Call {

@@ -26,10 +26,10 @@ RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock
         "penstock_runtime_new": 8, "penstock_runtime_default": 8, "penstock_channel_new": 8, "penstock_channel_new_on": 4}
 # Functions that wait for a call.
 WAITS = {f"penstock_{name}" for name in (
-    "channel_unary", "channel_unary_object", "call_send", "call_send_message", "call_send_object", "call_receive",
-    "call_wait_headers", "call_wait_status", "call_finish")}
+    "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_receive", "call_wait_headers",
+    "call_wait_status", "call_finish")}
 # Those that make calls, which all else is about.
-CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_object", "penstock_hop_call"}
+CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_message", "penstock_hop_call"}
 SCALARS = {
     "code": "pick_code()", "result": "pick_code()", "verdict": "pick_small()", "kind": "pick_small()", "level": "pick_small()",
     "idempotency": "pick_small()", "wait": "pick_small()", "priority": "pick_priority()", "kinds": "pick_mask()",
@@ -44,9 +44,7 @@ FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_sour
              "int32_t (*)(void *)": "api_interrupted"}
 # With these the object stays the caller's, whatever the function.
 KEPT = ["PENSTOCK_E_STATE", "PENSTOCK_E_FORKED"]
-KEPT_ALSO = {"penstock_call_send_object": ["PENSTOCK_E_INTERRUPTED", "PENSTOCK_E_WOULD_DEADLOCK"],
-             "penstock_call_try_send_object": ["PENSTOCK_E_WOULD_BLOCK"],
-             "penstock_event_set_object": ["PENSTOCK_E_GONE"]}
+KEPT_ALSO = {"penstock_event_set_object": ["PENSTOCK_E_GONE"]}
 
 
 class Call:
@@ -195,8 +193,8 @@ class Call:
                 # A second reference would let two threads have one object.
                 return [f"drop(KIND_{name}, {call});"]
             return [f"keep(KIND_{name}, {call});"]
-        if kind and kind.group(1) == "hop":
-            return [f"keep(KIND_hop, penstock_hop_retain({call}));"]
+        if kind and kind.group(1) in ("hop", "message"):
+            return [f"keep(KIND_{kind.group(1)}, penstock_{kind.group(1)}_retain({call}));"]
         if kind and self.name.startswith("penstock_event_"):
             return [f"{call};"]
         if kind and self.returns.startswith("const "):

@@ -25,7 +25,9 @@ static void api_on_headers(penstock_call *call, const penstock_metadata *headers
 
 static void api_on_message(penstock_call *call, penstock_message *message, void *user_data) {
   check_alive(user_data);
-  look_at_bytes(penstock_message_data(message), penstock_message_length(message));
+  size_t length = 0;
+  const void *data = penstock_message_bytes(message, &length);
+  look_at_bytes(data, length);
   if (once_in(4)) keep(KIND_message, penstock_message_retain(message));
   if (!once_in(3)) OK(penstock_call_demand(call, 1));
   act_at((place){0}, 3);

@@ -24,8 +24,9 @@ static inline penstock_call *start_with(penstock_channel *channel, const char *m
 static inline void check_message(int line, penstock_call *call, const char *expected) {
   penstock_message *message = NULL;
   if (!check_result(__FILE__, line, "receive", penstock_call_receive(call, &message), PENSTOCK_OK)) return;
-  size_t length = penstock_message_length(message);
-  if (length != strlen(expected) || memcmp(penstock_message_data(message), expected, length) != 0) {
+  size_t length = 0;
+  const void *data = penstock_message_bytes(message, &length);
+  if (length != strlen(expected) || memcmp(data, expected, length) != 0) {
     test_failed(__FILE__, line, "message of %zu bytes, not \"%s\"", length, expected);
   }
   penstock_message_release(message);

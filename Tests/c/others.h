@@ -39,7 +39,9 @@ static inline bool is_text(const void *data, size_t length, const char *text) {
 static inline void check_receive(penstock_call *call, const char *text) {
   penstock_message *message = NULL;
   if (!OK(penstock_call_receive(call, &message))) return;
-  CHECK(is_text(penstock_message_data(message), penstock_message_length(message), text));
+  size_t length = 0;
+  const void *data = penstock_message_bytes(message, &length);
+  CHECK(is_text(data, length, text));
   penstock_message_release(message);
 }
 
@@ -113,9 +115,9 @@ static inline void collect_headers(penstock_call *call, const penstock_metadata 
 static inline void collect_message(penstock_call *call, penstock_message *message, void *user_data) {
   (void)call;
   collector *collector = user_data;
-  if (atomic_load(&collector->messages) < 255 && penstock_message_length(message) > 0) {
-    strncat(collector->text, penstock_message_data(message), 1);
-  }
+  size_t length = 0;
+  const void *data = penstock_message_bytes(message, &length);
+  if (atomic_load(&collector->messages) < 255 && length > 0) strncat(collector->text, data, 1);
   atomic_fetch_add(&collector->messages, 1);
 }
 static inline void collect_sent(penstock_call *call, uint64_t count, void *user_data) {

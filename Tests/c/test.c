@@ -377,6 +377,22 @@ penstock_call *start_callback_call(penstock_channel *channel, const char *method
   return call;
 }
 
+penstock_result unary_object(penstock_channel *channel, penstock_codec *codec, void *object, penstock_reply **reply) {
+  penstock_message *request = NULL;
+  if (!OK(penstock_message_new_object(codec, object, &request))) return PENSTOCK_E_INVALID_ARGUMENT;
+  penstock_result result = penstock_channel_unary_message(channel, UNARY, request, NULL, reply, NULL);
+  penstock_message_release(request);
+  return result;
+}
+
+void *reply_object(const penstock_reply *reply) { return penstock_message_object(penstock_reply_response(reply)); }
+
+size_t message_length(const penstock_message *message) {
+  size_t length = 0;
+  penstock_message_bytes(message, &length);
+  return length;
+}
+
 void exchange(penstock_channel *channel, int count) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   if (!call) return;
@@ -386,7 +402,9 @@ void exchange(penstock_channel *channel, int count) {
     penstock_message *message = NULL;
     if (!OK(penstock_call_receive(call, &message))) break;
     int got = -1;
-    if (CHECK_INT(penstock_message_length(message), sizeof(got))) memcpy(&got, penstock_message_data(message), 4);
+    size_t length = 0;
+    const void *data = penstock_message_bytes(message, &length);
+    if (CHECK_INT(length, sizeof(got))) memcpy(&got, data, sizeof(got));
     CHECK_INT(got, i);
     penstock_message_release(message);
   }

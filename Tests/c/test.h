@@ -131,6 +131,11 @@ penstock_channel *open_channel_on(penstock_runtime *runtime);
 penstock_runtime *new_runtime(const char *options);
 /* A unary echo of "ping"; checks that it came back. */
 void check_echo(penstock_channel *channel);
+/* A unary call with an object of `codec`, which the library owns from then on, and the object of its reply. */
+penstock_result unary_object(penstock_channel *channel, penstock_codec *codec, void *object, penstock_reply **reply);
+void *reply_object(const penstock_reply *reply);
+/* How many bytes a message has. */
+size_t message_length(const penstock_message *message);
 /* Runs a unary call and gives its status code; -1 if it did not run. */
 int32_t unary_code(penstock_channel *channel, const char *request);
 /* A blocking call; NULL after a failed check. */

@@ -379,7 +379,7 @@ TEST(call_back_pressure) {
   size_t back = 0;
   penstock_message *message = NULL;
   while ((result = penstock_call_receive(call, &message)) == PENSTOCK_OK) {
-    back += penstock_message_length(message);
+    back += message_length(message);
     penstock_message_release(message);
   }
   CHECK_RESULT(result, PENSTOCK_E_END);
@@ -414,7 +414,7 @@ TEST(call_sender_and_receiver_threads) {
   int count = 0;
   penstock_message *message = NULL;
   while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
-    CHECK_INT(penstock_message_length(message), 10000);
+    CHECK_INT(message_length(message), 10000);
     penstock_message_release(message);
     count++;
   }
@@ -436,7 +436,7 @@ TEST(call_message_outlives_everything) {
   penstock_channel_release(channel);
   CHECK(penstock_message_retain(message) == message);
   penstock_message_release(message);
-  CHECK(memcmp(penstock_message_data(message), "keep me", 7) == 0);
+  CHECK(memcmp(penstock_message_bytes(message, NULL), "keep me", 7) == 0);
   penstock_message_release(message);
 }
 

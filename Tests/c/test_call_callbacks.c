@@ -20,7 +20,7 @@ static void flow_headers(penstock_call *call, const penstock_metadata *headers, 
 }
 static void flow_message(penstock_call *call, penstock_message *message, void *user_data) {
   flow *flow = user_data;
-  flow->bytes += penstock_message_length(message);
+  flow->bytes += message_length(message);
   CHECK_INT(latch_count(&flow->reply), 0);
   CHECK(penstock_call_id(call) != 0);
   latch_signal(&flow->messages);

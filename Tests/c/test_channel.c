@@ -244,7 +244,7 @@ TEST(channel_released_with_a_call_in_flight) {
   OK(penstock_call_send(call, "still", 5));
   penstock_message *message = NULL;
   if (OK(penstock_call_receive(call, &message))) {
-    CHECK_INT(penstock_message_length(message), 5);
+    CHECK_INT(message_length(message), 5);
     penstock_message_release(message);
   }
   penstock_reply *reply = NULL;

@@ -80,6 +80,12 @@ static bool is_text(const void *object, const char *expected) {
          CHECK(memcmp(given->bytes, expected, given->length) == 0);
 }
 
+static penstock_message *new_message(text_codec *state, penstock_codec *codec, const char *bytes) {
+  penstock_message *message = NULL;
+  OK(penstock_message_new_object(codec, text_new(state, bytes, strlen(bytes)), &message));
+  return message;
+}
+
 /* Waits until every object has been freed, then lets the codec go. */
 static void codec_close(text_codec *state, penstock_codec *codec) {
   EVENTUALLY(atomic_load(&state->alive) == 0);
@@ -125,9 +131,9 @@ TEST(codec_stands_between_the_levels) {
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
   penstock_reply *reply = NULL;
-  if (OK(penstock_channel_unary_object(channel, UNARY, text_new(&state, "abc", 3), NULL, &reply, NULL))) {
+  if (OK(unary_object(channel, codec, text_new(&state, "abc", 3), &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
-    is_text(penstock_reply_object(reply), "done");
+    is_text(reply_object(reply), "done");
     penstock_reply_release(reply);
   }
   CHECK_INT(atomic_load(&both.seen[PENSTOCK_EVENT_CREATE]), 2);
@@ -150,28 +156,26 @@ TEST(codec_of_a_stream_in_the_call_options) {
   if (!OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL))) return;
   penstock_call_options_release(options);
   CHECK_RESULT(penstock_call_send(call, "x", 1), PENSTOCK_E_STATE);
+  penstock_message *given = new_message(&state, codec, "abc");
   for (int i = 0; i < 3; i++) {
-    OK(penstock_call_send_object(call, text_new(&state, "abc", 3)));
+    OK(penstock_call_send_message(call, given));
     penstock_message *message = NULL;
     if (!OK(penstock_call_receive(call, &message))) break;
     is_text(penstock_message_object(message), "<abc>");
-    CHECK_INT(penstock_message_length(message), 0);
+    size_t length = 1;
+    CHECK(penstock_message_bytes(message, &length) == NULL);
+    CHECK_INT(length, 0);
     penstock_message_release(message);
   }
-  /* There is room for a thousand; what is refused stays the caller's. */
+  /* There is room for a thousand. */
   penstock_result result = PENSTOCK_OK;
   int sent = 0;
-  for (; sent < 100000; sent++) {
-    text *object = text_new(&state, "abc", 3);
-    result = penstock_call_try_send_object(call, object);
-    if (result != PENSTOCK_OK) text_free(&state, object);
-    if (result != PENSTOCK_OK) break;
-  }
+  for (; sent < 100000 && result == PENSTOCK_OK; sent++) result = penstock_call_try_send_message(call, given);
   CHECK(result == PENSTOCK_E_WOULD_BLOCK || sent == 100000);
   OK(penstock_call_half_close(call));
-  text *late = text_new(&state, "abc", 3);
-  CHECK_RESULT(penstock_call_send_object(call, late), PENSTOCK_E_STATE);
-  text_free(&state, late);
+  CHECK_RESULT(penstock_call_send_message(call, given), PENSTOCK_E_STATE);
+  is_text(penstock_message_object(given), "abc");
+  penstock_message_release(given);
   penstock_reply *reply = NULL;
   if (OK(penstock_call_finish(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
@@ -198,11 +202,11 @@ TEST(codec_that_fails_ends_the_call_and_names_the_method) {
     OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
     probe_add(&below, channel, 0);
     penstock_reply *reply = NULL;
-    if (OK(penstock_channel_unary_object(channel, UNARY, text_new(&state, "abc", 3), NULL, &reply, NULL))) {
+    if (OK(unary_object(channel, codec, text_new(&state, "abc", 3), &reply))) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL);
       CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), UNARY);
       CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), encodes ? "encode" : "decode");
-      CHECK(penstock_reply_object(reply) == NULL);
+      CHECK(reply_object(reply) == NULL);
       penstock_reply_release(reply);
     }
     CHECK_INT(atomic_load(&above.seen[PENSTOCK_EVENT_STATUS]), 1);
@@ -241,8 +245,8 @@ TEST(codec_is_not_asked_where_an_object_hop_answers) {
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
   penstock_reply *reply = NULL;
-  if (OK(penstock_channel_unary_object(channel, UNARY, text_new(&state, "abc", 3), NULL, &reply, NULL))) {
-    is_text(penstock_reply_object(reply), "stub");
+  if (OK(unary_object(channel, codec, text_new(&state, "abc", 3), &reply))) {
+    is_text(reply_object(reply), "stub");
     penstock_reply_release(reply);
   }
   CHECK_INT(atomic_load(&state.encoded) + atomic_load(&state.decoded), 0);
@@ -286,9 +290,9 @@ TEST(codec_copies_objects_for_a_restart) {
     OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
     probe_add(&below, channel, 0);
     penstock_reply *reply = NULL;
-    if (OK(penstock_channel_unary_object(channel, UNARY, text_new(&state, "abc", 3), NULL, &reply, NULL))) {
+    if (OK(unary_object(channel, codec, text_new(&state, "abc", 3), &reply))) {
       CHECK_INT(penstock_reply_code(reply), copies ? PENSTOCK_STATUS_OK : PENSTOCK_STATUS_UNAVAILABLE);
-      if (copies) is_text(penstock_reply_object(reply), "<abc>");
+      if (copies) is_text(reply_object(reply), "<abc>");
       if (!copies) CHECK_RESULT(said, PENSTOCK_E_UNSUPPORTED);
       penstock_reply_release(reply);
     }
@@ -318,7 +322,7 @@ TEST(codec_that_has_no_copy_for_a_restart) {
     OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
     probe_add(&below, channel, 0);
     penstock_reply *reply = NULL;
-    if (OK(penstock_channel_unary_object(channel, UNARY, text_new(&state, "abc", 3), NULL, &reply, NULL))) {
+    if (OK(unary_object(channel, codec, text_new(&state, "abc", 3), &reply))) {
       CHECK_INT(penstock_reply_code(reply),
                 first == 1 ? PENSTOCK_STATUS_UNAVAILABLE : PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
       CHECK_HAS(penstock_reply_status_json(reply), first == 1 ? "again" : "no memory to send the request again");
@@ -333,27 +337,79 @@ TEST(codec_that_has_no_copy_for_a_restart) {
   }
 }
 
-/* With a codec the object goes with the call, whatever becomes of that; without one, and without a channel, it stays. */
-TEST(codec_frees_the_object_of_a_call_that_does_not_begin) {
+/* A call that does not begin leaves the message, and so the object, as it is. */
+TEST(codec_message_of_a_call_that_does_not_begin) {
   text_codec state;
   penstock_codec *codec = make_codec(&state, false);
   penstock_channel *channel = open_channel();
   penstock_reply *reply = NULL;
-  text *mine = text_new(&state, "mine", 4);
-  CHECK_RESULT(penstock_channel_unary_object(channel, UNARY, mine, NULL, &reply, NULL), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_channel_unary_object(NULL, UNARY, mine, NULL, &reply, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  penstock_message *mine = new_message(&state, codec, "mine");
+  CHECK_RESULT(penstock_channel_unary_message(channel, UNARY, mine, NULL, &reply, NULL), PENSTOCK_E_STATE);
   OK(penstock_channel_set_codec(channel, codec));
-  CHECK_RESULT(penstock_channel_unary_object(channel, NULL, mine, NULL, &reply, NULL), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_channel_unary_object(channel, UNARY, mine, NULL, NULL, NULL), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_INT(atomic_load(&state.alive), 1);
-  CHECK_RESULT(penstock_channel_unary_object(channel, "none", mine, NULL, &reply, NULL), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_INT(atomic_load(&state.alive), 0);
+  CHECK_RESULT(penstock_channel_unary_message(channel, "none", mine, NULL, &reply, NULL), PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_channel_close(channel));
-  mine = text_new(&state, "mine", 4);
-  CHECK_RESULT(penstock_channel_unary_object(channel, UNARY, mine, NULL, &reply, NULL), PENSTOCK_E_CLOSED);
+  CHECK_RESULT(penstock_channel_unary_message(channel, UNARY, mine, NULL, &reply, NULL), PENSTOCK_E_CLOSED);
+  is_text(penstock_message_object(mine), "mine");
+  penstock_message_release(mine);
   CHECK_INT(atomic_load(&state.alive), 0);
   penstock_channel_release(channel);
   codec_close(&state, codec);
+}
+
+/* One object in two calls and after them, until its last message has gone; what was received may be sent, too. */
+TEST(codec_message_is_sent_again) {
+  text_codec state;
+  penstock_codec *codec = make_codec(&state, false);
+  penstock_channel *channel = open_channel();
+  OK(penstock_channel_set_codec(channel, codec));
+  penstock_message *mine = new_message(&state, codec, "abc");
+  penstock_reply *first = NULL, *second = NULL;
+  REQUIRE_OK(penstock_channel_unary_message(channel, UNARY, mine, NULL, &first, NULL));
+  REQUIRE_OK(penstock_channel_unary_message(channel, UNARY, mine, NULL, &second, NULL));
+  is_text(reply_object(second), "<abc>");
+  penstock_reply_release(second);
+  is_text(penstock_message_object(mine), "abc");
+  penstock_message_release(mine);
+  penstock_message *received = penstock_message_retain(penstock_reply_response(first));
+  CHECK(penstock_reply_message(first, NULL) == NULL);
+  penstock_reply_release(first);
+  REQUIRE_OK(penstock_channel_unary_message(channel, UNARY, received, NULL, &first, NULL));
+  penstock_message_release(received);
+  is_text(reply_object(first), "<<abc>>");
+  penstock_reply_release(first);
+  CHECK_INT(atomic_load(&state.encoded), 3);
+  penstock_channel_release(channel);
+  codec_close(&state, codec);
+}
+
+/* Neither bytes where objects are expected, nor objects where bytes are, nor those of another codec. */
+TEST(codec_takes_only_its_own_objects) {
+  text_codec state, others;
+  penstock_codec *codec = make_codec(&state, false), *other = make_codec(&others, false);
+  penstock_channel *channel = open_channel();
+  penstock_message *given[3] = {new_message(&state, codec, "abc"), new_message(&others, other, "abc"), NULL};
+  OK(penstock_message_new("abc", 3, &given[2]));
+  penstock_reply *reply = NULL;
+  penstock_error *error = NULL;
+  for (int with = 0; with < 2; with++) {
+    OK(penstock_channel_set_codec(channel, with ? codec : NULL));
+    penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+    for (int i = 0; i < 3; i++) {
+      if (i == (with ? 0 : 2)) continue;
+      CHECK_RESULT(penstock_call_send_message(call, given[i]), PENSTOCK_E_STATE);
+      CHECK_RESULT(penstock_call_try_send_message(call, given[i]), PENSTOCK_E_STATE);
+      CHECK_RESULT(penstock_channel_unary_message(channel, UNARY, given[i], NULL, &reply, &error), PENSTOCK_E_STATE);
+      CHECK_HAS(penstock_error_message(error), "codec");
+      penstock_error_release(error);
+    }
+    OK(penstock_call_send_message(call, given[with ? 0 : 2]));
+    OK(penstock_call_cancel(call, NULL));
+    penstock_call_release(call);
+  }
+  for (int i = 0; i < 3; i++) penstock_message_release(given[i]);
+  penstock_channel_release(channel);
+  codec_close(&state, codec);
+  codec_close(&others, other);
 }
 
 TEST(codec_wrong_arguments) {
@@ -370,13 +426,11 @@ TEST(codec_wrong_arguments) {
     CHECK_RESULT(penstock_codec_new(&functions, missing == 3 ? NULL : &codec, NULL), PENSTOCK_E_INVALID_ARGUMENT);
     CHECK_INT(atomic_load(&finalized), 1);
   }
-  /* Without a codec an object stays the caller's. */
-  penstock_channel *channel = open_channel();
-  penstock_reply *reply = NULL;
-  penstock_error *error = NULL;
-  CHECK_RESULT(penstock_channel_unary_object(channel, UNARY, &state, NULL, &reply, &error), PENSTOCK_E_STATE);
-  CHECK_HAS(penstock_error_message(error), "codec");
-  penstock_error_release(error);
-  penstock_channel_release(channel);
+  penstock_message *message = NULL;
+  text *mine = text_new(&state, "mine", 4);
+  CHECK_RESULT(penstock_message_new_object(codec, mine, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_message_new_object(NULL, mine, &message), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(atomic_load(&state.alive), 1);
+  text_free(&state, mine);
   codec_close(&state, codec);
 }

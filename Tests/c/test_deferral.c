@@ -137,7 +137,7 @@ static void count_message(penstock_call *call, penstock_message *message, void *
   (void)call;
   collector *collector = user_data;
   int number = 0;
-  memcpy(&number, penstock_message_data(message), sizeof(number));
+  memcpy(&number, penstock_message_bytes(message, NULL), sizeof(number));
   CHECK_INT(number, atomic_fetch_add(&collector->messages, 1));
 }
 

@@ -118,7 +118,7 @@ TEST(executor_callbacks_may_defer_and_inject) {
       penstock_message *message = NULL;
       int got = -1;
       if (!OK(penstock_call_receive(call, &message))) break;
-      memcpy(&got, penstock_message_data(message), sizeof(got));
+      memcpy(&got, penstock_message_bytes(message, NULL), sizeof(got));
       CHECK_INT(got, i);
       penstock_message_release(message);
     }

@@ -137,7 +137,7 @@ TEST(flow_small_messages_are_read_ahead) {
   for (int taken = 1; taken < MESSAGES; taken++) {
     penstock_message *message = NULL;
     if (!OK(penstock_call_receive(call, &message))) break;
-    CHECK_INT((int)penstock_message_length(message), 5);
+    CHECK_INT((int)message_length(message), 5);
     penstock_message_release(message);
     int ahead = atomic_load(&probe.seen[PENSTOCK_EVENT_RECEIVE]) - taken;
     if (ahead > most) most = ahead;

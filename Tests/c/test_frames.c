@@ -247,8 +247,8 @@ static void listen_for(story *self) {
 
 static void take(penstock_call *call, penstock_message *message, void *user_data) {
   stream *self = user_data;
-  const uint8_t *bytes = penstock_message_data(message);
-  size_t size = penstock_message_length(message);
+  size_t size = 0;
+  const uint8_t *bytes = penstock_message_bytes(message, &size);
   if (self->received < self->messages && CHECK_INT(size, self->sizes[self->received])) {
     size_t at = 0;
     while (at < size && bytes[at] == byte_of(self->number, self->received, at)) at++;

@@ -30,9 +30,9 @@ static void check_all(story *story, const char *expected) {
   char all[128] = "";
   penstock_message *message = NULL;
   while (penstock_call_receive(story->call, &message) == PENSTOCK_OK) {
-    size_t used = strlen(all);
-    snprintf(all + used, sizeof(all) - used, "%s%.*s", used ? " " : "", (int)penstock_message_length(message),
-             (const char *)penstock_message_data(message));
+    size_t used = strlen(all), length = 0;
+    const char *text = penstock_message_bytes(message, &length);
+    snprintf(all + used, sizeof(all) - used, "%s%.*s", used ? " " : "", (int)length, text);
     penstock_message_release(message);
   }
   CHECK_STR(all, expected);

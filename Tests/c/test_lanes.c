@@ -11,7 +11,7 @@ static const char *echo_each(penstock_channel *channel, const char *sent, pensto
   OK(penstock_call_half_close(call));
   penstock_message *message = NULL;
   while (penstock_call_receive(call, &message) == PENSTOCK_OK && count < sizeof(got) - 1) {
-    got[count++] = penstock_message_length(message) ? *(const char *)penstock_message_data(message) : '_';
+    got[count++] = message_length(message) ? *(const char *)penstock_message_bytes(message, NULL) : '_';
     penstock_message_release(message);
   }
   got[count] = 0;
@@ -74,14 +74,14 @@ TEST(lanes_inject_outbound_everywhere) {
   char got[16] = "";
   penstock_message *message = NULL;
   if (OK(penstock_call_receive(call, &message))) {
-    strncat(got, penstock_message_data(message), 1);
+    strncat(got, penstock_message_bytes(message, NULL), 1);
     penstock_message_release(message);
   }
   OK(penstock_call_send(call, "a", 1));
   OK(penstock_call_send(call, "b", 1));
   OK(penstock_call_half_close(call));
   while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
-    strncat(got, penstock_message_data(message), 1);
+    strncat(got, penstock_message_bytes(message, NULL), 1);
     penstock_message_release(message);
   }
   CHECK_STR(got, "0+a+byz");
@@ -129,7 +129,7 @@ static int32_t inject_inbound(probe *self, penstock_hop *hop, int32_t event) {
 }
 static void inbound_message(penstock_call *call, penstock_message *message, void *user_data) {
   (void)call;
-  strncat(user_data, penstock_message_data(message), 1);
+  strncat(user_data, penstock_message_bytes(message, NULL), 1);
 }
 TEST(lanes_inject_inbound) {
   penstock_channel *channel = open_channel();

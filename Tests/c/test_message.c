@@ -24,16 +24,43 @@ static penstock_message *wrap(size_t length, atomic_int *finalized) {
 static void receive_fixed(penstock_call *call, size_t length) {
   penstock_message *message = NULL;
   if (!OK(penstock_call_receive(call, &message))) return;
-  CHECK_INT(penstock_message_length(message), length);
-  CHECK(length == 0 || memcmp(penstock_message_data(message), fixed_bytes(), length) == 0);
+  CHECK_INT(message_length(message), length);
+  CHECK(length == 0 || memcmp(penstock_message_bytes(message, NULL), fixed_bytes(), length) == 0);
   penstock_message_release(message);
+}
+
+TEST(message_copies_bytes) {
+  char bytes[] = "hello";
+  penstock_message *message = NULL;
+  size_t length = 0;
+  OK(penstock_message_new(bytes, 5, &message));
+  bytes[0] = 'j';
+  const void *data = penstock_message_bytes(message, &length);
+  CHECK(is_text(data, length, "hello"));
+  CHECK(penstock_message_object(message) == NULL);
+  penstock_channel *channel = open_channel();
+  penstock_reply *reply = NULL;
+  for (int i = 0; i < 2; i++) {
+    REQUIRE_OK(penstock_channel_unary_message(channel, UNARY, message, NULL, &reply, NULL));
+    data = penstock_reply_message(reply, &length);
+    CHECK(is_text(data, length, "hello"));
+    CHECK(penstock_message_bytes(penstock_reply_response(reply), NULL) == data);
+    penstock_reply_release(reply);
+  }
+  penstock_message_release(message);
+  penstock_channel_release(channel);
+  OK(penstock_message_new(NULL, 0, &message));
+  CHECK(penstock_message_bytes(message, &length) != NULL);
+  CHECK_INT(length, 0);
+  penstock_message_release(message);
+  CHECK_RESULT(penstock_message_new("x", SIZE_MAX, &message), PENSTOCK_E_INVALID_ARGUMENT);
 }
 
 TEST(message_wraps_bytes) {
   atomic_int finalized = 0;
   penstock_message *message = wrap(5, &finalized);
-  CHECK(penstock_message_data(message) == fixed_bytes());
-  CHECK_INT(penstock_message_length(message), 5);
+  CHECK(penstock_message_bytes(message, NULL) == fixed_bytes());
+  CHECK_INT(message_length(message), 5);
   CHECK(penstock_message_object(message) == NULL);
   CHECK(penstock_message_retain(message) == message);
   penstock_message_release(message);
@@ -41,7 +68,7 @@ TEST(message_wraps_bytes) {
   penstock_message_release(message);
   CHECK_INT(atomic_load(&finalized), 1);
   OK(penstock_message_wrap(NULL, 0, &finalized, count_up, &message));
-  CHECK_INT(penstock_message_length(message), 0);
+  CHECK_INT(message_length(message), 0);
   CHECK_INT(atomic_load(&finalized), 1);
   penstock_message_release(message);
   CHECK_INT(atomic_load(&finalized), 2);
@@ -53,7 +80,7 @@ TEST(message_wraps_bytes) {
   CHECK_RESULT(penstock_message_wrap("x", 1, &finalized, count_up, NULL), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_INT(atomic_load(&finalized), 4);
   OK(penstock_message_wrap("static", 6, NULL, NULL, &message));
-  CHECK(penstock_message_data(message) != NULL);
+  CHECK(penstock_message_bytes(message, NULL) != NULL);
   penstock_message_release(message);
 }
 
@@ -90,7 +117,7 @@ static void *send_many(void *argument) {
   penstock_call *call = start_call(self->channel, BIDI, PENSTOCK_KIND_BIDI);
   for (int i = 0; i < TIMES; i++) {
     OK(penstock_call_send_message(call, self->message));
-    receive_fixed(call, penstock_message_length(self->message));
+    receive_fixed(call, message_length(self->message));
   }
   check_finish(call, PENSTOCK_STATUS_OK);
   return NULL;
@@ -149,6 +176,11 @@ TEST(message_that_is_refused_is_let_go) {
   penstock_call *call = start_with(channel, BIDI, PENSTOCK_KIND_BIDI, "{\"max_send_message_bytes\": 1048575}");
   CHECK_RESULT(penstock_call_send_message(call, message), PENSTOCK_E_TOO_LARGE);
   CHECK_RESULT(penstock_call_try_send_message(call, message), PENSTOCK_E_TOO_LARGE);
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new("{\"max_send_message_bytes\": 1048575}", &options, NULL));
+  penstock_reply *none = NULL;
+  CHECK_RESULT(penstock_channel_unary_message(channel, UNARY, message, options, &none, NULL), PENSTOCK_E_TOO_LARGE);
+  penstock_call_options_release(options);
   OK(penstock_call_half_close(call));
   CHECK_RESULT(penstock_call_send_message(call, message), PENSTOCK_E_STATE);
   penstock_reply *reply = NULL;
@@ -309,8 +341,8 @@ static void send_changed(int32_t (*hook)(probe *, penstock_hop *, int32_t)) {
     OK(penstock_call_send_message(call, message));
     check_receive(call, "changed");
   }
-  CHECK_INT(penstock_message_length(message), 64 * KIB);
-  CHECK(penstock_message_data(message) == fixed_bytes());
+  CHECK_INT(message_length(message), 64 * KIB);
+  CHECK(penstock_message_bytes(message, NULL) == fixed_bytes());
   penstock_message_release(message);
   EVENTUALLY(atomic_load(&finalized) == 1);
   check_finish(call, PENSTOCK_STATUS_OK);
@@ -405,8 +437,8 @@ TEST(message_that_is_changed_before_it_is_sent_again) {
   OK(penstock_call_half_close(call));
   penstock_message *answer = NULL;
   if (OK(penstock_call_receive(call, &answer))) {
-    const char *data = penstock_message_data(answer);
-    CHECK_INT(penstock_message_length(answer), sizeof(bytes.bytes));
+    const char *data = penstock_message_bytes(answer, NULL);
+    CHECK_INT(message_length(answer), sizeof(bytes.bytes));
     CHECK(data && data[0] == 'r' && data[sizeof(bytes.bytes) - 1] == 'r');
     penstock_message_release(answer);
   }

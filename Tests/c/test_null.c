@@ -228,6 +228,13 @@ TEST(null_channel) {
   REFUSED_WITH_ERROR(penstock_channel_unary(channel, NULL, "x", 1, NULL, &reply, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary(channel, UNARY, NULL, 1, NULL, &reply, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary(channel, UNARY, "x", 1, NULL, NULL, &error));
+  penstock_message *message = NULL;
+  REQUIRE_OK(penstock_message_new("x", 1, &message));
+  REFUSED_WITH_ERROR(penstock_channel_unary_message(NULL, UNARY, message, NULL, &reply, &error));
+  REFUSED_WITH_ERROR(penstock_channel_unary_message(channel, NULL, message, NULL, &reply, &error));
+  REFUSED_WITH_ERROR(penstock_channel_unary_message(channel, UNARY, NULL, NULL, &reply, &error));
+  REFUSED_WITH_ERROR(penstock_channel_unary_message(channel, UNARY, message, NULL, NULL, &error));
+  penstock_message_release(message);
   REFUSED_WITH_ERROR(penstock_channel_call(NULL, UNARY, 0, NULL, NULL, &call, &error));
   REFUSED_WITH_ERROR(penstock_channel_call(channel, NULL, 0, NULL, NULL, &call, &error));
   REFUSED_WITH_ERROR(penstock_channel_call(channel, UNARY, 0, NULL, NULL, NULL, &error));
@@ -274,8 +281,12 @@ TEST(null_call) {
 
   REFUSED(penstock_message_wrap(NULL, 1, NULL, NULL, &message));
   REFUSED(penstock_message_wrap("x", 1, NULL, NULL, NULL));
-  CHECK(penstock_message_data(NULL) == NULL);
-  CHECK_INT(penstock_message_length(NULL), 0);
+  REFUSED(penstock_message_new(NULL, 1, &message));
+  REFUSED(penstock_message_new("x", 1, NULL));
+  CHECK(penstock_message_bytes(NULL, NULL) == NULL);
+  CHECK(penstock_message_bytes(NULL, &length) == NULL);
+  CHECK_INT(length, 0);
+  length = 5;
   CHECK(penstock_message_retain(NULL) == NULL);
   penstock_message_release(NULL);
 
@@ -287,6 +298,7 @@ TEST(null_call) {
   CHECK(penstock_reply_message(NULL, &length) == NULL);
   CHECK_INT(length, 0);
   CHECK(penstock_reply_message(NULL, NULL) == NULL);
+  CHECK(penstock_reply_response(NULL) == NULL);
   CHECK(penstock_reply_headers(NULL) == NULL);
   CHECK(penstock_reply_trailers(NULL) == NULL);
   const char *stats = penstock_reply_stats_json(NULL);

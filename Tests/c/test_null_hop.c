@@ -271,7 +271,6 @@ TEST(null_sync) {
 
 TEST(null_codec) {
   penstock_codec *codec = NULL;
-  penstock_reply *reply = NULL;
   penstock_channel *channel = open_channel();
   REFUSED(penstock_codec_new(NULL, &codec, NULL));
   REFUSED(penstock_buffer_append(NULL, "x", 1));
@@ -279,18 +278,14 @@ TEST(null_codec) {
   penstock_codec_release(NULL);
   REFUSED(penstock_channel_set_codec(NULL, NULL));
   REFUSED(penstock_call_options_set_codec(NULL, NULL));
-  REFUSED(penstock_call_send_object(NULL, channel));
-  REFUSED(penstock_call_try_send_object(NULL, channel));
+  penstock_message *message = NULL;
+  REFUSED(penstock_message_new_object(NULL, channel, &message));
   CHECK(penstock_message_object(NULL) == NULL);
-  CHECK(penstock_reply_object(NULL) == NULL);
   CHECK(penstock_hop_object(NULL) == NULL);
   REFUSED(penstock_hop_set_object(NULL, channel));
   REFUSED(penstock_hop_send_object(NULL, channel));
   REFUSED(penstock_hop_deliver_object(NULL, channel));
   CHECK(penstock_event_object(NULL) == NULL);
   REFUSED(penstock_event_set_object(NULL, channel));
-  REFUSED(penstock_channel_unary_object(NULL, UNARY, channel, NULL, &reply, NULL));
-  REFUSED(penstock_channel_unary_object(channel, NULL, channel, NULL, &reply, NULL));
-  REFUSED(penstock_channel_unary_object(channel, UNARY, channel, NULL, NULL, NULL));
   penstock_channel_release(channel);
 }

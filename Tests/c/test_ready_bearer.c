@@ -104,7 +104,7 @@ TEST(bearer_starts_a_refused_stream_anew) {
   OK(penstock_call_send(call, "twice", 5));
   for (int i = 0; i < 2; i++) {
     if (!OK(penstock_call_receive(call, &message))) break;
-    CHECK_INT(penstock_message_length(message), 5);
+    CHECK_INT(message_length(message), 5);
     penstock_message_release(message);
   }
   CHECK_INT(ready_code(ready_finish(call)), 0);

@@ -211,7 +211,7 @@ TEST(side_call_of_a_hop_below_a_codec_takes_bytes) {
   probe maker;
   add_maker(&maker, &token, channel, 0);
   penstock_reply *reply = NULL;
-  if (OK(penstock_channel_unary_object(channel, UNARY, calloc(1, 2), NULL, &reply, NULL))) {
+  if (OK(unary_object(channel, codec, calloc(1, 2), &reply))) {
     CHECK_INT(penstock_reply_code(reply), 0);
     penstock_reply_release(reply);
   }

@@ -139,9 +139,9 @@ TEST(sync_sees_objects_above_the_codec) {
   for (int i = 0; i < 2; i++) {
     penstock_reply *reply = NULL;
     char *request = text_new(&alive, requests[i], strlen(requests[i]));
-    OK(penstock_channel_unary_object(channel, UNARY, request, NULL, &reply, NULL));
+    OK(unary_object(channel, codec, request, &reply));
     CHECK_INT(penstock_reply_code(reply), 0);
-    CHECK_STR(penstock_reply_object(reply), responses[i]);
+    CHECK_STR(reply_object(reply), responses[i]);
     penstock_reply_release(reply);
   }
   CHECK_INT(both.runs, 3);

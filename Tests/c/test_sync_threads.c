@@ -11,7 +11,9 @@ static int32_t ask_below(syncer *self, penstock_intercepted_call *call) {
   OK(penstock_hop_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL));
   OK(penstock_call_send(side, "token", 5));
   OK(penstock_call_receive(side, &token));
-  CHECK(is(penstock_message_data(token), penstock_message_length(token), "token"));
+  size_t length = 0;
+  const void *data = penstock_message_bytes(token, &length);
+  CHECK(is(data, length, "token"));
   penstock_message_release(token);
   penstock_call_release(side);
   CHECK_INT(self->runs, 1);

@@ -70,7 +70,7 @@ static void check_stub(penstock_runtime *runtime, int32_t kind, const char *meth
   if (kind == PENSTOCK_KIND_BIDI) {
     penstock_message *message = NULL;
     while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
-      CHECK_INT(penstock_message_length(message), 6);
+      CHECK_INT(message_length(message), 6);
       penstock_message_release(message);
       got++;
     }

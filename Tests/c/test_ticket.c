@@ -279,7 +279,7 @@ TEST(ticket_several_at_once) {
   char got[8] = "";
   penstock_message *message = NULL;
   while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
-    strncat(got, penstock_message_data(message), 1);
+    strncat(got, penstock_message_bytes(message, NULL), 1);
     penstock_message_release(message);
   }
   CHECK_STR(got, "aCd");

@@ -24,7 +24,7 @@ TEST(interceptor_drop) {
   char got[8] = "";
   penstock_message *message = NULL;
   while (penstock_call_receive(call, &message) == PENSTOCK_OK) {
-    strncat(got, penstock_message_data(message), 1);
+    strncat(got, penstock_message_bytes(message, NULL), 1);
     penstock_message_release(message);
   }
   CHECK_STR(got, "ace");
@@ -136,7 +136,7 @@ TEST(interceptor_hold_without_a_limit) {
   OK(penstock_call_half_close(call));
   penstock_message *message = NULL;
   if (OK(penstock_call_receive(call, &message))) {
-    CHECK(penstock_message_length(message) == 3);
+    CHECK(message_length(message) == 3);
     penstock_message_release(message);
   }
   penstock_reply *reply = NULL;

@@ -61,9 +61,12 @@ static int use_codec(penstock_channel *channel) {
   if (penstock_codec_new(&functions, &codec, NULL) || penstock_channel_set_codec(channel, codec)) return 1;
   point *sent = malloc(sizeof(point));
   *sent = (point){1, 2};
+  penstock_message *request;
   penstock_reply *reply;
-  if (penstock_channel_unary_object(channel, UNARY, sent, NULL, &reply, NULL)) return 1;
-  const point *back = penstock_reply_object(reply);
+  if (penstock_message_new_object(codec, sent, &request)) return 1;
+  if (penstock_channel_unary_message(channel, UNARY, request, NULL, &reply, NULL)) return 1;
+  penstock_message_release(request);
+  const point *back = penstock_message_object(penstock_reply_response(reply));
   ran += back && back->x == 1 && back->y == 2;
   penstock_reply_release(reply);
   penstock_codec_release(codec);

@@ -159,7 +159,9 @@ static void read_answer(trial *trial, int *next, const void *data, size_t length
 static bool receive_one(trial *trial, penstock_call *call, int *next) {
   penstock_message *message = NULL;
   if (penstock_call_receive(call, &message) != PENSTOCK_OK) return false;
-  read_answer(trial, next, penstock_message_data(message), penstock_message_length(message));
+  size_t length = 0;
+  const void *data = penstock_message_bytes(message, &length);
+  read_answer(trial, next, data, length);
   penstock_message_release(message);
   return true;
 }

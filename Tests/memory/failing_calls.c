@@ -124,8 +124,9 @@ static bool receive(penstock_call *call, size_t length) {
   penstock_result result = penstock_call_receive(call, &message);
   if (result == PENSTOCK_E_END && refusing) return false;
   if (!WENT(result)) return false;
-  size_t got = penstock_message_length(message);
-  if (got != length || memcmp(penstock_message_data(message), some_bytes(length), length) != 0) {
+  size_t got = 0;
+  const void *data = penstock_message_bytes(message, &got);
+  if (got != length || memcmp(data, some_bytes(length), length) != 0) {
     wrong("a message of %zu bytes, not %zu", got, length);
   }
   penstock_message_release(message);

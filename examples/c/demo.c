@@ -154,8 +154,9 @@ static void send(penstock_call *call, const char *text) { unless_ended(penstock_
 static int receives(penstock_call *call, const char *text) {
   penstock_message *message;
   if (penstock_call_receive(call, &message) != PENSTOCK_OK) return 0;
-  int same = penstock_message_length(message) == strlen(text) &&
-             memcmp(penstock_message_data(message), text, strlen(text)) == 0;
+  size_t length;
+  const void *data = penstock_message_bytes(message, &length);
+  int same = length == strlen(text) && memcmp(data, text, length) == 0;
   penstock_message_release(message);
   return same;
 }

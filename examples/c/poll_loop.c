@@ -12,7 +12,9 @@ typedef struct {
 
 /* Callback style: nothing waits. What comes is told here, from within penstock_runtime_poll. */
 static void on_message(penstock_call *call, penstock_message *message, void *user_data) {
-  printf("message: %.*s\n", (int)penstock_message_length(message), (const char *)penstock_message_data(message));
+  size_t length;
+  const char *text = penstock_message_bytes(message, &length);
+  printf("message: %.*s\n", (int)length, text);
   ((progress *)user_data)->messages++;
   penstock_call_demand(call, 1); /* the next one, please */
 }

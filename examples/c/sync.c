@@ -33,8 +33,9 @@ static int32_t add_token(penstock_intercepted_call *call, void *user_data) {
   if (penstock_call_receive(side, &token) != PENSTOCK_OK) {
     penstock_intercepted_cancel(call, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
   } else {
-    snprintf(header, sizeof(header), "Bearer %.*s", (int)penstock_message_length(token),
-             (const char *)penstock_message_data(token));
+    size_t length;
+    const char *text = penstock_message_bytes(token, &length);
+    snprintf(header, sizeof(header), "Bearer %.*s", (int)length, text);
     penstock_message_release(token);
     penstock_metadata_set(penstock_intercepted_metadata(call), "authorization", header);
     penstock_intercepted_next(call);

@@ -1,4 +1,4 @@
-/* Calls: options, the call itself in blocking or callback style, messages, and the reply.
+/* Calls: options, the call itself in blocking or callback style, and the reply.
  *
  * Functions that wait (send, receive, wait_headers, wait_status, finish, and the unary of channel.h) end at the latest
  * with the call: by its status, its deadline or a cancel. In a callback on the thread that drives the runtime they give
@@ -11,6 +11,7 @@
 
 #include "base.h"
 #include "interceptor.h"
+#include "message.h"
 #include "metadata.h"
 #include "status.h"
 
@@ -62,24 +63,6 @@ PENSTOCK_API penstock_result penstock_call_options_add_interceptor(penstock_call
                                                                    int32_t priority, penstock_interceptor_id *id,
                                                                    penstock_error **error);
 
-/* ---- Messages ---- */
-
-/* A message that has been received, or was made to be sent: immutable. */
-typedef struct penstock_message penstock_message;
-/* A message made of the caller's own bytes, without a copy, to be sent any number of times, in any calls, also at once.
- * `data` (NULL only with length 0) is lent until the finalizer has run: the caller leaves it where it is and as it is, and
- * the library never writes it. The finalizer (nullable: for bytes that stay for good) runs when the last handle has been
- * released, no connection has bytes of it to send, and no call needs it any more: a call keeps up to 1 MiB of what it has
- * sent until there is an answer, and what RESTART may send again. `user_data` is transferred, even on error.
- * Memory: owned by the caller; free with penstock_message_release. */
-PENSTOCK_API penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data,
-                                                   penstock_finalizer finalizer, penstock_message **message);
-/* Its bytes; NULL only if there are none. They live as long as the message. */
-PENSTOCK_API const void *penstock_message_data(const penstock_message *message);
-PENSTOCK_API size_t penstock_message_length(const penstock_message *message);
-PENSTOCK_API penstock_message *penstock_message_retain(penstock_message *message);
-PENSTOCK_API void penstock_message_release(penstock_message *message);
-
 /* ---- The reply: how a call ended; immutable ---- */
 
 typedef struct penstock_reply penstock_reply;
@@ -92,9 +75,11 @@ PENSTOCK_API int32_t penstock_reply_code(const penstock_reply *reply);
 PENSTOCK_API const penstock_status *penstock_reply_status(const penstock_reply *reply);
 /* penstock_status_json of it; lives as long as the reply. "{}" for NULL or without memory. */
 PENSTOCK_API const char *penstock_reply_status_json(const penstock_reply *reply);
-/* The response message of a unary or client-streaming call. NULL and *length 0 if there is none; an empty message is
- * a non-NULL pointer. Lives as long as the reply. `length` may be NULL. */
+/* The bytes of the response message of a unary or client-streaming call. NULL and *length 0 if there is none; an empty
+ * message gives a pointer that is not NULL. They live as long as the reply. `length` may be NULL. */
 PENSTOCK_API const void *penstock_reply_message(const penstock_reply *reply, size_t *length);
+/* That message itself, bytes or an object; borrowed from the reply, and as long-lived. NULL: there is none. */
+PENSTOCK_API penstock_message *penstock_reply_response(const penstock_reply *reply);
 /* Response headers, read-only; NULL if there were none (a trailers-only answer). As long-lived as the reply. */
 PENSTOCK_API const penstock_metadata *penstock_reply_headers(const penstock_reply *reply);
 /* Trailers, read-only; as long-lived as the reply. */
@@ -160,9 +145,9 @@ PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
 PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
 /* The same without waiting: E_WOULD_BLOCK if there is no room; on_sent tells when there is. */
 PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const void *data, size_t length);
-/* As penstock_call_send, without a copy: the call retains `message`, one made by penstock_message_wrap or received in any
- * call, for as long as it needs it; with a result other than OK it does not. What hops change is not the message but what
- * is sent. E_STATE also: the call has a codec, or the message is an object of one (see codec.h). */
+/* As penstock_call_send, without a copy: the call retains `message`, made or received anywhere, for as long as it needs
+ * it; with a result other than OK it does not. E_STATE also: the call has a codec and the message is no object of it, or
+ * the call has none and the message is an object (see codec.h). */
 PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, penstock_message *message);
 /* The same without waiting, as penstock_call_try_send. */
 PENSTOCK_API penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);

@@ -55,6 +55,14 @@ PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
 PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, const char *method, const void *request,
                                                     size_t length, const penstock_call_options *options,
                                                     penstock_reply **reply, penstock_error **error);
+/* Like penstock_channel_unary, with a message that stays the caller's. Also E_STATE: the call has a codec and `request` is
+ * no object of it, or it has none and `request` is an object (see codec.h). The response is the reply's, as
+ * penstock_reply_response gives it.
+ * Memory: *reply is owned by the caller; free with penstock_reply_release. */
+PENSTOCK_API penstock_result penstock_channel_unary_message(penstock_channel *channel, const char *method,
+                                                            penstock_message *request,
+                                                            const penstock_call_options *options,
+                                                            penstock_reply **reply, penstock_error **error);
 /* Starts a call of `kind` (PENSTOCK_KIND_...): in callback style with `callbacks` (the table is copied), in blocking
  * style with NULL. Callbacks may run on another thread before this function has returned: use the handle that they are
  * given.

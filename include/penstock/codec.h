@@ -1,6 +1,6 @@
 /* Codec: turns the caller's own objects into message bytes and back, inside the call.
  *
- * A channel or a call that has a codec takes and gives objects (penstock_channel_unary_object, penstock_call_send_object,
+ * A channel or a call that has a codec takes and gives messages that are objects (penstock_message_new_object,
  * penstock_message_object): whatever a pointer means to the program. Interceptors at the object level
  * (PENSTOCK_LEVEL_OBJECT) see those very objects and pay for no serialising; those at the bytes level see what goes out
  * and what came in. Without a codec both levels see bytes.
@@ -67,24 +67,17 @@ PENSTOCK_API penstock_result penstock_channel_set_codec(penstock_channel *channe
 /* The codec of calls with these options, instead of the channel's. Retained. Before the options are shared. */
 PENSTOCK_API penstock_result penstock_call_options_set_codec(penstock_call_options *options, penstock_codec *codec);
 
-/* ---- Calls with objects. With E_STATE (no codec among others), with E_FORKED and where a pointer is NULL that must not be,
- * the object stays the caller's; otherwise it is transferred, even on error. The functions that take bytes give E_STATE
- * where a call has a codec. ---- */
+/* ---- Objects as messages. A call with a codec sends messages that are objects of that very codec and receives such;
+ * the functions that take bytes give E_STATE there. ---- */
 
-/* As penstock_channel_unary. The response's object is that of the reply. */
-PENSTOCK_API penstock_result penstock_channel_unary_object(penstock_channel *channel, const char *method, void *object,
-                                                           const penstock_call_options *options, penstock_reply **reply,
-                                                           penstock_error **error);
-/* As penstock_call_send: waits for room. An object counts as 256 bytes of the send buffer. With E_INTERRUPTED and
- * E_WOULD_DEADLOCK the object stays the caller's. */
-PENSTOCK_API penstock_result penstock_call_send_object(penstock_call *call, void *object);
-/* As penstock_call_try_send, but that with E_WOULD_BLOCK the object stays the caller's. */
-PENSTOCK_API penstock_result penstock_call_try_send_object(penstock_call *call, void *object);
-/* The object of a message that a call with a codec has received: borrowed from the message, and as long-lived. NULL:
- * the message is bytes. */
+/* A message that is `object`, which belongs to the message from then on: the codec's free lets it go when nothing needs the
+ * message any more. With a result other than OK it stays the caller's. The message counts as 256 bytes of a send buffer.
+ * It may be sent more than once, like any other; but then it is one object, and a hop that changes it where it is changes
+ * it for all. E_INVALID_ARGUMENT: `codec` or `message` is NULL.
+ * Memory: owned by the caller; free with penstock_message_release. */
+PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, void *object, penstock_message **message);
+/* The object that the message is: borrowed from the message, and as long-lived. NULL: the message is bytes. */
 PENSTOCK_API void *penstock_message_object(const penstock_message *message);
-/* That of a reply's message: borrowed from the reply, and as long-lived. NULL: none. */
-PENSTOCK_API void *penstock_reply_object(const penstock_reply *reply);
 
 /* ---- Hops at the object level of a call with a codec. Elsewhere they give E_STATE (NULL). With E_STATE, with E_FORKED and
  * where the handle is NULL the object stays the caller's; otherwise it is transferred, even on error. There the functions

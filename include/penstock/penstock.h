@@ -5,6 +5,7 @@
 #include "version.h"
 
 #include "base.h"
+#include "message.h"
 #include "metadata.h"
 #include "status.h"
 #include "executor.h"

@@ -218,8 +218,10 @@ static void one_call(client *client, const request *request, int number) {
     if ((int)count == request->cancel_after) rpc_cancel(call, "cancelled by the test");
     message = rpc_receive(call);
     if (!message) break;
-    if (count < LIMIT) lengths[count] = penstock_message_length(message);
-    bytes_add(&received, penstock_message_data(message), penstock_message_length(message));
+    size_t length = 0;
+    const void *data = penstock_message_bytes(message, &length);
+    if (count < LIMIT) lengths[count] = length;
+    bytes_add(&received, data, length);
     penstock_message_release(message);
   }
   if (one && request->cancel_after >= 0) rpc_cancel(call, "cancelled by the test");

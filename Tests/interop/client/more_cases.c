@@ -316,8 +316,8 @@ static void echo_any_bytes(client *client) {
     penstock_message *message = kind == SERVER_STREAM || kind == BIDI ? rpc_receive(call) : NULL;
     penstock_reply *reply = rpc_finish(call);
     CHECK_STATUS(reply, PENSTOCK_STATUS_OK, NULL);
-    size_t length = message ? penstock_message_length(message) : 0;
-    const void *found = message ? penstock_message_data(message) : penstock_reply_message(reply, &length);
+    size_t length = 0;
+    const void *found = message ? penstock_message_bytes(message, &length) : penstock_reply_message(reply, &length);
     CHECK(found && length == sizeof(data) && memcmp(found, data, length) == 0);
     penstock_message_release(message);
     rpc_free(call);

@@ -121,14 +121,18 @@ bool receive_payload(rpc *call, size_t size) {
     FAIL("no message, where a payload of %zu was expected: %s", size, penstock_reply_status_json(rpc_finish(call)));
     return false;
   }
-  bool right = CHECK_INT(payload_size(penstock_message_data(message), penstock_message_length(message)), size);
+  size_t length = 0;
+  const void *data = penstock_message_bytes(message, &length);
+  bool right = CHECK_INT(payload_size(data, length), size);
   penstock_message_release(message);
   return right;
 }
 
 void receive_end(rpc *call) {
   penstock_message *message = rpc_receive(call);
-  if (message) FAIL("a message of %zu bytes after the last", penstock_message_length(message));
+  size_t length = 0;
+  penstock_message_bytes(message, &length);
+  if (message) FAIL("a message of %zu bytes after the last", length);
   penstock_message_release(message);
 }
 

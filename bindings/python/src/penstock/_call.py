@@ -17,7 +17,7 @@ from ._arguments import payload
 from ._codec import Boxed, Codec, boxed
 from ._errors import check, check_with
 from ._metadata import ReceivedMetadata, owned_text
-from ._objects import own, registry
+from ._objects import own
 from ._options import CallOptions
 from ._reply import Outcome, Reply, RpcError, RunningValues, local_error, reply_error
 from ._status import StatusCode
@@ -34,7 +34,7 @@ Data = Union[bytes, Boxed]
 def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = None) -> Data:
     """The request's bytes, or the request itself for a codec. RpcError INTERNAL, as grpcio: the serializer raised."""
     if codec is not None:
-        return Boxed(request)
+        return Boxed(request, codec)
     try:
         return payload(request if serializer is None else serializer(request))
     except Exception as error:
@@ -63,15 +63,12 @@ def start(channel: int, method: bytes, kind: int, options: CallOptions) -> int:
 def send(waiters: Waiters, call: int, data: Data) -> bool:
     """Sends, waiting for room. False: the call has ended. RpcError: the message is over the limit."""
     if isinstance(data, Boxed):
-        number = registry.add(data)
-        result = -1
+        message = c_void_p()
         try:
-            result = waiters.wait(_raw.penstock_call_send_object, call, number)
+            data.fill(message)
+            return _sent(waiters.wait(_raw.penstock_call_send_message, call, message), 0)
         finally:
-            # Not sent, it may have stayed ours.
-            if result != c.OK:
-                registry.remove(number)
-        return _sent(result, 0)
+            _raw.penstock_message_release(message)
     return _sent(waiters.wait(_raw.penstock_call_send, call, data, len(data)), len(data))
 
 
@@ -116,7 +113,7 @@ def abandon(call: int, reason: bytes) -> None:
 
 def body(reply: int) -> Data:
     """The response message in a ``penstock_reply *``."""
-    item = boxed(_raw.penstock_reply_object(reply)) if Boxed.ever else None
+    item = boxed(_raw.penstock_message_object(_raw.penstock_reply_response(reply))) if Boxed.ever else None
     if item is not None:
         return item
     length = c_size_t()
@@ -130,7 +127,8 @@ def _taken(message: c_void_p) -> Data:
         item = boxed(_raw.penstock_message_object(message)) if Boxed.ever else None
         if item is not None:
             return item
-        return ctypes.string_at(_raw.penstock_message_data(message), _raw.penstock_message_length(message))
+        length = c_size_t()
+        return ctypes.string_at(_raw.penstock_message_bytes(message, byref(length)), length.value)
     finally:
         _raw.penstock_message_release(message)
         message.value = None
@@ -140,11 +138,12 @@ def _tried(call: int, data: Data) -> Tuple[int, int]:
     """The result of sending without waiting, and how many bytes that is."""
     if not isinstance(data, Boxed):
         return int(_raw.penstock_call_try_send(call, data, len(data))), len(data)
-    number = registry.add(data)
-    result = int(_raw.penstock_call_try_send_object(call, number))
-    if result != c.OK:
-        registry.remove(number)
-    return result, 0
+    message = c_void_p()
+    try:
+        data.fill(message)
+        return int(_raw.penstock_call_try_send_message(call, message)), 0
+    finally:
+        _raw.penstock_message_release(message)
 
 
 class Requests:

@@ -11,22 +11,35 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from . import _raw
 from ._arguments import payload
-from ._errors import check_with
+from ._errors import check, check_with
 from ._objects import forget, own, registry
 
 _logger = logging.getLogger("penstock")
 
 
 class Boxed:
-    """A message as the caller has it, on its way through a call: the registry keeps it under its number."""
+    """A message as the caller has it, on its way through a call: the registry keeps it under its number.
 
-    __slots__ = ("thing",)
+    One that the caller sends has the codec of the call."""
+
+    __slots__ = ("_codec", "thing")
     # Whether there ever was one in this process: till then nobody needs to look.
     ever = False
 
-    def __init__(self, thing: Any) -> None:
+    def __init__(self, thing: Any, codec: Optional[Codec] = None) -> None:
         self.thing = thing
+        self._codec = codec
         Boxed.ever = True
+
+    def fill(self, message: c_void_p) -> None:
+        """Makes a ``penstock_message *`` of it, to be released."""
+        assert self._codec is not None
+        number = registry.add(self)
+        try:
+            check(_raw.penstock_message_new_object(self._codec.handle, number, byref(message)))
+        finally:
+            if message.value is None:
+                registry.remove(number)
 
 
 class _Serializers(NamedTuple):

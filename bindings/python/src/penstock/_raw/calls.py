@@ -1,4 +1,4 @@
-"""runtime.h, call.h, channel.h, codec.h: runtimes, calls, channels, codecs."""
+"""runtime.h, message.h, call.h, channel.h, codec.h: runtimes, messages, calls, channels, codecs."""
 
 from __future__ import annotations
 
@@ -62,6 +62,18 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_runtime_interceptors_json": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_runtime_snapshot_json(penstock_runtime *runtime, int64_t timeout_ms, char **json);
     "penstock_runtime_snapshot_json": (c_int32, c_void_p, c_int64, POINTER(c_void_p)),
+    # ---- message.h ----
+    # penstock_result penstock_message_new(const void *data, size_t length, penstock_message **message);
+    "penstock_message_new": (c_int32, c_void_p, c_size_t, POINTER(c_void_p)),
+    # penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data, penstock_finalizer
+    # finalizer, penstock_message **message);
+    "penstock_message_wrap": (c_int32, c_void_p, c_size_t, c_void_p, penstock_finalizer, POINTER(c_void_p)),
+    # const void *penstock_message_bytes(const penstock_message *message, size_t *length);
+    "penstock_message_bytes": (c_void_p, c_void_p, POINTER(c_size_t)),
+    # penstock_message *penstock_message_retain(penstock_message *message);
+    "penstock_message_retain": (c_void_p, c_void_p),
+    # void penstock_message_release(penstock_message *message);
+    "penstock_message_release": (None, c_void_p),
     # ---- call.h ----
     # penstock_result penstock_call_options_new(const char *json, penstock_call_options **options, penstock_error
     # **error);
@@ -85,17 +97,6 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         POINTER(c_uint64),
         POINTER(c_void_p),
     ),
-    # penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data, penstock_finalizer
-    # finalizer, penstock_message **message);
-    "penstock_message_wrap": (c_int32, c_void_p, c_size_t, c_void_p, penstock_finalizer, POINTER(c_void_p)),
-    # const void *penstock_message_data(const penstock_message *message);
-    "penstock_message_data": (c_void_p, c_void_p),
-    # size_t penstock_message_length(const penstock_message *message);
-    "penstock_message_length": (c_size_t, c_void_p),
-    # penstock_message *penstock_message_retain(penstock_message *message);
-    "penstock_message_retain": (c_void_p, c_void_p),
-    # void penstock_message_release(penstock_message *message);
-    "penstock_message_release": (None, c_void_p),
     # penstock_reply *penstock_reply_retain(penstock_reply *reply);
     "penstock_reply_retain": (c_void_p, c_void_p),
     # void penstock_reply_release(penstock_reply *reply);
@@ -108,6 +109,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_reply_status_json": (c_char_p, c_void_p),
     # const void *penstock_reply_message(const penstock_reply *reply, size_t *length);
     "penstock_reply_message": (c_void_p, c_void_p, POINTER(c_size_t)),
+    # penstock_message *penstock_reply_response(const penstock_reply *reply);
+    "penstock_reply_response": (c_void_p, c_void_p),
     # const penstock_metadata *penstock_reply_headers(const penstock_reply *reply);
     "penstock_reply_headers": (c_void_p, c_void_p),
     # const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
@@ -182,6 +185,17 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         POINTER(c_void_p),
         POINTER(c_void_p),
     ),
+    # penstock_result penstock_channel_unary_message(penstock_channel *channel, const char *method, penstock_message
+    # *request, const penstock_call_options *options, penstock_reply **reply, penstock_error **error);
+    "penstock_channel_unary_message": (
+        c_int32,
+        c_void_p,
+        c_char_p,
+        c_void_p,
+        c_void_p,
+        POINTER(c_void_p),
+        POINTER(c_void_p),
+    ),
     # penstock_result penstock_channel_call(penstock_channel *channel, const char *method, int32_t kind, const
     # penstock_call_options *options, const penstock_call_callbacks *callbacks, penstock_call **call, penstock_error
     # **error);
@@ -240,25 +254,10 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_channel_set_codec": (c_int32, c_void_p, c_void_p),
     # penstock_result penstock_call_options_set_codec(penstock_call_options *options, penstock_codec *codec);
     "penstock_call_options_set_codec": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_channel_unary_object(penstock_channel *channel, const char *method, void *object, const
-    # penstock_call_options *options, penstock_reply **reply, penstock_error **error);
-    "penstock_channel_unary_object": (
-        c_int32,
-        c_void_p,
-        c_char_p,
-        c_void_p,
-        c_void_p,
-        POINTER(c_void_p),
-        POINTER(c_void_p),
-    ),
-    # penstock_result penstock_call_send_object(penstock_call *call, void *object);
-    "penstock_call_send_object": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_call_try_send_object(penstock_call *call, void *object);
-    "penstock_call_try_send_object": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_message_new_object(penstock_codec *codec, void *object, penstock_message **message);
+    "penstock_message_new_object": (c_int32, c_void_p, c_void_p, POINTER(c_void_p)),
     # void *penstock_message_object(const penstock_message *message);
     "penstock_message_object": (c_void_p, c_void_p),
-    # void *penstock_reply_object(const penstock_reply *reply);
-    "penstock_reply_object": (c_void_p, c_void_p),
     # void *penstock_hop_object(penstock_hop *hop);
     "penstock_hop_object": (c_void_p, c_void_p),
     # penstock_result penstock_hop_set_object(penstock_hop *hop, void *object);

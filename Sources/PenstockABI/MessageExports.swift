@@ -1,0 +1,69 @@
+import CMemory
+public import CPenstock
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// message.h, and the messages of codec.h that are objects.
+
+@_cdecl("penstock_message_new") @implementation
+public func penstock_message_new(
+  _ data: UnsafeRawPointer!, _ length: Int, _ message: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let bytes = bytes(data, length), let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let made = ByteBuffer(copying: bytes) else { return PENSTOCK_E_NO_MEMORY }
+  message.pointee = retained(made)
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_message_wrap") @implementation
+public func penstock_message_wrap(
+  _ data: UnsafeRawPointer!, _ length: Int, _ userData: UnsafeMutableRawPointer!,
+  _ finalizer: penstock_finalizer!, _ message: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  let keeper = UserData(userData, finalizer)
+  guard let bytes = bytes(data, length), let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  message.pointee = retained(ByteBuffer(lent: bytes, by: keeper))
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_message_new_object") @implementation
+public func penstock_message_new_object(
+  _ codec: OpaquePointer!, _ given: UnsafeMutableRawPointer!,
+  _ message: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let codec, let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  message.pointee = retained(ByteBuffer(object: CodecObject(given, object(codec, Codec.self))))
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_message_bytes") @implementation
+public func penstock_message_bytes(_ message: OpaquePointer!, _ length: UnsafeMutablePointer<Int>!)
+  -> UnsafeRawPointer!
+{
+  guard let message else {
+    length?.pointee = 0
+    return nil
+  }
+  return look(message, Message.self) { give($0, length) }
+}
+
+/// Its bytes, of which an empty message has a place too; nil where it is an object.
+@inline(__always)
+func give(_ message: Message, _ length: UnsafeMutablePointer<Int>?) -> UnsafeRawPointer? {
+  length?.pointee = message.count
+  return message.view.baseAddress ?? (message.isObject ? nil : UnsafeRawPointer(cString("")))
+}
+
+@_cdecl("penstock_message_object") @implementation
+public func penstock_message_object(_ message: OpaquePointer!) -> UnsafeMutableRawPointer! {
+  message.flatMap { object($0, Message.self).codecObject?.pointer }
+}
+
+@_cdecl("penstock_message_retain") @implementation
+public func penstock_message_retain(_ message: OpaquePointer!) -> OpaquePointer! {
+  retain(message, Message.self)
+}
+
+@_cdecl("penstock_message_release") @implementation
+public func penstock_message_release(_ message: OpaquePointer!) { release(message, Message.self) }
