@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import ready
+from ._c_interceptor import CInterceptor
 from ._call import Call
 from ._channel import Channel
 from ._completion import Completion, CompletionInterceptor
@@ -26,6 +27,7 @@ from ._errors import (
     Error,
     ForkedError,
     GoneError,
+    InterceptorWarning,
     InvalidArgumentError,
     LibraryError,
     NotFoundError,
@@ -54,6 +56,7 @@ from ._version import library_version
 __all__ = [
     "AlreadyError",
     "BusyError",
+    "CInterceptor",
     "Call",
     "Channel",
     "ClosedError",
@@ -72,6 +75,7 @@ __all__ = [
     "InterceptedCall",
     "InterceptedReply",
     "Interceptor",
+    "InterceptorWarning",
     "InvalidArgumentError",
     "Kind",
     "Level",

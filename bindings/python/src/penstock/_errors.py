@@ -73,6 +73,10 @@ class StateError(LibraryError):
     """Not allowed at this point of the call, in this callback, or on this thread."""
 
 
+class InterceptorWarning(UserWarning):
+    """An interceptor has a method that no one calls, and whose name is nearly that of a callback."""
+
+
 _CLASSES: Dict[int, Type[LibraryError]] = {
     c.E_INVALID_ARGUMENT: InvalidArgumentError,
     c.E_INVALID_JSON: InvalidArgumentError,

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from typing import Any, Callable, Dict, Optional
+import sys
+import warnings
+import weakref
+from typing import Any, Callable, Dict, Iterable, Optional
 
 from . import _raw
+from ._completion import CALLBACKS, CompletionInterceptor
+from ._errors import InterceptorWarning
 from ._executor import Executor
 from ._hop import Hop
+from ._sync import SyncInterceptor
 from ._trampolines import EVENTS, SIGNALS
 from ._verdict import Level, Verdict
 
@@ -72,6 +79,9 @@ class Interceptor:
         """n messages were taken by the transport: ``hop.count``."""
 
 
+_CALLBACKS = ("create", "destroy", *EVENTS, *SIGNALS)
+
+
 class Native:
     """An interceptor whose callbacks are functions of C: it fills the table itself, for each registration anew."""
 
@@ -100,7 +110,7 @@ def function_of(interceptor: object) -> Optional[Callable[[Any], Any]]:
 def overridden(interceptor: object) -> Dict[str, Callable[[Hop], Any]]:
     """The callbacks that ``interceptor`` has of its own, bound, by name. TypeError: not a function, or async."""
     found = {}
-    for callback in ("create", "destroy", *EVENTS, *SIGNALS):
+    for callback in _CALLBACKS:
         method = getattr(interceptor, callback, None)
         if method is None or getattr(method, "__func__", method) is getattr(Interceptor, callback):
             continue
@@ -110,3 +120,58 @@ def overridden(interceptor: object) -> Dict[str, Callable[[Hop], Any]]:
             raise TypeError(f"{type(interceptor).__name__}.{callback} is async, which is not supported yet")
         found[callback] = method
     return found
+
+
+# ---- What may be registered ----
+
+# The classes whose methods have been looked at: each warns once.
+_seen: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def check_interceptor(interceptor: object) -> None:
+    """TypeError: it is none. Warns of methods whose names are nearly those of callbacks."""
+    if isinstance(interceptor, Native):
+        return
+    if isinstance(interceptor, type):
+        name = interceptor.__name__
+        raise TypeError(f"{name} is a class, not an interceptor: register an instance of it, {name}(...)")
+    if isinstance(interceptor, SyncInterceptor):
+        callbacks: Iterable[str] = ("intercept",)
+    elif isinstance(interceptor, CompletionInterceptor):
+        callbacks = ("create", *CALLBACKS)
+    else:
+        callbacks = ("intercept", *_CALLBACKS)
+        if not any(getattr(interceptor, callback, None) is not None for callback in callbacks):
+            raise TypeError(f"{interceptor!r} is no interceptor: it has none of {', '.join(callbacks)}")
+    kind = type(interceptor)
+    names = list(getattr(interceptor, "__dict__", ()))
+    if kind not in _seen:
+        names += dir(kind)
+    for name in names:
+        meant = _meant(name, callbacks)
+        if meant is not None and callable(getattr(interceptor, name, None)):
+            text = f"{kind.__name__}.{name} is no callback, and is never called: is {meant} meant?"
+            warnings.warn(text, InterceptorWarning, stacklevel=_stack_level())
+    _seen.add(kind)
+
+
+def _meant(name: str, callbacks: Iterable[str]) -> Optional[str]:
+    """The callback that ``name`` is nearly; None: none, or one itself."""
+    if name.startswith("_") or name in callbacks or hasattr(Interceptor, name):
+        return None
+    begins = name[:2].lower()
+    # "start" and "status" are words of their own.
+    plain = {each.replace("_", ""): each for each in callbacks if not each.startswith("on_") or begins == "on"}
+    near = difflib.get_close_matches(name.replace("_", "").lower(), plain, 1, 0.8)
+    # A longer word is another one: "created", "intercept_all".
+    if not near or name.startswith(plain[near[0]]):
+        return None
+    return plain[near[0]]
+
+
+def _stack_level() -> int:
+    """Of the first caller outside this package, for a warning in the function that asks."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("penstock."):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -173,16 +173,17 @@ class CallKeywords:
             level_of(item[0] if isinstance(item, tuple) else item) != Level.BYTES for item in self.interceptors
         )
 
-    def options(self) -> Tuple[Tuple[str, str], ...]:
-        """The members of the library's options for the call: name and JSON."""
-        members = []
+    def options(self) -> str:
+        """The library's options for the call, as JSON."""
+        # Only Ctrl-C needs it, but a wait that another thread's signal ends is begun again, so it is always on.
+        text = '{"interruptible": true'
         for keyword, option, check in _OPTIONS:
             value = getattr(self, keyword)
             if value is not None:
-                text = check(value)
-                if text is not None:
-                    members.append((option, text))
-        return tuple(members)
+                checked = check(value)
+                if checked is not None:
+                    text += f', "{option}": {checked}'
+        return text + "}"
 
 
 _OPTIONS = [

@@ -38,33 +38,28 @@ class CallOptions:
     def _has_removed(self, number: int) -> None: ...
 
 
-_kept: Dict[Tuple[Tuple[str, str], ...], CallOptions] = {}
+_kept: Dict[str, CallOptions] = {}
 
 
 def call_options(keywords: CallKeywords, codec: Optional[Codec] = None) -> CallOptions:
     """The options for a call, without its interceptors. TypeError, ValueError (`InvalidArgumentError` too): an
     argument that is not allowed."""
-    members = keywords.options()
+    text = keywords.options()
     # Metadata differs from call to call, and credentials are not kept.
     if keywords.metadata or keywords.credentials is not None or codec is not None or keywords.interceptors:
-        options = CallOptions(_json(members))
+        options = CallOptions(text)
         if codec is not None:
             check(_raw.penstock_call_options_set_codec(options.handle, codec.handle))
         return options
-    kept = _kept.get(members)
+    kept = _kept.get(text)
     if kept is None:
-        kept = CallOptions(_json(members))
+        kept = CallOptions(text)
         if len(_kept) >= _KEPT:
             _kept.clear()
-        _kept[members] = kept
+        _kept[text] = kept
     return kept
 
 
 def forget_kept_options() -> None:
     """In the child of a fork: the parsed options are the parent's."""
     _kept.clear()
-
-
-def _json(members: Tuple[Tuple[str, str], ...]) -> str:
-    # Only Ctrl-C needs it, but a wait that another thread's signal ends is begun again, so it is always on.
-    return '{"interruptible": true' + "".join(f', "{name}": {text}' for name, text in members) + "}"

@@ -13,7 +13,7 @@ from ._completion import CALLBACKS, CompletionInterceptor, completion_table
 from ._errors import StateError, check, check_with
 from ._executor import address, chosen
 from ._hop import Registered
-from ._interceptor import Native, function_of, overridden
+from ._interceptor import Native, check_interceptor, function_of, overridden
 from ._keywords import Interceptors
 from ._objects import forget, registry
 from ._trampolines import create_trampoline, destroy_trampoline, intercept_trampoline, trampolines
@@ -64,6 +64,7 @@ class Registration:
         per_attempt: Optional[bool] = None,
         replaces: Optional[Registration] = None,
     ) -> None:
+        check_interceptor(interceptor)
         self.interceptor = interceptor
         self.name = name or getattr(interceptor, "name", "") or type(interceptor).__name__
         self._priority = whole_number(priority, "priority", -(2**31), 2**31 - 1)
@@ -107,10 +108,12 @@ class Registration:
 
     def _native_table(self, interceptor: Native) -> _raw.penstock_interceptor:
         table = _raw.penstock_interceptor()
+        name = c_string(self.name, "a name")
         interceptor._fill(table)
-        table.name = c_string(self.name, "a name")
-        table.methods = self._methods
+        table.name = name
+        table.methods = self._methods or table.methods
         table.kinds = self._kinds or table.kinds
+        table.hold_bytes = self._hold_bytes or table.hold_bytes
         return table
 
     def _completion_table(self, interceptor: CompletionInterceptor) -> _raw.penstock_interceptor:

@@ -1,0 +1,89 @@
+"""Interceptors that other shared libraries have."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import c_size_t, c_void_p
+from typing import Any, Optional, Union
+
+from . import _constants as c
+from . import _raw
+from ._errors import AlreadyError, InvalidArgumentError, library_error
+from ._interceptor import Native
+from ._verdict import Level
+
+
+class CInterceptor(Native):
+    """The ``penstock_interceptor`` of another shared library, whose callbacks are functions of C, to be added as any
+    other interceptor:
+
+        library = ctypes.CDLL("libcounting.so")
+        library.counting_interceptor.restype = ctypes.c_void_p
+        channel.add_interceptor(penstock.CInterceptor(library.counting_interceptor()))
+
+    ``table``: its address (int), or a ctypes object: a pointer, a structure, or one that `ctypes.c_void_p` holds. It
+    is copied here; its texts are copied, and its executors retained, when it is registered. ``user_data``: what its
+    callbacks get, instead of the table's own.
+
+    Its name, methods, kinds, limits, level and executors hold where `Channel.add_interceptor` is given no others.
+    Registering hands the library the user data, which its finalizer gets back in the end, even where registering
+    fails: a table that has a finalizer is registered once (then AlreadyError), one that has none any number of times.
+
+    InvalidArgumentError: no table, or not its size. LibraryError PENSTOCK_E_UNSUPPORTED: it uses fields that this
+    library does not know.
+    """
+
+    def __init__(self, table: Any, user_data: Union[int, c_void_p, None] = None) -> None:
+        self._table = _copied(_address(table))
+        # Its callbacks may be Python functions that it keeps.
+        self._given = table
+        if user_data is not None:
+            self._table.user_data = user_data
+        self._process: Optional[int] = None
+        self.name = (self._table.name or b"").decode("utf-8", "replace")
+        self.level = Level(self._table.flags & ~c.PER_ATTEMPT)
+        self.per_attempt = bool(self._table.flags & c.PER_ATTEMPT)
+
+    def _fill(self, table: _raw.penstock_interceptor) -> None:
+        if self._table.finalizer:
+            # The child of a fork has user data of its own, and none of its parent's registrations.
+            if self._process == os.getpid():
+                raise AlreadyError(c.E_ALREADY, "the table has a finalizer: it can be registered once")
+            self._process = os.getpid()
+        ctypes.pointer(table)[0] = self._table
+        # `Registration` sets them, from the attributes.
+        table.flags = 0
+
+
+def _address(table: Any) -> int:
+    if isinstance(table, (str, bytes)):
+        raise TypeError("a table must be an address, a ctypes pointer or a structure, not a text")
+    if isinstance(table, ctypes.Structure):
+        return ctypes.addressof(table)
+    try:
+        address = ctypes.cast(table, c_void_p).value
+    except ctypes.ArgumentError:
+        raise TypeError(
+            f"a table must be an address, a ctypes pointer or a structure, not {type(table).__name__}"
+        ) from None
+    if not address:
+        raise InvalidArgumentError(c.E_INVALID_ARGUMENT, "the table is NULL")
+    return address
+
+
+def _copied(address: int) -> _raw.penstock_interceptor:
+    known = ctypes.sizeof(_raw.penstock_interceptor)
+    size = c_size_t.from_address(address).value
+    # A table that was never initialised may say anything.
+    if not ctypes.sizeof(c_size_t) < size <= 16 * known:
+        raise InvalidArgumentError(
+            c.E_INVALID_ARGUMENT, f"the table's struct_size is {size}: fill it with PENSTOCK_INTERCEPTOR_INIT"
+        )
+    if any(ctypes.string_at(address + known, max(0, size - known))):
+        raise library_error(c.E_UNSUPPORTED, "the table has fields that this library does not know")
+    table = _raw.penstock_interceptor.from_buffer_copy(
+        ctypes.string_at(address, min(size, known)).ljust(known, b"\0")
+    )
+    table.struct_size = known
+    return table
