@@ -88,6 +88,9 @@ public final class Call {
   var stepInFlight = 0
   /// How many messages a signal on its way is about; with start, how much demand goes with it.
   var strideCount = 0
+  /// The address behind the last callback that an event is shown to; 0: hops have been set apart meanwhile, and whoever
+  /// shows it looks again which are left.
+  var visitEnd: UInt = 0
 
   // Outbound.
   /// Demand that waits for start to move on.
@@ -111,8 +114,6 @@ public final class Call {
   // What is small stands together: ten thousand calls may be open and idle.
   var phase = Phase.created
   var isRunning = false
-  /// Hops have been set apart: whoever shows an event to those in step looks again which they are.
-  var hasBrokenStep = false
   /// Of the hops in step, once start has passed them: passing or halfClosed.
   var stepLife = Life.passing
   var leg = Leg.unstarted

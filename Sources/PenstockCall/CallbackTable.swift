@@ -4,13 +4,35 @@ struct CallbackTable {
   struct Entry {
     /// Of `create` it is not called: the hop's is. That of `destroy` gives nothing.
     let function: HopCallback
+    /// What it is given: the registration's user data. Where a `create` has made a state, `function` is one that finds
+    /// the state in the hop, and this is the entry: the others don't pay for a test.
     let userData: UnsafeMutableRawPointer?
+    /// With a state: the interceptor's own function.
+    private let own: HopCallback
     /// For `CallWatch`.
     let name: UInt64
     let kind: EventKind
-    /// The hop has a state that its `create` made, instead of the registration's user data.
-    let hasState: Bool
     @Small var index: Int
+
+    @inline(never) @_optimize(size)
+    fileprivate init(
+      _ function: HopCallback, _ registration: Registration, _ kind: EventKind, _ index: Int,
+      at place: UnsafeMutablePointer<Entry>
+    ) {
+      let hasState = registration.callbacks.pointee.create != nil
+      self.function = hasState ? { Entry.callWithState($0, $1) } : function
+      userData = hasState ? UnsafeMutableRawPointer(place) : registration.userData.pointer
+      own = function
+      name = CallWatch.name(registration.id, kind)
+      self.kind = kind
+      self.index = index
+    }
+
+    private static func callWithState(_ handle: OpaquePointer?, _ entry: UnsafeMutableRawPointer?) -> Int32 {
+      let hop = Unmanaged<Hop>.fromOpaque(UnsafeRawPointer(handle.unsafelyUnwrapped))
+      let state = hop._withUnsafeGuaranteedRef { $0.state }
+      return entry.unsafelyUnwrapped.assumingMemoryBound(to: Entry.self).pointee.own(handle, state)
+    }
   }
 
   struct List {
@@ -126,11 +148,7 @@ struct CallbackTable {
       guard let function else { return }
       if kind == .create { hasCreate = true }
       if kind == .create || kind == .demand { isPlain = false }
-      next.initialize(
-        to: Entry(
-          function: function, userData: registration.userData.pointer,
-          name: CallWatch.name(registration.id, kind), kind: kind, hasState: callbacks.create != nil,
-          index: index))
+      next.initialize(to: Entry(function, registration, kind, index, at: next))
       next += 1
     }
   }
