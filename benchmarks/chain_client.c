@@ -9,6 +9,7 @@
  *   all           every callback, create and destroy included
  *   pause_same    on_start pauses, and resolves its ticket before it returns
  *   pause_other   on_start pauses, and another thread resolves the ticket
+ *   below         start_status, below a hop more that is pause_same: each of them counts by itself
  *   filtered      registrations that want other methods
  *   register      --calls times: one registration and its removal, among N others
  *
@@ -182,7 +183,9 @@ int main(int argc, char **argv) {
   stub.on_half_close = stub_answer;
   need("stub", penstock_channel_add_interceptor(channel, &stub, INT32_MIN, &id, NULL));
   if (strcmp(what, "none") != 0) {
-    for (long i = 0; i < hops; i++) add(what, (int32_t)(i % 1000), &id);
+    bool is_below = strcmp(what, "below") == 0;
+    if (is_below) add("pause_same", INT32_MAX, &id);
+    for (long i = 0; i < hops; i++) add(is_below ? "start_status" : what, (int32_t)(i % 1000), &id);
   }
   pthread_t thread;
   bool has_thread = strcmp(what, "pause_other") == 0;

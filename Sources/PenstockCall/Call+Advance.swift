@@ -1,7 +1,7 @@
 import PenstockWire
 
-// The one way through a call: from place to place. A place is a hop, the codec, or the run: the hops in step, which
-// are one place that behaves like one hop (`Call+Step`). What a hop does with an event is `Call+Settle`'s.
+// The one way through a call: from place to place. A place is a hop, the codec, or the run: the hops that nothing has set
+// apart are one place that behaves like one hop (`Call+Run`). What a hop does with an event is `Call+Settle`'s.
 
 extension Call {
   /// Where an event has come to.
@@ -55,9 +55,9 @@ extension Call {
   private func advance(_ event: Event, at first: Int, goesDown: Bool) -> Exit {
     // A run that an event can't go through as one takes itself apart first.
     if goesDown {
-      if _slowPath(outboundEnd < inStep) { breakStep(at: outboundEnd) }
+      if _slowPath(outboundEnd < run.length) { splitRun(at: outboundEnd) }
     } else {
-      breakStep(at: first + 1)
+      splitRun(at: first + 1)
     }
     var index = first
     while true {
@@ -73,14 +73,14 @@ extension Call {
         discardOutbound(event, at: index)
         return .stays
       case .run:
-        let hasCut = !goesDown && cutAt < inStep
-        switch goesDown ? runInStep(down: event) : runInStep(up: event) {
+        let hasCut = !goesDown && cutAt < run.length
+        switch goesDown ? passRun(down: event) : passRun(up: event) {
         case .through:
           if !goesDown {
             if _slowPath(hasCut) { commit() }
             return .above
           }
-          index = inStep
+          index = run.length
         case .goesOn(let next): index = next
         case .stays: return .stays
         case .answered(let next, let answer):
@@ -89,7 +89,8 @@ extension Call {
           index = goesDown ? next + 1 : next - 1
         }
       case .hop:
-        guard passes(event, hops[index]) else { return .stays }
+        // The row keeps it: a RESTART exchanges only hops below the one that asks for it.
+        guard hops.at(index)._withUnsafeGuaranteedRef({ passes(event, $0) }) else { return .stays }
         index += goesDown ? 1 : -1
       }
     }
@@ -99,13 +100,13 @@ extension Call {
 
   @inline(__always)
   private func placeBelow(_ index: Int) -> Place {
-    if index < inStep { return .run }
+    if index < run.length { return .run }
     if index >= outboundEnd { return .nowhere }
     return index == hops.count ? .below : .hop
   }
 
   @inline(__always)
-  private func placeAbove(_ index: Int) -> Place { index < 0 ? .above : index < inStep ? .run : .hop }
+  private func placeAbove(_ index: Int) -> Place { index < 0 ? .above : index < run.length ? .run : .hop }
 
   /// The codec stands above the hop at its index. False: the message can't be translated, and the call has ended.
   @inline(never) @_optimize(size)

@@ -23,7 +23,7 @@ extension Call {
   @inline(never) @_optimize(size)
   func finish(at index: Int, _ status: Status) {
     guard phase == .live else { return }
-    breakStep(at: max(index, 0))
+    splitRun(at: max(index, 0))
     var status = status
     if index >= 0, index < hops.count {
       let hop = hops[index]
@@ -59,7 +59,7 @@ extension Call {
   /// They stand below what ended the call (I2).
   @inline(never) @_optimize(size)
   func cancelHops(from index: Int, _ status: Status) {
-    breakStep(at: index)
+    splitRun(at: index)
     var index = index
     while index < hops.count {
       let hop = hops[index]
@@ -76,7 +76,7 @@ extension Call {
   @inline(never) @_optimize(size)
   func endLocally(_ status: Status) {
     guard phase == .live || phase == .created else { return }
-    breakStep(at: 0)
+    splitRun(at: 0)
     phase = .endingLocally
     status.isLocal = true
     status.isReadOnly = true
@@ -95,7 +95,7 @@ extension Call {
       } else {
         if let callback = hop.callbacks.pointee.onStatus, !dispatchEnd(.status, status, to: hop, callback) {
           show(.status(status))
-          _ = hop.run(callback, .status)
+          _ = hop.invoke(callback, .status)
           spendTicket(hop)
         }
         hop.become(.over(.passed))
@@ -116,7 +116,7 @@ extension Call {
     }
     stopBelow()
     if row != nil {
-      let passed = endStep()
+      let passed = endRun()
       for hop in hops[passed...] where hop.isPresent {
         discardStations(hop)
         if hop.isActive { cancel(hop, status) }
@@ -130,7 +130,7 @@ extension Call {
     status.isReadOnly = true
     if chain != nil {
       letRowGo()
-      hops = Hops()
+      hops = HopRow.Hops()
       chain?.callEnded()
       chain = nil
       earlyResolutions = []
@@ -170,7 +170,7 @@ extension Call {
     // On its way up it may be changed; here it is only told.
     let wasReadOnly = status.isReadOnly
     status.isReadOnly = true
-    _ = hop.run(callback, .cancel)
+    _ = hop.invoke(callback, .cancel)
     status.isReadOnly = wasReadOnly
     spendTicket(hop)
   }

@@ -5,7 +5,7 @@ import PenstockWire
 extension Call {
   /// What a hop that has taken the call, or injects from another thread, delivers.
   func deliver(_ event: Event, from hop: Hop) {
-    breakStep(at: hop.index)
+    splitRun(at: hop.index)
     guard hop.isActive, phase == .live else { return }
     if hop.life != .answering, event.kind != .receive {
       // Start stands at the hop still: it counts if TAKE comes.

@@ -6,7 +6,7 @@ import Synchronization
 extension Call {
   /// Asks `create`. False: the hop is not in this call.
   func enter(_ hop: Hop) -> Bool {
-    if hop.index >= inStep { hop.wear(.waiting) }
+    if hop.index >= run.length { hop.wear(.waiting) }
     if let create = hop.callbacks.pointee.create {
       hop.row.isTouched.store(true, ordering: .relaxed)
       hop.running = .create
@@ -65,19 +65,19 @@ extension Call {
     tellSent(1, from: index - 1)
   }
 
-  /// Start has passed all hops, which are in step and do not look at what follows: it leaves with the one message and the
+  /// Start has passed all hops, which are in the run and do not look at what follows: it leaves with the one message and the
   /// half-close, which is 350 instructions fewer than one by one. False: they are to leave one by one.
   func leavesWhole(_ message: Message) -> Bool {
-    guard inStep == hops.count, outboundEnd > inStep, pending.isEmpty,
+    guard run.length == hops.count, outboundEnd > run.length, pending.isEmpty,
       message.count <= request.settings.maxSendBytes
     else { return false }
     takeRoute()
     guard below != nil else { return false }
     leg = .open
     door = .direct
-    startAt = inStep + 1
-    stepInFlight = 1
-    stepLife = .halfClosed
+    startAt = run.length + 1
+    run.inFlight = 1
+    run.life = .halfClosed
     measures.attempts.add(1)
     request.metadata.seal()
     demandBelow = frontierDemand
@@ -108,7 +108,7 @@ extension Call {
     switch event {
     case .start:
       leg = .open
-      door = isPlain && inStep == hops.count ? .direct : .queued
+      door = isPlain && run.length == hops.count ? .direct : .queued
       startAt = hops.count + 1
       measures.attempts.add(1)
       request.metadata.seal()

@@ -80,7 +80,7 @@ extension Call {
     }
     while let pointer = oldest {
       oldest = pointer.pointee.next
-      run(Call.take(pointer))
+      step(Call.take(pointer))
     }
     // Not before: each of them may refer to a hop.
     if phase == .ended, !isRunning { giveRow() }

@@ -29,10 +29,16 @@ extension Call {
   /// or goes no further; and what stood before it has been let go.
   func meet(_ event: Event, _ hop: Hop) -> Bool {
     let lane = event.kind.lane
-    // I6: a lane that is shut, or has just been, is not overtaken.
-    if let station = hop.standing(lane), station.isShut || !station.waiting.isEmpty {
-      station.waiting.append(event)
-      return false
+    if let station = hop.standing(lane) {
+      // I6: a lane that is shut, or has just been, is not overtaken.
+      if station.isShut || !station.waiting.isEmpty {
+        station.waiting.append(event)
+        return false
+      }
+    } else if hop.callbacks.pointee.of(event.kind) == nil {
+      // So it is with most events at most hops: `show` would find that nothing is to be called.
+      if case .receive = event { hop.noteAnswered() }
+      return leave(event, hop)
     }
     if show(event, to: hop), leave(event, hop) { return true }
     drain(hop, lane)
@@ -52,7 +58,7 @@ extension Call {
       return false
     }
     show(event)
-    return answered(hop.run(callback, event.kind), event, hop)
+    return answered(hop.invoke(callback, event.kind), event, hop)
   }
 
   /// The callback that was shown the event has returned. True: the event is to leave the hop now.

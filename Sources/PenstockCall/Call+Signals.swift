@@ -9,12 +9,12 @@ extension Call {
     var n = n
     var index = index
     guard n > 0, phase == .live || phase == .created else { return }
-    if index < inStep {
+    if index < run.length {
       if index > 0 {
-        breakStep(at: index)
+        splitRun(at: index)
       } else {
-        n = askInStep(n)
-        index = inStep
+        n = askRun(n)
+        index = run.length
       }
     }
     while n > 0 {
@@ -41,7 +41,7 @@ extension Call {
 
   /// A hop asks for more from below. Before start has left it, that waits with it.
   func runDemand(_ n: Int, below hop: Hop) {
-    breakStep(at: hop.index)
+    splitRun(at: hop.index)
     guard hop.isActive, n > 0 else { return }
     if startAt <= hop.index {
       hop.earlyDemand = saturatingSum(hop.earlyDemand, n)
@@ -63,7 +63,7 @@ extension Call {
       return 0
     }
     hop.count = n
-    _ = hop.run(callback, .demand)
+    _ = hop.invoke(callback, .demand)
     return hop.lessSurplus(hop.count)
   }
 
@@ -80,7 +80,7 @@ extension Call {
 
   /// Somebody wants to know when the transport has taken messages: not who makes a unary call without `on_sent`.
   public var hearsSent: Bool {
-    manner == .toldSent || table.map { !$0.pointee.sent.isEmpty } ?? false || inStep < hops.count
+    manner == .toldSent || table.map { !$0.pointee.sent.isEmpty } ?? false || run.length < hops.count
       || trace != nil
   }
 
@@ -90,14 +90,14 @@ extension Call {
     var index = index
     var isCounted = isCounted || index < cutAt - 1
     while n > 0, phase == .live {
-      if !isCounted, index < max(cutAt, inStep) {
+      if !isCounted, index < max(cutAt, run.length) {
         isCounted = true
         n = sentAtCut(n)
       }
       guard index >= 0, n > 0 else { break }
-      if index < inStep {
-        breakStep(at: index + 1)
-        guard tellSentInStep(n) else { return }
+      if index < run.length {
+        splitRun(at: index + 1)
+        guard tellRunSent(n) else { return }
         break
       }
       let hop = hops[index]
@@ -109,7 +109,7 @@ extension Call {
             if !dispatch(.sent, .start, n, to: hop, callback, queue, isAwaited: true) { executorLost(hop) }
           } else {
             hop.count = n
-            _ = hop.run(callback, .sent)
+            _ = hop.invoke(callback, .sent)
             _ = finishIfAsked(hop)
           }
           // After a RESTART above they have been told.

@@ -23,7 +23,7 @@ public final class Call {
   /// The present attempt.
   enum Leg { case unstarted, open, ended }
 
-  /// Whether what comes from the attempt goes straight to the caller, by hops in step at most: 70 instructions an event
+  /// Whether what comes from the attempt goes straight to the caller, by hops of the run at most: 70 instructions an event
   /// fewer than by `execute` (I12). It does while the attempt is open, unless a hop counts by itself, or a codec or a trace
   /// wants each event.
   enum Door { case direct, queued }
@@ -56,13 +56,13 @@ public final class Call {
 
   /// nil once the call has ended.
   public internal(set) var chain: Chain?
-  var hops = Hops()
+  var hops = HopRow.Hops()
   /// What holds them, one reference; until the call ends, or the step that ends it is done.
   private(set) var row: Unmanaged<HopRow>?
   /// Where the row comes from: the chain's, and one reference when the chain has gone before the row.
-  private var stock: Unmanaged<HopStock>?
+  private var stock: Unmanaged<Chain.Stock>?
   /// The chain's, while there is one.
-  private(set) var table: UnsafePointer<CallbackTable>?
+  private(set) var table: UnsafePointer<Chain.Callbacks>?
   /// Before `open`. nil: both levels see bytes.
   public var codec: Codec?
   var below: CallBelow?
@@ -83,14 +83,8 @@ public final class Call {
   /// What other threads have asked for, newest first.
   let posted = Atomic<UnsafeMutablePointer<Posted>?>(nil)
 
-  // Of the hops that are in step: see `Call+Step`.
-  var stepOwed = 0
-  var stepInFlight = 0
-  /// How many messages a signal on its way is about; with start, how much demand goes with it.
-  var strideCount = 0
-  /// The address behind the last callback that an event is shown to; 0: hops have been set apart meanwhile, and whoever
-  /// shows it looks again which are left.
-  var visitEnd: UInt = 0
+  /// The hops from the top that nothing has set apart.
+  var run = Run()
 
   // Outbound.
   /// Demand that waits for start to move on.
@@ -114,15 +108,8 @@ public final class Call {
   // What is small stands together: ten thousand calls may be open and idle.
   var phase = Phase.created
   var isRunning = false
-  /// Of the hops in step, once start has passed them: passing or halfClosed.
-  var stepLife = Life.passing
   var leg = Leg.unstarted
   var door = Door.queued
-  /// The event on its way through the hops in step, and the hop whose callback runs.
-  var stride = EventKind.none
-  @Small var strideAt = 0
-  /// How many hops are in step, from the top.
-  @Small var inStep = 0
   /// The hop that start has come to; hops.count + 1 once it has left for the transport.
   @Small var startAt = 0
   /// Events that come to this index or beyond are discarded: what is below has ended.
@@ -154,7 +141,7 @@ public final class Call {
 
   deinit {
     chain?.callDropped()
-    if let row { HopStock.drop(row) }
+    if let row { Chain.Stock.drop(row) }
     forgetBottom()
     above?.release()
     // Inputs that were posted after the end.
@@ -215,7 +202,7 @@ public final class Call {
   }
 
   public func inboundHeaders(_ headers: Metadata) {
-    if isDirect, inStep == 0 || !stepSeesHeaders {
+    if isDirect, run.length == 0 || !runSeesHeaders {
       isRunning = true
       commit()
       arrive(headers)
@@ -226,10 +213,10 @@ public final class Call {
   }
 
   public func inboundMessage(_ message: Message) {
-    if isDirect, inStep == 0 || !stepSeesMessages {
+    if isDirect, run.length == 0 || !runSeesMessages {
       isRunning = true
       commit()
-      if inStep > 0 { stepOwed -= 1 }
+      if run.length > 0 { run.owed -= 1 }
       if demandBelow > 0 { demandBelow -= 1 }
       arrive(message)
       endPerform()
@@ -242,7 +229,7 @@ public final class Call {
     if isDirect, status.canRepeat == .no {
       isRunning = true
       endBelow()
-      if inStep == 0 { arrive(status) } else { moveUp(.status(status), at: inStep - 1) }
+      if run.length == 0 { arrive(status) } else { moveUp(.status(status), at: run.length - 1) }
       endPerform()
     } else {
       perform(.statusFromBelow(status))
@@ -315,12 +302,12 @@ public final class Call {
 
   /// The driving thread only: at once, or after the step that runs.
   public func perform(_ input: Input) {
-    run(input)
+    step(input)
     if phase == .ended, !isRunning { giveRow() }
   }
 
   @inline(__always)
-  func run(_ input: Input) {
+  func step(_ input: Input) {
     if isRunning {
       pending.append(input)
       return
@@ -328,7 +315,7 @@ public final class Call {
     isRunning = true
     execute(input)
     checkStep()
-    endRun()
+    endStep()
   }
 
   @inline(__always)
@@ -339,14 +326,14 @@ public final class Call {
   }
 
   @inline(__always)
-  private func endRun() {
+  private func endStep() {
     if !pending.isEmpty { executePending() }
     isRunning = false
   }
 
   @inline(__always)
   private func endPerform() {
-    endRun()
+    endStep()
     if phase == .ended { giveRow() }
   }
 
@@ -361,7 +348,7 @@ public final class Call {
   /// On the driving thread: no other thread has, or can come by, one of its hops.
   public var isAlone: Bool {
     row.map {
-      inStep == hops.count && !$0._withUnsafeGuaranteedRef { $0.isTouched.load(ordering: .acquiring) }
+      run.length == hops.count && !$0._withUnsafeGuaranteedRef { $0.isTouched.load(ordering: .acquiring) }
     } ?? true
   }
 
@@ -380,7 +367,7 @@ public final class Call {
   func giveRow() {
     guard let row, let stock else { return }
     self.row = nil
-    stock._withUnsafeGuaranteedRef { $0.give(row, of: self, inStep: inStep) }
+    stock._withUnsafeGuaranteedRef { $0.give(row, of: self, runLength: run.length) }
     stock.release()
   }
 
@@ -404,7 +391,7 @@ public final class Call {
       guard leg == .open else { return }
       endBelow()
       // It may go no further than to the cut.
-      if status.canRepeat != .no { breakStep(at: cutAt) }
+      if status.canRepeat != .no { splitRun(at: cutAt) }
       moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):
       guard leg == .open else { return }
@@ -418,7 +405,7 @@ public final class Call {
     case .demandBelow(let hop, let n): runDemand(n, below: hop)
     case .flush(let index, let lane):
       guard index < hops.count else { return }
-      breakStep(at: index)
+      splitRun(at: index)
       drain(hops[index], lane)
     case .replay(let cut, let index): replay(cut, index)
     case .ran(let job): ran(job)
@@ -455,12 +442,12 @@ public final class Call {
       hops = row._withUnsafeGuaranteedRef { $0.hops }
       // Who wants a trace pays for it.
       if trace == nil {
-        inStep = table.pointee.inStep
-        if codec != nil { inStep = min(inStep, codecIndex) }
+        run.length = table.pointee.runLength
+        if codec != nil { run.length = min(run.length, codecIndex) }
       }
     }
     frontierDemand = demand
-    let isWhole = message != nil && isPlain && request.kind.sendsOne && (inStep == 0 || stepPassesMessages)
+    let isWhole = message != nil && isPlain && request.kind.sendsOne && (run.length == 0 || runPassesMessages)
     switch advanceDown(.start, at: 0) {
     case .below:
       if isWhole, let message, leavesWhole(message) { return }

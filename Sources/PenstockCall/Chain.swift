@@ -40,7 +40,7 @@ public final class Chain {
   private let counting: [Registration]
   /// One for each of them.
   private let links: UnsafeMutablePointer<ChainLink>
-  let stock: HopStock
+  let stock: Stock
 
   /// In order of priority, as `Registry.merged` gives it.
   @inline(never) @_optimize(size)
@@ -50,7 +50,7 @@ public final class Chain {
     entries = Chain.entries(counting, sources)
     codecIndex = Chain.codecIndex(entries)
     cutAt = Chain.cutIndex(entries)
-    stock = HopStock(entries)
+    stock = Stock(entries)
     links = .allocate(capacity: counting.count)
     enroll()
   }
@@ -62,7 +62,7 @@ public final class Chain {
     entries = Chain.entries(registrations, nil)
     codecIndex = Chain.codecIndex(entries)
     cutAt = Chain.cutIndex(entries)
-    stock = HopStock(entries)
+    stock = Stock(entries)
     links = .allocate(capacity: counting.count)
     enroll()
   }
@@ -87,7 +87,7 @@ public final class Chain {
       counting.append(entry.registration)
     }
     self.counting = counting
-    stock = HopStock(entries)
+    stock = Stock(entries)
     links = .allocate(capacity: counting.count)
     enroll()
   }

@@ -5,7 +5,7 @@ import Synchronization
 /// otherwise. The handle that callbacks get is this object; it may be retained past the call, whose memory it
 /// then keeps. One that is not is used again by a later call with the same chain: see `HopRow`.
 ///
-/// A callback in step touches none of it unless it asks: see `Call+Step`.
+/// A callback in the run touches none of it unless it asks: see `Call+Run`.
 public final class Hop {
   let row: HopRow
   /// The call's chain owns it until the call ends: a hop that is retained longer does not keep the interceptor.
@@ -99,7 +99,7 @@ public final class Hop {
 
   /// As it was before `begin`.
   func renew() {
-    renewInStep()
+    renewInRun()
     face.store(Face.asRun.rawValue, ordering: .relaxed)
     ticket = 0
     count = 0
@@ -121,8 +121,8 @@ public final class Hop {
     inbound = nil
   }
 
-  /// The same where it has been in step to the end: nothing else was touched.
-  func renewInStep() {
+  /// The same where it has been in the run to the end: nothing else was touched.
+  func renewInRun() {
     answer.store(Answer.nothing.rawValue, ordering: .relaxed)
     hasRefused.store(false, ordering: .relaxed)
     life = .waiting
@@ -137,12 +137,12 @@ public final class Hop {
   /// Without counting a reference.
   var registrationID: UInt64 { registrationReference._withUnsafeGuaranteedRef { $0.id } }
 
-  /// The callback that runs; of a hop in step the call knows it.
-  var current: EventKind { running == .none ? call.runningInStep(index) : running }
+  /// The callback that runs; of a hop of the run the call knows it.
+  var current: EventKind { running == .none ? call.callbackInRun(index) : running }
 
   /// In create.
   func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
-    call.breakStep(at: index)
+    call.splitRun(at: index)
     setExecutors(outbound, inbound)
   }
 
@@ -161,7 +161,7 @@ public final class Hop {
   /// The borrowed handle of the C side; pairs with `Hop.from`.
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
 
-  func run(_ callback: HopCallback, _ kind: EventKind) -> Int32 {
+  func invoke(_ callback: HopCallback, _ kind: EventKind) -> Int32 {
     running = kind
     ticket = 0
     call.watch.begin(call.id, kind, of: registrationID)
@@ -246,7 +246,7 @@ public final class Hop {
   func share() {
     // After the end there is nothing to share, and no hop of the call that could be set apart.
     guard !isShared, !isOver else { return }
-    call.breakStep(at: index)
+    call.splitRun(at: index)
     isShared = true
     row.kept = call
     sharedOwed.store(owed - reserved, ordering: .releasing)

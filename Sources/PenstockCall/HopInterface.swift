@@ -204,7 +204,7 @@ extension Hop {
         job.finishRequest = status
         return .ok
       }
-      call.breakStep(at: index)
+      call.splitRun(at: index)
       guard isActive else { return .state }
       guard finishRequest == nil else { return .already }
       finishRequest = status
@@ -216,7 +216,7 @@ extension Hop {
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     guard message.isObject == seesObjects else { return .state }
-    if call.isDriving { call.breakStep(at: index) }
+    if call.isDriving { call.splitRun(at: index) }
     guard seen == .open else { return .state }
     if let job = isInline ? nil : job {
       job.injected.append(.send(message))
@@ -251,7 +251,7 @@ extension Hop {
       return .ok
     }
     if call.isDriving {
-      call.breakStep(at: index)
+      call.splitRun(at: index)
       guard isActive, call.phase == .live, call.startAt > index else { return .state }
       if life != .answering {
         guard isShared ? spendShared() : owed > reserved else { return .wouldBlock }
@@ -282,7 +282,7 @@ extension Hop {
   /// Any thread, for a hop whose verdict on start is TAKE.
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
-    if call.isDriving { call.breakStep(at: index) }
+    if call.isDriving { call.splitRun(at: index) }
     guard mayDeliver else { return .state }
     let outcome = noteDelivered(.headers)
     guard outcome == .ok else { return outcome }
@@ -293,7 +293,7 @@ extension Hop {
   /// Any thread, for a hop whose verdict on start is TAKE.
   public func deliverStatus(_ status: Status) -> Outcome {
     if hasEnded { return .gone }
-    if call.isDriving { call.breakStep(at: index) }
+    if call.isDriving { call.splitRun(at: index) }
     guard mayDeliver else { return .state }
     let outcome = noteDelivered(.status)
     guard outcome == .ok else { return outcome }
@@ -334,7 +334,7 @@ extension Hop {
     case .start, .send, .halfClose, .headers, .receive, .status: break
     case .none, .cancel, .demand, .sent, .create, .destroy: return 0
     }
-    call.breakStep(at: index)
+    call.splitRun(at: index)
     if ticket == 0 { ticket = issueTicket(call.event, call.request.metadata) }
     return ticket
   }

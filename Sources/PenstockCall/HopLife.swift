@@ -60,7 +60,7 @@ enum Ending: Equatable {
 
 /// What any thread may know of a hop, in one byte: what it may do now (I14). Written by the driving thread only.
 enum Face: UInt8 {
-  /// No face of its own yet: the row's, which is that of all hops in step.
+  /// No face of its own yet: the row's, which is that of all hops of the run.
   case asRun
   case waiting
   /// It may still become the far end: what it delivers counts if its verdict is TAKE.
@@ -125,7 +125,7 @@ extension Hop {
   /// Entered, and not destroyed.
   var isPresent: Bool { isEntered && life != .gone }
 
-  /// On the driving thread. Of a hop in step the row says what others may know.
+  /// On the driving thread. Of a hop of the run the row says what others may know.
   func become(_ next: Life) {
     #if PENSTOCK_CHECKS
       checkStep(to: next)
@@ -135,7 +135,7 @@ extension Hop {
   }
 
   /// From now on it counts by itself, and has come to this.
-  func leaveStep(_ life: Life) {
+  func leaveRun(_ life: Life) {
     self.life = life
     wear(life.face ?? .waiting)
   }

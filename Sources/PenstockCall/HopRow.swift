@@ -12,7 +12,7 @@ final class HopRow {
   var kept: Call?
   fileprivate var next: Unmanaged<HopRow>?
   private(set) var hops = Hops()
-  /// Any thread: the Face of the hops in step, written by the driving thread only.
+  /// Any thread: the Face of the hops of the run, written by the driving thread only.
   let face = Atomic<UInt8>(Face.waiting.rawValue)
   /// No call has it again: somebody keeps a reference to one of them, which another thread may let go; or some were made
   /// anew.
@@ -36,138 +36,140 @@ final class HopRow {
     hops.base?.deallocate()
     hops = Hops()
   }
-}
 
-/// A view of them, without a reference.
-struct Hops: RandomAccessCollection {
-  fileprivate(set) var base: UnsafeMutablePointer<Unmanaged<Hop>>?
-  var count = 0
+  /// A view of them, without a reference.
+  struct Hops: RandomAccessCollection {
+    fileprivate(set) var base: UnsafeMutablePointer<Unmanaged<Hop>>?
+    var count = 0
 
-  var startIndex: Int { 0 }
-  var endIndex: Int { count }
+    var startIndex: Int { 0 }
+    var endIndex: Int { count }
 
-  @inline(__always)
-  func at(_ index: Int) -> Unmanaged<Hop> {
-    assert(index >= 0 && index < count)
-    return base.unsafelyUnwrapped[index]
-  }
-
-  /// Nobody else has a reference.
-  fileprivate func isAlone(_ index: Int) -> Bool {
-    UnsafeMutableRawPointer(base.unsafelyUnwrapped).withMemoryRebound(to: Hop.self, capacity: count) {
-      isKnownUniquelyReferenced(&$0[index])
+    @inline(__always)
+    func at(_ index: Int) -> Unmanaged<Hop> {
+      assert(index >= 0 && index < count)
+      return base.unsafelyUnwrapped[index]
     }
-  }
 
-  subscript(index: Int) -> Hop {
-    get { at(index).takeUnretainedValue() }
-    nonmutating set {
-      at(index).release()
-      base.unsafelyUnwrapped[index] = .passRetained(newValue)
-    }
-  }
-}
-
-/// The rows of hops that no call of a chain has; the driving thread's. It outlives its chain, so that a call may give
-/// back its row when the chain has gone: then they are not wanted any more.
-final class HopStock {
-  let table: UnsafePointer<CallbackTable>
-  /// The chain may go on another thread while a call that has let it go gives back its row.
-  private let lock = SpinLock()
-  private var first: Unmanaged<HopRow>?
-  private var kept = 0
-  private var isOpen = true
-  /// In hops: a thousand of them are some 300 KiB, for each method where filters tell methods apart. So that a hundred
-  /// calls with 32 find theirs a long chain keeps more: with 1,024 every second of such calls made its row anew, and
-  /// cost a third more.
-  private let limit: Int
-
-  init(_ entries: [Chain.Entry]) {
-    limit = min(max(1024, 128 * entries.count), 4096)
-    let table = UnsafeMutablePointer<CallbackTable>.allocate(capacity: 1)
-    table.initialize(to: CallbackTable(entries))
-    self.table = UnsafePointer(table)
-  }
-
-  deinit {
-    table.pointee.deallocate()
-    table.deallocate()
-  }
-
-  /// For a call with its chain.
-  func take(_ call: Call) -> Unmanaged<HopRow> {
-    guard let row = first else { return .passRetained(HopRow(call, call.chain?.entries ?? [])) }
-    row._withUnsafeGuaranteedRef {
-      first = $0.next
-      kept -= $0.hops.count
-      $0.call = call
-    }
-    return row
-  }
-
-  /// Of a call that is alone, and has its chain, so that nobody closes this. False: there is no room.
-  func giveAlone(_ row: Unmanaged<HopRow>) -> Bool {
-    row._withUnsafeGuaranteedRef {
-      let total = kept + $0.hops.count
-      if total > limit { return false }
-      kept = total
-      $0.next = first
-      first = row
-      return true
-    }
-  }
-
-  /// After the call's last step. Hops that others have, or that other threads have had, are not used again.
-  @inline(never) @_optimize(size)
-  func give(_ owned: Unmanaged<HopRow>, of call: Call, inStep: Int) {
-    let row = owned.takeUnretainedValue()
-    var isFree = kept + row.hops.count <= limit && !row.isSpent
-    for index in row.hops.indices {
-      row.hops.at(index)._withUnsafeGuaranteedRef { hop in
-        if row.hops.isAlone(index), !hop.hasExecutors {
-          if index < inStep { hop.renewInStep() }
-        } else {
-          isFree = false
-        }
+    /// Nobody else has a reference.
+    fileprivate func isAlone(_ index: Int) -> Bool {
+      UnsafeMutableRawPointer(base.unsafelyUnwrapped).withMemoryRebound(to: Hop.self, capacity: count) {
+        isKnownUniquelyReferenced(&$0[index])
       }
     }
-    guard isFree else {
-      row.kept = call
-      HopStock.drop(owned)
-      return
-    }
-    for index in inStep..<max(row.hops.count, inStep) { row.hops[index].renew() }
-    row.kept = nil
-    row.isTouched.store(false, ordering: .relaxed)
-    lock.lock()
-    let isTaken = isOpen
-    if isTaken {
-      // The registrations are there as long as the chain.
-      if table.pointee.hasCreate { for index in 0..<inStep { row.hops[index].resetState() } }
-      for index in inStep..<max(row.hops.count, inStep) { row.hops[index].begin() }
-      row.next = first
-      first = owned
-      kept += row.hops.count
-    }
-    lock.unlock()
-    if !isTaken { HopStock.drop(owned) }
-  }
 
-  /// The chain goes; its registrations are there until this returns. Any thread.
-  func close() {
-    lock.lock()
-    isOpen = false
-    var next = first
-    first = nil
-    lock.unlock()
-    while let row = next {
-      next = row._withUnsafeGuaranteedRef { $0.next }
-      HopStock.drop(row)
+    subscript(index: Int) -> Hop {
+      get { at(index).takeUnretainedValue() }
+      nonmutating set {
+        at(index).release()
+        base.unsafelyUnwrapped[index] = .passRetained(newValue)
+      }
     }
   }
+}
 
-  static func drop(_ row: Unmanaged<HopRow>) {
-    row._withUnsafeGuaranteedRef { $0.dissolve() }
-    row.release()
+extension Chain {
+  /// The rows of hops that no call of a chain has; the driving thread's. It outlives its chain, so that a call may give
+  /// back its row when the chain has gone: then they are not wanted any more.
+  final class Stock {
+    let table: UnsafePointer<Callbacks>
+    /// The chain may go on another thread while a call that has let it go gives back its row.
+    private let lock = SpinLock()
+    private var first: Unmanaged<HopRow>?
+    private var kept = 0
+    private var isOpen = true
+    /// In hops: a thousand of them are some 300 KiB, for each method where filters tell methods apart. So that a hundred
+    /// calls with 32 find theirs a long chain keeps more: with 1,024 every second of such calls made its row anew, and
+    /// cost a third more.
+    private let limit: Int
+
+    init(_ entries: [Chain.Entry]) {
+      limit = min(max(1024, 128 * entries.count), 4096)
+      let table = UnsafeMutablePointer<Callbacks>.allocate(capacity: 1)
+      table.initialize(to: Callbacks(entries))
+      self.table = UnsafePointer(table)
+    }
+
+    deinit {
+      table.pointee.deallocate()
+      table.deallocate()
+    }
+
+    /// For a call with its chain.
+    func take(_ call: Call) -> Unmanaged<HopRow> {
+      guard let row = first else { return .passRetained(HopRow(call, call.chain?.entries ?? [])) }
+      row._withUnsafeGuaranteedRef {
+        first = $0.next
+        kept -= $0.hops.count
+        $0.call = call
+      }
+      return row
+    }
+
+    /// Of a call that is alone, and has its chain, so that nobody closes this. False: there is no room.
+    func giveAlone(_ row: Unmanaged<HopRow>) -> Bool {
+      row._withUnsafeGuaranteedRef {
+        let total = kept + $0.hops.count
+        if total > limit { return false }
+        kept = total
+        $0.next = first
+        first = row
+        return true
+      }
+    }
+
+    /// After the call's last step. Hops that others have, or that other threads have had, are not used again.
+    @inline(never) @_optimize(size)
+    func give(_ owned: Unmanaged<HopRow>, of call: Call, runLength: Int) {
+      let row = owned.takeUnretainedValue()
+      var isFree = kept + row.hops.count <= limit && !row.isSpent
+      for index in row.hops.indices {
+        row.hops.at(index)._withUnsafeGuaranteedRef { hop in
+          if row.hops.isAlone(index), !hop.hasExecutors {
+            if index < runLength { hop.renewInRun() }
+          } else {
+            isFree = false
+          }
+        }
+      }
+      guard isFree else {
+        row.kept = call
+        Stock.drop(owned)
+        return
+      }
+      for index in runLength..<max(row.hops.count, runLength) { row.hops[index].renew() }
+      row.kept = nil
+      row.isTouched.store(false, ordering: .relaxed)
+      lock.lock()
+      let isTaken = isOpen
+      if isTaken {
+        // The registrations are there as long as the chain.
+        if table.pointee.hasCreate { for index in 0..<runLength { row.hops[index].resetState() } }
+        for index in runLength..<max(row.hops.count, runLength) { row.hops[index].begin() }
+        row.next = first
+        first = owned
+        kept += row.hops.count
+      }
+      lock.unlock()
+      if !isTaken { Stock.drop(owned) }
+    }
+
+    /// The chain goes; its registrations are there until this returns. Any thread.
+    func close() {
+      lock.lock()
+      isOpen = false
+      var next = first
+      first = nil
+      lock.unlock()
+      while let row = next {
+        next = row._withUnsafeGuaranteedRef { $0.next }
+        Stock.drop(row)
+      }
+    }
+
+    static func drop(_ row: Unmanaged<HopRow>) {
+      row._withUnsafeGuaranteedRef { $0.dissolve() }
+      row.release()
+    }
   }
 }

@@ -15,8 +15,8 @@
       if let broken = brokenCounts ?? brokenHead { return broken }
       var inboundPauses = 0
       for hop in hops {
-        if hop.index < inStep {
-          if let broken = hop.brokenInStep { return broken }
+        if hop.index < run.length {
+          if let broken = hop.brokenInRun { return broken }
           continue
         }
         if let broken = hop.brokenLife ?? hop.brokenCounts { return broken }
@@ -34,7 +34,7 @@
       return brokenClaims
     }
 
-    /// When all hops have been told of the end; the first `passed` in step.
+    /// When all hops have been told of the end; the first `passed` in the run.
     func checkEnds(_ passed: Int) {
       for hop in hops where hop.index >= passed && hop.isEntered {
         if hop.life != .gone || hop.brokenLife != nil { fatalError("invariant I2: a hop has not ended once") }
@@ -50,11 +50,11 @@
     }
 
     private var brokenCounts: StaticString? {
-      if frontierDemand < 0 || demandBelow < 0 || stepOwed < 0 { return "I9: demand is less than nothing" }
-      if inTransport < 0 || stepInFlight < 0 { return "I10: more was told as sent than was sent" }
+      if frontierDemand < 0 || demandBelow < 0 || run.owed < 0 { return "I9: demand is less than nothing" }
+      if inTransport < 0 || run.inFlight < 0 { return "I10: more was told as sent than was sent" }
       if inTransport > outboundCount { return "I10: the transport has more than it was given" }
-      if inStep > hops.count { return "I8: more hops in step than there are" }
-      let isDirect = isPlain && inStep == hops.count && phase == .live && leg == .open
+      if run.length > hops.count { return "I8: more hops of the run than there are" }
+      let isDirect = isPlain && run.length == hops.count && phase == .live && leg == .open
       if isDirect != (door == .direct) { return "I12: the door is not what stands behind it" }
       if sentAgain < 0 { return "I16: more was told again than was sent again" }
       if let cut = bottomCut { return cut.broken ?? cut.brokenAboveAttempt }
@@ -67,11 +67,11 @@
       if leg == .open, startAt != hops.count + 1 {
         return "I11: the transport has the start, and a hop has it too"
       }
-      if inStep > startAt, phase == .live { return "I11: a hop in step has not had the start" }
-      for hop in hops where hop.index >= max(startAt + 1, inStep) && hop.isEntered {
+      if run.length > startAt, phase == .live { return "I11: a hop of the run has not had the start" }
+      for hop in hops where hop.index >= max(startAt + 1, run.length) && hop.isEntered {
         return "I11: start has not come to a hop that was entered"
       }
-      for hop in hops where hop.index >= inStep {
+      for hop in hops where hop.index >= run.length {
         let isBelow: Bool
         switch hop.life {
         case .starting: isBelow = false
@@ -86,7 +86,7 @@
 
     private var brokenClaims: StaticString? {
       var seen: [UInt64] = []
-      for hop in hops where hop.index >= inStep {
+      for hop in hops where hop.index >= run.length {
         for lane in [hop.outbound, hop.inbound] {
           guard let lane, !lane.isLong else { continue }
           for index in 0..<lane.parked.count {
@@ -127,14 +127,14 @@
     }
 
     /// It counts with its neighbours: nothing of its own is set.
-    fileprivate var brokenInStep: StaticString? {
+    fileprivate var brokenInRun: StaticString? {
       let isAsMade =
         outbound == nil && inbound == nil && cut == nil && !hasExecutors && finishRequest == nil
         && life.rank <= Life.starting.rank && face.load(ordering: .relaxed) == Face.asRun.rawValue
         && !isShared
         && ticket == 0 && owed == 0 && reserved == 0 && earlyDemand == 0 && surplus == 0 && inFlight == 0
         && ledger == nil && earlyAnswers.isEmpty
-      return isAsMade ? nil : "I8: a hop in step has something of its own"
+      return isAsMade ? nil : "I8: a hop of the run has something of its own"
     }
 
     fileprivate var brokenLife: StaticString? {

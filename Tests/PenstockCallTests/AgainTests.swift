@@ -44,8 +44,8 @@ import Testing
       bench.take() == ["1 on_status", "0 on_status", "0 destroy", "1 destroy", "caller status 12"])
   }
 
-  /// The cut is above, among and below hops that go in step.
-  @Test(arguments: [[0, 1, 2], [1, 2], [2], []]) func hopsInStep(_ perAttempt: [Int]) {
+  /// The cut is above, among and below hops of the run.
+  @Test(arguments: [[0, 1, 2], [1, 2], [2], []]) func hopsInTheRun(_ perAttempt: [Int]) {
     let bench = CallBench(.bidi, hops: 3, perAttempt: perAttempt, signals: false)
     bench.open(1)
     bench.perform(.send(CallBench.message(4)))

@@ -23,7 +23,7 @@ extension Scenario {
     var hops: [HopPlan] = []
     let levels = random.chance(50)
     for number in 0..<count { hops.append(.random(&random, wildness, number)) }
-    // Hops go in step only where nothing counts at each of them.
+    // Hops form a run only where nothing counts at each of them.
     if random.chance(50) {
       for index in hops.indices where !random.chance(10) {
         hops[index].callbacks &=

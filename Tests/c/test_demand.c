@@ -270,7 +270,7 @@ TEST(demand_answered_by_the_hop_itself) {
   line_close(&line);
 }
 
-/* ---- Hops in step that come to count by themselves ---- */
+/* ---- Hops of the run that come to count by themselves ---- */
 
 typedef struct echoes {
   penstock_hop *upper, *lower;

@@ -1,0 +1,382 @@
+import PenstockWire
+import Synchronization
+
+// The run. Most hops let everything pass, so that each has counted what its neighbours have: those from the top down that
+// nothing has set apart yet count together (`Run`). An event that goes through them walks the chain's list of callbacks
+// for it (`Chain.Callbacks`) and touches no hop; docs/performance.md has what that saves. Whatever could make one differ
+// (a verdict other than NEXT, a ticket, an injected message, a handle that is kept, the call's end from within) first
+// calls `splitRun`, and then finds every hop as if it had counted by itself.
+
+extension Call {
+  /// `event` goes down through all hops of the run.
+  @inline(__always)
+  func passRun(down event: Event) -> RunExit {
+    switch event {
+    case .start:
+      run.count = frontierDemand
+      wearInRun(.mayAnswer)
+      let exit =
+        callbacks.startsPlainly && !isCutInRun ? walk(event, .start, callbacks.start) : startRun()
+      guard case .through = exit else { return exit }
+      wearInRun(.open)
+      run.owed = frontierDemand
+      startAt = run.length
+    case .send:
+      let exit = walkDown(event, .send, callbacks.send)
+      guard case .through = exit else { return exit }
+      run.inFlight += 1
+    case .halfClose:
+      let exit = walkDown(event, .halfClose, callbacks.halfClose)
+      guard case .through = exit else { return exit }
+      run.life = .halfClosed
+    case .headers, .receive, .status: break
+    }
+    return .through
+  }
+
+  // What hops of the run look at. There are some.
+  var runPassesMessages: Bool { callbacks.passesMessages }
+  var runSeesHeaders: Bool { !callbacks.headers.isEmpty }
+  /// The lowest keeps what nobody has asked for.
+  var runSeesMessages: Bool { run.owed == 0 || !callbacks.receive.isEmpty }
+
+  /// Start, where `create` goes before it or demand with it.
+  @inline(never)
+  private func startRun() -> RunExit {
+    let demand = frontierDemand
+    var isAboveCut = isCutInRun
+    let list = callbacks.start
+    var next = list.first
+    show(.start)
+    while next != list.end {
+      let entry = next
+      let index = entry.pointee.index
+      guard index < run.length else { break }
+      next += 1
+      if isAboveCut, index >= cutAt {
+        isAboveCut = false
+        _ = passesCut(down: .start)
+      }
+      switch entry.pointee.kind {
+      case .start:
+        run.event = .start
+        run.at = index
+        let answer = invoke(entry)
+        guard answer == Verdict.next.rawValue, index < run.length else { return .answered(index, answer) }
+      case .create:
+        run.event = .create
+        run.at = index
+        startAt = index
+        wearInRun(.waiting)
+        let hop = hops[index]
+        guard enter(hop) else {
+          guard outboundEnd > index, isCurrent(hop) else { return .stays }
+          splitRun(at: index)
+          return .goesOn(index + 1)
+        }
+        // It has chosen executors.
+        if index >= run.length { return .goesOn(index) }
+        wearInRun(.mayAnswer)
+      case .demand:
+        guard demand > 0 else { continue }
+        // It is shown when start has left the hop, and has not been shown to the next.
+        run.event = .create
+        run.at = index + 1
+        wearInRun(.open)
+        let passed = tell(demand, entry)
+        guard passed == demand, index < run.length else {
+          splitRun(at: index + 1)
+          if run.length > index {
+            run.owed = demand
+            startAt = index + 1
+            run.event = .none
+          }
+          if finishIfAsked(hops[index]) { return .stays }
+          frontierDemand = passed
+          return .goesOn(index + 1)
+        }
+        wearInRun(.mayAnswer)
+      case .none, .send, .halfClose, .headers, .receive, .status, .cancel, .sent, .destroy: break
+      }
+    }
+    if isAboveCut, isCutInRun { _ = passesCut(down: .start) }
+    run.event = .none
+    return .through
+  }
+
+  /// Where the cut above the attempt is among the hops of the run, the event passes it between two of them.
+  @inline(__always)
+  private func walkDown(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
+    if _slowPath(isCutInRun) { return walkAcross(event, kind, list) }
+    return walk(event, kind, list)
+  }
+
+  private var isCutInRun: Bool { cutAt < run.length && cutAt > 0 }
+
+  @inline(never) @_optimize(size)
+  private func walkAcross(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
+    let exit = walk(event, kind, list.above(cutAt))
+    // Where a hop above the cut was set apart meanwhile, the event has yet to come to that one, and passes the cut later.
+    guard case .through = exit, isCutInRun else { return exit }
+    _ = passesCut(down: event)
+    return walk(event, kind, list.from(cutAt))
+  }
+
+  @inline(__always)
+  private func walk(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
+    list.isEmpty ? .through : visit(event, kind, list)
+  }
+
+  /// Shows `event` to the hops of the run that want it, until one has not just passed it on. 13 instructions a hop: nothing
+  /// is read again that callbacks do not change.
+  @inline(never)
+  private func visit(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
+    let watch = Unmanaged.passUnretained(self.watch)
+    let hops = hops
+    var rest = run.length == callbacks.runLength ? list : list.above(run.length)
+    watch._withUnsafeGuaranteedRef { $0.begin(id) }
+    show(event)
+    run.event = kind
+    while true {
+      run.end = UInt(bitPattern: rest.end)
+      // One number to count with: as a pointer it stands in two registers.
+      var place = UInt(bitPattern: rest.first)
+      while place < run.end {
+        let entry = UnsafePointer<Chain.Callbacks.Entry>(bitPattern: place).unsafelyUnwrapped
+        let index = entry.pointee.index
+        run.at = index
+        watch._withUnsafeGuaranteedRef { $0.show(entry.pointee.name) }
+        let answer = entry.pointee.function(OpaquePointer(hops.at(index).toOpaque()), entry.pointee.userData)
+        guard _fastPath(answer == Verdict.next.rawValue) else {
+          watch._withUnsafeGuaranteedRef { $0.end() }
+          return .answered(entry.pointee.index, answer)
+        }
+        place &+= UInt(MemoryLayout<Chain.Callbacks.Entry>.stride)
+      }
+      if run.end != 0 { break }
+      // The callback has set hops apart, perhaps its own.
+      rest.first = UnsafePointer(bitPattern: place).unsafelyUnwrapped
+      let index = (rest.first - 1).pointee.index
+      guard index < run.length else {
+        watch._withUnsafeGuaranteedRef { $0.end() }
+        return .answered(index, Verdict.next.rawValue)
+      }
+      rest = rest.above(run.length)
+    }
+    watch._withUnsafeGuaranteedRef { $0.end() }
+    run.event = .none
+    return .through
+  }
+
+  /// `event` goes up through all hops of the run.
+  @inline(__always)
+  func passRun(up event: Event) -> RunExit {
+    switch event {
+    case .headers: return walk(event, .headers, callbacks.headers)
+    case .receive:
+      // The lowest keeps it.
+      if run.owed == 0 {
+        splitRun(at: run.length - 1)
+        return .goesOn(run.length)
+      }
+      let exit = walk(event, .receive, callbacks.receive)
+      guard case .through = exit else { return exit }
+      run.owed -= 1
+    case .status:
+      let exit = walk(event, .status, callbacks.status)
+      guard case .through = exit else { return exit }
+      // Until the call's end, which follows.
+      run.event = .status
+      run.at = -1
+      outboundEnd = 0
+    case .start, .send, .halfClose: break
+    }
+    return .through
+  }
+
+  /// A signal, whose count the hop has to know. What is left of it when it leaves the hop.
+  private func tell(_ n: Int, _ entry: UnsafePointer<Chain.Callbacks.Entry>) -> Int {
+    let hop = hops.at(entry.pointee.index)
+    hop._withUnsafeGuaranteedRef {
+      $0.count = n
+      $0.running = entry.pointee.kind
+    }
+    _ = invoke(entry)
+    return hop._withUnsafeGuaranteedRef {
+      $0.running = .none
+      return entry.pointee.kind == .demand ? $0.lessSurplus($0.count) : n
+    }
+  }
+
+  /// Demand goes down through all hops of the run. How much is left for the hop at `run.length`; 0: nothing, or the call has
+  /// been ended.
+  func askRun(_ n: Int) -> Int {
+    let list = callbacks.demand
+    var next = list.first
+    run.event = .demand
+    run.count = n
+    while next != list.end {
+      let entry = next
+      let index = entry.pointee.index
+      guard index < run.length else { break }
+      next += 1
+      run.at = index
+      let passed = tell(n, entry)
+      guard passed == n, index < run.length else {
+        splitRun(at: index + 1)
+        if run.length > index {
+          run.owed = saturatingSum(run.owed, n)
+          run.event = .none
+        }
+        if !finishIfAsked(hops[index]) { runDemand(passed, at: index + 1) }
+        return 0
+      }
+    }
+    run.event = .none
+    run.owed = saturatingSum(run.owed, n)
+    return n
+  }
+
+  /// `sent` goes up through all hops of the run. False: they had to be told one by one.
+  func tellRunSent(_ n: Int) -> Bool {
+    let list = callbacks.sent
+    var next = list.first
+    run.event = .sent
+    run.count = n
+    while next != list.end {
+      let entry = next
+      let index = entry.pointee.index
+      next += 1
+      guard index < run.length else { continue }
+      run.at = index
+      _ = tell(n, entry)
+      guard index < run.length else {
+        _ = finishIfAsked(hops[index])
+        runSent(n, at: index - 1, isCounted: true)
+        return false
+      }
+    }
+    run.event = .none
+    run.inFlight -= n
+    return true
+  }
+
+  private var callbacks: Chain.Callbacks {
+    @inline(__always) get { table.unsafelyUnwrapped.pointee }
+  }
+
+  @inline(__always)
+  private func invoke(_ entry: UnsafePointer<Chain.Callbacks.Entry>) -> Int32 {
+    watch.begin(id, entry.pointee.name)
+    let answer = entry.pointee.function(
+      OpaquePointer(hops.at(entry.pointee.index).toOpaque()), entry.pointee.userData)
+    watch.end()
+    return answer
+  }
+
+  /// The callback that runs of a hop, if it is in the run and in none of those that are noted in the hop itself.
+  func callbackInRun(_ index: Int) -> EventKind {
+    index == run.at && index < run.length && run.event != .create ? run.event : .none
+  }
+
+  /// For all hops of the run.
+  private func wearInRun(_ face: Face) {
+    row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.face.store(face.rawValue, ordering: .releasing) }
+  }
+
+  /// The hop's callback has returned, and what becomes of the event is its own affair.
+  func setAside(_ index: Int) -> Hop {
+    splitRun(at: index)
+    let hop = hops[index]
+    hop.running = .none
+    return hop
+  }
+
+  /// From the hop at `index` on each counts by itself from now on (I8).
+  func splitRun(at index: Int) { if index < run.length { setApart(index) } }
+
+  @inline(never)
+  private func setApart(_ first: Int) {
+    for index in first..<run.length {
+      let hop = hops[index]
+      let hasPassed: Bool
+      switch run.event {
+      case .none: hasPassed = false
+      case .create, .start, .send, .halfClose: hasPassed = index < run.at
+      // Counted before the callback.
+      case .demand: hasPassed = index <= run.at
+      case .sent: hasPassed = index >= run.at
+      case .destroy: hasPassed = true
+      case .headers, .receive, .status, .cancel: hasPassed = index > run.at
+      }
+      if hop.running == .none { hop.running = callbackInRun(index) }
+      // Before start has come nothing else has.
+      if run.event == .start || run.event == .create {
+        hop.leaveRun(hasPassed ? .passing : hop.running == .start ? .starting : hop.life)
+        if hasPassed { hop.owed = run.count }
+        continue
+      }
+      hop.leaveRun(run.life == .halfClosed || hasPassed && run.event == .halfClose ? .halfClosed : .passing)
+      hop.owed = run.owed
+      hop.inFlight = run.inFlight
+      guard hasPassed else { continue }
+      switch run.event {
+      case .send: hop.inFlight += 1
+      case .sent: hop.inFlight -= run.count
+      case .demand: hop.owed = saturatingSum(run.owed, run.count)
+      case .receive: hop.owed -= 1
+      case .status: hop.become(.over(.passed))
+      case .destroy:
+        hop.become(.over(.passed))
+        if index <= run.at { hop.become(.gone) } else { hop.wear(.over) }
+      case .none, .create, .start, .halfClose, .headers, .cancel: break
+      }
+    }
+    if run.event == .start || run.event == .create { startAt = run.at }
+    if run.event == .status { outboundEnd = min(outboundEnd, run.at + 1) }
+    if first <= run.at {
+      // Those above have all passed it, or none.
+      switch run.event {
+      case .create, .start:
+        run.owed = run.count
+        wearInRun(.open)
+      case .send: run.inFlight += 1
+      case .demand: run.owed = saturatingSum(run.owed, run.count)
+      case .halfClose: run.life = .halfClosed
+      case .none, .headers, .receive, .status, .cancel, .sent, .destroy: break
+      }
+      run.event = .none
+    }
+    run.length = first
+    door = .queued
+    run.end = 0
+  }
+
+  /// The call ends. How many hops, from the top, the status has passed in the run: nothing is left to be done for them.
+  @inline(__always)
+  func endRun() -> Int {
+    if run.event != .status || run.at >= 0 { splitRun(at: 0) }
+    if run.length > 0 {
+      wearInRun(.over)
+      if !callbacks.destroy.isEmpty { destroyRun() }
+    }
+    run.event = .none
+    return run.length
+  }
+
+  @inline(never) @_optimize(size)
+  private func destroyRun() {
+    let list = callbacks.destroy
+    var next = list.first
+    run.event = .destroy
+    while next != list.end {
+      let entry = next
+      let index = entry.pointee.index
+      guard index < run.length else { return }
+      next += 1
+      run.at = index
+      _ = invoke(entry)
+      if index >= run.length { hops[index].running = .none }
+    }
+  }
+}

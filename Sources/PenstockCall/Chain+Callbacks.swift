@@ -1,0 +1,158 @@
+extension Chain {
+  /// The callbacks of the hops that begin in the run, by event: each list in the order in which the event comes to its hops.
+  /// It is read for every event, so that whoever walks a list touches nothing of the hops themselves.
+  struct Callbacks {
+    struct Entry {
+      /// Of `create` it is not called: the hop's is. That of `destroy` gives nothing.
+      let function: HopCallback
+      /// What it is given: the registration's user data. Where a `create` has made a state, `function` is one that finds
+      /// the state in the hop, and this is the entry: the others don't pay for a test.
+      let userData: UnsafeMutableRawPointer?
+      /// With a state: the interceptor's own function.
+      private let own: HopCallback
+      /// For `CallWatch`.
+      let name: UInt64
+      let kind: EventKind
+      @Small var index: Int
+
+      @inline(never) @_optimize(size)
+      fileprivate init(
+        _ function: HopCallback, _ registration: Registration, _ kind: EventKind, _ index: Int,
+        at place: UnsafeMutablePointer<Entry>
+      ) {
+        let hasState = registration.callbacks.pointee.create != nil
+        self.function = hasState ? { Entry.callWithState($0, $1) } : function
+        userData = hasState ? UnsafeMutableRawPointer(place) : registration.userData.pointer
+        own = function
+        name = CallWatch.name(registration.id, kind)
+        self.kind = kind
+        self.index = index
+      }
+
+      private static func callWithState(_ handle: OpaquePointer?, _ entry: UnsafeMutableRawPointer?) -> Int32
+      {
+        let hop = Unmanaged<Hop>.fromOpaque(UnsafeRawPointer(handle.unsafelyUnwrapped))
+        let state = hop._withUnsafeGuaranteedRef { $0.state }
+        return entry.unsafelyUnwrapped.assumingMemoryBound(to: Entry.self).pointee.own(handle, state)
+      }
+    }
+
+    struct List {
+      var first: UnsafePointer<Entry>
+      fileprivate(set) var end: UnsafePointer<Entry>
+      var isEmpty: Bool { first == end }
+
+      /// Those of the hops above the one at `index`, whichever way the event goes.
+      @inline(never) @_optimize(size)
+      func above(_ index: Int) -> List {
+        var some = self
+        while !some.isEmpty, some.first.pointee.index >= index { some.first += 1 }
+        while !some.isEmpty, (some.end - 1).pointee.index >= index { some.end -= 1 }
+        return some
+      }
+
+      /// Of an event that goes down: those of the hop at `index` and below.
+      @inline(never) @_optimize(size)
+      func from(_ index: Int) -> List {
+        var some = self
+        while !some.isEmpty, some.first.pointee.index < index { some.first += 1 }
+        return some
+      }
+    }
+
+    /// How many hops begin in the run: up to the first that records or has an executor.
+    let runLength: Int
+    let hasCreate: Bool
+    /// `start` has nothing but what its name says.
+    let startsPlainly: Bool
+    /// Nor does anything look at messages on their way down, or at the half-close.
+    let passesMessages: Bool
+    /// With `create` before it and the demand that goes with it behind it, hop by hop.
+    let start: List
+    let send: List
+    let halfClose: List
+    let headers: List
+    let receive: List
+    let status: List
+    let demand: List
+    let sent: List
+    let destroy: List
+
+    @inline(never) @_optimize(size)
+    init(_ entries: [Chain.Entry]) {
+      var runLength = 0
+      while runLength < entries.count {
+        if entries[runLength].records || entries[runLength].registration.hasExecutors { break }
+        runLength += 1
+      }
+      self.runLength = runLength
+      var filler = Filler(entries, runLength)
+      start = filler.list(.start)
+      hasCreate = filler.hasCreate
+      startsPlainly = filler.isPlain
+      send = filler.list(.send)
+      halfClose = filler.list(.halfClose)
+      passesMessages = startsPlainly && send.isEmpty && halfClose.isEmpty
+      headers = filler.list(.headers, isUp: true)
+      receive = filler.list(.receive, isUp: true)
+      status = filler.list(.status, isUp: true)
+      demand = filler.list(.demand)
+      sent = filler.list(.sent, isUp: true)
+      destroy = filler.list(.destroy)
+    }
+
+    func deallocate() { start.first.deallocate() }
+
+    private struct Filler {
+      let entries: [Chain.Entry]
+      let runLength: Int
+      var next: UnsafeMutablePointer<Entry>
+      var hasCreate = false
+      var isPlain = true
+
+      init(_ entries: [Chain.Entry], _ runLength: Int) {
+        self.entries = entries
+        self.runLength = runLength
+        // Demand is there twice, and nothing for on_cancel.
+        next = .allocate(capacity: max(runLength, 1) * MemoryLayout<Registration.Callbacks>.size / 8)
+      }
+
+      @inline(never) @_optimize(size)
+      mutating func list(_ kind: EventKind, isUp: Bool = false) -> List {
+        let first = next
+        for place in 0..<runLength {
+          let index = isUp ? runLength - 1 - place : place
+          if kind == .start { add(.create, index) }
+          add(kind, index)
+          if kind == .start { add(.demand, index) }
+        }
+        return List(first: UnsafePointer(first), end: UnsafePointer(next))
+      }
+
+      @inline(never) @_optimize(size)
+      private mutating func add(_ kind: EventKind, _ index: Int) {
+        let registration = entries[index].registration
+        let callbacks = registration.callbacks.pointee
+        let function: HopCallback? =
+          switch kind {
+          case .create: unsafeBitCast(callbacks.create, to: HopCallback?.self)
+          case .start: callbacks.onStart
+          case .send: callbacks.onSend
+          case .halfClose: callbacks.onHalfClose
+          case .headers: callbacks.onHeaders
+          case .receive: callbacks.onReceive
+          case .status: callbacks.onStatus
+          case .demand: callbacks.onDemand
+          case .sent: callbacks.onSent
+          case .destroy: unsafeBitCast(callbacks.destroy, to: HopCallback?.self)
+          case .none, .cancel: nil
+          }
+        guard let function else { return }
+        if kind == .create { hasCreate = true }
+        if kind == .create || kind == .demand { isPlain = false }
+        next.initialize(to: Entry(function, registration, kind, index, at: next))
+        next += 1
+      }
+    }
+  }
+}
