@@ -158,7 +158,7 @@ static void register_often(long times) {
   for (long i = 0; i < times; i++) {
     penstock_interceptor_id id;
     add("register", (int32_t)(i * 7919 % 1000), &id);
-    need("remove", penstock_channel_remove_interceptor(channel, id, NULL));
+    need("remove", penstock_registration_remove(id, NULL));
   }
 }
 

@@ -137,8 +137,8 @@ public func penstock_call_options_add_interceptor(
   _ id: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   let owner = handle.map { object($0, CallOptions.self) }
-  return register(interceptor, id, error, owner, owner?.generation) {
-    $0.interceptors.add($1, priority: priority)
+  return register(interceptor, id, error, owner?.interceptors, owner?.generation) {
+    owner?.interceptors.add($0, priority: priority)
     return .ok
   }
 }

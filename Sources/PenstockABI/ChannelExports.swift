@@ -243,43 +243,10 @@ public func penstock_channel_add_interceptor(
   _ handle: OpaquePointer!, _ interceptor: UnsafePointer<penstock_interceptor>!, _ priority: Int32,
   _ id: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  let owner = handle.map { object($0, ClientChannel.self) }
-  return register(interceptor, id, error, owner, owner?.generation) { $0.add($1, priority: priority) }
-}
-
-@_cdecl("penstock_channel_remove_interceptor") @implementation
-public func penstock_channel_remove_interceptor(
-  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ error: UnsafeMutablePointer<OpaquePointer?>!
-) -> penstock_result {
-  explain(with(handle) { $0.remove(id) }, error)
-}
-
-@_cdecl("penstock_channel_set_interceptor_priority") @implementation
-public func penstock_channel_set_interceptor_priority(
-  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ priority: Int32,
-  _ error: UnsafeMutablePointer<OpaquePointer?>!
-) -> penstock_result {
-  explain(with(handle) { $0.setPriority(id, priority) }, error)
-}
-
-@_cdecl("penstock_channel_set_interceptor_filter") @implementation
-public func penstock_channel_set_interceptor_filter(
-  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ methods: UnsafePointer<CChar>!, _ kinds: UInt32,
-  _ error: UnsafeMutablePointer<OpaquePointer?>!
-) -> penstock_result {
-  let (filter, failure) = CallFilter.read(methods, kinds)
-  if let failure { return failure.report(error) }
-  return explain(with(handle) { $0.setFilter(id, filter) }, error)
-}
-
-@_cdecl("penstock_channel_replace_interceptor") @implementation
-public func penstock_channel_replace_interceptor(
-  _ handle: OpaquePointer!, _ id: penstock_interceptor_id,
-  _ interceptor: UnsafePointer<penstock_interceptor>!,
-  _ newID: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
-) -> penstock_result {
-  let owner = handle.map { object($0, ClientChannel.self) }
-  return register(interceptor, newID, error, owner, owner?.generation) { $0.replace(id, by: $1) }
+  let channel = handle.map { object($0, ClientChannel.self) }
+  return register(interceptor, id, error, channel?.registrations, channel?.generation) {
+    channel?.add($0, priority: priority) ?? .invalidArgument
+  }
 }
 
 @_cdecl("penstock_channel_interceptors_json") @implementation

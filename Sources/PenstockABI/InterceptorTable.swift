@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// What runtime.h and channel.h share: reading a penstock_interceptor, registering it, listing them.
+// Reading a penstock_interceptor, registering it, listing them.
 
 /// The table as this version knows it; what an older, smaller one lacks is zero. The user data is taken over
 /// by `userData`, whatever becomes of the rest.
@@ -51,7 +51,7 @@ struct InterceptorTable {
     }
   }
 
-  func registration() -> (Registration?, Failure?) {
+  func registration(on owner: RegistrationOwner) -> (Registration?, Failure?) {
     if let failure { return (nil, failure) }
     let outbound = table.outbound_executor.map { object($0, HostExecutor.self) }
     let inbound = table.inbound_executor.map { object($0, HostExecutor.self) }
@@ -80,7 +80,8 @@ struct InterceptorTable {
     callbacks.onSent = table.on_sent
     return (
       Registration(
-        id: Registrations.begin(userData, name), name: name, filter: filter.methods, kinds: filter.kinds,
+        id: Registrations.begin(userData, name, of: owner), name: name, filter: filter.methods,
+        kinds: filter.kinds,
         level: Level(rawValue: table.flags & 3) ?? .bytes, isPerAttempt: table.flags & 4 != 0,
         holdBytes: limit(table.hold_bytes), userData: userData, callbacks: callbacks,
         replayBytes: limit(table.replay_bytes),
@@ -120,10 +121,10 @@ extension CallFilter {
 }
 
 /// Registers a table with `owner`; its user data is transferred, even on error.
-func register<Owner>(
+func register(
   _ interceptor: UnsafePointer<penstock_interceptor>?, _ id: UnsafeMutablePointer<penstock_interceptor_id>?,
-  _ error: UnsafeMutablePointer<OpaquePointer?>?, _ owner: Owner?, _ generation: UInt64?,
-  _ add: (Owner, Registration) -> Outcome
+  _ error: UnsafeMutablePointer<OpaquePointer?>?, _ owner: RegistrationOwner?, _ generation: UInt64?,
+  _ add: (Registration) -> Outcome
 ) -> penstock_result {
   let table = InterceptorTable(interceptor)
   guard let owner, let generation, let id else {
@@ -132,24 +133,14 @@ func register<Owner>(
   if Process.isForked(generation) {
     return report(.forked, "the handle belongs to the parent of this process", error)
   }
-  let (registration, failure) = table.registration()
+  let (registration, failure) = table.registration(on: owner)
   guard let registration else { return failure?.report(error) ?? PENSTOCK_E_NO_MEMORY }
-  let outcome = add(owner, registration)
-  guard outcome == .ok else { return explain(outcome.rawValue, error) }
+  let outcome = add(registration)
+  guard outcome == .ok else {
+    return report(outcome, outcome == .closed ? "it has been closed" : outcome.name, error)
+  }
   id.pointee = registration.id
   return PENSTOCK_OK
-}
-
-/// Adds words to a failed result.
-func explain(_ result: penstock_result, _ error: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
-  guard let outcome = Outcome(rawValue: result), outcome != .ok else { return result }
-  switch outcome {
-  case .notFound: return report(outcome, "no interceptor with this id is registered here", error)
-  case .forked: return report(outcome, "the handle belongs to the parent of this process", error)
-  case .closed: return report(outcome, "it has been closed", error)
-  case .invalidArgument: return report(outcome, "the handle must not be NULL", error)
-  default: return report(outcome, outcome.name, error)
-  }
 }
 
 /// The list of interceptors as JSON, in the order of a chain: each where its first hop stands.
@@ -215,11 +206,4 @@ extension Level {
     case .both: "both"
     }
   }
-}
-
-@_cdecl("penstock_interceptor_removal_wait") @implementation
-public func penstock_interceptor_removal_wait(_ id: penstock_interceptor_id, _ timeout: Int64)
-  -> penstock_result
-{
-  Registrations.waitForRemoval(id, timeoutMilliseconds: timeout).rawValue
 }

@@ -165,42 +165,9 @@ public func penstock_runtime_add_interceptor(
   _ id: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   let owner = handle.map { runtime($0) }
-  return register(interceptor, id, error, owner, owner?.generation) { $0.add($1, priority: priority) }
-}
-
-@_cdecl("penstock_runtime_remove_interceptor") @implementation
-public func penstock_runtime_remove_interceptor(
-  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ error: UnsafeMutablePointer<OpaquePointer?>!
-) -> penstock_result {
-  explain(with(handle) { $0.remove(id).rawValue }, error)
-}
-
-@_cdecl("penstock_runtime_set_interceptor_priority") @implementation
-public func penstock_runtime_set_interceptor_priority(
-  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ priority: Int32,
-  _ error: UnsafeMutablePointer<OpaquePointer?>!
-) -> penstock_result {
-  explain(with(handle) { $0.setPriority(id, priority).rawValue }, error)
-}
-
-@_cdecl("penstock_runtime_set_interceptor_filter") @implementation
-public func penstock_runtime_set_interceptor_filter(
-  _ handle: OpaquePointer!, _ id: penstock_interceptor_id, _ methods: UnsafePointer<CChar>!, _ kinds: UInt32,
-  _ error: UnsafeMutablePointer<OpaquePointer?>!
-) -> penstock_result {
-  let (filter, failure) = CallFilter.read(methods, kinds)
-  if let failure { return failure.report(error) }
-  return explain(with(handle) { $0.setFilter(id, filter).rawValue }, error)
-}
-
-@_cdecl("penstock_runtime_replace_interceptor") @implementation
-public func penstock_runtime_replace_interceptor(
-  _ handle: OpaquePointer!, _ id: penstock_interceptor_id,
-  _ interceptor: UnsafePointer<penstock_interceptor>!,
-  _ newID: UnsafeMutablePointer<penstock_interceptor_id>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
-) -> penstock_result {
-  let owner = handle.map { runtime($0) }
-  return register(interceptor, newID, error, owner, owner?.generation) { $0.replace(id, by: $1) }
+  return register(interceptor, id, error, owner, owner?.generation) {
+    owner?.add($0, priority: priority) ?? .invalidArgument
+  }
 }
 
 @_cdecl("penstock_runtime_interceptors_json") @implementation

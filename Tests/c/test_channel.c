@@ -283,11 +283,11 @@ TEST(channel_registration_list) {
   CHECK_HAS(json, "\"place\"");
   CHECK_HAS(json, "\"kinds\"");
   penstock_free(json);
-  OK(penstock_channel_set_interceptor_priority(channel, low_id, 1000, NULL));
+  OK(penstock_registration_set_priority(low_id, 1000, NULL));
   REQUIRE_OK(penstock_channel_interceptors_json(channel, &json));
   CHECK(strstr(json, "\"low\"") && strstr(json, "\"low\"") < strstr(json, "\"high\""));
   penstock_free(json);
-  OK(penstock_channel_remove_interceptor(channel, middle_id, NULL));
+  OK(penstock_registration_remove(middle_id, NULL));
   probe_wait_finalized(&middle);
   REQUIRE_OK(penstock_channel_interceptors_json(channel, &json));
   CHECK(strstr(json, "\"middle\"") == NULL);
@@ -300,22 +300,19 @@ TEST(channel_registration_list) {
 TEST(channel_registration_errors) {
   penstock_channel *channel = open_channel();
   penstock_error *error = NULL;
-  CHECK_RESULT(penstock_channel_remove_interceptor(channel, 0, &error), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_remove(0, &error), PENSTOCK_E_NOT_FOUND);
   CHECK_ERROR(error, PENSTOCK_E_NOT_FOUND, NULL, NULL);
-  CHECK_RESULT(penstock_channel_remove_interceptor(channel, UINT64_MAX, NULL), PENSTOCK_E_NOT_FOUND);
-  CHECK_RESULT(penstock_channel_set_interceptor_priority(channel, 12345678, 1, &error), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_remove(UINT64_MAX, NULL), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_set_priority(12345678, 1, &error), PENSTOCK_E_NOT_FOUND);
   CHECK_ERROR(error, PENSTOCK_E_NOT_FOUND, NULL, NULL);
   probe one;
   probe_init(&one, "one");
   penstock_interceptor_id id = probe_add(&one, channel, 0);
-  penstock_channel *other = open_channel();
-  CHECK_RESULT(penstock_channel_remove_interceptor(other, id, NULL), PENSTOCK_E_NOT_FOUND);
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
-  CHECK_RESULT(penstock_channel_remove_interceptor(channel, id, NULL), PENSTOCK_E_NOT_FOUND);
-  CHECK_RESULT(penstock_channel_set_interceptor_priority(channel, id, 1, NULL), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_registration_remove(id, NULL));
+  CHECK_RESULT(penstock_registration_remove(id, NULL), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_set_priority(id, 1, NULL), PENSTOCK_E_NOT_FOUND);
   probe_wait_finalized(&one);
   penstock_channel_release(channel);
-  penstock_channel_release(other);
 }
 
 /* A finalizer runs once, on error too. */
@@ -338,7 +335,7 @@ TEST(channel_registration_struct_size) {
     if (wrong[i] == SIZE_MAX) larger.tail[0] = 1;
     penstock_result result = penstock_channel_add_interceptor(channel, &larger.table, 0, &id, &error);
     CHECK(result == PENSTOCK_E_INVALID_ARGUMENT || result == PENSTOCK_E_UNSUPPORTED);
-    if (result == PENSTOCK_OK) OK(penstock_channel_remove_interceptor(channel, id, NULL));
+    if (result == PENSTOCK_OK) OK(penstock_registration_remove(id, NULL));
     penstock_error_release(error);
     error = NULL;
   }
@@ -350,7 +347,7 @@ TEST(channel_registration_struct_size) {
   if (OK(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, NULL))) {
     check_echo(channel);
     CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_START]), 1);
-    OK(penstock_channel_remove_interceptor(channel, id, NULL));
+    OK(penstock_registration_remove(id, NULL));
     probe_wait_finalized(&probe);
   }
 
@@ -393,7 +390,7 @@ TEST(channel_registration_struct_size) {
     if (records[i].result != PENSTOCK_OK) {
       CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "interceptor.replay_bytes: one with PENSTOCK_PER_ATTEMPT");
     } else {
-      OK(penstock_channel_remove_interceptor(channel, id, NULL));
+      OK(penstock_registration_remove(id, NULL));
     }
     CHECK_INT(atomic_load(&probe.finalized), 1);
   }
@@ -421,7 +418,7 @@ TEST(channel_registration_struct_size) {
     penstock_result result = penstock_channel_add_interceptor(channel, &larger.table, 0, &id, NULL);
     if (!CHECK_RESULT(result, PENSTOCK_E_INVALID_ARGUMENT)) {
       printf("  \"%s\"\n", methods[i]);
-      if (result == PENSTOCK_OK) penstock_channel_remove_interceptor(channel, id, NULL);
+      if (result == PENSTOCK_OK) penstock_registration_remove(id, NULL);
     }
     CHECK_INT(atomic_load(&probe.finalized), 1);
   }

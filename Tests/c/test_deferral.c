@@ -97,7 +97,7 @@ TEST(deferral_resume_after) {
     check_echo(channel);
     int64_t took = test_now_ms() - started;
     CHECK(took >= cases[i].at_least && took < cases[i].below * test_slow());
-    OK(penstock_channel_remove_interceptor(channel, id, NULL));
+    OK(penstock_registration_remove(id, NULL));
     check_ended(&probe);
   }
   penstock_channel_release(channel);

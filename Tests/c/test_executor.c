@@ -250,7 +250,7 @@ TEST(executor_serial_on_a_runtime) {
   penstock_executor_release(executor); /* the registration and the calls have it */
   penstock_channel *channel = open_channel_on(runtime);
   for (int i = 0; i < 5; i++) exchange(channel, 10);
-  OK(penstock_runtime_remove_interceptor(runtime, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   penstock_runtime_release(runtime);
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);

@@ -285,7 +285,7 @@ TEST(executor_serial_released_on_its_own_thread) {
   penstock_channel *channel = open_channel();
   penstock_interceptor_id id = add_on(channel, &probe, 0, executor, executor);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   OK(penstock_call_cancel(call, NULL));
   penstock_call_release(call);
   penstock_channel_release(channel);

@@ -76,7 +76,7 @@ TEST(lengths_that_no_memory_has_in_callbacks) {
   penstock_interceptor_id id = probe_add(&probe, channel, 0);
   check_echo(channel);
   CHECK(atomic_load(&probe.seen[PENSTOCK_EVENT_SEND]) > 0);
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   probe_wait_finalized(&probe);
   penstock_channel_release(channel);
 }

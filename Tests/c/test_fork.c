@@ -43,12 +43,12 @@ static void use_in_child(parent *p) {
   CHILD(penstock_channel_call(p->channel, UNARY, 0, NULL, NULL, &call, NULL) == PENSTOCK_E_FORKED);
   CHILD(penstock_channel_close(p->channel) == PENSTOCK_E_FORKED);
   CHILD(penstock_channel_add_interceptor(p->channel, &table, 0, &id, NULL) == PENSTOCK_E_FORKED);
-  CHILD(penstock_channel_remove_interceptor(p->channel, p->id, NULL) == PENSTOCK_E_FORKED);
-  CHILD(penstock_channel_set_interceptor_priority(p->channel, p->id, 1, NULL) == PENSTOCK_E_FORKED);
-  CHILD(penstock_channel_set_interceptor_filter(p->channel, p->id, NULL, 0, NULL) == PENSTOCK_E_FORKED);
-  CHILD(penstock_channel_replace_interceptor(p->channel, p->id, &table, &id, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_registration_remove(p->id, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_registration_set_priority(p->id, 1, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_registration_set_filter(p->id, NULL, 0, NULL) == PENSTOCK_E_FORKED);
+  CHILD(penstock_registration_replace(p->id, &table, &id, NULL) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_options_add_interceptor(p->options, &table, 0, &id, NULL) == PENSTOCK_E_FORKED);
-  CHILD(penstock_interceptor_removal_wait(p->id, -1) == PENSTOCK_E_FORKED);
+  CHILD(penstock_registration_wait_removed(p->id, -1) == PENSTOCK_E_FORKED);
   CHILD(penstock_channel_interceptors_json(p->channel, &json) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_send(p->call, "x", 1) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_try_send(p->call, "x", 1) == PENSTOCK_E_FORKED);
@@ -77,8 +77,8 @@ static void use_in_child(parent *p) {
     CHILD(channel != NULL);
     /* Numbers go on where the parent's were. */
     CHILD(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL) == PENSTOCK_OK && id > p->id);
-    CHILD(penstock_channel_remove_interceptor(channel, id, NULL) == PENSTOCK_OK);
-    CHILD(penstock_interceptor_removal_wait(id, 0) == PENSTOCK_OK);
+    CHILD(penstock_registration_remove(id, NULL) == PENSTOCK_OK);
+    CHILD(penstock_registration_wait_removed(id, 0) == PENSTOCK_OK);
     penstock_ticket ticket = 0;
     table.user_data = &ticket;
     table.on_start = take_ticket;
@@ -86,7 +86,7 @@ static void use_in_child(parent *p) {
     reply = NULL;
     CHILD(penstock_channel_unary(channel, UNARY, "child", 5, NULL, &reply, NULL) == PENSTOCK_OK);
     CHILD(ticket > p->ticket);
-    CHILD(penstock_channel_remove_interceptor(channel, id, NULL) == PENSTOCK_OK);
+    CHILD(penstock_registration_remove(id, NULL) == PENSTOCK_OK);
     table.on_start = NULL;
     CHILD(penstock_reply_code(reply) == 0);
     penstock_reply_release(reply);
@@ -149,7 +149,7 @@ static void fork_with(const char *options) {
   penstock_hop_release(p.hop);
   penstock_call_release(p.call);
   penstock_call_options_release(p.options);
-  OK(penstock_channel_remove_interceptor(p.channel, p.id, NULL));
+  OK(penstock_registration_remove(p.id, NULL));
   check_echo(p.channel);
   penstock_channel_release(p.channel);
   penstock_runtime_release(p.runtime);

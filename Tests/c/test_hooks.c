@@ -35,7 +35,7 @@ TEST(hooks_finish_with_a_built_status) {
     OK(penstock_status_detail_find(penstock_reply_status(reply), "a.B", &value, &length));
     CHECK(is_text(value, length, "d"));
     penstock_reply_release(reply);
-    for (int k = 0; k < 2; k++) OK(penstock_channel_remove_interceptor(channel, ids[k], NULL));
+    for (int k = 0; k < 2; k++) OK(penstock_registration_remove(ids[k], NULL));
     check_ended(&above);
     check_ended(&refusing);
     CHECK_INT(seen(&above, PENSTOCK_EVENT_STATUS), 1);

@@ -45,7 +45,7 @@ TEST(interceptor_priority_changes_take_effect_for_later_calls) {
   penstock_interceptor_id id = probe_add(&a, channel, 1);
   probe_add(&b, channel, 2);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
-  OK(penstock_channel_set_interceptor_priority(channel, id, 3, NULL));
+  OK(penstock_registration_set_priority(id, 3, NULL));
   OK(penstock_call_send(call, "x", 1));
   penstock_message *message = NULL;
   if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
@@ -71,7 +71,7 @@ TEST(interceptor_removal) {
   OK(penstock_call_send(call, "x", 1));
   penstock_message *message = NULL;
   if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   check_echo(channel);
   CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_CREATE]), 1);
   CHECK_INT(atomic_load(&probe.finalized), 0);
@@ -126,7 +126,7 @@ TEST(interceptor_method_and_kind_filters) {
     if (!CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_CREATE]), cases[i].unary + cases[i].bidi)) {
       printf("  case %zu\n", i);
     }
-    OK(penstock_channel_remove_interceptor(channel, id, NULL));
+    OK(penstock_registration_remove(id, NULL));
     probe_wait_finalized(&probe);
   }
   penstock_channel_release(channel);
@@ -219,7 +219,7 @@ TEST(interceptor_nonsense_ends_the_call_with_internal) {
       printf("  case %zu: %d from %s\n", i, cases[i].verdict, event_name(cases[i].event));
     }
     penstock_reply_release(reply);
-    for (int k = 0; k < 3; k++) OK(penstock_channel_remove_interceptor(channel, ids[k], NULL));
+    for (int k = 0; k < 3; k++) OK(penstock_registration_remove(ids[k], NULL));
     probe_wait_finalized(&above);
     probe_wait_finalized(&wrong);
     probe_wait_finalized(&below);
@@ -236,7 +236,7 @@ TEST(interceptor_nonsense_ends_the_call_with_internal) {
     penstock_interceptor_id id = probe_add(&probe, channel, 0);
     check_echo(channel);
     CHECK(atomic_load(&probe.seen[ignored[i].event]) > 0);
-    OK(penstock_channel_remove_interceptor(channel, id, NULL));
+    OK(penstock_registration_remove(id, NULL));
     probe_wait_finalized(&probe);
   }
   penstock_channel_release(channel);

@@ -191,13 +191,6 @@ TEST(null_runtime) {
   REFUSED_WITH_ERROR(penstock_runtime_add_interceptor(NULL, &table, 0, &id, &error));
   REFUSED_WITH_ERROR(penstock_runtime_add_interceptor(runtime, NULL, 0, &id, &error));
   REFUSED_WITH_ERROR(penstock_runtime_add_interceptor(runtime, &table, 0, NULL, &error));
-  REFUSED_WITH_ERROR(penstock_runtime_remove_interceptor(NULL, 1, &error));
-  REFUSED_WITH_ERROR(penstock_runtime_set_interceptor_priority(NULL, 1, 0, &error));
-  REFUSED_WITH_ERROR(penstock_runtime_set_interceptor_filter(NULL, 1, NULL, 0, &error));
-  CHECK_RESULT(penstock_runtime_set_interceptor_filter(runtime, UINT64_MAX, NULL, 0, NULL), PENSTOCK_E_NOT_FOUND);
-  REFUSED_WITH_ERROR(penstock_runtime_replace_interceptor(NULL, 1, &table, &id, &error));
-  REFUSED_WITH_ERROR(penstock_runtime_replace_interceptor(runtime, 1, NULL, &id, &error));
-  REFUSED_WITH_ERROR(penstock_runtime_replace_interceptor(runtime, 1, &table, NULL, &error));
   REFUSED(penstock_runtime_interceptors_json(NULL, &json));
   REFUSED(penstock_runtime_interceptors_json(runtime, NULL));
   REFUSED(penstock_runtime_snapshot_json(NULL, 0, &json));
@@ -241,13 +234,12 @@ TEST(null_channel) {
   REFUSED_WITH_ERROR(penstock_channel_add_interceptor(NULL, &table, 0, &id, &error));
   REFUSED_WITH_ERROR(penstock_channel_add_interceptor(channel, NULL, 0, &id, &error));
   REFUSED_WITH_ERROR(penstock_channel_add_interceptor(channel, &table, 0, NULL, &error));
-  REFUSED_WITH_ERROR(penstock_channel_remove_interceptor(NULL, 1, &error));
-  REFUSED_WITH_ERROR(penstock_channel_set_interceptor_priority(NULL, 1, 0, &error));
-  REFUSED_WITH_ERROR(penstock_channel_set_interceptor_filter(NULL, 1, NULL, 0, &error));
-  CHECK_RESULT(penstock_channel_set_interceptor_filter(channel, UINT64_MAX, NULL, 0, NULL), PENSTOCK_E_NOT_FOUND);
-  REFUSED_WITH_ERROR(penstock_channel_replace_interceptor(NULL, 1, &table, &id, &error));
-  REFUSED_WITH_ERROR(penstock_channel_replace_interceptor(channel, 1, NULL, &id, &error));
-  REFUSED_WITH_ERROR(penstock_channel_replace_interceptor(channel, 1, &table, NULL, &error));
+  CHECK_RESULT(penstock_registration_remove(0, NULL), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_set_priority(0, 0, NULL), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_set_filter(UINT64_MAX, NULL, 0, NULL), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+  REFUSED_WITH_ERROR(penstock_registration_replace(id, NULL, &id, &error));
+  REFUSED_WITH_ERROR(penstock_registration_replace(id, &table, NULL, &error));
   REFUSED(penstock_channel_interceptors_json(NULL, &json));
   REFUSED(penstock_channel_interceptors_json(channel, NULL));
   penstock_channel_release(channel);
@@ -276,7 +268,7 @@ TEST(null_call) {
   REFUSED_WITH_ERROR(penstock_call_options_add_interceptor(NULL, &table, 0, &id, &error));
   REFUSED_WITH_ERROR(penstock_call_options_add_interceptor(options, NULL, 0, &id, &error));
   REFUSED_WITH_ERROR(penstock_call_options_add_interceptor(options, &table, 0, NULL, &error));
-  CHECK_RESULT(penstock_interceptor_removal_wait(0, 0), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_wait_removed(0, 0), PENSTOCK_E_NOT_FOUND);
   penstock_call_options_release(options);
 
   REFUSED(penstock_message_wrap(NULL, 1, NULL, NULL, &message));

@@ -257,7 +257,7 @@ TEST(others_grpc_java_12996_interceptor_and_caller_end_the_call_at_once) {
     /* Not determined: which of the two threads comes first. */
     CHECK(collector.code == PENSTOCK_STATUS_ABORTED || collector.code == PENSTOCK_STATUS_CANCELLED);
     aborted += collector.code == PENSTOCK_STATUS_ABORTED;
-    for (int k = 0; k < 3; k++) OK(penstock_channel_remove_interceptor(channel, ids[k], NULL));
+    for (int k = 0; k < 3; k++) OK(penstock_registration_remove(ids[k], NULL));
     for (int k = 0; k < 3; k++) check_ended(&probes[k]);
     CHECK_INT(seen(&probes[0], PENSTOCK_EVENT_STATUS), 1);
   }

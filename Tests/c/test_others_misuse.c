@@ -50,7 +50,7 @@ TEST(others_envoy_13857_nothing_goes_on_after_a_finish) {
     check_finish(call, PENSTOCK_STATUS_ABORTED);
     penstock_result late = last_use(plan.ticket);
     CHECK(late == PENSTOCK_E_GONE || late == PENSTOCK_E_ALREADY);
-    for (int k = 0; k < 3; k++) OK(penstock_channel_remove_interceptor(channel, ids[k], NULL));
+    for (int k = 0; k < 3; k++) OK(penstock_registration_remove(ids[k], NULL));
     check_ended(&above);
     check_ended(&wild);
     check_ended(&below);
@@ -81,7 +81,7 @@ TEST(others_envoy_3259_a_completion_before_the_callback_returns) {
     hasty.context = &plan;
     penstock_interceptor_id ids[] = {probe_add(&hasty, channel, 2), probe_add(&below, channel, 1)};
     check_unary(channel, NULL, PENSTOCK_STATUS_UNAVAILABLE, "at once");
-    for (int k = 0; k < 2; k++) OK(penstock_channel_remove_interceptor(channel, ids[k], NULL));
+    for (int k = 0; k < 2; k++) OK(penstock_registration_remove(ids[k], NULL));
     check_ended(&hasty);
     check_ended(&below);
     CHECK_STR(below.log, "");
@@ -241,7 +241,7 @@ TEST(others_grpc_swift_1279_a_circle_of_references_is_let_go) {
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
   check_echo(channel);
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   latch_wait(&circle.finalized, 1);
   penstock_channel_release(channel);
 }
@@ -320,7 +320,7 @@ TEST(others_envoy_8025_changed_while_calls_are_paused_in_it) {
     probe_init_with(&probe, "ext_authz", pause_a_while, NULL);
     penstock_interceptor_id id = probe_add(&probe, load.channel, 0);
     EVENTUALLY(seen(&probe, PENSTOCK_EVENT_START) >= 4);
-    OK(penstock_channel_remove_interceptor(load.channel, id, NULL));
+    OK(penstock_registration_remove(id, NULL));
     check_ended(&probe);
   }
   atomic_store(&load.stop, 1);
@@ -355,7 +355,7 @@ TEST(others_concurrency_limits_190_a_refused_job_ends_the_call) {
     OK(penstock_channel_add_interceptor(channel, &table, 2, &ids[1], NULL));
     penstock_executor_release(full);
     check_unary(channel, NULL, PENSTOCK_STATUS_INTERNAL, "'limited'");
-    for (int k = 0; k < 3; k++) OK(penstock_channel_remove_interceptor(channel, ids[k], NULL));
+    for (int k = 0; k < 3; k++) OK(penstock_registration_remove(ids[k], NULL));
     check_ended(&above);
     check_ended(&limited);
     check_ended(&below);

@@ -156,14 +156,56 @@ TEST(options_carry_interceptors_for_many_calls) {
   int before = atomic_load(&late.seen[PENSTOCK_EVENT_CREATE]);
   echo_with(channel, options);
   CHECK_INT(atomic_load(&late.seen[PENSTOCK_EVENT_CREATE]), before + 1);
-  CHECK_RESULT(penstock_interceptor_removal_wait(id, 0), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_channel_remove_interceptor(channel, id, NULL), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_wait_removed(id, 0), PENSTOCK_E_STATE);
   penstock_call_options_release(options);
-  OK(penstock_interceptor_removal_wait(id, 20000));
-  OK(penstock_interceptor_removal_wait(late_id, 20000));
+  CHECK_RESULT(penstock_registration_remove(id, NULL), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_registration_wait_removed(id, 20000));
+  OK(penstock_registration_wait_removed(late_id, 20000));
   CHECK_INT(atomic_load(&probe.finalized), 1);
   CHECK_INT(atomic_load(&late.finalized), 1);
   penstock_channel_release(channel);
+}
+
+/* Moved, filtered, replaced and removed like any other, for calls that are made later. */
+TEST(options_registrations_change) {
+  penstock_channel *channel = open_channel();
+  penstock_call_options *options = NULL;
+  OK(penstock_call_options_new(NULL, &options, NULL));
+  probe_trace trace = {PTHREAD_MUTEX_INITIALIZER, ""};
+  static const char *const names[] = {"a", "b", "new"};
+  probe probes[3];
+  for (int i = 0; i < 3; i++) {
+    probe_init(&probes[i], names[i]);
+    probes[i].trace = &trace;
+  }
+  penstock_interceptor_id a = add_to_options(&probes[0], options, 2), b = probe_add(&probes[1], channel, 1), id = 0;
+  echo_with(channel, options);
+  CHECK_HAS(trace.text, "a:send b:send ");
+  OK(penstock_registration_set_priority(a, 0, NULL));
+  trace.text[0] = 0;
+  echo_with(channel, options);
+  CHECK_HAS(trace.text, "b:send a:send ");
+  OK(penstock_registration_set_filter(a, BIDI, 0, NULL));
+  trace.text[0] = 0;
+  echo_with(channel, options);
+  CHECK(strstr(trace.text, "a:") == NULL);
+  penstock_interceptor table = probe_table(&probes[2]);
+  OK(penstock_registration_replace(a, &table, &id, NULL));
+  OK(penstock_registration_wait_removed(a, 20000));
+  CHECK_INT(atomic_load(&probes[0].finalized), 1);
+  trace.text[0] = 0;
+  echo_with(channel, options);
+  CHECK_HAS(trace.text, "b:send new:send ");
+  OK(penstock_registration_remove(b, NULL));
+  OK(penstock_registration_remove(id, NULL));
+  CHECK_RESULT(penstock_registration_remove(id, NULL), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_registration_wait_removed(id, 20000));
+  trace.text[0] = 0;
+  echo_with(channel, options);
+  CHECK_STR(trace.text, "");
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  for (int i = 0; i < 3; i++) probe_wait_finalized(&probes[i]);
 }
 
 /* They live as long as a call that has them. */
@@ -184,13 +226,13 @@ TEST(options_may_go_before_their_call) {
   REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
   OK(penstock_call_send(call, "x", 1));
   penstock_call_options_release(options);
-  CHECK_RESULT(penstock_interceptor_removal_wait(id, 0), PENSTOCK_E_TIMEOUT);
-  CHECK_RESULT(penstock_interceptor_removal_wait(id, 20), PENSTOCK_E_TIMEOUT);
+  CHECK_RESULT(penstock_registration_wait_removed(id, 0), PENSTOCK_E_TIMEOUT);
+  CHECK_RESULT(penstock_registration_wait_removed(id, 20), PENSTOCK_E_TIMEOUT);
   CHECK_INT(atomic_load(&probe.finalized), 0);
   penstock_reply *reply = NULL;
   if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
   penstock_call_release(call);
-  OK(penstock_interceptor_removal_wait(id, 20000));
+  OK(penstock_registration_wait_removed(id, 20000));
   CHECK_INT(atomic_load(&probe.finalized), 1);
   CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_SEND]), 1);
   penstock_channel_release(channel);
@@ -210,8 +252,8 @@ TEST(filters_change_without_losing_the_place) {
     probes[i].trace = &trace;
     ids[i] = i % 2 ? probe_add_to_runtime(&probes[i], runtime, 0) : probe_add(&probes[i], channel, 0);
   }
-  OK(penstock_runtime_set_interceptor_filter(runtime, ids[1], "/penstock.Echo/Bidi,/other/*", 0, NULL));
-  OK(penstock_channel_set_interceptor_filter(channel, ids[2], NULL, 1u << PENSTOCK_KIND_BIDI, NULL));
+  OK(penstock_registration_set_filter(ids[1], "/penstock.Echo/Bidi,/other/*", 0, NULL));
+  OK(penstock_registration_set_filter(ids[2], NULL, 1u << PENSTOCK_KIND_BIDI, NULL));
   check_echo(channel);
   CHECK_HAS(trace.text, "a:send d:send ");
   char *json = NULL;
@@ -221,23 +263,20 @@ TEST(filters_change_without_losing_the_place) {
     CHECK_HAS(json, "\"methods\":\"*\",\"kinds\":[\"bidi\"]");
   }
   penstock_free(json);
-  OK(penstock_runtime_set_interceptor_filter(runtime, ids[1], "*", 0, NULL));
-  OK(penstock_channel_set_interceptor_filter(channel, ids[2], UNARY, 0, NULL));
+  OK(penstock_registration_set_filter(ids[1], "*", 0, NULL));
+  OK(penstock_registration_set_filter(ids[2], UNARY, 0, NULL));
   trace.text[0] = 0;
   check_echo(channel);
   CHECK_HAS(trace.text, "a:send b:send c:send d:send ");
 
   penstock_error *error = NULL;
-  CHECK_RESULT(penstock_channel_set_interceptor_filter(channel, ids[0], "/a/b*c", 0, &error),
-               PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_registration_set_filter(ids[0], "/a/b*c", 0, &error), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "/a/b*c");
-  CHECK_RESULT(penstock_channel_set_interceptor_filter(channel, ids[0], NULL, 1u << 4, &error),
-               PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_registration_set_filter(ids[0], NULL, 1u << 4, &error), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "kinds");
-  /* Each place knows its own. */
-  CHECK_RESULT(penstock_channel_set_interceptor_filter(channel, ids[1], NULL, 0, &error), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_registration_remove(ids[0], NULL));
+  CHECK_RESULT(penstock_registration_set_filter(ids[0], NULL, 0, &error), PENSTOCK_E_NOT_FOUND);
   CHECK_ERROR(error, PENSTOCK_E_NOT_FOUND, NULL, NULL);
-  CHECK_RESULT(penstock_runtime_set_interceptor_filter(runtime, ids[0], NULL, 0, NULL), PENSTOCK_E_NOT_FOUND);
   penstock_channel_release(channel);
   penstock_runtime_release(runtime);
   for (int i = 0; i < 4; i++) probe_wait_finalized(&probes[i]);
@@ -258,30 +297,30 @@ TEST(replacing_keeps_the_place) {
   probe_add(&probes[2], channel, 3);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   penstock_interceptor table = probe_table(&probes[3]);
-  OK(penstock_runtime_replace_interceptor(runtime, b, &table, &id, NULL));
+  OK(penstock_registration_replace(b, &table, &id, NULL));
   CHECK(id != b && id != 0);
   /* The call that was created before keeps the old one. */
   OK(penstock_call_send(call, "x", 1));
   penstock_message *message = NULL;
   if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
   CHECK_HAS(trace.text, "a:send b:send c:send ");
-  CHECK_RESULT(penstock_interceptor_removal_wait(b, 0), PENSTOCK_E_TIMEOUT);
+  CHECK_RESULT(penstock_registration_wait_removed(b, 0), PENSTOCK_E_TIMEOUT);
   trace.text[0] = 0;
   check_echo(channel);
   CHECK_HAS(trace.text, "a:send new:send c:send ");
   penstock_reply *reply = NULL;
   if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
   penstock_call_release(call);
-  OK(penstock_interceptor_removal_wait(b, 20000));
+  OK(penstock_registration_wait_removed(b, 20000));
   CHECK_INT(atomic_load(&probes[1].finalized), 1);
   /* Its priority too, and the name of the old one is void. */
-  OK(penstock_runtime_set_interceptor_priority(runtime, id, 2, NULL));
-  CHECK_RESULT(penstock_runtime_set_interceptor_priority(runtime, b, 2, NULL), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_registration_set_priority(id, 2, NULL));
+  CHECK_RESULT(penstock_registration_set_priority(b, 2, NULL), PENSTOCK_E_NOT_FOUND);
   penstock_interceptor_id newer = 0;
   table = probe_table(&probes[4]);
   table.kinds = 1u << PENSTOCK_KIND_UNARY;
-  OK(penstock_runtime_replace_interceptor(runtime, id, &table, &newer, NULL));
-  OK(penstock_interceptor_removal_wait(id, 20000));
+  OK(penstock_registration_replace(id, &table, &newer, NULL));
+  OK(penstock_registration_wait_removed(id, 20000));
   CHECK_INT(atomic_load(&probes[3].finalized), 1);
   trace.text[0] = 0;
   check_echo(channel);
@@ -291,13 +330,13 @@ TEST(replacing_keeps_the_place) {
   probe_init(&refused, "refused");
   table = probe_table(&refused);
   penstock_error *error = NULL;
-  CHECK_RESULT(penstock_runtime_replace_interceptor(runtime, id, &table, &b, &error), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_replace(id, &table, &b, &error), PENSTOCK_E_NOT_FOUND);
   CHECK_ERROR(error, PENSTOCK_E_NOT_FOUND, NULL, NULL);
   CHECK_INT(atomic_load(&refused.finalized), 1);
   probe_init(&refused, "refused");
   table = probe_table(&refused);
   table.methods = "";
-  CHECK_RESULT(penstock_channel_replace_interceptor(channel, newer, &table, &b, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_registration_replace(newer, &table, &b, NULL), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_INT(atomic_load(&refused.finalized), 1);
   CHECK_INT(atomic_load(&probes[4].finalized), 0);
   penstock_channel_release(channel);
@@ -369,7 +408,7 @@ TEST(a_thousand_interceptors) {
              : penstock_channel_add_interceptor(channel, &table, priority, &ids[i], NULL));
   }
   for (int i = 0; i < test_rounds(100); i++) check_echo(channel);
-  OK(penstock_runtime_set_interceptor_filter(runtime, ids[1], "/penstock.Echo/*", 0, NULL));
+  OK(penstock_registration_set_filter(ids[1], "/penstock.Echo/*", 0, NULL));
   check_echo(channel);
   char *json = NULL;
   if (OK(penstock_channel_interceptors_json(channel, &json))) {
@@ -380,8 +419,7 @@ TEST(a_thousand_interceptors) {
   }
   penstock_free(json);
   for (int i = 0; i < COUNT; i++) {
-    OK(i % 2 ? penstock_runtime_remove_interceptor(runtime, ids[i], NULL)
-             : penstock_channel_remove_interceptor(channel, ids[i], NULL));
+    OK(penstock_registration_remove(ids[i], NULL));
   }
   CHECK_INT(atomic_load(&finalized), COUNT);
   penstock_channel_release(channel);
@@ -409,7 +447,7 @@ static int32_t replace_and_call(probe *self, penstock_hop *hop, int32_t event) {
   replacement *context = self->context;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   penstock_interceptor table = probe_table(context->by);
-  OK(penstock_channel_replace_interceptor(context->channel, context->id, &table, &context->id, NULL));
+  OK(penstock_registration_replace(context->id, &table, &context->id, NULL));
   penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
   callbacks.user_data = context;
   callbacks.finalizer = side_finalizer;

@@ -209,7 +209,7 @@ TEST(cache_is_not_changed_by_hops_above) {
   }
   CHECK_INT(bench_misses(&bench), 1);
   CHECK_INT(atomic_load(&above.seen[PENSTOCK_EVENT_HEADERS]), 3);
-  OK(penstock_channel_remove_interceptor(bench.channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   check_call(&bench, "x", NULL, true);
   penstock_reply *reply = ready_unary(bench.channel, "x", NULL);
   CHECK_STR(ready_value(penstock_reply_headers(reply), "x-changed"), "");
@@ -231,7 +231,7 @@ TEST(cache_lets_go_of_a_call_without_a_message) {
   probe_init_with(&above, "above", drop_message, NULL);
   penstock_interceptor_id id = probe_add(&above, bench.channel, 1);
   CHECK_INT(unary_code(bench.channel, "x"), PENSTOCK_STATUS_INTERNAL);
-  OK(penstock_channel_remove_interceptor(bench.channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   probe_wait_finalized(&above);
   penstock_call *call = start_call(bench.channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_cancel(call, NULL));

@@ -153,7 +153,7 @@ TEST(ready_tables_take_a_name_a_filter_and_any_place) {
   reply = ready_finish(call);
   CHECK_STR(ready_value(penstock_reply_headers(reply), "seen"), "");
   penstock_reply_release(reply);
-  OK(penstock_runtime_remove_interceptor(runtime, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   penstock_channel_release(channel);
   penstock_runtime_release(runtime);
 }

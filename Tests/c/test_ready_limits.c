@@ -38,7 +38,7 @@ TEST(rate_limit_bounds_those_who_wait_and_how_long) {
   CHECK_INT(ready_code(ready_finish(waiting[0])), PENSTOCK_STATUS_CANCELLED);
   waiting[0] = ready_begin(channel, "x", NULL);
   CHECK_INT(unary_code(channel, "x"), PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   CHECK_INT(unary_code(channel, "x"), 0);
   OK(penstock_channel_close(channel));
   for (int i = 0; i < 2; i++) CHECK_INT(ready_code(ready_finish(waiting[i])), PENSTOCK_STATUS_CANCELLED);

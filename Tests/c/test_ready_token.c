@@ -153,7 +153,7 @@ TEST(bearer_removed_and_its_channel_closed_while_a_token_is_asked_for) {
   penstock_interceptor_id id = bearer_add(channel, &source, NULL);
   penstock_call *call = ready_begin(channel, "x", NULL);
   latch_wait(&source.was_asked, 1);
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   CHECK_INT(unary_code(channel, "x"), 0);
   CHECK_INT(atomic_load(&source.asked), 1);
   OK(penstock_channel_close(channel));

@@ -40,7 +40,7 @@ static void act(reentrance *what) {
   penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
   switch (what->action) {
   case REMOVE_SELF:
-    OK(penstock_channel_remove_interceptor(what->channel, what->id, NULL));
+    OK(penstock_registration_remove(what->id, NULL));
     break;
   case RELEASE_CHANNEL:
     penstock_channel_release(what->channel);
@@ -57,7 +57,7 @@ static void act(reentrance *what) {
     OK(penstock_channel_add_interceptor(what->channel, &empty, 0, &id, NULL));
     break;
   case SET_PRIORITY:
-    OK(penstock_channel_set_interceptor_priority(what->channel, what->id, 100, NULL));
+    OK(penstock_registration_set_priority(what->id, 100, NULL));
     break;
   case LIST:
     OK(penstock_channel_interceptors_json(what->channel, &json));
@@ -276,7 +276,7 @@ static int32_t remove_on_cancel(probe *self, penstock_hop *hop, int32_t event) {
   (void)hop;
   on_cancel_state *state = self->context;
   if (event == PENSTOCK_EVENT_CANCEL) {
-    OK(penstock_channel_remove_interceptor(state->channel, state->id, NULL));
+    OK(penstock_registration_remove(state->id, NULL));
     penstock_channel_release(state->channel);
   }
   return PENSTOCK_NEXT;
@@ -315,6 +315,6 @@ TEST(hop_reentrance_from_a_finalizer) {
   penstock_interceptor_id id;
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
   check_echo(channel);
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   penstock_channel_release(channel);
 }

@@ -149,9 +149,8 @@ static void entry_removed(entry *entry) {
   entry_release(entry);
 }
 
-static void entry_remove(storm *storm, bool on_runtime, penstock_interceptor_id id, entry *entry) {
-  OK(on_runtime ? penstock_runtime_remove_interceptor(storm->runtime, id, NULL)
-                : penstock_channel_remove_interceptor(storm->channel, id, NULL));
+static void entry_remove(penstock_interceptor_id id, entry *entry) {
+  OK(penstock_registration_remove(id, NULL));
   entry_removed(entry);
 }
 
@@ -178,7 +177,7 @@ static void *come_and_go(void *pointer) {
     penstock_interceptor_id id = entry_add(self->storm, self->on_runtime, entry, priority, NULL);
     if (!id) break;
     if (test_random(2)) test_pause();
-    entry_remove(self->storm, self->on_runtime, id, entry);
+    entry_remove(id, entry);
   } while (goes_on(self->storm));
   return NULL;
 }
@@ -194,8 +193,7 @@ static void *replace_often(void *pointer) {
     entry *next = entry_new(storm, self->number, priority, priority);
     penstock_interceptor table = entry_table(next);
     penstock_interceptor_id next_id = 0;
-    if (!OK(self->on_runtime ? penstock_runtime_replace_interceptor(storm->runtime, id, &table, &next_id, NULL)
-                             : penstock_channel_replace_interceptor(storm->channel, id, &table, &next_id, NULL))) {
+    if (!OK(penstock_registration_replace(id, &table, &next_id, NULL))) {
       break;
     }
     entry_removed(held);
@@ -215,8 +213,7 @@ static void *move_often(void *pointer) {
   atomic_fetch_add(&storm->ready, 1);
   while (goes_on(storm)) {
     int32_t priority = lowest + (int32_t)test_random(1001);
-    OK(self->on_runtime ? penstock_runtime_set_interceptor_priority(storm->runtime, id, priority, NULL)
-                        : penstock_channel_set_interceptor_priority(storm->channel, id, priority, NULL));
+    OK(penstock_registration_set_priority(id, priority, NULL));
   }
   entry_release(held);
   return NULL;
@@ -229,8 +226,7 @@ static void filter_often(actor *self, entry *held, const char *const *methods, u
   while (goes_on(storm)) {
     const char *next = methods[test_random(3)];
     uint32_t mask = test_random(2) ? kinds : 0;
-    OK(self->on_runtime ? penstock_runtime_set_interceptor_filter(storm->runtime, id, next, mask, NULL)
-                        : penstock_channel_set_interceptor_filter(storm->channel, id, next, mask, NULL));
+    OK(penstock_registration_set_filter(id, next, mask, NULL));
   }
   entry_release(held);
 }
@@ -261,20 +257,19 @@ static void *mix_often(void *pointer) {
     entry *first = entry_new(storm, -1, priority, priority), *second = entry_new(storm, -1, priority, priority);
     first->told = second->told = &told;
     penstock_interceptor_id id = entry_add(storm, self->on_runtime, first, priority, NULL), next = 0;
-    CHECK_RESULT(penstock_interceptor_removal_wait(id, -1), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_registration_wait_removed(id, -1), PENSTOCK_E_STATE);
     penstock_interceptor table = entry_table(second);
-    if (!OK(self->on_runtime ? penstock_runtime_replace_interceptor(storm->runtime, id, &table, &next, NULL)
-                             : penstock_channel_replace_interceptor(storm->channel, id, &table, &next, NULL))) {
+    if (!OK(penstock_registration_replace(id, &table, &next, NULL))) {
       break;
     }
     entry_removed(first);
-    OK(penstock_interceptor_removal_wait(id, 60000 * test_slow()));
+    OK(penstock_registration_wait_removed(id, 60000 * test_slow()));
     CHECK_INT(atomic_load(&told), 1);
     char *json = NULL;
     if (OK(penstock_channel_interceptors_json(storm->channel, &json))) CHECK_HAS(json, "\"calls_seen\"");
     penstock_free(json);
-    entry_remove(storm, self->on_runtime, next, second);
-    OK(penstock_interceptor_removal_wait(next, 60000 * test_slow()));
+    entry_remove(next, second);
+    OK(penstock_registration_wait_removed(next, 60000 * test_slow()));
     CHECK_INT(atomic_load(&told), 2);
   } while (goes_on(storm));
   return NULL;
@@ -398,7 +393,7 @@ TEST(registry_removes_while_the_last_call_ends) {
     penstock_call_release(call);
     /* From here on the call has let its chain go, and the channel's is the last reference. */
     while (!atomic_load(&state.replied)) sched_yield();
-    for (int i = 0; i < HOPS; i++) OK(penstock_channel_remove_interceptor(channel, ids[i], NULL));
+    for (int i = 0; i < HOPS; i++) OK(penstock_registration_remove(ids[i], NULL));
     EVENTUALLY(atomic_load(&state.finalized) == HOPS && atomic_load(&state.freed));
   }
   penstock_channel_release(channel);

@@ -8,16 +8,16 @@ TEST(removal_wait_knows_every_number) {
   probe probe;
   probe_init(&probe, "probe");
   penstock_interceptor_id id = probe_add(&probe, channel, 0);
-  CHECK_RESULT(penstock_interceptor_removal_wait(id, -1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_interceptor_removal_wait(0, -1), PENSTOCK_E_NOT_FOUND);
-  CHECK_RESULT(penstock_interceptor_removal_wait(id + 1000000, -1), PENSTOCK_E_NOT_FOUND);
-  CHECK_RESULT(penstock_interceptor_removal_wait(UINT64_MAX, -1), PENSTOCK_E_NOT_FOUND);
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
-  OK(penstock_interceptor_removal_wait(id, -1));
+  CHECK_RESULT(penstock_registration_wait_removed(id, -1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_registration_wait_removed(0, -1), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_wait_removed(id + 1000000, -1), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_wait_removed(UINT64_MAX, -1), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_registration_remove(id, NULL));
+  OK(penstock_registration_wait_removed(id, -1));
   CHECK_INT(atomic_load(&probe.finalized), 1);
-  OK(penstock_interceptor_removal_wait(id, 0));
+  OK(penstock_registration_wait_removed(id, 0));
   penstock_channel_release(channel);
-  OK(penstock_interceptor_removal_wait(id, 0));
+  OK(penstock_registration_wait_removed(id, 0));
 }
 
 typedef struct waiter {
@@ -29,7 +29,7 @@ typedef struct waiter {
 static void *wait_for_removal(void *pointer) {
   waiter *waiter = pointer;
   latch_signal(&waiter->about);
-  OK(penstock_interceptor_removal_wait(waiter->id, -1));
+  OK(penstock_registration_wait_removed(waiter->id, -1));
   CHECK_INT(atomic_load(waiter->finalized), 1);
   return NULL;
 }
@@ -44,9 +44,14 @@ TEST(removal_wait_after_the_channel_was_released) {
   OK(penstock_call_send(call, "x", 1));
   penstock_channel_retain(channel);
   penstock_channel_release(channel);
-  CHECK_RESULT(penstock_interceptor_removal_wait(id, 0), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_registration_wait_removed(id, 0), PENSTOCK_E_STATE);
   penstock_channel_release(channel);
-  CHECK_RESULT(penstock_interceptor_removal_wait(id, 10), PENSTOCK_E_TIMEOUT);
+  CHECK_RESULT(penstock_registration_wait_removed(id, 10), PENSTOCK_E_TIMEOUT);
+  /* Its call has it, and it may still be taken out. */
+  OK(penstock_registration_set_priority(id, 1, NULL));
+  OK(penstock_registration_remove(id, NULL));
+  CHECK_RESULT(penstock_registration_remove(id, NULL), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_wait_removed(id, 10), PENSTOCK_E_TIMEOUT);
   waiter waiter = {id, &probe.finalized, LATCH_INIT};
   pthread_t threads[3];
   for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, wait_for_removal, &waiter);
@@ -75,14 +80,14 @@ TEST(removal_wait_after_the_runtime_s_end) {
       penstock_interceptor_id id = 0;
       CHECK_RESULT(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL), PENSTOCK_E_CLOSED);
       CHECK_INT(atomic_load(&late.finalized), 1);
-      OK(penstock_interceptor_removal_wait(channel_id, 20000));
+      OK(penstock_registration_wait_removed(channel_id, 20000));
       CHECK_INT(atomic_load(&on_channel.finalized), 1);
     }
     penstock_runtime_release(runtime);
-    if (closes < 2) CHECK_RESULT(penstock_interceptor_removal_wait(runtime_id, 0), PENSTOCK_E_STATE);
+    if (closes < 2) CHECK_RESULT(penstock_registration_wait_removed(runtime_id, 0), PENSTOCK_E_STATE);
     penstock_channel_release(channel);
-    OK(penstock_interceptor_removal_wait(runtime_id, 20000));
-    OK(penstock_interceptor_removal_wait(channel_id, 20000));
+    OK(penstock_registration_wait_removed(runtime_id, 20000));
+    OK(penstock_registration_wait_removed(channel_id, 20000));
     CHECK_INT(atomic_load(&on_runtime.finalized), 1);
     CHECK_INT(atomic_load(&on_channel.finalized), 1);
   }
@@ -98,13 +103,13 @@ static int32_t wait_in_callback(probe *self, penstock_hop *hop, int32_t event) {
   (void)hop;
   own_wait *own = self->context;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
-  OK(penstock_channel_remove_interceptor(own->channel, own->id, NULL));
-  atomic_store(&own->in_callback, penstock_interceptor_removal_wait(own->id, -1));
+  OK(penstock_registration_remove(own->id, NULL));
+  atomic_store(&own->in_callback, penstock_registration_wait_removed(own->id, -1));
   return PENSTOCK_NEXT;
 }
 static void wait_in_finalizer(void *user_data) {
   own_wait *own = user_data;
-  atomic_store(&own->in_finalizer, penstock_interceptor_removal_wait(own->id, -1));
+  atomic_store(&own->in_finalizer, penstock_registration_wait_removed(own->id, -1));
 }
 
 /* Where it could never end it says so at once. */
@@ -120,8 +125,8 @@ TEST(removal_wait_would_deadlock) {
   table.user_data = &own;
   table.finalizer = wait_in_finalizer;
   OK(penstock_channel_add_interceptor(own.channel, &table, 0, &own.id, NULL));
-  OK(penstock_channel_remove_interceptor(own.channel, own.id, NULL));
+  OK(penstock_registration_remove(own.id, NULL));
   CHECK_RESULT(atomic_load(&own.in_finalizer), PENSTOCK_E_WOULD_DEADLOCK);
-  OK(penstock_interceptor_removal_wait(own.id, 0));
+  OK(penstock_registration_wait_removed(own.id, 0));
   penstock_channel_release(own.channel);
 }

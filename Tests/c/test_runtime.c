@@ -92,14 +92,13 @@ TEST(runtime_interceptors) {
   CHECK_HAS(json, "everywhere");
   CHECK_HAS(json, "\"here\"");
   penstock_free(json);
-  CHECK_RESULT(penstock_channel_remove_interceptor(channel, id, NULL), PENSTOCK_E_NOT_FOUND);
   trace.text[0] = 0;
-  OK(penstock_runtime_set_interceptor_priority(runtime, id, 7, NULL));
+  OK(penstock_registration_set_priority(id, 7, NULL));
   check_echo(channel);
   CHECK(strstr(trace.text, "here:start") > strstr(trace.text, "everywhere:start"));
-  OK(penstock_runtime_remove_interceptor(runtime, id, NULL));
-  CHECK_RESULT(penstock_runtime_remove_interceptor(runtime, id, NULL), PENSTOCK_E_NOT_FOUND);
-  CHECK_RESULT(penstock_runtime_set_interceptor_priority(runtime, id, 1, NULL), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_registration_remove(id, NULL));
+  CHECK_RESULT(penstock_registration_remove(id, NULL), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_registration_set_priority(id, 1, NULL), PENSTOCK_E_NOT_FOUND);
   probe_wait_finalized(&everywhere);
   check_echo(channel);
   CHECK_INT(atomic_load(&everywhere.seen[PENSTOCK_EVENT_START]), 2);

@@ -107,7 +107,7 @@ TEST(side_call_meets_what_is_registered_now_for_its_method) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   const penstock_metadata *headers = NULL;
   OK(penstock_call_wait_headers(call, &headers));
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   probe_add(&later, channel, 1);
   probe_add(&later_above, channel, 3);
   OK(penstock_call_send(call, "x", 1));
@@ -144,7 +144,7 @@ TEST(side_call_of_a_removed_interceptor_starts_at_its_old_place) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   const penstock_metadata *headers = NULL;
   OK(penstock_call_wait_headers(call, &headers));
-  OK(penstock_channel_remove_interceptor(channel, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   OK(penstock_call_send(call, "x", 1));
   latch_wait(&token.told.replied, 1);
   CHECK_INT(atomic_load(&token.told.code), 0);

@@ -66,14 +66,12 @@ static void *register_often(void *pointer) {
     if (!OK(result)) break;
     for (int i = 0; i < 3; i++) {
       int32_t priority = (int32_t)test_random(10);
-      OK(on_runtime ? penstock_runtime_set_interceptor_priority(storm->runtime, id, priority, NULL)
-                    : penstock_channel_set_interceptor_priority(storm->channel, id, priority, NULL));
+      OK(penstock_registration_set_priority(id, priority, NULL));
       char *json = NULL;
       OK(penstock_channel_interceptors_json(storm->channel, &json));
       penstock_free(json);
     }
-    OK(on_runtime ? penstock_runtime_remove_interceptor(storm->runtime, id, NULL)
-                  : penstock_channel_remove_interceptor(storm->channel, id, NULL));
+    OK(penstock_registration_remove(id, NULL));
   }
   return NULL;
 }

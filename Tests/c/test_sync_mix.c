@@ -193,7 +193,7 @@ static int32_t wait_for_itself(player *self, penstock_intercepted_call *call) {
   place_plan *plan = self->context;
   latch_signal(&plan->entered);
   latch_wait(&plan->go, 1);
-  CHECK_RESULT(penstock_interceptor_removal_wait(plan->id, -1), PENSTOCK_E_WOULD_DEADLOCK);
+  CHECK_RESULT(penstock_registration_wait_removed(plan->id, -1), PENSTOCK_E_WOULD_DEADLOCK);
   return pass(self, call);
 }
 
@@ -219,23 +219,23 @@ TEST(sync_in_every_place_replaced_filtered_and_waited_for) {
   latch_wait(&plan.entered, 1);
   /* Another takes the place of the one that runs; calls from now on meet that. */
   table = player_table(&second, pass, 0);
-  OK(penstock_channel_replace_interceptor(channel, plan.id, &table, &id, NULL));
+  OK(penstock_registration_replace(plan.id, &table, &id, NULL));
   check_echo(channel);
   CHECK_INT(second.runs, 1);
   CHECK_INT(first.runs, 1);
-  CHECK_RESULT(penstock_interceptor_removal_wait(plan.id, 0), PENSTOCK_E_TIMEOUT);
+  CHECK_RESULT(penstock_registration_wait_removed(plan.id, 0), PENSTOCK_E_TIMEOUT);
   latch_signal(&plan.go);
   penstock_reply *reply = NULL;
   OK(penstock_call_finish(call, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(call);
-  OK(penstock_interceptor_removal_wait(plan.id, 20000 * test_slow()));
+  OK(penstock_registration_wait_removed(plan.id, 20000 * test_slow()));
   CHECK_INT(latch_count(&first.finalized), 1);
   CHECK_INT(own.runs, 1);
   CHECK_INT(wide.runs, 2);
-  OK(penstock_channel_set_interceptor_filter(channel, id, "/nobody.Has/This", 0, NULL));
-  OK(penstock_runtime_set_interceptor_filter(runtime, wide_id, NULL, 1u << PENSTOCK_KIND_BIDI, NULL));
+  OK(penstock_registration_set_filter(id, "/nobody.Has/This", 0, NULL));
+  OK(penstock_registration_set_filter(wide_id, NULL, 1u << PENSTOCK_KIND_BIDI, NULL));
   check_echo(channel);
   CHECK_INT(second.runs, 1);
   CHECK_INT(wide.runs, 2);
@@ -272,11 +272,11 @@ TEST(sync_removal_waits_for_a_function_that_outlasts_its_call) {
   OK(penstock_call_finish(call, &reply));
   penstock_reply_release(reply);
   penstock_call_release(call);
-  OK(penstock_channel_remove_interceptor(channel, plan.id, NULL));
-  CHECK_RESULT(penstock_interceptor_removal_wait(plan.id, 20), PENSTOCK_E_TIMEOUT);
+  OK(penstock_registration_remove(plan.id, NULL));
+  CHECK_RESULT(penstock_registration_wait_removed(plan.id, 20), PENSTOCK_E_TIMEOUT);
   CHECK_INT(latch_count(&self.finalized), 0);
   latch_signal(&plan.go);
-  OK(penstock_interceptor_removal_wait(plan.id, 20000 * test_slow()));
+  OK(penstock_registration_wait_removed(plan.id, 20000 * test_slow()));
   CHECK_INT(latch_count(&self.finalized), 1);
   penstock_channel_release(channel);
 }

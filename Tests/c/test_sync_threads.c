@@ -131,14 +131,14 @@ TEST(sync_stands_where_other_interceptors_stand) {
   CHECK_HAS(json, "narrow");
   CHECK_HAS(json, "/other.*");
   penstock_free(json);
-  OK(penstock_runtime_set_interceptor_priority(runtime, id, -5, NULL));
+  OK(penstock_registration_set_priority(id, -5, NULL));
   check_echo(channel);
   /* Law 6: removed while its function runs, it is finalized when that has returned and its call has ended. */
   wide.hook = leave_in_call;
   penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(call, "x", 1));
   latch_wait(&wide.entered, 1);
-  OK(penstock_runtime_remove_interceptor(runtime, id, NULL));
+  OK(penstock_registration_remove(id, NULL));
   check_echo(channel);
   CHECK_INT(wide.runs, 3);
   CHECK_INT(wide.finalized, 0);

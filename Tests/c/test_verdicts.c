@@ -198,7 +198,7 @@ TEST(interceptor_finish_from_every_callback) {
       printf("  in %s\n", event_name(event));
     CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "not you");
     penstock_reply_release(reply);
-    for (int k = 0; k < 3; k++) OK(penstock_channel_remove_interceptor(channel, ids[k], NULL));
+    for (int k = 0; k < 3; k++) OK(penstock_registration_remove(ids[k], NULL));
     probe_wait_finalized(&above);
     probe_wait_finalized(&finisher);
     probe_wait_finalized(&below);

@@ -121,18 +121,17 @@ static void *change(void *argument) {
       live++;
     } else if (dice < 7) {
       uint32_t pick = below(&random, (uint32_t)live);
-      if (penstock_channel_remove_interceptor(channels[own], ids[pick], NULL) != PENSTOCK_OK)
-        broken(NULL, "law 6", "remove");
-      if (penstock_channel_remove_interceptor(channels[own], ids[pick], NULL) != PENSTOCK_E_NOT_FOUND)
+      if (penstock_registration_remove(ids[pick], NULL) != PENSTOCK_OK) broken(NULL, "law 6", "remove");
+      if (penstock_registration_remove(ids[pick], NULL) != PENSTOCK_E_NOT_FOUND)
         broken(NULL, "law 6", "a second remove");
       live--;
       ids[pick] = ids[live];
     } else {
       uint32_t pick = below(&random, (uint32_t)live);
-      penstock_channel_set_interceptor_priority(channels[own], ids[pick], (int32_t)below(&random, 5), NULL);
+      penstock_registration_set_priority(ids[pick], (int32_t)below(&random, 5), NULL);
     }
   }
-  for (int i = 0; i < live; i++) penstock_channel_remove_interceptor(channels[own], ids[i], NULL);
+  for (int i = 0; i < live; i++) penstock_registration_remove(ids[i], NULL);
   return NULL;
 }
 

@@ -217,21 +217,21 @@ static void interceptors(void) {
   bool isThere = TRY(penstock_channel_add_interceptor(channel, &table, 7, &one, &error));
   table.name = "the second";
   if (TRY(penstock_runtime_add_interceptor(runtime, &table, 8, &two, &error))) {
-    TRY(penstock_runtime_set_interceptor_filter(runtime, two, "/x.Y/*", 1, &error));
-    TRY(penstock_runtime_set_interceptor_priority(runtime, two, 9, &error));
+    TRY(penstock_registration_set_filter(two, "/x.Y/*", 1, &error));
+    TRY(penstock_registration_set_priority(two, 9, &error));
   }
   table.methods = "x";
   gave("a wrong pattern", penstock_channel_add_interceptor(channel, &table, 0, &two, &error),
        PENSTOCK_E_INVALID_ARGUMENT, &error);
   table.methods = NULL;
   table.name = "instead";
-  bool isOther = isThere && TRY(penstock_channel_replace_interceptor(channel, one, &table, &two, &error));
+  bool isOther = isThere && TRY(penstock_registration_replace(one, &table, &two, &error));
   char *json = NULL;
   if (WENT(penstock_channel_interceptors_json(channel, &json))) {
     if (isThere) has(json, isOther ? "\"name\":\"instead\"" : "\"name\":\"the first\"");
     penstock_free(json);
   }
-  if (isOther) TRY(penstock_channel_remove_interceptor(channel, two, &error));
+  if (isOther) TRY(penstock_registration_remove(two, &error));
   close_all(runtime, channel);
 }
 

@@ -267,8 +267,8 @@ static void change_the_chain(penstock_channel *channel) {
   int same = receives(old, "BEFORE");
 
   late_id = add(channel, watching(&late_watcher), 250);
-  must(penstock_channel_remove_interceptor(channel, edit_id, &error));
-  must(penstock_channel_set_interceptor_priority(channel, meter_id, 400, &error));
+  must(penstock_registration_remove(edit_id, &error));
+  must(penstock_registration_set_priority(meter_id, 400, &error));
   printf("    late (250) was added, edit removed, meter moved from 100 to 400\n");
 
   penstock_reply *fresh = unary(channel, "new", "{\"deadline_ms\": 10000}");
@@ -330,7 +330,7 @@ static void defer(penstock_channel *channel) {
   penstock_reply *reply =
       unary(channel, "patience", "{\"deadline_ms\": 10000, \"metadata\": {\"x-echo-metadata\": \"1\"}}");
   clock_gettime(CLOCK_MONOTONIC, &after);
-  must(penstock_channel_remove_interceptor(channel, id, &error));
+  must(penstock_registration_remove(id, &error));
   pthread_join(self.thread, NULL);
   long waited = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
   show(trace_in(reply));
@@ -362,7 +362,7 @@ static void reject(penstock_channel *channel) {
   expect(went(trace_in(reply), PENSTOCK_EVENT_START, "meter > auth > guard") &&
              went(trace_in(reply), PENSTOCK_EVENT_STATUS, "auth > meter"),
          "those above guard saw the status, late saw nothing");
-  must(penstock_channel_remove_interceptor(channel, id, &error));
+  must(penstock_registration_remove(id, &error));
   penstock_reply_release(reply);
 }
 
@@ -416,9 +416,9 @@ int main(int argc, char **argv) {
   must(penstock_channel_interceptors_json(channel, &list));
   printf("    %s\n", list);
   penstock_free(list);
-  must(penstock_channel_remove_interceptor(channel, auth_id, &error));
-  must(penstock_channel_remove_interceptor(channel, late_id, &error));
-  must(penstock_channel_remove_interceptor(channel, meter_id, &error));
+  must(penstock_registration_remove(auth_id, &error));
+  must(penstock_registration_remove(late_id, &error));
+  must(penstock_registration_remove(meter_id, &error));
   penstock_channel_release(channel);
   return sum_up();
 }

@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
   printf("  traceparent: %s\n", (const char *)penstock_reply_value(reply, "penstock.traceparent"));
   ok = ok && strcmp(seen, "blue") == 0;
   penstock_reply_release(reply);
-  penstock_channel_remove_interceptor(channel, log, NULL);
+  penstock_registration_remove(log, NULL);
 
   puts("A cache, for one method:");
   need(penstock_ready_response_cache("{\"ttl_ms\": 60000}", &table, &error), error);
@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
     ok = ok && (hit != NULL) == (i == 1);
     penstock_reply_release(reply);
   }
-  penstock_channel_remove_interceptor(channel, cache, NULL);
+  penstock_registration_remove(cache, NULL);
 
   puts("A rate limit without a queue:");
   need(penstock_ready_rate_limit("{\"rate\": 1, \"burst\": 2, \"max_waiting\": 0}", &table, &error), error);
@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
     printf("  %s\n", penstock_status_code_name(code));
     ok = ok && code == (i < 2 ? PENSTOCK_STATUS_OK : PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
   }
-  penstock_channel_remove_interceptor(channel, limit, NULL);
+  penstock_registration_remove(limit, NULL);
 
   puts("Faults:");
   need(

@@ -72,22 +72,10 @@ PENSTOCK_API penstock_result penstock_channel_call(penstock_channel *channel, co
                                                    const penstock_call_callbacks *callbacks, penstock_call **call,
                                                    penstock_error **error);
 
-/* As the functions of runtime.h, for calls on this channel. */
+/* As penstock_runtime_add_interceptor, for calls on this channel. */
 PENSTOCK_API penstock_result penstock_channel_add_interceptor(penstock_channel *channel,
                                                               const penstock_interceptor *interceptor, int32_t priority,
                                                               penstock_interceptor_id *id, penstock_error **error);
-PENSTOCK_API penstock_result penstock_channel_remove_interceptor(penstock_channel *channel, penstock_interceptor_id id,
-                                                                 penstock_error **error);
-PENSTOCK_API penstock_result penstock_channel_set_interceptor_priority(penstock_channel *channel,
-                                                                       penstock_interceptor_id id, int32_t priority,
-                                                                       penstock_error **error);
-PENSTOCK_API penstock_result penstock_channel_set_interceptor_filter(penstock_channel *channel,
-                                                                     penstock_interceptor_id id, const char *methods,
-                                                                     uint32_t kinds, penstock_error **error);
-PENSTOCK_API penstock_result penstock_channel_replace_interceptor(penstock_channel *channel, penstock_interceptor_id id,
-                                                                  const penstock_interceptor *interceptor,
-                                                                  penstock_interceptor_id *new_id,
-                                                                  penstock_error **error);
 /* Those of the channel and of its runtime, in the order that calls meet them. */
 PENSTOCK_API penstock_result penstock_channel_interceptors_json(penstock_channel *channel, char **json);
 

@@ -75,7 +75,8 @@ PENSTOCK_API penstock_result penstock_call_options_set_codec(penstock_call_optio
  * It may be sent more than once, like any other; but then it is one object, and a hop that changes it where it is changes
  * it for all. E_INVALID_ARGUMENT: `codec` or `message` is NULL.
  * Memory: owned by the caller; free with penstock_message_release. */
-PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, void *object, penstock_message **message);
+PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, void *object,
+                                                         penstock_message **message);
 /* The object that the message is: borrowed from the message, and as long-lived. NULL: the message is bytes. */
 PENSTOCK_API void *penstock_message_object(const penstock_message *message);
 

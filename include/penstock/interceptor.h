@@ -113,16 +113,6 @@ static inline penstock_interceptor penstock_interceptor_init(void) {
 /* Names a registration; never 0, never used again within the process. */
 typedef uint64_t penstock_interceptor_id;
 
-/* Waits until the registration `id`, which has been removed or replaced, or whose channel, runtime or options have been
- * released, has ended: until its finalizer has run. `timeout_ms` is in milliseconds; negative is without limit. The id
- * may be of any place, also of one that is no more.
- * PENSTOCK_OK: it has run. E_STATE: still registered. E_NOT_FOUND: never given. E_TIMEOUT: a call that has it has not
- * ended. E_WOULD_DEADLOCK: it would wait on a thread that drives a runtime, in an interceptor's finalizer,
- * or in the very function of a synchronous one.
- * E_FORKED: given before this process was forked.
- * Threading: any thread that no call with the interceptor waits for. */
-PENSTOCK_API penstock_result penstock_interceptor_removal_wait(penstock_interceptor_id id, int64_t timeout_ms);
-
 #ifdef __cplusplus
 }
 #endif

@@ -16,6 +16,7 @@
 #include "runtime.h"
 #include "call.h"
 #include "channel.h"
+#include "registration.h"
 #include "ready.h"
 #include "codec.h"
 

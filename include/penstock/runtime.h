@@ -63,31 +63,11 @@ PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime
 
 /* Registers `interceptor` for calls on every channel of the runtime that are created from now on. The table is
  * borrowed during the call; its user_data is transferred, even on error. Returns E_INVALID_ARGUMENT, E_UNSUPPORTED (a
- * larger struct_size with a tail that is not zero, or flags that this version does not know), E_CLOSED, E_NO_MEMORY. */
+ * larger struct_size with a tail that is not zero, or flags that this version does not know), E_CLOSED, E_NO_MEMORY.
+ * With the functions of registration.h the interceptor is removed, replaced or changed. */
 PENSTOCK_API penstock_result penstock_runtime_add_interceptor(penstock_runtime *runtime,
                                                               const penstock_interceptor *interceptor, int32_t priority,
                                                               penstock_interceptor_id *id, penstock_error **error);
-/* After it has returned no call that is created later has the interceptor. E_NOT_FOUND: not registered here. */
-PENSTOCK_API penstock_result penstock_runtime_remove_interceptor(penstock_runtime *runtime, penstock_interceptor_id id,
-                                                                 penstock_error **error);
-/* Moves it for calls that are created later. E_NOT_FOUND: not registered here. */
-PENSTOCK_API penstock_result penstock_runtime_set_interceptor_priority(penstock_runtime *runtime,
-                                                                       penstock_interceptor_id id, int32_t priority,
-                                                                       penstock_error **error);
-/* Changes which calls created later meet it, and nothing else: it keeps its place. `methods` (copied; NULL is every
- * method) and `kinds` (0 is all) as in penstock_interceptor. E_INVALID_ARGUMENT: a pattern, or a kind, that there is
- * not. E_NOT_FOUND: not registered here. */
-PENSTOCK_API penstock_result penstock_runtime_set_interceptor_filter(penstock_runtime *runtime,
-                                                                     penstock_interceptor_id id, const char *methods,
-                                                                     uint32_t kinds, penstock_error **error);
-/* Puts `interceptor` where `id` stands: with its priority and its turn among equals, but the name, filter and all else
- * of the new table. In one step: a call created at any time meets one of the two, or the new one if it is created
- * later. `id` is removed by it; *new_id names the new one. The table and errors are as with
- * penstock_runtime_add_interceptor. E_NOT_FOUND: `id` is not registered here. */
-PENSTOCK_API penstock_result penstock_runtime_replace_interceptor(penstock_runtime *runtime, penstock_interceptor_id id,
-                                                                  const penstock_interceptor *interceptor,
-                                                                  penstock_interceptor_id *new_id,
-                                                                  penstock_error **error);
 /* [{"id", "name", "priority", "place": "runtime" or "channel", "level": "bytes", "object" or "both", "per": "call" or
  * "attempt", "methods", "kinds", "calls_in_flight", "calls_seen"}, ...] in the order that calls meet them. Those of
  * one call (penstock_call_options_add_interceptor) are not in it. The counts are of calls that have it in their chain,

@@ -31,6 +31,8 @@ public final class CallOptions {
 
   public init() {}
 
+  deinit { if !Process.isForked(generation) { interceptors.removeAll() } }
+
   func settings(_ defaults: CallDefaults) -> CallSettings {
     var made = CallSettings()
     made.compression = compression ?? defaults.compression

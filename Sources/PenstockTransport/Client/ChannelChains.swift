@@ -3,7 +3,7 @@ import PenstockWire
 import Synchronization
 
 /// The interceptors of one channel, and the chains that are made of them and the runtime's.
-final class ChannelChains: @unchecked Sendable {
+final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   private let lock = Lock()
   private var registry = Registry(.channel)
   private var cache = ChainCache()
@@ -14,8 +14,6 @@ final class ChannelChains: @unchecked Sendable {
   let newestFirst: Bool
 
   init(newestFirst: Bool) { self.newestFirst = newestFirst }
-
-  deinit { for entry in registry.entries { Registrations.removed(entry.registration) } }
 
   /// The chain of a call that is created now, with the interceptors that are its own; nil: none wants it.
   func chain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime, with own: OwnInterceptors?)
@@ -80,28 +78,14 @@ final class ChannelChains: @unchecked Sendable {
     }
   }
 
-  func remove(_ id: UInt64) -> Bool { leaves { registry.remove(id) } }
-
-  func replace(_ id: UInt64, by registration: Registration) -> Bool {
-    leaves { registry.replace(id, by: registration) }
-  }
-
-  /// Does without what `change` takes out, and without what was kept of it.
-  private func leaves(_ change: () -> Registry.Entry?) -> Bool {
-    let (gone, remains) = lock.withLock { () -> (Registry.Entry?, ChainCache.Remains?) in
-      let gone = change()
-      return (gone, gone == nil ? nil : cache.invalidate())
+  @inline(never) @_optimize(size)
+  override func make(_ change: RegistrationChange, of id: UInt64) -> Bool {
+    let (isHere, gone, remains) = lock.withLock { () -> (Bool, Registry.Entry?, ChainCache.Remains?) in
+      let (isHere, gone) = registry.make(change, of: id)
+      return (isHere, gone, gone == nil ? nil : cache.invalidate())
     }
     if let gone { Registrations.removed(gone.registration) }
-    return withExtendedLifetime(remains) { gone != nil }
-  }
-
-  func setPriority(_ id: UInt64, _ priority: Int32) -> Bool {
-    lock.withLock { registry.setPriority(id, priority) }
-  }
-
-  func setFilter(_ id: UInt64, _ filter: CallFilter) -> Bool {
-    lock.withLock { registry.setFilter(id, filter) }
+    return withExtendedLifetime(remains) { isHere }
   }
 
   /// For good.
@@ -115,9 +99,9 @@ final class ChannelChains: @unchecked Sendable {
     withExtendedLifetime((gone, remains)) {}
   }
 
-  /// Nobody is left who could remove them: they go when the last call has ended.
+  /// They go when the last call has ended.
   func areLeftAlone() {
-    for entry in lock.withLock({ registry.entries }) { Registrations.removed(entry.registration) }
+    for entry in lock.withLock({ registry.entries }) { Registrations.isLeftAlone(entry.registration) }
   }
 
   /// Both registries, by priority.
@@ -128,16 +112,28 @@ final class ChannelChains: @unchecked Sendable {
 }
 
 /// The interceptors that the options of calls bring along.
-public final class OwnInterceptors: @unchecked Sendable {
+public final class OwnInterceptors: RegistrationOwner, @unchecked Sendable {
   private let lock = Lock()
   private var registry = Registry(.call)
   private let hasAny = Atomic<Bool>(false)
 
-  deinit { for entry in registry.entries { Registrations.removed(entry.registration) } }
-
   public func add(_ registration: Registration, priority: Int32) {
     lock.withLock { registry.add(registration, priority: priority) }
     hasAny.store(true, ordering: .releasing)
+  }
+
+  @inline(never) @_optimize(size)
+  public override func make(_ change: RegistrationChange, of id: UInt64) -> Bool {
+    let (isHere, gone) = lock.withLock { registry.make(change, of: id) }
+    if let gone { Registrations.removed(gone.registration) }
+    return isHere
+  }
+
+  /// The options go.
+  @inline(never) @_optimize(size)
+  func removeAll() {
+    let gone = lock.withLock { registry.removeAll() }
+    for entry in gone { Registrations.removed(entry.registration) }
   }
 
   func entries(_ path: ByteView, _ kind: CallKind, newestFirst: Bool) -> [Registry.Entry] {

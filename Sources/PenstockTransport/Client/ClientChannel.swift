@@ -42,6 +42,7 @@ public final class ClientChannel: @unchecked Sendable {
     if !Process.isForked(generation) {
       transport.close()
       runtime.leave(chains)
+      chains.removeAll()
     }
     runtime.removeHolder()
   }
@@ -96,20 +97,8 @@ public final class ClientChannel: @unchecked Sendable {
     return chains.add(registration, priority: priority) ? .ok : .closed
   }
 
-  public func remove(_ id: UInt64) -> Outcome { chains.remove(id) ? .ok : .notFound }
-
-  public func setPriority(_ id: UInt64, _ priority: Int32) -> Outcome {
-    chains.setPriority(id, priority) ? .ok : .notFound
-  }
-
-  public func setFilter(_ id: UInt64, _ filter: CallFilter) -> Outcome {
-    chains.setFilter(id, filter) ? .ok : .notFound
-  }
-
-  /// Puts `registration` where the other was.
-  public func replace(_ id: UInt64, by registration: Registration) -> Outcome {
-    chains.replace(id, by: registration) ? .ok : .notFound
-  }
+  /// What a registration on the channel is taken out of.
+  public var registrations: RegistrationOwner { chains }
 
   /// Those of the runtime and the channel, by priority.
   public var entries: [Registry.Entry] { chains.merged(with: runtime) }

@@ -3,7 +3,7 @@ import PenstockWire
 import Synchronization
 
 /// A runtime as its users see it: the loop, and the interceptors of all its channels.
-public final class ClientRuntime: @unchecked Sendable {
+public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   public enum Made {
     case made(ClientRuntime)
     case failed(errno: Int32, what: StaticString)
@@ -38,6 +38,7 @@ public final class ClientRuntime: @unchecked Sendable {
     generation = runtime.generation
     loop = RuntimeLoop(runtime)
     workers = WorkerPool(runtime, limit: Int(runtime.options.maxWorkers))
+    super.init()
     runtime.post(LiveCalls.Registering(live, runtime))
   }
 
@@ -96,7 +97,7 @@ public final class ClientRuntime: @unchecked Sendable {
     guard reach.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
       !Process.isForked(generation)
     else { return }
-    for entry in entries { Registrations.removed(entry.registration) }
+    for entry in entries { Registrations.isLeftAlone(entry.registration) }
   }
 
   @inline(never) @_optimize(size)
@@ -171,29 +172,15 @@ public final class ClientRuntime: @unchecked Sendable {
     } ? .ok : .closed
   }
 
-  public func remove(_ id: UInt64) -> Outcome { leaves { registry.remove(id) } }
-
-  /// Puts `registration` where the other was.
-  public func replace(_ id: UInt64, by registration: Registration) -> Outcome {
-    leaves { registry.replace(id, by: registration) }
-  }
-
-  /// Does without what `body` takes out.
   @inline(never) @_optimize(size)
-  private func leaves(_ body: () -> Registry.Entry?) -> Outcome {
-    guard let gone = change(body) else { return .notFound }
-    Registrations.removed(gone.registration)
-    // What channels keep for their next call is not to keep the interceptor.
-    for cache in lock.withLock({ caches }) { cache.invalidate() }
-    return .ok
-  }
-
-  public func setPriority(_ id: UInt64, _ priority: Int32) -> Outcome {
-    change { registry.setPriority(id, priority) } ? .ok : .notFound
-  }
-
-  public func setFilter(_ id: UInt64, _ filter: CallFilter) -> Outcome {
-    change { registry.setFilter(id, filter) } ? .ok : .notFound
+  public override func make(_ change: RegistrationChange, of id: UInt64) -> Bool {
+    let (isHere, gone) = self.change { registry.make(change, of: id) }
+    if let gone {
+      Registrations.removed(gone.registration)
+      // What channels keep for their next call is not to keep the interceptor.
+      for cache in lock.withLock({ caches }) { cache.invalidate() }
+    }
+    return isHere
   }
 
   /// By priority.

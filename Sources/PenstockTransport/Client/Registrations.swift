@@ -3,7 +3,40 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The registrations of this process: their numbers, and which of them have not been finalized yet.
+/// A change of one registration, which is named by its number alone.
+public enum RegistrationChange {
+  case removal
+  case priority(Int32)
+  case filter(CallFilter)
+  /// Another stands in its turn from then on, with a filter of its own.
+  case replacement(Registration)
+}
+
+extension Registry {
+  /// Whether it is registered here, and what the change has taken out.
+  mutating func make(_ change: RegistrationChange, of id: UInt64) -> (isHere: Bool, gone: Entry?) {
+    switch change {
+    case .removal:
+      let gone = remove(id)
+      return (gone != nil, gone)
+    case .replacement(let other):
+      let gone = replace(id, by: other)
+      return (gone != nil, gone)
+    case .priority(let priority): return (setPriority(id, priority), nil)
+    case .filter(let filter): return (setFilter(id, filter), nil)
+    }
+  }
+}
+
+/// Has a registry: the interceptors of a runtime, of a channel, of the options of calls. Before it goes it takes all out.
+public class RegistrationOwner {
+  init() {}
+
+  /// False: `id` is not registered here.
+  public func make(_ change: RegistrationChange, of id: UInt64) -> Bool { false }
+}
+
+/// The registrations of this process: their numbers, whose they are, and which of them have not been finalized yet.
 ///
 /// Under the lock of the process's page, and reached from there, so that the child of a fork starts with none; its
 /// numbers go on from the parent's, so that it knows which were the parent's.
@@ -13,6 +46,8 @@ public enum Registrations {
     struct Live {
       let id: UInt64
       let name: ByteBuffer
+      /// nil: it was taken out of there.
+      var owner: Unmanaged<RegistrationOwner>?
       var isRemoved = false
       /// The thread that runs the finalizer.
       var finalizer: UInt64 = 0
@@ -58,12 +93,12 @@ public enum Registrations {
 
   /// Gives `userData` a number, which ends with its finalizer. `name` stays as it is.
   @inline(never) @_optimize(size)
-  public static func begin(_ userData: UserData, _ name: ByteBuffer) -> UInt64 {
+  public static func begin(_ userData: UserData, _ name: ByteBuffer, of owner: RegistrationOwner) -> UInt64 {
     let generation = Process.generation
     let id = Process.withLock { () -> UInt64 in
       let table = table
       let id = newest.add(1, ordering: .relaxed).newValue
-      table.live.append(Table.Live(id: id, name: name))
+      table.live.append(Table.Live(id: id, name: name, owner: .passUnretained(owner)))
       return id
     }
     userData.keeper = Keeper(id, generation)
@@ -79,11 +114,35 @@ public enum Registrations {
     }
   }
 
-  /// It is registered nowhere any more, or nobody can take it out.
+  /// It is registered nowhere any more.
   static func removed(_ registration: Registration) {
     Process.withLock {
       let table = table
+      guard let index = table.index(of: registration.id) else { return }
+      table.live[index].isRemoved = true
+      table.live[index].owner = nil
+    }
+  }
+
+  /// It will end by itself, with the last call that has it: what it is registered on has no handle left.
+  static func isLeftAlone(_ registration: Registration) {
+    Process.withLock {
+      let table = table
       if let index = table.index(of: registration.id) { table.live[index].isRemoved = true }
+    }
+  }
+
+  /// What `id` is registered on now; without one, why not.
+  @inline(never) @_optimize(size)
+  public static func owner(of id: UInt64) -> (Outcome, RegistrationOwner?) {
+    Process.withLock {
+      let table = table
+      guard id != 0, id <= newest.load(ordering: .relaxed) else { return (.notFound, nil) }
+      guard id > table.inherited else { return (.forked, nil) }
+      guard let index = table.index(of: id), let owner = table.live[index].owner else {
+        return (.notFound, nil)
+      }
+      return (.ok, owner.takeUnretainedValue())
     }
   }
 

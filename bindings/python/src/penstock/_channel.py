@@ -139,7 +139,7 @@ class Channel(Caller):
             raise library_error(result, "the channel can't be closed")
         # An interceptor that refers to the channel would keep it, and be kept by it.
         while self._registered:
-            _raw.penstock_channel_remove_interceptor(self._handle, self._registered.pop(), None)
+            _raw.penstock_registration_remove(self._registered.pop(), None)
 
     def __enter__(self) -> Channel:
         return self

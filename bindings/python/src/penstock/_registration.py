@@ -169,8 +169,7 @@ class Registration:
             add = getattr(_raw, f"{prefix}_add_interceptor")
             result = add(handle, byref(table), self._priority, byref(number), byref(error))
         else:
-            replace = getattr(_raw, f"{prefix}_replace_interceptor")
-            result = replace(handle, old._id, byref(table), byref(number), byref(error))
+            result = _raw.penstock_registration_replace(old._id, byref(table), byref(number), byref(error))
         check_with(result, error)
         self._id = number.value
         self._place = place
@@ -191,14 +190,13 @@ class Registration:
     @priority.setter
     def priority(self, priority: int) -> None:
         whole_number(priority, "priority", -(2**31), 2**31 - 1)
-        self._change("set_interceptor_priority", priority)
+        self._change(_raw.penstock_registration_set_priority, priority)
         self._priority = priority
 
-    def _change(self, what: str, *values: Any) -> None:
+    def _change(self, function: Callable[..., int], *values: Any) -> None:
         if self._place is not None:
-            prefix, handle = self._place._registry_functions()
             error = c_void_p()
-            check_with(getattr(_raw, f"{prefix}_{what}")(handle, self._id, *values, byref(error)), error)
+            check_with(function(self._id, *values, byref(error)), error)
 
     @property
     def methods(self) -> Optional[Tuple[str, ...]]:
@@ -210,7 +208,7 @@ class Registration:
     @methods.setter
     def methods(self, methods: Methods) -> None:
         patterns = _patterns(methods)
-        self._change("set_interceptor_filter", patterns, self._kinds)
+        self._change(_raw.penstock_registration_set_filter, patterns, self._kinds)
         self._methods = patterns
 
     @property
@@ -221,7 +219,7 @@ class Registration:
     @kinds.setter
     def kinds(self, kinds: Kinds) -> None:
         mask = _mask(kinds)
-        self._change("set_interceptor_filter", self._methods, mask)
+        self._change(_raw.penstock_registration_set_filter, self._methods, mask)
         self._kinds = mask
 
     @property
@@ -280,7 +278,7 @@ class Registration:
         left = None if timeout is None else milliseconds(timeout)
         while True:
             slice_ms = _WAIT_MS if left is None else min(left, _WAIT_MS)
-            result = _raw.penstock_interceptor_removal_wait(self._id, slice_ms)
+            result = _raw.penstock_registration_wait_removed(self._id, slice_ms)
             if result != c.E_TIMEOUT:
                 check(result, "the interceptor is still registered" if result == c.E_STATE else "")
                 return True
@@ -294,7 +292,7 @@ class Registration:
         if self._removed:
             return
         if self._place is not None:
-            self._change("remove_interceptor")
+            self._change(_raw.penstock_registration_remove)
             self._place._has_removed(self._id)
         self._removed = True
         if self._siblings is not None:

@@ -1,4 +1,4 @@
-"""runtime.h, message.h, call.h, channel.h, codec.h: runtimes, messages, calls, channels, codecs."""
+"""runtime.h, message.h, call.h, channel.h, registration.h, codec.h: what makes calls."""
 
 from __future__ import annotations
 
@@ -36,25 +36,6 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         c_void_p,
         POINTER(penstock_interceptor),
         c_int32,
-        POINTER(c_uint64),
-        POINTER(c_void_p),
-    ),
-    # penstock_result penstock_runtime_remove_interceptor(penstock_runtime *runtime, penstock_interceptor_id id,
-    # penstock_error **error);
-    "penstock_runtime_remove_interceptor": (c_int32, c_void_p, c_uint64, POINTER(c_void_p)),
-    # penstock_result penstock_runtime_set_interceptor_priority(penstock_runtime *runtime, penstock_interceptor_id id,
-    # int32_t priority, penstock_error **error);
-    "penstock_runtime_set_interceptor_priority": (c_int32, c_void_p, c_uint64, c_int32, POINTER(c_void_p)),
-    # penstock_result penstock_runtime_set_interceptor_filter(penstock_runtime *runtime, penstock_interceptor_id id,
-    # const char *methods, uint32_t kinds, penstock_error **error);
-    "penstock_runtime_set_interceptor_filter": (c_int32, c_void_p, c_uint64, c_char_p, c_uint32, POINTER(c_void_p)),
-    # penstock_result penstock_runtime_replace_interceptor(penstock_runtime *runtime, penstock_interceptor_id id,
-    # const penstock_interceptor *interceptor, penstock_interceptor_id *new_id, penstock_error **error);
-    "penstock_runtime_replace_interceptor": (
-        c_int32,
-        c_void_p,
-        c_uint64,
-        POINTER(penstock_interceptor),
         POINTER(c_uint64),
         POINTER(c_void_p),
     ),
@@ -219,27 +200,28 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         POINTER(c_uint64),
         POINTER(c_void_p),
     ),
-    # penstock_result penstock_channel_remove_interceptor(penstock_channel *channel, penstock_interceptor_id id,
-    # penstock_error **error);
-    "penstock_channel_remove_interceptor": (c_int32, c_void_p, c_uint64, POINTER(c_void_p)),
-    # penstock_result penstock_channel_set_interceptor_priority(penstock_channel *channel, penstock_interceptor_id id,
-    # int32_t priority, penstock_error **error);
-    "penstock_channel_set_interceptor_priority": (c_int32, c_void_p, c_uint64, c_int32, POINTER(c_void_p)),
-    # penstock_result penstock_channel_set_interceptor_filter(penstock_channel *channel, penstock_interceptor_id id,
-    # const char *methods, uint32_t kinds, penstock_error **error);
-    "penstock_channel_set_interceptor_filter": (c_int32, c_void_p, c_uint64, c_char_p, c_uint32, POINTER(c_void_p)),
-    # penstock_result penstock_channel_replace_interceptor(penstock_channel *channel, penstock_interceptor_id id,
-    # const penstock_interceptor *interceptor, penstock_interceptor_id *new_id, penstock_error **error);
-    "penstock_channel_replace_interceptor": (
+    # penstock_result penstock_channel_interceptors_json(penstock_channel *channel, char **json);
+    "penstock_channel_interceptors_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # ---- registration.h ----
+    # penstock_result penstock_registration_remove(penstock_interceptor_id id, penstock_error **error);
+    "penstock_registration_remove": (c_int32, c_uint64, POINTER(c_void_p)),
+    # penstock_result penstock_registration_set_priority(penstock_interceptor_id id, int32_t priority, penstock_error
+    # **error);
+    "penstock_registration_set_priority": (c_int32, c_uint64, c_int32, POINTER(c_void_p)),
+    # penstock_result penstock_registration_set_filter(penstock_interceptor_id id, const char *methods, uint32_t
+    # kinds, penstock_error **error);
+    "penstock_registration_set_filter": (c_int32, c_uint64, c_char_p, c_uint32, POINTER(c_void_p)),
+    # penstock_result penstock_registration_replace(penstock_interceptor_id id, const penstock_interceptor
+    # *interceptor, penstock_interceptor_id *new_id, penstock_error **error);
+    "penstock_registration_replace": (
         c_int32,
-        c_void_p,
         c_uint64,
         POINTER(penstock_interceptor),
         POINTER(c_uint64),
         POINTER(c_void_p),
     ),
-    # penstock_result penstock_channel_interceptors_json(penstock_channel *channel, char **json);
-    "penstock_channel_interceptors_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_registration_wait_removed(penstock_interceptor_id id, int64_t timeout_ms);
+    "penstock_registration_wait_removed": (c_int32, c_uint64, c_int64),
     # ---- codec.h ----
     # penstock_result penstock_buffer_append(penstock_buffer *buffer, const void *data, size_t length);
     "penstock_buffer_append": (c_int32, c_void_p, c_void_p, c_size_t),

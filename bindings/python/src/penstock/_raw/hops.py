@@ -8,9 +8,6 @@ from typing import Any, Dict, Tuple
 from .c_types import penstock_call_callbacks, penstock_finalizer, penstock_interceptor, penstock_sync_interceptor
 
 PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
-    # ---- interceptor.h ----
-    # penstock_result penstock_interceptor_removal_wait(penstock_interceptor_id id, int64_t timeout_ms);
-    "penstock_interceptor_removal_wait": (c_int32, c_uint64, c_int64),
     # ---- hop.h ----
     # penstock_hop *penstock_hop_retain(penstock_hop *hop);
     "penstock_hop_retain": (c_void_p, c_void_p),
