@@ -15,6 +15,9 @@ extension Call {
         return
       }
     case .status(let status):
+      // A message that the hop has put in leaves before its status, and then it may not begin again.
+      letGo(hop, .inbound)
+      guard phase == .live, hop.isActive else { return }
       job.start = hop.cut?.start
       job.canRestart = hop.mayRestart(status)
     case .send, .halfClose, .headers, .receive: break

@@ -1,0 +1,21 @@
+import CSystem
+
+/// What a client announces and keeps to.
+struct HTTP2Limits {
+  /// How much of one stream's body may be under way or unread.
+  var streamWindow = 1 << 20
+  /// Like it for the whole connection, at most (see `ConnectionWindow`); bytes that are unread do not count here (see
+  /// `HTTP2Session`).
+  var connectionWindow = 4 << 20
+  var maxHeaderList = 16384
+  /// How many bytes `collect` gathers before the rest waits; of messages that stay where they are twice as many.
+  var outputSize = 256 << 10
+}
+
+/// What a session needs to know of the world around it.
+class SessionTimes {
+  /// Nanoseconds, from any beginning.
+  var now: UInt64 { cs_monotonic() }
+  /// In nanoseconds; 0: not known.
+  var roundTrip: UInt64 { 0 }
+}
