@@ -63,7 +63,7 @@ static void receive_one(const bench *self, penstock_call *call) {
 
 static penstock_reply *finish(penstock_call *call) {
   penstock_reply *reply = NULL;
-  need("finish", penstock_call_finish(call, &reply));
+  need("finish", penstock_call_wait(call, &reply));
   penstock_call_release(call);
   return reply;
 }

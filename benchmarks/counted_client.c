@@ -118,7 +118,7 @@ static void receive(penstock_call *call) {
 
 static void finish(penstock_call *call, const char *wanted) {
   penstock_reply *reply = NULL;
-  need("finish", penstock_call_finish(call, &reply));
+  need("finish", penstock_call_wait(call, &reply));
   check_reply(reply, wanted, wanted ? strlen(wanted) : 0);
   penstock_reply_release(reply);
   penstock_call_release(call);

@@ -120,8 +120,8 @@ public func penstock_call_options_metadata(_ options: OpaquePointer!) -> OpaqueP
   options.map { borrowed(object($0, CallOptions.self).metadata) }
 }
 
-@_cdecl("penstock_call_options_on_interrupted") @implementation
-public func penstock_call_options_on_interrupted(
+@_cdecl("penstock_call_options_set_on_interrupted") @implementation
+public func penstock_call_options_set_on_interrupted(
   _ options: OpaquePointer!, _ interrupted: (@convention(c) (UnsafeMutableRawPointer?) -> Int32)!,
   _ userData: UnsafeMutableRawPointer!, _ finalizer: penstock_finalizer!
 ) -> penstock_result {
@@ -268,8 +268,8 @@ private func waitForReply(
   }
 }
 
-@_cdecl("penstock_call_finish") @implementation
-public func penstock_call_finish(
+@_cdecl("penstock_call_wait") @implementation
+public func penstock_call_wait(
   _ handle: OpaquePointer!, _ reply: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   waitForReply(handle, reply) { $0.finish() }

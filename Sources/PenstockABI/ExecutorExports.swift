@@ -15,8 +15,8 @@ public func penstock_executor_new(
   return PENSTOCK_OK
 }
 
-@_cdecl("penstock_executor_serial_new") @implementation
-public func penstock_executor_serial_new(_ executor: UnsafeMutablePointer<OpaquePointer?>!) -> penstock_result
+@_cdecl("penstock_executor_new_serial") @implementation
+public func penstock_executor_new_serial(_ executor: UnsafeMutablePointer<OpaquePointer?>!) -> penstock_result
 {
   guard let executor else { return PENSTOCK_E_INVALID_ARGUMENT }
   guard let made = SerialExecutor.make().0 else { return PENSTOCK_E_SYSTEM }

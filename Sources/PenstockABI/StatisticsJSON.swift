@@ -67,8 +67,8 @@ public func penstock_hop_peer_certificates(
   return hop.isForked ? PENSTOCK_E_FORKED : give(hop.call.connection, pem)
 }
 
-@_cdecl("penstock_reply_peer_certificates") @implementation
-public func penstock_reply_peer_certificates(
+@_cdecl("penstock_reply_peer_certificates_pem") @implementation
+public func penstock_reply_peer_certificates_pem(
   _ handle: OpaquePointer!, _ pem: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
 ) -> penstock_result {
   guard let handle, let pem else { return PENSTOCK_E_INVALID_ARGUMENT }

@@ -35,7 +35,7 @@ static inline void check_message(int line, penstock_call *call, const char *expe
 
 static inline void check_finish(int line, penstock_call *call, int32_t code) {
   penstock_reply *reply = NULL;
-  if (!check_result(__FILE__, line, "finish", penstock_call_finish(call, &reply), PENSTOCK_OK)) return;
+  if (!check_result(__FILE__, line, "finish", penstock_call_wait(call, &reply), PENSTOCK_OK)) return;
   if (!check_int(__FILE__, line, "status code", penstock_reply_code(reply), code)) {
     printf("  %s\n", penstock_reply_status_json(reply));
   }

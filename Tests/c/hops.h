@@ -22,7 +22,7 @@ static inline void run_bidi(penstock_channel *channel, bool cancel) {
   if (penstock_call_receive(call, &message) == PENSTOCK_OK) penstock_message_release(message);
   if (cancel) penstock_call_cancel(call, "enough");
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   penstock_call_release(call);
 }
 

@@ -48,7 +48,7 @@ static inline void check_receive(penstock_call *call, const char *text) {
 /* The call ends with `code`; releases it. */
 static inline void check_finish(penstock_call *call, int32_t code) {
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     if (!CHECK_INT(penstock_reply_code(reply), code)) printf("  %s\n", penstock_reply_status_json(reply));
     penstock_reply_release(reply);
   }

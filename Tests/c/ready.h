@@ -29,7 +29,7 @@ static inline penstock_call *ready_begin(penstock_channel *channel, const char *
 
 static inline penstock_reply *ready_finish(penstock_call *call) {
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   penstock_call_release(call);
   return reply;
 }

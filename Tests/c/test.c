@@ -409,7 +409,7 @@ void exchange(penstock_channel *channel, int count) {
     penstock_message_release(message);
   }
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
     penstock_reply_release(reply);
   }

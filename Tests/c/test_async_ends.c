@@ -112,7 +112,7 @@ TEST(async_cancel_by_the_caller) {
     penstock_completion *kept = take_kept(&style, 1);
     OK(penstock_call_cancel(call, "enough"));
     penstock_reply *reply = NULL;
-    REQUIRE_OK(penstock_call_finish(call, &reply));
+    REQUIRE_OK(penstock_call_wait(call, &reply));
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
     penstock_reply_release(reply);
     penstock_call_release(call);
@@ -178,7 +178,7 @@ TEST(async_restarts) {
   OK(penstock_completion_next(kept));
   penstock_completion_release(kept);
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
   size_t length = 0;
   penstock_reply_message(reply, &length);

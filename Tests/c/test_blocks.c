@@ -91,7 +91,7 @@ TEST(blocks_that_a_thread_keeps_are_bounded) {
   for (int i = 0; i < MANY; i++) {
     OK(penstock_call_cancel(calls[i], "done"));
     penstock_reply *reply = NULL;
-    OK(penstock_call_finish(calls[i], &reply));
+    OK(penstock_call_wait(calls[i], &reply));
     penstock_reply_release(reply);
     penstock_call_release(calls[i]);
   }
@@ -134,7 +134,7 @@ TEST(blocks_of_side_calls_go_back_before_their_call_ends) {
   if (!CHECK(after < before + (256 << 10))) printf("  %zu, then %zu bytes\n", before, after);
   OK(penstock_call_cancel(call, NULL));
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   penstock_reply_release(reply);
   penstock_call_release(call);
   penstock_hop_release(hop);

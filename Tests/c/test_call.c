@@ -152,7 +152,7 @@ TEST(call_client_stream) {
   OK(penstock_call_send(call, "two,", 4));
   OK(penstock_call_send(call, "three", 5));
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   size_t length = 0;
   const char *data = penstock_reply_message(reply, &length);
   CHECK(data && length == 13 && memcmp(data, "one,two,three", 13) == 0);
@@ -173,7 +173,7 @@ TEST(call_unary_in_blocking_style) {
   OK(penstock_call_send(call, "ping", 4));
   CHECK_RESULT(penstock_call_send(call, "ping", 4), PENSTOCK_E_STATE);
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
   size_t length = 0;
   const char *data = penstock_reply_message(reply, &length);
@@ -182,7 +182,7 @@ TEST(call_unary_in_blocking_style) {
   penstock_call_release(call);
   /* Without a request message: UNIMPLEMENTED or INTERNAL, as the status-code spec says. */
   call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK(penstock_reply_code(reply) != 0);
   penstock_reply_release(reply);
   penstock_call_release(call);
@@ -229,7 +229,7 @@ TEST(call_cancel) {
   OK(penstock_call_cancel(call, "I changed my mind"));
   OK(penstock_call_cancel(call, "twice"));
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
   CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "I changed my mind");
   CHECK_RESULT(penstock_status_set_code((penstock_status *)penstock_reply_status(reply), 0), PENSTOCK_E_STATE);

@@ -73,7 +73,7 @@ TEST(call_callback_style) {
   CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_call_wait_headers(call, &headers), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_call_wait_status(call, &reply), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_call_finish(call, &reply), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_call_wait(call, &reply), PENSTOCK_E_STATE);
   OK(penstock_call_demand(call, 5));
   latch_wait(&flow.messages, 2);
   OK(penstock_call_half_close(call));

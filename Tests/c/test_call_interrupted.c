@@ -54,7 +54,7 @@ static void interrupted_receive(void) {
   while ((result = penstock_call_receive(call, &message)) == PENSTOCK_E_INTERRUPTED) continue;
   if (OK(result)) penstock_message_release(message);
   penstock_reply *reply = NULL;
-  while ((result = penstock_call_finish(call, &reply)) == PENSTOCK_E_INTERRUPTED) continue;
+  while ((result = penstock_call_wait(call, &reply)) == PENSTOCK_E_INTERRUPTED) continue;
   if (OK(result)) CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(call);
@@ -86,7 +86,7 @@ static void interrupted_then_cancelled(void) {
   CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
   CHECK(message == NULL);
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
+  if (OK(penstock_call_wait(call, &reply))) CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
   penstock_reply_release(reply);
   penstock_call_release(call);
   penstock_channel_release(channel);
@@ -115,14 +115,14 @@ static void interrupted_unary(void) {
   latch finalized = LATCH_INIT;
   options = options_of("{\"interruptible\": true}");
   int before = latch_count(&interrupted_latch);
-  OK(penstock_call_options_on_interrupted(options, when_interrupted, &answer, NULL));
+  OK(penstock_call_options_set_on_interrupted(options, when_interrupted, &answer, NULL));
   CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
   CHECK(latch_count(&interrupted_latch) > before);
   penstock_call_options_release(options);
   /* One that says go on waits until the deadline. */
   answer = 0;
   options = options_of("{\"interruptible\": true, \"deadline_ms\": 100}");
-  OK(penstock_call_options_on_interrupted(options, when_interrupted, &answer, NULL));
+  OK(penstock_call_options_set_on_interrupted(options, when_interrupted, &answer, NULL));
   if (OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
     penstock_reply_release(reply);
@@ -130,15 +130,15 @@ static void interrupted_unary(void) {
   penstock_call_options_release(options);
   /* Its user_data is finalized with the options, or when it is replaced. */
   options = options_of(NULL);
-  OK(penstock_call_options_on_interrupted(options, when_interrupted, &finalized, signal_latch));
-  OK(penstock_call_options_on_interrupted(options, when_interrupted, &finalized, signal_latch));
+  OK(penstock_call_options_set_on_interrupted(options, when_interrupted, &finalized, signal_latch));
+  OK(penstock_call_options_set_on_interrupted(options, when_interrupted, &finalized, signal_latch));
   CHECK_INT(latch_count(&finalized), 1);
   CHECK(penstock_call_options_retain(options) == options);
   penstock_call_options_release(options);
   CHECK_INT(latch_count(&finalized), 1);
   penstock_call_options_release(options);
   CHECK_INT(latch_count(&finalized), 2);
-  CHECK_RESULT(penstock_call_options_on_interrupted(NULL, when_interrupted, &finalized, signal_latch),
+  CHECK_RESULT(penstock_call_options_set_on_interrupted(NULL, when_interrupted, &finalized, signal_latch),
                PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_INT(latch_count(&finalized), 3);
   penstock_channel_release(channel);

@@ -51,7 +51,7 @@ TEST(cancel_after_the_end_leaves_the_reply_whole) {
   OK(penstock_call_cancel(call, "late"));
   check_end(call);
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   size_t length = 0;
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
   const void *data = penstock_reply_message(reply, &length);

@@ -219,7 +219,7 @@ TEST(channel_close) {
   OK(penstock_channel_close(channel));
   CHECK_RESULT(penstock_channel_close(channel), PENSTOCK_E_ALREADY);
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
     CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "channel closed");
     penstock_reply_release(reply);
@@ -248,7 +248,7 @@ TEST(channel_released_with_a_call_in_flight) {
     penstock_message_release(message);
   }
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(call);

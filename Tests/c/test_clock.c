@@ -81,7 +81,7 @@ static void *ask(void *pointer) {
   latch_signal(&self->made);
   OK(penstock_call_send(call, "x", 1));
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     self->seen = timeout_seen(reply);
     self->first_byte = number_in(penstock_reply_stats_json(reply), "first_byte_sent_us");
   }

@@ -177,7 +177,7 @@ TEST(codec_of_a_stream_in_the_call_options) {
   is_text(penstock_message_object(given), "abc");
   penstock_message_release(given);
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
     penstock_reply_release(reply);
   }

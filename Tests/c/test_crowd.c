@@ -42,7 +42,7 @@ static void wait_for_more(member *self, bool has_deadline) {
   penstock_message *message = NULL;
   while (penstock_call_receive(call, &message) == PENSTOCK_OK) penstock_message_release(message);
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), has_deadline ? PENSTOCK_STATUS_DEADLINE_EXCEEDED : PENSTOCK_STATUS_CANCELLED);
     atomic_fetch_add(&crowd->ended, 1);
     penstock_reply_release(reply);

@@ -18,7 +18,7 @@ TEST(executor_serial_thread_ends_with_the_last_reference) {
   static const char thread[] = "penstock-exec";
   EVENTUALLY(threads_named(thread) == 0);
   penstock_executor *executor = NULL;
-  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
   CHECK(penstock_executor_retain(executor) == executor);
   penstock_executor_release(executor);
   EVENTUALLY(threads_named(thread) == 1);
@@ -239,7 +239,7 @@ TEST(executor_that_runs_jobs_within_submit) {
 
 TEST(executor_serial_on_a_runtime) {
   penstock_executor *executor = NULL;
-  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
   probe probe;
   probe_init(&probe, "serial");
   penstock_interceptor table = probe_table(&probe);

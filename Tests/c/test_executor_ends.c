@@ -70,7 +70,7 @@ static void expect_no_delay(bool cancels, bool before_start) {
   }
   if (cancels) OK(penstock_call_cancel(call, "enough"));
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), cancels ? PENSTOCK_STATUS_CANCELLED : PENSTOCK_STATUS_DEADLINE_EXCEEDED);
   penstock_reply_release(reply);
   CHECK_INT(atomic_load(&above.seen[PENSTOCK_EVENT_STATUS]), 1);
@@ -172,7 +172,7 @@ TEST(law_4_executor_callback_that_outlives_its_call) {
   stuck plan = {.inside = LATCH_INIT, .go = LATCH_INIT};
   probe_init_with(&probe, "stuck", get_stuck, &plan);
   penstock_executor *executor = NULL;
-  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
   penstock_channel *channel = open_channel();
   add_on(channel, &probe, 0, executor, executor);
   penstock_executor_release(executor);
@@ -180,7 +180,7 @@ TEST(law_4_executor_callback_that_outlives_its_call) {
   latch_wait(&plan.inside, 1);
   OK(penstock_call_cancel(call, NULL));
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
   penstock_reply_release(reply);
   penstock_call_release(call);
@@ -236,7 +236,7 @@ static void expect_deadlock(int32_t event, bool chosen) {
   probe_init(&probe, "waits");
   probe.hook = chosen ? choose_and_wait : wait_there;
   probe.context = &plan;
-  REQUIRE_OK(penstock_executor_serial_new(&chosen_executor));
+  REQUIRE_OK(penstock_executor_new_serial(&chosen_executor));
   add_on(plan.own, &probe, 0, chosen ? NULL : chosen_executor, chosen ? NULL : chosen_executor);
   check_echo(plan.own);
   CHECK_RESULT(plan.unary, PENSTOCK_E_WOULD_DEADLOCK);
@@ -280,7 +280,7 @@ static int32_t let_go(probe *self, penstock_hop *hop, int32_t event) {
 TEST(executor_serial_released_on_its_own_thread) {
   probe probe;
   penstock_executor *executor = NULL;
-  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
   probe_init_with(&probe, "last", let_go, executor);
   penstock_channel *channel = open_channel();
   penstock_interceptor_id id = add_on(channel, &probe, 0, executor, executor);

@@ -123,7 +123,7 @@ TEST(executor_callbacks_may_defer_and_inject) {
       penstock_message_release(message);
     }
     penstock_reply *reply = NULL;
-    if (OK(penstock_call_finish(call, &reply))) {
+    if (OK(penstock_call_wait(call, &reply))) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
       CHECK(penstock_reply_headers(reply) != NULL);
       penstock_reply_release(reply);
@@ -169,7 +169,7 @@ TEST(law_2_executor_callbacks_may_finish) {
     penstock_message *message = NULL;
     if (penstock_call_receive(call, &message) == PENSTOCK_OK) penstock_message_release(message);
     penstock_reply *reply = NULL;
-    if (OK(penstock_call_finish(call, &reply))) {
+    if (OK(penstock_call_wait(call, &reply))) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DATA_LOSS);
       penstock_reply_release(reply);
     }

@@ -53,7 +53,7 @@ static void use_in_child(parent *p) {
   CHILD(penstock_call_send(p->call, "x", 1) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_try_send(p->call, "x", 1) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_receive(p->call, &message) == PENSTOCK_E_FORKED);
-  CHILD(penstock_call_finish(p->call, &reply) == PENSTOCK_E_FORKED);
+  CHILD(penstock_call_wait(p->call, &reply) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_half_close(p->call) == PENSTOCK_E_FORKED);
   CHILD(penstock_call_cancel(p->call, NULL) == PENSTOCK_E_FORKED);
   CHILD(penstock_runtime_shutdown(p->runtime, 0) == PENSTOCK_E_FORKED);
@@ -142,7 +142,7 @@ static void fork_with(const char *options) {
   /* The parent has noticed nothing. */
   OK(penstock_ticket_resume(p.ticket));
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(p.call, &reply))) {
+  if (OK(penstock_call_wait(p.call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), 0);
     penstock_reply_release(reply);
   }
@@ -271,7 +271,7 @@ TEST(fork_while_a_function_runs) {
   wait_for_child(child);
   latch_signal(&plan.go);
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(call);

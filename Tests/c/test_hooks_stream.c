@@ -144,7 +144,7 @@ TEST(hooks_stream_on_status_changes_status_and_trailers) {
   for (int i = 0; i < 2; i++) OK(penstock_call_send(story.call, "a", 1));
   check_all(&story, "a a");
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(story.call, &reply))) {
+  if (OK(penstock_call_wait(story.call, &reply))) {
     const void *value = NULL;
     size_t length = 0;
     OK(penstock_metadata_get(penstock_reply_trailers(reply), "x-trailers-a", 0, &value, &length));

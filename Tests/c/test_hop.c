@@ -236,7 +236,7 @@ TEST(hop_shortens_the_deadline) {
   penstock_message *message = NULL;
   CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
   penstock_reply_release(reply);
   penstock_call_release(call);

@@ -79,7 +79,7 @@ TEST(interceptor_removal) {
   if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
   CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_SEND]), 2);
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   penstock_call_release(call);
   probe_wait_finalized(&probe);
   CHECK_INT(latch_count(&probe.done), 1);
@@ -121,7 +121,7 @@ TEST(interceptor_method_and_kind_filters) {
     if (!CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_CREATE]), cases[i].unary)) printf("  case %zu\n", i);
     penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
     penstock_reply *reply = NULL;
-    if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+    if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
     penstock_call_release(call);
     if (!CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_CREATE]), cases[i].unary + cases[i].bidi)) {
       printf("  case %zu\n", i);
@@ -294,7 +294,7 @@ TEST(interceptor_values_reach_the_caller) {
   probe_add(&probe, channel, 0);
   penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(call, "x", 1));
-  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   CHECK(penstock_call_value(call, "answer") == (void *)42);
   penstock_call_release(call);
   EVENTUALLY(atomic_load(&values_finalized) == 5);

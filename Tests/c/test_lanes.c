@@ -15,7 +15,7 @@ static const char *echo_each(penstock_channel *channel, const char *sent, pensto
     penstock_message_release(message);
   }
   got[count] = 0;
-  OK(penstock_call_finish(call, reply));
+  OK(penstock_call_wait(call, reply));
   penstock_call_release(call);
   return got;
 }
@@ -85,7 +85,7 @@ TEST(lanes_inject_outbound_everywhere) {
     penstock_message_release(message);
   }
   CHECK_STR(got, "0+a+byz");
-  if (OK(penstock_call_finish(call, &reply))) CHECK_INT(penstock_reply_code(reply), 0);
+  if (OK(penstock_call_wait(call, &reply))) CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(call);
   penstock_channel_release(channel);
@@ -246,7 +246,7 @@ TEST(lanes_error_becomes_a_success_with_a_message) {
     REQUIRE_OK(penstock_channel_call(channel, kind ? CLIENT_STREAM : UNARY, kind, options, NULL, &call, NULL));
     OK(penstock_call_send(call, "x", 1));
     penstock_reply *reply = NULL;
-    REQUIRE_OK(penstock_call_finish(call, &reply));
+    REQUIRE_OK(penstock_call_wait(call, &reply));
     CHECK_INT(penstock_reply_code(reply), 0);
     size_t length = 0;
     const char *data = penstock_reply_message(reply, &length);
@@ -298,7 +298,7 @@ static void check_held(bool drops, int32_t held, const char *method, int32_t kin
   REQUIRE_OK(penstock_channel_call(channel, method, kind, NULL, NULL, &call, NULL));
   OK(penstock_call_send(call, "x", 1));
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), 0);
     penstock_reply_release(reply);
   }

@@ -184,7 +184,7 @@ TEST(message_that_is_refused_is_let_go) {
   OK(penstock_call_half_close(call));
   CHECK_RESULT(penstock_call_send_message(call, message), PENSTOCK_E_STATE);
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   penstock_reply_release(reply);
   CHECK_RESULT(penstock_call_send_message(call, message), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_call_try_send_message(call, message), PENSTOCK_E_GONE);
@@ -241,7 +241,7 @@ static void begin_waiting(waiting *self, penstock_channel *channel, const char *
 
 static void end_waiting(waiting *self, int32_t code) {
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(self->call, &reply))) CHECK_INT(penstock_reply_code(reply), code);
+  if (OK(penstock_call_wait(self->call, &reply))) CHECK_INT(penstock_reply_code(reply), code);
   penstock_reply_release(reply);
   EVENTUALLY(atomic_load(&self->finalized) == 1);
   penstock_call_release(self->call);

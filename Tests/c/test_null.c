@@ -129,7 +129,7 @@ TEST(null_executor) {
   CHECK(executor == NULL);
   OK(penstock_executor_new(take_no_job, NULL, NULL, &executor));
   penstock_executor_release(executor);
-  REFUSED(penstock_executor_serial_new(NULL));
+  REFUSED(penstock_executor_new_serial(NULL));
   CHECK(penstock_executor_retain(NULL) == NULL);
   penstock_executor_release(NULL);
 }
@@ -260,8 +260,8 @@ TEST(null_call) {
   CHECK(penstock_call_options_retain(NULL) == NULL);
   penstock_call_options_release(NULL);
   CHECK(penstock_call_options_metadata(NULL) == NULL);
-  REFUSED(penstock_call_options_on_interrupted(NULL, interrupted, NULL, NULL));
-  penstock_result result = penstock_call_options_on_interrupted(options, NULL, NULL, NULL);
+  REFUSED(penstock_call_options_set_on_interrupted(NULL, interrupted, NULL, NULL));
+  penstock_result result = penstock_call_options_set_on_interrupted(options, NULL, NULL, NULL);
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
   penstock_interceptor_id id = 0;
@@ -297,7 +297,7 @@ TEST(null_call) {
   CHECK(stats && strcmp(stats, "{}") == 0);
   CHECK(penstock_reply_value(NULL, "k") == NULL);
   char *pem = NULL;
-  REFUSED(penstock_reply_peer_certificates(NULL, &pem));
+  REFUSED(penstock_reply_peer_certificates_pem(NULL, &pem));
   CHECK_STR(penstock_reply_trace_json(NULL), "{}");
   char *trace = NULL;
   REFUSED(penstock_call_trace_json(NULL, &trace));
@@ -313,7 +313,7 @@ TEST(null_call) {
   REFUSED(penstock_call_receive(NULL, &message));
   REFUSED(penstock_call_wait_headers(NULL, &headers));
   REFUSED(penstock_call_wait_status(NULL, &reply));
-  REFUSED(penstock_call_finish(NULL, &reply));
+  REFUSED(penstock_call_wait(NULL, &reply));
   REFUSED(penstock_call_demand(NULL, 1));
   REFUSED(penstock_call_cancel(NULL, "x"));
   REFUSED(penstock_call_reply(NULL, &reply));
@@ -332,7 +332,7 @@ TEST(null_call) {
   REFUSED(penstock_call_receive(call, NULL));
   REFUSED(penstock_call_wait_headers(call, NULL));
   REFUSED(penstock_call_wait_status(call, NULL));
-  REFUSED(penstock_call_finish(call, NULL));
+  REFUSED(penstock_call_wait(call, NULL));
   REFUSED(penstock_call_reply(call, NULL));
   REFUSED(penstock_call_trace_json(call, NULL));
   CHECK(penstock_call_value(call, NULL) == NULL);
@@ -340,11 +340,11 @@ TEST(null_call) {
   CHECK_INT(atomic_load(&finalized), 2);
   OK(penstock_call_set_value(call, "k", NULL, NULL));
   OK(penstock_call_cancel(call, NULL));
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
   CHECK(penstock_reply_message(reply, NULL) == NULL);
   CHECK(penstock_reply_value(reply, NULL) == NULL);
-  REFUSED(penstock_reply_peer_certificates(reply, NULL));
+  REFUSED(penstock_reply_peer_certificates_pem(reply, NULL));
   penstock_reply_release(reply);
   penstock_call_release(call);
   penstock_channel_release(channel);

@@ -230,7 +230,7 @@ TEST(options_may_go_before_their_call) {
   CHECK_RESULT(penstock_registration_wait_removed(id, 20), PENSTOCK_E_TIMEOUT);
   CHECK_INT(atomic_load(&probe.finalized), 0);
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   penstock_call_release(call);
   OK(penstock_registration_wait_removed(id, 20000));
   CHECK_INT(atomic_load(&probe.finalized), 1);
@@ -309,7 +309,7 @@ TEST(replacing_keeps_the_place) {
   check_echo(channel);
   CHECK_HAS(trace.text, "a:send new:send c:send ");
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   penstock_call_release(call);
   OK(penstock_registration_wait_removed(b, 20000));
   CHECK_INT(atomic_load(&probes[1].finalized), 1);
@@ -371,7 +371,7 @@ TEST(list_tells_place_level_filter_and_calls) {
   }
   penstock_free(json);
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   penstock_call_release(call);
   if (OK(penstock_runtime_interceptors_json(runtime, &json))) {
     CHECK_HAS(json, "\"name\":\"b\"");

@@ -174,7 +174,7 @@ TEST(ready_tables_run_on_executors) {
   penstock_metrics *metrics = NULL;
   penstock_interceptor tables[7];
   atomic_int lines = 0;
-  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
   OK(penstock_metrics_new(NULL, &metrics, NULL));
   OK(penstock_ready_metrics(metrics, &tables[0]));
   OK(penstock_ready_trace_context(NULL, &tables[1], NULL));

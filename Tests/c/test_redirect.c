@@ -183,7 +183,7 @@ static penstock_call *redirected_bidi(penstock_channel *from) {
 
 static void check_end(penstock_call *call, int32_t code, const char *message) {
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), code);
     CHECK_STR(penstock_status_message(penstock_reply_status(reply)), message);
     penstock_reply_release(reply);
@@ -289,7 +289,7 @@ TEST(redirect_of_many_at_once) {
 TEST(redirect_from_an_executor) {
   penstock_channel *dead = open_dead(NULL, ""), *good = open_channel();
   penstock_executor *executor = NULL;
-  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
   way way = {.to = good};
   probe sender;
   probe_init_with(&sender, "sender", send_there, &way);

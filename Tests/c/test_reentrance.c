@@ -97,7 +97,7 @@ static void waiting_is_refused(reentrance *what) {
     CHECK(result == PENSTOCK_E_WOULD_DEADLOCK || result == PENSTOCK_E_STATE || result == PENSTOCK_OK);
     result = penstock_call_wait_status(what->call, &reply);
     CHECK(result == PENSTOCK_E_WOULD_DEADLOCK || result == PENSTOCK_E_STATE);
-    result = penstock_call_finish(what->call, &reply);
+    result = penstock_call_wait(what->call, &reply);
     CHECK(result == PENSTOCK_E_WOULD_DEADLOCK || result == PENSTOCK_E_STATE);
   }
   if (runtime) {

@@ -57,7 +57,7 @@ TEST(removal_wait_after_the_channel_was_released) {
   for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, wait_for_removal, &waiter);
   latch_wait(&waiter.about, 3);
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   penstock_call_release(call);
   for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
 }

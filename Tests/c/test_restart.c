@@ -131,7 +131,7 @@ TEST(restart_by_ticket_while_the_caller_sends) {
   penstock_result again = penstock_ticket_resolve(bench.auth_plan.ticket, PENSTOCK_RESTART);
   CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
     penstock_reply_release(reply);
   }
@@ -149,7 +149,7 @@ TEST(restart_cancelled_while_its_status_is_paused) {
   latch_wait(&bench.auth_plan.paused, 1);
   OK(penstock_call_cancel(call, "enough"));
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
     penstock_reply_release(reply);
   }

@@ -224,7 +224,7 @@ static void *blocked_receive(void *pointer) {
   penstock_message *message = NULL;
   CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
     CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "runtime shut down");
     penstock_reply_release(reply);
@@ -391,7 +391,7 @@ TEST(threads_block_every_signal_but_faults) {
   static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
   penstock_runtime *runtime = new_runtime("{\"mode\": \"thread\"}");
   penstock_executor *executor = NULL;
-  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
   EVENTUALLY(threads_named("penstock") >= 1 && threads_named("penstock-exec") == 1);
   uint64_t masks[64];
   int count = masks_of_threads(masks, 64);

@@ -62,7 +62,7 @@ static bool scene_open(scene *scene, const char *options_json) {
 
 static int32_t scene_finish_parent(scene *scene) {
   penstock_reply *reply = NULL;
-  if (!OK(penstock_call_finish(scene->parent, &reply))) return -1;
+  if (!OK(penstock_call_wait(scene->parent, &reply))) return -1;
   int32_t code = penstock_reply_code(reply);
   penstock_reply_release(reply);
   return code;
@@ -92,7 +92,7 @@ static int32_t blocking_unary(penstock_hop *hop, const char *options_json, uint3
   OK(penstock_call_send(call, "hello", 5));
   penstock_reply *reply = NULL;
   int32_t code = -1;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     code = penstock_reply_code(reply);
     penstock_reply_release(reply);
   }
@@ -228,7 +228,7 @@ static int32_t block_in_callback(probe *self, penstock_hop *hop, int32_t event) 
   if (!OK(penstock_hop_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &call, NULL))) return PENSTOCK_NEXT;
   penstock_reply *reply = NULL;
   OK(penstock_call_try_send(call, "x", 1));
-  CHECK_RESULT(penstock_call_finish(call, &reply), PENSTOCK_E_WOULD_DEADLOCK);
+  CHECK_RESULT(penstock_call_wait(call, &reply), PENSTOCK_E_WOULD_DEADLOCK);
   penstock_call_release(call);
   return PENSTOCK_NEXT;
 }
@@ -253,7 +253,7 @@ static int32_t block_on_executor(probe *self, penstock_hop *hop, int32_t event) 
 TEST(side_call_that_waits_on_an_executor) {
   penstock_channel *channel = open_channel();
   penstock_executor *executor = NULL;
-  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
   probe maker, below;
   probe_init(&maker, "maker");
   probe_init(&below, "below");
@@ -309,7 +309,7 @@ static void *storm_thread(void *argument) {
     } else {
       OK(penstock_call_send(call, "x", 1));
     }
-    if (OK(penstock_call_finish(call, &reply))) {
+    if (OK(penstock_call_wait(call, &reply))) {
       int32_t code = penstock_reply_code(reply);
       CHECK_INT(code, impatient ? PENSTOCK_STATUS_CANCELLED : 0);
       atomic_fetch_add(code == 0 ? &storm->good : &storm->cancelled, 1);

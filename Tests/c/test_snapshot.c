@@ -144,7 +144,7 @@ static void *run_crowd(void *argument) {
     if (OK(penstock_call_trace_json(call, &json))) CHECK_HAS(json, "\"events\":[");
     penstock_free(json);
     penstock_reply *reply = NULL;
-    if (OK(penstock_call_finish(call, &reply))) {
+    if (OK(penstock_call_wait(call, &reply))) {
       CHECK_INT(penstock_reply_code(reply), 0);
       CHECK_HAS(penstock_reply_trace_json(reply), "\"ended\":true");
       penstock_reply_release(reply);

@@ -89,7 +89,7 @@ TEST(create_sees_the_call_and_its_options) {
   penstock_call *call = NULL;
   REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
   CHECK(penstock_call_value(call, "created") == &finalized);
   CHECK(penstock_reply_value(reply, "created") == &finalized);
@@ -327,7 +327,7 @@ TEST(values_of_caller_and_hops) {
   int *answer = penstock_call_value(call, "answer");
   CHECK(answer && *answer == 43);
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   penstock_call_release(call);
   CHECK(penstock_reply_value(reply, "answer") == answer);
   penstock_reply_release(reply);
@@ -340,7 +340,7 @@ TEST(values_after_the_end) {
   penstock_channel *channel = open_channel();
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   latch finalized = LATCH_INIT;
   CHECK(penstock_reply_value(reply, "late") == NULL);
   CHECK(penstock_call_value(call, "late") == NULL);

@@ -80,7 +80,7 @@ TEST(stats_grow_with_the_call) {
   CHECK(number(seen.json[PENSTOCK_EVENT_DESTROY], "duration_us") == number(json, "duration_us"));
   CHECK_INT(number(part(json, "sent"), "compressed_bytes"), 4);
   char *pem = NULL;
-  CHECK_RESULT(penstock_reply_peer_certificates(reply, &pem), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_reply_peer_certificates_pem(reply, &pem), PENSTOCK_E_NOT_FOUND);
   CHECK(pem == NULL);
   penstock_reply_release(reply);
   penstock_channel_release(channel);
@@ -119,7 +119,7 @@ TEST(stats_of_a_stream) {
     if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
   }
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   const char *json = penstock_reply_stats_json(reply);
   CHECK_INT(number(part(json, "sent"), "messages"), 3);
   CHECK_INT(number(part(json, "received"), "messages"), 3);
@@ -221,7 +221,7 @@ TEST(stats_of_tls) {
       CHECK_HAS(json, "\"cipher\":\"TLS_");
       CHECK_INT(number(json, "certificates"), 2);
       char *pem = NULL;
-      if (OK(penstock_reply_peer_certificates(replies[i], &pem))) CHECK_STR(pem, shown);
+      if (OK(penstock_reply_peer_certificates_pem(replies[i], &pem))) CHECK_STR(pem, shown);
       penstock_free(pem);
       penstock_reply_release(replies[i]);
     }
@@ -233,7 +233,7 @@ TEST(stats_of_tls) {
 static void *ask_certificates(void *reply) {
   for (int i = 0; i < test_rounds(200); i++) {
     char *pem = NULL;
-    if (OK(penstock_reply_peer_certificates(reply, &pem))) CHECK_HAS(pem, "BEGIN CERTIFICATE");
+    if (OK(penstock_reply_peer_certificates_pem(reply, &pem))) CHECK_HAS(pem, "BEGIN CERTIFICATE");
     penstock_free(pem);
   }
   return NULL;
@@ -284,7 +284,7 @@ TEST(stats_on_another_thread) {
     if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
   }
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   char *json = NULL;
   if (OK(penstock_hop_stats_json(kept.hop, &json))) CHECK(number(json, "duration_us") > 0);
   penstock_free(json);
@@ -308,7 +308,7 @@ TEST(stats_on_executors) {
   probe probe;
   probe_init_with(&probe, "stats", look_on_executor, &seen);
   penstock_interceptor table = probe_table(&probe);
-  OK(penstock_executor_serial_new(&table.inbound_executor));
+  OK(penstock_executor_new_serial(&table.inbound_executor));
   table.outbound_executor = table.inbound_executor;
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
@@ -342,7 +342,7 @@ TEST(stats_on_an_executor_after_the_call) {
   table.name = "late";
   table.user_data = &late;
   table.destroy = see_late;
-  OK(penstock_executor_serial_new(&table.inbound_executor));
+  OK(penstock_executor_new_serial(&table.inbound_executor));
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
   penstock_executor_release(table.inbound_executor);

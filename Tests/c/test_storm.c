@@ -121,7 +121,7 @@ static void *block_often(void *pointer) {
       penstock_message *message = NULL;
       if (test_random(2) && penstock_call_receive(call, &message) == PENSTOCK_OK) penstock_message_release(message);
       penstock_reply *reply = NULL;
-      if (test_random(2) && OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+      if (test_random(2) && OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
       penstock_call_release(call);
     }
   }
@@ -274,7 +274,7 @@ TEST(storm_of_cancels) {
     penstock_message *message = NULL;
     while (penstock_call_receive(call, &message) == PENSTOCK_OK) penstock_message_release(message);
     penstock_reply *reply = NULL;
-    if (OK(penstock_call_finish(call, &reply))) {
+    if (OK(penstock_call_wait(call, &reply))) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
       penstock_reply_release(reply);
     }

@@ -233,7 +233,7 @@ TEST(sync_answers_every_kind_without_a_server) {
     CHECK_INT(messages, index < 2 ? 1 : 2);
     penstock_reply *reply = NULL;
     const void *value = NULL;
-    OK(penstock_call_finish(call, &reply));
+    OK(penstock_call_wait(call, &reply));
     CHECK_INT(penstock_reply_code(reply), 0);
     OK(penstock_metadata_get(penstock_reply_headers(reply), "from", 0, &value, NULL));
     penstock_reply_release(reply);

@@ -226,7 +226,7 @@ TEST(sync_in_every_place_replaced_filtered_and_waited_for) {
   CHECK_RESULT(penstock_registration_wait_removed(plan.id, 0), PENSTOCK_E_TIMEOUT);
   latch_signal(&plan.go);
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(call);
@@ -269,7 +269,7 @@ TEST(sync_removal_waits_for_a_function_that_outlasts_its_call) {
   latch_wait(&plan.entered, 1);
   OK(penstock_call_cancel(call, NULL));
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   penstock_reply_release(reply);
   penstock_call_release(call);
   OK(penstock_registration_remove(plan.id, NULL));

@@ -204,7 +204,7 @@ static int32_t meet_itself(layer *self, penstock_intercepted_call *call) {
     OK(penstock_call_send(stream, "a", 1));
     OK(penstock_call_wait_headers(stream, &headers));
     OK(penstock_call_receive(stream, &message));
-    OK(penstock_call_finish(stream, &reply));
+    OK(penstock_call_wait(stream, &reply));
     CHECK_INT(penstock_reply_code(reply), 0);
     penstock_message_release(message);
     penstock_reply_release(reply);
@@ -262,13 +262,13 @@ TEST(sync_queued_calls_end_by_deadline_and_cancel) {
   penstock_call *queued = start_call(bench.channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(queued, "x", 1));
   OK(penstock_call_cancel(queued, "no more"));
-  OK(penstock_call_finish(queued, &reply));
+  OK(penstock_call_wait(queued, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
   penstock_reply_release(reply);
   penstock_call_release(queued);
   /* Neither has run, nor will. */
   latch_signal(&bench.go);
-  OK(penstock_call_finish(first, &reply));
+  OK(penstock_call_wait(first, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(first);
@@ -309,7 +309,7 @@ TEST(sync_shutdown_times_out_while_a_function_runs) {
   CHECK_RESULT(penstock_runtime_shutdown(bench.runtime, 20), PENSTOCK_E_TIMEOUT);
   /* The call has ended for its caller. */
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
   CHECK_HAS(penstock_reply_status_json(reply), "runtime shut down");
   penstock_reply_release(reply);
@@ -369,7 +369,7 @@ TEST(sync_last_handle_released_by_a_worker) {
     latch_wait(&bench.entered, 1);
     penstock_call_cancel(call, NULL);
     penstock_reply *reply = NULL;
-    OK(penstock_call_finish(call, &reply));
+    OK(penstock_call_wait(call, &reply));
     penstock_reply_release(reply);
     penstock_call_release(call);
     latch_signal(&bench.go);

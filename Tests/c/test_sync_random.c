@@ -105,7 +105,7 @@ static void *call_at_random(void *channel) {
       if (which % 2 == 1) penstock_call_half_close(call);
       if (penstock_call_receive(call, &message) == PENSTOCK_OK) penstock_message_release(message);
     }
-    if (test_random(10) > 0 && OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+    if (test_random(10) > 0 && OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
     penstock_call_release(call);
   }
   return NULL;

@@ -48,7 +48,7 @@ static void run_stream(penstock_channel *channel, const char *method, int32_t ki
     penstock_message_release(message);
   }
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), code);
   if (code == 0) {
     const void *value = NULL;
@@ -110,7 +110,7 @@ TEST(sync_holds_a_stream_until_it_returns) {
   penstock_message *message = NULL;
   OK(penstock_call_receive(call, &message));
   penstock_message_release(message);
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(call);
@@ -136,7 +136,7 @@ TEST(sync_fills_in_a_request_that_was_not_sent) {
     penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
     OK(penstock_call_half_close(call));
     penstock_reply *reply = NULL;
-    OK(penstock_call_finish(call, &reply));
+    OK(penstock_call_wait(call, &reply));
     size_t length = 0;
     const void *data = penstock_reply_message(reply, &length);
     CHECK_INT(penstock_reply_code(reply), index == 0 ? 0 : PENSTOCK_STATUS_INTERNAL);
@@ -235,7 +235,7 @@ TEST(sync_cancel_reaches_a_function_in_next) {
   latch_wait(&self.done, 1);
   CHECK_INT(self.code, PENSTOCK_STATUS_CANCELLED);
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
   penstock_reply_release(reply);
   penstock_call_release(call);

@@ -144,7 +144,7 @@ TEST(sync_stands_where_other_interceptors_stand) {
   CHECK_INT(wide.finalized, 0);
   latch_signal(&wide.go);
   penstock_reply *reply = NULL;
-  OK(penstock_call_finish(call, &reply));
+  OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(call);

@@ -77,7 +77,7 @@ static void check_stub(penstock_runtime *runtime, int32_t kind, const char *meth
     CHECK_INT(got, messages);
   }
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     if (!CHECK_INT(penstock_reply_code(reply), 0)) printf("  %s\n", penstock_reply_status_json(reply));
     if (kind == PENSTOCK_KIND_UNARY) CHECK(message_is(reply, "cached"));
     const void *value = NULL;
@@ -177,7 +177,7 @@ static void expect_stream_from_stub(bool waits, int32_t code) {
   }
   CHECK_INT(count, plan.delivered);
   penstock_reply *reply = NULL;
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), code);
   if (code)
     CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), "interceptor 'stub' ended its answer with OK");

@@ -229,7 +229,7 @@ TEST(ticket_finish_and_deadline_while_paused) {
   penstock_result again = penstock_ticket_finish_with(state.ticket, status);
   CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
   penstock_status_release(status);
-  REQUIRE_OK(penstock_call_finish(call, &reply));
+  REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_ALREADY_EXISTS);
   const void *value = NULL;
   size_t length = 0;
@@ -284,7 +284,7 @@ TEST(ticket_several_at_once) {
   }
   CHECK_STR(got, "aCd");
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   penstock_call_release(call);
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);

@@ -168,7 +168,7 @@ TEST(trace_says_why_a_restart_was_not_honoured) {
 TEST(trace_on_an_executor_tells_the_thread) {
   penstock_channel *channel = open_traced("true");
   penstock_executor *executor = NULL;
-  REQUIRE_OK(penstock_executor_serial_new(&executor));
+  REQUIRE_OK(penstock_executor_new_serial(&executor));
   probe away;
   probe_init(&away, "away");
   penstock_interceptor table = probe_table(&away);

@@ -29,7 +29,7 @@ TEST(interceptor_drop) {
   }
   CHECK_STR(got, "ace");
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) CHECK_INT(penstock_reply_code(reply), 0);
+  if (OK(penstock_call_wait(call, &reply))) CHECK_INT(penstock_reply_code(reply), 0);
   penstock_reply_release(reply);
   penstock_call_release(call);
   penstock_channel_release(channel);
@@ -112,7 +112,7 @@ TEST(interceptor_hold_is_bounded) {
   penstock_result result = PENSTOCK_OK;
   for (int i = 0; i < 50 && result == PENSTOCK_OK; i++) result = penstock_call_try_send(call, data, sizeof(data));
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
     penstock_reply_release(reply);
   }
@@ -140,7 +140,7 @@ TEST(interceptor_hold_without_a_limit) {
     penstock_message_release(message);
   }
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
     penstock_reply_release(reply);
   }
@@ -235,7 +235,7 @@ TEST(interceptor_injects_messages) {
   OK(penstock_call_send(call, "a", 1));
   OK(penstock_call_send(call, "b", 1));
   penstock_reply *reply = NULL;
-  if (OK(penstock_call_finish(call, &reply))) {
+  if (OK(penstock_call_wait(call, &reply))) {
     CHECK(message_is(reply, "+a+b+"));
     penstock_reply_release(reply);
   }

@@ -14,7 +14,7 @@ static inline int32_t pause_start(probe *self, penstock_hop *hop, int32_t event)
 static inline void end_call(penstock_call *call) {
   penstock_reply *reply = NULL;
   penstock_call_cancel(call, "enough");
-  if (OK(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   penstock_call_release(call);
 }
 

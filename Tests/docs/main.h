@@ -177,7 +177,7 @@ int main(int argc, char **argv) {
   penstock_call_half_close(call);
   penstock_message *received;
   while (penstock_call_receive(call, &received) == PENSTOCK_OK) penstock_message_release(received);
-  if (penstock_call_finish(call, &reply)) return 1;
+  if (penstock_call_wait(call, &reply)) return 1;
   penstock_reply_release(reply);
   penstock_call_release(call);
   penstock_channel_release(channel);

@@ -70,7 +70,7 @@ static int32_t submit(penstock_job run, void *argument, void *user_data) {
 
 void executors_start(void) {
   atomic_store(&refusal_random, seed);
-  penstock_result result = penstock_executor_serial_new(&executors[place_serial]);
+  penstock_result result = penstock_executor_new_serial(&executors[place_serial]);
   for (int place = place_pool; place <= place_refusing && result == PENSTOCK_OK; place++)
     result = penstock_executor_new(submit, (void *)(uintptr_t)place, NULL, &executors[place]);
   if (result != PENSTOCK_OK) broken(NULL, "executors", "no executor: %s", penstock_result_name(result));

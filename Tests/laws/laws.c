@@ -212,7 +212,7 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
     if (chance(random, 50)) {
       while (receive_one(trial, call, &next)) received = true;
     }
-    if (penstock_call_finish(call, &reply) != PENSTOCK_OK) broken(trial, "law 2", "finish gives no reply");
+    if (penstock_call_wait(call, &reply) != PENSTOCK_OK) broken(trial, "law 2", "finish gives no reply");
     penstock_reply *again = NULL;
     if (penstock_call_reply(call, &again) != PENSTOCK_OK || penstock_reply_code(again) != penstock_reply_code(reply))
       broken(trial, "law 2", "another reply the second time");

@@ -135,7 +135,7 @@ static bool receive(penstock_call *call, size_t length) {
 
 static void finish(penstock_call *call, int32_t code) {
   penstock_reply *reply = NULL;
-  if (WENT(penstock_call_finish(call, &reply))) ended(reply, code, NULL, 0);
+  if (WENT(penstock_call_wait(call, &reply))) ended(reply, code, NULL, 0);
   penstock_call_release(call);
 }
 
@@ -159,7 +159,7 @@ static void streamed(penstock_channel *channel, const char *json) {
       finish(call, 0);
     } else {
       penstock_reply *reply = NULL;
-      if (WENT(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+      if (WENT(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
       penstock_call_release(call);
     }
   }
@@ -201,7 +201,7 @@ static void side_by_side(void) {
       penstock_result result = penstock_call_half_close(open[i]);
       if (result != PENSTOCK_E_GONE && !(came && WENT(result))) penstock_call_cancel(open[i], "enough");
       penstock_reply *reply = NULL;
-      if (WENT(penstock_call_finish(open[i], &reply))) {
+      if (WENT(penstock_call_wait(open[i], &reply))) {
         if (came)
           ended(reply, 0, NULL, 0);
         else
@@ -227,7 +227,7 @@ static penstock_call *traced_call(int events) {
   /* More than four events each. */
   for (int i = 0; i < events / 4 && send(call, 1) && receive(call, 1); i++) continue;
   penstock_reply *reply = NULL;
-  if (WENT(penstock_call_finish(call, &reply))) penstock_reply_release(reply);
+  if (WENT(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   return call;
 }
 
@@ -269,7 +269,7 @@ static void secure(void (*made)(void)) {
   if (channel && TRY(penstock_channel_unary(channel, UNARY, "ping", 4, NULL, &reply, &error))) {
     char *pem = NULL;
     if (penstock_reply_code(reply) == 0) {
-      if (WENT(penstock_reply_peer_certificates(reply, &pem))) owned_has(pem, "-----BEGIN CERTIFICATE-----");
+      if (WENT(penstock_reply_peer_certificates_pem(reply, &pem))) owned_has(pem, "-----BEGIN CERTIFICATE-----");
       has(penstock_reply_stats_json(reply), "\"alpn\":\"h2\"");
     }
     ended(reply, 0, "ping", 4);

@@ -163,7 +163,7 @@ static int receives(penstock_call *call, const char *text) {
 
 static penstock_reply *finish(penstock_call *call) {
   penstock_reply *reply;
-  must(penstock_call_finish(call, &reply));
+  must(penstock_call_wait(call, &reply));
   penstock_call_release(call);
   return reply;
 }

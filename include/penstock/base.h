@@ -2,8 +2,12 @@
  *
  * Ownership is said in five phrases only: "borrowed during the call" (read before the function returns, never kept),
  * "copied" (the library makes its own), "lent until the finalizer has run" (read where it is, never written),
- * "transferred, even on error" (the library's from now on), "owned by the caller; free with X". A pointer that a
- * function returns and that is not owned by the caller says how long it lives.
+ * "transferred, even on error" (the library's from now on), "owned by the caller; free with X".
+ *
+ * The form of a function says whose a result is. What comes out through an argument is the caller's, unless it points to
+ * const. A pointer that is returned is borrowed, and its text says how long it lives; only X_retain returns one to keep.
+ * So too with JSON: a reply and an error never change, keep their JSON and return it; everything else gives a new string
+ * through a `char **`, owned by the caller; free with penstock_free.
  *
  * Every handle is reference counted: X_retain adds a reference, X_release gives one back, X_release(NULL) does
  * nothing, and no release ever blocks. Every function may be called from any thread and from any callback unless its

@@ -1,6 +1,6 @@
 /* Calls: options, the call itself in blocking or callback style, and the reply.
  *
- * Functions that wait (send, receive, wait_headers, wait_status, finish, and the unary of channel.h) end at the latest
+ * Functions that wait (send, receive, wait, wait_headers, wait_status, and the unary of channel.h) end at the latest
  * with the call: by its status, its deadline or a cancel. In a callback on the thread that drives the runtime they give
  * PENSTOCK_E_WOULD_DEADLOCK. With the "interruptible" option they give PENSTOCK_E_INTERRUPTED after a signal handler
  * has run (it may also be given without one, a few times a second); the call lives on, and the function may be called
@@ -49,9 +49,9 @@ PENSTOCK_API penstock_metadata *penstock_call_options_metadata(penstock_call_opt
 /* For penstock_channel_unary with "interruptible": called after a signal handler has run, on the waiting thread; 0:
  * go on waiting, else cancel the call. Without it a signal cancels. `user_data` is transferred, even on error. Set it
  * before the options are shared. */
-PENSTOCK_API penstock_result penstock_call_options_on_interrupted(penstock_call_options *options,
-                                                                  int32_t (*interrupted)(void *user_data),
-                                                                  void *user_data, penstock_finalizer finalizer);
+PENSTOCK_API penstock_result penstock_call_options_set_on_interrupted(penstock_call_options *options,
+                                                                      int32_t (*interrupted)(void *user_data),
+                                                                      void *user_data, penstock_finalizer finalizer);
 
 /* Registers `interceptor` for every call that is made with these options from now on: for one call or for many, also at
  * once and from several threads. They stand in one order with those of the channel and the runtime. The options own
@@ -96,7 +96,7 @@ PENSTOCK_API const char *penstock_reply_stats_json(const penstock_reply *reply);
 /* The certificates that the server of the last attempt has shown, its own first, in PEM form, whether they were verified
  * or not ("verify": false). Made when asked for. E_NOT_FOUND: no connection, or no TLS. Memory: owned by the caller; free
  * with penstock_free. */
-PENSTOCK_API penstock_result penstock_reply_peer_certificates(const penstock_reply *reply, char **pem);
+PENSTOCK_API penstock_result penstock_reply_peer_certificates_pem(const penstock_reply *reply, char **pem);
 /* penstock_call_trace_json of the call, once it has ended; "{}" where no trace was kept. Lives as long as the reply. */
 PENSTOCK_API const char *penstock_reply_trace_json(const penstock_reply *reply);
 /* What a hop or the caller has set under `key`, or NULL; it lives as long as the reply. */
@@ -140,7 +140,7 @@ PENSTOCK_API void penstock_call_release(penstock_call *call);
 PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
 
 /* Sends a message, copied, once there is room for it; returns when it is queued. E_STATE: after half-close, or a
- * second one where the kind allows one. E_TOO_LARGE: over max_send_message_bytes. E_GONE: the call has ended (finish
+ * second one where the kind allows one. E_TOO_LARGE: over max_send_message_bytes. E_GONE: the call has ended (wait
  * tells how). E_WOULD_DEADLOCK, E_INTERRUPTED: see above; the message was not queued. */
 PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
 /* The same without waiting: E_WOULD_BLOCK if there is no room; on_sent tells when there is. */
@@ -156,7 +156,7 @@ PENSTOCK_API penstock_result penstock_call_try_send_message(penstock_call *call,
 PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
 
 /* Blocking style: the next message. A call of a kind with one request message is half-closed here, if that message has
- * been sent. E_END: there is none, the status has come: call penstock_call_finish. E_STATE: a call in callback style.
+ * been sent. E_END: there is none, the status has come: call penstock_call_wait. E_STATE: a call in callback style.
  * Memory: owned by the caller; free with penstock_message_release. */
 PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
 /* Blocking style: waits until there are response headers; half-closes as penstock_call_receive does. *headers is
@@ -169,7 +169,7 @@ PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, con
 PENSTOCK_API penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
 /* Blocking style: half-closes if that is not done, discards what is unread, waits for the status. May be called
  * again. Memory: owned by the caller; free with penstock_reply_release. */
-PENSTOCK_API penstock_result penstock_call_finish(penstock_call *call, penstock_reply **reply);
+PENSTOCK_API penstock_result penstock_call_wait(penstock_call *call, penstock_reply **reply);
 /* Callback style: asks for `count` more messages. Unary responses are asked for by the library. */
 PENSTOCK_API penstock_result penstock_call_demand(penstock_call *call, uint64_t count);
 

@@ -34,7 +34,7 @@ PENSTOCK_API penstock_result penstock_executor_new(penstock_submit submit, void 
  * wait in blocking functions, but not for a call that needs this executor: E_WOULD_DEADLOCK. E_SYSTEM: a thread could not
  * be started.
  * Memory: owned by the caller; free with penstock_executor_release. */
-PENSTOCK_API penstock_result penstock_executor_serial_new(penstock_executor **executor);
+PENSTOCK_API penstock_result penstock_executor_new_serial(penstock_executor **executor);
 PENSTOCK_API penstock_executor *penstock_executor_retain(penstock_executor *executor);
 /* From any thread, that of the executor included; it waits for nothing. */
 PENSTOCK_API void penstock_executor_release(penstock_executor *executor);

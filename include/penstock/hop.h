@@ -160,7 +160,7 @@ PENSTOCK_API penstock_result penstock_hop_call(penstock_hop *hop, const char *me
 /* penstock_reply_stats_json as far as the call has come: the rest is null or 0. The connection is known when it has been
  * chosen, so in on_headers at the latest. Memory: owned by the caller; free with penstock_free. */
 PENSTOCK_API penstock_result penstock_hop_stats_json(const penstock_hop *hop, char **json);
-/* penstock_reply_peer_certificates of the connection that has been chosen. */
+/* penstock_reply_peer_certificates_pem of the connection that has been chosen. */
 PENSTOCK_API penstock_result penstock_hop_peer_certificates(const penstock_hop *hop, char **pem);
 
 /* penstock_call_trace_json of the hop's call. Any thread that has the hop; E_GONE after the call. */

@@ -320,7 +320,7 @@ const penstock_metadata *rpc_headers(rpc *self) {
 penstock_reply *rpc_finish(rpc *self) {
   if (!uses_callbacks(self->client)) {
     penstock_reply *reply = NULL;
-    if (!CHECK_OK(penstock_call_finish(self->call, &reply))) return self->reply;
+    if (!CHECK_OK(penstock_call_wait(self->call, &reply))) return self->reply;
     if (self->reply) {
       /* It may be called again, and says the same. */
       CHECK_INT(penstock_reply_code(reply), penstock_reply_code(self->reply));

@@ -91,7 +91,7 @@ def half_close(call: int) -> None:
 
 def finish(waiters: Waiters, call: int) -> int:
     """Waits for the end, and gives a ``penstock_reply *``, to be released. Unread messages are discarded."""
-    return _ended(waiters, _raw.penstock_call_finish, call)
+    return _ended(waiters, _raw.penstock_call_wait, call)
 
 
 def _ended(waiters: Waiters, wait: Callable[..., int], call: int) -> int:

@@ -85,7 +85,7 @@ class SerialExecutor(Executor):
 
     def _new(self) -> int:
         handle = c_void_p()
-        check(_raw.penstock_executor_serial_new(byref(handle)), "there is no thread for the executor")
+        check(_raw.penstock_executor_new_serial(byref(handle)), "there is no thread for the executor")
         assert handle.value is not None
         return handle.value
 

@@ -113,7 +113,7 @@ class Reply:
         return stats
 
     def peer_certificates(self) -> Optional[str]:
-        return certificates(_raw.penstock_reply_peer_certificates, self._handle)
+        return certificates(_raw.penstock_reply_peer_certificates_pem, self._handle)
 
     def trace(self) -> Dict[str, Any]:
         text: bytes = _raw.penstock_reply_trace_json(self._handle)

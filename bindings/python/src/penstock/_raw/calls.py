@@ -65,9 +65,15 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_call_options_release": (None, c_void_p),
     # penstock_metadata *penstock_call_options_metadata(penstock_call_options *options);
     "penstock_call_options_metadata": (c_void_p, c_void_p),
-    # penstock_result penstock_call_options_on_interrupted(penstock_call_options *options, int32_t (*interrupted)(void
-    # *user_data), void *user_data, penstock_finalizer finalizer);
-    "penstock_call_options_on_interrupted": (c_int32, c_void_p, penstock_interrupted, c_void_p, penstock_finalizer),
+    # penstock_result penstock_call_options_set_on_interrupted(penstock_call_options *options, int32_t
+    # (*interrupted)(void *user_data), void *user_data, penstock_finalizer finalizer);
+    "penstock_call_options_set_on_interrupted": (
+        c_int32,
+        c_void_p,
+        penstock_interrupted,
+        c_void_p,
+        penstock_finalizer,
+    ),
     # penstock_result penstock_call_options_add_interceptor(penstock_call_options *options, const penstock_interceptor
     # *interceptor, int32_t priority, penstock_interceptor_id *id, penstock_error **error);
     "penstock_call_options_add_interceptor": (
@@ -100,8 +106,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_reply_stats_json": (c_char_p, c_void_p),
     # const char *penstock_reply_trace_json(const penstock_reply *reply);
     "penstock_reply_trace_json": (c_char_p, c_void_p),
-    # penstock_result penstock_reply_peer_certificates(const penstock_reply *reply, char **pem);
-    "penstock_reply_peer_certificates": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_reply_peer_certificates_pem(const penstock_reply *reply, char **pem);
+    "penstock_reply_peer_certificates_pem": (c_int32, c_void_p, POINTER(c_void_p)),
     # void *penstock_reply_value(const penstock_reply *reply, const char *key);
     "penstock_reply_value": (c_void_p, c_void_p, c_char_p),
     # penstock_call *penstock_call_retain(penstock_call *call);
@@ -128,8 +134,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_call_wait_headers": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
     "penstock_call_wait_status": (c_int32, c_void_p, POINTER(c_void_p)),
-    # penstock_result penstock_call_finish(penstock_call *call, penstock_reply **reply);
-    "penstock_call_finish": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_call_wait(penstock_call *call, penstock_reply **reply);
+    "penstock_call_wait": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_call_demand(penstock_call *call, uint64_t count);
     "penstock_call_demand": (c_int32, c_void_p, c_uint64),
     # penstock_result penstock_call_cancel(penstock_call *call, const char *reason);
