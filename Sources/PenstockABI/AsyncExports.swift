@@ -34,10 +34,10 @@ public func penstock_async_interceptor_table(
   callbacks.create = given.create
   callbacks.destroy = given.destroy
   callbacks.onStart = given.on_start
-  callbacks.onRequest = given.on_request
+  callbacks.onSend = given.on_send
   callbacks.onHalfClose = given.on_half_close
   callbacks.onHeaders = given.on_headers
-  callbacks.onResponse = given.on_response
+  callbacks.onReceive = given.on_receive
   callbacks.onStatus = given.on_status
   callbacks.onCancel = given.on_cancel
   let (made, state, finalizer) = AsyncState.table(callbacks, userData)
@@ -60,58 +60,3 @@ public func penstock_async_interceptor_table(
   table.pointee.on_sent = nil
   return PENSTOCK_OK
 }
-
-private func with(_ handle: OpaquePointer?, _ body: (Completion) -> Outcome) -> penstock_result {
-  guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return body(object(handle, Completion.self)).rawValue
-}
-
-@_cdecl("penstock_completion_next") @implementation
-public func penstock_completion_next(_ completion: OpaquePointer!) -> penstock_result {
-  with(completion) { $0.next() }
-}
-
-@_cdecl("penstock_completion_next_message") @implementation
-public func penstock_completion_next_message(
-  _ completion: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int
-) -> penstock_result {
-  guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(completion) { $0.next(bytes) }
-}
-
-@_cdecl("penstock_completion_cancel") @implementation
-public func penstock_completion_cancel(
-  _ completion: OpaquePointer!, _ code: Int32, _ message: UnsafePointer<CChar>!
-) -> penstock_result {
-  let (made, outcome) = status(code, message)
-  guard let made else { return outcome.rawValue }
-  return with(completion) { $0.cancel(made) }
-}
-
-@_cdecl("penstock_completion_cancel_with") @implementation
-public func penstock_completion_cancel_with(_ completion: OpaquePointer!, _ status: OpaquePointer!)
-  -> penstock_result
-{
-  guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(completion) { $0.cancel(object(status, Status.self).copy()) }
-}
-
-@_cdecl("penstock_completion_resolve") @implementation
-public func penstock_completion_resolve(_ completion: OpaquePointer!, _ verdict: Int32) -> penstock_result {
-  guard let verdict = Verdict(rawValue: verdict) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(completion) { $0.resolve(verdict) }
-}
-
-@_cdecl("penstock_completion_hop") @implementation
-public func penstock_completion_hop(_ completion: OpaquePointer!) -> OpaquePointer! {
-  guard let completion else { return nil }
-  return borrowed(object(completion, Completion.self).shareHop())
-}
-
-@_cdecl("penstock_completion_retain") @implementation
-public func penstock_completion_retain(_ completion: OpaquePointer!) -> OpaquePointer! {
-  retain(completion, Completion.self)
-}
-
-@_cdecl("penstock_completion_release") @implementation
-public func penstock_completion_release(_ completion: OpaquePointer!) { release(completion, Completion.self) }

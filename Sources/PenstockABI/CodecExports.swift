@@ -62,53 +62,54 @@ public func penstock_call_options_set_codec(_ options: OpaquePointer!, _ codec: 
 // MARK: - Hops
 
 private func with(
-  _ handle: OpaquePointer?, _ given: UnsafeMutableRawPointer?, _ body: (Hop, CodecObject) -> Outcome
+  _ handle: OpaquePointer?, _ given: UnsafeMutableRawPointer?, _ running: (Hop, CodecObject) -> Outcome,
+  _ bound: (BoundHop, CodecObject) -> Outcome
 ) -> penstock_result {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = Hop.from(handle)
+  let place = HopHandle.place(handle)
+  let hop = place.hop
   if hop.isForked { return PENSTOCK_E_FORKED }
   guard hop.seesObjects, let codec = hop.call.codec else { return PENSTOCK_E_STATE }
   let object = CodecObject(given, codec)
-  let outcome = body(hop, object)
+  let outcome =
+    switch place {
+    case .running(let hop): running(hop, object)
+    case .bound(let hop): bound(hop, object)
+    }
   if outcome == .state { object.leave() }
   return outcome.rawValue
 }
 
 @_cdecl("penstock_hop_object") @implementation
 public func penstock_hop_object(_ handle: OpaquePointer!) -> UnsafeMutableRawPointer! {
-  handle.flatMap { Hop.from($0).message?.codecObject?.pointer }
+  find(handle, { $0.message }, { $0.message })?.codecObject?.pointer
 }
 
 @_cdecl("penstock_hop_set_object") @implementation
 public func penstock_hop_set_object(_ handle: OpaquePointer!, _ given: UnsafeMutableRawPointer!)
   -> penstock_result
 {
-  with(handle, given) { $0.setObject($1) }
+  func leave(_ object: CodecObject, _ outcome: Outcome) -> Outcome {
+    if outcome == .gone { object.leave() }
+    return outcome
+  }
+  return with(handle, given, { leave($1, $0.setObject($1)) }, { leave($1, $0.setObject($1)) })
 }
 
 @_cdecl("penstock_hop_send_object") @implementation
 public func penstock_hop_send_object(_ handle: OpaquePointer!, _ given: UnsafeMutableRawPointer!)
   -> penstock_result
 {
-  with(handle, given) { $0.injectOutbound(ByteBuffer(object: $1)) }
+  with(
+    handle, given, { $0.injectOutbound(ByteBuffer(object: $1)) },
+    { $0.hop.injectOutbound(ByteBuffer(object: $1)) })
 }
 
 @_cdecl("penstock_hop_deliver_object") @implementation
 public func penstock_hop_deliver_object(_ handle: OpaquePointer!, _ given: UnsafeMutableRawPointer!)
   -> penstock_result
 {
-  with(handle, given) { $0.injectInbound(ByteBuffer(object: $1)) }
-}
-
-@_cdecl("penstock_event_object") @implementation
-public func penstock_event_object(_ event: OpaquePointer!) -> UnsafeMutableRawPointer! {
-  event.flatMap { object($0, TicketEvent.self).message?.codecObject?.pointer }
-}
-
-@_cdecl("penstock_event_set_object") @implementation
-public func penstock_event_set_object(_ event: OpaquePointer!, _ given: UnsafeMutableRawPointer!)
-  -> penstock_result
-{
-  guard let event else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return object(event, TicketEvent.self).setObject(given).rawValue
+  with(
+    handle, given, { $0.injectInbound(ByteBuffer(object: $1)) },
+    { $0.hop.injectInbound(ByteBuffer(object: $1)) })
 }

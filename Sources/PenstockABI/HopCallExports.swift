@@ -24,7 +24,7 @@ public func penstock_hop_call(
   guard wanted.isSubset(of: .all) else {
     return report(.invalidArgument, "flags: expected PENSTOCK_SIDE_CALL_...", error)
   }
-  let hop = Hop.from(handle)
+  let hop = HopHandle.place(handle).hop
   if hop.isForked { return report(.forked, "the hop belongs to the parent of this process", error) }
   let (outcome, call) = ClientCall.makeSide(
     of: hop, bytes(method), kind, wanted, callOptions.map { object($0, CallOptions.self) }, table)
@@ -42,7 +42,7 @@ public func penstock_hop_call(
 @_cdecl("penstock_hop_set_channel") @implementation
 public func penstock_hop_set_channel(_ handle: OpaquePointer!, _ channel: OpaquePointer!) -> penstock_result {
   guard let handle, let channel else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = Hop.from(handle)
+  let hop = HopHandle.place(handle).hop
   let other = object(channel, ClientChannel.self)
   if hop.isForked || Process.isForked(other.generation) { return PENSTOCK_E_FORKED }
   return other.take(over: hop).rawValue

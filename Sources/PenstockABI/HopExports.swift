@@ -6,10 +6,17 @@ import PenstockWire
 
 // hop.h: the hop and its event.
 
-/// The hop, unless the handle is NULL or belongs to a parent process.
-private func hop(_ handle: OpaquePointer?) -> Hop? {
+/// The hop, for what does not depend on the event.
+func hop(_ handle: OpaquePointer?) -> Hop? { handle.map { HopHandle.place($0).hop } }
+
+/// What the handle's event has: the hop's own handle shows that of its running callback.
+@inline(never)
+func find<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T?, _ bound: (BoundHop) -> T?) -> T? {
   guard let handle else { return nil }
-  return Hop.from(handle)
+  switch HopHandle.place(handle) {
+  case .running(let hop): return running(hop)
+  case .bound(let hop): return bound(hop)
+  }
 }
 
 /// The hop in a callback of its: elsewhere the start is another thread's to change.
@@ -19,24 +26,47 @@ func running(_ handle: OpaquePointer?) -> Hop? {
   return hop
 }
 
-private func with(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_result {
+func withHop(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_result {
   guard let hop = hop(handle) else { return PENSTOCK_E_INVALID_ARGUMENT }
   if hop.isForked { return PENSTOCK_E_FORKED }
   return body(hop).rawValue
 }
 
+/// For what is done at the handle's event.
+@inline(never)
+func withHop(_ handle: OpaquePointer?, _ running: (Hop) -> Outcome, _ bound: (BoundHop) -> Outcome)
+  -> penstock_result
+{
+  guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let place = HopHandle.place(handle)
+  if place.hop.isForked { return PENSTOCK_E_FORKED }
+  switch place {
+  case .running(let hop): return running(hop).rawValue
+  case .bound(let hop): return bound(hop).rawValue
+  }
+}
+
 @_cdecl("penstock_hop_retain") @implementation
 public func penstock_hop_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
-  if let hop = hop(handle), !hop.isForked { hop.becomeShared() }
-  return retain(handle, Hop.self)
+  _ = withHop(
+    handle,
+    {
+      $0.becomeShared()
+      return .ok
+    },
+    {
+      $0.becomeShared()
+      return .ok
+    })
+  return retain(handle, HopHandle.self)
 }
 
 @_cdecl("penstock_hop_release") @implementation
-public func penstock_hop_release(_ handle: OpaquePointer!) { release(handle, Hop.self) }
+public func penstock_hop_release(_ handle: OpaquePointer!) { release(handle, HopHandle.self) }
 
 @_cdecl("penstock_hop_event") @implementation
 public func penstock_hop_event(_ handle: OpaquePointer!) -> Int32 {
-  hop(handle)?.currentEvent.rawValue ?? PENSTOCK_EVENT_NONE
+  find(handle, { $0.currentEvent }, { $0.event })?.rawValue ?? PENSTOCK_EVENT_NONE
 }
 
 @_cdecl("penstock_hop_call_id") @implementation
@@ -62,7 +92,7 @@ public func penstock_hop_request_metadata(_ handle: OpaquePointer!) -> OpaquePoi
 
 @_cdecl("penstock_hop_can_restart") @implementation
 public func penstock_hop_can_restart(_ handle: OpaquePointer!) -> penstock_result {
-  with(handle) { $0.canRestart }
+  withHop(handle) { $0.canRestart }
 }
 
 @_cdecl("penstock_hop_set_executors") @implementation
@@ -72,7 +102,7 @@ public func penstock_hop_set_executors(
   let outbound = outbound.map { object($0, HostExecutor.self) }
   let inbound = inbound.map { object($0, HostExecutor.self) }
   if outbound?.isForked ?? false || inbound?.isForked ?? false { return PENSTOCK_E_FORKED }
-  return with(handle) { $0.chooseExecutors(outbound, inbound) }
+  return withHop(handle) { $0.chooseExecutors(outbound, inbound) }
 }
 
 @_cdecl("penstock_hop_target") @implementation
@@ -82,7 +112,7 @@ public func penstock_hop_target(_ handle: OpaquePointer!) -> UnsafePointer<CChar
 
 @_cdecl("penstock_hop_metadata") @implementation
 public func penstock_hop_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
-  hop(handle)?.metadata.map { borrowed($0) }
+  find(handle, { $0.metadata }, { $0.metadata }).map { borrowed($0) }
 }
 
 /// A pointer even where there are no bytes: NULL says that there is no message.
@@ -99,11 +129,15 @@ public func penstock_hop_message(
   _ length: UnsafeMutablePointer<Int>!
 ) -> penstock_result {
   guard let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { hop in
-    guard !hop.seesObjects, let message = hop.message else { return hop.hasEnded ? .gone : .state }
+  func look(_ message: Message?, orElse: Outcome) -> Outcome {
+    guard let message, !message.isObject else { return orElse }
     give(message, data, length)
     return .ok
   }
+  return withHop(
+    handle,
+    { look($0.seesObjects ? nil : $0.message, orElse: $0.hasEnded ? .gone : .state) },
+    { look($0.message, orElse: $0.event == .none ? .gone : .state) })
 }
 
 @_cdecl("penstock_hop_set_message") @implementation
@@ -111,12 +145,12 @@ public func penstock_hop_set_message(_ handle: OpaquePointer!, _ data: UnsafeRaw
   -> penstock_result
 {
   guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { $0.setMessage(bytes) }
+  return withHop(handle, { $0.setMessage(bytes) }, { $0.setMessage(bytes) })
 }
 
 @_cdecl("penstock_hop_status") @implementation
 public func penstock_hop_status(_ handle: OpaquePointer!) -> OpaquePointer! {
-  hop(handle)?.status.map { borrowed($0) }
+  find(handle, { $0.status }, { $0.status }).map { borrowed($0) }
 }
 
 @_cdecl("penstock_hop_count") @implementation
@@ -126,7 +160,7 @@ public func penstock_hop_count(_ handle: OpaquePointer!) -> UInt64 {
 
 @_cdecl("penstock_hop_set_count") @implementation
 public func penstock_hop_set_count(_ handle: OpaquePointer!, _ n: UInt64) -> penstock_result {
-  with(handle) { $0.setSignalCount(clamped(n)) }
+  withHop(handle) { $0.setSignalCount(clamped(n)) }
 }
 
 /// Demand is counted in an Int, many times over without overflow.
@@ -144,7 +178,7 @@ public func penstock_hop_set_method(_ handle: OpaquePointer!, _ method: UnsafePo
   -> penstock_result
 {
   guard let method else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { $0.setPath(bytes(method)) }
+  return withHop(handle) { $0.setPath(bytes(method)) }
 }
 
 @_cdecl("penstock_hop_authority") @implementation
@@ -157,7 +191,7 @@ public func penstock_hop_set_authority(_ handle: OpaquePointer!, _ authority: Un
   -> penstock_result
 {
   guard let authority else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { $0.setAuthority(bytes(authority)) }
+  return withHop(handle) { $0.setAuthority(bytes(authority)) }
 }
 
 @_cdecl("penstock_hop_deadline_ms") @implementation
@@ -169,7 +203,7 @@ public func penstock_hop_deadline_ms(_ handle: OpaquePointer!) -> Int64 {
 @_cdecl("penstock_hop_set_deadline_ms") @implementation
 public func penstock_hop_set_deadline_ms(_ handle: OpaquePointer!, _ ms: Int64) -> penstock_result {
   guard ms >= -1 else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { $0.setRemaining(ms < 0 ? nil : nanoseconds(UInt64(ms))) }
+  return withHop(handle) { $0.setRemaining(ms < 0 ? nil : nanoseconds(UInt64(ms))) }
 }
 
 /// Saturates.
@@ -194,20 +228,27 @@ public func penstock_hop_finish(_ handle: OpaquePointer!, _ code: Int32, _ messa
 {
   let (made, outcome) = status(code, message)
   guard let made else { return outcome.rawValue }
-  return with(handle) { $0.finish(made) }
+  return withHop(handle, { $0.finish(made) }, { $0.end(made) })
 }
 
 @_cdecl("penstock_hop_finish_with") @implementation
 public func penstock_hop_finish_with(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result {
   guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { $0.finish(object(status, Status.self).copy()) }
+  let made = object(status, Status.self).copy()
+  return withHop(handle, { $0.finish(made) }, { $0.end(made) })
+}
+
+@_cdecl("penstock_hop_resolve") @implementation
+public func penstock_hop_resolve(_ handle: OpaquePointer!, _ verdict: Int32) -> penstock_result {
+  guard let verdict = Verdict(rawValue: verdict) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return withHop(handle, { $0.hasEnded ? .gone : .state }, { $0.resolve(verdict) })
 }
 
 private func inject(
   _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ body: (Hop, Message) -> Outcome
 ) -> penstock_result {
   guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { hop in
+  return withHop(handle) { hop in
     guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
     return body(hop, message)
   }
@@ -231,7 +272,7 @@ public func penstock_hop_deliver_message(
 public func penstock_hop_deliver_headers(_ handle: OpaquePointer!, _ headers: OpaquePointer!)
   -> penstock_result
 {
-  with(handle) { hop in
+  withHop(handle) { hop in
     guard let headers else { return hop.deliverHeaders(Metadata()) }
     guard let copied = object(headers, Metadata.self).copy() else { return .noMemory }
     return hop.deliverHeaders(copied)
@@ -242,12 +283,12 @@ public func penstock_hop_deliver_headers(_ handle: OpaquePointer!, _ headers: Op
 public func penstock_hop_deliver_status(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result
 {
   guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { $0.deliverStatus(object(status, Status.self).copy()) }
+  return withHop(handle) { $0.deliverStatus(object(status, Status.self).copy()) }
 }
 
 @_cdecl("penstock_hop_demand") @implementation
 public func penstock_hop_demand(_ handle: OpaquePointer!, _ n: UInt64) -> penstock_result {
-  with(handle) { $0.demand(clamped(n)) }
+  withHop(handle) { $0.demand(clamped(n)) }
 }
 
 // MARK: - Values
@@ -259,7 +300,7 @@ public func penstock_hop_set_value(
 ) -> penstock_result {
   let data = value.map { UserData($0, finalizer) }
   guard let key else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(handle) { $0.setValue(bytes(key), data) }
+  return withHop(handle) { $0.setValue(bytes(key), data) }
 }
 
 @_cdecl("penstock_hop_get_value") @implementation
@@ -274,8 +315,8 @@ public func penstock_hop_get_value(_ handle: OpaquePointer!, _ key: UnsafePointe
 
 @_cdecl("penstock_hop_ticket") @implementation
 public func penstock_hop_ticket(_ handle: OpaquePointer!) -> penstock_ticket {
-  guard let hop = hop(handle), !hop.isForked else { return 0 }
-  return hop.takeTicket()
+  find(
+    handle, { $0.isForked ? 0 : $0.takeTicket() }, { $0.hop.isForked ? 0 : $0.takeTicket() }) ?? 0
 }
 
 @_cdecl("penstock_ticket_resolve") @implementation
@@ -318,58 +359,12 @@ public func penstock_ticket_resume_after(_ ticket: penstock_ticket, _ ms: UInt64
   Tickets.resumeAfter(ticket, nanoseconds: nanoseconds(ms)).rawValue
 }
 
-@_cdecl("penstock_ticket_event") @implementation
-public func penstock_ticket_event(
-  _ ticket: penstock_ticket, _ event: UnsafeMutablePointer<OpaquePointer?>!
-) -> penstock_result {
-  guard let event else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let (outcome, found) = Tickets.event(ticket)
-  if let found { event.pointee = retained(found) }
-  return outcome.rawValue
-}
-
-@_cdecl("penstock_event_retain") @implementation
-public func penstock_event_retain(_ event: OpaquePointer!) -> OpaquePointer! {
-  retain(event, TicketEvent.self)
-}
-
-@_cdecl("penstock_event_release") @implementation
-public func penstock_event_release(_ event: OpaquePointer!) { release(event, TicketEvent.self) }
-
-@_cdecl("penstock_event_kind") @implementation
-public func penstock_event_kind(_ event: OpaquePointer!) -> Int32 {
-  event.map { object($0, TicketEvent.self).kind.rawValue } ?? PENSTOCK_EVENT_NONE
-}
-
-@_cdecl("penstock_event_metadata") @implementation
-public func penstock_event_metadata(_ event: OpaquePointer!) -> OpaquePointer! {
-  guard let event, let metadata = object(event, TicketEvent.self).metadata else { return nil }
-  return borrowed(metadata)
-}
-
-@_cdecl("penstock_event_message") @implementation
-public func penstock_event_message(
-  _ event: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeRawPointer?>!,
-  _ length: UnsafeMutablePointer<Int>!
-) -> penstock_result {
-  guard let event, let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
-  guard let message = object(event, TicketEvent.self).message, message.codecObject == nil else {
-    return PENSTOCK_E_STATE
-  }
-  give(message, data, length)
-  return PENSTOCK_OK
-}
-
-@_cdecl("penstock_event_set_message") @implementation
-public func penstock_event_set_message(_ event: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
+@_cdecl("penstock_ticket_hop") @implementation
+public func penstock_ticket_hop(_ ticket: penstock_ticket, _ hop: UnsafeMutablePointer<OpaquePointer?>!)
   -> penstock_result
 {
-  guard let event, let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return object(event, TicketEvent.self).setMessage(bytes).rawValue
-}
-
-@_cdecl("penstock_event_status") @implementation
-public func penstock_event_status(_ event: OpaquePointer!) -> OpaquePointer! {
-  guard let event, let status = object(event, TicketEvent.self).status else { return nil }
-  return borrowed(status)
+  guard let hop else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let (outcome, found) = Tickets.hop(ticket)
+  if let found { hop.pointee = retained(found) }
+  return outcome.rawValue
 }

@@ -11,9 +11,7 @@ private func settings(_ handle: OpaquePointer?) -> CallSettings {
 }
 
 private func change(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_result {
-  guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = Hop.from(handle)
-  return hop.isForked ? PENSTOCK_E_FORKED : body(hop).rawValue
+  withHop(handle, body)
 }
 
 /// What `readLimit` takes from JSON.

@@ -51,7 +51,7 @@ public func penstock_hop_stats_json(
   _ handle: OpaquePointer!, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
 ) -> penstock_result {
   guard let handle, let text else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = Hop.from(handle)
+  let hop = HopHandle.place(handle).hop
   if hop.isForked { return PENSTOCK_E_FORKED }
   guard let made = JSON.dump(json(hop.call.stats)) else { return PENSTOCK_E_NO_MEMORY }
   text.pointee = made
@@ -63,7 +63,7 @@ public func penstock_hop_peer_certificates(
   _ handle: OpaquePointer!, _ pem: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
 ) -> penstock_result {
   guard let handle, let pem else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = Hop.from(handle)
+  let hop = HopHandle.place(handle).hop
   return hop.isForked ? PENSTOCK_E_FORKED : give(hop.call.connection, pem)
 }
 

@@ -32,7 +32,7 @@ public func penstock_hop_trace_json(
   _ handle: OpaquePointer!, _ json: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
 ) -> penstock_result {
   guard let handle, let json else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = Hop.from(handle)
+  let hop = HopHandle.place(handle).hop
   if hop.isForked { return PENSTOCK_E_FORKED }
   guard let call = ClientCall.of(hop) else { return PENSTOCK_E_GONE }
   return give(traceJSON(call, call.view(within: patience)), json)

@@ -263,7 +263,7 @@ extension Call {
         destroy(old)
       }
       hops[index] = Hop(again: old)
-      old.row.isSpent = true
+      old.lend()
     }
     below = former?.another()
     loop.setDeadline(self, request.deadline)

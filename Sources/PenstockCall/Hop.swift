@@ -6,7 +6,7 @@ import Synchronization
 /// then keeps. One that is not is used again by a later call with the same chain: see `HopRow`.
 ///
 /// A callback in the run touches none of it unless it asks: see `Call+Run`.
-public final class Hop {
+public final class Hop: HopHandle {
   let row: HopRow
   /// The call's chain owns it until the call ends: a hop that is retained longer does not keep the interceptor.
   private let registrationReference: Unmanaged<Registration>
@@ -24,8 +24,8 @@ public final class Hop {
   let hasRefused = Atomic<Bool>(false)
   /// Other threads may have it.
   private(set) var isShared = false
-  /// In a callback: somebody keeps a reference that another thread may let go. With executors that is so anyway.
-  public func lend() { if !hasExecutors { row.isSpent = true } }
+  /// In a callback, or while a ticket is open: somebody keeps a reference that another thread may let go.
+  public func lend() { row.isSpent.store(true, ordering: .relaxed) }
   /// The ticket that the running callback has taken; 0 for none.
   var ticket: UInt64 = 0
   var count = 0
@@ -85,6 +85,7 @@ public final class Hop {
     self.attempt = attempt
     registrationReference = .passUnretained(registration)
     callbacks = UnsafePointer(registration.callbacks)
+    super.init()
     begin()
   }
 

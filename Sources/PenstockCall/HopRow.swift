@@ -15,8 +15,8 @@ final class HopRow {
   /// Any thread: the Face of the hops of the run, written by the driving thread only.
   let face = Atomic<UInt8>(Face.waiting.rawValue)
   /// No call has it again: somebody keeps a reference to one of them, which another thread may let go; or some were made
-  /// anew.
-  var isSpent = false
+  /// anew. Set on any thread that knows that the call goes on.
+  let isSpent = Atomic<Bool>(false)
   /// Any thread: a hop of it has been looked at, by its handle or for `create`. Else nobody can have a reference to one,
   /// and none has been written to.
   let isTouched = Atomic<Bool>(false)
@@ -122,7 +122,7 @@ extension Chain {
     @inline(never) @_optimize(size)
     func give(_ owned: Unmanaged<HopRow>, of call: Call, runLength: Int) {
       let row = owned.takeUnretainedValue()
-      var isFree = kept + row.hops.count <= limit && !row.isSpent
+      var isFree = kept + row.hops.count <= limit && !row.isSpent.load(ordering: .relaxed)
       for index in row.hops.indices {
         row.hops.at(index)._withUnsafeGuaranteedRef { hop in
           if row.hops.isAlone(index), !hop.hasExecutors {

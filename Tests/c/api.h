@@ -69,8 +69,10 @@ static inline owner pick_owner(const char *what) {
   return once_in(16) ? (owner){&unowned, NULL} : (owner){new_cell(what), end_cell};
 }
 
-/* ---- Live handles: those up to COMPLETION are for any thread; of the others one thread has one at a time, so they leave
- * the store meanwhile ---- */
+/* ---- Live handles: those up to METRICS are for any thread; of the others, bound hops among them, one thread has one at a
+ * time, so they leave the store meanwhile ---- */
+
+#define penstock_bound_release penstock_hop_release
 
 #define SHARED_KINDS(X)                                                                                                \
   X(runtime)                                                                                                           \
@@ -84,12 +86,11 @@ static inline owner pick_owner(const char *what) {
   X(codec)                                                                                                             \
   X(error)                                                                                                             \
   X(token_request)                                                                                                     \
-  X(metrics)                                                                                                           \
-  X(completion)
+  X(metrics)
 #define OWN_KINDS(X)                                                                                                   \
   X(metadata)                                                                                                          \
   X(status)                                                                                                            \
-  X(event)
+  X(bound)
 #define KIND_NAME(name) KIND_##name,
 enum kind { SHARED_KINDS(KIND_NAME) SHARED_COUNT, KIND_before = SHARED_COUNT - 1, OWN_KINDS(KIND_NAME) KIND_COUNT };
 

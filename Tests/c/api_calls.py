@@ -15,8 +15,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 import api  # noqa: E402
 
 SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "error",
-          "token_request", "metrics", "completion"]
-OWN = ["metadata", "status", "event"]
+          "token_request", "metrics"]
+OWN = ["metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # Options may be changed in these ways before anybody else has them only.
 BEFORE_SHARED = {"penstock_call_options_metadata", "penstock_call_options_set_on_interrupted", "penstock_call_options_set_codec"}
@@ -44,7 +44,7 @@ FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_sour
              "int32_t (*)(void *)": "api_interrupted"}
 # With these the object stays the caller's, whatever the function.
 KEPT = ["PENSTOCK_E_STATE", "PENSTOCK_E_FORKED"]
-KEPT_ALSO = {"penstock_event_set_object": ["PENSTOCK_E_GONE"]}
+KEPT_ALSO = {"penstock_hop_set_object": ["PENSTOCK_E_GONE"]}
 
 
 class Call:
@@ -59,7 +59,10 @@ class Call:
     def handle(self, kind, name, fresh):
         pick = f"borrow(KIND_{kind})"
         if kind == "hop":
-            pick = "here && here->hop && !once_in(4) ? penstock_hop_retain(here->hop) : borrow(KIND_hop)"
+            # What its event has may be looked at in the callback only: others may end the wait of a bound one.
+            self.before += ["bool is_mine = here && here->hop && !once_in(4);",
+                            "enum kind hop_kind = is_mine || once_in(2) ? KIND_hop : KIND_bound;"]
+            pick = "is_mine ? penstock_hop_retain(here->hop) : borrow(hop_kind)"
             self.groups |= {"hop"}
             self.groups -= {"any"}
         released = self.name == f"penstock_{kind}_release"
@@ -69,10 +72,11 @@ class Call:
             self.before.append(f'if (!once_in(16)) OK(penstock_call_options_new("{{}}", &{name}, NULL));')
             self.after.append(f"keep_made(KIND_call_options, {name});")
         elif released:
-            self.before.append(f"penstock_{kind} *{name} = once_in(8) ? NULL : take(KIND_{kind});")
+            place = "once_in(2) ? KIND_hop : KIND_bound" if kind == "hop" else f"KIND_{kind}"
+            self.before.append(f"penstock_{kind} *{name} = once_in(8) ? NULL : take({place});")
         else:
             self.before.append(f"penstock_{kind} *{name} = once_in(24) ? NULL : {pick};")
-            self.after.append(f"give_back(KIND_{kind}, {name});")
+            self.after.append(f"give_back({'hop_kind' if kind == 'hop' else f'KIND_{kind}'}, {name});")
         self.arguments.append(name)
         if kind != "call_options":
             self.needed.append(name)
@@ -93,7 +97,8 @@ class Call:
             return self.handle(match.group(1), name, self.name in BEFORE_SHARED and match.group(1) == "call_options")
         match = re.fullmatch(rf"penstock_({HANDLES}) \*\*", type_)
         if match and match.group(1) != "error":
-            return self.output(f"penstock_{match.group(1)} *", name, [f"keep_made(KIND_{match.group(1)}, {name});"])
+            place = "bound" if match.group(1) == "hop" else match.group(1)
+            return self.output(f"penstock_{match.group(1)} *", name, [f"keep_made(KIND_{place}, {name});"])
         if type_ == "penstock_error **":
             self.before += ["penstock_error *error = NULL;", "penstock_error **with_error = once_in(4) ? NULL : &error;"]
             self.arguments.append("with_error")
@@ -107,7 +112,8 @@ class Call:
         elif type_ == "const char **":
             self.output("const char *", name, [f"look_at_text({name});"])
         elif type_ == "const void **":
-            self.output("const void *", name, [f"if (with_length) look_at_bytes({name}, length);"])
+            mine = "is_mine && " if self.name.startswith("penstock_hop_") else ""
+            self.output("const void *", name, [f"if ({mine}with_length) look_at_bytes({name}, length);"])
         elif type_ in ("size_t *", "int *"):
             self.output(type_[:-1], name, [f"(void){name};"], "7")
         elif type_ == "penstock_interceptor_id *":
@@ -192,14 +198,17 @@ class Call:
             if name in OWN:
                 # A second reference would let two threads have one object.
                 return [f"drop(KIND_{name}, {call});"]
+            if name == "hop":
+                return [f"penstock_hop *again = {call};",
+                        "if (hop_kind == KIND_bound) drop(KIND_bound, again); else keep(KIND_hop, again);"]
             return [f"keep(KIND_{name}, {call});"]
         if kind and kind.group(1) in ("hop", "message"):
             return [f"keep(KIND_{kind.group(1)}, penstock_{kind.group(1)}_retain({call}));"]
-        if kind and self.name.startswith("penstock_event_"):
-            return [f"{call};"]
         if kind and self.returns.startswith("const "):
             look = "look_at_metadata" if kind.group(1) == "metadata" else "(void)"
             return [f"{look}({call});"]
+        if kind and self.name.startswith("penstock_hop_"):
+            return [f"{self.returns}found = {call};", f"if (is_mine) change_{kind.group(1)}(found);"]
         if kind:
             return [f"change_{kind.group(1)}({call});"]
         if self.returns == "const char *":

@@ -154,53 +154,18 @@ static inline const penstock_sync_interceptor *pick_sync(const char *function, p
   return table;
 }
 
-static int32_t api_async_create(void *user_data, const char *method, int32_t kind, void **state) {
-  check_alive(user_data);
-  look_at_text(method);
-  CHECK(kind >= 0 && kind <= 3);
-  if (once_in(8)) return once_in(4) ? 99 : PENSTOCK_SKIP;
-  *state = new_cell("asynchronous create");
-  return PENSTOCK_NEXT;
-}
-
 /* Ends it, now or whenever another thread finds it, or never: then the store's last reference does. */
-static inline void owe(penstock_completion *completion) {
-  act_at((place){.hop = penstock_completion_hop(completion)}, 3);
+static void api_async_event(penstock_hop *hop, void *state) {
+  check_alive(state);
+  if (once_in(4)) change_metadata(penstock_hop_metadata(hop));
+  if (once_in(4)) change_status(penstock_hop_status(hop));
+  act_at((place){.hop = hop}, 3);
   if (once_in(3)) {
-    keep(KIND_completion, completion);
+    keep(KIND_bound, hop);
     return;
   }
-  if (!once_in(12)) penstock_completion_next(completion);
-  penstock_completion_release(completion);
-}
-
-static void api_async_metadata(void *state, penstock_metadata *metadata, penstock_completion *completion) {
-  check_alive(state);
-  change_metadata(metadata);
-  owe(completion);
-}
-
-static void api_async_message(void *state, const void *data, size_t length, penstock_completion *completion) {
-  check_alive(state);
-  look_at_bytes(data, length);
-  owe(completion);
-}
-
-static void api_async_signal(void *state, penstock_completion *completion) {
-  check_alive(state);
-  owe(completion);
-}
-
-static void api_async_status(void *state, penstock_status *status, penstock_completion *completion) {
-  check_alive(state);
-  change_status(status);
-  owe(completion);
-}
-
-static void api_async_cancel(void *state, const penstock_status *status) {
-  check_alive(state);
-  look_at_text(penstock_status_message(status));
-  act_at((place){0}, 2);
+  if (!once_in(12)) penstock_hop_resolve(hop, PENSTOCK_NEXT);
+  penstock_hop_release(hop);
 }
 
 static inline const penstock_async_interceptor *pick_async(const char *function, penstock_async_interceptor *table) {
@@ -214,14 +179,14 @@ static inline const penstock_async_interceptor *pick_async(const char *function,
                                         .flags = once_in(2) ? 0 : pick_mask(),
                                         .user_data = owner.data,
                                         .finalizer = owner.finalizer,
-                                        .on_start = MAYBE(api_async_metadata),
-                                        .on_request = MAYBE(api_async_message),
-                                        .on_half_close = MAYBE(api_async_signal),
-                                        .on_headers = MAYBE(api_async_metadata),
-                                        .on_response = MAYBE(api_async_message),
-                                        .on_status = MAYBE(api_async_status),
-                                        .on_cancel = MAYBE(api_async_cancel)};
-  if (once_in(2)) table->create = api_async_create, table->destroy = end_cell;
+                                        .on_start = MAYBE(api_async_event),
+                                        .on_send = MAYBE(api_async_event),
+                                        .on_half_close = MAYBE(api_async_event),
+                                        .on_headers = MAYBE(api_async_event),
+                                        .on_receive = MAYBE(api_async_event),
+                                        .on_status = MAYBE(api_async_event),
+                                        .on_cancel = MAYBE(api_event)};
+  if (once_in(2)) table->create = api_create, table->destroy = api_destroy;
   return table;
 }
 

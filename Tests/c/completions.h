@@ -20,7 +20,7 @@ typedef enum act {
 typedef struct style {
   act acts[7]; /* by PENSTOCK_EVENT_... */
   /* What is called first in each callback. */
-  void (*look)(struct style *self, int32_t event, penstock_completion *completion);
+  void (*look)(struct style *self, int32_t event, penstock_hop *hop);
   void *context;
   atomic_int seen[7];
   atomic_int created, destroyed, cancelled, finalized;
@@ -29,7 +29,7 @@ typedef struct style {
   int32_t kind;
   int32_t cancel_code;
   latch kept_latch, finalized_latch;
-  penstock_completion *kept;
+  penstock_hop *kept;
   /* What the running callback was given. */
   penstock_metadata *metadata;
   penstock_status *status;
@@ -39,7 +39,7 @@ typedef struct style {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   struct {
-    penstock_completion *completion;
+    penstock_hop *hop;
     act act;
   } queue[256];
   size_t queued, done;
@@ -47,16 +47,16 @@ typedef struct style {
   pthread_t worker;
 } style;
 
-static inline void complete(penstock_completion *completion, act act) {
+static inline void complete(penstock_hop *hop, act act) {
   if (act == PASS || act == PASS_LATER) {
-    OK(penstock_completion_next(completion));
-    CHECK_RESULT(penstock_completion_cancel(completion, PENSTOCK_STATUS_ABORTED, "late"), PENSTOCK_E_ALREADY);
+    OK(penstock_hop_resolve(hop, PENSTOCK_NEXT));
+    CHECK_RESULT(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "late"), PENSTOCK_E_ALREADY);
   }
   if (act == CANCEL || act == CANCEL_LATER) {
-    OK(penstock_completion_cancel(completion, PENSTOCK_STATUS_DATA_LOSS, "not today"));
-    CHECK_RESULT(penstock_completion_next(completion), PENSTOCK_E_ALREADY);
+    OK(penstock_hop_finish(hop, PENSTOCK_STATUS_DATA_LOSS, "not today"));
+    CHECK_RESULT(penstock_hop_resolve(hop, PENSTOCK_NEXT), PENSTOCK_E_ALREADY);
   }
-  penstock_completion_release(completion);
+  penstock_hop_release(hop);
 }
 
 static inline void *work(void *argument) {
@@ -69,90 +69,74 @@ static inline void *work(void *argument) {
     }
     size_t next = self->done++;
     pthread_mutex_unlock(&self->mutex);
-    complete(self->queue[next].completion, self->queue[next].act);
+    complete(self->queue[next].hop, self->queue[next].act);
     pthread_mutex_lock(&self->mutex);
   }
   pthread_mutex_unlock(&self->mutex);
   return NULL;
 }
 
-static inline void came(style *self, int32_t event, penstock_completion *completion) {
+static inline void came(style *self, int32_t event, penstock_hop *hop) {
   atomic_fetch_add(&self->seen[event], 1);
-  if (self->look) self->look(self, event, completion);
+  if (self->look) self->look(self, event, hop);
   act act = self->acts[event];
   if (act == KEEP) {
-    self->kept = completion;
+    self->kept = hop;
     latch_signal(&self->kept_latch);
   } else if (act == PASS_LATER || act == DROP_LATER || act == CANCEL_LATER) {
     pthread_mutex_lock(&self->mutex);
     if (self->queued == sizeof(self->queue) / sizeof(self->queue[0])) abort();
-    self->queue[self->queued].completion = completion;
+    self->queue[self->queued].hop = hop;
     self->queue[self->queued].act = act;
     self->queued++;
     pthread_cond_signal(&self->changed);
     pthread_mutex_unlock(&self->mutex);
   } else {
-    complete(completion, act);
+    complete(hop, act);
   }
 }
 
 /* The state of a call is a pointer to its style's own pointer, so that a wrong one shows. */
-static inline int32_t create(void *user_data, const char *method, int32_t kind, void **state) {
+static inline int32_t create(penstock_hop *hop, void *user_data, void **state) {
   style *self = user_data;
   atomic_fetch_add(&self->created, 1);
-  snprintf(self->method, sizeof(self->method), "%s", method);
-  self->kind = kind;
+  snprintf(self->method, sizeof(self->method), "%s", penstock_hop_method(hop));
+  self->kind = penstock_hop_kind(hop);
   if (self->declines) return PENSTOCK_SKIP;
   style **mine = malloc(sizeof(*mine));
   *mine = self;
   *state = mine;
   return PENSTOCK_NEXT;
 }
-static inline void destroy(void *state) {
+static inline void destroy(penstock_hop *hop, void *state) {
+  (void)hop;
   style **mine = state;
   atomic_fetch_add(&(*mine)->destroyed, 1);
   free(mine);
 }
-static inline void on_metadata(void *state, penstock_metadata *metadata, penstock_completion *completion,
-                               int32_t event) {
+static inline void on_event(penstock_hop *hop, void *state) {
   style *self = *(style **)state;
-  self->metadata = metadata;
-  CHECK(metadata != NULL);
-  came(self, event, completion);
+  int32_t event = penstock_hop_event(hop);
+  const void *data = NULL;
+  switch (event) {
+  case START:
+  case HEADERS: CHECK((self->metadata = penstock_hop_metadata(hop)) != NULL); break;
+  case SEND:
+  case RECEIVE:
+    OK(penstock_hop_message(hop, &data, &self->length));
+    self->data = data;
+    CHECK(data != NULL);
+    break;
+  case STATUS: CHECK((self->status = penstock_hop_status(hop)) != NULL); break;
+  default: break;
+  }
+  came(self, event, hop);
 }
-static inline void on_start(void *state, penstock_metadata *metadata, penstock_completion *completion) {
-  on_metadata(state, metadata, completion, START);
-}
-static inline void on_headers(void *state, penstock_metadata *metadata, penstock_completion *completion) {
-  on_metadata(state, metadata, completion, HEADERS);
-}
-static inline void on_message(void *state, const void *data, size_t length, penstock_completion *completion,
-                              int32_t event) {
+static inline int32_t on_cancel(penstock_hop *hop, void *state) {
   style *self = *(style **)state;
-  self->data = data;
-  self->length = length;
-  CHECK(data != NULL);
-  came(self, event, completion);
-}
-static inline void on_request(void *state, const void *data, size_t length, penstock_completion *completion) {
-  on_message(state, data, length, completion, SEND);
-}
-static inline void on_response(void *state, const void *data, size_t length, penstock_completion *completion) {
-  on_message(state, data, length, completion, RECEIVE);
-}
-static inline void on_half_close(void *state, penstock_completion *completion) {
-  came(*(style **)state, HALF_CLOSE, completion);
-}
-static inline void on_status(void *state, penstock_status *status, penstock_completion *completion) {
-  style *self = *(style **)state;
-  self->status = status;
-  CHECK(status != NULL);
-  came(self, STATUS, completion);
-}
-static inline void on_cancel(void *state, const penstock_status *status) {
-  style *self = *(style **)state;
-  self->cancel_code = penstock_status_code(status);
+  self->cancel_code = penstock_status_code(penstock_hop_status(hop));
   atomic_fetch_add(&self->cancelled, 1);
+  return PENSTOCK_NEXT;
 }
 static inline void finalize(void *user_data) {
   style *self = user_data;
@@ -176,12 +160,8 @@ static inline penstock_interceptor style_table(style *self) {
   table.finalizer = finalize;
   table.create = create;
   table.destroy = destroy;
-  table.on_start = on_start;
-  table.on_request = on_request;
-  table.on_half_close = on_half_close;
-  table.on_headers = on_headers;
-  table.on_response = on_response;
-  table.on_status = on_status;
+  table.on_start = table.on_send = table.on_half_close = on_event;
+  table.on_headers = table.on_receive = table.on_status = on_event;
   table.on_cancel = on_cancel;
   penstock_interceptor made = PENSTOCK_INTERCEPTOR_INIT;
   OK(penstock_async_interceptor_table(&table, &made, NULL));
@@ -194,7 +174,7 @@ static inline void style_add(style *self, penstock_channel *channel, int32_t pri
   OK(penstock_channel_add_interceptor(channel, &table, priority, &id, NULL));
 }
 
-static inline penstock_completion *take_kept(style *self, int count) {
+static inline penstock_hop *take_kept(style *self, int count) {
   latch_wait(&self->kept_latch, count);
   return self->kept;
 }

@@ -1,4 +1,4 @@
-/* async.h: interceptors whose callbacks get completions, called within them and later; what they pass and change. */
+/* async.h: interceptors whose callbacks end their events within them and later; what they pass and change. */
 #include "completions.h"
 
 /* ---- Passing ---- */
@@ -66,11 +66,11 @@ TEST(async_declined) {
   style_end(&style, 1);
 }
 
-static void bare_status(void *state, penstock_status *status, penstock_completion *completion) {
-  CHECK_INT(penstock_status_code(status), PENSTOCK_STATUS_OK);
+static void bare_status(penstock_hop *hop, void *state) {
+  CHECK_INT(penstock_status_code(penstock_hop_status(hop)), PENSTOCK_STATUS_OK);
   count_up(state);
-  OK(penstock_completion_next(completion));
-  penstock_completion_release(completion);
+  OK(penstock_hop_resolve(hop, PENSTOCK_NEXT));
+  penstock_hop_release(hop);
 }
 TEST(async_null_callbacks_pass) {
   atomic_int told = 0;
@@ -94,8 +94,7 @@ TEST(async_null_callbacks_pass) {
 
 /* ---- Changing ---- */
 
-static void edit(style *self, int32_t event, penstock_completion *completion) {
-  penstock_hop *hop = penstock_completion_hop(completion);
+static void edit(style *self, int32_t event, penstock_hop *hop) {
   CHECK_INT(penstock_hop_event(hop), event);
   if (event == START) {
     OK(penstock_metadata_set(self->metadata, "x-echo-metadata", "1"));
@@ -134,39 +133,44 @@ TEST(async_changes_later) {
   style_add(&style, run.channel, 0);
   pthread_t caller;
   REQUIRE(pthread_create(&caller, NULL, run_unary, &run) == 0);
-  penstock_completion *kept = take_kept(&style, 1);
+  penstock_hop *kept = take_kept(&style, 1);
   OK(penstock_metadata_set(style.metadata, "x-trailers-mine", "1"));
-  CHECK_RESULT(penstock_completion_next_message(kept, "x", 1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_completion_resolve(kept, PENSTOCK_DROP), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_completion_resolve(kept, PENSTOCK_PAUSE), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_completion_resolve(kept, 99), PENSTOCK_E_INVALID_ARGUMENT);
-  OK(penstock_completion_next(kept));
-  penstock_completion_release(kept);
-  kept = take_kept(&style, 2); /* on_request */
+  CHECK_RESULT(penstock_hop_set_message(kept, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_resolve(kept, PENSTOCK_DROP), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_hop_resolve(kept, PENSTOCK_PAUSE), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_hop_resolve(kept, 99), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
+  penstock_hop_release(kept);
+  kept = take_kept(&style, 2); /* on_send */
   CHECK_INT(style.length, 4);
   CHECK(memcmp(style.data, "ping", 4) == 0);
-  OK(penstock_completion_next_message(kept, "request", 7));
-  CHECK_RESULT(penstock_completion_next_message(kept, "again", 5), PENSTOCK_E_ALREADY);
-  penstock_completion_release(kept);
+  OK(penstock_hop_set_message(kept, "request", 7));
+  CHECK_INT(penstock_hop_event(kept), SEND);
+  OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
+  CHECK_RESULT(penstock_hop_set_message(kept, "again", 5), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_resolve(kept, PENSTOCK_NEXT), PENSTOCK_E_ALREADY);
+  CHECK_INT(penstock_hop_event(kept), PENSTOCK_EVENT_NONE);
+  penstock_hop_release(kept);
   kept = take_kept(&style, 3); /* on_half_close */
-  OK(penstock_completion_next(kept));
-  penstock_completion_release(kept);
+  OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
+  penstock_hop_release(kept);
   kept = take_kept(&style, 4); /* on_headers */
-  OK(penstock_completion_next(kept));
-  penstock_completion_release(kept);
-  kept = take_kept(&style, 5); /* on_response */
+  OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
+  penstock_hop_release(kept);
+  kept = take_kept(&style, 5); /* on_receive */
   CHECK_INT(style.length, 7);
   CHECK(memcmp(style.data, "request", 7) == 0);
-  OK(penstock_completion_next_message(kept, "response", 8));
-  penstock_completion_release(kept);
+  OK(penstock_hop_set_message(kept, "response", 8));
+  OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
+  penstock_hop_release(kept);
   kept = take_kept(&style, 6); /* on_status */
   const void *value = NULL;
   OK(penstock_metadata_get(penstock_status_trailers(style.status), "x-trailers-mine", 0, &value, NULL));
   OK(penstock_status_set_message(style.status, "late"));
-  OK(penstock_completion_next(kept));
+  OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
   pthread_join(caller, NULL);
-  CHECK_RESULT(penstock_completion_next(kept), PENSTOCK_E_ALREADY);
-  penstock_completion_release(kept);
+  CHECK_RESULT(penstock_hop_resolve(kept, PENSTOCK_NEXT), PENSTOCK_E_ALREADY);
+  penstock_hop_release(kept);
   REQUIRE(run.reply != NULL);
   size_t length = 0;
   const char *message = penstock_reply_message(run.reply, &length);
@@ -177,10 +181,11 @@ TEST(async_changes_later) {
   style_end(&style, 1);
 }
 
-static void replace_now(style *self, int32_t event, penstock_completion *completion) {
+static void replace_now(style *self, int32_t event, penstock_hop *hop) {
   (void)self;
   if (event != SEND && event != RECEIVE) return;
-  OK(penstock_completion_next_message(completion, "now", 3));
+  OK(penstock_hop_set_message(hop, "now", 3));
+  OK(penstock_hop_resolve(hop, PENSTOCK_NEXT));
 }
 TEST(async_replaces_within_the_callback) {
   style style;
@@ -199,10 +204,10 @@ TEST(async_replaces_within_the_callback) {
   style_end(&style, 1);
 }
 
-static void drop_some(style *self, int32_t event, penstock_completion *completion) {
+static void drop_some(style *self, int32_t event, penstock_hop *hop) {
   int number = 0;
   if (event == SEND || event == RECEIVE) memcpy(&number, self->data, sizeof(number));
-  if (event == RECEIVE && number % 2) OK(penstock_completion_resolve(completion, PENSTOCK_DROP));
+  if (event == RECEIVE && number % 2) OK(penstock_hop_resolve(hop, PENSTOCK_DROP));
 }
 TEST(async_drops_a_message) {
   style style;

@@ -1,4 +1,4 @@
-/* async.h: completions that end the call, that are never called, and that several threads call at once. */
+/* async.h: events that end the call, that are never resolved, and that several threads resolve at once. */
 #include "completions.h"
 
 /* ---- Ending ---- */
@@ -25,22 +25,22 @@ TEST(async_cancel_at_every_event) {
   }
 }
 
-TEST(law_7_async_completion_dropped_at_every_event) {
-  const char *words = "interceptor 'promise' dropped its completion";
+TEST(law_7_async_event_released_at_every_event) {
+  const char *words = "interceptor 'promise' released an event that it had not resolved";
   for (int event = START; event <= STATUS; event++) {
     expect_end(DROP, event, PENSTOCK_STATUS_INTERNAL, words);
     expect_end(DROP_LATER, event, PENSTOCK_STATUS_INTERNAL, words);
   }
 }
 
-static void cancel_with(style *self, int32_t event, penstock_completion *completion) {
+static void cancel_with(style *self, int32_t event, penstock_hop *hop) {
   (void)self;
   if (event != START) return;
   penstock_status *status = NULL;
   OK(penstock_status_new(PENSTOCK_STATUS_OUT_OF_RANGE, "far", &status));
   OK(penstock_status_add_detail(status, "type.googleapis.com/a.B", "xy", 2));
   OK(penstock_metadata_set(penstock_status_trailers(status), "x-t", "1"));
-  OK(penstock_completion_cancel_with(completion, status));
+  OK(penstock_hop_finish_with(hop, status));
   penstock_status_release(status);
 }
 TEST(async_cancel_with_a_built_status) {
@@ -61,8 +61,8 @@ TEST(async_cancel_with_a_built_status) {
   style_end(&style, 1);
 }
 
-/* A deadline passes by a completion that is never called. */
-TEST(law_4_async_deadline_while_a_completion_is_open) {
+/* A deadline passes by an event that is never resolved. */
+TEST(law_4_async_deadline_while_an_event_is_open) {
   for (int event = START; event <= STATUS; event++) {
     style style;
     style_init(&style);
@@ -82,23 +82,23 @@ TEST(law_4_async_deadline_while_a_completion_is_open) {
     CHECK_INT(atomic_load(&style.cancelled), event == STATUS ? 1 : 0);
     if (event == STATUS) CHECK_INT(style.cancel_code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
     CHECK_INT(atomic_load(&style.destroyed), 1);
-    penstock_completion *kept = style.kept;
-    CHECK_RESULT(penstock_completion_next(kept), PENSTOCK_E_GONE);
-    CHECK_RESULT(penstock_hop_demand(penstock_completion_hop(kept), 1), PENSTOCK_E_GONE);
-    penstock_completion_release(kept);
+    penstock_hop *kept = style.kept;
+    CHECK_RESULT(penstock_hop_resolve(kept, PENSTOCK_NEXT), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_hop_demand(kept, 1), PENSTOCK_E_GONE);
+    penstock_hop_release(kept);
     penstock_channel_release(channel);
     style_end(&style, 1);
   }
 }
 
-static void refuse_to_change(style *self, int32_t event, penstock_completion *completion) {
+static void refuse_to_change(style *self, int32_t event, penstock_hop *hop) {
   if (event != STATUS) return;
   CHECK_INT(penstock_status_code(self->status), PENSTOCK_STATUS_CANCELLED);
   CHECK_RESULT(penstock_status_set_code(self->status, 0), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_completion_cancel(completion, 1, NULL), PENSTOCK_E_GONE);
-  CHECK_RESULT(penstock_completion_resolve(completion, PENSTOCK_RESTART), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_finish(hop, 1, NULL), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_resolve(hop, PENSTOCK_RESTART), PENSTOCK_E_GONE);
 }
-/* The caller cancels while on_start's completion is open: on_status gets CANCELLED, and next there is no error. */
+/* The caller cancels while on_start's event is open: on_status gets CANCELLED, and next there is no error. */
 TEST(async_cancel_by_the_caller) {
   for (int drops = 0; drops < 2; drops++) {
     style style;
@@ -109,7 +109,7 @@ TEST(async_cancel_by_the_caller) {
     penstock_channel *channel = open_channel();
     style_add(&style, channel, 0);
     penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
-    penstock_completion *kept = take_kept(&style, 1);
+    penstock_hop *kept = take_kept(&style, 1);
     OK(penstock_call_cancel(call, "enough"));
     penstock_reply *reply = NULL;
     REQUIRE_OK(penstock_call_wait(call, &reply));
@@ -117,7 +117,7 @@ TEST(async_cancel_by_the_caller) {
     penstock_reply_release(reply);
     penstock_call_release(call);
     CHECK_INT(atomic_load(&style.seen[STATUS]), 1);
-    penstock_completion_release(kept); /* uncalled: the call has ended */
+    penstock_hop_release(kept); /* unresolved: the call has ended */
     penstock_channel_release(channel);
     style_end(&style, 1);
   }
@@ -148,9 +148,8 @@ TEST(async_ended_by_a_hop_above) {
 
 /* ---- Other verdicts ---- */
 
-static void refresh(style *self, int32_t event, penstock_completion *completion) {
+static void refresh(style *self, int32_t event, penstock_hop *hop) {
   if (event != STATUS || penstock_status_code(self->status) != PENSTOCK_STATUS_UNAUTHENTICATED) return;
-  penstock_hop *hop = penstock_completion_hop(completion);
   OK(penstock_hop_can_restart(hop));
   OK(penstock_metadata_remove(penstock_hop_request_metadata(hop), "x-status"));
 }
@@ -171,12 +170,12 @@ TEST(async_restarts) {
   REQUIRE_OK(penstock_channel_call(run.channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL, &call, NULL));
   OK(penstock_call_send(call, "ping", 4));
   OK(penstock_call_half_close(call));
-  penstock_completion *kept = take_kept(&style, 1);
-  OK(penstock_completion_resolve(kept, PENSTOCK_RESTART));
-  penstock_completion_release(kept);
+  penstock_hop *kept = take_kept(&style, 1);
+  OK(penstock_hop_resolve(kept, PENSTOCK_RESTART));
+  penstock_hop_release(kept);
   kept = take_kept(&style, 2);
-  OK(penstock_completion_next(kept));
-  penstock_completion_release(kept);
+  OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
+  penstock_hop_release(kept);
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_OK);
@@ -192,7 +191,7 @@ TEST(async_restarts) {
   style_end(&style, 1);
 }
 
-/* TAKE by completion, and an answer through the hop, all on another thread. */
+/* TAKE later, and an answer through the hop, all on another thread. */
 TEST(async_takes) {
   style style;
   style_init(&style);
@@ -202,15 +201,14 @@ TEST(async_takes) {
   style.look = NULL;
   pthread_t caller;
   REQUIRE(pthread_create(&caller, NULL, run_unary, &run) == 0);
-  penstock_completion *kept = take_kept(&style, 1);
-  penstock_hop *hop = penstock_completion_hop(kept);
+  penstock_hop *kept = take_kept(&style, 1);
   penstock_status *status = NULL;
   OK(penstock_status_new(PENSTOCK_STATUS_ALREADY_EXISTS, "mine", &status));
-  OK(penstock_hop_deliver_status(hop, status));
-  OK(penstock_completion_resolve(kept, PENSTOCK_TAKE));
+  OK(penstock_hop_deliver_status(kept, status));
+  OK(penstock_hop_resolve(kept, PENSTOCK_TAKE));
   pthread_join(caller, NULL);
-  CHECK_RESULT(penstock_hop_deliver_status(hop, status), PENSTOCK_E_GONE);
-  penstock_completion_release(kept);
+  CHECK_RESULT(penstock_hop_deliver_status(kept, status), PENSTOCK_E_GONE);
+  penstock_hop_release(kept);
   penstock_status_release(status);
   REQUIRE(run.reply != NULL);
   CHECK_INT(penstock_reply_code(run.reply), PENSTOCK_STATUS_ALREADY_EXISTS);
@@ -222,7 +220,7 @@ TEST(async_takes) {
 /* ---- Races ---- */
 
 typedef struct racer {
-  penstock_completion *completion;
+  penstock_hop *hop;
   pthread_barrier_t *barrier;
   int kind;
   penstock_result result;
@@ -230,21 +228,24 @@ typedef struct racer {
 static void *race(void *argument) {
   racer *self = argument;
   pthread_barrier_wait(self->barrier);
-  if (self->kind == 0) self->result = penstock_completion_next(self->completion);
-  if (self->kind == 1) self->result = penstock_completion_next_message(self->completion, "raced", 5);
-  if (self->kind == 2) self->result = penstock_completion_cancel(self->completion, PENSTOCK_STATUS_ABORTED, "raced");
-  penstock_completion_release(self->completion);
+  if (self->kind == 0) self->result = penstock_hop_resolve(self->hop, PENSTOCK_NEXT);
+  if (self->kind == 1) {
+    penstock_hop_set_message(self->hop, "raced", 5);
+    self->result = penstock_hop_resolve(self->hop, PENSTOCK_NEXT);
+  }
+  if (self->kind == 2) self->result = penstock_hop_finish(self->hop, PENSTOCK_STATUS_ABORTED, "raced");
+  penstock_hop_release(self->hop);
   return NULL;
 }
 /* Within the callback and after it, against each other: one wins, the others are told. */
-static void race_all(style *self, int32_t event, penstock_completion *completion) {
+static void race_all(style *self, int32_t event, penstock_hop *hop) {
   if (event != SEND) return;
   racer *racers = self->context;
   pthread_t threads[3];
   pthread_barrier_t barrier;
   pthread_barrier_init(&barrier, NULL, 3);
   for (int i = 0; i < 3; i++) {
-    racers[i] = (racer){penstock_completion_retain(completion), &barrier, i, -1};
+    racers[i] = (racer){penstock_hop_retain(hop), &barrier, i, -1};
     if (pthread_create(&threads[i], NULL, race, &racers[i])) abort();
   }
   for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
@@ -284,10 +285,10 @@ TEST(async_one_of_many_calls_wins) {
   for (int i = 0; i < rounds; i++) {
     pthread_t caller;
     REQUIRE(pthread_create(&caller, NULL, run_unary, &run) == 0);
-    penstock_completion *kept = take_kept(&style, i + 1);
+    penstock_hop *kept = take_kept(&style, i + 1);
     race_all(&style, SEND, kept);
     check_race(racers);
-    penstock_completion_release(kept);
+    penstock_hop_release(kept);
     pthread_join(caller, NULL);
     penstock_reply_release(run.reply);
   }

@@ -379,10 +379,10 @@ TEST(hooks_stream_message_is_edited_while_it_waits) {
   OK(penstock_call_send(story.call, "a", 1));
   OK(penstock_call_half_close(story.call));
   latch_wait(&story.probe.done, 1);
-  penstock_event *event = NULL;
-  if (OK(penstock_ticket_event(ticket, &event))) {
-    OK(penstock_event_set_message(event, "edited", 6));
-    penstock_event_release(event);
+  penstock_hop *bound = NULL;
+  if (OK(penstock_ticket_hop(ticket, &bound))) {
+    OK(penstock_hop_set_message(bound, "edited", 6));
+    penstock_hop_release(bound);
   }
   OK(penstock_ticket_resume(ticket));
   check_all(&story, "edited");

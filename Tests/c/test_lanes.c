@@ -387,10 +387,10 @@ TEST(lanes_both_open_and_resolved_in_any_order) {
     for (int i = 0; i < 2 * EACH_LANE; i++) {
       penstock_ticket ticket = lanes.tickets[order[i]];
       bool is_second = order[i] % EACH_LANE == 1;
-      penstock_event *event = NULL;
-      if (is_second && !drops && OK(penstock_ticket_event(ticket, &event))) {
-        OK(penstock_event_set_message(event, order[i] < EACH_LANE ? "B" : "E", 1));
-        penstock_event_release(event);
+      penstock_hop *bound = NULL;
+      if (is_second && !drops && OK(penstock_ticket_hop(ticket, &bound))) {
+        OK(penstock_hop_set_message(bound, order[i] < EACH_LANE ? "B" : "E", 1));
+        penstock_hop_release(bound);
       }
       OK(is_second && drops ? penstock_ticket_drop(ticket) : penstock_ticket_resume(ticket));
       penstock_result again = penstock_ticket_resume(ticket);

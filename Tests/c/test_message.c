@@ -321,10 +321,10 @@ static int32_t change_later(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
   penstock_ticket ticket = penstock_hop_ticket(hop);
-  penstock_event *paused = NULL;
-  if (!OK(penstock_ticket_event(ticket, &paused))) return PENSTOCK_NEXT;
-  OK(penstock_event_set_message(paused, "changed", 7));
-  penstock_event_release(paused);
+  penstock_hop *paused = NULL;
+  if (!OK(penstock_ticket_hop(ticket, &paused))) return PENSTOCK_NEXT;
+  OK(penstock_hop_set_message(paused, "changed", 7));
+  penstock_hop_release(paused);
   OK(penstock_ticket_resume_after(ticket, 0));
   return PENSTOCK_PAUSE;
 }

@@ -134,35 +134,29 @@ TEST(null_executor) {
   penstock_executor_release(NULL);
 }
 
-static void complete_with_nulls(void *state, penstock_metadata *metadata, penstock_completion *completion) {
-  (void)state, (void)metadata;
-  REFUSED(penstock_completion_next_message(completion, NULL, 1));
-  REFUSED(penstock_completion_cancel_with(completion, NULL));
-  OK(penstock_completion_cancel(completion, PENSTOCK_STATUS_ABORTED, NULL));
-  penstock_completion_release(completion);
+static void end_with_nulls(penstock_hop *hop, void *state) {
+  (void)state;
+  const void *data = NULL;
+  size_t length = 0;
+  REFUSED(penstock_hop_message(hop, NULL, &length));
+  REFUSED(penstock_hop_message(hop, &data, NULL));
+  REFUSED(penstock_hop_set_message(hop, NULL, 1));
+  REFUSED(penstock_hop_finish_with(hop, NULL));
+  OK(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, NULL));
+  penstock_hop_release(hop);
 }
 
 TEST(null_async) {
   atomic_int finalized = 0;
-  penstock_status *status = NULL;
   penstock_interceptor made = PENSTOCK_INTERCEPTOR_INIT;
   penstock_async_interceptor table = PENSTOCK_ASYNC_INTERCEPTOR_INIT;
   table.user_data = &finalized;
   table.finalizer = count_up;
-  table.on_start = complete_with_nulls;
+  table.on_start = end_with_nulls;
   REFUSED_WITH_ERROR(penstock_async_interceptor_table(NULL, &made, &error));
   REFUSED_WITH_ERROR(penstock_async_interceptor_table(&table, NULL, &error));
   CHECK_INT(atomic_load(&finalized), 1);
-  OK(penstock_status_new(0, NULL, &status));
-  REFUSED(penstock_completion_next(NULL));
-  REFUSED(penstock_completion_next_message(NULL, "x", 1));
-  REFUSED(penstock_completion_cancel(NULL, 0, NULL));
-  REFUSED(penstock_completion_cancel_with(NULL, status));
-  REFUSED(penstock_completion_resolve(NULL, PENSTOCK_NEXT));
-  CHECK(penstock_completion_hop(NULL) == NULL);
-  CHECK(penstock_completion_retain(NULL) == NULL);
-  penstock_completion_release(NULL);
-  penstock_status_release(status);
+  REFUSED(penstock_hop_resolve(NULL, PENSTOCK_NEXT));
 
   penstock_channel *channel = open_channel();
   penstock_interceptor_id id = 0;

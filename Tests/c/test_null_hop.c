@@ -64,25 +64,16 @@ TEST(null_hop) {
   penstock_status_release(status);
 }
 
-TEST(null_ticket_and_event) {
-  const void *data = NULL;
-  size_t length = 0;
-  penstock_event *event = NULL;
+TEST(null_ticket) {
+  penstock_hop *bound = NULL;
   CHECK(penstock_ticket_resolve(0, PENSTOCK_NEXT) != PENSTOCK_OK);
   CHECK(penstock_ticket_resume(0) != PENSTOCK_OK);
   CHECK(penstock_ticket_drop(0) != PENSTOCK_OK);
   CHECK(penstock_ticket_finish(0, 0, NULL) != PENSTOCK_OK);
   REFUSED(penstock_ticket_finish_with(0, NULL));
   CHECK(penstock_ticket_resume_after(0, 0) != PENSTOCK_OK);
-  REFUSED(penstock_ticket_event(0, NULL));
-  CHECK(penstock_ticket_event(0, &event) != PENSTOCK_OK);
-  CHECK(penstock_event_retain(NULL) == NULL);
-  penstock_event_release(NULL);
-  CHECK_INT(penstock_event_kind(NULL), PENSTOCK_EVENT_NONE);
-  CHECK(penstock_event_metadata(NULL) == NULL);
-  REFUSED(penstock_event_message(NULL, &data, &length));
-  REFUSED(penstock_event_set_message(NULL, "x", 1));
-  CHECK(penstock_event_status(NULL) == NULL);
+  REFUSED(penstock_ticket_hop(0, NULL));
+  CHECK(penstock_ticket_hop(0, &bound) != PENSTOCK_OK);
 }
 
 /* The same for what a live hop and a live ticket are given. */
@@ -108,15 +99,16 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
     CHECK_INT(atomic_load(&finalized), 1);
     CHECK(penstock_hop_get_value(hop, NULL) == NULL);
     REFUSED(penstock_hop_deliver_status(hop, NULL));
+    CHECK_RESULT(penstock_hop_resolve(hop, PENSTOCK_NEXT), PENSTOCK_E_STATE);
     penstock_ticket ticket = penstock_hop_ticket(hop);
-    REFUSED(penstock_ticket_event(ticket, NULL));
+    REFUSED(penstock_ticket_hop(ticket, NULL));
     REFUSED(penstock_ticket_finish_with(ticket, NULL));
-    penstock_event *kept = NULL;
-    if (OK(penstock_ticket_event(ticket, &kept))) {
-      CHECK_INT(penstock_event_kind(kept), PENSTOCK_EVENT_START);
-      CHECK(penstock_event_metadata(kept) != NULL);
-      CHECK(penstock_event_status(kept) == NULL);
-      penstock_event_release(kept);
+    penstock_hop *kept = NULL;
+    if (OK(penstock_ticket_hop(ticket, &kept))) {
+      CHECK_INT(penstock_hop_event(kept), PENSTOCK_EVENT_START);
+      CHECK(penstock_hop_metadata(kept) != NULL);
+      CHECK(penstock_hop_status(kept) == NULL);
+      penstock_hop_release(kept);
     }
   }
   if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE) {
@@ -126,11 +118,11 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
     REFUSED(penstock_hop_set_message(hop, NULL, 1));
     REFUSED(penstock_hop_send_message(hop, NULL, 1));
     REFUSED(penstock_hop_deliver_message(hop, NULL, 1));
-    penstock_event *kept = NULL;
-    if (OK(penstock_ticket_event(penstock_hop_ticket(hop), &kept))) {
-      REFUSED(penstock_event_message(kept, NULL, &length));
-      REFUSED(penstock_event_set_message(kept, NULL, 1));
-      penstock_event_release(kept);
+    penstock_hop *kept = NULL;
+    if (OK(penstock_ticket_hop(penstock_hop_ticket(hop), &kept))) {
+      REFUSED(penstock_hop_message(kept, NULL, &length));
+      REFUSED(penstock_hop_set_message(kept, NULL, 1));
+      penstock_hop_release(kept);
     }
   }
   return PENSTOCK_NEXT;
@@ -285,7 +277,5 @@ TEST(null_codec) {
   REFUSED(penstock_hop_set_object(NULL, channel));
   REFUSED(penstock_hop_send_object(NULL, channel));
   REFUSED(penstock_hop_deliver_object(NULL, channel));
-  CHECK(penstock_event_object(NULL) == NULL);
-  REFUSED(penstock_event_set_object(NULL, channel));
   penstock_channel_release(channel);
 }

@@ -150,10 +150,10 @@ static void *complete(void *pointer) {
     result = penstock_ticket_resolve(race->ticket, PENSTOCK_NEXT);
     break;
   default: {
-    penstock_event *event = NULL;
-    if (penstock_ticket_event(race->ticket, &event) == PENSTOCK_OK) {
-      penstock_event_set_message(event, "y", 1);
-      penstock_event_release(event);
+    penstock_hop *bound = NULL;
+    if (penstock_ticket_hop(race->ticket, &bound) == PENSTOCK_OK) {
+      penstock_hop_set_message(bound, "y", 1);
+      penstock_hop_release(bound);
     }
     result = penstock_ticket_resume(race->ticket);
     break;

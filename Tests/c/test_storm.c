@@ -214,10 +214,10 @@ static void *spend(void *pointer) {
     for (int i = 0; i < 64; i++) {
       penstock_ticket ticket = atomic_load(&tickets->slots[i]);
       if (!ticket) continue;
-      penstock_event *event = NULL;
-      if (penstock_ticket_event(ticket, &event) == PENSTOCK_OK) {
-        CHECK(penstock_event_kind(event) != 0);
-        penstock_event_release(event);
+      penstock_hop *bound = NULL;
+      if (penstock_ticket_hop(ticket, &bound) == PENSTOCK_OK) {
+        CHECK(penstock_hop_event(bound) != 0);
+        penstock_hop_release(bound);
       }
       penstock_result result = penstock_ticket_resume(ticket);
       if (result == PENSTOCK_OK) {

@@ -94,28 +94,30 @@ TEST(ticket_of_a_cancelled_call_is_gone) {
     penstock_call_try_send(call, "x", 1);
     penstock_call_half_close(call);
     latch_wait(&state.paused, 1);
-    penstock_event *event = NULL;
-    OK(penstock_ticket_event(state.ticket, &event));
-    CHECK_INT(penstock_event_kind(event), pausable[i]);
+    penstock_hop *bound = NULL;
+    OK(penstock_ticket_hop(state.ticket, &bound));
+    CHECK_INT(penstock_hop_event(bound), pausable[i]);
     OK(penstock_call_cancel(call, "no more"));
     latch_wait(&finalized, 1);
     CHECK_RESULT(penstock_ticket_resume(state.ticket), PENSTOCK_E_GONE);
     CHECK_RESULT(penstock_ticket_finish(state.ticket, 0, NULL), PENSTOCK_E_GONE);
     CHECK_RESULT(penstock_ticket_resume_after(state.ticket, 0), PENSTOCK_E_GONE);
-    penstock_event *late = NULL;
-    CHECK_RESULT(penstock_ticket_event(state.ticket, &late), PENSTOCK_E_GONE);
-    /* The event outlives the call under its holder. */
-    CHECK(penstock_event_retain(event) == event);
-    penstock_event_release(event);
-    CHECK_INT(penstock_event_kind(event), pausable[i]);
+    penstock_hop *late = NULL;
+    CHECK_RESULT(penstock_ticket_hop(state.ticket, &late), PENSTOCK_E_GONE);
+    /* The handle outlives the call under its holder, and is at no event any more. */
+    CHECK(penstock_hop_retain(bound) == bound);
+    penstock_hop_release(bound);
+    CHECK_INT(penstock_hop_event(bound), PENSTOCK_EVENT_NONE);
+    CHECK(penstock_hop_metadata(bound) == NULL && penstock_hop_status(bound) == NULL);
+    CHECK_RESULT(penstock_hop_resolve(bound, PENSTOCK_NEXT), PENSTOCK_E_GONE);
+    CHECK(penstock_hop_call_id(bound) != 0);
     if (pausable[i] == PENSTOCK_EVENT_SEND) {
       const void *data = NULL;
       size_t length = 0;
-      OK(penstock_event_message(event, &data, &length));
-      CHECK(length == 1 && memcmp(data, "x", 1) == 0);
-      CHECK_RESULT(penstock_event_set_message(event, "y", 1), PENSTOCK_E_GONE);
+      CHECK_RESULT(penstock_hop_message(bound, &data, &length), PENSTOCK_E_GONE);
+      CHECK_RESULT(penstock_hop_set_message(bound, "y", 1), PENSTOCK_E_GONE);
     }
-    penstock_event_release(event);
+    penstock_hop_release(bound);
     penstock_call_release(call);
     penstock_channel_release(channel);
     probe_wait_finalized(&probe);
@@ -165,7 +167,7 @@ TEST(ticket_wrong_verdicts_leave_it) {
 TEST(ticket_numbers_that_never_were) {
   static const penstock_ticket wrong[] = {0, 1, 12345, UINT64_MAX, UINT64_MAX / 2};
   for (size_t i = 0; i < 5; i++) {
-    penstock_event *event = NULL;
+    penstock_hop *bound = NULL;
     penstock_status *status = NULL;
     OK(penstock_status_new(0, NULL, &status));
     CHECK(penstock_ticket_resume(wrong[i]) != PENSTOCK_OK);
@@ -174,8 +176,8 @@ TEST(ticket_numbers_that_never_were) {
     CHECK(penstock_ticket_finish(wrong[i], 0, NULL) != PENSTOCK_OK);
     CHECK(penstock_ticket_finish_with(wrong[i], status) != PENSTOCK_OK);
     CHECK(penstock_ticket_resume_after(wrong[i], 1) != PENSTOCK_OK);
-    CHECK(penstock_ticket_event(wrong[i], &event) != PENSTOCK_OK);
-    CHECK(event == NULL);
+    CHECK(penstock_ticket_hop(wrong[i], &bound) != PENSTOCK_OK);
+    CHECK(bound == NULL);
     penstock_status_release(status);
   }
 }
@@ -266,10 +268,14 @@ TEST(ticket_several_at_once) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   for (const char *c = "abcd"; *c; c++) OK(penstock_call_send(call, c, 1));
   EVENTUALLY(atomic_load(&held.count) == 4);
-  penstock_event *event = NULL;
-  OK(penstock_ticket_event(held.tickets[2], &event));
-  OK(penstock_event_set_message(event, "C", 1));
-  penstock_event_release(event);
+  penstock_hop *bound = NULL;
+  OK(penstock_ticket_hop(held.tickets[2], &bound));
+  OK(penstock_hop_set_message(bound, "C", 1));
+  const void *held_data = NULL;
+  size_t held_length = 0;
+  OK(penstock_hop_message(bound, &held_data, &held_length));
+  CHECK(held_length == 1 && memcmp(held_data, "C", 1) == 0);
+  penstock_hop_release(bound);
   OK(penstock_ticket_resume(held.tickets[3]));
   OK(penstock_ticket_drop(held.tickets[1]));
   OK(penstock_ticket_resume(held.tickets[2]));
@@ -303,19 +309,19 @@ TEST(ticket_event_is_edited_elsewhere) {
   penstock_call_try_send(call, "x", 1);
   penstock_call_half_close(call);
   latch_wait(&state.paused, 1);
-  penstock_event *event = NULL;
-  REQUIRE_OK(penstock_ticket_event(state.ticket, &event));
-  penstock_status *status = penstock_event_status(event);
+  penstock_hop *bound = NULL;
+  REQUIRE_OK(penstock_ticket_hop(state.ticket, &bound));
+  penstock_status *status = penstock_hop_status(bound);
   REQUIRE(status != NULL);
   OK(penstock_status_set_code(status, PENSTOCK_STATUS_DATA_LOSS));
-  OK(penstock_metadata_set(penstock_event_metadata(event), "x-edited", "1"));
+  OK(penstock_metadata_set(penstock_hop_metadata(bound), "x-edited", "1"));
   const void *data = NULL;
   size_t length = 0;
-  CHECK_RESULT(penstock_event_message(event, &data, &length), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_event_set_message(event, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_message(bound, &data, &length), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_set_message(bound, "x", 1), PENSTOCK_E_STATE);
   OK(penstock_ticket_resume(state.ticket));
   latch_wait(&finalized, 1);
-  penstock_event_release(event);
+  penstock_hop_release(bound);
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_call_reply(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DATA_LOSS);

@@ -79,13 +79,13 @@ static int use_codec(penstock_channel *channel) {
 static void told(penstock_call *call, penstock_reply *reply, void *user_data) {
   ran++;
   have_token(call, reply, user_data);
-  penstock_event_release(((waiting_start *)user_data)->event);
+  penstock_hop_release(((waiting_start *)user_data)->bound);
   free(user_data);
 }
 static int32_t ask(penstock_hop *hop, void *state) {
   waiting_start *start = malloc(sizeof(*start));
   start->ticket = penstock_hop_ticket(hop);
-  if (penstock_ticket_event(start->ticket, &start->event)) abort();
+  if (penstock_ticket_hop(start->ticket, &start->bound)) abort();
   penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
   callbacks.user_data = start;
   callbacks.on_reply = told;

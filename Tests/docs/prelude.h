@@ -26,7 +26,7 @@ typedef struct point {
 } point;
 typedef struct waiting_start {
   penstock_ticket ticket;
-  penstock_event *event;
+  penstock_hop *bound;
 } waiting_start;
 
 /* What `state` may be: see the fragment's marker. */

@@ -76,11 +76,11 @@ static void *help(void *argument) {
         result = penstock_ticket_resolve(ticket, PENSTOCK_PAUSE);
         if (result == PENSTOCK_OK) broken(trial, "tickets", "resolved with PAUSE");
       } else if (dice < 98) {
-        penstock_event *event = NULL;
-        result = penstock_ticket_event(ticket, &event);
+        penstock_hop *bound = NULL;
+        result = penstock_ticket_hop(ticket, &bound);
         if (result == PENSTOCK_OK) {
-          penstock_event_kind(event);
-          penstock_event_release(event);
+          penstock_hop_event(bound);
+          penstock_hop_release(bound);
           result = penstock_ticket_resume(ticket);
         }
       } else {

@@ -17,11 +17,11 @@ static void *fetch_token(void *argument) {
   nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 
   /* The event that the ticket is for: here the start, with its metadata. It may be changed until the ticket is spent. */
-  penstock_event *event;
-  if (penstock_ticket_event(ticket, &event) != PENSTOCK_OK)
+  penstock_hop *bound;
+  if (penstock_ticket_hop(ticket, &bound) != PENSTOCK_OK)
     return NULL; /* the call has ended: its deadline, a cancel */
-  penstock_metadata_set(penstock_event_metadata(event), "authorization", "Bearer fetched");
-  penstock_event_release(event);
+  penstock_metadata_set(penstock_hop_metadata(bound), "authorization", "Bearer fetched");
+  penstock_hop_release(bound);
   puts("a thread lets the call go on");
   penstock_ticket_resume(ticket); /* or penstock_ticket_finish: ends the call there */
   return NULL;

@@ -299,12 +299,12 @@ typedef struct {
 /* Another thread: fetches a token, puts it into the event that waits, lets it go on. */
 static void *fetch_token(void *argument) {
   gate *self = argument;
-  penstock_event *event;
+  penstock_hop *bound;
   nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-  self->resumed = penstock_ticket_event(self->ticket, &event);
+  self->resumed = penstock_ticket_hop(self->ticket, &bound);
   if (self->resumed != PENSTOCK_OK) return NULL;
-  penstock_metadata_set(penstock_event_metadata(event), "x-token", "fresh");
-  penstock_event_release(event);
+  penstock_metadata_set(penstock_hop_metadata(bound), "x-token", "fresh");
+  penstock_hop_release(bound);
   self->resumed = penstock_ticket_resume(self->ticket);
   return NULL;
 }

@@ -86,15 +86,11 @@ PENSTOCK_API void *penstock_message_object(const penstock_message *message);
 
 /* In on_send and on_receive: the caller's object, borrowed until it is replaced or the callback returns. */
 PENSTOCK_API void *penstock_hop_object(penstock_hop *hop);
-/* In on_send and on_receive: replaces it. */
+/* In on_send and on_receive: replaces it. With E_GONE it stays the caller's, too. */
 PENSTOCK_API penstock_result penstock_hop_set_object(penstock_hop *hop, void *object);
 /* As penstock_hop_send_message and penstock_hop_deliver_message. */
 PENSTOCK_API penstock_result penstock_hop_send_object(penstock_hop *hop, void *object);
 PENSTOCK_API penstock_result penstock_hop_deliver_object(penstock_hop *hop, void *object);
-/* The object of a ticket's event, as penstock_event_message and penstock_event_set_message. With E_GONE it stays the
- * caller's, too. */
-PENSTOCK_API void *penstock_event_object(const penstock_event *event);
-PENSTOCK_API penstock_result penstock_event_set_object(penstock_event *event, void *object);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,15 @@
-/* What an interceptor's callback may do: look at the event and the call, change them, defer, end, answer.
+/* A hop at an event: look at the event and the call, change them, defer, end, answer.
  *
- * Unless it says otherwise, a function here is called in a callback of that hop, on that thread; elsewhere it gives
- * PENSTOCK_E_STATE (NULL where it returns a pointer), after the hop's end PENSTOCK_E_GONE.
+ * A callback's hop is at the event that the callback is about. Unless it says otherwise, a function here is called in a
+ * callback of that hop, on that thread; elsewhere it gives PENSTOCK_E_STATE (NULL where it returns a pointer), after the
+ * hop's end PENSTOCK_E_GONE.
+ *
+ * A bound hop is another handle of the hop, at one event that may wait: penstock_ticket_hop makes one, and each callback
+ * in asynchronous style gets one. Any thread may use it, one at a time: penstock_hop_event, _metadata, _message,
+ * _set_message and _status show and change its event, penstock_hop_resolve and _finish end the wait, until the wait is
+ * over: then they give PENSTOCK_E_GONE (NONE, NULL). The metadata and the status that it has given live as long as the
+ * handle, and are others' to change once the wait is over. In the callback that got it, a bound hop does all that the
+ * callback's own hop does; later, what any thread may do.
  */
 #ifndef PENSTOCK_HOP_H
 #define PENSTOCK_HOP_H
@@ -31,7 +39,7 @@ extern "C" {
 /* Keeps the handle (not the call) past `destroy`. Any thread. */
 PENSTOCK_API penstock_hop *penstock_hop_retain(penstock_hop *hop);
 PENSTOCK_API void penstock_hop_release(penstock_hop *hop);
-/* PENSTOCK_EVENT_...: what the running callback is about; NONE outside callbacks. */
+/* PENSTOCK_EVENT_...: what the running callback is about, or the bound event that waits; else NONE. */
 PENSTOCK_API int32_t penstock_hop_event(const penstock_hop *hop);
 /* A number that names the call within the process; 0 for NULL. Any thread. */
 PENSTOCK_API uint64_t penstock_hop_call_id(const penstock_hop *hop);
@@ -172,9 +180,15 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
  * on_cancel, and the verdict of the running callback is ignored. In every callback but create, destroy, on_cancel and
  * an on_status that brings a local cancel or deadline. E_ALREADY: a second time in one callback. */
 PENSTOCK_API penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code, const char *message);
-/* The same with a built status, copied. */
+/* As penstock_hop_finish, with a built status, copied. */
 PENSTOCK_API penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
 
+/* Ends the wait of a bound hop's event with any verdict that its ticket would take: NEXT (it goes on, with what was changed
+ * in it), DROP (messages), TAKE (start) or RESTART (status). Also while the callback that got the hop still runs.
+ * PENSTOCK_OK. E_INVALID_ARGUMENT: a NULL, or a verdict that this event does not allow (it goes on waiting). E_ALREADY: it
+ * has been resolved. E_GONE: the call has ended, or went on without it. E_STATE: a callback's own hop. E_FORKED.
+ * Threading: any thread. */
+PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t verdict);
 /* Puts a message of this hop's own, copied, on its way to the server, behind what is parked here and before the event
  * that the running callback is about. Its `sent` stops here. E_STATE: not in a callback of this hop, on
  * the driving thread or its executor's, before start has left this hop (in on_start too), or after half-close has. */
@@ -207,7 +221,8 @@ PENSTOCK_API void *penstock_hop_get_value(const penstock_hop *hop, const char *k
 typedef uint64_t penstock_ticket;
 
 /* A ticket for the event of the running callback, to be taken before PAUSE or HOLD is returned; 0 if the event can't
- * be paused here (signals, a local status). The same one if asked again. NEXT returned with a live ticket spends it. */
+ * be paused here (signals, a local status). The same one if asked again. NEXT returned with a live ticket spends it. Of a
+ * bound hop: that of its event, on any thread while it waits. */
 PENSTOCK_API penstock_ticket penstock_hop_ticket(penstock_hop *hop);
 
 /* Ends the pause with NEXT, DROP (messages), TAKE (start) or RESTART (status). Any thread; also before the callback has returned.
@@ -222,21 +237,13 @@ PENSTOCK_API penstock_result penstock_ticket_finish_with(penstock_ticket ticket,
 /* Resumes after `ms` milliseconds, unless the ticket is resolved before. */
 PENSTOCK_API penstock_result penstock_ticket_resume_after(penstock_ticket ticket, uint64_t ms);
 
-/* The event that a ticket is for; it may be read, and changed until the ticket is spent, by one thread at a time. */
-typedef struct penstock_event penstock_event;
-
-/* Memory: owned by the caller; free with penstock_event_release. It outlives the call if need be. */
-PENSTOCK_API penstock_result penstock_ticket_event(penstock_ticket ticket, penstock_event **event);
-PENSTOCK_API penstock_event *penstock_event_retain(penstock_event *event);
-PENSTOCK_API void penstock_event_release(penstock_event *event);
-/* PENSTOCK_EVENT_START, SEND, HALF_CLOSE, HEADERS, RECEIVE or STATUS. */
-PENSTOCK_API int32_t penstock_event_kind(const penstock_event *event);
-/* As penstock_hop_metadata, _message, _set_message, _status; what they give lives as long as the event does. Once the
- * ticket is spent set_message gives E_GONE, and metadata and status are others' to change: leave them alone. */
-PENSTOCK_API penstock_metadata *penstock_event_metadata(penstock_event *event);
-PENSTOCK_API penstock_result penstock_event_message(const penstock_event *event, const void **data, size_t *length);
-PENSTOCK_API penstock_result penstock_event_set_message(penstock_event *event, const void *data, size_t length);
-PENSTOCK_API penstock_status *penstock_event_status(penstock_event *event);
+/* Another handle of the ticket's hop, bound to the ticket's event: see the top of this file. It owes the event nothing:
+ * released, it leaves the ticket as it is.
+ * PENSTOCK_OK. E_INVALID_ARGUMENT: 0, or `hop` is NULL. E_ALREADY: the ticket is spent. E_GONE: the call has ended, or
+ * went on without the event.
+ * Memory: *hop is owned by the caller; free with penstock_hop_release. It outlives the call if need be.
+ * Threading: any thread. */
+PENSTOCK_API penstock_result penstock_ticket_hop(penstock_ticket ticket, penstock_hop **hop);
 
 #ifdef __cplusplus
 }

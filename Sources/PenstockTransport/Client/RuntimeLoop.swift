@@ -201,7 +201,7 @@ final class RuntimeLoop: CallLoop {
   }
 
   override func issueTicket(_ event: Event, of hop: Hop, start: Metadata?) -> UInt64 {
-    book(of: hop.call).issue(event, start: start)
+    book(of: hop.call).issue(event, of: hop, start: start)
   }
 
   override func shareTickets(of call: Call) { _ = book(of: call) }

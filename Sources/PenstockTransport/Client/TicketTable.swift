@@ -85,9 +85,17 @@ final class TicketTable: @unchecked Sendable {
 
 /// The tickets of one call, in the order of their issue: thousands may be open, and each is found by halving.
 final class TicketBook: @unchecked Sendable {
+  /// What a ticket is for.
+  struct Claim {
+    /// While the ticket is open the call goes on, and keeps it.
+    let hop: Unmanaged<Hop>?
+    let event: Event
+    /// The metadata of a start: after a RESTART the request has another.
+    let start: Metadata?
+  }
+
   private enum State {
-    /// With the metadata of a start: after a RESTART the request has others.
-    case open(Event, Metadata?)
+    case open(Claim)
     /// The call went on without the event.
     case lost
     /// Told from one that never was only by where it stands; let go when half of the entries are.
@@ -121,7 +129,7 @@ final class TicketBook: @unchecked Sendable {
   }
 
   /// Any thread; once the call has ended, the ticket is gone from the start. 0: there are no more.
-  func issue(_ event: Event, start: Metadata?) -> UInt64 {
+  func issue(_ event: Event, of hop: Hop?, start: Metadata?) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
     guard call != nil else { return newest | TicketBook.lastTurn }
@@ -133,7 +141,8 @@ final class TicketBook: @unchecked Sendable {
       newest = number << TicketBook.turnBits
     }
     newest += 1
-    entries.append(Entry(ticket: newest, state: .open(event, start)))
+    let claim = Claim(hop: hop.map { .passUnretained($0) }, event: event, start: start)
+    entries.append(Entry(ticket: newest, state: .open(claim)))
     return newest
   }
 
@@ -148,37 +157,47 @@ final class TicketBook: @unchecked Sendable {
   /// Ends a ticket, if it is open and allows `verdict`; whoever does has the right to resolve it.
   func spend(_ ticket: UInt64, for verdict: Verdict?) -> (Outcome, Call?) {
     lock.lock()
-    let (outcome, index, event) = find(ticket)
-    if let event = event?.0, let verdict, !event.kind.resolves(with: verdict) {
+    let (outcome, index, claim) = find(ticket)
+    if let claim, let verdict, !claim.event.kind.resolves(with: verdict) {
       lock.unlock()
       return (.invalidArgument, nil)
     }
     let owner = call
-    if event != nil {
+    if claim != nil {
       entries[index].state = .spent
       spentCount += 1
       if spentCount * 2 >= entries.count { dropSpent() }
     }
     lock.unlock()
     // Freed after the lock: it may be the last reference to what a user finalizes.
-    withExtendedLifetime(event) {}
+    withExtendedLifetime(claim) {}
     return (outcome, owner)
   }
 
   func lose(_ ticket: UInt64) {
     lock.lock()
-    let (_, index, event) = find(ticket)
-    if event != nil { entries[index].state = .lost }
+    let (_, index, claim) = find(ticket)
+    if claim != nil { entries[index].state = .lost }
     lock.unlock()
-    withExtendedLifetime(event) {}
+    withExtendedLifetime(claim) {}
   }
 
   /// Is it open still; without spending it.
-  func look(_ ticket: UInt64) -> (Outcome, Call?, Event?, Metadata?) {
+  func look(_ ticket: UInt64) -> (Outcome, Call?) {
     lock.lock()
     defer { lock.unlock() }
-    let (outcome, _, opened) = find(ticket)
-    return (outcome, opened == nil ? nil : call, opened?.0, opened?.1)
+    let (outcome, _, claim) = find(ticket)
+    return (outcome, claim == nil ? nil : call)
+  }
+
+  /// A handle of the hop at the ticket's event.
+  fileprivate func hop(of ticket: UInt64) -> (Outcome, WaitingHop?) {
+    lock.lock()
+    defer { lock.unlock() }
+    let (outcome, _, claim) = find(ticket)
+    guard let claim, let hop = claim.hop?.takeUnretainedValue() else { return (outcome, nil) }
+    hop.lend()
+    return (.ok, WaitingHop(hop, claim.event, ticket: ticket, start: claim.start))
   }
 
   /// The one that drives the call; nil once it has ended.
@@ -218,7 +237,7 @@ final class TicketBook: @unchecked Sendable {
     spentCount = 0
   }
 
-  private func find(_ ticket: UInt64) -> (Outcome, Int, (Event, Metadata?)?) {
+  private func find(_ ticket: UInt64) -> (Outcome, Int, Claim?) {
     guard call != nil else { return (.gone, 0, nil) }
     guard !entries.isEmpty else { return (.already, 0, nil) }
     var low = 0
@@ -229,7 +248,7 @@ final class TicketBook: @unchecked Sendable {
     }
     guard low < entries.count, entries[low].ticket == ticket else { return (.already, 0, nil) }
     switch entries[low].state {
-    case .open(let event, let start): return (.ok, low, (event, start))
+    case .open(let claim): return (.ok, low, claim)
     case .lost: return (.gone, low, nil)
     case .spent: return (.already, low, nil)
     }
@@ -252,7 +271,7 @@ public enum Tickets {
   public static func resumeAfter(_ ticket: UInt64, nanoseconds: UInt64) -> Outcome {
     guard ticket != 0 else { return .invalidArgument }
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
-    let (outcome, call, _, _) = book.look(ticket)
+    let (outcome, call) = book.look(ticket)
     if outcome == .ok, let call, let runtime = book.driver {
       call.submit(.resume(ticket, at: runtime.time(after: nanoseconds)))
     }
@@ -265,90 +284,23 @@ public enum Tickets {
   {
     guard ticket != 0 else { return .invalidArgument }
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
-    let (outcome, call, _, _) = book.look(ticket)
+    let (outcome, call) = book.look(ticket)
     if outcome == .ok, let call, let runtime = book.driver {
       _ = runtime.post(DelayedResolution(call, ticket, resolution, at: runtime.time(after: nanoseconds)))
     }
     return outcome
   }
 
-  /// Changes the ticket's message, unless the call has gone on without it.
-  static func exchange(_ message: Message, of ticket: UInt64, with fresh: ByteBuffer) {
-    _ = TicketTable.shared.book(of: ticket)?.whileOpen(ticket) {
-      message.exchange(with: fresh)
-      return .ok
-    }
+  /// Changes what the ticket is for, unless the call has gone on without it.
+  static func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
+    TicketTable.shared.book(of: ticket)?.whileOpen(ticket, change) ?? .gone
   }
 
-  public static func event(_ ticket: UInt64) -> (Outcome, TicketEvent?) {
+  static func isOpen(_ ticket: UInt64) -> Bool { whileOpen(ticket) { .ok } == .ok }
+
+  /// A handle of the hop at the ticket's event.
+  public static func hop(_ ticket: UInt64) -> (Outcome, WaitingHop?) {
     guard ticket != 0 else { return (.invalidArgument, nil) }
-    guard let book = TicketTable.shared.book(of: ticket) else { return (.gone, nil) }
-    let (outcome, _, event, start) = book.look(ticket)
-    guard outcome == .ok, let event else { return (outcome, nil) }
-    return (.ok, TicketEvent(ticket, book, event, start))
-  }
-}
-
-/// The event of a ticket, kept by whoever asked for it; the call may go on or end without it.
-public final class TicketEvent {
-  private let ticket: UInt64
-  private let book: TicketBook
-  private let event: Event
-  private let startMetadata: Metadata?
-
-  init(_ ticket: UInt64, _ book: TicketBook, _ event: Event, _ startMetadata: Metadata?) {
-    self.ticket = ticket
-    self.book = book
-    self.event = event
-    self.startMetadata = startMetadata
-  }
-
-  public var kind: EventKind { event.kind }
-
-  public var metadata: Metadata? {
-    switch event {
-    case .start: startMetadata
-    case .headers(let headers): headers
-    case .status(let status): status.trailers
-    case .send, .receive, .halfClose: nil
-    }
-  }
-
-  public var status: Status? {
-    guard case .status(let status) = event else { return nil }
-    return status
-  }
-
-  public var message: Message? {
-    switch event {
-    case .send(let message), .receive(let message): message
-    case .start, .headers, .status, .halfClose: nil
-    }
-  }
-
-  public func setObject(_ object: UnsafeMutableRawPointer?) -> Outcome {
-    guard let message else { return .state }
-    // Let go after the lock: what frees it is the user's.
-    var old: CodecObject?
-    let outcome = book.whileOpen(ticket) {
-      old = message.codecObject
-      guard let old else { return .state }
-      message.attachment = old.another(object)
-      return .ok
-    }
-    withExtendedLifetime(old) {}
-    return outcome
-  }
-
-  public func setMessage(_ bytes: ByteView) -> Outcome {
-    guard let message else { return .state }
-    guard let fresh = ByteBuffer(copying: bytes) else { return .noMemory }
-    // As above: the message's bytes may be another's.
-    defer { withExtendedLifetime(fresh) {} }
-    return book.whileOpen(ticket) {
-      guard !message.isObject else { return .state }
-      message.exchange(with: fresh)
-      return .ok
-    }
+    return TicketTable.shared.book(of: ticket)?.hop(of: ticket) ?? (.gone, nil)
   }
 }

@@ -14,7 +14,7 @@ struct TicketTests {
 
   @Test func thousandsAreOpenAtOnce() throws {
     let book = try makeBook()
-    let tickets = (0..<10_000).map { _ in book.issue(.halfClose, start: nil) }
+    let tickets = (0..<10_000).map { _ in book.issue(.halfClose, of: nil, start: nil) }
     #expect(Set(tickets).count == 10_000)
     var random = SystemRandomNumberGenerator()
     let clock = ContinuousClock()
@@ -26,7 +26,7 @@ struct TicketTests {
     }
     // Looking through all of them for each would take minutes in a debug build.
     #expect(took < .seconds(20))
-    #expect(try book.issue(.halfClose, start: nil) > #require(tickets.last))
+    #expect(try book.issue(.halfClose, of: nil, start: nil) > #require(tickets.last))
   }
 
   /// A slot of a call's tickets had the numbers of an earlier call again after 65,536 rounds.
@@ -37,7 +37,7 @@ struct TicketTests {
     var kept: [(TicketBook, UInt64)] = []
     for round in 0..<100_000 {
       let book = TicketBook(table, call)
-      let ticket = book.issue(.halfClose, start: nil)
+      let ticket = book.issue(.halfClose, of: nil, start: nil)
       must(ticket > last, "round \(round): \(ticket) after \(last)")
       last = ticket
       must(table.book(of: ticket) === book, "found")
@@ -56,11 +56,11 @@ struct TicketTests {
   @Test(arguments: [false, true]) func noNumberComesAgainWithinACall(hasOld: Bool) throws {
     let table = TicketTable(after: 0)
     let book = try makeBook(table)
-    let old = book.issue(.halfClose, start: nil)
+    let old = book.issue(.halfClose, of: nil, start: nil)
     if !hasOld { _ = book.spend(old, for: .next) }
     var last = old
     for _ in 0..<200_000 {
-      let ticket = book.issue(.halfClose, start: nil)
+      let ticket = book.issue(.halfClose, of: nil, start: nil)
       must(ticket > last, "\(ticket) after \(last)")
       last = ticket
       must(table.book(of: ticket)?.spend(ticket, for: .next).0 == .ok, "spent")
@@ -74,19 +74,19 @@ struct TicketTests {
   @Test func whereNumbersEndNoneIsGiven() throws {
     let table = TicketTable(after: TicketTable.lastNumber - 2)
     let books = try (0..<4).map { _ in try makeBook(table) }
-    let tickets = books.map { $0.issue(.halfClose, start: nil) }
+    let tickets = books.map { $0.issue(.halfClose, of: nil, start: nil) }
     #expect(tickets[0] != 0 && tickets[1] > tickets[0] && tickets[2] == 0 && tickets[3] == 0)
     #expect(table.book(of: tickets[1]) === books[1])
     // The numbers of a book are used up before that.
-    for _ in 1..<65535 { must(books[1].issue(.halfClose, start: nil) != 0, "there are more") }
-    #expect(books[1].issue(.halfClose, start: nil) == 0)
+    for _ in 1..<65535 { must(books[1].issue(.halfClose, of: nil, start: nil) != 0, "there are more") }
+    #expect(books[1].issue(.halfClose, of: nil, start: nil) == 0)
     for book in books { book.close() }
     #expect(table.book(of: tickets[1]) == nil)
   }
 
   @Test func aLostTicketIsGoneAndASpentOneSpent() throws {
     let book = try makeBook()
-    let tickets = (0..<4).map { _ in book.issue(.send(ByteBuffer()), start: nil) }
+    let tickets = (0..<4).map { _ in book.issue(.send(ByteBuffer()), of: nil, start: nil) }
     book.lose(tickets[1])
     #expect(book.spend(tickets[1], for: .next).0 == .gone)
     #expect(book.spend(tickets[0], for: .take).0 == .invalidArgument)

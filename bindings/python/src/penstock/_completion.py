@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import byref, c_void_p, sizeof
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Iterable, Optional
 
 from . import _constants as c
 from . import _raw
@@ -18,6 +17,7 @@ from ._objects import Raised, forget, own, registry
 from ._reply import EXCEPTION_KEY
 from ._reports import report
 from ._status import DetailLike, Status, StatusCode, StatusLike, as_status
+from ._ticket import message_of
 from ._verdict import Kind, Level, Verdict
 
 CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_response", "on_status", "on_cancel")
@@ -81,15 +81,17 @@ class Completion:
         self._hop: Optional[Hop] = None
         self._open = True
         self._running = True
-        own(self, _raw.penstock_completion_release, handle)
+        own(self, _raw.penstock_hop_release, handle)
 
     def next(self, message: Optional[Payload] = None) -> None:
         """The event goes on, with what was changed in it; a message with other bytes, if they are given."""
-        if message is None:
-            self._called(_raw.penstock_completion_next(self._handle))
-        else:
+        if message is not None:
             content = payload(message)
-            self._called(_raw.penstock_completion_next_message(self._handle, content, len(content)))
+            result = _raw.penstock_hop_set_message(self._handle, content, len(content))
+            # What waits no more says so below.
+            if result != c.E_GONE:
+                check(result, "there is no message here")
+        self._called(_raw.penstock_hop_resolve(self._handle, c.NEXT))
 
     def cancel(
         self,
@@ -100,12 +102,12 @@ class Completion:
     ) -> None:
         """Ends the call here, as `Hop.finish`."""
         status = as_status(code, message, details, trailers)
-        self._called(_raw.penstock_completion_cancel_with(self._handle, status._address()))
+        self._called(_raw.penstock_hop_finish_with(self._handle, status._address()))
 
     def resolve(self, verdict: Verdict) -> None:
         """Ends it with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this event does
         not allow it, and the completion stays."""
-        self._called(_raw.penstock_completion_resolve(self._handle, int(verdict)))
+        self._called(_raw.penstock_hop_resolve(self._handle, int(verdict)))
 
     @property
     def hop(self) -> Hop:
@@ -113,7 +115,7 @@ class Completion:
         if self._hop is None:
             if not self._running:
                 raise StateError(c.E_STATE, "the callback has returned: ask for the hop in it")
-            self._hop = Hop(_raw.penstock_completion_hop(self._handle), self._registered).retain()
+            self._hop = Hop(self._handle, self._registered).retain()
         return self._hop
 
     def _end(self) -> None:
@@ -145,7 +147,7 @@ class _InCallback:
             raise StateError(c.E_STATE, "allowed only in the callback")
 
 
-def _call(callback: str, number: Optional[int], handle: int, give: Callable[[Any, Completion], None]) -> None:
+def _call(callback: str, handle: int, number: Optional[int]) -> None:
     """Runs a callback that gets a completion. Nothing is ever raised into C: it ends the call instead."""
     registered: Any = registry.get(number)
     done = Completion(handle, registered)
@@ -155,71 +157,60 @@ def _call(callback: str, number: Optional[int], handle: int, give: Callable[[Any
             done.next()
             return
         try:
-            give(method, done)
+            method(*_shown(callback, done), done)
         finally:
             done._end()
     except BaseException as error:
         _fail(registered.name, callback, handle, error)
 
 
+def _shown(callback: str, done: Completion) -> tuple[Any, ...]:
+    """What the callback gets besides its completion."""
+    if callback in ("on_start", "on_headers"):
+        return (Metadata._view(_raw.penstock_hop_metadata(done._handle), done._guard),)
+    if callback in ("on_request", "on_response"):
+        return (message_of(done._handle),)
+    if callback == "on_status":
+        return (Status._view(_raw.penstock_hop_status(done._handle), done._guard),)
+    return ()
+
+
 def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
-    hop = _raw.penstock_completion_hop(handle)
-    _raw.penstock_hop_set_value(hop, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+    _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
     text = f"interceptor {name!r}: {callback} raised {type(error).__name__}"
     encoded = text.encode("utf-8", "replace").replace(b"\0", b"?")
-    _raw.penstock_completion_cancel(handle, StatusCode.INTERNAL.number, encoded)
+    _raw.penstock_hop_finish(handle, StatusCode.INTERNAL.number, encoded)
     report(name, callback, error)
 
 
-def _drops(trampoline: Callable[..., None]) -> None:
-    """Where it has not run its completion is dropped, which ends the call."""
-    recover(trampoline, lambda given: _raw.penstock_completion_release(given["handle"]))
+def _event_callback(callback: str) -> Any:
+    def trampoline(handle: int, number: Optional[int]) -> None:
+        _call(callback, handle, number)
+
+    # Where it has not run its completion is dropped, which ends the call.
+    recover(trampoline, lambda given: _raw.penstock_hop_release(given["handle"]))
+    return _raw.penstock_async_callback(trampoline)
 
 
-def _metadata_callback(callback: str) -> Any:
-    def trampoline(number: Optional[int], pointer: int, handle: int) -> None:
-        _call(callback, number, handle, lambda method, done: method(Metadata._view(pointer, done._guard), done))
-
-    _drops(trampoline)
-    return _raw.penstock_async_metadata(trampoline)
-
-
-def _message_callback(callback: str) -> Any:
-    def trampoline(number: Optional[int], data: Optional[int], length: int, handle: int) -> None:
-        def give(method: Any, done: Completion) -> None:
-            method(done.hop.message if data is None else ctypes.string_at(data, length), done)
-
-        _call(callback, number, handle, give)
-
-    _drops(trampoline)
-    return _raw.penstock_async_message(trampoline)
-
-
-def _half_close(number: Optional[int], handle: int) -> None:
-    _call("on_half_close", number, handle, lambda method, done: method(done))
-
-
-def _status(number: Optional[int], pointer: int, handle: int) -> None:
-    _call("on_status", number, handle, lambda method, done: method(Status._view(pointer, done._guard), done))
-
-
-def _cancel(number: Optional[int], pointer: int) -> None:
+def _cancel(handle: int, number: Optional[int]) -> int:
     registered: Any = registry.get(number)
     scope = _InCallback()
     try:
         method = getattr(registered.methods, "on_cancel", None)
         if method is not None:
-            method(Status._view(pointer, scope.guard))
+            method(Status._view(_raw.penstock_hop_status(handle), scope.guard))
     except BaseException as error:
         report(registered.name, "on_cancel", error)
     finally:
         scope.runs = False
+    return c.NEXT
 
 
-def _create(number: Optional[int], method: Optional[bytes], kind: int, state: Any) -> int:
+def _create(handle: int, number: Optional[int], state: Any) -> int:
     registered: Any = registry.get(number)
     try:
-        made = registered.methods.create((method or b"").decode("utf-8", "replace"), Kind(kind))
+        method = _raw.penstock_hop_method(handle) or b""
+        made = registered.methods.create(method.decode("utf-8", "replace"), Kind(_raw.penstock_hop_kind(handle)))
     except BaseException as error:
         report(registered.name, "create", error)
         # No verdict: the library ends the call with INTERNAL, and names the interceptor.
@@ -231,26 +222,19 @@ def _create(number: Optional[int], method: Optional[bytes], kind: int, state: An
     return c.NEXT
 
 
-def _destroy(number: Optional[int]) -> None:
+def _destroy(handle: int, number: Optional[int]) -> None:
     registry.remove(number)
 
 
-for _function in (_half_close, _status):
-    _drops(_function)
 recover(_cancel, lambda given: None)
 recover(_create, lambda given: None)
 recover(_destroy, lambda given: registry.remove(given["number"]))
-_create_trampoline = _raw.penstock_async_create(_create)
-_destroy_trampoline = _raw.penstock_async_destroy(_destroy)
-_trampolines = {
-    "on_start": _metadata_callback("on_start"),
-    "on_request": _message_callback("on_request"),
-    "on_half_close": _raw.penstock_async_signal(_half_close),
-    "on_headers": _metadata_callback("on_headers"),
-    "on_response": _message_callback("on_response"),
-    "on_status": _raw.penstock_async_status(_status),
-    "on_cancel": _raw.penstock_async_cancel(_cancel),
-}
+_create_trampoline = _raw.penstock_hop_create(_create)
+_destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
+# The fields of the C table.
+_FIELDS = {"on_request": "on_send", "on_response": "on_receive"}
+_trampolines = {callback: _event_callback(callback) for callback in CALLBACKS[:-1]}
+_trampolines["on_cancel"] = _raw.penstock_hop_callback(_cancel)
 
 
 def completion_table(
@@ -271,7 +255,7 @@ def completion_table(
     for callback, trampoline in _trampolines.items():
         method = getattr(interceptor, callback)
         if factory or getattr(method, "__func__", method) is not getattr(CompletionInterceptor, callback):
-            setattr(given, callback, trampoline)
+            setattr(given, _FIELDS.get(callback, callback), trampoline)
     given.user_data = registry.add(registered)
     given.finalizer = forget
     table, error = _raw.penstock_interceptor(), c_void_p()

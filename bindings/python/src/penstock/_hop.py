@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import threading
-from ctypes import byref, c_size_t, c_void_p
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Optional, Union
 
 from . import _constants as c
 from . import _raw
-from ._arguments import Payload, c_string, milliseconds, payload, sized, whole_number
-from ._codec import Boxed, boxed
+from ._arguments import Payload, c_string, milliseconds, payload, whole_number
 from ._errors import StateError, check
 from ._executor import Executor, address
 from ._keywords import CallKeywords, Interceptors, takes
@@ -23,7 +20,7 @@ from ._options import CallOptions, call_options
 from ._reply import certificates
 from ._side import OnReply, SideChannel, begin_unary, side_flags
 from ._status import DetailLike, Status, StatusLike, as_status, code_number
-from ._ticket import Ticket
+from ._ticket import Ticket, message_of, put, set_message
 from ._verdict import EventKind, Idempotency, Kind, Level
 
 _UINT64 = 2**64 - 1
@@ -324,21 +321,11 @@ class Hop:
     def message(self) -> Any:
         """The message, in `on_send` and `on_receive`: its bytes, or at the object level the caller's own object;
         setting replaces it."""
-        if Boxed.ever:
-            item = boxed(_raw.penstock_hop_object(self._callback()))
-            if item is not None:
-                return item.thing
-        data, length = c_void_p(), c_size_t()
-        check(
-            _raw.penstock_hop_message(self._callback(), byref(data), byref(length)),
-            "there is no message here",
-        )
-        return ctypes.string_at(data, length.value)
+        return message_of(self._callback())
 
     @message.setter
     def message(self, data: Any) -> None:
-        functions = _raw.penstock_hop_set_object, _raw.penstock_hop_set_message
-        _put(self._callback(), data, functions, "the message can't be replaced")
+        set_message(self._callback(), data)
 
     @property
     def status(self) -> Status:
@@ -395,7 +382,7 @@ class Hop:
     def send_message(self, data: Any) -> None:
         """Puts a message of this hop's own on its way to the server, before the event of the running callback."""
         functions = _raw.penstock_hop_send_object, _raw.penstock_hop_send_message
-        _put(self._callback(), data, functions, "no message can be sent here")
+        put(self._callback(), data, functions, "no message can be sent here")
 
     def deliver_message(self, data: Any) -> None:
         """Puts a message on its way to the caller: an injected one, or the answer of a hop that takes the call. Any
@@ -403,7 +390,7 @@ class Hop:
 
         WouldBlockError: none is asked for now; `on_demand` tells when one is."""
         functions = _raw.penstock_hop_deliver_object, _raw.penstock_hop_deliver_message
-        _put(self._anywhere, data, functions, "no message can be delivered now")
+        put(self._anywhere, data, functions, "no message can be delivered now")
 
     def deliver_headers(self, metadata: MetadataLike = None) -> None:
         """For a hop that takes the call, from `on_start` on: answers with these headers, once, before any message.
@@ -460,20 +447,6 @@ class Hop:
             raise StateError(c.E_STATE, f"{self.event.name} can't be paused here")
         self.retain()
         return Ticket(number)
-
-
-def _put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
-    """Gives a message to the function for objects where this is one, else to that for bytes."""
-    put_object, put_bytes = functions
-    if Boxed.ever and _raw.penstock_hop_level(handle) == Level.OBJECT:
-        number = registry.add(Boxed(data))
-        result = put_object(handle, number)
-        if result == c.OK:
-            return
-        registry.remove(number)
-        if result != c.E_STATE or not isinstance(data, (bytes, bytearray, memoryview)):
-            check(result, words)
-    check(put_bytes(handle, *sized(data)), words)
 
 
 def _text(text: Optional[bytes]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_size_t, c_void_p
-from typing import Any, Iterable
+from typing import Any, Iterable, Tuple
 
 from . import _constants as c
 from . import _raw
@@ -14,7 +14,7 @@ from ._errors import StateError, check
 from ._metadata import Metadata, MetadataLike
 from ._objects import own, registry
 from ._status import DetailLike, Status, StatusLike, as_status
-from ._verdict import EventKind, Verdict
+from ._verdict import EventKind, Level, Verdict
 
 
 class Ticket:
@@ -62,7 +62,7 @@ class Ticket:
     def event(self) -> Event:
         """The event it is for, which may be read, and changed until the ticket is spent, by one thread at a time."""
         event = c_void_p()
-        check(_raw.penstock_ticket_event(self.number, byref(event)), "the ticket's event is not there")
+        check(_raw.penstock_ticket_hop(self.number, byref(event)), "the ticket's event is not there")
         assert event.value is not None
         return Event(event.value, self.number)
 
@@ -79,24 +79,24 @@ class Event:
     def __init__(self, handle: int, ticket: int) -> None:
         self._handle = handle
         self._ticket = ticket
-        own(self, _raw.penstock_event_release, handle)
+        own(self, _raw.penstock_hop_release, handle)
 
     def _open(self) -> None:
         """Guards the views of the event's parts, and lives as long as they do: once the ticket is spent the parts
         belong to the thread that drives."""
         again = c_void_p()
-        check(_raw.penstock_ticket_event(self._ticket, byref(again)), "the event's ticket has been spent")
-        _raw.penstock_event_release(again)
+        check(_raw.penstock_ticket_hop(self._ticket, byref(again)), "the event's ticket has been spent")
+        _raw.penstock_hop_release(again)
 
     @property
     def kind(self) -> EventKind:
         """START, SEND, HALF_CLOSE, HEADERS, RECEIVE or STATUS."""
-        return EventKind(_raw.penstock_event_kind(self._handle))
+        return EventKind(_raw.penstock_hop_event(self._handle))
 
     @property
     def metadata(self) -> Metadata:
         """As `Hop.metadata`."""
-        pointer = _raw.penstock_event_metadata(self._handle)
+        pointer = _raw.penstock_hop_metadata(self._handle)
         if not pointer:
             raise StateError(c.E_STATE, f"there is no metadata in {self.kind.name}")
         return Metadata._view(pointer, self._open)
@@ -104,30 +104,50 @@ class Event:
     @property
     def message(self) -> Any:
         """As `Hop.message`."""
-        if Boxed.ever:
-            item = boxed(_raw.penstock_event_object(self._handle))
-            if item is not None:
-                return item.thing
-        data, length = c_void_p(), c_size_t()
-        check(_raw.penstock_event_message(self._handle, byref(data), byref(length)), "there is no message here")
-        return ctypes.string_at(data, length.value)
+        return message_of(self._handle)
 
     @message.setter
     def message(self, data: Any) -> None:
-        words = "the message can't be replaced"
-        if Boxed.ever and boxed(_raw.penstock_event_object(self._handle)) is not None:
-            number = registry.add(Boxed(data))
-            result = _raw.penstock_event_set_object(self._handle, number)
-            if result != c.OK:
-                registry.remove(number)
-            check(result, words)
-        else:
-            check(_raw.penstock_event_set_message(self._handle, *sized(data)), words)
+        set_message(self._handle, data)
 
     @property
     def status(self) -> Status:
         """As `Hop.status`."""
-        pointer = _raw.penstock_event_status(self._handle)
+        pointer = _raw.penstock_hop_status(self._handle)
         if not pointer:
             raise StateError(c.E_STATE, f"there is no status in {self.kind.name}")
         return Status._view(pointer, self._open)
+
+
+# ---- Messages of hops ----
+
+
+def message_of(handle: int) -> Any:
+    """The message of a hop's event: bytes, or at the object level the caller's own object."""
+    if Boxed.ever:
+        item = boxed(_raw.penstock_hop_object(handle))
+        if item is not None:
+            return item.thing
+    data, length = c_void_p(), c_size_t()
+    check(_raw.penstock_hop_message(handle, byref(data), byref(length)), "there is no message here")
+    return ctypes.string_at(data, length.value)
+
+
+def set_message(handle: int, data: Any) -> None:
+    """Replaces it."""
+    functions = _raw.penstock_hop_set_object, _raw.penstock_hop_set_message
+    put(handle, data, functions, "the message can't be replaced")
+
+
+def put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
+    """Gives a message to the function for objects where this is one, else to that for bytes."""
+    put_object, put_bytes = functions
+    if Boxed.ever and _raw.penstock_hop_level(handle) == Level.OBJECT:
+        number = registry.add(Boxed(data))
+        result = put_object(handle, number)
+        if result == c.OK:
+            return
+        registry.remove(number)
+        if result != c.E_STATE or not isinstance(data, (bytes, bytearray, memoryview)):
+            check(result, words)
+    check(put_bytes(handle, *sized(data)), words)

@@ -16,21 +16,8 @@ penstock_hop_callback = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 penstock_hop_create = CFUNCTYPE(c_int32, c_void_p, c_void_p, POINTER(c_void_p))
 # typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
 penstock_hop_destroy = CFUNCTYPE(None, c_void_p, c_void_p)
-# typedef int32_t (*penstock_async_create)(void *user_data, const char *method, int32_t kind, void **state);
-penstock_async_create = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_int32, POINTER(c_void_p))
-# typedef void (*penstock_async_destroy)(void *state);
-penstock_async_destroy = CFUNCTYPE(None, c_void_p)
-# typedef void (*penstock_async_metadata)(void *state, penstock_metadata *metadata, penstock_completion *completion);
-penstock_async_metadata = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
-# typedef void (*penstock_async_message)(void *state, const void *data, size_t length,
-#                                       penstock_completion *completion);
-penstock_async_message = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_void_p)
-# typedef void (*penstock_async_signal)(void *state, penstock_completion *completion);
-penstock_async_signal = CFUNCTYPE(None, c_void_p, c_void_p)
-# typedef void (*penstock_async_status)(void *state, penstock_status *status, penstock_completion *completion);
-penstock_async_status = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
-# typedef void (*penstock_async_cancel)(void *state, const penstock_status *status);
-penstock_async_cancel = CFUNCTYPE(None, c_void_p, c_void_p)
+# typedef void (*penstock_async_callback)(penstock_hop *hop, void *state);
+penstock_async_callback = CFUNCTYPE(None, c_void_p, c_void_p)
 # typedef int32_t (*penstock_intercept)(penstock_intercepted_call *call, void *user_data);
 penstock_intercept = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 # int32_t (*encode)(void *user_data, const char *method, void *object, penstock_buffer *bytes)
@@ -90,15 +77,15 @@ class penstock_async_interceptor(Structure):
         ("flags", c_uint32),
         ("user_data", c_void_p),
         ("finalizer", penstock_finalizer),
-        ("create", penstock_async_create),
-        ("destroy", penstock_async_destroy),
-        ("on_start", penstock_async_metadata),
-        ("on_request", penstock_async_message),
-        ("on_half_close", penstock_async_signal),
-        ("on_headers", penstock_async_metadata),
-        ("on_response", penstock_async_message),
-        ("on_status", penstock_async_status),
-        ("on_cancel", penstock_async_cancel),
+        ("create", penstock_hop_create),
+        ("destroy", penstock_hop_destroy),
+        ("on_start", penstock_async_callback),
+        ("on_send", penstock_async_callback),
+        ("on_half_close", penstock_async_callback),
+        ("on_headers", penstock_async_callback),
+        ("on_receive", penstock_async_callback),
+        ("on_status", penstock_async_callback),
+        ("on_cancel", penstock_hop_callback),
     ]
 
 

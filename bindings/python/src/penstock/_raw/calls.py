@@ -254,8 +254,4 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_send_object": (c_int32, c_void_p, c_void_p),
     # penstock_result penstock_hop_deliver_object(penstock_hop *hop, void *object);
     "penstock_hop_deliver_object": (c_int32, c_void_p, c_void_p),
-    # void *penstock_event_object(const penstock_event *event);
-    "penstock_event_object": (c_void_p, c_void_p),
-    # penstock_result penstock_event_set_object(penstock_event *event, void *object);
-    "penstock_event_set_object": (c_int32, c_void_p, c_void_p),
 }

@@ -106,6 +106,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         POINTER(c_void_p),
         POINTER(c_void_p),
     ),
+    # penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t verdict);
+    "penstock_hop_resolve": (c_int32, c_void_p, c_int32),
     # penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
     "penstock_hop_send_message": (c_int32, c_void_p, c_void_p, c_size_t),
     # penstock_result penstock_hop_deliver_message(penstock_hop *hop, const void *data, size_t length);
@@ -135,43 +137,12 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_ticket_finish_with": (c_int32, c_uint64, c_void_p),
     # penstock_result penstock_ticket_resume_after(penstock_ticket ticket, uint64_t ms);
     "penstock_ticket_resume_after": (c_int32, c_uint64, c_uint64),
-    # penstock_result penstock_ticket_event(penstock_ticket ticket, penstock_event **event);
-    "penstock_ticket_event": (c_int32, c_uint64, POINTER(c_void_p)),
-    # penstock_event *penstock_event_retain(penstock_event *event);
-    "penstock_event_retain": (c_void_p, c_void_p),
-    # void penstock_event_release(penstock_event *event);
-    "penstock_event_release": (None, c_void_p),
-    # int32_t penstock_event_kind(const penstock_event *event);
-    "penstock_event_kind": (c_int32, c_void_p),
-    # penstock_metadata *penstock_event_metadata(penstock_event *event);
-    "penstock_event_metadata": (c_void_p, c_void_p),
-    # penstock_result penstock_event_message(const penstock_event *event, const void **data, size_t *length);
-    "penstock_event_message": (c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t)),
-    # penstock_result penstock_event_set_message(penstock_event *event, const void *data, size_t length);
-    "penstock_event_set_message": (c_int32, c_void_p, c_void_p, c_size_t),
-    # penstock_status *penstock_event_status(penstock_event *event);
-    "penstock_event_status": (c_void_p, c_void_p),
+    # penstock_result penstock_ticket_hop(penstock_ticket ticket, penstock_hop **hop);
+    "penstock_ticket_hop": (c_int32, c_uint64, POINTER(c_void_p)),
     # ---- async.h ----
     # penstock_result penstock_async_interceptor_table(const penstock_async_interceptor *interceptor,
     # penstock_interceptor *table, penstock_error **error);
     "penstock_async_interceptor_table": (c_int32, c_void_p, c_void_p, POINTER(c_void_p)),
-    # penstock_result penstock_completion_next(penstock_completion *completion);
-    "penstock_completion_next": (c_int32, c_void_p),
-    # penstock_result penstock_completion_next_message(penstock_completion *completion, const void *data, size_t
-    # length);
-    "penstock_completion_next_message": (c_int32, c_void_p, c_void_p, c_size_t),
-    # penstock_result penstock_completion_cancel(penstock_completion *completion, int32_t code, const char *message);
-    "penstock_completion_cancel": (c_int32, c_void_p, c_int32, c_char_p),
-    # penstock_result penstock_completion_cancel_with(penstock_completion *completion, const penstock_status *status);
-    "penstock_completion_cancel_with": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_completion_resolve(penstock_completion *completion, int32_t verdict);
-    "penstock_completion_resolve": (c_int32, c_void_p, c_int32),
-    # penstock_hop *penstock_completion_hop(penstock_completion *completion);
-    "penstock_completion_hop": (c_void_p, c_void_p),
-    # penstock_completion *penstock_completion_retain(penstock_completion *completion);
-    "penstock_completion_retain": (c_void_p, c_void_p),
-    # void penstock_completion_release(penstock_completion *completion);
-    "penstock_completion_release": (None, c_void_p),
     # ---- sync.h ----
     # penstock_result penstock_sync_interceptor_table(const penstock_sync_interceptor *interceptor,
     # penstock_interceptor *table, penstock_error **error);

@@ -1,0 +1,56 @@
+import PenstockWire
+
+/// What a `penstock_hop` names: a hop at an event. In a callback that is the `Hop` itself, at the event that the callback
+/// is about; a `BoundHop` is another handle of a hop, at an event that waits.
+open class HopHandle {
+  public init() {}
+
+  /// nil: the hop itself.
+  open var bound: BoundHop? { nil }
+
+  public enum Place {
+    case running(Hop)
+    case bound(BoundHop)
+
+    /// For what does not depend on the event.
+    public var hop: Hop {
+      switch self {
+      case .running(let hop): hop
+      case .bound(let bound): bound.hop
+      }
+    }
+  }
+
+  /// The handle's object. Every way from a hop's own handle to the hop leads through `Hop.from`.
+  @inline(never)
+  public static func place(_ handle: OpaquePointer) -> Place {
+    let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
+    if let bound = object.bound { return .bound(bound) }
+    return .running(Hop.from(handle))
+  }
+}
+
+/// A hop's handle at an event that waits, for other threads than the callback's too. What a kind of them does not offer
+/// gives `.state`, or nothing.
+open class BoundHop: HopHandle {
+  public final let hop: Hop
+
+  public init(_ hop: Hop) { self.hop = hop }
+
+  public final override var bound: BoundHop? { self }
+
+  /// `.none` when the event waits no more.
+  open var event: EventKind { .none }
+  open var metadata: Metadata? { nil }
+  open var message: Message? { nil }
+  open var status: Status? { nil }
+  open func setMessage(_ bytes: ByteView) -> Outcome { .state }
+  open func setObject(_ object: CodecObject) -> Outcome { .state }
+  /// Ends the wait.
+  open func resolve(_ verdict: Verdict) -> Outcome { .state }
+  /// Ends the wait, and the call.
+  open func end(_ status: Status) -> Outcome { .state }
+  open func takeTicket() -> UInt64 { 0 }
+  /// Somebody keeps the handle.
+  open func becomeShared() {}
+}

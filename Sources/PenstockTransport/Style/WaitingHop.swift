@@ -1,0 +1,220 @@
+public import PenstockCall
+public import PenstockWire
+
+/// A handle of a hop at an event that may wait: what a callback in asynchronous style gets, which owes its event an end,
+/// and what `Tickets.hop` gives for a ticket, which owes nothing.
+///
+/// An event that is resolved while its callback still runs costs no ticket: the callback's verdict says all. Only where
+/// the callback returns without is a ticket taken, and the event paused.
+/// `@unchecked`: what changes is under the lock.
+public final class WaitingHop: BoundHop, @unchecked Sendable {
+  enum Answer {
+    case verdict(Verdict)
+    case end(Status)
+
+    var isNext: Bool {
+      if case .verdict(.next) = self { return true }
+      return false
+    }
+  }
+
+  private enum State {
+    /// The callback is running.
+    case fresh
+    /// Resolved while the callback was running.
+    case answered(Answer)
+    /// The callback has returned, and the event waits.
+    case waiting(ticket: UInt64)
+    case spent
+    /// The call went on without it.
+    case gone
+    /// The end of a call that can't be held up: it goes on by itself.
+    case passing
+  }
+
+  private let kind: EventKind
+  private let owesEnd: Bool
+  /// What the handle has shown lives as long as the handle.
+  private let shownMetadata: Metadata?
+  private let shownStatus: Status?
+  private let shownMessage: Message?
+  private let lock = Lock()
+  private var state = State.fresh
+
+  /// In the callback.
+  init(_ hop: Hop, _ kind: EventKind) {
+    self.kind = kind
+    owesEnd = true
+    shownMetadata = hop.metadata
+    shownStatus = hop.status
+    shownMessage = hop.message
+    super.init(hop)
+    if shownStatus?.isLocal ?? false { state = .passing }
+    hop.lend()
+  }
+
+  /// Any thread. `start` is the metadata of a start.
+  init(_ hop: Hop, _ event: Event, ticket: UInt64, start: Metadata?) {
+    kind = event.kind
+    owesEnd = false
+    switch event {
+    case .start: (shownMetadata, shownStatus, shownMessage) = (start, nil, nil)
+    case .headers(let headers): (shownMetadata, shownStatus, shownMessage) = (headers, nil, nil)
+    case .status(let status): (shownMetadata, shownStatus, shownMessage) = (status.trailers, status, nil)
+    case .send(let message), .receive(let message):
+      (shownMetadata, shownStatus, shownMessage) = (nil, nil, message)
+    case .halfClose: (shownMetadata, shownStatus, shownMessage) = (nil, nil, nil)
+    }
+    state = .waiting(ticket: ticket)
+    super.init(hop)
+  }
+
+  /// The last reference has gone. Within its callback the callback itself has one.
+  deinit {
+    if owesEnd, case .waiting(let ticket) = state {
+      _ = Tickets.resolve(ticket, .broken("released an event that it had not resolved"))
+    }
+  }
+
+  // MARK: - Any thread: the event
+
+  private var isOpen: Bool {
+    // A lock of the parent's may be held for good.
+    if hop.isForked { return false }
+    lock.lock()
+    defer { lock.unlock() }
+    switch state {
+    case .fresh, .passing: return true
+    case .waiting(let ticket): return Tickets.isOpen(ticket)
+    case .answered, .spent, .gone: return false
+    }
+  }
+
+  public override var event: EventKind { isOpen ? kind : .none }
+  public override var metadata: Metadata? { isOpen ? shownMetadata : nil }
+  public override var status: Status? { isOpen ? shownStatus : nil }
+  public override var message: Message? { isOpen ? shownMessage : nil }
+
+  public override func setMessage(_ bytes: ByteView) -> Outcome {
+    guard let shownMessage else { return isOpen ? .state : .gone }
+    guard let fresh = ByteBuffer(copying: bytes) else { return .noMemory }
+    // Let go after the lock: the message's bytes may be another's.
+    defer { withExtendedLifetime(fresh) {} }
+    return whileOpen {
+      guard !shownMessage.isObject else { return .state }
+      shownMessage.exchange(with: fresh)
+      return .ok
+    }
+  }
+
+  public override func setObject(_ object: CodecObject) -> Outcome {
+    guard let shownMessage else { return isOpen ? .state : .gone }
+    // Let go after the lock: what frees it is the user's.
+    var old: CodecObject?
+    defer { withExtendedLifetime(old) {} }
+    return whileOpen {
+      old = shownMessage.codecObject
+      guard old != nil else { return .state }
+      shownMessage.attachment = object
+      return .ok
+    }
+  }
+
+  /// Whoever ends the wait at the same time comes before or after.
+  private func whileOpen(_ change: () -> Outcome) -> Outcome {
+    lock.lock()
+    defer { lock.unlock() }
+    switch state {
+    case .fresh: return hop.hasEnded ? .gone : change()
+    case .waiting(let ticket): return Tickets.whileOpen(ticket, change)
+    case .answered, .passing, .spent, .gone: return .gone
+    }
+  }
+
+  // MARK: - Any thread: its end
+
+  public override func resolve(_ verdict: Verdict) -> Outcome {
+    guard kind.resolves(with: verdict) else { return .invalidArgument }
+    return finish(.verdict(verdict))
+  }
+
+  /// `status` is the call's from now on.
+  public override func end(_ status: Status) -> Outcome { finish(.end(status)) }
+
+  @inline(never) @_optimize(size)
+  private func finish(_ answer: Answer) -> Outcome {
+    let hasEnded = hop.hasEnded
+    lock.lock()
+    let before = state
+    switch before {
+    case .fresh: state = hasEnded ? .gone : .answered(answer)
+    case .waiting: state = .spent
+    case .passing: if answer.isNext { state = .spent }
+    case .answered, .spent, .gone: break
+    }
+    lock.unlock()
+    switch before {
+    case .answered, .spent: return .already
+    case .gone: return .gone
+    case .fresh: return hasEnded ? .gone : .ok
+    case .passing: return answer.isNext && !hasEnded ? .ok : .gone
+    case .waiting(let ticket):
+      switch answer {
+      case .verdict(let verdict): return Tickets.resolve(ticket, .verdict(verdict))
+      case .end(let status): return Tickets.resolve(ticket, .finish(status))
+      }
+    }
+  }
+
+  /// In the callback one may be taken, with which the event then waits.
+  public override func takeTicket() -> UInt64 {
+    lock.lock()
+    let seen = state
+    lock.unlock()
+    switch seen {
+    case .fresh: return hop.takeTicket()
+    case .waiting(let ticket): return ticket
+    case .answered, .passing, .spent, .gone: return 0
+    }
+  }
+
+  public override func becomeShared() { hop.becomeShared() }
+
+  // MARK: - The callback
+
+  /// The callback has returned: its verdict.
+  func settle() -> Int32 {
+    if let answer = answer() { return apply(answer) }
+    let ticket = hop.takeTicket()
+    // From now on it is a hop on any thread.
+    if ticket != 0 { hop.becomeShared() }
+    lock.lock()
+    // None: the call has ended while an executor ran the callback; or there is no memory, which is law 7.
+    if case .fresh = state { state = ticket == 0 ? .gone : .waiting(ticket: ticket) }
+    lock.unlock()
+    // NEXT spends a ticket that was taken in vain.
+    if let answer = answer() { return apply(answer) }
+    return Verdict.pause.rawValue
+  }
+
+  private func answer() -> Answer? {
+    lock.lock()
+    defer { lock.unlock() }
+    switch state {
+    case .answered(let answer):
+      state = .spent
+      return answer
+    case .passing: return .verdict(.next)
+    case .fresh, .waiting, .spent, .gone: return nil
+    }
+  }
+
+  private func apply(_ answer: Answer) -> Int32 {
+    switch answer {
+    case .verdict(let verdict): return verdict.rawValue
+    case .end(let status):
+      _ = hop.finish(status)
+      return Verdict.next.rawValue
+    }
+  }
+}
