@@ -60,8 +60,9 @@ class Call:
         pick = f"borrow(KIND_{kind})"
         if kind == "hop":
             # What its event has may be looked at in the callback only: others may end the wait of a bound one.
-            self.before += ["bool is_mine = here && here->hop && !once_in(4);",
-                            "enum kind hop_kind = is_mine || once_in(2) ? KIND_hop : KIND_bound;"]
+            self.before += [] if self.name == "penstock_hop_release" else [
+                "bool is_mine = here && here->hop && !once_in(4);",
+                "enum kind hop_kind = is_mine || once_in(2) ? KIND_hop : KIND_bound;"]
             pick = "is_mine ? penstock_hop_retain(here->hop) : borrow(hop_kind)"
             self.groups |= {"hop"}
             self.groups -= {"any"}
