@@ -14,7 +14,7 @@ private func change(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penst
   withHop(handle, body)
 }
 
-/// What `readLimit` takes from JSON.
+/// A limit as the JSON options take it.
 private func limit(_ bytes: Int) -> Int? { bytes >= 0 && bytes <= Int(Int32.max) ? bytes : nil }
 
 @_cdecl("penstock_hop_compression") @implementation

@@ -55,21 +55,43 @@ struct JSONReader {
   }
 
   @inline(never) @_optimize(size)
-  func fail(_ expected: StaticString) -> Failure { fail(expected, got: typeName.bytes) }
+  func fail(_ expected: StaticString) -> Failure { fail(expected.bytes, got: typeName.bytes) }
 
-  /// For a number that is out of range.
   @inline(never) @_optimize(size)
-  private func fail(_ expected: StaticString, got number: Int) -> Failure {
-    let got = ByteBuffer()
-    if number < 0 { _ = got.append("-") }
-    _ = appendDecimal(UInt64(number.magnitude), to: got)
-    return fail(expected, got: got.view)
+  func fail(_ expected: ByteBuffer) -> Failure {
+    withExtendedLifetime(expected) { fail(expected.view, got: typeName.bytes) }
+  }
+
+  /// For a whole number that is out of range, or for what is none.
+  @inline(never) @_optimize(size)
+  func fail(_ range: ClosedRange<Int>, got number: Int?) -> Failure {
+    let expected = ByteBuffer()
+    _ = expected.append("an integer from ")
+    append(range.lowerBound, to: expected)
+    if range.upperBound < Int.max {
+      _ = expected.append(" to ")
+      append(range.upperBound, to: expected)
+    }
+    guard let number else { return fail(expected) }
+    return withExtendedLifetime(expected) { fail(expected.view, got: number) }
   }
 
   @inline(never) @_optimize(size)
-  private func fail(_ expected: StaticString, got: ByteView) -> Failure {
+  private func fail(_ expected: ByteView, got number: Int) -> Failure {
+    let got = ByteBuffer()
+    append(number, to: got)
+    return withExtendedLifetime(got) { fail(expected, got: got.view) }
+  }
+
+  private func append(_ number: Int, to text: ByteBuffer) {
+    if number < 0 { _ = text.append("-") }
+    _ = appendDecimal(UInt64(number.magnitude), to: text)
+  }
+
+  @inline(never) @_optimize(size)
+  private func fail(_ expected: ByteView, got: ByteView) -> Failure {
     Failure(
-      .invalidJSON, path.view, (": expected " as StaticString).bytes, expected.bytes,
+      .invalidJSON, path.view, (": expected " as StaticString).bytes, expected,
       (", got " as StaticString).bytes, got, path: path)
   }
 
@@ -151,7 +173,7 @@ struct JSONReader {
   func int(_ range: ClosedRange<Int>, _ expected: StaticString, _ into: (Int) -> Void) -> Failure? {
     guard value.pointee.type == JSON_INTEGER else { return fail(expected) }
     let number = Int(json_integer_value(value))
-    guard range.contains(number) else { return fail(expected, got: number) }
+    guard range.contains(number) else { return fail(expected.bytes, got: number) }
     into(number)
     return nil
   }

@@ -59,38 +59,6 @@ public func penstock_runtime_new(
   return give(ClientRuntime.make(parsed), place, error)
 }
 
-private func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure? {
-  reader.members { key, member in
-    if bytesEqual(key, "mode") {
-      if let mode = member.string, bytesEqual(mode, "thread") {
-        options.mode = .thread
-      } else if let mode = member.string, bytesEqual(mode, "host") {
-        options.mode = .host
-      } else {
-        return member.fail("\"thread\" or \"host\"")
-      }
-      return nil
-    }
-    if bytesEqual(key, "caller_drives") { return member.bool { options.callerDrives = $0 } }
-    if bytesEqual(key, "linger_us") {
-      return member.int(0...10_000_000, "an integer from 0 to 10000000") {
-        options.lingerMicroseconds = UInt32(truncatingIfNeeded: $0)
-      }
-    }
-    if bytesEqual(key, "spin_us") {
-      return member.int(0...1_000_000, "an integer from 0 to 1000000") {
-        options.spinMicroseconds = UInt32(truncatingIfNeeded: $0)
-      }
-    }
-    if bytesEqual(key, "max_workers") {
-      return member.int(1...1024, "an integer from 1 to 1024") {
-        options.maxWorkers = UInt32(truncatingIfNeeded: $0)
-      }
-    }
-    return member.unknown
-  }
-}
-
 @_cdecl("penstock_runtime_default") @implementation
 public func penstock_runtime_default(
   _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!

@@ -6,18 +6,6 @@ import PenstockWire
 
 // Traces and snapshots as JSON. No message and no metadata value is in them.
 
-/// "trace": true, false, or {"events": n}.
-func readTrace(_ member: JSONReader, _ into: (Int) -> Void) -> Failure? {
-  if !member.isObject { return member.bool { into($0 ? TraceLog.defaultEvents : 0) } }
-  var events = TraceLog.defaultEvents
-  let failure = member.members { key, value in
-    guard bytesEqual(key, "events") else { return value.unknown }
-    return value.int(1...65536, "an integer from 1 to 65536") { events = $0 }
-  }
-  if failure == nil { into(events) }
-  return failure
-}
-
 private func text(_ terminated: ByteBuffer) -> JSON.Value? {
   JSON.string(terminated.isEmpty ? terminated.view : ByteView(rebasing: terminated.view.dropLast()))
 }

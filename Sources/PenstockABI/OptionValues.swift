@@ -1,0 +1,173 @@
+import CJansson
+import PenstockCall
+import PenstockReady
+import PenstockTransport
+import PenstockWire
+
+// The types that options have: each reads a member, checks it against its bounds, and says what it expected. The rows
+// of Options.swift and ReadyOptions.swift are made of them; scripts/options knows their names.
+
+/// So that the rows of a table are the cases of a `switch`.
+func ~= (name: StaticString, key: ByteView) -> Bool { bytesEqual(key, name) }
+
+extension JSONReader {
+  /// A whole number: of anything.
+  @inline(never) @_optimize(size)
+  func count(_ range: ClosedRange<Int>, _ into: (Int) -> Void) -> Failure? {
+    guard value.pointee.type == JSON_INTEGER else { return fail(range, got: nil) }
+    let number = Int(json_integer_value(value))
+    guard range.contains(number) else { return fail(range, got: number) }
+    into(number)
+    return nil
+  }
+
+  /// A whole number of bytes.
+  func bytes(_ range: ClosedRange<Int> = 0...2_147_483_647, _ into: (Int) -> Void) -> Failure? {
+    count(range, into)
+  }
+
+  func microseconds(_ range: ClosedRange<Int>, _ into: (UInt32) -> Void) -> Failure? {
+    count(range) { into(UInt32(truncatingIfNeeded: $0)) }
+  }
+
+  /// Told in nanoseconds.
+  func milliseconds(_ range: ClosedRange<Int>, _ into: (UInt64) -> Void) -> Failure? {
+    count(range) { into(UInt64($0) * 1_000_000) }
+  }
+
+  /// Milliseconds from now, told in nanoseconds; null is nil.
+  func deadline(_ into: (UInt64?) -> Void) -> Failure? {
+    if isNull {
+      into(nil)
+      return nil
+    }
+    return int(0...Int.max / 1_000_000, "milliseconds from 0, or null") { into(UInt64($0) * 1_000_000) }
+  }
+
+  /// One of some words: its number among them. The first is the default.
+  @inline(never) @_optimize(size)
+  func choice(_ words: StaticString..., into: (Int) -> Void) -> Failure? {
+    let expected = ByteBuffer()
+    for (index, word) in words.enumerated() {
+      if let string, bytesEqual(string, word) {
+        into(index)
+        return nil
+      }
+      if index > 0 { _ = expected.append(index == words.count - 1 ? " or " : ", ") }
+      _ = expected.append("\"") && expected.append(word) && expected.append("\"")
+    }
+    return fail(expected)
+  }
+
+  /// Visible ASCII, without a space at its ends: a header's value.
+  @inline(never) @_optimize(size)
+  func ascii(_ into: (ByteBuffer) -> Void) -> Failure? {
+    guard let string, HeaderRules.isValidASCIIValue(string) else {
+      return fail("visible ASCII, without a space at its ends")
+    }
+    return self.string(into)
+  }
+
+  /// Visible ASCII, not empty: it goes into ":authority".
+  @inline(never) @_optimize(size)
+  func authority(_ into: (ByteBuffer) -> Void) -> Failure? {
+    guard let string, !string.isEmpty, string.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
+      return fail("a host, or host:port")
+    }
+    return self.string(into)
+  }
+
+  /// Header fields, or null for none.
+  @inline(never) @_optimize(size)
+  func credentials(_ into: (Metadata) -> Void) -> Failure? {
+    if isNull { return nil }
+    let fields = Metadata()
+    if let failure = read(self, into: fields) { return failure }
+    guard fields.count > 0 else { return fail("an object with a header field, or null") }
+    fields.isReadOnly = true
+    into(fields)
+    return nil
+  }
+
+  /// true, false, or {"events": n}: how many events are kept.
+  @inline(never) @_optimize(size)
+  func trace(_ into: (Int) -> Void) -> Failure? {
+    if !isObject { return bool { into($0 ? TraceLog.defaultEvents : 0) } }
+    var events = TraceLog.defaultEvents
+    let failure = members { key, option in
+      bytesEqual(key, "events") ? option.count(1...65536) { events = $0 } : option.unknown
+    }
+    if failure == nil { into(events) }
+    return failure
+  }
+
+  /// A number, whole or not.
+  @inline(never) @_optimize(size)
+  func number(_ range: ClosedRange<Double>, _ expected: StaticString, _ into: (Double) -> Void) -> Failure? {
+    let found: Double
+    switch value.pointee.type {
+    case JSON_INTEGER: found = Double(json_integer_value(value))
+    case JSON_REAL: found = json_real_value(value)
+    default: return fail(expected)
+    }
+    guard range.contains(found) else { return fail(expected) }
+    into(found)
+    return nil
+  }
+
+  /// Of a hundred.
+  func percent(_ into: (Chance) -> Void) -> Failure? {
+    number(0...100, "a number from 0 to 100") { into(Chance(percent: $0)) }
+  }
+
+  /// Of random numbers.
+  func seed(_ into: (UInt64) -> Void) -> Failure? { count(0...Int.max) { into(UInt64($0)) } }
+
+  /// A status code but OK, by name or number.
+  @inline(never) @_optimize(size)
+  func code(_ into: (StatusCode) -> Void) -> Failure? {
+    let expected: StaticString = "the name or number of a status other than OK"
+    if value.pointee.type == JSON_INTEGER {
+      return int(1...16, expected) { number in StatusCode(rawValue: Int32(number)).map(into) }
+    }
+    for number in 1...16 as ClosedRange<Int32> {
+      if let string, let code = StatusCode(rawValue: number), bytesEqual(string, code.name) {
+        into(code)
+        return nil
+      }
+    }
+    return fail(expected)
+  }
+
+  /// A header's name, in lower case.
+  @inline(never) @_optimize(size)
+  func headerName(_ into: (ByteBuffer) -> Void) -> Failure? {
+    guard let string else { return fail("a header's name") }
+    let lowered = ByteBuffer()
+    guard HeaderRules.lowercased(string, into: lowered) else { return Failure(.noMemory, "no memory") }
+    guard HeaderRules.isValidName(lowered.view) else { return fail("a header's name") }
+    into(lowered)
+    return nil
+  }
+
+  /// One whose value may be text of one's own.
+  @inline(never) @_optimize(size)
+  func textHeaderName(_ into: (ByteBuffer) -> Void) -> Failure? {
+    var header: ByteBuffer?
+    if let failure = headerName({ header = $0 }) { return failure }
+    guard let header, !HeaderRules.isReserved(header.view), !HeaderRules.isBinary(header.view) else {
+      return fail("a header's name that is neither reserved nor binary")
+    }
+    into(header)
+    return nil
+  }
+
+  /// An array of them.
+  @inline(never) @_optimize(size)
+  func headerNames(_ into: ([ByteBuffer]) -> Void) -> Failure? {
+    var names: [ByteBuffer] = []
+    if let failure = elements({ one in one.headerName { names.append($0) } }) { return failure }
+    into(names)
+    return nil
+  }
+}

@@ -1,0 +1,154 @@
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// The options of runtimes, channels and calls, a table each. A row is a comment with the meaning (and, where the field
+// does not say it, the default), then the JSON key, the type with its bounds, and the field, whose declaration has the
+// default. docs/options.md is made of these rows by scripts/options; CONTRIBUTING.md says how to add one.
+
+// ---- penstock_runtime_new: runtime.h ----
+
+@inline(never) @_optimize(size)
+func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure? {
+  reader.members { key, option in
+    switch key {
+    /// Whether the runtime has a thread of its own ("thread"), or the program polls ("host").
+    case "mode": option.choice("thread", "host") { options.mode = $0 == 0 ? .thread : .host }
+    /// Whether a blocking call may drive the loop from its own thread, where few wait at once; in host mode always.
+    case "caller_drives": option.bool { options.callerDrives = $0 }
+    /// How long the loop stays free for the next blocking call before the thread takes it back; up to 16 times as
+    /// long after a run of calls, at most until something is due.
+    case "linger_us": option.microseconds(0...10_000_000) { options.lingerMicroseconds = $0 }
+    /// How long a blocking call that drives the loop polls for an answer before it sleeps: lower latency for CPU time.
+    case "spin_us": option.microseconds(0...1_000_000) { options.spinMicroseconds = $0 }
+    /// How many threads may run the functions of synchronous interceptors.
+    case "max_workers": option.count(1...1024) { options.maxWorkers = UInt32(truncatingIfNeeded: $0) }
+    default: option.unknown
+    }
+  }
+}
+
+// ---- penstock_channel_new: channel.h ----
+
+extension ParsedChannelOptions {
+  @inline(never) @_optimize(size)
+  mutating func read(_ reader: JSONReader) -> Failure? {
+    reader.members { key, option in
+      switch key {
+      /// Whether the channel uses TLS; an object of the options below turns it on. Default: true, for a unix socket
+      /// false.
+      case "tls": readTLS(option)
+      /// The authority that is sent. Default: the target's.
+      case "authority": option.authority { transport.authority = $0 }
+      /// Put before "penstock/VERSION" in the user agent.
+      case "user_agent": option.ascii { transport.userAgent = $0 }
+      /// The deadline of calls that have none of their own, from their creation.
+      case "default_deadline_ms": option.deadline { defaults.deadline = $0 }
+      /// The limit of one received message, decompressed.
+      case "max_receive_message_bytes": option.bytes { defaults.maxReceiveBytes = $0 }
+      /// The limit of one sent message.
+      case "max_send_message_bytes": option.bytes { defaults.maxSendBytes = $0 }
+      /// The compression of sent messages.
+      case "compression":
+        option.choice("identity", "gzip") { defaults.compression = $0 == 0 ? .identity : .gzip }
+      /// The limit of one header list, counted as HTTP/2 does (RFC 9113 section 6.5.2).
+      case "max_header_list_bytes": option.bytes(1024...1_048_576) { transport.maxHeaderListBytes = $0 }
+      /// How long one attempt to connect may take.
+      case "connect_timeout_ms": option.milliseconds(1...86_400_000) { transport.connectTimeout = $0 }
+      /// How much of one stream may wait unread (RFC 9113 section 6.9.2).
+      case "initial_stream_window_bytes":
+        option.bytes(65535...2_147_483_647) { transport.initialStreamWindow = $0 }
+      /// How much of all streams together may be on its way unread; 65535 while only bidi streams of small messages
+      /// are open, over a short way.
+      case "initial_connection_window_bytes":
+        option.bytes(65535...2_147_483_647) { transport.initialConnectionWindow = $0 }
+      /// Whether each call keeps a trace; {"events": n} keeps the latest n, 1 to 65536, and true 256. Default: false.
+      case "trace": option.trace { defaults.traceEvents = $0 }
+      /// The order of interceptors with equal priority.
+      case "tie_order": option.choice("fifo", "lifo") { newestFirst = $0 == 1 }
+      default: option.unknown
+      }
+    }
+  }
+
+  // ---- "tls" of a channel: channel.h ----
+
+  @inline(never) @_optimize(size)
+  private mutating func readTLS(_ reader: JSONReader) -> Failure? {
+    if !reader.isObject {
+      return reader.bool { transport.tls = $0 ? TLSOptions() : nil }
+    }
+    var tls = TLSOptions()
+    let failure = reader.members { key, option in
+      switch key {
+      /// The certificates to trust, in PEM form. Default: the roots of the system.
+      case "roots_pem": option.string { tls.roots = .pem($0) }
+      /// A file of them. Default: the roots of the system.
+      case "roots_file": option.string { tls.roots = .file($0) }
+      /// The client's own certificate, and the chain to its root, in PEM form.
+      case "certificate_chain_pem": option.string { tls.certificateChain = .pem($0) }
+      /// A file of them.
+      case "certificate_chain_file": option.string { tls.certificateChain = .file($0) }
+      /// The private key of that certificate, in PEM form.
+      case "private_key_pem": option.string { tls.privateKey = .pem($0) }
+      /// A file of it.
+      case "private_key_file": option.string { tls.privateKey = .file($0) }
+      /// The name or IP address that the server's certificate has to have, and that is sent as SNI. Default: the
+      /// target's host.
+      case "server_name": option.string { tls.serverName = $0 }
+      /// Whether the server's certificate is verified.
+      case "verify": option.bool { tls.verifiesPeer = $0 }
+      default: option.unknown
+      }
+    }
+    transport.tls = tls
+    return failure
+  }
+}
+
+// ---- penstock_call_options_new: call.h ----
+
+@inline(never) @_optimize(size)
+func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
+  reader.members { key, option in
+    switch key {
+    /// The deadline, from the call's creation; null is none. Default: the channel's.
+    case "deadline_ms": option.deadline { options.setDeadline($0) }
+    /// The request's metadata: {"name": "value" or ["v1", "v2"]}. Default: {}.
+    case "metadata": read(option, into: options.metadata)
+    /// Header fields, as in "metadata", for TLS only: without it the call ends with UNAUTHENTICATED.
+    case "credentials": option.credentials { options.credentials = $0 }
+    /// How safe it is to make the call twice: carried for hops.
+    case "idempotency":
+      option.choice("unknown", "idempotent", "no_side_effects") {
+        options.idempotency = [.unknown, .idempotent, .noSideEffects][$0]
+      }
+    /// Whether the call waits for a connection: carried for hops, and without effect in this version.
+    case "wait_for_ready": option.bool { options.waitsForReady = $0 }
+    /// The authority that is sent. Default: the channel's.
+    case "authority": option.authority { options.authority = $0 }
+    /// The compression of sent messages. Default: the channel's.
+    case "compression":
+      option.choice("identity", "gzip") { options.compression = $0 == 0 ? .identity : .gzip }
+    /// The limit of one received message, decompressed. Default: the channel's.
+    case "max_receive_message_bytes": option.bytes { options.maxReceiveBytes = $0 }
+    /// The limit of one sent message. Default: the channel's.
+    case "max_send_message_bytes": option.bytes { options.maxSendBytes = $0 }
+    /// How much may be sent ahead of the transport; a message counts 256 more than its bytes, and one is always
+    /// taken. Default: 262144, and in a client stream up to 655360 in at most 16 messages.
+    case "send_buffer_bytes": option.bytes { options.sendBufferBytes = $0 }
+    /// Whether the call keeps a trace, as the option of a channel. Default: the channel's.
+    case "trace": option.trace { options.traceEvents = $0 }
+    /// Whether functions that wait return after a signal.
+    case "interruptible": option.bool { options.isInterruptible = $0 }
+    default: option.unknown
+    }
+  }
+}
+
+extension CallOptions {
+  fileprivate func setDeadline(_ time: UInt64?) {
+    deadline = time
+    hasDeadline = time != nil
+  }
+}
