@@ -58,7 +58,8 @@ typedef int32_t penstock_result;
 /* The name of a result ("PENSTOCK_E_BUSY"), or "unknown". Static; never NULL. */
 PENSTOCK_API const char *penstock_result_name(penstock_result result);
 
-/* The version of the library that runs, "MAJOR.MINOR.PATCH". Static; never NULL. */
+/* The version of the library that runs, "MAJOR.MINOR.PATCH", with "-dev" behind it before it is finished. Static; never
+ * NULL. */
 PENSTOCK_API const char *penstock_version(void);
 /* The same as a number, 0xMMmmpp: compare with PENSTOCK_VERSION_NUMBER, that of the header compiled against. */
 PENSTOCK_API uint32_t penstock_version_number(void);

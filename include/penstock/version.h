@@ -2,13 +2,13 @@
 #ifndef PENSTOCK_VERSION_H
 #define PENSTOCK_VERSION_H
 
-/* Scripts read this. */
+/* Scripts read this. "-dev" stands behind a version that is not finished: it has that version's numbers. */
 /* clang-format off */
 #define PENSTOCK_VERSION_MAJOR 0
-#define PENSTOCK_VERSION_MINOR 1
+#define PENSTOCK_VERSION_MINOR 2
 #define PENSTOCK_VERSION_PATCH 0
-#define PENSTOCK_VERSION "0.1.0"
+#define PENSTOCK_VERSION "0.2.0-dev"
 /* Major, minor and patch as one number that can be compared: 0xMMmmpp. */
-#define PENSTOCK_VERSION_NUMBER 0x000100
+#define PENSTOCK_VERSION_NUMBER 0x000200
 
 #endif

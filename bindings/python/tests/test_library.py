@@ -88,11 +88,11 @@ def test_a_library_of_another_version_is_refused_with_both_versions(
     assert kind == "ImportError"
     assert file in message
     assert version in message
-    assert "0.1.0" in message
+    assert "0.2.0" in message
 
 
 def test_a_library_without_a_needed_function_is_refused(tmp_path: Path) -> None:
-    file = shared_library(tmp_path, "unsigned penstock_version_number(void) { return 0x000100; }")
+    file = shared_library(tmp_path, "unsigned penstock_version_number(void) { return 0x000200; }")
     kind, message = load_error(file)
     assert kind == "ImportError"
     assert file in message
@@ -116,4 +116,6 @@ def test_an_installed_package_carries_its_library(tmp_path: Path) -> None:
     assert (target / "penstock/py.typed").is_file()
     program = "import penstock; print(penstock.load(), penstock.__version__, penstock.library_version())"
     done = run(program, path=str(target))
-    assert done.stdout.split() == [str(carried), penstock.library_version(), penstock.library_version()], done.stderr
+    version = penstock.library_version()
+    # As Python writes a version that is not finished.
+    assert done.stdout.split() == [str(carried), version.replace("-dev", ".dev0"), version], done.stderr

@@ -6,7 +6,8 @@ from . import _raw
 
 
 def package_version() -> str:
-    """The version of the installed package, ``"MAJOR.MINOR.PATCH"``; ``"0+source"`` where it is not installed."""
+    """The version of the installed package, ``"MAJOR.MINOR.PATCH"``, with ``".dev0"`` behind it before it is finished;
+    ``"0+source"`` where it is not installed."""
     from importlib import metadata
 
     try:
@@ -16,6 +17,6 @@ def package_version() -> str:
 
 
 def library_version() -> str:
-    """The version of the library, ``"MAJOR.MINOR.PATCH"``; loads it."""
+    """The version of the library, ``"MAJOR.MINOR.PATCH"``, with ``"-dev"`` behind it before it is finished; loads it."""
     version: bytes = _raw.penstock_version()
     return version.decode()

@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional, Tuple, Union
 
 SONAME = "libpenstock.so.0"
 # The oldest library that has everything this package calls; the same major version is needed.
-MINIMUM = (0, 1, 0)
+MINIMUM = (0, 2, 0)
 
 _lock = threading.Lock()
 _path: Optional[str] = None
