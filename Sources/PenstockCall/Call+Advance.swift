@@ -89,7 +89,7 @@ extension Call {
           index = goesDown ? next + 1 : next - 1
         }
       case .hop:
-        // The row keeps it: a RESTART exchanges only hops below the one that asks for it.
+        // The row keeps it, even if a RESTART puts another in its place meanwhile.
         guard hops.at(index)._withUnsafeGuaranteedRef({ passes(event, $0) }) else { return .stays }
         index += goesDown ? 1 : -1
       }

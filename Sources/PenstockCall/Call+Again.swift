@@ -250,7 +250,7 @@ extension Call {
       case .sentFrom(let index, _): index >= first - 1
       case .flush(let index, _): index >= first
       case .open, .send, .halfClose, .demand, .endLocally, .headersFromBelow, .messageFromBelow,
-        .statusFromBelow, .sentFromBelow, .resolve, .resume, .deliver, .demandBelow, .replay, .ran,
+        .statusFromBelow, .sentFromBelow, .resolve, .resume, .deliver, .finish, .demandBelow, .replay, .ran,
         .executorLost:
         false
       }
@@ -262,8 +262,7 @@ extension Call {
         discardStations(old)
         destroy(old)
       }
-      hops[index] = Hop(again: old)
-      old.lend()
+      old.row.replace(old, by: Hop(again: old))
     }
     below = former?.another()
     loop.setDeadline(self, request.deadline)
@@ -284,6 +283,7 @@ extension Call {
   @inline(never) @_optimize(size)
   func replay(_ cut: Cut, _ first: Int) {
     guard cut.state == .waiting else { return }
+    row?._withUnsafeGuaranteedRef { $0.forgetReplaced() }
     let hop = first > 0 && hops[first - 1].cut === cut ? hops[first - 1] : nil
     let restarts = cut.restarts
     if hop == nil { sentAgain = cut.toldAgain }

@@ -3,8 +3,9 @@ import PenstockWire
 // The inbound lane: headers, messages and the status, from the server toward the caller.
 
 extension Call {
-  /// What a hop that has taken the call, or injects from another thread, delivers.
+  /// What a hop that has taken the call, or injects outside of its callbacks, delivers: in either direction.
   func deliver(_ event: Event, from hop: Hop) {
+    if event.kind.lane == .outbound { return inject(event, from: hop) }
     splitRun(at: hop.index)
     guard hop.isActive, phase == .live else { return }
     if hop.life != .answering, event.kind != .receive {
@@ -23,6 +24,24 @@ extension Call {
       return
     }
     move(event, beyond: hop)
+  }
+
+  /// A message, or a half-close that is the hop's own: what comes from above after that goes no further, and nobody is to
+  /// wait for it.
+  @inline(never) @_optimize(size)
+  private func inject(_ event: Event, from hop: Hop) {
+    splitRun(at: hop.index)
+    guard phase == .live, hop.life == .passing else { return }
+    let station = hop.station(.outbound)
+    if case .halfClose = event {
+      while let unseen = station.waiting.popFirst() { discardOutbound(unseen, at: hop.index) }
+      if let last = station.parked.last, last.event.isLast { return }
+      // No NEXT comes any more that they could wait for.
+      station.releaseTicketless()
+      hop.become(.closed)
+    }
+    station.inject(event)
+    drain(hop, .outbound)
   }
 
   @inline(__always)

@@ -29,6 +29,10 @@ extension Call {
   /// or goes no further; and what stood before it has been let go.
   func meet(_ event: Event, _ hop: Hop) -> Bool {
     let lane = event.kind.lane
+    if lane == .outbound, hop.life == .closed {
+      discardOutbound(event, at: hop.index)
+      return false
+    }
     if let station = hop.standing(lane) {
       // I6: a lane that is shut, or has just been, is not overtaken.
       if station.isShut || !station.waiting.isEmpty {

@@ -273,6 +273,8 @@ public final class Call {
     /// At this time.
     case resume(UInt64, at: UInt64)
     case deliver(Hop, Event)
+    /// Outside of the hop's callbacks.
+    case finish(Hop, Status)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
     /// What a cut sends again goes down from the hop at this index.
@@ -285,7 +287,7 @@ public final class Call {
       switch self {
       case .open, .endLocally: true
       case .send, .halfClose, .demand, .headersFromBelow, .messageFromBelow, .statusFromBelow, .sentFromBelow,
-        .sentFrom, .resolve, .resume, .deliver, .demandBelow, .flush, .replay,
+        .sentFrom, .resolve, .resume, .deliver, .finish, .demandBelow, .flush, .replay,
         .ran, .executorLost:
         false
       }
@@ -402,6 +404,9 @@ public final class Call {
     case .resolve(let ticket, let resolution): resolve(ticket, resolution)
     case .resume(let ticket, let time): loop.resume(ticket, of: self, at: time)
     case .deliver(let hop, let event): deliver(event, from: hop)
+    case .finish(let hop, let status):
+      splitRun(at: hop.index)
+      if hop.isActive { finish(at: hop.index, status) }
     case .demandBelow(let hop, let n): runDemand(n, below: hop)
     case .flush(let index, let lane):
       guard index < hops.count else { return }

@@ -190,10 +190,11 @@ extension Hop {
 
   // MARK: - Ending, injecting, answering
 
-  /// The verdict of the running callback will be ignored.
+  /// In a callback of the hop its verdict will be ignored. Elsewhere, on any thread: soon, unless the hop's part is over
+  /// by then.
   public func finish(_ status: Status) -> Outcome {
-    let outcome = check()
-    guard outcome == .ok else { return outcome }
+    if hasEnded { return check() }
+    if currentEvent == .none { return mayAct ? submit(.finish(self, status)) : .state }
     let job = isInline ? nil : job
     switch job?.kind ?? current {
     case .create, .destroy, .cancel, .none: return .state
@@ -212,6 +213,31 @@ extension Hop {
     }
   }
 
+  private func submit(_ input: Call.Input) -> Outcome {
+    call.submit(input)
+    return .ok
+  }
+
+  /// Any thread: start has come to it.
+  private var mayAct: Bool {
+    switch seen {
+    case .mayAnswer, .open, .halfClosed, .answering: true
+    case .asRun, .waiting, .over: false
+    }
+  }
+
+  /// Any thread. The half-close leaves the hop behind what stands there; what comes from above later goes no further.
+  public func halfClose() -> Outcome {
+    if hasEnded { return .gone }
+    if call.isDriving { call.splitRun(at: index) }
+    switch seen {
+    case .open: return submit(.deliver(self, .halfClose))
+    case .halfClosed: return .already
+    case .asRun, .waiting, .mayAnswer, .answering, .over: return .state
+    }
+  }
+
+  /// Any thread: where no callback of the hop runs there, it leaves soon, unless the hop's part is over by then.
   @inline(never) @_optimize(size)
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
@@ -222,7 +248,8 @@ extension Hop {
       job.injected.append(.send(message))
       return .ok
     }
-    guard call.isDriving, isActive, call.phase == .live else { return .state }
+    guard call.isDriving else { return submit(.deliver(self, .send(message))) }
+    guard isActive, call.phase == .live else { return .state }
     station(.outbound).inject(.send(message))
     call.flushSoon(index, .outbound)
     return .ok

@@ -7,9 +7,9 @@ import Synchronization
 /// ```
 ///            comes to it        create: NEXT       leaves it        leaves it
 ///  waiting ---- start ----> creating --------> starting -- start --> passing -- half-close --> halfClosed
-///                              | SKIP, law 7       | TAKE
-///                              v                   v
-///                             out              answering          any but waiting and out --> over --> gone
+///                              | SKIP, law 7       | TAKE              | its own half-close
+///                              v                   v                   v
+///                             out              answering            closed     any but waiting and out --> over --> gone
 /// ```
 enum Life: Equatable {
   /// Start has not come.
@@ -22,6 +22,8 @@ enum Life: Equatable {
   case starting
   /// Start has left downward.
   case passing
+  /// The hop has half-closed by itself: what comes from above goes no further.
+  case closed
   /// So has the half-close.
   case halfClosed
   /// Its verdict on start was TAKE: it is the far end.
@@ -39,7 +41,7 @@ extension Life {
     case .waiting, .creating: .waiting
     case .starting: .mayAnswer
     case .passing: .open
-    case .halfClosed: .halfClosed
+    case .closed, .halfClosed: .halfClosed
     case .answering: .answering
     // Until `destroy` it works as before.
     case .over: nil
@@ -110,14 +112,14 @@ extension Hop {
   var isEntered: Bool {
     switch life {
     case .waiting, .out, .creating: false
-    case .starting, .passing, .halfClosed, .answering, .over, .gone: true
+    case .starting, .passing, .closed, .halfClosed, .answering, .over, .gone: true
     }
   }
 
   /// Sees events: entered, and neither out of the call nor overtaken.
   var isActive: Bool {
     switch life {
-    case .starting, .passing, .halfClosed, .answering: true
+    case .starting, .passing, .closed, .halfClosed, .answering: true
     case .waiting, .out, .creating, .over, .gone: false
     }
   }

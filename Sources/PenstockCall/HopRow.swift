@@ -17,6 +17,8 @@ final class HopRow {
   /// No call has it again: somebody keeps a reference to one of them, which another thread may let go; or some were made
   /// anew. Set on any thread that knows that the call goes on.
   let isSpent = Atomic<Bool>(false)
+  /// Hops in whose place others stand. An event may just be on its way through one of them.
+  private var replaced: [Hop] = []
   /// Any thread: a hop of it has been looked at, by its handle or for `create`. Else nobody can have a reference to one,
   /// and none has been written to.
   let isTouched = Atomic<Bool>(false)
@@ -35,7 +37,20 @@ final class HopRow {
     for index in 0..<hops.count { hops.at(index).release() }
     hops.base?.deallocate()
     hops = Hops()
+    replaced = []
   }
+
+  /// Another stands in the old one's place; that is kept until `forgetReplaced`.
+  @inline(never) @_optimize(size)
+  func replace(_ old: Hop, by fresh: Hop) {
+    isSpent.store(true, ordering: .releasing)
+    replaced.append(old)
+    hops.at(old.index).release()
+    hops.base.unsafelyUnwrapped[old.index] = .passRetained(fresh)
+  }
+
+  /// Between two events.
+  func forgetReplaced() { if !replaced.isEmpty { replaced = [] } }
 
   /// A view of them, without a reference.
   struct Hops: RandomAccessCollection {
@@ -58,13 +73,7 @@ final class HopRow {
       }
     }
 
-    subscript(index: Int) -> Hop {
-      get { at(index).takeUnretainedValue() }
-      nonmutating set {
-        at(index).release()
-        base.unsafelyUnwrapped[index] = .passRetained(newValue)
-      }
-    }
+    subscript(index: Int) -> Hop { at(index).takeUnretainedValue() }
   }
 }
 

@@ -75,7 +75,7 @@
         let isBelow: Bool
         switch hop.life {
         case .starting: isBelow = false
-        case .passing, .halfClosed: isBelow = true
+        case .passing, .closed, .halfClosed: isBelow = true
         case .waiting, .out, .creating, .answering, .over, .gone: continue
         }
         if isBelow != (startAt > hop.index) { return "I11: start is elsewhere than its hop says" }
@@ -110,7 +110,7 @@
       case .creating: 1
       case .starting: 2
       case .passing, .answering: 3
-      case .halfClosed: 4
+      case .closed, .halfClosed: 4
       case .over: 5
       case .out, .gone: 6
       }
@@ -156,7 +156,7 @@
       case .creating: isRight = seen == .waiting
       case .starting: isRight = seen == .mayAnswer
       case .passing: isRight = seen == .open
-      case .halfClosed: isRight = seen == .halfClosed
+      case .closed, .halfClosed: isRight = seen == .halfClosed
       case .answering: isRight = seen == .answering
       // Until `destroy` it works as before.
       case .over: isRight = true

@@ -21,7 +21,12 @@ extension HopPlayer {
     let gone = isGone(context, hop)
     switch operation {
     case .change: if let context { change(hop, context) }
-    case .injectOutbound(let size): if let context { injectOutbound(size, hop, context) }
+    case .injectOutbound(let size):
+      if let context { injectOutbound(size, hop, context) } else { putOutbound(size, hop) }
+    case .halfClose:
+      let expected = model.resultOfHalfClose(mine, isGone: gone)
+      let result = play.submitting(.hopPuts(mine, Model.Item(.halfClose))) { hop.halfClose() }
+      expect(result, expected, "half-closes")
     case .injectInbound(let size): injectInbound(size, hop, context)
     case .demand(let n):
       let result = play.submitting(.hopDemand(mine, n)) { hop.demand(n) }
@@ -97,8 +102,25 @@ extension HopPlayer {
     }
   }
 
+  /// As another thread.
+  private func putOutbound(_ size: Int, _ hop: Hop) {
+    let mine = model.hops[place]
+    let expected = model.resultOfInjectOutbound(mine, isGone: isGone(nil, hop), isElsewhere: true)
+    let item = Model.Item(.send, id: play.identity(size), size: size)
+    item.isObject = model.isObject(at: place)
+    let message = play.message(item)
+    let result = play.submitting(.hopPuts(mine, item)) { hop.injectOutbound(message) }
+    expect(result, expected, "sends message \(item.id)")
+  }
+
   private func finish(_ code: Int32, _ hop: Hop, _ context: Context?) {
     let item = play.status(code)
+    guard context != nil else {
+      let mine = model.hops[place]
+      let expected: Outcome = isGone(nil, hop) ? .gone : .ok
+      let result = play.submitting(.hopPuts(mine, item)) { hop.finish(play.statusObject(item)) }
+      return expect(result, expected, "finishes with \(code)")
+    }
     let result = hop.finish(play.statusObject(item))
     let gone = isGone(context, hop)
     let first: Outcome = context?.finishing == nil ? .ok : .already

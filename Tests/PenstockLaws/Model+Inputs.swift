@@ -17,6 +17,8 @@ extension Model {
     case finish(UInt64, Item)
     case deliver(Hop, Item)
     case hopDemand(Hop, Int)
+    /// Outside of its callbacks: a status ends the call, a message or a half-close goes down.
+    case hopPuts(Hop, Item)
     case visited(Visited)
     case executorLost(Hop)
   }
@@ -71,9 +73,24 @@ extension Model {
       case .receive: inject(item, hop, hop.inbound)
       default: pushInbound(item, index - 1)
       }
+    case .hopPuts(let hop, let item): if hop.isActive, isCurrent(hop) { put(item, hop) }
     case .hopDemand(let hop, let n): if hop.isActive, hops[hop.index] === hop { ask(hop, n) }
     }
     advance()
+  }
+
+  private func put(_ item: Item, _ hop: Hop) {
+    if item.kind == .status { return finish(hop.index, item) }
+    guard mayPut(hop) else { return }
+    if item.kind == .halfClose {
+      let unseen = hop.outbound.queue.count { $0.kind == .send }
+      hop.outbound.queue = []
+      arriveSent(unseen, at: hop.index - 1)
+      guard hop.outbound.slots.last?.item.kind != .halfClose else { return }
+      hop.outbound.releaseTicketless()
+      hop.hasClosed = true
+    }
+    inject(item, hop, hop.outbound)
   }
 
   /// A ticket is used. One that nothing waits with may be for an event that an executor's callback has.

@@ -356,7 +356,7 @@ extension Model {
   }
 
   func passDown(_ hop: Hop) -> Bool {
-    if hop.index >= outboundEnd { return discard(&hop.outbound.queue, hop.index) }
+    if hop.index >= outboundEnd || hop.hasClosed { return discard(&hop.outbound.queue, hop.index) }
     guard finishing == nil, let item = hop.outbound.queue.first, !hop.outbound.isPaused else { return false }
     // Start leaves first; the demand that waits with it goes before.
     let first = hop.outbound.slots.first

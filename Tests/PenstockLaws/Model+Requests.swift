@@ -13,9 +13,16 @@ extension Model {
   /// `isElsewhere`: in a callback on an executor, which may run when the hop's part is over.
   func resultOfInjectOutbound(_ hop: Hop, isGone: Bool, isElsewhere: Bool) -> Outcome {
     if isGone { return .gone }
-    if isElsewhere { return hop.startHasLeft && !hop.isTaken && !hop.halfCloseHasLeft ? .ok : .state }
-    let allowed = hop.isActive && local == nil && hop.startHasLeft && !hop.isTaken && !hop.halfCloseHasLeft
-    return allowed ? .ok : .state
+    if isElsewhere { return mayPut(hop) ? .ok : .state }
+    return hop.isActive && local == nil && mayPut(hop) ? .ok : .state
+  }
+
+  func mayPut(_ hop: Hop) -> Bool {
+    hop.startHasLeft && !hop.isTaken && !hop.halfCloseHasLeft && !hop.hasClosed
+  }
+
+  func resultOfHalfClose(_ hop: Hop, isGone: Bool) -> Outcome {
+    isGone ? .gone : !hop.startHasLeft || hop.isTaken ? .state : mayPut(hop) ? .ok : .already
   }
 
   func injectOutbound(_ index: Int, _ item: Item) {

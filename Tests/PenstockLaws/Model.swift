@@ -120,6 +120,8 @@ final class Model {
     var inbound = Lane()
     var startHasLeft = false
     var halfCloseHasLeft = false
+    /// By itself: what comes from above goes no further.
+    var hasClosed = false
     var headersDelivered = false
     var messageDelivered = false
     var statusDelivered = false

@@ -287,11 +287,12 @@ extension Reaction {
 extension Operation {
   static func random(_ random: inout Random, _ kind: EventKind?) -> Operation {
     switch random.below(22) {
-    case 0..<4: .change
+    // There is nothing to change elsewhere.
+    case 0..<4: kind == nil || kind == .sent ? .halfClose : .change
     case 4..<7: .injectOutbound(random.size())
     case 7..<11: .injectInbound(random.size())
     case 11..<13: .demand(random.pick([1, 1, 2, 3, 1 << 40]))
-    case 13: random.chance(40) ? .finish(Int32(random.below(17))) : .change
+    case 13: random.chance(40) ? .finish(Int32(random.below(17))) : kind == .send ? .halfClose : .change
     case 14..<17: kind == .demand ? .setCount(random.pick([0, 0, 1, 2, 7])) : .injectInbound(random.size())
     case 17:
       kind == .start

@@ -118,6 +118,7 @@ extension Operation {
     switch self {
     case .change: "change"
     case .injectOutbound(let size): "send \(size)"
+    case .halfClose: "half-close"
     case .injectInbound(let size): "deliver \(size)"
     case .demand(let n): "demand \(n)"
     case .finish(let code): "finish \(code)"

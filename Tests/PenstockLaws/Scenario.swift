@@ -114,6 +114,7 @@ struct Reaction: Sendable {
 enum Operation: Sendable {
   case change
   case injectOutbound(Int)
+  case halfClose
   /// Also the answer of a hop that has taken the call.
   case injectInbound(Int)
   case demand(Int)
