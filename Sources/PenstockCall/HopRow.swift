@@ -43,7 +43,7 @@ final class HopRow {
   /// Another stands in the old one's place; that is kept until `forgetReplaced`.
   @inline(never) @_optimize(size)
   func replace(_ old: Hop, by fresh: Hop) {
-    isSpent.store(true, ordering: .releasing)
+    old.lend()
     replaced.append(old)
     hops.at(old.index).release()
     hops.base.unsafelyUnwrapped[old.index] = .passRetained(fresh)
