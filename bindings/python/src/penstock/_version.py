@@ -6,7 +6,7 @@ from . import _raw
 
 
 def package_version() -> str:
-    """The version of the installed package, ``"MAJOR.MINOR.PATCH"``, with ``".dev0"`` behind it before it is finished;
+    """The version of the installed package, ``"MAJOR.MINOR.PATCH"``, and ``".dev0"`` if it is not finished;
     ``"0+source"`` where it is not installed."""
     from importlib import metadata
 
@@ -17,6 +17,6 @@ def package_version() -> str:
 
 
 def library_version() -> str:
-    """The version of the library, ``"MAJOR.MINOR.PATCH"``, with ``"-dev"`` behind it before it is finished; loads it."""
+    """The version of the library, ``"MAJOR.MINOR.PATCH"``, and ``"-dev"`` if it is not finished; loads it."""
     version: bytes = _raw.penstock_version()
     return version.decode()
