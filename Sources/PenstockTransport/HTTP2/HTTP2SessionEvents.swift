@@ -159,7 +159,7 @@ extension HTTP2Session {
 
   /// A header block of more bytes than this is not read to its end, as it is on the wire and as RFC 9113 section 6.5.2
   /// counts it.
-  var floodSize: Int { 4 * limits.maxHeaderList }
+  var floodSize: Int { Limits.headerBlockLists * limits.maxHeaderList }
 
   @inline(never) @_optimize(size)
   func flood(_ id: Int32) {

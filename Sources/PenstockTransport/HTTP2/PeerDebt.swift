@@ -3,14 +3,13 @@ import PenstockWire
 
 /// How much a peer may make us do that no call gets on by. Each frame, and each read within one, costs the session one:
 /// `FrameTracker.owed`. What gets a call on pays for four (a piece of a body, an answer's head or trailers, a frame of
-/// a request's body that leaves), and each second for a hundred. Over `most` the connection ends with
+/// a request's body that leaves), and each second for a hundred. Over the limit the connection ends with
 /// ENHANCE_YOUR_CALM (RFC 9113 section 10.5). A server may send a ping with each message, or one a second for years.
 ///
 /// Frames on a stream that we have given up are no debt, as far as they may have been on their way by then.
 extension HTTP2Session {
-  static let mostOwed = 10_000
-  /// In nanoseconds, of what is forgiven one by one.
-  static let forgivenEach: UInt64 = 10_000_000
+  /// In nanoseconds: one is forgiven in each.
+  private static let forgivenEach = 1_000_000_000 / Limits.forgivenEachSecond
 
   /// A call gets on: where `bytes` have left, a peer that tells of each KiB that it has read is paid for, too.
   @inline(__always)
@@ -18,7 +17,7 @@ extension HTTP2Session {
 
   /// We end a stream: this much of it may still come.
   func expectLate(_ bytes: Int) {
-    lateBytes = min(lateBytes + bytes, 16 << 20 + 4 * limits.connectionWindow)
+    lateBytes = min(lateBytes + bytes, Limits.lateBytes + 4 * limits.connectionWindow)
   }
 
   /// `count` bytes of frames of one kind have cost more than they have earned; before them the peer owed `before`.
@@ -48,14 +47,14 @@ extension HTTP2Session {
   @inline(never) @_optimize(size)
   func charge(_ cost: Int) {
     tracker.owed += cost
-    guard tracker.owed > HTTP2Session.mostOwed else { return }
+    guard tracker.owed > Limits.framesWithoutUse else { return }
     let now = times.now
     let forgiven = (now &- forgivenAt) / HTTP2Session.forgivenEach
     tracker.owed -= min(tracker.owed, Int(truncatingIfNeeded: forgiven))
     forgivenAt = now
-    guard tracker.owed > HTTP2Session.mostOwed else { return }
+    guard tracker.owed > Limits.framesWithoutUse else { return }
     fail(
-      ByteBuffer().say("the connection ended: over ").say(HTTP2Session.mostOwed)
+      ByteBuffer().say("the connection ended: over ").say(Limits.framesWithoutUse)
         .say(" frames or TLS messages without use for any call (ENHANCE_YOUR_CALM)"))
   }
 }

@@ -15,9 +15,6 @@ final class Link {
   private var watchesOutput = false
   private var ignoresInput = false
 
-  /// With more records unsent than are made of what calls say, TLS itself has said so much: the peer is to read first.
-  private static let mostRecords = 256 << 10
-
   /// `copies`: there will be TLS, which wants what is sent in one piece.
   init(_ socket: Socket, copies: Bool, _ runtime: Runtime) {
     self.socket = socket
@@ -44,7 +41,8 @@ final class Link {
   /// The kernel has all that has been made so far.
   var isSent: Bool { out.isEmpty && (engine.map { $0.output.isEmpty } ?? true) }
 
-  var isClogged: Bool { engine.map { $0.output.count > Link.mostRecords } ?? false }
+  /// More records are unsent than are made of what calls say: TLS itself has said so much, and the peer is to read first.
+  var isClogged: Bool { engine.map { $0.output.count > Limits.waitingRecordBytes } ?? false }
 
   /// Of at most `most` bytes of `out` at a time. False: TLS has failed.
   func makeRecords(_ engine: TLSEngine, _ most: Int) -> Bool {

@@ -37,8 +37,6 @@ public final class TLSEngine {
   private static let fewBytes = 2048
   private var handshakeIsDone = false
   private var handshakeBytes = 0
-  /// More than any certificates come to: OpenSSL takes some messages for as long as they come.
-  private static let mostHandshake = 1 << 20
   /// The messages of TLS itself since the handshake: key updates, tickets, alerts.
   private var events = 0
   /// With so many, `read` says `needsMore` first.
@@ -103,8 +101,9 @@ public final class TLSEngine {
     handshakeBytes += input.count
     let result = SSL_do_handshake(ssl)
     handshakeBytes -= input.count
-    if handshakeBytes > TLSEngine.mostHandshake {
-      fail(ByteBuffer().say("TLS handshake failed: over 1 MiB of it"))
+    // More than any certificates come to: OpenSSL takes some messages for as long as they come.
+    if handshakeBytes > Limits.handshakeBytes {
+      fail(ByteBuffer().say("TLS handshake failed: over ").say(Limits.handshakeBytes >> 20).say(" MiB of it"))
       return .failed
     }
     guard result == 1 else { return settle(result) == .needsMore ? .needsMore : .failed }

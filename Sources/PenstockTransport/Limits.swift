@@ -1,0 +1,18 @@
+/// The bounds that no option sets, of what a peer may make the library keep or do. The comment of a row says what is
+/// bounded, in which unit, and behind "Beyond:" the end of a peer that goes over it. docs/limits.md has these rows, by
+/// scripts/options; CONTRIBUTING.md says how to add one.
+enum Limits {
+  /// Frames and TLS messages without use for any call. Beyond: the connection ends.
+  static let framesWithoutUse = 10_000
+  /// Of those, forgiven in each second. Beyond: they count.
+  static let forgivenEachSecond: UInt64 = 100
+  /// A header block, in multiples of `max_header_list_bytes`. Beyond: the connection ends.
+  static let headerBlockLists = 4
+  /// Bytes of DATA that come late on streams that the client has given up, beside four windows of the connection.
+  /// Beyond: they count as frames without use.
+  static let lateBytes = 16 << 20
+  /// Bytes of a TLS handshake. Beyond: the connection fails.
+  static let handshakeBytes = 1 << 20
+  /// Bytes of TLS records that wait to be sent, beyond those of calls. Beyond: nothing is read until they have left.
+  static let waitingRecordBytes = 256 << 10
+}
