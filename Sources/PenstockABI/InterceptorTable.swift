@@ -1,5 +1,5 @@
 import CMemory
-public import CPenstock
+import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
