@@ -250,7 +250,8 @@ extension Call {
       case .sentFrom(let index, _): index >= first - 1
       case .flush(let index, _): index >= first
       case .open, .send, .halfClose, .demand, .endLocally, .headersFromBelow, .messageFromBelow,
-        .statusFromBelow, .sentFromBelow, .resolve, .resume, .deliver, .finish, .demandBelow, .replay, .ran,
+        .statusFromBelow, .sentFromBelow, .resolve, .resume, .answer, .put, .finish, .demandBelow, .replay,
+        .ran,
         .executorLost:
         false
       }

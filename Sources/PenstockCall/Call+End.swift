@@ -28,6 +28,7 @@ extension Call {
     if index >= 0, index < hops.count {
       let hop = hops[index]
       spendTicket(hop)
+      if hop.life == .answering, status.code == .ok, waits(status, behindAnswersOf: hop) { return }
       // The caller would take what has come for all there is.
       if hop.life == .answering, status.code == .ok, hop.hasRefused.load(ordering: .acquiring) {
         status = failure(

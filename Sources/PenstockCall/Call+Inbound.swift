@@ -3,35 +3,51 @@ import PenstockWire
 // The inbound lane: headers, messages and the status, from the server toward the caller.
 
 extension Call {
-  /// What a hop that has taken the call, or injects outside of its callbacks, delivers: in either direction.
-  func deliver(_ event: Event, from hop: Hop) {
-    if event.kind.lane == .outbound { return inject(event, from: hop) }
+  /// What a hop that has taken the call delivers. Where start stands at it still, it counts if TAKE comes.
+  @inline(never) @_optimize(size)
+  func answer(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
     guard hop.isActive, phase == .live else { return }
-    if hop.life != .answering, event.kind != .receive {
-      // Start stands at the hop still: it counts if TAKE comes.
+    guard hop.life == .answering else {
       if hop.mayDeliver { hop.earlyAnswers.append(event) }
       return
     }
-    if case .status(let status) = event {
-      finish(at: hop.index, status)
-      return
-    }
-    if case .receive = event {
-      hop.reserved += 1
+    switch event {
+    case .status(let status): if !waits(status, behindAnswersOf: hop) { finish(at: hop.index, status) }
+    case .receive:
       hop.station(.inbound).inject(event)
       drain(hop, .inbound)
-      return
+    case .headers: move(event, beyond: hop)
+    case .start, .send, .halfClose: break
     }
-    move(event, beyond: hop)
+  }
+
+  /// Messages of its answer stand here that nobody has asked for yet: the status leaves behind them.
+  func waits(_ status: Status, behindAnswersOf hop: Hop) -> Bool {
+    letGo(hop, .inbound)
+    guard phase == .live, let station = hop.inbound, let last = station.parked.last else { return false }
+    if !last.event.isLast {
+      station.parked.append(Station.Parked(event: .status(status), wait: .none, isOwn: true))
+    }
+    return true
+  }
+
+  /// What a hop puts in outside of its callbacks.
+  func put(_ event: Event, from hop: Hop) {
+    splitRun(at: hop.index)
+    guard hop.isActive, phase == .live else { return }
+    if event.kind.lane == .outbound { return inject(event, from: hop) }
+    guard hop.life != .answering else { return }
+    hop.reserved += 1
+    hop.station(.inbound).inject(event)
+    drain(hop, .inbound)
   }
 
   /// A message, or a half-close that is the hop's own: what comes from above after that goes no further, and nobody is to
   /// wait for it.
   @inline(never) @_optimize(size)
   private func inject(_ event: Event, from hop: Hop) {
-    splitRun(at: hop.index)
-    guard phase == .live, hop.life == .passing else { return }
+    guard hop.life == .passing else { return }
     let station = hop.station(.outbound)
     if case .halfClose = event {
       while let unseen = station.waiting.popFirst() { discardOutbound(unseen, at: hop.index) }

@@ -55,7 +55,7 @@ extension Call {
       _ = showDemand(demand, to: hop)
       _ = finishIfAsked(hop)
     }
-    for answer in hop.earlyAnswers { pending.append(.deliver(hop, answer)) }
+    for answer in hop.earlyAnswers { pending.append(.answer(hop, answer)) }
     hop.earlyAnswers = []
   }
 

@@ -260,6 +260,9 @@ extension Call {
     while let station = hop.standing(lane), station.mayLetGo(hasDemand: hop.owed > 0),
       let first = station.parked.popFirst()
     {
+      if case .status(let status) = first.event, hop.life == .answering {
+        return finish(at: hop.index, status)
+      }
       station.heldBytes -= first.heldBytes
       if first.event.kind == .receive, first.isOwn || first.heldBytes > 0 { hop.surplus += 1 }
       if go(first.event, hop, isOwn: first.isOwn) { move(first.event, beyond: hop) }
@@ -294,9 +297,14 @@ extension Call {
       if hop.life == .passing { hop.become(.halfClosed) }
       return hop.cut?.passes(event, isOwn: true) ?? true && hop.life != .answering
     case .headers: hop.cut?.close(.state)
-    case .receive:
+    case .receive(let message):
       hop.cut?.close(.state)
-      hop.spendOwed(prepaid: isOwn)
+      if hop.life == .answering {
+        hop.answerLeft(message)
+        hop.spendOwed(prepaid: false)
+      } else {
+        hop.spendOwed(prepaid: isOwn)
+      }
     case .status:
       hop.become(.over(.passed))
       outboundEnd = min(outboundEnd, hop.index)

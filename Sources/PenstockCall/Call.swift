@@ -272,8 +272,11 @@ public final class Call {
     case resolve(UInt64, Resolution)
     /// At this time.
     case resume(UInt64, at: UInt64)
-    case deliver(Hop, Event)
-    /// Outside of the hop's callbacks.
+    /// What a hop that has taken the call delivers, or one that may yet.
+    case answer(Hop, Event)
+    /// Outside of the hop's callbacks: an event of its own, in either direction.
+    case put(Hop, Event)
+    /// The same: it ends the call.
     case finish(Hop, Status)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
@@ -287,7 +290,7 @@ public final class Call {
       switch self {
       case .open, .endLocally: true
       case .send, .halfClose, .demand, .headersFromBelow, .messageFromBelow, .statusFromBelow, .sentFromBelow,
-        .sentFrom, .resolve, .resume, .deliver, .finish, .demandBelow, .flush, .replay,
+        .sentFrom, .resolve, .resume, .answer, .put, .finish, .demandBelow, .flush, .replay,
         .ran, .executorLost:
         false
       }
@@ -403,7 +406,8 @@ public final class Call {
     case .sentFrom(let index, let n): runSent(n, at: index)
     case .resolve(let ticket, let resolution): resolve(ticket, resolution)
     case .resume(let ticket, let time): loop.resume(ticket, of: self, at: time)
-    case .deliver(let hop, let event): deliver(event, from: hop)
+    case .answer(let hop, let event): answer(event, from: hop)
+    case .put(let hop, let event): put(event, from: hop)
     case .finish(let hop, let status):
       splitRun(at: hop.index)
       if hop.isActive { finish(at: hop.index, status) }

@@ -88,7 +88,8 @@ extension Call {
     case .statusFromBelow(let status): note(.transport, nil, .status, detail: Int(status.code.rawValue))
     case .sentFromBelow(let n): note(.transport, nil, .sent, detail: n)
     case .endLocally(let status): note(.endedLocally, nil, .status, detail: Int(status.code.rawValue))
-    case .sentFrom, .resolve, .resume, .deliver, .finish, .demandBelow, .flush, .replay, .ran, .executorLost:
+    case .sentFrom, .resolve, .resume, .answer, .put, .finish, .demandBelow, .flush, .replay, .ran,
+      .executorLost:
       break
     }
   }

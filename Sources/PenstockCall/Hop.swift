@@ -55,6 +55,10 @@ public final class Hop: HopHandle {
   private(set) var untold = 0
   /// `owed` less `reserved`, which other threads spend from, kept once the hop is shared with them.
   let sharedOwed = Atomic<Int>(0)
+  /// Any thread: how many messages of its answer have not left it, and their bytes, of which hold_bytes may wait for demand.
+  let answersWaiting = Atomic<Int>(0)
+  let answerBytes = Atomic<Int>(0)
+  private let answerLimit: Int
   /// What was delivered before TAKE.
   var earlyAnswers: [Event] = []
 
@@ -84,6 +88,7 @@ public final class Hop: HopHandle {
     self.level = level
     self.attempt = attempt
     registrationReference = .passUnretained(registration)
+    answerLimit = registration.holdBytes
     callbacks = UnsafePointer(registration.callbacks)
     super.init()
     begin()
@@ -106,6 +111,7 @@ public final class Hop: HopHandle {
     count = 0
     finishRequest = nil
     isShared = false
+    sharedOwed.store(0, ordering: .relaxed)
     owed = 0
     reserved = 0
     earlyDemand = 0
@@ -114,7 +120,7 @@ public final class Hop: HopHandle {
     ledger = nil
     ownInFlight = 0
     untold = 0
-    if !earlyAnswers.isEmpty { earlyAnswers = [] }
+    forgetAnswers()
     cut = nil
     outboundJobs = nil
     inboundJobs = nil
@@ -241,6 +247,42 @@ public final class Hop: HopHandle {
     let spent = min(surplus, n)
     surplus -= spent
     return n - spent
+  }
+
+  /// Any thread: a message of its answer may wait here until it is asked for.
+  func takeRoom(_ message: Message) -> Bool {
+    let size = Hop.room(message)
+    // Asked for already.
+    if answersWaiting.wrappingAdd(1, ordering: .acquiringAndReleasing).oldValue
+      < sharedOwed.load(ordering: .acquiring)
+    {
+      answerBytes.wrappingAdd(size, ordering: .acquiringAndReleasing)
+      return true
+    }
+    var seen = answerBytes.load(ordering: .acquiring)
+    while size <= answerLimit, seen <= answerLimit - size {
+      let (done, now) = answerBytes.weakCompareExchange(
+        expected: seen, desired: seen + size, ordering: .acquiringAndReleasing)
+      if done { return true }
+      seen = now
+    }
+    answersWaiting.wrappingSubtract(1, ordering: .acquiringAndReleasing)
+    return false
+  }
+
+  /// An empty message takes room too.
+  private static func room(_ message: Message) -> Int { max(message.charge, 1) }
+
+  func answerLeft(_ message: Message) {
+    answersWaiting.wrappingSubtract(1, ordering: .acquiringAndReleasing)
+    answerBytes.wrappingSubtract(Hop.room(message), ordering: .acquiringAndReleasing)
+  }
+
+  /// What was delivered in the hope of TAKE is void.
+  func forgetAnswers() {
+    if !earlyAnswers.isEmpty { earlyAnswers = [] }
+    answersWaiting.store(0, ordering: .relaxed)
+    answerBytes.store(0, ordering: .relaxed)
   }
 
   /// From now on other threads may deliver.

@@ -231,7 +231,7 @@ extension Hop {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
     switch seen {
-    case .open: return submit(.deliver(self, .halfClose))
+    case .open: return submit(.put(self, .halfClose))
     case .halfClosed: return .already
     case .asRun, .waiting, .mayAnswer, .answering, .over: return .state
     }
@@ -248,7 +248,7 @@ extension Hop {
       job.injected.append(.send(message))
       return .ok
     }
-    guard call.isDriving else { return submit(.deliver(self, .send(message))) }
+    guard call.isDriving else { return submit(.put(self, .send(message))) }
     guard isActive, call.phase == .live else { return .state }
     station(.outbound).inject(.send(message))
     call.flushSoon(index, .outbound)
@@ -256,7 +256,7 @@ extension Hop {
   }
 
   /// On the driving thread, or on any thread after `share`. What a hop that has taken the call delivers goes
-  /// one way, on any thread, so that it keeps its order.
+  /// one way, on any thread, so that it keeps its order; what nobody has asked for yet waits there, up to hold_bytes.
   @inline(never) @_optimize(size)
   public func injectInbound(_ message: Message) -> Outcome {
     let outcome = putInbound(message)
@@ -271,27 +271,30 @@ extension Hop {
   private func putInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
     guard message.isObject == seesObjects else { return .state }
-    if let job = isInline ? nil : job, seen != .answering {
-      guard seen == .open || seen == .halfClosed else { return .state }
+    let job = isInline ? nil : job
+    if job == nil, call.isDriving {
+      call.splitRun(at: index)
+      guard isActive, call.phase == .live else { return .state }
+    }
+    switch seen {
+    case .mayAnswer, .answering:
+      guard !answered.hasEnded else { return .state }
+      guard takeRoom(message) else { return .wouldBlock }
+      _ = noteDelivered(.receive)
+      return submit(.answer(self, .receive(message)))
+    case .open, .halfClosed: break
+    case .asRun, .waiting, .over: return .state
+    }
+    if let job {
       guard spendShared() else { return .wouldBlock }
       job.injected.append(.receive(message))
       return .ok
     }
-    if call.isDriving {
-      call.splitRun(at: index)
-      guard isActive, call.phase == .live, call.startAt > index else { return .state }
-      if life != .answering {
-        guard isShared ? spendShared() : owed > reserved else { return .wouldBlock }
-        reserved += 1
-        station(.inbound).inject(.receive(message))
-        call.flushSoon(index, .inbound)
-        return .ok
-      }
-    }
-    guard !answered.hasEnded else { return .state }
-    guard spendShared() else { return .wouldBlock }
-    _ = noteDelivered(.receive)
-    call.submit(.deliver(self, .receive(message)))
+    guard call.isDriving else { return spendShared() ? submit(.put(self, .receive(message))) : .wouldBlock }
+    guard isShared ? spendShared() : owed > reserved else { return .wouldBlock }
+    reserved += 1
+    station(.inbound).inject(.receive(message))
+    call.flushSoon(index, .inbound)
     return .ok
   }
 
@@ -313,7 +316,7 @@ extension Hop {
     guard mayDeliver else { return .state }
     let outcome = noteDelivered(.headers)
     guard outcome == .ok else { return outcome }
-    call.submit(.deliver(self, .headers(headers)))
+    call.submit(.answer(self, .headers(headers)))
     return .ok
   }
 
@@ -324,7 +327,7 @@ extension Hop {
     guard mayDeliver else { return .state }
     let outcome = noteDelivered(.status)
     guard outcome == .ok else { return outcome }
-    call.submit(.deliver(self, .status(status)))
+    call.submit(.answer(self, .status(status)))
     return .ok
   }
 

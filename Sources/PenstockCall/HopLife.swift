@@ -161,10 +161,10 @@ extension Hop {
     }
   }
 
-  /// Start leaves it. What was delivered in the hope of TAKE is void.
+  /// Start leaves it.
   func startLeft() {
     become(.passing)
-    earlyAnswers = []
+    forgetAnswers()
     answer.store(Answer.nothing.rawValue, ordering: .releasing)
     hasRefused.store(false, ordering: .releasing)
   }

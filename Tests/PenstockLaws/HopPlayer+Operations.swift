@@ -70,14 +70,14 @@ extension HopPlayer {
       let isOpen = mine.mayDeliver && !mine.messageDelivered && !mine.statusDelivered
       let expected: Outcome =
         gone ? .gone : !mine.mayDeliver ? .state : mine.headersDelivered ? .already : isOpen ? .ok : .state
-      let result = play.submitting(.deliver(mine, Model.Item(.headers))) { hop.deliverHeaders(Metadata()) }
+      let result = play.submitting(.answer(mine, Model.Item(.headers))) { hop.deliverHeaders(Metadata()) }
       expect(result, expected, "delivers headers")
       if result == .ok { mine.headersDelivered = true }
     case .deliverStatus(let code):
       let expected: Outcome =
         gone ? .gone : !mine.mayDeliver ? .state : mine.statusDelivered ? .already : .ok
       let item = play.status(code)
-      let result = play.submitting(.deliver(mine, item)) { hop.deliverStatus(play.statusObject(item)) }
+      let result = play.submitting(.answer(mine, item)) { hop.deliverStatus(play.statusObject(item)) }
       expect(result, expected, "delivers status \(item.id)")
       if result == .ok { mine.statusDelivered = true }
     }
@@ -157,21 +157,20 @@ extension HopPlayer {
     let mine = context?.mine ?? model.hops[place]
     guard context != nil || kept != nil else { return }
     let isVisit = context?.isElsewhere == true
-    let expected = model.resultOfInjectInbound(mine, isGone: isGone(context, hop), isElsewhere: isVisit)
     let item = Model.Item(.receive, id: play.identity(size), size: size)
     item.isObject = model.isObject(at: place)
-    let isInVisit = isVisit && !mine.isTaken
-    let isPosted = !isInVisit && (mine.isTaken || !play.loop.isDriving)
+    let expected = model.resultOfInjectInbound(
+      mine, item, isGone: isGone(context, hop), isElsewhere: isVisit)
+    let isAnswer = mine.mayDeliver
+    let isInVisit = isVisit && !isAnswer
+    let isPosted = isAnswer || (!isInVisit && !play.loop.isDriving)
     let message = play.message(item)
+    let input: Model.Input = isAnswer ? .answer(mine, item) : .hopPuts(mine, item)
     let result =
-      isPosted
-      ? play.submitting(.deliver(mine, item)) { hop.injectInbound(message) } : hop.injectInbound(message)
+      isPosted ? play.submitting(input) { hop.injectInbound(message) } : hop.injectInbound(message)
     // Another thread may ask when the hop's part is over but its end is not there yet.
     let isRace = !isInVisit && !play.loop.isDriving && expected == .state && !mine.statusDelivered
-    if isRace, result == .ok {
-      mine.messageDelivered = true
-      mine.reserved += 1
-    }
+    if isRace, result == .ok { model.injectInbound(mine, item, isPosted: true) }
     if !isRace { expect(result, expected, "delivers message \(item.id)") }
     if result == .ok {
       mine.hasRefusal = false
@@ -183,7 +182,7 @@ extension HopPlayer {
       mine.reserved += 1
       context.injected.append(item)
     } else {
-      model.injectInbound(place, item, isPosted: isPosted)
+      model.injectInbound(mine, item, isPosted: isPosted)
     }
   }
 

@@ -44,6 +44,10 @@ extension Model {
   /// The hop at `index` ends the call; hops.count: below the last one, -1: above the top one.
   func finish(_ index: Int, _ status: Item) {
     guard index >= 0, index < hops.count else { return finishNow(index, status) }
+    if status.code == 0, hops[index].isTaken {
+      hops[index].inbound.refresh()
+      if waits(status, hops[index]) { return }
+    }
     let lacksMessage = hops[index].isTaken && hops[index].hasRefusal && status.code == 0
     let status = lacksMessage ? Item(.status, code: 13) : status
     // What may leave the hop leaves it before the status, and has its own consequences first.

@@ -15,7 +15,7 @@ extension Model {
     case sent(Int)
     case resolve(UInt64, verdict: Verdict)
     case finish(UInt64, Item)
-    case deliver(Hop, Item)
+    case answer(Hop, Item)
     case hopDemand(Hop, Int)
     /// Outside of its callbacks: a status ends the call, a message or a half-close goes down.
     case hopPuts(Hop, Item)
@@ -61,26 +61,37 @@ extension Model {
     case .visited(let visit): visited(visit)
     case .executorLost(let hop):
       if hop.isActive, isCurrent(hop) { finish(hop.index, Item(.status, code: 13)) }
-    case .deliver(let hop, let item):
-      let index = hop.index
-      guard hop.isActive, hops[index] === hop else { break }
-      guard hop.isTaken || item.kind == .receive else {
-        if hop.mayDeliver { hop.earlyAnswers.append(item) }
-        break
-      }
-      switch item.kind {
-      case .status: finish(index, item)
-      case .receive: inject(item, hop, hop.inbound)
-      default: pushInbound(item, index - 1)
-      }
+    case .answer(let hop, let item):
+      guard hop.isActive, isCurrent(hop) else { break }
+      if hop.isTaken { answer(item, hop) } else if hop.mayDeliver { hop.earlyAnswers.append(item) }
     case .hopPuts(let hop, let item): if hop.isActive, isCurrent(hop) { put(item, hop) }
     case .hopDemand(let hop, let n): if hop.isActive, hops[hop.index] === hop { ask(hop, n) }
     }
     advance()
   }
 
+  /// The far end says something.
+  func answer(_ item: Item, _ hop: Hop) {
+    switch item.kind {
+    case .status: if !waits(item, hop) { finish(hop.index, item) }
+    case .receive: inject(item, hop, hop.inbound)
+    default: pushInbound(item, hop.index - 1)
+    }
+  }
+
+  /// Not all that it has delivered has been asked for: the status leaves behind that.
+  func waits(_ status: Item, _ hop: Hop) -> Bool {
+    let messages = hop.inbound.slots.count { $0.item.kind == .receive }
+    guard hop.isTaken, messages > hop.owed else { return false }
+    if hop.inbound.slots.last?.item.kind != .status {
+      hop.inbound.slots.append(Slot(item: status, state: .ready, isInjected: true, isAnswered: true))
+    }
+    return true
+  }
+
   private func put(_ item: Item, _ hop: Hop) {
     if item.kind == .status { return finish(hop.index, item) }
+    if item.kind == .receive { return inject(item, hop, hop.inbound) }
     guard mayPut(hop) else { return }
     if item.kind == .halfClose {
       let unseen = hop.outbound.queue.count { $0.kind == .send }

@@ -141,8 +141,7 @@ extension Model {
         may(.answer, hop, !moved && finishing == nil && !isMoving(below: -1))
       {
         moved = true
-        let answer = hop.earlyAnswers.removeFirst()
-        if answer.kind == .status { finish(hop.index, answer) } else { pushInbound(answer, hop.index - 1) }
+        answer(hop.earlyAnswers.removeFirst(), hop)
       }
       if let (index, status) = finishing, !mayLeaveUp(hops[index]), !isMoving(above: index) {
         finishing = nil
@@ -162,6 +161,9 @@ extension Model {
         hop.headersDelivered = false
         hop.statusDelivered = false
         hop.hasRefusal = false
+        hop.messageDelivered = false
+        hop.answersWaiting = 0
+        hop.answerBytes = 0
         hop.earlyAnswers = []
       }
       return true
@@ -201,8 +203,17 @@ extension Model {
       guard hop.owed > 0 else { return false }
       hop.unreplayable = hop.unreplayable ?? .state
       hop.owed -= 1
-      if slot.isInjected { hop.reserved -= 1 }
+      if hop.isTaken {
+        hop.answersWaiting -= 1
+        hop.answerBytes -= slot.item.room
+      } else if slot.isInjected {
+        hop.reserved -= 1
+      }
       if slot.isInjected || slot.isHeld { hop.surplus += 1 }
+    case .status where hop.isTaken:
+      hop.inbound.slots.removeFirst()
+      finish(hop.index, slot.item)
+      return true
     case .status:
       hop.hasPassed = true
       endOutbound(hop.index)

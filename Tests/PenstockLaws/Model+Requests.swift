@@ -31,21 +31,29 @@ extension Model {
   }
 
   /// Injected on the driving thread, or asked for on another one.
-  func resultOfInjectInbound(_ hop: Hop, isGone: Bool, isElsewhere: Bool) -> Outcome {
+  func resultOfInjectInbound(_ hop: Hop, _ item: Item, isGone: Bool, isElsewhere: Bool) -> Outcome {
     if isGone { return .gone }
-    if isElsewhere, !hop.isTaken {
+    if !isElsewhere, !hop.isActive || local != nil { return .state }
+    guard hop.mayDeliver else {
       return !hop.startHasLeft ? .state : hop.owed > hop.reserved ? .ok : .wouldBlock
     }
-    if !hop.isActive || local != nil || !hop.seesDemand || hop.statusDelivered { return .state }
-    return hop.owed > hop.reserved ? .ok : .wouldBlock
+    if hop.statusDelivered { return .state }
+    let isAskedFor = hop.isTaken && hop.answersWaiting < hop.owed
+    let limit = hop.plan.holdBytes == 0 ? 65536 : hop.plan.holdBytes
+    return isAskedFor || hop.answerBytes + item.room <= limit ? .ok : .wouldBlock
   }
 
-  /// `isPosted`: it comes later, by `deliver`.
-  func injectInbound(_ index: Int, _ item: Item, isPosted: Bool) {
-    hops[index].reserved += 1
-    hops[index].messageDelivered = true
+  /// `isPosted`: it comes later, by `answer` or `hopPuts`.
+  func injectInbound(_ hop: Hop, _ item: Item, isPosted: Bool) {
+    if hop.mayDeliver {
+      hop.answersWaiting += 1
+      hop.answerBytes += item.room
+      hop.messageDelivered = true
+    } else {
+      hop.reserved += 1
+    }
     guard !isPosted else { return }
-    inject(item, hops[index], hops[index].inbound)
+    inject(item, hop, hop.inbound)
     advance()
   }
 

@@ -125,6 +125,9 @@ final class Model {
     var headersDelivered = false
     var messageDelivered = false
     var statusDelivered = false
+    /// Messages of its answer that have not left it: how many, and their bytes.
+    var answersWaiting = 0
+    var answerBytes = 0
     /// A message of its answer was refused, and none has been taken since.
     var hasRefusal = false
     /// The callbacks that run on executors now.
