@@ -4,7 +4,7 @@
     api.py functions    every function, sorted
     api.py names        every function, type, constant and macro, sorted
     api.py prototypes   "return type|name|parameters" per function, in header order
-    api.py flaws        what does not keep the rules for names in docs/abi.md; exit status 1 if there is something
+    api.py flaws        what does not keep the rules for names and comments in docs/abi.md; exit status 1 if there is something
 """
 
 import pathlib
@@ -46,8 +46,35 @@ def flaws_of_name(returns: str, name: str, parameters: str) -> list[str]:
     return flaws
 
 
+PARTS = ("result", "memory", "threads")
+
+
+def flaws_of_comment(header: str, name: str, parameters: str) -> list[str]:
+    """A comment of its own, which says what the function does, then `result:`, `memory:` and `threads:`, and names each
+    parameter but the handle that it is about and `error`."""
+    found = re.search(rf"/\*((?:(?!\*/).)*)\*/\nPENSTOCK_API [^;(]*\b{name}\(", header, flags=re.S)
+    if not found:
+        return [f"{name}: no comment of its own"]
+    text = re.sub(r"\n \* ?", "\n", found.group(1))
+    what, *said = re.split(rf"^({'|'.join(PARTS)}): ", text, flags=re.M)
+    flaws = []
+    if not what.strip():
+        flaws.append(f"{name}: its comment does not say what it does")
+    if tuple(said[::2]) != PARTS or not all(part.strip() for part in said[1::2]):
+        flaws.append(f"{name}: its comment has {said[::2]}, not {list(PARTS)}")
+    for at, parameter in enumerate(re.sub(r"\(\*(\w+)\)\(.*?\)", r"\1", parameters).split(",")):
+        named = parameter.split()[-1].lstrip("*")
+        is_handle = at == 0 and re.match(r"(const )?penstock_\w+ \*\w+$", parameter)
+        if named not in ("void", "error") and not is_handle and not re.search(rf"\b{named}\b", text):
+            flaws.append(f"{name}: its comment does not name {named}")
+    return flaws
+
+
 def flaws(header: str) -> list[str]:
-    return [flaw for prototype in prototypes(without_comments(header)) for flaw in flaws_of_name(*prototype)]
+    found = []
+    for returns, name, parameters in prototypes(without_comments(header)):
+        found += flaws_of_name(returns, name, parameters) + flaws_of_comment(header, name, parameters)
+    return found
 
 
 def main() -> int:

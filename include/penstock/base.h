@@ -1,19 +1,29 @@
 /* Conventions, results, errors.
  *
- * Ownership is said in five phrases only: "borrowed during the call" (read before the function returns, never kept),
- * "copied" (the library makes its own), "lent until the finalizer has run" (read where it is, never written),
- * "transferred, even on error" (the library's from now on), "owned by the caller; free with X".
+ * Every function has a comment of its own, in one order: its purpose, with the parameters and their units; `result:`, the
+ * values that it returns, with the errors; `memory:`, the ownership; `threads:`, the threads that may call it. These rules
+ * hold for all functions:
  *
- * The form of a function says whose a result is. What comes out through an argument is the caller's, unless it points to
- * const. A pointer that is returned is borrowed, and its text says how long it lives; only X_retain returns one to keep.
- * So too with JSON: a reply and an error never change, keep their JSON and return it; everything else gives a new string
- * through a `char **`, owned by the caller; free with penstock_free.
+ * result: a function that returns a penstock_result gives PENSTOCK_OK when all went well. E_INVALID_ARGUMENT (a pointer is
+ * NULL that must not be), E_FORKED (a handle belongs to the parent of this process) and E_NO_MEMORY may come even where they
+ * are not named. After a failure the outputs are as they were. `penstock_error **error` is always optional; after a
+ * failure *error is owned by the caller; free with penstock_error_release.
  *
- * Every handle is reference counted: X_retain adds a reference, X_release gives one back, X_release(NULL) does
- * nothing, and no release ever blocks. Every function may be called from any thread and from any callback unless its
- * text says otherwise. A pointer that must not be NULL gives PENSTOCK_E_INVALID_ARGUMENT when it is. On failure
- * outputs are left untouched. `penstock_error **error` is always optional. A table whose struct_size is too small is not
- * read: what is in it stays the caller's.
+ * memory: ownership is said in five phrases only: "borrowed during the call" (read before the function returns, never
+ * kept), "copied" (the library makes its own), "lent until the finalizer has run" (read in place, never written),
+ * "transferred, even on error" (the library's from now on), "owned by the caller; free with X". "none" is: the arguments
+ * are borrowed during the call, and nothing is given out. A table whose struct_size is too small is not read: all that is
+ * in it stays the caller's.
+ *
+ * threads: "any" is any thread, in any callback too, also several at once.
+ *
+ * The form of a function shows the owner of its result. An output argument is the caller's, unless it points to const. A
+ * pointer that is returned is borrowed, and its comment says how long it lives; only X_retain returns one to keep. JSON
+ * follows the same rule: a reply and an error never change, so they keep their JSON and return it; everything else gives a
+ * new string through a `char **`, owned by the caller; free with penstock_free.
+ *
+ * Every handle is reference counted: X_retain adds a reference, X_release gives one back, X_release(NULL) does nothing,
+ * and no release ever blocks.
  */
 #ifndef PENSTOCK_BASE_H
 #define PENSTOCK_BASE_H
@@ -31,7 +41,7 @@
 extern "C" {
 #endif
 
-/* What a library function says of itself. It is not a gRPC status: a call that ran and ended with NOT_FOUND is
+/* The result of a library function. It is not a gRPC status: a call that ran and ended with NOT_FOUND is
  * PENSTOCK_OK with a reply whose status is NOT_FOUND. */
 typedef int32_t penstock_result;
 
@@ -55,33 +65,61 @@ typedef int32_t penstock_result;
 #define PENSTOCK_E_SYSTEM           17 /* the operating system refused; the message says what */
 #define PENSTOCK_E_END              18 /* no more messages; the call's status is next */
 
-/* The name of a result ("PENSTOCK_E_BUSY"), or "unknown". Static; never NULL. */
+/* Names `result`, such as "PENSTOCK_E_BUSY".
+ * result: the name; "unknown" for a number that is no result. Never NULL.
+ * memory: static.
+ * threads: any */
 PENSTOCK_API const char *penstock_result_name(penstock_result result);
 
-/* The version of the library that runs, "MAJOR.MINOR.PATCH", with "-dev" behind it before it is finished. Static; never
- * NULL. */
+/* Names the version of the library that runs, "MAJOR.MINOR.PATCH", with "-dev" behind it before it is finished.
+ * result: NUL-terminated. Never NULL.
+ * memory: static.
+ * threads: any */
 PENSTOCK_API const char *penstock_version(void);
-/* The same as a number, 0xMMmmpp: compare with PENSTOCK_VERSION_NUMBER, that of the header compiled against. */
+/* Gives the version of the library that runs as a number, 0xMMmmpp: compare with PENSTOCK_VERSION_NUMBER, that of the
+ * header compiled against.
+ * result: the number.
+ * memory: none.
+ * threads: any */
 PENSTOCK_API uint32_t penstock_version_number(void);
 
 /* Runs when the library is done with a `user_data`: exactly once, after which no callback with it runs; never while
  * a lock of the library is held; on any thread. */
 typedef void (*penstock_finalizer)(void *user_data);
 
-/* Frees memory that is "owned by the caller; free with penstock_free". NULL does nothing. */
+/* Frees `memory` that is "owned by the caller; free with penstock_free". NULL does nothing.
+ * result: none.
+ * memory: `memory` is the library's again.
+ * threads: any */
 PENSTOCK_API void penstock_free(void *memory);
 
 /* Why a function failed: immutable, owned by the caller; free with penstock_error_release. */
 typedef struct penstock_error penstock_error;
 
-/* The result that the function returned with it; PENSTOCK_E_INVALID_ARGUMENT for NULL. */
+/* Tells with which result the function failed that gave `error`.
+ * result: the result; E_INVALID_ARGUMENT for NULL.
+ * memory: none.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_error_code(const penstock_error *error);
-/* What, where and what was expected, in words, NUL-terminated UTF-8; lives as long as `error`. "" for NULL. */
+/* Tells in words what failed, where, and what was expected.
+ * result: NUL-terminated UTF-8; "" for NULL.
+ * memory: lives as long as `error`.
+ * threads: any */
 PENSTOCK_API const char *penstock_error_message(const penstock_error *error);
-/* {"code": "PENSTOCK_E_...", "message": ..., "path": JSON path of the wrong value or null}; lives as long as
- * `error`. "{}" for NULL. */
+/* Tells it as JSON: {"code": "PENSTOCK_E_...", "message", "path": JSON path of the wrong value or null}.
+ * result: NUL-terminated; "{}" for NULL.
+ * memory: lives as long as `error`.
+ * threads: any */
 PENSTOCK_API const char *penstock_error_json(const penstock_error *error);
+/* Adds a reference to `error`.
+ * result: `error`; NULL for NULL.
+ * memory: the reference is given back with penstock_error_release.
+ * threads: any */
 PENSTOCK_API penstock_error *penstock_error_retain(penstock_error *error);
+/* Gives a reference back. NULL does nothing.
+ * result: none.
+ * memory: the reference is the library's again.
+ * threads: any */
 PENSTOCK_API void penstock_error_release(penstock_error *error);
 
 #ifdef __cplusplus

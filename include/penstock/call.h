@@ -23,7 +23,7 @@ extern "C" {
 
 typedef struct penstock_call_options penstock_call_options;
 
-/* `json` is an object (NUL-terminated, borrowed during the call) or NULL:
+/* Makes options of `json`, an object (NUL-terminated) or NULL:
  *   "deadline_ms": from the call's creation; absent or null: the channel's default, or none
  *   "metadata": {"name": "value" or ["v1", "v2"]}; see metadata.h
  *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", for TLS only; on a channel without it
@@ -38,26 +38,43 @@ typedef struct penstock_call_options penstock_call_options;
  *   "interruptible": false; see above
  *   "trace": true, false, or {"events": n}, of which the latest n are kept (256; 1 to 65536); see
  *   penstock_call_trace_json. Absent: as the channel's options say
- * Memory: owned by the caller; free with penstock_call_options_release. E_INVALID_JSON names the JSON path. */
+ * result: E_INVALID_JSON: `error` names the JSON path.
+ * memory: *options is owned by the caller; free with penstock_call_options_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_call_options_new(const char *json, penstock_call_options **options,
                                                        penstock_error **error);
+/* Adds a reference to `options`.
+ * result: `options`; NULL for NULL.
+ * memory: the reference is given back with penstock_call_options_release.
+ * threads: any */
 PENSTOCK_API penstock_call_options *penstock_call_options_retain(penstock_call_options *options);
+/* Gives a reference back. Calls that were made with the options go on. NULL does nothing.
+ * result: none.
+ * memory: the reference is the library's again.
+ * threads: any */
 PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
-/* The metadata that calls with these options begin with, to be changed without JSON, before the options are shared.
- * Borrowed from the options, and as long-lived. NULL for NULL. */
+/* Gives the metadata that calls with these options begin with, to be changed without JSON.
+ * result: the metadata; NULL for NULL.
+ * memory: borrowed from the options, and as long-lived.
+ * threads: one thread, before the options are shared. */
 PENSTOCK_API penstock_metadata *penstock_call_options_metadata(penstock_call_options *options);
-/* For penstock_channel_unary with "interruptible": called after a signal handler has run, on the waiting thread; 0:
- * go on waiting, else cancel the call. Without it a signal cancels. `user_data` is transferred, even on error. Set it
- * before the options are shared. */
+/* For penstock_channel_unary with "interruptible": sets what is called after a signal handler has run, on the waiting
+ * thread. `interrupted` gets `user_data` and returns 0 to go on waiting, else the call is cancelled. Without it a
+ * signal cancels. `finalizer` (nullable) gets `user_data` with the end of the options.
+ * result: E_INVALID_ARGUMENT.
+ * memory: `user_data` is transferred, even on error.
+ * threads: one thread, before the options are shared. */
 PENSTOCK_API penstock_result penstock_call_options_set_on_interrupted(penstock_call_options *options,
                                                                       int32_t (*interrupted)(void *user_data),
                                                                       void *user_data, penstock_finalizer finalizer);
 
-/* Registers `interceptor` for every call that is made with these options from now on: for one call or for many, also at
- * once and from several threads. They stand in one order with those of the channel and the runtime. The options own
- * the registration: its finalizer runs once they have been freed and the last call that has it has ended. The table is
- * borrowed during the call; its user_data is transferred, even on error. Errors as penstock_runtime_add_interceptor.
- * Threading: any thread, also while calls are made with the options. */
+/* Registers `interceptor` with `priority` for every call that is made with these options from now on: for one call or
+ * for many, also at once and from several threads. They stand in one order with those of the channel and the runtime.
+ * *id names the registration; its finalizer runs once the options have been freed and the last call that has it has
+ * ended.
+ * result: as penstock_runtime_add_interceptor.
+ * memory: the table is borrowed during the call; its user_data is transferred, even on error.
+ * threads: any, also while calls are made with the options. */
 PENSTOCK_API penstock_result penstock_call_options_add_interceptor(penstock_call_options *options,
                                                                    const penstock_interceptor *interceptor,
                                                                    int32_t priority, penstock_interceptor_id *id,
@@ -67,39 +84,78 @@ PENSTOCK_API penstock_result penstock_call_options_add_interceptor(penstock_call
 
 typedef struct penstock_reply penstock_reply;
 
+/* Adds a reference to `reply`.
+ * result: `reply`; NULL for NULL.
+ * memory: the reference is given back with penstock_reply_release.
+ * threads: any */
 PENSTOCK_API penstock_reply *penstock_reply_retain(penstock_reply *reply);
+/* Gives a reference back. NULL does nothing.
+ * result: none.
+ * memory: the reference is the library's again.
+ * threads: any */
 PENSTOCK_API void penstock_reply_release(penstock_reply *reply);
-/* The status code; PENSTOCK_STATUS_UNKNOWN for NULL. */
+/* Gives the status code.
+ * result: PENSTOCK_STATUS_...; PENSTOCK_STATUS_UNKNOWN for NULL.
+ * memory: none.
+ * threads: any */
 PENSTOCK_API int32_t penstock_reply_code(const penstock_reply *reply);
-/* The status, read-only; borrowed from the reply, and as long-lived. */
+/* Gives the status, read-only.
+ * result: the status; NULL for NULL.
+ * memory: borrowed from the reply, and as long-lived.
+ * threads: any */
 PENSTOCK_API const penstock_status *penstock_reply_status(const penstock_reply *reply);
-/* penstock_status_json of it; lives as long as the reply. "{}" for NULL or without memory. */
+/* Gives the status as JSON, as penstock_status_json does.
+ * result: NUL-terminated; "{}" for NULL or without memory.
+ * memory: borrowed from the reply, and as long-lived.
+ * threads: any */
 PENSTOCK_API const char *penstock_reply_status_json(const penstock_reply *reply);
-/* The bytes of the response message of a unary or client-streaming call. NULL and *length 0 if there is none; an empty
- * message gives a pointer that is not NULL. They live as long as the reply. `length` may be NULL. */
+/* Gives the bytes of the response message of a unary or client-streaming call, and in *length (nullable) how many.
+ * result: NULL and 0 if there is none, or if it is an object; an empty message gives a pointer that is not NULL.
+ * memory: the bytes live as long as the reply.
+ * threads: any */
 PENSTOCK_API const void *penstock_reply_message(const penstock_reply *reply, size_t *length);
-/* That message itself, bytes or an object; borrowed from the reply, and as long-lived. NULL: there is none. */
+/* Gives that message itself, bytes or an object.
+ * result: the message; NULL: there is none.
+ * memory: borrowed from the reply, and as long-lived; penstock_message_retain keeps it longer.
+ * threads: any */
 PENSTOCK_API penstock_message *penstock_reply_response(const penstock_reply *reply);
-/* Response headers, read-only; NULL if there were none (a trailers-only answer). As long-lived as the reply. */
+/* Gives the response headers, read-only.
+ * result: the headers; NULL if there were none (a trailers-only answer).
+ * memory: borrowed from the reply, and as long-lived.
+ * threads: any */
 PENSTOCK_API const penstock_metadata *penstock_reply_headers(const penstock_reply *reply);
-/* Trailers, read-only; as long-lived as the reply. */
+/* Gives the trailers, read-only: those of its status.
+ * result: the trailers; NULL for NULL.
+ * memory: borrowed from the reply, and as long-lived.
+ * threads: any */
 PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
-/* What the call took; lives as long as the reply. Times are microseconds from its creation, null for what did not happen:
+/* Gives the statistics of the call as JSON. Times are microseconds from its creation, null for what did not happen:
  *   "created_unix_ms", "first_byte_sent_us", "headers_us", "first_message_us", "duration_us" (to the end)
  *   "attempts": how many times the request was given to the transport, those of RESTART and of transparent retries too
  *   "sent", "received": {"messages", "bytes" (of messages as they are), "compressed_bytes" (of messages as they travel),
  *     "wire_bytes" (of bodies: five more for each message)}; sent is what came below the chain, on the wire or not
  *   "peer", "local": "127.0.0.1:50051", "unix:/path"; null without a connection
  *   "tls": {"version": "TLSv1.3", "cipher", "alpn", "certificates": how many the server has shown}; null in cleartext
- * Headers and messages are those of the last attempt, bytes those of all. */
+ * Headers and messages are those of the last attempt, bytes those of all.
+ * result: NUL-terminated; "{}" for NULL or without memory.
+ * memory: borrowed from the reply, and as long-lived.
+ * threads: any */
 PENSTOCK_API const char *penstock_reply_stats_json(const penstock_reply *reply);
-/* The certificates that the server of the last attempt has shown, its own first, in PEM form, whether they were verified
- * or not ("verify": false). Made when asked for. E_NOT_FOUND: no connection, or no TLS. Memory: owned by the caller; free
- * with penstock_free. */
+/* Writes the certificates that the server of the last attempt has shown, its own first, in PEM form, NUL-terminated,
+ * whether they were verified or not ("verify": false).
+ * result: E_NOT_FOUND: no connection, or no TLS. E_NO_MEMORY.
+ * memory: *pem is owned by the caller; free with penstock_free.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_reply_peer_certificates_pem(const penstock_reply *reply, char **pem);
-/* penstock_call_trace_json of the call, once it has ended; "{}" where no trace was kept. Lives as long as the reply. */
+/* Gives the trace of the call as JSON, as penstock_call_trace_json does once the call has ended.
+ * result: NUL-terminated; "{}" where no trace was kept, and for NULL.
+ * memory: borrowed from the reply, and as long-lived.
+ * threads: any */
 PENSTOCK_API const char *penstock_reply_trace_json(const penstock_reply *reply);
-/* What a hop or the caller has set under `key`, or NULL; it lives as long as the reply. */
+/* Gives what a hop or the caller has set under `key` (NUL-terminated).
+ * result: the value; NULL: there is none.
+ * memory: lives as long as the reply.
+ * threads: any */
 PENSTOCK_API void *penstock_reply_value(const penstock_reply *reply, const char *key);
 
 /* ---- The call ---- */
@@ -132,65 +188,114 @@ static inline penstock_call_callbacks penstock_call_callbacks_init(void) {
   { .struct_size = sizeof(penstock_call_callbacks) }
 #endif
 
+/* Adds a reference to `call`.
+ * result: `call`; NULL for NULL.
+ * memory: the reference is given back with penstock_call_release.
+ * threads: any */
 PENSTOCK_API penstock_call *penstock_call_retain(penstock_call *call);
-/* The last release of a call in blocking style that has not ended cancels it; one in callback style goes on. */
+/* Gives a reference back. The last release of a call in blocking style that has not ended cancels it; one in callback
+ * style goes on. NULL does nothing.
+ * result: none.
+ * memory: the reference is the library's again.
+ * threads: any */
 PENSTOCK_API void penstock_call_release(penstock_call *call);
 
-/* A number that names the call within the process; 0 for NULL. */
+/* Gives a number that names the call within the process.
+ * result: the number; 0 for NULL.
+ * memory: none.
+ * threads: any */
 PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
 
-/* Sends a message, copied, once there is room for it; returns when it is queued. E_STATE: after half-close, or a
- * second one where the kind allows one. E_TOO_LARGE: over max_send_message_bytes. E_GONE: the call has ended (wait
- * tells how). E_WOULD_DEADLOCK, E_INTERRUPTED: see above; the message was not queued. */
+/* Sends a message of `length` bytes at `data` (NULL only with length 0), once there is room for it; returns when it is
+ * queued.
+ * result: E_STATE: after half-close, a second one where the kind allows one, or the call has a codec. E_TOO_LARGE: over
+ * max_send_message_bytes. E_GONE: the call has ended (penstock_call_wait tells how). E_WOULD_DEADLOCK, E_INTERRUPTED:
+ * see above. With none of them was it queued.
+ * memory: `data` is copied.
+ * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
-/* The same without waiting: E_WOULD_BLOCK if there is no room; on_sent tells when there is. */
+/* Like penstock_call_send with its `data` and `length`, but never waits.
+ * result: as penstock_call_send. E_WOULD_BLOCK: there is no room; on_sent tells when there is.
+ * memory: `data` is copied.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const void *data, size_t length);
-/* As penstock_call_send, without a copy: the call retains `message`, made or received anywhere, for as long as it needs
- * it; with a result other than OK it does not. E_STATE also: the call has a codec and the message is no object of it, or
- * the call has none and the message is an object (see codec.h). */
+/* Sends `message`, made or received anywhere, without a copy; waits and returns as penstock_call_send.
+ * result: as penstock_call_send. E_STATE: also if the call has a codec and the message is no object of it, or has none
+ * and the message is an object (see codec.h).
+ * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
+ * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, penstock_message *message);
-/* The same without waiting, as penstock_call_try_send. */
+/* Like penstock_call_send_message with its `message`, but never waits.
+ * result: as penstock_call_send_message. E_WOULD_BLOCK: there is no room; on_sent tells when there is.
+ * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);
-/* No more messages come. A call of a kind with one request needs it too, after its message: the blocking functions that
- * wait for the answer do it by themselves. E_ALREADY: a second time. E_GONE: the call has ended. */
+/* Says that no more messages come. A call of a kind with one request needs it too, after its message: the blocking
+ * functions that wait for the answer do it by themselves.
+ * result: E_ALREADY: a second time. E_GONE: the call has ended.
+ * memory: none.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
 
-/* Blocking style: the next message. A call of a kind with one request message is half-closed here, if that message has
- * been sent. E_END: there is none, the status has come: call penstock_call_wait. E_STATE: a call in callback style.
- * Memory: owned by the caller; free with penstock_message_release. */
+/* Blocking style: waits for the next message. A call of a kind with one request message is half-closed here, if that
+ * message has been sent.
+ * result: E_END: there is none, the status has come: call penstock_call_wait. E_STATE: a call in callback style.
+ * E_WOULD_DEADLOCK, E_INTERRUPTED.
+ * memory: *message is owned by the caller; free with penstock_message_release.
+ * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
-/* Blocking style: waits until there are response headers; half-closes as penstock_call_receive does. *headers is
- * borrowed from the call, read-only, and as long-lived. E_END: the call ended without. E_STATE: callback style. */
+/* Blocking style: waits until there are response headers; half-closes as penstock_call_receive does.
+ * result: E_END: the call ended without. E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
+ * memory: *headers is borrowed from the call, read-only, and as long-lived.
+ * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
-/* Blocking style: waits for the status, and reads nothing: unread messages stay under flow control, and the status comes
- * after them. So another thread reads them, or this wait ends with the call's deadline or its cancel. May be called
- * again. Half-closes as penstock_call_receive does. E_STATE: callback style. Memory: owned by the caller; free with
- * penstock_reply_release. */
+/* Blocking style: waits for the status, and reads nothing: unread messages stay under flow control, and the status
+ * comes after them. So another thread reads them, or this wait ends with the call's deadline or its cancel. May be
+ * called again. Half-closes as penstock_call_receive does.
+ * result: E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
+ * memory: *reply is owned by the caller; free with penstock_reply_release.
+ * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
-/* Blocking style: half-closes if that is not done, discards what is unread, waits for the status. May be called
- * again. Memory: owned by the caller; free with penstock_reply_release. */
+/* Blocking style: half-closes if that is not done, discards what is unread, waits for the status. May be called again.
+ * result: E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
+ * memory: *reply is owned by the caller; free with penstock_reply_release.
+ * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_wait(penstock_call *call, penstock_reply **reply);
-/* Callback style: asks for `count` more messages. Unary responses are asked for by the library. */
+/* Callback style: asks for `count` more messages. Unary responses are asked for by the library.
+ * result: E_STATE: blocking style. E_GONE: the call has ended.
+ * memory: none.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_call_demand(penstock_call *call, uint64_t count);
 
-/* Ends the call with CANCELLED and `reason` (NUL-terminated UTF-8, copied; NULL is ""). Messages that have not been
- * delivered are discarded: once this has returned, penstock_call_receive gives E_END, and no on_message begins, but for
- * one that another thread is about to run. A call that has ended keeps its status and its reply. */
+/* Ends the call with CANCELLED and `reason` (NUL-terminated UTF-8; NULL is ""). Messages that have not been delivered
+ * are discarded: once this has returned, penstock_call_receive gives E_END, and no on_message begins, but for one that
+ * another thread is about to run. A call that has ended keeps its status and its reply.
+ * result: E_FORKED.
+ * memory: `reason` is copied.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_call_cancel(penstock_call *call, const char *reason);
-/* The reply if the call has ended, without waiting; else E_WOULD_BLOCK. Memory: owned by the caller; free with
- * penstock_reply_release. */
+/* Gives the reply if the call has ended, without waiting.
+ * result: E_WOULD_BLOCK: it has not ended.
+ * memory: *reply is owned by the caller; free with penstock_reply_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_call_reply(penstock_call *call, penstock_reply **reply);
-/* Sets `key` (NUL-terminated, copied) to `value` for the hops of the call, as penstock_hop_set_value does; NULL removes.
- * The finalizer (nullable) runs when it is replaced, removed, or neither call nor reply is left. `value` is transferred,
- * even on error. A value that some thread may replace while others use it needs a lock of its owner's. */
+/* Sets `key` (NUL-terminated) to `value` for the hops of the call, as penstock_hop_set_value does; NULL removes.
+ * `finalizer` (nullable) gets the value when it is replaced, removed, or neither call nor reply is left.
+ * result: E_NO_MEMORY, E_FORKED.
+ * memory: `key` is copied; `value` is transferred, even on error. A value that some thread may replace while others use
+ * it needs a lock of its owner's.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_call_set_value(penstock_call *call, const char *key, void *value,
                                                      penstock_finalizer finalizer);
-/* What a hop or the caller has set under `key`, or NULL. */
+/* Gives what a hop or the caller has set under `key` (NUL-terminated).
+ * result: the value; NULL: there is none.
+ * memory: lives until it is replaced or removed, or neither call nor reply is left.
+ * threads: any */
 PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *key);
 
 /* ---- The trace ---- */
 
-/* What has happened in the call, and who holds it now:
+/* Writes the trace of the call as JSON, with the holder of the call now:
  * {"id", "method", "kind", "target", "ended",
  *  "holder": null once it has ended, or if the loop does not answer within 100 ms, else {"state", "hop" (a name or
  *    null), "text"}, such as "paused in `auth` for 3,204 ms". "state": "paused", "held", "executor" (which has not run
@@ -209,8 +314,10 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    "redirected"   "side_call": "call" is its id             "caller", "transport": came from there, or to it
  *    "ended_locally": cancel or deadline                      "ended": the caller has "code"
  *  "dropped": how many events were more than are kept}
- * No message and no metadata value is in it. Any thread; on the driving thread at once.
- * Memory: owned by the caller; free with penstock_free. */
+ * No message and no metadata value is in it.
+ * result: E_NO_MEMORY, E_FORKED.
+ * memory: *json is owned by the caller; free with penstock_free.
+ * threads: any; on the driving thread at once. */
 PENSTOCK_API penstock_result penstock_call_trace_json(penstock_call *call, char **json);
 
 #ifdef __cplusplus

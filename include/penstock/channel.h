@@ -12,10 +12,10 @@ extern "C" {
 
 typedef struct penstock_channel penstock_channel;
 
-/* A channel on the default runtime. Nothing is connected before the first call.
+/* Makes a channel on the default runtime. Nothing is connected before the first call.
  * `target`: "host:port", "dns:///host:port", "ipv4:1.2.3.4:5,...", "ipv6:[::1]:5,...", "unix:/path",
  * "unix-abstract:name"; port 443 where none is given.
- * `options` is a JSON object (NUL-terminated, borrowed during the call) or NULL:
+ * `options` is a JSON object (NUL-terminated) or NULL:
  *   "tls": true (on, roots of the system: the default, but for unix sockets), false (cleartext), or an object:
  *     "roots_pem", "roots_file", "certificate_chain_pem", "certificate_chain_file", "private_key_pem",
  *     "private_key_file", "verify": true,
@@ -32,51 +32,82 @@ typedef struct penstock_channel penstock_channel;
  *     none but bidi streams of small messages are open, over a short way
  *   "trace": false; true or {"events": n} keeps a trace of each call, see penstock_call_trace_json
  *   "tie_order": "fifo" (default) or "lifo", of interceptors with equal priority
- * Memory: owned by the caller; free with penstock_channel_release.
- * Errors: E_INVALID_ARGUMENT (the target), E_INVALID_JSON (names the JSON path; a certificate that does not parse
- * too), E_SYSTEM (no descriptor is left to read a file with). */
+ * result: E_INVALID_ARGUMENT (the target). E_INVALID_JSON: `error` names the JSON path; a certificate that does not
+ * parse too. E_SYSTEM: no descriptor is left to read a file with.
+ * memory: *channel is owned by the caller; free with penstock_channel_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_channel_new(const char *target, const char *options, penstock_channel **channel,
                                                   penstock_error **error);
-/* The same on a runtime of the caller's, which the channel retains. E_CLOSED: it has been shut down. */
+/* Makes a channel on `runtime`; `target` and `options` as for penstock_channel_new.
+ * result: as penstock_channel_new. E_CLOSED: the runtime has been shut down.
+ * memory: the channel retains the runtime. *channel is owned by the caller; free with penstock_channel_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_channel_new_on(penstock_runtime *runtime, const char *target, const char *options,
                                                      penstock_channel **channel, penstock_error **error);
+/* Adds a reference to `channel`.
+ * result: `channel`; NULL for NULL.
+ * memory: the reference is given back with penstock_channel_release.
+ * threads: any */
 PENSTOCK_API penstock_channel *penstock_channel_retain(penstock_channel *channel);
-/* After the last release calls in flight go on; the connection closes with the last of them. */
+/* Gives a reference back. After the last one calls in flight go on; the connection closes with the last of them. NULL
+ * does nothing.
+ * result: none.
+ * memory: the reference is the library's again.
+ * threads: any */
 PENSTOCK_API void penstock_channel_release(penstock_channel *channel);
 /* Ends every call with CANCELLED ("channel closed") and closes the connection. Does not wait. Later calls give
- * E_CLOSED. E_ALREADY: done before. */
+ * E_CLOSED.
+ * result: E_ALREADY: done before.
+ * memory: none.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
 
-/* A unary call, whole: sends `request` (borrowed during the call; NULL only with length 0) to `method`
- * ("/package.Service/Method") and waits for its end. PENSTOCK_OK says that the call ran, whatever its status.
- * `options` may be NULL. E_INVALID_ARGUMENT, E_TOO_LARGE, E_CLOSED, E_WOULD_DEADLOCK, E_NO_MEMORY, E_FORKED: nothing
- * was sent. E_INTERRUPTED: cancelled after a signal; see "interruptible".
- * Memory: *reply is owned by the caller; free with penstock_reply_release. */
+/* Makes a unary call, whole: sends `length` bytes at `request` (NULL only with length 0) to `method`
+ * ("/package.Service/Method", NUL-terminated) and waits for its end. `options` may be NULL.
+ * result: E_INVALID_ARGUMENT, E_TOO_LARGE, E_STATE (the call has a codec), E_CLOSED, E_WOULD_DEADLOCK, E_NO_MEMORY,
+ * E_FORKED: nothing was sent. E_INTERRUPTED: cancelled after a signal; see "interruptible". PENSTOCK_OK says that the
+ * call ran, whatever its status.
+ * memory: *reply is owned by the caller; free with penstock_reply_release.
+ * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, const char *method, const void *request,
                                                     size_t length, const penstock_call_options *options,
                                                     penstock_reply **reply, penstock_error **error);
-/* Like penstock_channel_unary, with a message that stays the caller's. Also E_STATE: the call has a codec and `request` is
- * no object of it, or it has none and `request` is an object (see codec.h). The response is the reply's, as
- * penstock_reply_response gives it.
- * Memory: *reply is owned by the caller; free with penstock_reply_release. */
+/* Like penstock_channel_unary, with a message: `method`, `options` and the wait are the same. penstock_reply_response
+ * gives the response as a message.
+ * result: as penstock_channel_unary. E_STATE: the call has a codec and `request` is no object of it, or it has none and
+ * `request` is an object (see codec.h).
+ * memory: `request` stays the caller's. *reply is owned by the caller; free with penstock_reply_release.
+ * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_channel_unary_message(penstock_channel *channel, const char *method,
                                                             penstock_message *request,
                                                             const penstock_call_options *options,
                                                             penstock_reply **reply, penstock_error **error);
-/* Starts a call of `kind` (PENSTOCK_KIND_...): in callback style with `callbacks` (the table is copied), in blocking
- * style with NULL. Callbacks may run on another thread before this function has returned: use the handle that they are
- * given.
- * Memory: *call is owned by the caller; free with penstock_call_release. */
+/* Starts a call of `kind` (PENSTOCK_KIND_...) to `method` ("/package.Service/Method", NUL-terminated): in callback
+ * style with `callbacks`, in blocking style with NULL. `options` may be NULL. Callbacks may run on another thread
+ * before this function has returned: use the handle that they are given.
+ * result: E_INVALID_ARGUMENT. E_UNSUPPORTED: `callbacks` has fields that this version does not know. E_CLOSED,
+ * E_NO_MEMORY, E_FORKED.
+ * memory: the table is copied; its user_data is transferred, even on error. *call is owned by the caller; free with
+ * penstock_call_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_channel_call(penstock_channel *channel, const char *method, int32_t kind,
                                                    const penstock_call_options *options,
                                                    const penstock_call_callbacks *callbacks, penstock_call **call,
                                                    penstock_error **error);
 
-/* As penstock_runtime_add_interceptor, for calls on this channel. */
+/* Registers `interceptor` with `priority` for calls on this channel that are created from now on. *id names the
+ * registration, as with penstock_runtime_add_interceptor.
+ * result: as penstock_runtime_add_interceptor.
+ * memory: the table is borrowed during the call; its user_data is transferred, even on error.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_channel_add_interceptor(penstock_channel *channel,
                                                               const penstock_interceptor *interceptor, int32_t priority,
                                                               penstock_interceptor_id *id, penstock_error **error);
-/* Those of the channel and of its runtime, in the order that calls meet them. */
+/* Lists as JSON the interceptors of the channel and of its runtime, in the order that calls meet them; see
+ * penstock_runtime_interceptors_json.
+ * result: E_NO_MEMORY, E_FORKED.
+ * memory: *json is owned by the caller; free with penstock_free.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_channel_interceptors_json(penstock_channel *channel, char **json);
 
 #ifdef __cplusplus

@@ -19,8 +19,10 @@ extern "C" {
 /* Bytes that an encode function fills. */
 typedef struct penstock_buffer penstock_buffer;
 
-/* Appends a copy of `data` (NULL only with length 0). In the encode function that got `buffer`, on its thread.
- * E_NO_MEMORY. */
+/* Appends a copy of `length` bytes at `data` (NULL only with length 0).
+ * result: E_NO_MEMORY.
+ * memory: `data` is copied.
+ * threads: the encode function that got `buffer`, on its thread. */
 PENSTOCK_API penstock_result penstock_buffer_append(penstock_buffer *buffer, const void *data, size_t length);
 
 /* What a codec is made of. encode and decode run on the thread that drives the runtime, when a message passes from one
@@ -54,42 +56,77 @@ static inline penstock_codec_functions penstock_codec_functions_init(void) {
 
 typedef struct penstock_codec penstock_codec;
 
-/* A codec made of `functions` (the table is copied). E_INVALID_ARGUMENT: a NULL among encode, decode, free, or a
- * struct_size that is too small. E_UNSUPPORTED: fields that this version does not know.
- * Memory: owned by the caller; free with penstock_codec_release. */
+/* Makes a codec of `functions`.
+ * result: E_INVALID_ARGUMENT: a NULL among encode, decode, free, or a struct_size that is too small. E_UNSUPPORTED:
+ * fields that this version does not know.
+ * memory: the table is copied; its user_data is transferred, even on error, but with a struct_size that is too small.
+ * *codec is owned by the caller; free with penstock_codec_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_codec_new(const penstock_codec_functions *functions, penstock_codec **codec,
                                                 penstock_error **error);
+/* Adds a reference to `codec`.
+ * result: `codec`; NULL for NULL.
+ * memory: the reference is given back with penstock_codec_release.
+ * threads: any */
 PENSTOCK_API penstock_codec *penstock_codec_retain(penstock_codec *codec);
+/* Gives a reference back. NULL does nothing.
+ * result: none.
+ * memory: the reference is the library's again.
+ * threads: any */
 PENSTOCK_API void penstock_codec_release(penstock_codec *codec);
 
-/* The codec of calls that are created on the channel from now on; NULL: none. Retained. */
+/* Gives calls that are created on the channel from now on `codec`; NULL: none.
+ * result: E_INVALID_ARGUMENT, E_FORKED.
+ * memory: the channel retains the codec.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_channel_set_codec(penstock_channel *channel, penstock_codec *codec);
-/* The codec of calls with these options, instead of the channel's. Retained. Before the options are shared. */
+/* Gives calls with these options `codec` instead of the channel's; NULL: the channel's.
+ * result: E_INVALID_ARGUMENT.
+ * memory: the options retain the codec.
+ * threads: one thread, before the options are shared. */
 PENSTOCK_API penstock_result penstock_call_options_set_codec(penstock_call_options *options, penstock_codec *codec);
 
 /* ---- Objects as messages. A call with a codec sends messages that are objects of that very codec and receives such;
  * the functions that take bytes give E_STATE there. ---- */
 
-/* A message that is `object`, which belongs to the message from then on: the codec's free lets it go when nothing needs the
- * message any more. With a result other than OK it stays the caller's. The message counts as 256 bytes of a send buffer.
- * It may be sent more than once, like any other; but then it is one object, and a hop that changes it where it is changes
- * it for all. E_INVALID_ARGUMENT: `codec` or `message` is NULL.
- * Memory: owned by the caller; free with penstock_message_release. */
+/* Makes a message that is `object`. It counts as 256 bytes of a send buffer. It may be sent more than once, like any
+ * other; but then it is one object, and a hop that changes it where it is changes it for all.
+ * result: E_INVALID_ARGUMENT: `codec` or `message` is NULL.
+ * memory: `object` belongs to the message from then on: the codec's free lets it go when nothing needs the message any
+ * more. With a result other than OK it stays the caller's. *message is owned by the caller; free with
+ * penstock_message_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, void *object,
                                                          penstock_message **message);
-/* The object that the message is: borrowed from the message, and as long-lived. NULL: the message is bytes. */
+/* Gives the object that the message is.
+ * result: the object; NULL for a message of bytes, and for NULL.
+ * memory: borrowed from the message, and as long-lived.
+ * threads: any */
 PENSTOCK_API void *penstock_message_object(const penstock_message *message);
 
 /* ---- Hops at the object level of a call with a codec. Elsewhere they give E_STATE (NULL). With E_STATE, with E_FORKED and
  * where the handle is NULL the object stays the caller's; otherwise it is transferred, even on error. There the functions
  * of messages as bytes give E_STATE. ---- */
 
-/* In on_send and on_receive: the caller's object, borrowed until it is replaced or the callback returns. */
+/* Gives the caller's object, in on_send and on_receive.
+ * result: the object; NULL elsewhere.
+ * memory: borrowed until it is replaced or the callback returns.
+ * threads: that of the callback. */
 PENSTOCK_API void *penstock_hop_object(penstock_hop *hop);
-/* In on_send and on_receive: replaces it. With E_GONE it stays the caller's, too. */
+/* Replaces the object by `object`, in on_send and on_receive.
+ * result: E_STATE, E_GONE.
+ * memory: `object` is transferred, but with these results.
+ * threads: that of the callback. */
 PENSTOCK_API penstock_result penstock_hop_set_object(penstock_hop *hop, void *object);
-/* As penstock_hop_send_message and penstock_hop_deliver_message. */
+/* Like penstock_hop_send_message, with `object`.
+ * result: as penstock_hop_send_message.
+ * memory: `object` is transferred, even on error, but with E_STATE.
+ * threads: as with penstock_hop_send_message. */
 PENSTOCK_API penstock_result penstock_hop_send_object(penstock_hop *hop, void *object);
+/* Like penstock_hop_deliver_message, with `object`.
+ * result: as penstock_hop_deliver_message.
+ * memory: `object` is transferred, even on error, but with E_STATE.
+ * threads: as with penstock_hop_deliver_message. */
 PENSTOCK_API penstock_result penstock_hop_deliver_object(penstock_hop *hop, void *object);
 
 #ifdef __cplusplus

@@ -24,19 +24,30 @@ typedef void (*penstock_job)(void *argument);
  * Threading: called on any thread, on several at once, under no lock. */
 typedef int32_t (*penstock_submit)(penstock_job job, void *argument, void *user_data);
 
-/* An executor made of a function: a thread pool's, an event loop's. `finalizer` (nullable) gets `user_data` when the
- * last reference has gone; no job is left then. E_INVALID_ARGUMENT: `submit` or `executor` is NULL.
- * Memory: owned by the caller; free with penstock_executor_release. `user_data` is transferred, even on error. */
+/* Makes an executor of the function `submit`: a thread pool's, an event loop's. `finalizer` (nullable) gets `user_data`
+ * when the last reference has gone; no job is left then.
+ * result: E_INVALID_ARGUMENT.
+ * memory: `user_data` is transferred, even on error. *executor is owned by the caller; free with
+ * penstock_executor_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_executor_new(penstock_submit submit, void *user_data,
                                                    penstock_finalizer finalizer, penstock_executor **executor);
-/* An executor with one thread of its own, which runs jobs in the order in which they come. The thread blocks all signals
- * but those of its own faults; it ends by itself after the last release, when the jobs that it has are done. Its jobs may
- * wait in blocking functions, but not for a call that needs this executor: E_WOULD_DEADLOCK. E_SYSTEM: a thread could not
- * be started.
- * Memory: owned by the caller; free with penstock_executor_release. */
+/* Makes an executor with one thread of its own, which runs jobs in the order in which they come. The thread blocks all
+ * signals but those of its own faults; it ends by itself after the last release, when the jobs that it has are done.
+ * Its jobs may wait in blocking functions, but not for a call that needs this executor: E_WOULD_DEADLOCK.
+ * result: E_SYSTEM: a thread could not be started.
+ * memory: *executor is owned by the caller; free with penstock_executor_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_executor_new_serial(penstock_executor **executor);
+/* Adds a reference to `executor`.
+ * result: `executor`; NULL for NULL.
+ * memory: the reference is given back with penstock_executor_release.
+ * threads: any */
 PENSTOCK_API penstock_executor *penstock_executor_retain(penstock_executor *executor);
-/* From any thread, that of the executor included; it waits for nothing. */
+/* Gives a reference back; waits for nothing. NULL does nothing.
+ * result: none.
+ * memory: the reference is the library's again.
+ * threads: any, that of the executor included. */
 PENSTOCK_API void penstock_executor_release(penstock_executor *executor);
 
 #ifdef __cplusplus

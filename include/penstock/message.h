@@ -17,21 +17,35 @@ extern "C" {
  * also at once: what hops change is what is sent, not the message. */
 typedef struct penstock_message penstock_message;
 
-/* A message with a copy of `data` (NULL only with length 0).
- * Memory: owned by the caller; free with penstock_message_release. */
+/* Makes a message with a copy of `length` bytes at `data` (NULL only with length 0).
+ * result: E_INVALID_ARGUMENT; E_NO_MEMORY.
+ * memory: *message is owned by the caller; free with penstock_message_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_message_new(const void *data, size_t length, penstock_message **message);
-/* A message made of the caller's own bytes, without a copy. `data` (NULL only with length 0) is lent until the finalizer
- * has run: the caller leaves it where it is and as it is, and the library never writes it. The finalizer (nullable: for
- * bytes that stay for good) runs when the last handle has been released, no connection has bytes of it to send, and no
- * call needs it any more: a call keeps up to 1 MiB of what it has sent until there is an answer, and what RESTART may send
- * again. `user_data` is transferred, even on error.
- * Memory: owned by the caller; free with penstock_message_release. */
+/* Makes a message of `length` bytes of the caller's own at `data` (NULL only with length 0), without a copy. The
+ * finalizer (nullable: for bytes that stay for good) gets `user_data` when the last handle has been released, no
+ * connection has bytes of the message to send, and no call needs it any more: a call keeps up to 1 MiB of what it has
+ * sent until there is an answer, and what RESTART may send again.
+ * result: E_INVALID_ARGUMENT.
+ * memory: `data` is lent until the finalizer has run; `user_data` is transferred, even on error. *message is owned by
+ * the caller; free with penstock_message_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data,
                                                    penstock_finalizer finalizer, penstock_message **message);
-/* Its bytes, and in *length how many (`length` may be NULL). NULL and 0 for a message that is an object; an empty message
- * gives a pointer that is not NULL. They live as long as the message. */
+/* Gives the bytes of the message, and in *length (nullable) how many.
+ * result: NULL and 0 for a message that is an object, and for NULL; an empty message gives a pointer that is not NULL.
+ * memory: the bytes live as long as the message.
+ * threads: any */
 PENSTOCK_API const void *penstock_message_bytes(const penstock_message *message, size_t *length);
+/* Adds a reference to `message`.
+ * result: `message`; NULL for NULL.
+ * memory: the reference is given back with penstock_message_release.
+ * threads: any */
 PENSTOCK_API penstock_message *penstock_message_retain(penstock_message *message);
+/* Gives a reference back. NULL does nothing.
+ * result: none.
+ * memory: the reference is the library's again.
+ * threads: any */
 PENSTOCK_API void penstock_message_release(penstock_message *message);
 
 #ifdef __cplusplus

@@ -20,38 +20,81 @@ extern "C" {
 
 typedef struct penstock_metadata penstock_metadata;
 
-/* An empty one. Memory: owned by the caller; free with penstock_metadata_release. */
+/* Makes an empty metadata.
+ * result: E_INVALID_ARGUMENT.
+ * memory: *metadata is owned by the caller; free with penstock_metadata_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_metadata_new(penstock_metadata **metadata);
+/* Adds a reference to `metadata`.
+ * result: `metadata`; NULL for NULL.
+ * memory: the reference is given back with penstock_metadata_release.
+ * threads: any, also while another uses it. */
 PENSTOCK_API penstock_metadata *penstock_metadata_retain(const penstock_metadata *metadata);
+/* Gives a reference back. NULL does nothing.
+ * result: none.
+ * memory: the reference is the library's again.
+ * threads: any */
 PENSTOCK_API void penstock_metadata_release(penstock_metadata *metadata);
 
-/* Replaces every value of `name` by one; `name` and `value` are NUL-terminated and copied. Upper-case letters in
- * `name` are lowered. E_INVALID_ARGUMENT: NULL, a reserved or malformed name, a value with characters that its name
- * does not allow. E_STATE: the object is read-only (a reply's, or an event that has passed). */
+/* Replaces every value of `name` by `value`; both are NUL-terminated. Upper-case letters in `name` are lowered.
+ * result: E_INVALID_ARGUMENT: a reserved or malformed name, a value with characters that its name does not allow.
+ * E_STATE: the metadata is read-only (a reply's, or an event's that has passed). E_NO_MEMORY.
+ * memory: both are copied.
+ * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_set(penstock_metadata *metadata, const char *name, const char *value);
-/* Adds a value after those that `name` has. Otherwise as penstock_metadata_set. */
+/* Adds `value` after the values that `name` has; both are NUL-terminated. Upper-case letters in `name` are lowered.
+ * result: as penstock_metadata_set.
+ * memory: both are copied.
+ * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_add(penstock_metadata *metadata, const char *name, const char *value);
-/* The same with a value of `length` bytes, for "-bin" names above all; `value` may be NULL if `length` is 0. */
+/* Replaces every value of `name` by one of `length` bytes at `value` (NULL only with length 0), for "-bin" names above
+ * all.
+ * result: as penstock_metadata_set.
+ * memory: both are copied.
+ * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_set_bytes(penstock_metadata *metadata, const char *name,
                                                          const void *value, size_t length);
+/* Adds a value of `length` bytes at `value` (NULL only with length 0) after those that `name` has.
+ * result: as penstock_metadata_set.
+ * memory: both are copied.
+ * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_add_bytes(penstock_metadata *metadata, const char *name,
                                                          const void *value, size_t length);
-/* Removes every value of `name`. E_NOT_FOUND: it has none. */
+/* Removes every value of `name`.
+ * result: E_NOT_FOUND: it has none. E_STATE: read-only.
+ * memory: none.
+ * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_remove(penstock_metadata *metadata, const char *name);
 
-/* How many (name, value) pairs there are; 0 for NULL. */
+/* Counts the (name, value) pairs.
+ * result: how many there are; 0 for NULL.
+ * memory: none.
+ * threads: one thread at a time for one metadata. */
 PENSTOCK_API size_t penstock_metadata_count(const penstock_metadata *metadata);
-/* The `index`-th value of `name`. `*value` is followed by a NUL that `*length` (nullable) does not count, and lives
- * until the metadata is changed or released. E_NOT_FOUND: no such name or index. */
+/* Gives the value at `index` among those of `name`, from 0. *value is followed by a NUL that *length (nullable) does
+ * not count.
+ * result: E_NOT_FOUND: no such name or index.
+ * memory: *value lives until the metadata is changed or released.
+ * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_get(const penstock_metadata *metadata, const char *name, size_t index,
                                                    const void **value, size_t *length);
-/* The pair at `index`, 0 to count - 1, in order. `*name` is NUL-terminated; both live as in penstock_metadata_get. */
+/* Gives the pair at `index`, 0 to count - 1, in order. *name is NUL-terminated; *value and *length (nullable) are as in
+ * penstock_metadata_get.
+ * result: E_NOT_FOUND: no such index.
+ * memory: *name and *value live until the metadata is changed or released.
+ * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_at(const penstock_metadata *metadata, size_t index, const char **name,
                                                   const void **value, size_t *length);
 
-/* The whole as JSON, NUL-terminated. Memory: owned by the caller; free with penstock_free. */
+/* Writes the whole as JSON, NUL-terminated.
+ * result: E_NO_MEMORY.
+ * memory: *json is owned by the caller; free with penstock_free.
+ * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_json(const penstock_metadata *metadata, char **json);
-/* Replaces the whole by `json`; nothing changes if it fails. E_INVALID_JSON: `error` names the JSON path. */
+/* Replaces the whole by what `json` says (NUL-terminated).
+ * result: E_INVALID_JSON: `error` names the JSON path, and nothing has changed; so too with E_STATE: read-only.
+ * memory: none.
+ * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_set_json(penstock_metadata *metadata, const char *json,
                                                         penstock_error **error);
 

@@ -30,65 +30,123 @@ extern "C" {
 #define PENSTOCK_STATUS_DATA_LOSS           15
 #define PENSTOCK_STATUS_UNAUTHENTICATED     16
 
-/* "NOT_FOUND" for 5, and so on; "unknown" outside 0-16. Static; never NULL. */
+/* Names `code`: "NOT_FOUND" for 5, and so on.
+ * result: the name; "unknown" outside 0-16. Never NULL.
+ * memory: static.
+ * threads: any */
 PENSTOCK_API const char *penstock_status_code_name(int32_t code);
 
 typedef struct penstock_status penstock_status;
 
-/* A status with `code` (0-16) and `message` (NUL-terminated UTF-8, copied; NULL is ""), no details, no trailers.
- * Memory: owned by the caller; free with penstock_status_release. */
+/* Makes a status with `code` (0-16) and `message` (NUL-terminated UTF-8; NULL is ""), no details, no trailers.
+ * result: E_INVALID_ARGUMENT: outside 0-16. E_NO_MEMORY.
+ * memory: `message` is copied; *status is owned by the caller; free with penstock_status_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_status_new(int32_t code, const char *message, penstock_status **status);
-/* A status from the JSON that penstock_status_json gives, NUL-terminated and borrowed during the call: "code", "name" or
- * both have to be there, and nothing else has to. A detail has "@type" and "base64", or, if it is one of the ten
- * google.rpc error details, its fields. "grpc-status-details-bin" in "metadata" counts where "details" is absent.
- * E_INVALID_JSON names the JSON path. Memory: owned by the caller; free with penstock_status_release. */
+/* Makes a status of `json`, as penstock_status_json gives it, NUL-terminated: "code", "name" or both have to be there, and
+ * nothing else has to. A detail has "@type" and "base64", or, if it is one of the ten google.rpc error details, its
+ * fields. "grpc-status-details-bin" in "metadata" counts where "details" is absent.
+ * result: E_INVALID_JSON: `error` names the JSON path.
+ * memory: *status is owned by the caller; free with penstock_status_release.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_status_from_json(const char *json, penstock_status **status,
                                                        penstock_error **error);
+/* Adds a reference to `status`.
+ * result: `status`; NULL for NULL.
+ * memory: the reference is given back with penstock_status_release.
+ * threads: any, also while another uses it. */
 PENSTOCK_API penstock_status *penstock_status_retain(const penstock_status *status);
+/* Gives a reference back. NULL does nothing.
+ * result: none.
+ * memory: the reference is the library's again.
+ * threads: any */
 PENSTOCK_API void penstock_status_release(penstock_status *status);
 
-/* PENSTOCK_STATUS_...; PENSTOCK_STATUS_UNKNOWN for NULL. */
+/* Gives the code, PENSTOCK_STATUS_...
+ * result: the code; PENSTOCK_STATUS_UNKNOWN for NULL.
+ * memory: none.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API int32_t penstock_status_code(const penstock_status *status);
-/* NUL-terminated UTF-8 (what is not is repaired with U+FFFD); lives until the status is changed or released. */
+/* Gives the message.
+ * result: NUL-terminated UTF-8 (where it was not, it is repaired with U+FFFD); "" for NULL.
+ * memory: lives until the status is changed or released.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API const char *penstock_status_message(const penstock_status *status);
-/* E_INVALID_ARGUMENT: outside 0-16. E_STATE: read-only (a reply's, a local cancel or deadline). */
+/* Sets the code to `code`.
+ * result: E_INVALID_ARGUMENT: outside 0-16. E_STATE: read-only (a reply's, a local cancel or deadline).
+ * memory: none.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_set_code(penstock_status *status, int32_t code);
-/* `message` is NUL-terminated UTF-8 and copied. */
+/* Sets the message to `message`, NUL-terminated UTF-8.
+ * result: E_STATE: read-only. E_NO_MEMORY.
+ * memory: `message` is copied.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_set_message(penstock_status *status, const char *message);
 
-/* The trailers: borrowed from the status, and as long-lived. They can be changed where the status can. Where there are
- * details, "grpc-status-details-bin" is among them: as the server sent it until code, message or details are changed,
- * then as penstock_status_details_bin gives it. */
+/* Gives the trailers, which can be changed where the status can. Where there are details, "grpc-status-details-bin" is
+ * among them: as the server sent it until code, message or details are changed, then as penstock_status_details_bin
+ * gives it.
+ * result: the trailers; NULL for NULL.
+ * memory: borrowed from the status, and as long-lived.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_metadata *penstock_status_trailers(const penstock_status *status);
 
-/* How many details there are (grpc-status-details-bin, google.rpc.Status.details). */
+/* Counts the details (grpc-status-details-bin, google.rpc.Status.details).
+ * result: how many there are; 0 for NULL.
+ * memory: none.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API size_t penstock_status_detail_count(const penstock_status *status);
-/* The detail at `index`: its type URL (NUL-terminated) and its bytes; both live until the status is changed or
- * released. E_NOT_FOUND: no such index. */
+/* Gives the detail at `index`, from 0: its type URL, NUL-terminated, in *type_url, its bytes in *value, and in *length
+ * how many.
+ * result: E_NOT_FOUND: no such index.
+ * memory: both live until the status is changed or released.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_detail_at(const penstock_status *status, size_t index,
                                                        const char **type_url, const void **value, size_t *length);
-/* The first detail with this type URL; one without a '/' is compared with what stands after the last '/' alone. */
+/* Gives the first detail with the type URL `type_url`, in *value and *length; one without a '/' is compared with what
+ * stands after the last '/' alone.
+ * result: E_NOT_FOUND: there is none.
+ * memory: *value lives until the status is changed or released.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_detail_find(const penstock_status *status, const char *type_url,
                                                          const void **value, size_t *length);
-/* Adds a detail; `type_url` and `value` are copied. */
+/* Adds a detail of the type `type_url` with `length` bytes at `value`.
+ * result: E_STATE: read-only. E_NO_MEMORY.
+ * memory: both are copied.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_add_detail(penstock_status *status, const char *type_url,
                                                         const void *value, size_t length);
-/* Replaces the value of the first detail with this type URL, compared as by penstock_status_detail_find; without one,
- * adds it. Both are copied. */
+/* Replaces the value of the first detail with the type URL `type_url`, compared as by penstock_status_detail_find, by
+ * `length` bytes at `value`; without such a detail, adds it.
+ * result: E_STATE: read-only. E_NO_MEMORY.
+ * memory: both are copied.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_set_detail(penstock_status *status, const char *type_url,
                                                         const void *value, size_t length);
-/* Removes every detail with this type URL, compared as by penstock_status_detail_find. E_NOT_FOUND: there is none. */
+/* Removes every detail with the type URL `type_url`, compared as by penstock_status_detail_find.
+ * result: E_NOT_FOUND: there is none. E_STATE: read-only.
+ * memory: none.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_remove_detail(penstock_status *status, const char *type_url);
-/* Removes all details. */
+/* Removes all details.
+ * result: E_STATE: read-only.
+ * memory: none.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_clear_details(penstock_status *status);
 
-/* Code, message and details, encoded as a google.rpc.Status: what grpc-status-details-bin has to be for them, without its
- * base64. Memory: owned by the caller; free with penstock_free; never NULL. */
+/* Encodes code, message and details as a google.rpc.Status: what grpc-status-details-bin has to be for them, without
+ * its base64, in *data and *length.
+ * result: E_NO_MEMORY.
+ * memory: *data is owned by the caller, never NULL; free with penstock_free.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_details_bin(const penstock_status *status, void **data, size_t *length);
 
-/* {"code": 5, "name": "NOT_FOUND", "message": "...", "metadata": {trailers}, "details": [...]}: each detail has
- * "@type" and, if it is one of the ten google.rpc error details, its fields; else "base64". Details that do not decode
- * leave "details_error". Memory: owned by the caller; free with penstock_free. */
+/* Writes the status as JSON: {"code": 5, "name": "NOT_FOUND", "message": "...", "metadata": {trailers}, "details":
+ * [...]}. Each detail has "@type" and, if it is one of the ten google.rpc error details, its fields; else "base64".
+ * Details that do not decode leave "details_error".
+ * result: E_NO_MEMORY.
+ * memory: *json is owned by the caller; free with penstock_free.
+ * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_json(const penstock_status *status, char **json);
 
 #ifdef __cplusplus
