@@ -56,3 +56,42 @@ raise_in("{event}")
 interrupted_call()
 """
     assert run(RAISING + text, server) == "interrupted\n"
+
+
+@pytest.mark.parametrize("event", ["on_send", "on_receive"])
+def test_a_codec_that_has_not_begun_does_its_work_after_all(server: str, event: str) -> None:
+    """Below the object level the message is made of an object, and above it an object of the message."""
+    text = f"""
+class Look(penstock.Interceptor):
+    level = penstock.Level.OBJECT
+    def on_headers(self, hop): pass
+channel.add_interceptor(Look(), name="look")
+table.flags = penstock.Level.{"OBJECT" if event == "on_send" else "BYTES"}
+raise_in("{event}")
+made = []
+def serialize(text): made.append("out"); return text.encode()
+def deserialize(data): made.append("in"); return data.decode()
+try:
+    channel.unary_unary("/penstock.Echo/Unary", serialize, deserialize)("x", timeout=20)
+except KeyboardInterrupt:
+    print("interrupted", made)
+"""
+    made = "['out']" if event == "on_send" else "['out', 'in']"
+    assert run(RAISING + text, server) == f"interrupted {made}\n"
+
+
+def test_an_interrupt_in_a_serializer_comes_out_of_the_call(server: str) -> None:
+    text = """
+import logging
+logging.getLogger("penstock").setLevel(logging.CRITICAL)
+class Look(penstock.Interceptor):
+    level = penstock.Level.OBJECT
+    def on_send(self, hop): pass
+channel.add_interceptor(Look())
+def serialize(text): raise KeyboardInterrupt
+try:
+    channel.unary_unary("/penstock.Echo/Unary", serialize)("x", timeout=20)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert run(RAISING + text, server) == "interrupted\n"

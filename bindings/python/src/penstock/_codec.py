@@ -11,6 +11,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from . import _raw
 from ._arguments import payload
+from ._ctrl_c import escape, recover
 from ._errors import check, check_with
 from ._objects import forget, own, registry
 
@@ -76,6 +77,13 @@ def boxed(number: Optional[int]) -> Optional[Boxed]:
 # ---- From C to Python: none of these raises into C ----
 
 
+def _tell(error: BaseException, text: str, *words: str) -> None:
+    """An Exception ends the call; what is more goes on in the Python code that waits, too."""
+    if not isinstance(error, Exception):
+        escape(error)
+    _logger.error(text, *words, exc_info=error)
+
+
 def _encode(number: int, method: bytes, item: int, buffer: int) -> int:
     try:
         serializers: Any = registry.get(number)
@@ -83,8 +91,8 @@ def _encode(number: int, method: bytes, item: int, buffer: int) -> int:
         serializer = serializers.serializer
         data = payload(given.thing if serializer is None else serializer(given.thing))
         return int(_raw.penstock_buffer_append(buffer, data, len(data)))
-    except BaseException:
-        _logger.exception("a request of %s can't be serialized", method.decode("utf-8", "replace"))
+    except BaseException as error:
+        _tell(error, "a request of %s can't be serialized", method.decode("utf-8", "replace"))
         return 1
 
 
@@ -95,8 +103,8 @@ def _decode(number: int, method: bytes, data: Optional[int], length: int, item: 
         deserializer = serializers.deserializer
         item[0] = registry.add(Boxed(text if deserializer is None else deserializer(text)))
         return 0
-    except BaseException:
-        _logger.exception("a response of %s can't be deserialized", method.decode("utf-8", "replace"))
+    except BaseException as error:
+        _tell(error, "a response of %s can't be deserialized", method.decode("utf-8", "replace"))
         return 1
 
 
@@ -108,11 +116,15 @@ def _copy(_: int, item: int) -> Optional[int]:
     try:
         given: Any = registry.get(item)
         return registry.add(Boxed(copy.deepcopy(given.thing)))
-    except BaseException:
-        _logger.exception("a request can't be copied")
+    except BaseException as error:
+        _tell(error, "a request can't be copied")
         return None
 
 
+# C takes a function that has not run for one that has done its work.
+recover(_encode, lambda given: _encode(**given))
+recover(_decode, lambda given: _decode(**given))
+recover(_free, lambda given: _free(**given))
 _encode_trampoline = _raw.penstock_codec_encode(_encode)
 _decode_trampoline = _raw.penstock_codec_decode(_decode)
 _free_trampoline = _raw.penstock_codec_free(_free)

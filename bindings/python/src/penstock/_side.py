@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional
 
 from . import _call, _raw
 from ._arguments import c_string
+from ._ctrl_c import escape, recover
 from ._errors import check, check_with
 from ._keywords import Interceptors
 from ._method import Caller
@@ -73,8 +74,13 @@ def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
         ended = Reply(_raw.penstock_reply_retain(reply))
         response = _call.body(reply) if ended.code is StatusCode.OK else None
         function(response, CompletedCall(ended))
-    except BaseException:
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            escape(error)
         _logger.exception("the on_reply of a side call raised")
+
+
+recover(_on_reply, lambda given: _on_reply(**given))
 
 
 # Pinned here for the life of the process.
