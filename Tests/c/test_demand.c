@@ -70,8 +70,10 @@ static void ask(line *line, uint64_t n) { OK(penstock_call_demand(line->call, n)
 static void deliver(line *line, const char *messages) {
   for (; *messages; messages++) OK(penstock_hop_deliver_message(line->end_hop, messages, 1));
 }
+/* More than hold_bytes does not wait until it is asked for. */
 static void deliver_blocks(line *line) {
-  CHECK_RESULT(penstock_hop_deliver_message(line->end_hop, "!", 1), PENSTOCK_E_WOULD_BLOCK);
+  static const char large[65537];
+  CHECK_RESULT(penstock_hop_deliver_message(line->end_hop, large, sizeof(large)), PENSTOCK_E_WOULD_BLOCK);
 }
 
 static int32_t pass(probe *self, penstock_hop *hop, int32_t event) {

@@ -20,7 +20,7 @@ typedef struct visit {
 
 static void *look_elsewhere(void *hop) {
   CHECK_INT(penstock_hop_event(hop), PENSTOCK_EVENT_NONE);
-  CHECK_RESULT(penstock_hop_finish(hop, 0, NULL), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_set_count(hop, 1), PENSTOCK_E_STATE);
   return penstock_hop_call_id(hop) ? hop : NULL;
 }
 

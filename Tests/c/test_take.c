@@ -137,13 +137,15 @@ TEST(interceptor_take_and_answer_in_callbacks) {
   probe_wait_finalized(&probe);
 }
 
-/* Three messages and OK, whether or not each is asked for; or again, once more are. */
+/* Three messages and OK, whether or not each is taken; or again, once more are asked for. */
 typedef struct server_stub {
+  size_t size;
   bool waits;
   int delivered;
 } server_stub;
 static void answer_as_asked(server_stub *plan, penstock_hop *hop) {
-  while (plan->delivered < 3 && penstock_hop_deliver_message(hop, "stub", 4) == PENSTOCK_OK) plan->delivered++;
+  static const char data[40000];
+  while (plan->delivered < 3 && penstock_hop_deliver_message(hop, data, plan->size) == PENSTOCK_OK) plan->delivered++;
   if (plan->waits && plan->delivered < 3) return;
   penstock_status *status = NULL;
   OK(penstock_status_new(PENSTOCK_STATUS_OK, NULL, &status));
@@ -159,8 +161,8 @@ static int32_t answer_stream(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-static void expect_stream_from_stub(bool waits, int32_t code) {
-  server_stub plan = {waits, 0};
+static void expect_stream_from_stub(size_t size, bool waits, int32_t code) {
+  server_stub plan = {size, waits, 0};
   penstock_channel *channel = open_channel();
   probe probe;
   probe_init_with(&probe, "stub", answer_stream, &plan);
@@ -181,14 +183,21 @@ static void expect_stream_from_stub(bool waits, int32_t code) {
   CHECK_INT(penstock_reply_code(reply), code);
   if (code)
     CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), "interceptor 'stub' ended its answer with OK");
-  if (waits) CHECK_INT(count, 3);
+  if (!code) CHECK_INT(count, 3);
   penstock_reply_release(reply);
   penstock_call_release(call);
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
 }
-TEST(interceptor_take_refused_messages_are_no_ok) { expect_stream_from_stub(false, PENSTOCK_STATUS_INTERNAL); }
-TEST(interceptor_take_refused_messages_may_be_delivered_again) { expect_stream_from_stub(true, PENSTOCK_STATUS_OK); }
+/* More than hold_bytes does not wait for the caller. */
+TEST(interceptor_take_refused_messages_are_no_ok) { expect_stream_from_stub(40000, false, PENSTOCK_STATUS_INTERNAL); }
+TEST(interceptor_take_refused_messages_may_be_delivered_again) {
+  expect_stream_from_stub(40000, true, PENSTOCK_STATUS_OK);
+}
+TEST(interceptor_take_messages_wait_until_they_are_asked_for) {
+  expect_stream_from_stub(10000, false, PENSTOCK_STATUS_OK);
+  expect_stream_from_stub(0, false, PENSTOCK_STATUS_OK);
+}
 
 /* Cancel and deadline reach a hop that has taken the call. */
 static int32_t take_and_wait(probe *self, penstock_hop *hop, int32_t event) {
