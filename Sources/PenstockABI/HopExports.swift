@@ -286,6 +286,11 @@ public func penstock_hop_deliver_status(_ handle: OpaquePointer!, _ status: Opaq
   return withHop(handle) { $0.deliverStatus(object(status, Status.self).copy()) }
 }
 
+@_cdecl("penstock_hop_half_close") @implementation
+public func penstock_hop_half_close(_ handle: OpaquePointer!) -> penstock_result {
+  withHop(handle) { $0.halfClose() }
+}
+
 @_cdecl("penstock_hop_demand") @implementation
 public func penstock_hop_demand(_ handle: OpaquePointer!, _ n: UInt64) -> penstock_result {
   withHop(handle) { $0.demand(clamped(n)) }

@@ -226,12 +226,17 @@ extension Hop {
     }
   }
 
-  /// Any thread. The half-close leaves the hop behind what stands there; what comes from above later goes no further.
+  /// Any thread. The half-close leaves the hop behind what stands there and what its callback is about; what comes from
+  /// above later goes no further.
   public func halfClose() -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
     switch seen {
-    case .open: return submit(.put(self, .halfClose))
+    case .open:
+      guard isInline else { return submit(.put(self, .halfClose)) }
+      // Before anything else that waits to be done.
+      call.perform(.put(self, .halfClose))
+      return .ok
     case .halfClosed: return .already
     case .asRun, .waiting, .mayAnswer, .answering, .over: return .state
     }

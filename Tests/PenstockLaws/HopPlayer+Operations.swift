@@ -25,7 +25,10 @@ extension HopPlayer {
       if let context { injectOutbound(size, hop, context) } else { putOutbound(size, hop) }
     case .halfClose:
       let expected = model.resultOfHalfClose(mine, isGone: gone)
-      let result = play.submitting(.hopPuts(mine, Model.Item(.halfClose))) { hop.halfClose() }
+      let isInline = context.map { !$0.isElsewhere } ?? false
+      let result = play.submitting(.hopPuts(mine, Model.Item(.halfClose)), isNested: isInline) {
+        hop.halfClose()
+      }
       expect(result, expected, "half-closes")
     case .injectInbound(let size): injectInbound(size, hop, context)
     case .demand(let n):

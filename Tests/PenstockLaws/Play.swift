@@ -384,9 +384,14 @@ final class Play {
   }
 
   /// For what the call submits itself: the mark goes first, and counts if the result is OK.
-  func submitting(_ input: Model.Input, _ body: () -> Outcome) -> Outcome {
+  func submitting(_ input: Model.Input, isNested: Bool = false, _ body: () -> Outcome) -> Outcome {
     let marker = marker(input)
-    call?.submit(.resume(marker, at: 0))
+    if isNested {
+      nested.insert(marker)
+      call?.perform(.resume(marker, at: 0))
+    } else {
+      call?.submit(.resume(marker, at: 0))
+    }
     let result = body()
     if result != .ok { inputs[marker] = nil }
     return result

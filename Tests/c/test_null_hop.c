@@ -56,6 +56,7 @@ TEST(null_hop) {
   REFUSED(penstock_hop_deliver_headers(NULL, NULL));
   REFUSED(penstock_hop_deliver_status(NULL, status));
   REFUSED(penstock_hop_demand(NULL, 1));
+  REFUSED(penstock_hop_half_close(NULL));
   atomic_int finalized = 0;
   REFUSED(penstock_hop_set_value(NULL, "k", &finalized, count_up));
   CHECK_INT(atomic_load(&finalized), 1);

@@ -177,8 +177,11 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
 /* ---- Ending, injecting, answering ---- */
 
 /* Ends the call here with `code` (0-16) and `message` (copied; NULL is ""): hops above see the status, hops below
- * on_cancel, and the verdict of the running callback is ignored. In every callback but create, destroy, on_cancel and
- * an on_status that brings a local cancel or deadline. E_ALREADY: a second time in one callback. */
+ * on_cancel, and the verdict of the running callback is ignored. Any thread that has retained the hop may end the call,
+ * too, once start has come to the hop; that happens soon, unless the hop's part is over by then. Messages that the hop has
+ * delivered and nobody has asked for go before an OK, and are dropped by any other code.
+ * E_STATE: in create, destroy, on_cancel, and an on_status that brings a local cancel or deadline. E_ALREADY: a second
+ * time in one callback. E_GONE: the hop's part is over. */
 PENSTOCK_API penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code, const char *message);
 /* As penstock_hop_finish, with a built status, copied. */
 PENSTOCK_API penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
@@ -190,18 +193,25 @@ PENSTOCK_API penstock_result penstock_hop_finish_with(penstock_hop *hop, const p
  * Threading: any thread. */
 PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t verdict);
 /* Puts a message of this hop's own, copied, on its way to the server, behind what is parked here and before the event
- * that the running callback is about. Its `sent` stops here. E_STATE: not in a callback of this hop, on
- * the driving thread or its executor's, before start has left this hop (in on_start too), or after half-close has. */
+ * that the running callback is about. Its `sent` stops here. Any thread that has retained the hop; outside of the hop's
+ * callbacks the message goes soon, unless the hop has half-closed or its part is over by then. E_STATE: before start has
+ * left this hop (in on_start too), or after half-close has. */
 PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
-/* Puts a message, copied, on its way to the caller: an injected one, or the answer of a hop that has taken the call. In
- * a callback of this call, or on any thread that has retained the hop. It spends demand from above: E_WOULD_BLOCK if
- * there is none, and on_demand tells when there is. E_STATE: after the status, or before start has left. */
+/* Half-closes for the caller: the server sees the end of the requests, behind what stands at this hop. Any thread that
+ * has retained the hop; soon, and in a callback behind the event that it is about. What comes from above after that goes no
+ * further, and is told as sent. E_STATE: before start has left this hop, or it has taken the call. E_ALREADY: half-close
+ * has passed. E_GONE: the hop's part is over. */
+PENSTOCK_API penstock_result penstock_hop_half_close(penstock_hop *hop);
+/* Puts a message, copied, on its way to the caller: an injected one, or the answer of a hop that has taken the call, or
+ * may yet (from on_start on). In a callback of this call, or on any thread that has retained the hop. An injected message
+ * spends demand from above: E_WOULD_BLOCK if there is none, and on_demand tells when there is. An answer that nobody has
+ * asked for yet waits, up to hold_bytes in all: E_WOULD_BLOCK beyond. E_STATE: after the status, or before start has come. */
 PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, const void *data, size_t length);
 /* For a hop whose verdict on start is TAKE, from on_start on; once, before any message; any thread. It goes on its way
  * when the verdict is there. The metadata is copied; NULL is empty. E_STATE: not such a hop, or not before messages.
  * E_ALREADY: a second time. */
 PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
-/* Delivers the status, a copy of which ends the call. It counts as this hop's finish. OK ends the call with INTERNAL
+/* Delivers the status, a copy of which ends the call, behind the messages that wait. It counts as this hop's finish. OK ends the call with INTERNAL
  * where the last message that the hop wanted to deliver was refused. */
 PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
 /* Asks for n more messages from below; any thread. */

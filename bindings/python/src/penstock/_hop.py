@@ -369,26 +369,33 @@ class Hop:
         trailers: MetadataLike = None,
     ) -> None:
         """Ends the call here, with a code and so on or with a `Status` alone; the verdict of the running callback is
-        ignored. Not in `create`, `destroy`, `on_cancel`, nor on a local cancel or deadline."""
+        ignored. Not in `create`, `destroy`, `on_cancel`, nor on a local cancel or deadline. A hop that is kept ends its
+        call from any thread: soon, unless its part is over by then."""
         details = tuple(details)
         if isinstance(code, Status) or details or trailers is not None:
             status = as_status(code, message, details, trailers)
-            result = _raw.penstock_hop_finish_with(self._callback(), status._address())
+            result = _raw.penstock_hop_finish_with(self._anywhere, status._address())
         else:
             text = c_string(message, "a message")
-            result = _raw.penstock_hop_finish(self._callback(), code_number(code), text)
+            result = _raw.penstock_hop_finish(self._anywhere, code_number(code), text)
         check(result, "the call can't be finished here")
 
     def send_message(self, data: Any) -> None:
-        """Puts a message of this hop's own on its way to the server, before the event of the running callback."""
+        """Puts a message of this hop's own on its way to the server, before the event of the running callback. A hop
+        that is kept sends from any thread: soon, unless the half-close has passed it by then."""
         functions = _raw.penstock_hop_send_object, _raw.penstock_hop_send_message
-        put(self._callback(), data, functions, "no message can be sent here")
+        put(self._anywhere, data, functions, "no message can be sent here")
+
+    def half_close(self) -> None:
+        """Half-closes for the caller, behind what stands at this hop and the event of the running callback: what comes
+        from above after that goes no further. Any thread."""
+        check(_raw.penstock_hop_half_close(self._anywhere), "the requests can't be ended here")
 
     def deliver_message(self, data: Any) -> None:
-        """Puts a message on its way to the caller: an injected one, or the answer of a hop that takes the call. Any
-        thread.
+        """Puts a message on its way to the caller: an injected one, or the answer of a hop that takes the call, or may
+        yet. Any thread. What nobody has asked for yet of an answer waits, up to ``hold_bytes``.
 
-        WouldBlockError: none is asked for now; `on_demand` tells when one is."""
+        WouldBlockError: none is asked for now, or too much waits; `on_demand` tells when one is."""
         functions = _raw.penstock_hop_deliver_object, _raw.penstock_hop_deliver_message
         put(self._anywhere, data, functions, "no message can be delivered now")
 

@@ -116,6 +116,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_deliver_headers": (c_int32, c_void_p, c_void_p),
     # penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
     "penstock_hop_deliver_status": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_hop_half_close(penstock_hop *hop);
+    "penstock_hop_half_close": (c_int32, c_void_p),
     # penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
     "penstock_hop_demand": (c_int32, c_void_p, c_uint64),
     # penstock_result penstock_hop_set_value(penstock_hop *hop, const char *key, void *value, penstock_finalizer
