@@ -105,6 +105,11 @@ public func penstock_hop_set_executors(
   return withHop(handle) { $0.chooseExecutors(outbound, inbound) }
 }
 
+@_cdecl("penstock_hop_is_secure") @implementation
+public func penstock_hop_is_secure(_ handle: OpaquePointer!) -> Int32 {
+  hop(handle).map { $0.privacy == .cleartext ? 0 : 1 } ?? 0
+}
+
 @_cdecl("penstock_hop_target") @implementation
 public func penstock_hop_target(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
   hop(handle).map { cString($0.target) }

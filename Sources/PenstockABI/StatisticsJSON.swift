@@ -19,6 +19,7 @@ func json(_ stats: CallStatistics) -> JSON.Value? {
     object.set("headers_us", since(stats.headersAt))
     object.set("first_message_us", since(stats.firstMessageAt))
     object.set("duration_us", since(stats.endedAt))
+    object.set("elapsed_us", stats.endedAt == 0 ? JSON.int(age / 1000) : since(stats.endedAt))
     object.set("attempts", JSON.int(stats.attempts))
     object.set("sent", json(stats.sent))
     object.set("received", json(stats.received))

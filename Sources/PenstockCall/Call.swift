@@ -436,11 +436,10 @@ public final class Call {
 
   private func open(_ demand: Int, _ message: Message?) {
     guard phase == .created else { return }
+    var isLate = false
     if let deadline = request.deadline {
-      if deadline <= withLoop({ $0.now }) {
-        deadlinePassed()
-        return
-      }
+      isLate = deadline <= withLoop { $0.now }
+      if isLate, chain == nil { return deadlinePassed() }
       withLoop { $0.setDeadline(self, deadline) }
     }
     phase = .live
@@ -459,6 +458,8 @@ public final class Call {
     let isWhole = message != nil && isPlain && request.kind.sendsOne && (run.length == 0 || runPassesMessages)
     switch advanceDown(.start, at: 0) {
     case .below:
+      // Hops have seen it; nothing is to be sent.
+      if isLate, let deadline = request.deadline, deadline <= withLoop({ $0.now }) { return deadlinePassed() }
       if isWhole, let message, leavesWhole(message) { return }
       leaveForTransport(.start)
     case .above, .stays: break

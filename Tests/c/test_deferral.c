@@ -47,7 +47,6 @@ static void check_pause_ends(int32_t event, ending ending) {
   check_ended(&above);
   check_ended(&slow);
   check_ended(&below);
-  /* A deadline that has passed before the call began makes no hop. */
   CHECK_INT(seen(&above, PENSTOCK_EVENT_STATUS), ending == BY_DEADLINE ? seen(&above, PENSTOCK_EVENT_CREATE) : 1);
 }
 

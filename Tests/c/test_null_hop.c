@@ -40,6 +40,7 @@ TEST(null_hop) {
   CHECK_INT(penstock_hop_wait_for_ready(NULL), 0);
   REFUSED(penstock_hop_set_wait_for_ready(NULL, 1));
   CHECK_INT(penstock_hop_has_credentials(NULL), 0);
+  CHECK_INT(penstock_hop_is_secure(NULL), 0);
   REFUSED(penstock_hop_set_credentials(NULL, "x"));
   char *text = NULL;
   REFUSED(penstock_hop_stats_json(NULL, &text));

@@ -164,13 +164,13 @@ TEST(others_grpc_dotnet_1864_a_failed_start_is_seen_as_a_status) {
   probe_add(&above, channel, 2);
   probe_add(&below, channel, 1);
   CHECK_INT(unary_code(channel, "x"), PENSTOCK_STATUS_UNAVAILABLE);
-  /* A deadline that has passed before the call begins: no hop is made, and none is to be ended. */
+  /* A deadline that has passed before the call begins: hops see it as every call, and nothing is sent. */
   check_unary(channel, "{\"deadline_ms\": 0}", PENSTOCK_STATUS_DEADLINE_EXCEEDED, "");
   penstock_channel_release(channel);
   check_ended(&above);
   check_ended(&below);
-  CHECK_INT(seen(&above, PENSTOCK_EVENT_STATUS), 1);
-  CHECK_INT(seen(&below, PENSTOCK_EVENT_STATUS), 1);
+  CHECK_INT(seen(&above, PENSTOCK_EVENT_STATUS), 2);
+  CHECK_INT(seen(&below, PENSTOCK_EVENT_STATUS), 2);
 }
 
 /* grpc-spring-boot-starter 240: a message is refused, and its half-close goes on alone. */

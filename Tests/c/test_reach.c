@@ -190,3 +190,36 @@ TEST(reach_answers_by_the_request) {
   probe_wait_finalized(&caching);
   probe_wait_finalized(&below);
 }
+
+/* Hops that count see a call, too, whose time is over before it begins; and how long it took, and that nobody reads it. */
+static int32_t note_elapsed(probe *self, penstock_hop *hop, int32_t event) {
+  CHECK_INT(penstock_hop_is_secure(hop), 0);
+  if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
+  char *json = NULL;
+  OK(penstock_hop_stats_json(hop, &json));
+  CHECK_HAS(json, "\"duration_us\":null");
+  CHECK_HAS(json, "\"attempts\":0");
+  const char *elapsed = strstr(json, "\"elapsed_us\":");
+  CHECK(elapsed && elapsed[strlen("\"elapsed_us\":")] >= '0' && elapsed[strlen("\"elapsed_us\":")] <= '9');
+  penstock_free(json);
+  latch_signal(self->context);
+  return PENSTOCK_NEXT;
+}
+
+TEST(reach_sees_a_call_whose_time_is_over) {
+  penstock_channel *channel = open_channel();
+  latch told = LATCH_INIT;
+  probe counting;
+  probe_init_with(&counting, "count", note_elapsed, &told);
+  probe_add(&counting, channel, 1);
+  penstock_call_options *options = options_of("{\"deadline_ms\": 0}");
+  penstock_reply *reply = NULL;
+  OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
+  CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  penstock_reply_release(reply);
+  latch_wait(&told, 1);
+  CHECK_INT(atomic_load(&counting.seen[PENSTOCK_EVENT_START]), 1);
+  penstock_call_options_release(options);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&counting);
+}

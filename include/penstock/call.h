@@ -130,7 +130,8 @@ PENSTOCK_API const penstock_metadata *penstock_reply_headers(const penstock_repl
  * threads: any */
 PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
 /* Gives the statistics of the call as JSON. Times are microseconds from its creation, null for what did not happen:
- *   "created_unix_ms", "first_byte_sent_us", "headers_us", "first_message_us", "duration_us" (to the end)
+ *   "created_unix_ms", "first_byte_sent_us", "headers_us", "first_message_us", "duration_us" (to the end),
+ *     "elapsed_us" (to the end, or until now)
  *   "attempts": how many times the request was given to the transport, those of RESTART and of transparent retries too
  *   "sent", "received": {"messages", "bytes" (of messages as they are), "compressed_bytes" (of messages as they travel),
  *     "wire_bytes" (of bodies: five more for each message)}; sent is what came below the chain, on the wire or not

@@ -55,6 +55,9 @@ PENSTOCK_API uint32_t penstock_hop_attempt(const penstock_hop *hop);
 /* PENSTOCK_LEVEL_OBJECT or PENSTOCK_LEVEL_BYTES: where this hop stands; a registration with PENSTOCK_LEVEL_BOTH has one
  * hop at each. -1 for NULL. Any thread. */
 PENSTOCK_API int32_t penstock_hop_level(const penstock_hop *hop);
+/* 1: what the call sends is not to be read on its way: TLS, or a unix socket; of the channel, or of that to which a hop has
+ * sent the call. 0: cleartext, or NULL. Any thread, before there is a connection too. */
+PENSTOCK_API int32_t penstock_hop_is_secure(const penstock_hop *hop);
 /* The channel's target as it was given, or that of the channel that a hop has sent the call to; lives as long as the
  * hop. NULL for NULL. Any thread. */
 PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
@@ -211,8 +214,8 @@ PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, con
  * when the verdict is there. The metadata is copied; NULL is empty. E_STATE: not such a hop, or not before messages.
  * E_ALREADY: a second time. */
 PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
-/* Delivers the status, a copy of which ends the call, behind the messages that wait. It counts as this hop's finish. OK ends the call with INTERNAL
- * where the last message that the hop wanted to deliver was refused. */
+/* Delivers the status, a copy of which ends the call, behind the messages that wait. It counts as this hop's finish. OK
+ * ends the call with INTERNAL where the last message that the hop wanted to deliver was refused. */
 PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);
 /* Asks for n more messages from below; any thread. */
 PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);

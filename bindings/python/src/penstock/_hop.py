@@ -133,6 +133,11 @@ class Hop:
         return Level(_raw.penstock_hop_level(self._anywhere))
 
     @property
+    def is_secure(self) -> bool:
+        """What the call sends is not to be read on its way: it goes by TLS, or by a unix socket."""
+        return bool(_raw.penstock_hop_is_secure(self._anywhere))
+
+    @property
     def target(self) -> str:
         """The channel's target, as it was given."""
         return _text(_raw.penstock_hop_target(self._anywhere))

@@ -76,6 +76,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_wait_for_ready": (c_int32, c_void_p),
     # penstock_result penstock_hop_set_wait_for_ready(penstock_hop *hop, int32_t wait);
     "penstock_hop_set_wait_for_ready": (c_int32, c_void_p, c_int32),
+    # int32_t penstock_hop_is_secure(const penstock_hop *hop);
+    "penstock_hop_is_secure": (c_int32, c_void_p),
     # int32_t penstock_hop_has_credentials(const penstock_hop *hop);
     "penstock_hop_has_credentials": (c_int32, c_void_p),
     # penstock_result penstock_hop_set_credentials(penstock_hop *hop, const char *authorization);
