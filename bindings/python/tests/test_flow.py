@@ -156,8 +156,9 @@ def test_demand_that_is_lowered_is_asked_for_later(channel: Channel) -> None:
         threading.Event().wait(0.001)
     settle(channel)
     assert end.asked == 0
+    # More than hold_bytes does not wait until it is asked for.
     with pytest.raises(WouldBlockError):
-        end.deliver(b"early")
+        end.deliver(bytes(65537))
     kept[0].demand(1)
     settle(channel)
     assert end.asked == 1
