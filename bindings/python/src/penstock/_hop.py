@@ -374,8 +374,8 @@ class Hop:
         trailers: MetadataLike = None,
     ) -> None:
         """Ends the call here, with a code and so on or with a `Status` alone; the verdict of the running callback is
-        ignored. Not in `create`, `destroy`, `on_cancel`, nor on a local cancel or deadline. A hop that is kept ends its
-        call from any thread: soon, unless its part is over by then."""
+        ignored. Not in `create`, `destroy`, `on_cancel`, nor on a local cancel or deadline. A hop that is kept ends
+        its call from any thread: soon, unless its part is over by then."""
         details = tuple(details)
         if isinstance(code, Status) or details or trailers is not None:
             status = as_status(code, message, details, trailers)
@@ -392,13 +392,13 @@ class Hop:
         put(self._anywhere, data, functions, "no message can be sent here")
 
     def half_close(self) -> None:
-        """Half-closes for the caller, behind what stands at this hop and the event of the running callback: what comes
-        from above after that goes no further. Any thread."""
+        """Half-closes for the caller, behind what stands at this hop and the event of the running callback: what
+        comes from above after that goes no further. Any thread."""
         check(_raw.penstock_hop_half_close(self._anywhere), "the requests can't be ended here")
 
     def deliver_message(self, data: Any) -> None:
-        """Puts a message on its way to the caller: an injected one, or the answer of a hop that takes the call, or may
-        yet. Any thread. What nobody has asked for yet of an answer waits, up to ``hold_bytes``.
+        """Puts a message on its way to the caller: an injected one, or the answer of a hop that takes the call, or
+        may yet. Any thread. What nobody has asked for yet of an answer waits, up to ``hold_bytes``.
 
         WouldBlockError: none is asked for now, or too much waits; `on_demand` tells when one is."""
         functions = _raw.penstock_hop_deliver_object, _raw.penstock_hop_deliver_message
