@@ -111,5 +111,5 @@ public func penstock_hop_deliver_object(_ handle: OpaquePointer!, _ given: Unsaf
 {
   with(
     handle, given, { $0.injectInbound(ByteBuffer(object: $1)) },
-    { $0.hop.injectInbound(ByteBuffer(object: $1)) })
+    { $0.deliver(ByteBuffer(object: $1)) })
 }

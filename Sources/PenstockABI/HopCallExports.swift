@@ -38,12 +38,3 @@ public func penstock_hop_call(
   call.release()
   return PENSTOCK_OK
 }
-
-@_cdecl("penstock_hop_set_channel") @implementation
-public func penstock_hop_set_channel(_ handle: OpaquePointer!, _ channel: OpaquePointer!) -> penstock_result {
-  guard let handle, let channel else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = HopHandle.place(handle).hop
-  let other = object(channel, ClientChannel.self)
-  if hop.isForked || Process.isForked(other.generation) { return PENSTOCK_E_FORKED }
-  return other.take(over: hop).rawValue
-}

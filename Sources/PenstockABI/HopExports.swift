@@ -19,13 +19,6 @@ func find<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T?, _ bound: (BoundHo
   }
 }
 
-/// The hop in a callback of its: elsewhere the start is another thread's to change.
-@inline(never) @_optimize(size)
-func running(_ handle: OpaquePointer?) -> Hop? {
-  guard let hop = hop(handle), hop.currentEvent != .none else { return nil }
-  return hop
-}
-
 func withHop(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_result {
   guard let hop = hop(handle) else { return PENSTOCK_E_INVALID_ARGUMENT }
   if hop.isForked { return PENSTOCK_E_FORKED }
@@ -85,9 +78,10 @@ public func penstock_hop_level(_ handle: OpaquePointer!) -> Int32 {
 @_cdecl("penstock_hop_attempt") @implementation
 public func penstock_hop_attempt(_ handle: OpaquePointer!) -> UInt32 { hop(handle)?.attempt ?? 0 }
 
-@_cdecl("penstock_hop_request_metadata") @implementation
-public func penstock_hop_request_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
-  hop(handle)?.requestMetadata.map { borrowed($0) }
+@_cdecl("penstock_hop_request") @implementation
+public func penstock_hop_request(_ handle: OpaquePointer!) -> OpaquePointer! {
+  // The same object, as long-lived: what it shows and changes of the start depends on where the hop is.
+  handle
 }
 
 @_cdecl("penstock_hop_can_restart") @implementation
@@ -142,7 +136,7 @@ public func penstock_hop_message(
   return withHop(
     handle,
     { look($0.seesObjects ? nil : $0.message, orElse: $0.hasEnded ? .gone : .state) },
-    { look($0.message, orElse: $0.event == .none ? .gone : .state) })
+    { look($0.message, orElse: $0.absence) })
 }
 
 @_cdecl("penstock_hop_set_message") @implementation
@@ -171,52 +165,6 @@ public func penstock_hop_set_count(_ handle: OpaquePointer!, _ n: UInt64) -> pen
 /// Demand is counted in an Int, many times over without overflow.
 func clamped(_ n: UInt64) -> Int { Int(min(n, 1 << 40)) }
 
-// MARK: - The start
-
-@_cdecl("penstock_hop_method") @implementation
-public func penstock_hop_method(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  running(handle).map { cString($0.path) }
-}
-
-@_cdecl("penstock_hop_set_method") @implementation
-public func penstock_hop_set_method(_ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!)
-  -> penstock_result
-{
-  guard let method else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return withHop(handle) { $0.setPath(bytes(method)) }
-}
-
-@_cdecl("penstock_hop_authority") @implementation
-public func penstock_hop_authority(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  running(handle).map { cString($0.authority ?? $0.defaultAuthority) }
-}
-
-@_cdecl("penstock_hop_set_authority") @implementation
-public func penstock_hop_set_authority(_ handle: OpaquePointer!, _ authority: UnsafePointer<CChar>!)
-  -> penstock_result
-{
-  guard let authority else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return withHop(handle) { $0.setAuthority(bytes(authority)) }
-}
-
-@_cdecl("penstock_hop_deadline_ms") @implementation
-public func penstock_hop_deadline_ms(_ handle: OpaquePointer!) -> Int64 {
-  guard let left = running(handle)?.remaining else { return -1 }
-  return Int64(clamping: left / 1_000_000)
-}
-
-@_cdecl("penstock_hop_set_deadline_ms") @implementation
-public func penstock_hop_set_deadline_ms(_ handle: OpaquePointer!, _ ms: Int64) -> penstock_result {
-  guard ms >= -1 else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return withHop(handle) { $0.setRemaining(ms < 0 ? nil : nanoseconds(UInt64(ms))) }
-}
-
-/// Saturates.
-func nanoseconds(_ milliseconds: UInt64) -> UInt64 {
-  let (product, overflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
-  return overflow ? UInt64.max : product
-}
-
 // MARK: - Ending, injecting, answering
 
 /// nil: outside 0-16, or no memory for the message.
@@ -243,6 +191,11 @@ public func penstock_hop_finish_with(_ handle: OpaquePointer!, _ status: OpaqueP
   return withHop(handle, { $0.finish(made) }, { $0.end(made) })
 }
 
+@_cdecl("penstock_hop_next") @implementation
+public func penstock_hop_next(_ handle: OpaquePointer!) -> penstock_result {
+  withHop(handle, { $0.hasEnded ? .gone : .state }, { $0.next() })
+}
+
 @_cdecl("penstock_hop_resolve") @implementation
 public func penstock_hop_resolve(_ handle: OpaquePointer!, _ verdict: Int32) -> penstock_result {
   guard let verdict = Verdict(rawValue: verdict) else { return PENSTOCK_E_INVALID_ARGUMENT }
@@ -250,45 +203,44 @@ public func penstock_hop_resolve(_ handle: OpaquePointer!, _ verdict: Int32) -> 
 }
 
 private func inject(
-  _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ body: (Hop, Message) -> Outcome
+  _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ running: (Hop, Message) -> Outcome,
+  _ bound: (BoundHop, Message) -> Outcome
 ) -> penstock_result {
   guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return withHop(handle) { hop in
-    guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
-    return body(hop, message)
-  }
+  guard let message = ByteBuffer(copying: bytes) else { return PENSTOCK_E_NO_MEMORY }
+  return withHop(handle, { running($0, message) }, { bound($0, message) })
 }
 
 @_cdecl("penstock_hop_send_message") @implementation
 public func penstock_hop_send_message(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
   -> penstock_result
 {
-  inject(handle, data, length) { $0.injectOutbound($1) }
+  inject(handle, data, length, { $0.injectOutbound($1) }, { $0.hop.injectOutbound($1) })
 }
 
 @_cdecl("penstock_hop_deliver_message") @implementation
 public func penstock_hop_deliver_message(
   _ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int
 ) -> penstock_result {
-  inject(handle, data, length) { $0.injectInbound($1) }
+  inject(handle, data, length, { $0.injectInbound($1) }, { $0.deliver($1) })
 }
 
 @_cdecl("penstock_hop_deliver_headers") @implementation
 public func penstock_hop_deliver_headers(_ handle: OpaquePointer!, _ headers: OpaquePointer!)
   -> penstock_result
 {
-  withHop(handle) { hop in
-    guard let headers else { return hop.deliverHeaders(Metadata()) }
-    guard let copied = object(headers, Metadata.self).copy() else { return .noMemory }
-    return hop.deliverHeaders(copied)
+  guard let copied = headers.map({ object($0, Metadata.self).copy() }) ?? Metadata() else {
+    return PENSTOCK_E_NO_MEMORY
   }
+  return withHop(handle, { $0.deliverHeaders(copied) }, { $0.deliver(copied) })
 }
 
 @_cdecl("penstock_hop_deliver_status") @implementation
 public func penstock_hop_deliver_status(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result
 {
   guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return withHop(handle) { $0.deliverStatus(object(status, Status.self).copy()) }
+  let made = object(status, Status.self).copy()
+  return withHop(handle, { $0.deliverStatus(made) }, { $0.deliver(made) })
 }
 
 @_cdecl("penstock_hop_half_close") @implementation
@@ -310,7 +262,7 @@ public func penstock_hop_set_value(
 ) -> penstock_result {
   let data = value.map { UserData($0, finalizer) }
   guard let key else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return withHop(handle) { $0.setValue(bytes(key), data) }
+  return withHop(handle, { $0.setValue(bytes(key), data) }, { $0.setValue(bytes(key), data) })
 }
 
 @_cdecl("penstock_hop_get_value") @implementation
@@ -318,7 +270,7 @@ public func penstock_hop_get_value(_ handle: OpaquePointer!, _ key: UnsafePointe
   -> UnsafeMutableRawPointer!
 {
   guard let key, let hop = hop(handle), !hop.isForked else { return nil }
-  return hop.value(bytes(key))
+  return find(handle, { $0.value(bytes(key)) }, { $0.value(bytes(key)) })
 }
 
 // MARK: - Tickets

@@ -90,9 +90,9 @@ open class CallLoop {
   open func setDeadline(_ call: Call, _ time: UInt64?) {}
   /// Resolves `ticket` with NEXT at `time`.
   open func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {}
-  /// A ticket for `event`, which a callback of `hop` may pause or hold; `start` is the metadata of a start. 0: there are
+  /// A ticket for `event`, which a callback of `hop` may pause or hold; `start` is what may be changed of the start. 0: there are
   /// no more. Any thread after `shareTickets`, else the driving one.
-  open func issueTicket(_ event: Event, of hop: Hop, start: Metadata?) -> UInt64 { 0 }
+  open func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 { 0 }
   /// From now on any thread may issue tickets of the call.
   open func shareTickets(of call: Call) {}
   /// The event went on without it: later use gives "already".

@@ -43,6 +43,8 @@ open class BoundHop: HopHandle {
   open var event: EventKind { .none }
   open var metadata: Metadata? { nil }
   open var message: Message? { nil }
+  /// Why there is none.
+  open var absence: Outcome { event == .none ? .gone : .state }
   open var status: Status? { nil }
   open func setMessage(_ bytes: ByteView) -> Outcome { .state }
   open func setObject(_ object: CodecObject) -> Outcome { .state }
@@ -50,7 +52,27 @@ open class BoundHop: HopHandle {
   open func resolve(_ verdict: Verdict) -> Outcome { .state }
   /// Ends the wait, and the call.
   open func end(_ status: Status) -> Outcome { .state }
+  /// Waits for the response.
+  open func next() -> Outcome { .state }
   open func takeTicket() -> UInt64 { 0 }
   /// Somebody keeps the handle.
   open func becomeShared() {}
+
+  /// The start as it is shown here; nil: it is not.
+  open var request: Request? { nil }
+  open var requestMetadata: Metadata? { request?.metadata }
+  open func edit(_ change: (Request) -> Outcome) -> Outcome { .state }
+  open func setDeadline(_ time: UInt64?) -> Outcome {
+    edit {
+      $0.deadline = time
+      return .ok
+    }
+  }
+
+  open func deliver(_ headers: Metadata) -> Outcome { hop.deliverHeaders(headers) }
+  open func deliver(_ message: Message) -> Outcome { hop.injectInbound(message) }
+  open func deliver(_ status: Status) -> Outcome { hop.deliverStatus(status) }
+
+  open func setValue(_ key: ByteView, _ value: UserData?) -> Outcome { hop.setValue(key, value) }
+  open func value(_ key: ByteView) -> UnsafeMutableRawPointer? { hop.value(key) }
 }

@@ -94,7 +94,7 @@ extension Hop {
   // MARK: - The start
 
   /// What the setters change: in on_start the call's, in on_status the recorded one, which a RESTART sends.
-  func editStart(_ edit: (Request) -> Outcome) -> Outcome {
+  public func editStart(_ edit: (Request) -> Outcome) -> Outcome {
     let outcome = check()
     guard outcome == .ok else { return outcome }
     switch currentEvent {
@@ -114,7 +114,8 @@ extension Hop {
     }
   }
 
-  var editedStart: Request? {
+  /// What may be changed of it: in on_start the call's, in on_status the recorded one.
+  public var editedStart: Request? {
     if isInline { return current == .start ? call.request : current == .status ? cut?.start : nil }
     return job?.start
   }
@@ -131,31 +132,6 @@ extension Hop {
     return isInline ? mayRestart(status) : job?.canRestart ?? .state
   }
 
-  public func setPath(_ path: ByteView) -> Outcome {
-    editStart { start in
-      guard Request.isValidPath(path) else { return .invalidArgument }
-      return start.setPath(path) ? .ok : .noMemory
-    }
-  }
-
-  /// The value of ":authority": visible ASCII.
-  public func setAuthority(_ authority: ByteView) -> Outcome {
-    editStart { start in
-      guard !authority.isEmpty, authority.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
-        return .invalidArgument
-      }
-      return start.setAuthority(authority) ? .ok : .noMemory
-    }
-  }
-
-  /// Sends the rest of the call another way.
-  public func setRoute(_ route: CallRoute) -> Outcome {
-    editStart { start in
-      start.setRoute(route)
-      return .ok
-    }
-  }
-
   /// The channel's, or that of the one that the call was sent to; each followed by a NUL. Any thread.
   public var target: ByteBuffer { route?.target ?? call.origin.target }
   public var defaultAuthority: ByteBuffer { route?.authority ?? call.origin.defaultAuthority }
@@ -165,25 +141,19 @@ extension Hop {
   }
   private var route: CallRoute? { (editedStart ?? call.request).route }
 
-  /// Nanoseconds that are left; nil: no deadline.
-  public var remaining: UInt64? {
+  /// Any thread: the clock that deadlines are counted by.
+  public var clock: UInt64 { call.loop.clock }
+
+  public var deadline: UInt64? {
     let job = isInline ? nil : job
-    guard let deadline = job.map({ $0.start?.deadline ?? $0.deadline }) ?? call.request.deadline else {
-      return nil
-    }
-    let now = call.loop.clock
-    return deadline > now ? deadline - now : 0
+    return job.map({ $0.start?.deadline ?? $0.deadline }) ?? call.request.deadline
   }
 
   /// nil: none.
-  public func setRemaining(_ nanoseconds: UInt64?) -> Outcome {
+  public func setDeadline(_ time: UInt64?) -> Outcome {
     editStart { start in
-      start.deadline = nil
-      if let nanoseconds {
-        let (time, overflow) = call.loop.clock.addingReportingOverflow(nanoseconds)
-        if !overflow { start.deadline = time }
-      }
-      if start === call.request { call.loop.setDeadline(call, start.deadline) }
+      start.deadline = time
+      if start === call.request { call.loop.setDeadline(call, time) }
       return .ok
     }
   }
@@ -361,7 +331,7 @@ extension Hop {
       guard job.ticket == 0, !hasEnded, self.status?.isLocal != true,
         job.kind.rawValue <= EventKind.status.rawValue
       else { return job.ticket }
-      if job.isAwaited { job.ticket = issueTicket(job.event, job.start?.metadata) }
+      if job.isAwaited { job.ticket = issueTicket(job.event, job.start) }
       return job.ticket
     }
     guard call.isDriving, call.phase == .live else { return 0 }
@@ -370,11 +340,11 @@ extension Hop {
     case .none, .cancel, .demand, .sent, .create, .destroy: return 0
     }
     call.splitRun(at: index)
-    if ticket == 0 { ticket = issueTicket(call.event, call.request.metadata) }
+    if ticket == 0 { ticket = issueTicket(call.event, editedStart) }
     return ticket
   }
 
-  private func issueTicket(_ event: Event, _ start: Metadata?) -> UInt64 {
+  private func issueTicket(_ event: Event, _ start: Request?) -> UInt64 {
     call.withLoop { $0.issueTicket(event, of: self, start: start) }
   }
 

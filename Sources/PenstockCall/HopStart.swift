@@ -16,21 +16,22 @@ extension Hop {
       return .ok
     }
   }
+}
 
+extension Request {
   /// Replaces the call's credentials by one "authorization" field; nil removes them. Visible ASCII and spaces.
   public func setCredentials(_ authorization: ByteView?) -> Outcome {
-    var made: Metadata?
-    if let authorization {
-      guard !authorization.isEmpty, HeaderRules.isValidASCIIValue(authorization) else {
-        return .invalidArgument
-      }
-      let fields = Metadata()
-      guard fields.add(("authorization" as StaticString).bytes, authorization) == .ok else {
-        return .noMemory
-      }
-      fields.isReadOnly = true
-      made = fields
+    guard let authorization else {
+      settings.credentials = nil
+      return .ok
     }
-    return changeSettings { $0.credentials = made }
+    guard !authorization.isEmpty, HeaderRules.isValidASCIIValue(authorization) else {
+      return .invalidArgument
+    }
+    let fields = Metadata()
+    guard fields.add(("authorization" as StaticString).bytes, authorization) == .ok else { return .noMemory }
+    fields.isReadOnly = true
+    settings.credentials = fields
+    return .ok
   }
 }

@@ -32,7 +32,7 @@ public final class Request {
   private let currentRoute = Atomic<UnsafeMutableRawPointer?>(nil)
 
   /// Monotonic nanoseconds.
-  public internal(set) var deadline: UInt64? {
+  public var deadline: UInt64? {
     get { end == UInt64.max ? nil : end }
     set { end = newValue ?? UInt64.max }
   }
@@ -53,7 +53,7 @@ public final class Request {
 
   /// The same start, for another time; nil: no memory.
   @inline(never) @_optimize(size)
-  func copy() -> Request? {
+  public func copy() -> Request? {
     guard let copied = metadata.copy() else { return nil }
     let other = Request(kind: kind, terminated: path, metadata: copied, deadline: deadline)
     other.authority = authority
@@ -63,7 +63,7 @@ public final class Request {
   }
 
   /// Takes over everything from `other`. False: no memory, unchanged.
-  func become(_ other: Request) -> Bool {
+  public func become(_ other: Request) -> Bool {
     guard let fresh = other.copy() else { return false }
     adopt(fresh)
     return true

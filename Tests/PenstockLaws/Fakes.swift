@@ -44,7 +44,7 @@ final class FakeLoop: CallLoop {
     }
   }
 
-  override func issueTicket(_ event: Event, of hop: Hop, start: Metadata?) -> UInt64 {
+  override func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 {
     entries.append(Entry(kind: event.kind))
     return UInt64(entries.count)
   }

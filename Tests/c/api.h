@@ -214,7 +214,7 @@ static inline uint64_t pick_number(numbers *self) {
 
 typedef struct place {
   penstock_hop *hop;
-  penstock_intercepted_call *intercepted;
+  bool may_wait; /* in the function of a synchronous interceptor */
   penstock_buffer *buffer;
   struct place *outer;
 } place;

@@ -119,12 +119,10 @@ class Call:
             self.output(type_[:-1], name, [f"(void){name};"], "7")
         elif type_ == "penstock_interceptor_id *":
             self.output("penstock_interceptor_id ", name, [f"keep_number(&ids, {name});"], "0")
-        elif type_ == "penstock_intercepted_call *" or type_ == "const penstock_intercepted_call *":
-            self.groups |= {"intercepted"}
-            self.groups -= {"any"}
-            self.before.append(f"penstock_intercepted_call *{name} = here ? here->intercepted : NULL;")
-            self.arguments.append(name)
-            self.needed.append(name)
+        elif type_ in ("penstock_request *", "const penstock_request *"):
+            # The hop's own, as long-lived.
+            self.handle("hop", "hop", False)
+            self.arguments[-1] = "penstock_hop_request(hop)"
         elif type_ == "penstock_buffer *":
             self.groups |= {"buffer"}
             self.groups -= {"any"}
@@ -203,12 +201,14 @@ class Call:
                 return [f"penstock_hop *again = {call};",
                         "if (hop_kind == KIND_bound) drop(KIND_bound, again); else keep(KIND_hop, again);"]
             return [f"keep(KIND_{name}, {call});"]
+        if self.returns == "penstock_request *":
+            return [f"(void){call};"]
         if kind and kind.group(1) in ("hop", "message"):
             return [f"keep(KIND_{kind.group(1)}, penstock_{kind.group(1)}_retain({call}));"]
         if kind and self.returns.startswith("const "):
             look = "look_at_metadata" if kind.group(1) == "metadata" else "(void)"
             return [f"{look}({call});"]
-        if kind and self.name.startswith("penstock_hop_"):
+        if kind and self.name.startswith(("penstock_hop_", "penstock_request_")):
             return [f"{self.returns}found = {call};", f"if (is_mine) change_{kind.group(1)}(found);"]
         if kind:
             return [f"change_{kind.group(1)}({call});"]
@@ -247,7 +247,7 @@ def main():
     parts = [call.code() for call in calls]
     rows = [f'{{"{call.name}", call_{call.name}, {RARE.get(call.name, 1)}, {int(call.name in WAITS)}}},' for call in calls]
     parts.append("static function functions[] = {\n  " + "\n  ".join(rows) + "\n};\n")
-    for group in ("any", "call", "hop", "intercepted", "buffer"):
+    for group in ("any", "call", "hop", "buffer"):
         numbers = [str(at) for at, call in enumerate(calls) if group in call.groups]
         parts.append(f"static const uint16_t {group}_functions[] = {{{', '.join(numbers)}}};\n")
     pathlib.Path(sys.argv[1]).write_text("\n".join(parts))

@@ -125,15 +125,15 @@ static inline void fill_interceptor(const char *function, penstock_interceptor *
   table->max_restarts = below(3);
 }
 
-static int32_t api_intercept(penstock_intercepted_call *call, void *user_data) {
+static int32_t api_intercept(penstock_hop *call, void *user_data) {
   check_alive(user_data);
-  place place = {.intercepted = call};
-  change_metadata(penstock_intercepted_metadata(call));
+  place place = {.hop = call, .may_wait = true};
+  change_metadata(penstock_request_metadata(penstock_hop_request(call)));
   act_at(place, 8);
   if (once_in(6)) return (int32_t)below(3);
-  penstock_intercepted_next(call);
-  change_metadata(penstock_intercepted_headers(call));
-  change_status(penstock_intercepted_status(call));
+  penstock_hop_next(call);
+  change_metadata(penstock_hop_metadata(call));
+  change_status(penstock_hop_status(call));
   act_at(place, 8);
   return once_in(16) ? 99 : PENSTOCK_NEXT;
 }

@@ -100,7 +100,7 @@ static inline void came(style *self, int32_t event, penstock_hop *hop) {
 static inline int32_t create(penstock_hop *hop, void *user_data, void **state) {
   style *self = user_data;
   atomic_fetch_add(&self->created, 1);
-  snprintf(self->method, sizeof(self->method), "%s", penstock_hop_method(hop));
+  snprintf(self->method, sizeof(self->method), "%s", penstock_request_method(penstock_hop_request(hop)));
   self->kind = penstock_hop_kind(hop);
   if (self->declines) return PENSTOCK_SKIP;
   style **mine = malloc(sizeof(*mine));

@@ -6,7 +6,7 @@
 
 typedef struct player player;
 struct player {
-  int32_t (*hook)(player *self, penstock_intercepted_call *call);
+  int32_t (*hook)(player *self, penstock_hop *call);
   void *context;
   penstock_channel *other;
   atomic_int runs, inside;
@@ -14,7 +14,7 @@ struct player {
   latch finalized;
 };
 
-static inline int32_t intercept(penstock_intercepted_call *call, void *user_data) {
+static inline int32_t intercept(penstock_hop *call, void *user_data) {
   player *self = user_data;
   atomic_fetch_add(&self->inside, 1);
   int run = atomic_fetch_add(&self->runs, 1);
@@ -30,7 +30,7 @@ static inline void player_finalized(void *user_data) {
   latch_signal(&self->finalized);
 }
 
-static inline penstock_interceptor player_table(player *self, int32_t (*hook)(player *, penstock_intercepted_call *),
+static inline penstock_interceptor player_table(player *self, int32_t (*hook)(player *, penstock_hop *),
                                                 uint32_t flags) {
   memset(self, 0, sizeof(*self));
   self->finalized = (latch)LATCH_INIT;
@@ -47,20 +47,20 @@ static inline penstock_interceptor player_table(player *self, int32_t (*hook)(pl
 }
 
 static inline void player_add_at(player *self, penstock_channel *channel, int32_t priority,
-                                 int32_t (*hook)(player *, penstock_intercepted_call *), uint32_t flags) {
+                                 int32_t (*hook)(player *, penstock_hop *), uint32_t flags) {
   penstock_interceptor table = player_table(self, hook, flags);
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, priority, &id, NULL));
 }
 
 static inline void player_add(player *self, penstock_channel *channel, int32_t priority,
-                              int32_t (*hook)(player *, penstock_intercepted_call *)) {
+                              int32_t (*hook)(player *, penstock_hop *)) {
   player_add_at(self, channel, priority, hook, PENSTOCK_LEVEL_BYTES);
 }
 
-static inline int32_t pass(player *self, penstock_intercepted_call *call) {
+static inline int32_t pass(player *self, penstock_hop *call) {
   (void)self;
-  penstock_intercepted_next(call);
+  penstock_hop_next(call);
   return PENSTOCK_NEXT;
 }
 

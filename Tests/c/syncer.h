@@ -5,13 +5,13 @@
 #include "test.h"
 
 typedef struct syncer {
-  int32_t (*hook)(struct syncer *self, penstock_intercepted_call *call);
+  int32_t (*hook)(struct syncer *self, penstock_hop *call);
   const char *text;
   atomic_int runs, finalized, code;
   latch entered, go, done;
 } syncer;
 
-static inline int32_t intercept(penstock_intercepted_call *call, void *user_data) {
+static inline int32_t intercept(penstock_hop *call, void *user_data) {
   syncer *self = user_data;
   atomic_fetch_add(&self->runs, 1);
   int32_t verdict = self->hook(self, call);
@@ -21,7 +21,7 @@ static inline int32_t intercept(penstock_intercepted_call *call, void *user_data
 
 static inline void syncer_finalized(void *user_data) { atomic_fetch_add(&((syncer *)user_data)->finalized, 1); }
 
-static inline void syncer_init(syncer *self, int32_t (*hook)(syncer *, penstock_intercepted_call *)) {
+static inline void syncer_init(syncer *self, int32_t (*hook)(syncer *, penstock_hop *)) {
   memset(self, 0, sizeof(*self));
   self->hook = hook;
   self->text = "";
@@ -48,7 +48,7 @@ static inline penstock_interceptor_id syncer_add(syncer *self, penstock_channel 
 }
 
 /* A channel with one synchronous interceptor; closed by `bench_close`, which checks that it is finalized once. */
-static inline penstock_channel *bench_open(syncer *self, int32_t (*hook)(syncer *, penstock_intercepted_call *)) {
+static inline penstock_channel *bench_open(syncer *self, int32_t (*hook)(syncer *, penstock_hop *)) {
   penstock_channel *channel = open_channel();
   syncer_init(self, hook);
   syncer_add(self, channel, 0);
@@ -86,16 +86,16 @@ static inline bool is(const void *data, size_t length, const char *text) {
   return data && length == strlen(text) && memcmp(data, text, length) == 0;
 }
 
-static inline bool request_is(penstock_intercepted_call *call, const char *text) {
+static inline bool request_is(penstock_hop *call, const char *text) {
   const void *data = NULL;
   size_t length = 0;
-  return penstock_intercepted_request(call, &data, &length) == PENSTOCK_OK && is(data, length, text);
+  return penstock_hop_message(call, &data, &length) == PENSTOCK_OK && is(data, length, text);
 }
 
-static inline bool response_is(penstock_intercepted_call *call, const char *text) {
+static inline bool response_is(penstock_hop *call, const char *text) {
   const void *data = NULL;
   size_t length = 0;
-  return penstock_intercepted_response(call, &data, &length) == PENSTOCK_OK && is(data, length, text);
+  return penstock_hop_message(call, &data, &length) == PENSTOCK_OK && is(data, length, text);
 }
 
 #endif

@@ -187,4 +187,13 @@ penstock_interceptor_id probe_add_to_runtime(probe *probe, penstock_runtime *run
 void probe_wait_finalized(probe *probe);
 const char *event_name(int32_t event);
 
+/* Ends the answer of the function of a synchronous interceptor; NULL: OK. */
+static inline penstock_result answer_hop(penstock_hop *hop, const penstock_status *status) {
+  penstock_status *made = NULL;
+  penstock_result result = status ? PENSTOCK_OK : penstock_status_new(PENSTOCK_STATUS_OK, NULL, &made);
+  if (result == PENSTOCK_OK) result = penstock_hop_deliver_status(hop, status ? status : made);
+  penstock_status_release(made);
+  return result;
+}
+
 #endif

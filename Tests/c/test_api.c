@@ -32,7 +32,7 @@ static _Thread_local bool waits_in_callback;
 
 static void run_function(const function *one) {
   if (!once_in((uint32_t)one->rare)) return;
-  bool limited = one->waits && here && !here->intercepted && !waits_in_callback;
+  bool limited = one->waits && here && !here->may_wait && !waits_in_callback;
   if (limited && atomic_flag_test_and_set(&one_waits)) return;
   if (limited) waits_in_callback = true;
   atomic_fetch_add(&calls_made, 1);
@@ -48,8 +48,6 @@ static void act(void) {
     run_function(&functions[ONE_OF(any_functions)]);
   } else if ((here && here->hop) || once_in(12)) {
     run_function(&functions[ONE_OF(hop_functions)]);
-  } else if ((here && here->intercepted) || once_in(24)) {
-    run_function(&functions[ONE_OF(intercepted_functions)]);
   } else if ((here && here->buffer) || once_in(100)) {
     run_function(&functions[ONE_OF(buffer_functions)]);
   } else if (once_in(3)) {

@@ -98,7 +98,7 @@ static void edit(style *self, int32_t event, penstock_hop *hop) {
   CHECK_INT(penstock_hop_event(hop), event);
   if (event == START) {
     OK(penstock_metadata_set(self->metadata, "x-echo-metadata", "1"));
-    OK(penstock_hop_set_method(hop, UNARY));
+    OK(penstock_request_set_method(penstock_hop_request(hop), UNARY));
   }
   if (event == HEADERS) OK(penstock_metadata_set(self->metadata, "x-seen", "headers"));
   if (event == STATUS) {

@@ -151,7 +151,7 @@ TEST(async_ended_by_a_hop_above) {
 static void refresh(style *self, int32_t event, penstock_hop *hop) {
   if (event != STATUS || penstock_status_code(self->status) != PENSTOCK_STATUS_UNAUTHENTICATED) return;
   OK(penstock_hop_can_restart(hop));
-  OK(penstock_metadata_remove(penstock_hop_request_metadata(hop), "x-status"));
+  OK(penstock_metadata_remove(penstock_request_metadata(penstock_hop_request(hop)), "x-status"));
 }
 /* The first status is kept until the test says RESTART. */
 TEST(async_restarts) {

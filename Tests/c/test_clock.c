@@ -150,9 +150,9 @@ TEST(clock_times_are_there_and_in_order_for_every_call) {
 static int32_t watch_the_deadline(probe *self, penstock_hop *hop, int32_t event) {
   int64_t *left = self->context;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
-  left[0] = penstock_hop_deadline_ms(hop);
+  left[0] = penstock_request_deadline_ms(penstock_hop_request(hop));
   work_for(100);
-  left[1] = penstock_hop_deadline_ms(hop);
+  left[1] = penstock_request_deadline_ms(penstock_hop_request(hop));
   return PENSTOCK_NEXT;
 }
 
@@ -186,7 +186,7 @@ static int32_t ask_late(probe *self, penstock_hop *hop, int32_t event) {
   work_for(300);
   plan->asked_at = test_now_ms();
   if (plan->sets_deadline) {
-    OK(penstock_hop_set_deadline_ms(hop, 200));
+    OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 200));
   } else {
     OK(penstock_ticket_resume_after(ticket, 200));
   }
@@ -212,7 +212,7 @@ TEST(clock_deadline_set_at_the_end_of_a_slow_callback) { expect_whole_time(true)
 /* Headers and RST_STREAM come at once; the deadline passes in on_headers. */
 static int32_t slow_headers(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_HEADERS) work_for(penstock_hop_deadline_ms(hop) + 5);
+  if (event == PENSTOCK_EVENT_HEADERS) work_for(penstock_request_deadline_ms(penstock_hop_request(hop)) + 5);
   return PENSTOCK_NEXT;
 }
 

@@ -8,16 +8,16 @@ static int32_t use_everything(probe *self, penstock_hop *hop, int32_t event) {
   const void *data = NULL;
   size_t length = 0;
   if (event == PENSTOCK_EVENT_START) {
-    CHECK_STR(penstock_hop_method(hop), "/other.Service/Method");
-    OK(penstock_hop_set_method(hop, UNARY));
-    CHECK_STR(penstock_hop_method(hop), UNARY);
+    CHECK_STR(penstock_request_method(penstock_hop_request(hop)), "/other.Service/Method");
+    OK(penstock_request_set_method(penstock_hop_request(hop), UNARY));
+    CHECK_STR(penstock_request_method(penstock_hop_request(hop)), UNARY);
     OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-trailers-mine", "1"));
-    OK(penstock_hop_set_deadline_ms(hop, 60000));
-    CHECK(penstock_hop_deadline_ms(hop) > 50000);
-    OK(penstock_hop_set_compression(hop, "gzip"));
-    CHECK_STR(penstock_hop_compression(hop), "gzip");
-    OK(penstock_hop_set_max_send_message_bytes(hop, 1000));
-    CHECK_INT(penstock_hop_max_send_message_bytes(hop), 1000);
+    OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 60000));
+    CHECK(penstock_request_deadline_ms(penstock_hop_request(hop)) > 50000);
+    OK(penstock_request_set_compression(penstock_hop_request(hop), "gzip"));
+    CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
+    OK(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), 1000));
+    CHECK_INT(penstock_request_max_send_message_bytes(penstock_hop_request(hop)), 1000);
     OK(penstock_hop_set_value(hop, "k", (void *)7, NULL));
   }
   if (event == PENSTOCK_EVENT_SEND) {
@@ -25,7 +25,7 @@ static int32_t use_everything(probe *self, penstock_hop *hop, int32_t event) {
     CHECK_INT(length, 4);
     OK(penstock_hop_set_message(hop, "request", 7));
     CHECK(penstock_hop_get_value(hop, "k") == (void *)7);
-    CHECK_STR(penstock_hop_compression(hop), "gzip");
+    CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
   }
   if (event == PENSTOCK_EVENT_HEADERS) OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-mine", "2"));
   if (event == PENSTOCK_EVENT_RECEIVE) {
@@ -234,7 +234,7 @@ static int32_t restart_there(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
   if (penstock_status_code(penstock_hop_status(hop)) != PENSTOCK_STATUS_UNAUTHENTICATED) return PENSTOCK_NEXT;
   OK(penstock_hop_can_restart(hop));
-  OK(penstock_metadata_set(penstock_hop_request_metadata(hop), "x-new", "1"));
+  OK(penstock_metadata_set(penstock_request_metadata(penstock_hop_request(hop)), "x-new", "1"));
   atomic_fetch_add(restarts, 1);
   return PENSTOCK_RESTART;
 }

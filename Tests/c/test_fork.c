@@ -204,7 +204,7 @@ static void wait_for_child(pid_t child) {
   if (WIFSIGNALED(status)) printf("  the child died of signal %d\n", WTERMSIG(status));
 }
 
-static int32_t fork_in_function(penstock_intercepted_call *call, void *user_data) {
+static int32_t fork_in_function(penstock_hop *call, void *user_data) {
   forking *plan = user_data;
   if (plan->forks) {
     fflush(stdout);
@@ -213,19 +213,19 @@ static int32_t fork_in_function(penstock_intercepted_call *call, void *user_data
       const void *data = NULL;
       size_t length = 0;
       alarm(25u * (unsigned)test_slow());
-      CHILD(penstock_intercepted_next(call) == PENSTOCK_E_FORKED);
-      CHILD(penstock_intercepted_cancel(call, 1, NULL) == PENSTOCK_E_FORKED);
-      CHILD(penstock_intercepted_answer(call, NULL, NULL) == PENSTOCK_E_FORKED);
-      CHILD(penstock_intercepted_request(call, &data, &length) == PENSTOCK_E_FORKED);
-      CHILD(penstock_intercepted_set_value(call, "k", NULL, NULL) == PENSTOCK_E_FORKED);
-      CHILD(penstock_intercepted_get_value(call, "k") == NULL && penstock_intercepted_metadata(call) == NULL);
+      CHILD(penstock_hop_next(call) == PENSTOCK_E_FORKED);
+      CHILD(penstock_hop_finish(call, 1, NULL) == PENSTOCK_E_FORKED);
+      CHILD(answer_hop(call, NULL) == PENSTOCK_E_FORKED);
+      CHILD(penstock_hop_message(call, &data, &length) == PENSTOCK_E_FORKED);
+      CHILD(penstock_hop_set_value(call, "k", NULL, NULL) == PENSTOCK_E_FORKED);
+      CHILD(penstock_hop_get_value(call, "k") == NULL && penstock_request_metadata(penstock_hop_request(call)) == NULL);
       _exit(child_failures ? 1 : 0);
     }
     wait_for_child(child);
   }
   latch_signal(&plan->entered);
   latch_wait(&plan->go, 1);
-  OK(penstock_intercepted_next(call));
+  OK(penstock_hop_next(call));
   return PENSTOCK_NEXT;
 }
 

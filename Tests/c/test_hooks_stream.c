@@ -81,8 +81,8 @@ TEST(hooks_stream_on_receive_changes_each_message) {
 static int32_t change_start(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
-  CHECK_STR(penstock_hop_method(hop), "/penstock.Echo/Nothing");
-  OK(penstock_hop_set_method(hop, SERVER_STREAM));
+  CHECK_STR(penstock_request_method(penstock_hop_request(hop)), "/penstock.Echo/Nothing");
+  OK(penstock_request_set_method(penstock_hop_request(hop), SERVER_STREAM));
   OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-count", "3"));
   return PENSTOCK_NEXT;
 }
@@ -418,7 +418,7 @@ static int32_t again_once(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_STATUS || penstock_hop_can_restart(hop) != PENSTOCK_OK) return PENSTOCK_NEXT;
   if (penstock_status_code(penstock_hop_status(hop)) != PENSTOCK_STATUS_UNAVAILABLE) return PENSTOCK_NEXT;
-  OK(penstock_metadata_remove(penstock_hop_request_metadata(hop), "x-status"));
+  OK(penstock_metadata_remove(penstock_request_metadata(penstock_hop_request(hop)), "x-status"));
   return PENSTOCK_RESTART;
 }
 

@@ -33,12 +33,12 @@ static int32_t look(probe *self, penstock_hop *hop, int32_t event) {
   CHECK_IN(event, penstock_hop_set_message(hop, "x", 1), IN(SEND) | IN(RECEIVE));
   CHECK_EVENT((penstock_hop_count(hop) > 0) == HAS(IN(DEMAND) | IN(SENT), event), event);
   CHECK_IN(event, penstock_hop_set_count(hop, penstock_hop_count(hop)), IN(DEMAND));
-  CHECK_EVENT(penstock_hop_method(hop) != NULL, event);
-  if (event != PENSTOCK_EVENT_DESTROY) CHECK_STR(penstock_hop_method(hop), BIDI);
-  CHECK_IN(event, penstock_hop_set_method(hop, BIDI), IN(START));
-  CHECK_IN(event, penstock_hop_set_authority(hop, "example.com"), IN(START));
-  CHECK_EVENT(penstock_hop_deadline_ms(hop) >= -1, event);
-  CHECK_IN(event, penstock_hop_set_deadline_ms(hop, 60000), IN(START));
+  CHECK_EVENT(penstock_request_method(penstock_hop_request(hop)) != NULL, event);
+  if (event != PENSTOCK_EVENT_DESTROY) CHECK_STR(penstock_request_method(penstock_hop_request(hop)), BIDI);
+  CHECK_IN(event, penstock_request_set_method(penstock_hop_request(hop), BIDI), IN(START));
+  CHECK_IN(event, penstock_request_set_authority(penstock_hop_request(hop), "example.com"), IN(START));
+  CHECK_EVENT(penstock_request_deadline_ms(penstock_hop_request(hop)) >= -1, event);
+  CHECK_IN(event, penstock_request_set_deadline_ms(penstock_hop_request(hop), 60000), IN(START));
   CHECK_EVENT((penstock_hop_ticket(hop) != 0) == HAS(PAUSABLE, event) ||
                   (event == PENSTOCK_EVENT_STATUS && penstock_hop_ticket(hop) == 0),
               event);
@@ -121,9 +121,9 @@ static void everything_gives(penstock_hop *hop, penstock_result expected) {
   CHECK_RESULT(penstock_hop_message(hop, &data, &length), expected);
   CHECK_RESULT(penstock_hop_set_message(hop, "x", 1), expected);
   CHECK_RESULT(penstock_hop_set_count(hop, 1), expected);
-  CHECK_RESULT(penstock_hop_set_method(hop, "/a/b"), expected);
-  CHECK_RESULT(penstock_hop_set_authority(hop, "x"), expected);
-  CHECK_RESULT(penstock_hop_set_deadline_ms(hop, 1), expected);
+  CHECK_RESULT(penstock_request_set_method(penstock_hop_request(hop), "/a/b"), expected);
+  CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(hop), "x"), expected);
+  CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(hop), 1), expected);
   /* Whoever has the hop may end the call and inject, on any thread. */
   if (expected != PENSTOCK_E_STATE) {
     CHECK_RESULT(penstock_hop_finish(hop, 0, NULL), expected);
@@ -192,20 +192,20 @@ static int32_t rewrite_start(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   static const char *const wrong[] = {"", "/", "a", "/a", "/a/", "//b", "/a b/c"};
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-    if (!CHECK_RESULT(penstock_hop_set_method(hop, wrong[i]), PENSTOCK_E_INVALID_ARGUMENT))
+    if (!CHECK_RESULT(penstock_request_set_method(penstock_hop_request(hop), wrong[i]), PENSTOCK_E_INVALID_ARGUMENT))
       printf("  \"%s\"\n", wrong[i]);
   }
-  CHECK_STR(penstock_hop_method(hop), "/no.Such/Thing");
-  OK(penstock_hop_set_method(hop, UNARY));
-  CHECK_STR(penstock_hop_method(hop), UNARY);
-  OK(penstock_hop_set_authority(hop, "other.example:99"));
-  CHECK_STR(penstock_hop_authority(hop), "other.example:99");
-  CHECK_RESULT(penstock_hop_set_authority(hop, "a\nb"), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_INT(penstock_hop_deadline_ms(hop), -1);
-  OK(penstock_hop_set_deadline_ms(hop, 50000));
-  int64_t left = penstock_hop_deadline_ms(hop);
+  CHECK_STR(penstock_request_method(penstock_hop_request(hop)), "/no.Such/Thing");
+  OK(penstock_request_set_method(penstock_hop_request(hop), UNARY));
+  CHECK_STR(penstock_request_method(penstock_hop_request(hop)), UNARY);
+  OK(penstock_request_set_authority(penstock_hop_request(hop), "other.example:99"));
+  CHECK_STR(penstock_request_authority(penstock_hop_request(hop)), "other.example:99");
+  CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(hop), "a\nb"), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_INT(penstock_request_deadline_ms(penstock_hop_request(hop)), -1);
+  OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 50000));
+  int64_t left = penstock_request_deadline_ms(penstock_hop_request(hop));
   CHECK(left > 20000 && left <= 50000);
-  CHECK_RESULT(penstock_hop_set_deadline_ms(hop, -2), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(hop), -2), PENSTOCK_E_INVALID_ARGUMENT);
   /* Law 5. */
   CHECK_RESULT(penstock_metadata_set(penstock_hop_metadata(hop), "grpc-timeout", "1S"), PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_metadata_set_json(penstock_hop_metadata(hop), "{\"x-b-bin\": \"AAE\"}", NULL));
@@ -226,7 +226,7 @@ TEST(hop_rewrites_the_start) {
 
 static int32_t shorten_deadline(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_START) OK(penstock_hop_set_deadline_ms(hop, 30));
+  if (event == PENSTOCK_EVENT_START) OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 30));
   return PENSTOCK_NEXT;
 }
 TEST(hop_shortens_the_deadline) {
@@ -263,10 +263,10 @@ TEST(hop_tells_of_the_start_in_callbacks_only) {
   REQUIRE_OK(penstock_call_options_new("{\"deadline_ms\": 60000, \"compression\": \"gzip\"}", &options, NULL));
   REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, options, NULL, &call, NULL));
   OK(penstock_call_wait_headers(call, &headers));
-  CHECK(penstock_hop_method(probe.context) == NULL);
-  CHECK(penstock_hop_authority(probe.context) == NULL);
-  CHECK_INT(penstock_hop_deadline_ms(probe.context), -1);
-  CHECK_STR(penstock_hop_compression(probe.context), "identity");
+  CHECK(penstock_request_method(penstock_hop_request(probe.context)) == NULL);
+  CHECK(penstock_request_authority(penstock_hop_request(probe.context)) == NULL);
+  CHECK_INT(penstock_request_deadline_ms(penstock_hop_request(probe.context)), -1);
+  CHECK_STR(penstock_request_compression(penstock_hop_request(probe.context)), "identity");
   CHECK_INT(penstock_hop_kind(probe.context), PENSTOCK_KIND_BIDI);
   penstock_hop_release(probe.context);
   penstock_call_release(call);

@@ -17,7 +17,7 @@ static void use_new_token(penstock_metadata *metadata) {
 static int32_t refresh_at_once(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (!is_refused(hop, event) || penstock_hop_can_restart(hop) != PENSTOCK_OK) return PENSTOCK_NEXT;
-  use_new_token(penstock_hop_request_metadata(hop));
+  use_new_token(penstock_request_metadata(penstock_hop_request(hop)));
   return PENSTOCK_RESTART;
 }
 
@@ -102,7 +102,7 @@ typedef struct refresher {
 static int32_t wait_for_refresh(probe *self, penstock_hop *hop, int32_t event) {
   if (!is_refused(hop, event)) return PENSTOCK_NEXT;
   refresher *refresher = self->context;
-  use_new_token(penstock_hop_request_metadata(hop));
+  use_new_token(penstock_request_metadata(penstock_hop_request(hop)));
   pthread_mutex_lock(&refresher->mutex);
   refresher->tickets[refresher->count++] = penstock_hop_ticket(hop);
   pthread_mutex_unlock(&refresher->mutex);
@@ -200,7 +200,8 @@ static void *cancel_once(void *call) {
 
 static int32_t refresh_for_long(probe *self, penstock_hop *hop, int32_t event) {
   int32_t verdict = refresh_at_once(self, hop, event);
-  if (verdict == PENSTOCK_RESTART) OK(penstock_metadata_set(penstock_hop_request_metadata(hop), "x-delay-ms", "60000"));
+  penstock_metadata *request = penstock_request_metadata(penstock_hop_request(hop));
+  if (verdict == PENSTOCK_RESTART) OK(penstock_metadata_set(request, "x-delay-ms", "60000"));
   return verdict;
 }
 
@@ -243,7 +244,7 @@ typedef struct confirming {
 static int32_t ask_to_confirm(probe *self, penstock_hop *hop, int32_t event) {
   if (!is_refused(hop, event)) return PENSTOCK_NEXT;
   confirming *confirming = self->context;
-  use_new_token(penstock_hop_request_metadata(hop));
+  use_new_token(penstock_request_metadata(penstock_hop_request(hop)));
   confirming->ticket = penstock_hop_ticket(hop);
   latch_signal(&confirming->needed);
   return PENSTOCK_PAUSE;
@@ -313,7 +314,7 @@ static int32_t add_below(probe *self, penstock_hop *hop, int32_t event) {
 static int32_t look_for_hop(probe *self, penstock_hop *hop, int32_t event) {
   if (is_refused(hop, event)) {
     const void *value = NULL;
-    CHECK_RESULT(penstock_metadata_get(penstock_hop_request_metadata(hop), "x-trailers-hop", 0, &value, NULL),
+    CHECK_RESULT(penstock_metadata_get(penstock_request_metadata(penstock_hop_request(hop)), "x-trailers-hop", 0, &value, NULL),
                  PENSTOCK_E_NOT_FOUND);
   }
   return refresh_at_once(self, hop, event);

@@ -111,9 +111,9 @@ TEST(ready_tables_are_freed_without_being_registered) {
   ready_drop(&other);
 }
 
-static int32_t just_next(penstock_intercepted_call *call, void *user_data) {
+static int32_t just_next(penstock_hop *call, void *user_data) {
   (void)user_data;
-  return penstock_intercepted_next(call) == PENSTOCK_OK ? PENSTOCK_NEXT : -1;
+  return penstock_hop_next(call) == PENSTOCK_OK ? PENSTOCK_NEXT : -1;
 }
 
 /* The library's own tables of another kind have finalizers that do the same with what they have. */

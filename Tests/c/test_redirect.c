@@ -11,10 +11,10 @@ typedef struct way {
 static int32_t send_there(probe *self, penstock_hop *hop, int32_t event) {
   way *way = self->context;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
-  way->result = penstock_hop_set_channel(hop, way->to);
-  if (way->authority) OK(penstock_hop_set_authority(hop, way->authority));
+  way->result = penstock_request_set_channel(penstock_hop_request(hop), way->to);
+  if (way->authority) OK(penstock_request_set_authority(penstock_hop_request(hop), way->authority));
   snprintf(way->target, sizeof(way->target), "%s", penstock_hop_target(hop));
-  snprintf(way->sent_authority, sizeof(way->sent_authority), "%s", penstock_hop_authority(hop));
+  snprintf(way->sent_authority, sizeof(way->sent_authority), "%s", penstock_request_authority(penstock_hop_request(hop)));
   OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-echo-metadata", "1"));
   return PENSTOCK_NEXT;
 }
@@ -127,10 +127,10 @@ TEST(redirect_twice) {
 
 static int32_t refuse_elsewhere(probe *self, penstock_hop *hop, int32_t event) {
   way *way = self->context;
-  penstock_result result = penstock_hop_set_channel(hop, way->to);
+  penstock_result result = penstock_request_set_channel(penstock_hop_request(hop), way->to);
   if (event == PENSTOCK_EVENT_START) {
-    CHECK_RESULT(penstock_hop_set_channel(hop, NULL), PENSTOCK_E_INVALID_ARGUMENT);
-    CHECK_RESULT(penstock_hop_set_channel(NULL, way->to), PENSTOCK_E_INVALID_ARGUMENT);
+    CHECK_RESULT(penstock_request_set_channel(penstock_hop_request(hop), NULL), PENSTOCK_E_INVALID_ARGUMENT);
+    CHECK_RESULT(penstock_request_set_channel(NULL, way->to), PENSTOCK_E_INVALID_ARGUMENT);
     CHECK_RESULT(result, PENSTOCK_OK);
   } else if (event == PENSTOCK_EVENT_DESTROY) {
     CHECK(result == PENSTOCK_E_GONE || result == PENSTOCK_E_STATE);
@@ -313,7 +313,7 @@ static int32_t fail_over(probe *self, penstock_hop *hop, int32_t event) {
   way *way = self->context;
   if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
   if (penstock_hop_can_restart(hop) != PENSTOCK_OK) return PENSTOCK_NEXT;
-  way->result = penstock_hop_set_channel(hop, way->to);
+  way->result = penstock_request_set_channel(penstock_hop_request(hop), way->to);
   return PENSTOCK_RESTART;
 }
 
@@ -358,7 +358,7 @@ TEST(redirect_of_a_restart) {
 static int32_t send_away_once(probe *self, penstock_hop *hop, int32_t event) {
   way *way = self->context;
   if (event == PENSTOCK_EVENT_START && penstock_hop_attempt(hop) == 1) {
-    way->result = penstock_hop_set_channel(hop, way->to);
+    way->result = penstock_request_set_channel(penstock_hop_request(hop), way->to);
   }
   return PENSTOCK_NEXT;
 }

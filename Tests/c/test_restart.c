@@ -31,7 +31,7 @@ static int32_t restart(probe *self, penstock_hop *hop, int32_t event) {
   }
   plan->said = penstock_hop_can_restart(hop);
   if (penstock_status_code(penstock_hop_status(hop)) != PENSTOCK_STATUS_UNAUTHENTICATED) return PENSTOCK_NEXT;
-  penstock_metadata *metadata = penstock_hop_request_metadata(hop);
+  penstock_metadata *metadata = penstock_request_metadata(penstock_hop_request(hop));
   if (metadata) OK(penstock_metadata_set(metadata, "authorization", "new"));
   if (!plan->pauses || plan->said != PENSTOCK_OK) return PENSTOCK_RESTART;
   plan->ticket = penstock_hop_ticket(hop);

@@ -76,7 +76,7 @@ TEST(secrets_bearer_goes_over_a_unix_socket) {
 }
 
 static int32_t send_elsewhere(probe *self, penstock_hop *hop, int32_t event) {
-  if (event == PENSTOCK_EVENT_START) OK(penstock_hop_set_channel(hop, self->context));
+  if (event == PENSTOCK_EVENT_START) OK(penstock_request_set_channel(penstock_hop_request(hop), self->context));
   return PENSTOCK_NEXT;
 }
 

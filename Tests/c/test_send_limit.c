@@ -78,7 +78,7 @@ TEST(send_limit_of_unary) {
 /* It has nothing but on_start, so that the request leaves in one step behind it. */
 static int32_t lower(penstock_hop *hop, void *state) {
   (void)state;
-  OK(penstock_hop_set_max_send_message_bytes(hop, LIMIT));
+  OK(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), LIMIT));
   return PENSTOCK_NEXT;
 }
 TEST(send_limit_that_a_start_lowers) {

@@ -37,17 +37,18 @@ static const char all_options[] =
 static int32_t look_at_call(penstock_hop *hop, void *user_data, void **state) {
   *state = user_data;
   CHECK_INT(penstock_hop_event(hop), PENSTOCK_EVENT_CREATE);
-  CHECK_STR(penstock_hop_method(hop), BIDI);
+  CHECK_STR(penstock_request_method(penstock_hop_request(hop)), BIDI);
   CHECK_INT(penstock_hop_kind(hop), PENSTOCK_KIND_BIDI);
   CHECK_STR(penstock_hop_target(hop), peer_address());
-  CHECK_STR(penstock_hop_authority(hop), "given.example");
-  CHECK(penstock_hop_deadline_ms(hop) > 1000 && penstock_hop_deadline_ms(hop) <= 20000);
-  CHECK_STR(penstock_hop_compression(hop), "gzip");
-  CHECK_INT(penstock_hop_idempotency(hop), PENSTOCK_IDEMPOTENCY_IDEMPOTENT);
-  CHECK_INT(penstock_hop_wait_for_ready(hop), 1);
-  CHECK_INT(penstock_hop_max_receive_message_bytes(hop), 1000);
-  CHECK_INT(penstock_hop_max_send_message_bytes(hop), 2000);
-  CHECK_INT(penstock_hop_has_credentials(hop), 0);
+  CHECK_STR(penstock_request_authority(penstock_hop_request(hop)), "given.example");
+  int64_t left = penstock_request_deadline_ms(penstock_hop_request(hop));
+  CHECK(left > 1000 && left <= 20000);
+  CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
+  CHECK_INT(penstock_request_idempotency(penstock_hop_request(hop)), PENSTOCK_IDEMPOTENCY_IDEMPOTENT);
+  CHECK_INT(penstock_request_wait_for_ready(penstock_hop_request(hop)), 1);
+  CHECK_INT(penstock_request_max_receive_message_bytes(penstock_hop_request(hop)), 1000);
+  CHECK_INT(penstock_request_max_send_message_bytes(penstock_hop_request(hop)), 2000);
+  CHECK_INT(penstock_request_has_credentials(penstock_hop_request(hop)), 0);
   const void *value = NULL;
   penstock_metadata *metadata = penstock_hop_metadata(hop);
   /* What the caller gave, and what a hop above has added; it can't be changed here. */
@@ -56,12 +57,12 @@ static int32_t look_at_call(penstock_hop *hop, void *user_data, void **state) {
   CHECK_RESULT(penstock_metadata_set(metadata, "x-given", "2"), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_metadata_remove(metadata, "x-given"), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_metadata_set_json(metadata, "{}", NULL), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_set_compression(hop, "identity"), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_set_max_receive_message_bytes(hop, 1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_set_max_send_message_bytes(hop, 1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_set_idempotency(hop, 0), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_set_wait_for_ready(hop, 0), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_set_credentials(hop, "x"), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_request_set_compression(penstock_hop_request(hop), "identity"), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_request_set_max_receive_message_bytes(penstock_hop_request(hop), 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_request_set_idempotency(penstock_hop_request(hop), 0), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_request_set_wait_for_ready(penstock_hop_request(hop), 0), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_request_set_credentials(penstock_hop_request(hop), "x"), PENSTOCK_E_STATE);
   /* A value leads down to the hops below and up to the caller. */
   OK(penstock_hop_set_value(hop, "created", user_data, NULL));
   return PENSTOCK_NEXT;
@@ -106,43 +107,45 @@ TEST(create_sees_the_call_and_its_options) {
 static int32_t set_everything(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_START) {
     penstock_result expected = event == PENSTOCK_EVENT_DESTROY ? PENSTOCK_E_GONE : PENSTOCK_E_STATE;
-    penstock_result result = penstock_hop_set_compression(hop, "gzip");
+    penstock_result result = penstock_request_set_compression(penstock_hop_request(hop), "gzip");
     if (result != expected && !(event == PENSTOCK_EVENT_DESTROY && result == PENSTOCK_E_STATE)) {
       CHECK_RESULT(result, expected);
       printf("  in %s\n", event_name(event));
     }
-    CHECK(penstock_hop_set_credentials(hop, NULL) != PENSTOCK_OK);
+    CHECK(penstock_request_set_credentials(penstock_hop_request(hop), NULL) != PENSTOCK_OK);
     if (event > PENSTOCK_EVENT_START && event < PENSTOCK_EVENT_CREATE) {
-      CHECK_STR(penstock_hop_compression(hop), "gzip");
-      CHECK_INT(penstock_hop_idempotency(hop), PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS);
+      CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
+      CHECK_INT(penstock_request_idempotency(penstock_hop_request(hop)), PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS);
     }
     return PENSTOCK_NEXT;
   }
   if (self->context) return PENSTOCK_NEXT;
-  CHECK_STR(penstock_hop_compression(hop), "identity");
-  CHECK_RESULT(penstock_hop_set_compression(hop, "br"), PENSTOCK_E_INVALID_ARGUMENT);
-  OK(penstock_hop_set_compression(hop, "gzip"));
-  CHECK_STR(penstock_hop_compression(hop), "gzip");
-  CHECK_INT(penstock_hop_max_receive_message_bytes(hop), 4 << 20);
-  CHECK_RESULT(penstock_hop_set_max_receive_message_bytes(hop, SIZE_MAX), PENSTOCK_E_INVALID_ARGUMENT);
-  OK(penstock_hop_set_max_receive_message_bytes(hop, 5 << 20));
-  CHECK_INT(penstock_hop_max_receive_message_bytes(hop), 5 << 20);
-  CHECK_RESULT(penstock_hop_set_max_send_message_bytes(hop, (size_t)INT32_MAX + 1), PENSTOCK_E_INVALID_ARGUMENT);
-  OK(penstock_hop_set_max_send_message_bytes(hop, 6 << 20));
-  CHECK_INT(penstock_hop_max_send_message_bytes(hop), 6 << 20);
-  CHECK_INT(penstock_hop_idempotency(hop), PENSTOCK_IDEMPOTENCY_UNKNOWN);
-  CHECK_RESULT(penstock_hop_set_idempotency(hop, 3), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_hop_set_idempotency(hop, -1), PENSTOCK_E_INVALID_ARGUMENT);
-  OK(penstock_hop_set_idempotency(hop, PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS));
-  CHECK_INT(penstock_hop_wait_for_ready(hop), 0);
-  OK(penstock_hop_set_wait_for_ready(hop, 1));
-  CHECK_INT(penstock_hop_wait_for_ready(hop), 1);
-  CHECK_RESULT(penstock_hop_set_credentials(hop, ""), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_hop_set_credentials(hop, "a\nb"), PENSTOCK_E_INVALID_ARGUMENT);
-  OK(penstock_hop_set_credentials(hop, "Bearer x"));
-  CHECK_INT(penstock_hop_has_credentials(hop), 1);
-  OK(penstock_hop_set_credentials(hop, NULL));
-  CHECK_INT(penstock_hop_has_credentials(hop), 0);
+  CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "identity");
+  CHECK_RESULT(penstock_request_set_compression(penstock_hop_request(hop), "br"), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_request_set_compression(penstock_hop_request(hop), "gzip"));
+  CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
+  CHECK_INT(penstock_request_max_receive_message_bytes(penstock_hop_request(hop)), 4 << 20);
+  CHECK_RESULT(penstock_request_set_max_receive_message_bytes(penstock_hop_request(hop), SIZE_MAX), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_request_set_max_receive_message_bytes(penstock_hop_request(hop), 5 << 20));
+  CHECK_INT(penstock_request_max_receive_message_bytes(penstock_hop_request(hop)), 5 << 20);
+  size_t too_many = (size_t)INT32_MAX + 1;
+  CHECK_RESULT(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), too_many),
+               PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), 6 << 20));
+  CHECK_INT(penstock_request_max_send_message_bytes(penstock_hop_request(hop)), 6 << 20);
+  CHECK_INT(penstock_request_idempotency(penstock_hop_request(hop)), PENSTOCK_IDEMPOTENCY_UNKNOWN);
+  CHECK_RESULT(penstock_request_set_idempotency(penstock_hop_request(hop), 3), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_request_set_idempotency(penstock_hop_request(hop), -1), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_request_set_idempotency(penstock_hop_request(hop), PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS));
+  CHECK_INT(penstock_request_wait_for_ready(penstock_hop_request(hop)), 0);
+  OK(penstock_request_set_wait_for_ready(penstock_hop_request(hop), 1));
+  CHECK_INT(penstock_request_wait_for_ready(penstock_hop_request(hop)), 1);
+  CHECK_RESULT(penstock_request_set_credentials(penstock_hop_request(hop), ""), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_request_set_credentials(penstock_hop_request(hop), "a\nb"), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_request_set_credentials(penstock_hop_request(hop), "Bearer x"));
+  CHECK_INT(penstock_request_has_credentials(penstock_hop_request(hop)), 1);
+  OK(penstock_request_set_credentials(penstock_hop_request(hop), NULL));
+  CHECK_INT(penstock_request_has_credentials(penstock_hop_request(hop)), 0);
   return PENSTOCK_NEXT;
 }
 
@@ -175,9 +178,9 @@ TEST(start_is_changed_whole) {
 static int32_t limit_both(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   if (self->context) {
-    OK(penstock_hop_set_max_receive_message_bytes(hop, 3));
+    OK(penstock_request_set_max_receive_message_bytes(penstock_hop_request(hop), 3));
   } else {
-    OK(penstock_hop_set_max_send_message_bytes(hop, 3));
+    OK(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), 3));
   }
   return PENSTOCK_NEXT;
 }
@@ -208,7 +211,7 @@ static const char secret[] =
 static int32_t see_no_secret(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_DESTROY) return PENSTOCK_NEXT;
-  CHECK_INT(penstock_hop_has_credentials(hop), 1);
+  CHECK_INT(penstock_request_has_credentials(penstock_hop_request(hop)), 1);
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   char *json = NULL;
   if (OK(penstock_metadata_json(penstock_hop_metadata(hop), &json))) CHECK(strstr(json, "s3cret") == NULL);
@@ -243,7 +246,7 @@ TEST(credentials_go_over_tls_only) {
 }
 
 static int32_t set_token(probe *self, penstock_hop *hop, int32_t event) {
-  if (event == PENSTOCK_EVENT_START) OK(penstock_hop_set_credentials(hop, self->context));
+  if (event == PENSTOCK_EVENT_START) OK(penstock_request_set_credentials(penstock_hop_request(hop), self->context));
   return PENSTOCK_NEXT;
 }
 TEST(credentials_set_by_a_hop) {
@@ -403,7 +406,7 @@ TEST(values_from_many_threads) {
 
 /* The channel that a call runs on decides, not the one that it was made on. */
 static int32_t go_elsewhere(probe *self, penstock_hop *hop, int32_t event) {
-  if (event == PENSTOCK_EVENT_START) OK(penstock_hop_set_channel(hop, self->context));
+  if (event == PENSTOCK_EVENT_START) OK(penstock_request_set_channel(penstock_hop_request(hop), self->context));
   return PENSTOCK_NEXT;
 }
 TEST(credentials_of_a_redirected_call) {

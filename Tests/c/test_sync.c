@@ -3,53 +3,53 @@
 
 /* ---- Unary: the request and the response ---- */
 
-static int32_t change_all(syncer *self, penstock_intercepted_call *call) {
+static int32_t change_all(syncer *self, penstock_hop *call) {
   (void)self;
   const void *data = NULL;
   size_t length = 0;
-  CHECK(penstock_intercepted_id(call) > 0);
-  CHECK_INT(penstock_intercepted_kind(call), PENSTOCK_KIND_UNARY);
-  CHECK_INT(penstock_intercepted_attempt(call), 1);
-  CHECK_STR(penstock_intercepted_target(call), peer_address());
-  CHECK_STR(penstock_intercepted_method(call), "/nobody.Has/This");
-  CHECK_RESULT(penstock_intercepted_set_method(call, "no method"), PENSTOCK_E_INVALID_ARGUMENT);
-  OK(penstock_intercepted_set_method(call, UNARY));
-  CHECK_STR(penstock_intercepted_method(call), UNARY);
-  CHECK_STR(penstock_intercepted_authority(call), peer_address());
-  CHECK_RESULT(penstock_intercepted_set_authority(call, "a b"), PENSTOCK_E_INVALID_ARGUMENT);
-  OK(penstock_intercepted_set_authority(call, "example.com"));
-  CHECK_INT(penstock_intercepted_deadline_ms(call), -1);
-  OK(penstock_intercepted_set_deadline_ms(call, 60000));
-  CHECK(penstock_intercepted_deadline_ms(call) > 50000);
-  penstock_metadata *metadata = penstock_intercepted_metadata(call);
+  CHECK(penstock_hop_call_id(call) > 0);
+  CHECK_INT(penstock_hop_kind(call), PENSTOCK_KIND_UNARY);
+  CHECK_INT(penstock_hop_attempt(call), 1);
+  CHECK_STR(penstock_hop_target(call), peer_address());
+  CHECK_STR(penstock_request_method(penstock_hop_request(call)), "/nobody.Has/This");
+  CHECK_RESULT(penstock_request_set_method(penstock_hop_request(call), "no method"), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_request_set_method(penstock_hop_request(call), UNARY));
+  CHECK_STR(penstock_request_method(penstock_hop_request(call)), UNARY);
+  CHECK_STR(penstock_request_authority(penstock_hop_request(call)), peer_address());
+  CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(call), "a b"), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_request_set_authority(penstock_hop_request(call), "example.com"));
+  CHECK_INT(penstock_request_deadline_ms(penstock_hop_request(call)), -1);
+  OK(penstock_request_set_deadline_ms(penstock_hop_request(call), 60000));
+  CHECK(penstock_request_deadline_ms(penstock_hop_request(call)) > 50000);
+  penstock_metadata *metadata = penstock_request_metadata(penstock_hop_request(call));
   OK(penstock_metadata_set(metadata, "x-headers-a", "1"));
   OK(penstock_metadata_set(metadata, "x-trailers-b", "2"));
   CHECK(request_is(call, "ping"));
-  OK(penstock_intercepted_set_request(call, "pong", 4));
+  OK(penstock_hop_set_message(call, "pong", 4));
   CHECK(request_is(call, "pong"));
-  CHECK(!penstock_intercepted_headers(call) && !penstock_intercepted_status(call));
-  CHECK_RESULT(penstock_intercepted_response(call, &data, &length), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_response(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK(penstock_hop_metadata(call) == metadata && !penstock_hop_status(call));
+  CHECK_INT(penstock_hop_event(call), PENSTOCK_EVENT_START);
+  CHECK_RESULT(penstock_hop_resolve(call, PENSTOCK_NEXT), PENSTOCK_E_STATE);
 
-  OK(penstock_intercepted_next(call));
-  CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_ALREADY);
-  CHECK_RESULT(penstock_intercepted_request(call, &data, &length), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_request(call, "x", 1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_method(call, UNARY), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_authority(call, "a"), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_deadline_ms(call, 1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_answer(call, NULL, NULL), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_answer_message(call, "x", 1), PENSTOCK_E_STATE);
+  OK(penstock_hop_next(call));
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_ALREADY);
+  CHECK_INT(penstock_hop_event(call), PENSTOCK_EVENT_HEADERS);
+  CHECK(penstock_hop_metadata(call) != metadata && penstock_request_metadata(penstock_hop_request(call)) == metadata);
+  CHECK_RESULT(penstock_request_set_method(penstock_hop_request(call), UNARY), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(call), "a"), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(call), 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_deliver_message(call, "x", 1), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_metadata_set(metadata, "late", "1"), PENSTOCK_E_STATE);
   OK(penstock_metadata_get(metadata, "x-headers-a", 0, &data, &length));
   CHECK(response_is(call, "pong"));
-  OK(penstock_metadata_get(penstock_intercepted_headers(call), "x-headers-a", 0, &data, &length));
-  penstock_status *status = penstock_intercepted_status(call);
+  OK(penstock_metadata_get(penstock_hop_metadata(call), "x-headers-a", 0, &data, &length));
+  penstock_status *status = penstock_hop_status(call);
   CHECK_INT(penstock_status_code(status), 0);
   OK(penstock_metadata_get(penstock_status_trailers(status), "x-trailers-b", 0, &data, &length));
-  OK(penstock_intercepted_set_response(call, "changed", 7));
+  OK(penstock_hop_set_message(call, "changed", 7));
   CHECK(response_is(call, "changed"));
-  OK(penstock_metadata_set(penstock_intercepted_headers(call), "seen", "yes"));
+  OK(penstock_metadata_set(penstock_hop_metadata(call), "seen", "yes"));
   OK(penstock_metadata_set(penstock_status_trailers(status), "seen-too", "yes"));
   OK(penstock_status_set_message(status, "and the message"));
   return PENSTOCK_NEXT;
@@ -74,15 +74,15 @@ TEST(sync_sees_and_changes_all_of_a_unary_call) {
   bench_close(&self, channel);
 }
 
-static int32_t repair(syncer *self, penstock_intercepted_call *call) {
+static int32_t repair(syncer *self, penstock_hop *call) {
   const void *data = NULL;
   size_t length = 0;
-  OK(penstock_intercepted_next(call));
-  penstock_status *status = penstock_intercepted_status(call);
+  OK(penstock_hop_next(call));
+  penstock_status *status = penstock_hop_status(call);
   self->code = penstock_status_code(status);
-  CHECK_RESULT(penstock_intercepted_response(call, &data, &length), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_NOT_FOUND);
   OK(penstock_status_set_code(status, 0));
-  OK(penstock_intercepted_set_response(call, "default", 7));
+  OK(penstock_hop_set_message(call, "default", 7));
   return PENSTOCK_NEXT;
 }
 
@@ -94,11 +94,11 @@ TEST(sync_turns_an_error_into_a_success) {
   bench_close(&self, channel);
 }
 
-static int32_t spoil(syncer *self, penstock_intercepted_call *call) {
+static int32_t spoil(syncer *self, penstock_hop *call) {
   (void)self;
-  OK(penstock_intercepted_next(call));
-  OK(penstock_status_set_code(penstock_intercepted_status(call), PENSTOCK_STATUS_DATA_LOSS));
-  OK(penstock_status_add_detail(penstock_intercepted_status(call), "type.googleapis.com/a.B", "x", 1));
+  OK(penstock_hop_next(call));
+  OK(penstock_status_set_code(penstock_hop_status(call), PENSTOCK_STATUS_DATA_LOSS));
+  OK(penstock_status_add_detail(penstock_hop_status(call), "type.googleapis.com/a.B", "x", 1));
   return PENSTOCK_NEXT;
 }
 
@@ -109,14 +109,14 @@ TEST(sync_turns_a_success_into_an_error) {
   bench_close(&self, channel);
 }
 
-static int32_t large(syncer *self, penstock_intercepted_call *call) {
+static int32_t large(syncer *self, penstock_hop *call) {
   const void *data = NULL;
   size_t length = 0;
   (void)self;
-  OK(penstock_intercepted_request(call, &data, &length));
+  OK(penstock_hop_message(call, &data, &length));
   CHECK_INT(length, 1 << 20);
-  OK(penstock_intercepted_next(call));
-  OK(penstock_intercepted_response(call, &data, &length));
+  OK(penstock_hop_next(call));
+  OK(penstock_hop_message(call, &data, &length));
   CHECK_INT(length, 1 << 20);
   return PENSTOCK_NEXT;
 }
@@ -138,24 +138,24 @@ TEST(sync_sees_large_messages) {
 
 /* ---- Ending and answering ---- */
 
-static int32_t cancel_before(syncer *self, penstock_intercepted_call *call) {
-  CHECK_RESULT(penstock_intercepted_cancel(call, 17, NULL), PENSTOCK_E_INVALID_ARGUMENT);
-  OK(penstock_intercepted_cancel(call, PENSTOCK_STATUS_PERMISSION_DENIED, "not you"));
-  CHECK_RESULT(penstock_intercepted_cancel(call, 1, NULL), PENSTOCK_E_ALREADY);
-  CHECK_RESULT(penstock_intercepted_answer(call, NULL, NULL), PENSTOCK_E_ALREADY);
-  CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_STATE);
+static int32_t cancel_before(syncer *self, penstock_hop *call) {
+  CHECK_RESULT(penstock_hop_finish(call, 17, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_hop_finish(call, PENSTOCK_STATUS_PERMISSION_DENIED, "not you"));
+  CHECK_RESULT(penstock_hop_finish(call, 1, NULL), PENSTOCK_E_ALREADY);
+  CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_ALREADY);
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_STATE);
   /* What it returns does not matter any more. */
   (void)self;
   return 77;
 }
 
-static int32_t cancel_after(syncer *self, penstock_intercepted_call *call) {
+static int32_t cancel_after(syncer *self, penstock_hop *call) {
   penstock_status *status = NULL;
   OK(penstock_status_new(PENSTOCK_STATUS_ABORTED, "on second thoughts", &status));
   OK(penstock_metadata_set(penstock_status_trailers(status), "why", "because"));
-  OK(penstock_intercepted_next(call));
-  OK(penstock_intercepted_cancel_with(call, status));
-  CHECK_RESULT(penstock_intercepted_set_response(call, "x", 1), PENSTOCK_E_STATE);
+  OK(penstock_hop_next(call));
+  OK(penstock_hop_finish_with(call, status));
+  CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
   penstock_status_release(status);
   (void)self;
   return PENSTOCK_NEXT;
@@ -176,25 +176,27 @@ TEST(sync_ends_a_call) {
   EVENTUALLY(atomic_load(&below.finalized) == 1);
 }
 
-static int32_t answer(syncer *self, penstock_intercepted_call *call) {
-  bool one = penstock_intercepted_kind(call) == PENSTOCK_KIND_UNARY ||
-             penstock_intercepted_kind(call) == PENSTOCK_KIND_CLIENT_STREAM;
-  OK(penstock_intercepted_answer_message(call, "stub", 4));
-  CHECK_RESULT(penstock_intercepted_answer_message(call, "more", 4), one ? PENSTOCK_E_STATE : PENSTOCK_OK);
+static int32_t answer(syncer *self, penstock_hop *call) {
+  bool one = penstock_hop_kind(call) == PENSTOCK_KIND_UNARY ||
+             penstock_hop_kind(call) == PENSTOCK_KIND_CLIENT_STREAM;
   penstock_metadata *headers = NULL;
   OK(penstock_metadata_new(&headers));
   OK(penstock_metadata_set(headers, "from", "stub"));
-  OK(penstock_intercepted_answer(call, headers, NULL));
-  CHECK_RESULT(penstock_intercepted_answer_message(call, "late", 4), PENSTOCK_E_STATE);
+  OK(penstock_hop_deliver_headers(call, headers));
+  CHECK_RESULT(penstock_hop_deliver_headers(call, headers), PENSTOCK_E_ALREADY);
+  OK(penstock_hop_deliver_message(call, "stub", 4));
+  CHECK_RESULT(penstock_hop_deliver_message(call, "more", 4), one ? PENSTOCK_E_STATE : PENSTOCK_OK);
+  OK(answer_hop(call, NULL));
+  CHECK_RESULT(penstock_hop_deliver_message(call, "late", 4), PENSTOCK_E_STATE);
   penstock_metadata_release(headers);
   (void)self;
   return PENSTOCK_NEXT;
 }
 
-static int32_t refuse(syncer *self, penstock_intercepted_call *call) {
+static int32_t refuse(syncer *self, penstock_hop *call) {
   penstock_status *status = NULL;
   OK(penstock_status_new(PENSTOCK_STATUS_UNAVAILABLE, "stubbed", &status));
-  OK(penstock_intercepted_answer(call, NULL, status));
+  OK(answer_hop(call, status));
   penstock_status_release(status);
   (void)self;
   return PENSTOCK_NEXT;

@@ -8,20 +8,20 @@ static int32_t restart_unauthenticated(probe *self, penstock_hop *hop, int32_t e
   if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
   if (penstock_status_code(penstock_hop_status(hop)) != PENSTOCK_STATUS_UNAUTHENTICATED) return PENSTOCK_NEXT;
   CHECK_RESULT(penstock_hop_can_restart(hop), PENSTOCK_OK);
-  OK(penstock_metadata_set(penstock_hop_request_metadata(hop), "authorization", "new"));
+  OK(penstock_metadata_set(penstock_request_metadata(penstock_hop_request(hop)), "authorization", "new"));
   return PENSTOCK_RESTART;
 }
 
-static int32_t demand_token(player *self, penstock_intercepted_call *call) {
+static int32_t demand_token(player *self, penstock_hop *call) {
   const void *value = NULL;
-  penstock_metadata *metadata = penstock_intercepted_metadata(call);
+  penstock_metadata *metadata = penstock_request_metadata(penstock_hop_request(call));
   if (penstock_metadata_get(metadata, "authorization", 0, &value, NULL) == PENSTOCK_OK) {
-    CHECK_INT(penstock_intercepted_attempt(call), 2);
+    CHECK_INT(penstock_hop_attempt(call), 2);
     CHECK_STR(value, "new");
     return pass(self, call);
   }
-  CHECK_INT(penstock_intercepted_attempt(call), 1);
-  OK(penstock_intercepted_cancel(call, PENSTOCK_STATUS_UNAUTHENTICATED, "who are you"));
+  CHECK_INT(penstock_hop_attempt(call), 1);
+  OK(penstock_hop_finish(call, PENSTOCK_STATUS_UNAUTHENTICATED, "who are you"));
   /* The next instance may run already; this one works on what is its own. */
   for (int i = 0; i < 1000; i++) penstock_metadata_set(metadata, "authorization", "stale");
   return PENSTOCK_NEXT;
@@ -76,48 +76,46 @@ static void text_free(void *alive, void *object) {
 }
 
 /* At the object level the caller's own text, at the bytes level what is sent. */
-static int32_t at_both_levels(player *self, penstock_intercepted_call *call) {
+static int32_t at_both_levels(player *self, penstock_hop *call) {
   atomic_int *alive = self->context;
   const void *data = NULL;
   size_t length = 0;
-  bool sees_objects = penstock_intercepted_level(call) == PENSTOCK_LEVEL_OBJECT;
-  char *given = penstock_intercepted_request_object(call);
+  bool sees_objects = penstock_hop_level(call) == PENSTOCK_LEVEL_OBJECT;
+  char *given = penstock_hop_object(call);
   if (!sees_objects) {
     CHECK(given == NULL);
-    OK(penstock_intercepted_request(call, &data, &length));
+    OK(penstock_hop_message(call, &data, &length));
     CHECK(length == 7 && memcmp(data, "changed", 7) == 0);
-    CHECK_RESULT(penstock_intercepted_set_request_object(call, alive), PENSTOCK_E_STATE);
-    CHECK_RESULT(penstock_intercepted_answer_object(call, alive), PENSTOCK_E_STATE);
-    OK(penstock_intercepted_next(call));
-    CHECK(penstock_intercepted_response_object(call) == NULL);
-    CHECK_RESULT(penstock_intercepted_set_response_object(call, alive), PENSTOCK_E_STATE);
-    OK(penstock_intercepted_set_response(call, "bytes", 5));
+    CHECK_RESULT(penstock_hop_set_object(call, alive), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_hop_deliver_object(call, alive), PENSTOCK_E_STATE);
+    OK(penstock_hop_next(call));
+    CHECK(penstock_hop_object(call) == NULL);
+    CHECK_RESULT(penstock_hop_set_object(call, alive), PENSTOCK_E_STATE);
+    OK(penstock_hop_set_message(call, "bytes", 5));
     return PENSTOCK_NEXT;
   }
-  CHECK_RESULT(penstock_intercepted_request(call, &data, &length), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_request(call, "x", 1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_answer_message(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_deliver_message(call, "x", 1), PENSTOCK_E_STATE);
   if (strcmp(given, "answer") == 0) {
-    OK(penstock_intercepted_answer_object(call, text_new(alive, "stub", 4)));
-    OK(penstock_intercepted_answer(call, NULL, NULL));
+    OK(penstock_hop_deliver_object(call, text_new(alive, "stub", 4)));
+    OK(answer_hop(call, NULL));
     return PENSTOCK_NEXT;
   }
   CHECK_STR(given, "given");
-  OK(penstock_intercepted_set_request_object(call, text_new(alive, "first", 5)));
-  OK(penstock_intercepted_set_request_object(call, text_new(alive, "changed", 7)));
-  CHECK_STR(penstock_intercepted_request_object(call), "changed");
-  OK(penstock_intercepted_next(call));
-  CHECK(penstock_intercepted_request_object(call) == NULL);
+  OK(penstock_hop_set_object(call, text_new(alive, "first", 5)));
+  OK(penstock_hop_set_object(call, text_new(alive, "changed", 7)));
+  CHECK_STR(penstock_hop_object(call), "changed");
+  OK(penstock_hop_next(call));
   /* Too late: it stays ours. */
   char *late = text_new(alive, "late", 4);
   int before = atomic_load(alive);
-  CHECK_RESULT(penstock_intercepted_set_request_object(call, late), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_answer_object(call, late), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_deliver_object(call, late), PENSTOCK_E_STATE);
   if (CHECK_INT(atomic_load(alive), before)) text_free(alive, late);
-  CHECK_RESULT(penstock_intercepted_response(call, &data, &length), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_response(call, "x", 1), PENSTOCK_E_STATE);
-  CHECK_STR(penstock_intercepted_response_object(call), "bytes");
-  OK(penstock_intercepted_set_response_object(call, text_new(alive, "done", 4)));
+  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_STR(penstock_hop_object(call), "bytes");
+  OK(penstock_hop_set_object(call, text_new(alive, "done", 4)));
   return PENSTOCK_NEXT;
 }
 
@@ -155,13 +153,13 @@ TEST(sync_sees_objects_above_the_codec) {
 /* ---- Redirect ---- */
 
 static int32_t send_elsewhere(probe *self, penstock_hop *hop, int32_t event) {
-  if (event == PENSTOCK_EVENT_START) OK(penstock_hop_set_channel(hop, self->context));
+  if (event == PENSTOCK_EVENT_START) OK(penstock_request_set_channel(penstock_hop_request(hop), self->context));
   return PENSTOCK_NEXT;
 }
 
-static int32_t look_at_target(player *self, penstock_intercepted_call *call) {
-  CHECK_STR(penstock_intercepted_target(call), peer_address());
-  CHECK_STR(penstock_intercepted_authority(call), peer_address());
+static int32_t look_at_target(player *self, penstock_hop *call) {
+  CHECK_STR(penstock_hop_target(call), peer_address());
+  CHECK_STR(penstock_request_authority(penstock_hop_request(call)), peer_address());
   return pass(self, call);
 }
 
@@ -189,7 +187,7 @@ typedef struct place_plan {
   latch entered, go;
 } place_plan;
 
-static int32_t wait_for_itself(player *self, penstock_intercepted_call *call) {
+static int32_t wait_for_itself(player *self, penstock_hop *call) {
   place_plan *plan = self->context;
   latch_signal(&plan->entered);
   latch_wait(&plan->go, 1);
@@ -249,7 +247,7 @@ TEST(sync_in_every_place_replaced_filtered_and_waited_for) {
 }
 
 /* The call has ended by its deadline, the function has not: so the registration has not either. */
-static int32_t outlast(player *self, penstock_intercepted_call *call) {
+static int32_t outlast(player *self, penstock_hop *call) {
   place_plan *plan = self->context;
   (void)call;
   latch_signal(&plan->entered);
@@ -284,10 +282,10 @@ TEST(sync_removal_waits_for_a_function_that_outlasts_its_call) {
 /* ---- From runtime to runtime ---- */
 
 /* Asks the other runtime, whose function asks this one again, and so on, until there is no hop left to go. */
-static int32_t ask_other(player *self, penstock_intercepted_call *call) {
+static int32_t ask_other(player *self, penstock_hop *call) {
   const void *value = NULL;
   int left = 3;
-  if (penstock_metadata_get(penstock_intercepted_metadata(call), "left", 0, &value, NULL) == PENSTOCK_OK) {
+  if (penstock_metadata_get(penstock_request_metadata(penstock_hop_request(call)), "left", 0, &value, NULL) == PENSTOCK_OK) {
     left = atoi(value);
   }
   if (left > 0) {

@@ -21,7 +21,7 @@ typedef struct layer {
 struct worker_bench {
   penstock_runtime *runtime;
   penstock_channel *channel;
-  int32_t (*hook)(layer *self, penstock_intercepted_call *call);
+  int32_t (*hook)(layer *self, penstock_hop *call);
   layer layers[3];
   int count;
   atomic_int inside, most, other_threads, failures;
@@ -29,7 +29,7 @@ struct worker_bench {
   penstock_call *kept; /* released once the runtime has been shut down */
 };
 
-static int32_t intercept(penstock_intercepted_call *call, void *user_data) {
+static int32_t intercept(penstock_hop *call, void *user_data) {
   layer *self = user_data;
   atomic_fetch_add(&self->runs, 1);
   return self->bench->hook(self, call);
@@ -38,7 +38,7 @@ static int32_t intercept(penstock_intercepted_call *call, void *user_data) {
 static void layer_finalized(void *user_data) { atomic_fetch_add(&((layer *)user_data)->finalized, 1); }
 
 static void bench_open(worker_bench *bench, const char *options, int count,
-                       int32_t (*hook)(layer *, penstock_intercepted_call *)) {
+                       int32_t (*hook)(layer *, penstock_hop *)) {
   memset(bench, 0, sizeof(*bench));
   bench->entered = bench->go = bench->done = (latch)LATCH_INIT;
   bench->hook = hook;
@@ -71,21 +71,21 @@ static void bench_close(worker_bench *bench) {
   penstock_runtime_release(bench->runtime);
 }
 
-static int32_t pass(layer *self, penstock_intercepted_call *call) {
+static int32_t pass(layer *self, penstock_hop *call) {
   (void)self;
-  penstock_intercepted_next(call);
+  penstock_hop_next(call);
   return PENSTOCK_NEXT;
 }
 
 /* ---- The nest ---- */
 
-static int32_t note_thread(layer *self, penstock_intercepted_call *call) {
+static int32_t note_thread(layer *self, penstock_hop *call) {
   worker_bench *bench = self->bench;
   self->thread = pthread_self();
   for (int index = 0; index < self->number; index++) {
     if (!pthread_equal(bench->layers[index].thread, self->thread)) atomic_fetch_add(&bench->other_threads, 1);
   }
-  OK(penstock_intercepted_next(call));
+  OK(penstock_hop_next(call));
   /* The one below has run and returned. */
   if (self->number + 1 < bench->count) CHECK_INT(bench->layers[self->number + 1].runs, self->runs);
   return PENSTOCK_NEXT;
@@ -125,13 +125,13 @@ static void start_many(worker_bench *bench, int count) {
   }
 }
 
-static int32_t count_inside(layer *self, penstock_intercepted_call *call) {
+static int32_t count_inside(layer *self, penstock_hop *call) {
   worker_bench *bench = self->bench;
   if (self->number > 0) return pass(self, call);
   int inside = atomic_fetch_add(&bench->inside, 1) + 1;
   int most = atomic_load(&bench->most);
   while (inside > most && !atomic_compare_exchange_weak(&bench->most, &most, inside)) continue;
-  penstock_intercepted_next(call);
+  penstock_hop_next(call);
   atomic_fetch_sub(&bench->inside, 1);
   return PENSTOCK_NEXT;
 }
@@ -184,10 +184,10 @@ TEST(sync_one_worker_serves_a_hundred_threads) {
 }
 
 /* Makes a blocking call on the same channel, which comes to the same interceptors again. */
-static int32_t meet_itself(layer *self, penstock_intercepted_call *call) {
+static int32_t meet_itself(layer *self, penstock_hop *call) {
   const void *data = NULL;
   size_t length = 0;
-  penstock_metadata *metadata = penstock_intercepted_metadata(call);
+  penstock_metadata *metadata = penstock_request_metadata(penstock_hop_request(call));
   bool inner = penstock_metadata_get(metadata, "inner", 0, &data, &length) == PENSTOCK_OK;
   if (!inner && self->number == 0) {
     penstock_call_options *options = NULL;
@@ -211,7 +211,7 @@ static int32_t meet_itself(layer *self, penstock_intercepted_call *call) {
     penstock_call_release(stream);
     penstock_call_options_release(options);
   }
-  penstock_intercepted_next(call);
+  penstock_hop_next(call);
   return PENSTOCK_NEXT;
 }
 
@@ -240,7 +240,7 @@ TEST(sync_one_worker_and_a_thousand_calls_that_meet_themselves) {
 
 /* ---- Queued calls ---- */
 
-static int32_t block(layer *self, penstock_intercepted_call *call) {
+static int32_t block(layer *self, penstock_hop *call) {
   latch_signal(&self->bench->entered);
   latch_wait(&self->bench->go, 1);
   return pass(self, call);
@@ -322,7 +322,7 @@ TEST(sync_shutdown_times_out_while_a_function_runs) {
   EVENTUALLY(threads_named(WORKER) == 0);
 }
 
-static int32_t shut_down(layer *self, penstock_intercepted_call *call) {
+static int32_t shut_down(layer *self, penstock_hop *call) {
   CHECK_RESULT(penstock_runtime_shutdown(self->bench->runtime, -1), PENSTOCK_E_WOULD_DEADLOCK);
   return pass(self, call);
 }
@@ -344,13 +344,13 @@ TEST(sync_shutdown_wakes_a_function_in_next) {
 }
 
 /* The last handles go within the function: nobody joins it, and its data is freed when it has returned. */
-static int32_t release_all(layer *self, penstock_intercepted_call *call) {
+static int32_t release_all(layer *self, penstock_hop *call) {
   worker_bench *bench = self->bench;
   latch_signal(&bench->entered);
   latch_wait(&bench->go, 1);
   penstock_channel_release(bench->channel);
   penstock_runtime_release(bench->runtime);
-  CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_GONE);
   CHECK_INT(self->finalized, 0);
   return PENSTOCK_NEXT;
 }
@@ -400,10 +400,10 @@ static bool is_readable(penstock_runtime *runtime, int timeout) {
   return poll(&entry, 1, timeout) == 1;
 }
 
-static int32_t note_driver(layer *self, penstock_intercepted_call *call) {
+static int32_t note_driver(layer *self, penstock_hop *call) {
   self->thread = pthread_self();
   latch_signal(&self->bench->entered);
-  OK(penstock_intercepted_next(call));
+  OK(penstock_hop_next(call));
   latch_signal(&self->bench->go);
   return PENSTOCK_NEXT;
 }

@@ -3,33 +3,34 @@
 
 /* ---- Random ---- */
 
-static int32_t act_at_random(player *self, penstock_intercepted_call *call) {
+static int32_t act_at_random(player *self, penstock_hop *call) {
   const void *data = NULL;
   size_t length = 0;
-  penstock_metadata *metadata = penstock_intercepted_metadata(call);
+  penstock_metadata *metadata = penstock_request_metadata(penstock_hop_request(call));
   switch (test_random(16)) {
   case 0:
     return 99;
   case 1:
     return PENSTOCK_NEXT;
   case 2:
-    penstock_intercepted_cancel(call, PENSTOCK_STATUS_ABORTED, "at random");
+    penstock_hop_finish(call, PENSTOCK_STATUS_ABORTED, "at random");
     return PENSTOCK_NEXT;
   case 3:
-    penstock_intercepted_answer_message(call, "answer", 6);
-    penstock_intercepted_answer(call, metadata, NULL);
+    penstock_hop_deliver_headers(call, metadata);
+    penstock_hop_deliver_message(call, "answer", 6);
+    answer_hop(call, NULL);
     return PENSTOCK_NEXT;
   case 4:
     penstock_metadata_set(metadata, "a", "b");
     break;
   case 5:
-    penstock_intercepted_set_request(call, "other", 5);
+    penstock_hop_set_message(call, "other", 5);
     break;
   case 6:
-    penstock_intercepted_set_deadline_ms(call, test_random(20));
+    penstock_request_set_deadline_ms(penstock_hop_request(call), test_random(20));
     break;
   case 7:
-    penstock_intercepted_set_value(call, "k", malloc(8), free);
+    penstock_hop_set_value(call, "k", malloc(8), free);
     break;
   case 8:
     if (penstock_metadata_get(metadata, "inner", 0, &data, NULL) != PENSTOCK_OK) {
@@ -44,25 +45,25 @@ static int32_t act_at_random(player *self, penstock_intercepted_call *call) {
   default:
     break;
   }
-  penstock_result result = penstock_intercepted_next(call);
+  penstock_result result = penstock_hop_next(call);
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_GONE);
   switch (test_random(12)) {
   case 0:
     return -1;
   case 1:
-    penstock_intercepted_cancel(call, PENSTOCK_STATUS_DATA_LOSS, NULL);
+    penstock_hop_finish(call, PENSTOCK_STATUS_DATA_LOSS, NULL);
     break;
   case 2:
-    penstock_intercepted_set_response(call, "changed", 7);
+    penstock_hop_set_message(call, "changed", 7);
     break;
   case 3:
-    penstock_status_set_message(penstock_intercepted_status(call), "changed");
+    penstock_status_set_message(penstock_hop_status(call), "changed");
     break;
   case 4:
-    penstock_metadata_set(penstock_intercepted_headers(call), "c", "d");
+    penstock_metadata_set(penstock_hop_metadata(call), "c", "d");
     break;
   case 5:
-    penstock_intercepted_response(call, &data, &length);
+    penstock_hop_message(call, &data, &length);
     break;
   case 6:
     test_pause();

@@ -3,31 +3,31 @@
 
 /* ---- Streams: through the first response ---- */
 
-static int32_t edit_stream(syncer *self, penstock_intercepted_call *call) {
+static int32_t edit_stream(syncer *self, penstock_hop *call) {
   const void *data = NULL;
   size_t length = 0;
-  bool one = penstock_intercepted_kind(call) == PENSTOCK_KIND_SERVER_STREAM;
-  penstock_result found = penstock_intercepted_request(call, &data, &length);
+  bool one = penstock_hop_kind(call) == PENSTOCK_KIND_SERVER_STREAM;
+  penstock_result found = penstock_hop_message(call, &data, &length);
   if (one) {
     CHECK(found == PENSTOCK_OK && is(data, length, "q"));
-    OK(penstock_intercepted_set_request(call, "r", 1));
+    OK(penstock_hop_set_message(call, "r", 1));
   } else {
     CHECK_RESULT(found, PENSTOCK_E_NOT_FOUND);
-    CHECK_RESULT(penstock_intercepted_set_request(call, "r", 1), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_hop_set_message(call, "r", 1), PENSTOCK_E_STATE);
   }
-  OK(penstock_metadata_set(penstock_intercepted_metadata(call), "x-headers-a", "1"));
+  OK(penstock_metadata_set(penstock_request_metadata(penstock_hop_request(call)), "x-headers-a", "1"));
   latch_signal(&self->entered);
-  OK(penstock_intercepted_next(call));
-  CHECK_RESULT(penstock_intercepted_response(call, &data, &length), PENSTOCK_E_NOT_FOUND);
-  CHECK_RESULT(penstock_intercepted_set_response(call, "x", 1), PENSTOCK_E_STATE);
-  penstock_metadata *headers = penstock_intercepted_headers(call);
+  OK(penstock_hop_next(call));
+  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_NOT_FOUND);
+  CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
+  penstock_metadata *headers = penstock_hop_metadata(call);
   if (headers) {
-    CHECK(penstock_intercepted_status(call) == NULL);
+    CHECK(penstock_hop_status(call) == NULL);
     OK(penstock_metadata_get(headers, "x-headers-a", 0, &data, &length));
     OK(penstock_metadata_set(headers, "seen", "yes"));
   } else {
-    self->code = penstock_status_code(penstock_intercepted_status(call));
-    OK(penstock_status_set_code(penstock_intercepted_status(call), PENSTOCK_STATUS_ABORTED));
+    self->code = penstock_status_code(penstock_hop_status(call));
+    OK(penstock_status_set_code(penstock_hop_status(call), PENSTOCK_STATUS_ABORTED));
   }
   return PENSTOCK_NEXT;
 }
@@ -71,14 +71,14 @@ TEST(sync_streams_through_the_first_response) {
   bench_close(&self, channel);
 }
 
-static int32_t edit_client_stream(syncer *self, penstock_intercepted_call *call) {
+static int32_t edit_client_stream(syncer *self, penstock_hop *call) {
   const void *data = NULL;
   size_t length = 0;
-  CHECK_RESULT(penstock_intercepted_request(call, &data, &length), PENSTOCK_E_NOT_FOUND);
-  OK(penstock_intercepted_next(call));
-  OK(penstock_intercepted_response(call, &data, &length));
-  CHECK_INT(penstock_status_code(penstock_intercepted_status(call)), 0);
-  OK(penstock_metadata_set(penstock_intercepted_headers(call), "seen", "yes"));
+  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_NOT_FOUND);
+  OK(penstock_hop_next(call));
+  OK(penstock_hop_message(call, &data, &length));
+  CHECK_INT(penstock_status_code(penstock_hop_status(call)), 0);
+  OK(penstock_metadata_set(penstock_hop_metadata(call), "seen", "yes"));
   (void)self;
   return PENSTOCK_NEXT;
 }
@@ -90,8 +90,8 @@ TEST(sync_sees_the_whole_response_of_a_client_stream) {
   bench_close(&self, channel);
 }
 
-static int32_t wait_to_go(syncer *self, penstock_intercepted_call *call) {
-  OK(penstock_intercepted_next(call));
+static int32_t wait_to_go(syncer *self, penstock_hop *call) {
+  OK(penstock_hop_next(call));
   latch_signal(&self->entered);
   latch_wait(&self->go, 1);
   return PENSTOCK_NEXT;
@@ -118,12 +118,12 @@ TEST(sync_holds_a_stream_until_it_returns) {
 }
 
 /* Half-closed without a message: the function sees that there is none, and may put one in. */
-static int32_t fill_in(syncer *self, penstock_intercepted_call *call) {
+static int32_t fill_in(syncer *self, penstock_hop *call) {
   const void *data = NULL;
   size_t length = 0;
-  CHECK_RESULT(penstock_intercepted_request(call, &data, &length), PENSTOCK_E_NOT_FOUND);
-  if (self->text[0]) OK(penstock_intercepted_set_request(call, self->text, strlen(self->text)));
-  penstock_intercepted_next(call);
+  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_NOT_FOUND);
+  if (self->text[0]) OK(penstock_hop_set_message(call, self->text, strlen(self->text)));
+  penstock_hop_next(call);
   return PENSTOCK_NEXT;
 }
 
@@ -149,16 +149,16 @@ TEST(sync_fills_in_a_request_that_was_not_sent) {
 
 /* ---- Law 7 ---- */
 
-static int32_t return_nonsense(syncer *self, penstock_intercepted_call *call) {
+static int32_t return_nonsense(syncer *self, penstock_hop *call) {
   (void)self, (void)call;
   return PENSTOCK_PAUSE;
 }
-static int32_t next_and_nonsense(syncer *self, penstock_intercepted_call *call) {
+static int32_t next_and_nonsense(syncer *self, penstock_hop *call) {
   (void)self;
-  OK(penstock_intercepted_next(call));
+  OK(penstock_hop_next(call));
   return -1;
 }
-static int32_t forget_next(syncer *self, penstock_intercepted_call *call) {
+static int32_t forget_next(syncer *self, penstock_hop *call) {
   (void)self, (void)call;
   return PENSTOCK_NEXT;
 }
@@ -174,7 +174,7 @@ TEST(sync_law_7_names_the_interceptor) {
   check_unary(channel, "{\"metadata\": {\"x-status\": \"5\"}}", PENSTOCK_STATUS_INTERNAL, NULL, "interceptor 'sync'");
   self.hook = forget_next;
   check_unary(channel, NULL, PENSTOCK_STATUS_INTERNAL, NULL,
-              "interceptor 'sync' returned without next, cancel or answer");
+              "interceptor 'sync' returned without next, an end or an answer");
   self.hook = next_and_nonsense;
   run_stream(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, PENSTOCK_STATUS_INTERNAL);
   run_stream(channel, BIDI, PENSTOCK_KIND_BIDI, "{\"metadata\": {\"x-status\": \"5\"}}", PENSTOCK_STATUS_INTERNAL);
@@ -185,20 +185,20 @@ TEST(sync_law_7_names_the_interceptor) {
 
 /* ---- The end by another hand ---- */
 
-static int32_t late(syncer *self, penstock_intercepted_call *call) {
+static int32_t late(syncer *self, penstock_hop *call) {
   latch_signal(&self->entered);
   latch_wait(&self->go, 1);
   /* The call has ended; what the function has stays its own. */
   CHECK(request_is(call, "ping"));
-  OK(penstock_metadata_set(penstock_intercepted_metadata(call), "late", "1"));
-  OK(penstock_intercepted_set_request(call, "other", 5));
-  CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_GONE);
-  CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_ALREADY);
-  penstock_status *status = penstock_intercepted_status(call);
+  OK(penstock_metadata_set(penstock_request_metadata(penstock_hop_request(call)), "late", "1"));
+  OK(penstock_hop_set_message(call, "other", 5));
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_ALREADY);
+  penstock_status *status = penstock_hop_status(call);
   self->code = penstock_status_code(status);
   CHECK_RESULT(penstock_status_set_code(status, 0), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_value(call, "k", &self->runs, count_up), PENSTOCK_E_GONE);
-  CHECK_RESULT(penstock_intercepted_cancel(call, 1, NULL), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_set_value(call, "k", &self->runs, count_up), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_finish(call, 1, NULL), PENSTOCK_E_GONE);
   return PENSTOCK_NEXT;
 }
 
@@ -216,12 +216,12 @@ TEST(sync_deadline_ends_the_call_of_a_function_that_does_not_return) {
 }
 
 /* In a client stream: nothing comes before its half-close. */
-static int32_t wait_in_next(syncer *self, penstock_intercepted_call *call) {
+static int32_t wait_in_next(syncer *self, penstock_hop *call) {
   latch_signal(&self->entered);
-  CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_GONE);
-  self->code = penstock_status_code(penstock_intercepted_status(call));
-  CHECK_STR(penstock_status_message(penstock_intercepted_status(call)), self->text);
-  CHECK(!penstock_intercepted_headers(call));
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_GONE);
+  self->code = penstock_status_code(penstock_hop_status(call));
+  CHECK_STR(penstock_status_message(penstock_hop_status(call)), self->text);
+  CHECK(!penstock_hop_metadata(call));
   return PENSTOCK_NEXT;
 }
 
@@ -265,10 +265,10 @@ TEST(sync_hop_above_ends_a_function_in_next) {
   probe_wait_finalized(&above);
 }
 
-static int32_t shorten(syncer *self, penstock_intercepted_call *call) {
-  OK(penstock_intercepted_set_deadline_ms(call, self->code < 0 ? 30 : 60000));
+static int32_t shorten(syncer *self, penstock_hop *call) {
+  OK(penstock_request_set_deadline_ms(penstock_hop_request(call), self->code < 0 ? 30 : 60000));
   if (self->code < 0) latch_wait(&self->go, 1);
-  penstock_intercepted_next(call);
+  penstock_hop_next(call);
   return PENSTOCK_NEXT;
 }
 

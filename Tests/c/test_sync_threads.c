@@ -4,8 +4,8 @@
 /* ---- Side calls, values, threads, places ---- */
 
 /* A call of the hop's own does not meet the function again. */
-static int32_t ask_below(syncer *self, penstock_intercepted_call *call) {
-  penstock_hop *hop = penstock_intercepted_hop(call);
+static int32_t ask_below(syncer *self, penstock_hop *call) {
+  penstock_hop *hop = call;
   penstock_call *side = NULL;
   penstock_message *token = NULL;
   OK(penstock_hop_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL));
@@ -17,13 +17,13 @@ static int32_t ask_below(syncer *self, penstock_intercepted_call *call) {
   penstock_message_release(token);
   penstock_call_release(side);
   CHECK_INT(self->runs, 1);
-  OK(penstock_intercepted_next(call));
+  OK(penstock_hop_next(call));
   return PENSTOCK_NEXT;
 }
 
-static int32_t count_and_pass(syncer *self, penstock_intercepted_call *call) {
+static int32_t count_and_pass(syncer *self, penstock_hop *call) {
   (void)self;
-  OK(penstock_intercepted_next(call));
+  OK(penstock_hop_next(call));
   return PENSTOCK_NEXT;
 }
 
@@ -39,12 +39,12 @@ TEST(sync_makes_side_calls) {
   EVENTUALLY(atomic_load(&below.finalized) == 1);
 }
 
-static int32_t share(syncer *self, penstock_intercepted_call *call) {
-  CHECK(penstock_intercepted_get_value(call, "k") == NULL);
-  OK(penstock_intercepted_set_value(call, "k", self, NULL));
-  CHECK(penstock_intercepted_get_value(call, "k") == self);
-  OK(penstock_intercepted_next(call));
-  OK(penstock_intercepted_set_value(call, "l", &self->code, count_up));
+static int32_t share(syncer *self, penstock_hop *call) {
+  CHECK(penstock_hop_get_value(call, "k") == NULL);
+  OK(penstock_hop_set_value(call, "k", self, NULL));
+  CHECK(penstock_hop_get_value(call, "k") == self);
+  OK(penstock_hop_next(call));
+  OK(penstock_hop_set_value(call, "l", &self->code, count_up));
   return PENSTOCK_NEXT;
 }
 
@@ -60,28 +60,27 @@ TEST(sync_shares_values_with_the_caller) {
 }
 
 static void *elsewhere(void *argument) {
-  penstock_intercepted_call *call = argument;
+  penstock_hop *call = argument;
   const void *data = NULL;
   size_t length = 0;
-  CHECK_RESULT(penstock_intercepted_next(call), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_cancel(call, 1, NULL), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_answer(call, NULL, NULL), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_request(call, &data, &length), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_request(call, "x", 1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_deadline_ms(call, 1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_intercepted_set_value(call, "k", NULL, NULL), PENSTOCK_E_STATE);
-  CHECK(!penstock_intercepted_metadata(call) && !penstock_intercepted_headers(call));
-  CHECK(!penstock_intercepted_status(call) && !penstock_intercepted_get_value(call, "k"));
-  CHECK(!penstock_intercepted_hop(call));
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_finish(call, 1, NULL), PENSTOCK_E_STATE);
+  CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(call), 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_set_value(call, "k", NULL, NULL), PENSTOCK_E_STATE);
+  CHECK(!penstock_request_metadata(penstock_hop_request(call)) && !penstock_hop_metadata(call));
+  CHECK(!penstock_hop_status(call) && !penstock_hop_get_value(call, "k"));
   return NULL;
 }
 
-static int32_t try_elsewhere(syncer *self, penstock_intercepted_call *call) {
+static int32_t try_elsewhere(syncer *self, penstock_hop *call) {
   pthread_t thread;
   (void)self;
   pthread_create(&thread, NULL, elsewhere, call);
   pthread_join(thread, NULL);
-  OK(penstock_intercepted_next(call));
+  OK(penstock_hop_next(call));
   return PENSTOCK_NEXT;
 }
 
@@ -92,13 +91,13 @@ TEST(sync_on_another_thread_is_a_state_error) {
   bench_close(&self, channel);
 }
 
-static int32_t pass(syncer *self, penstock_intercepted_call *call) {
+static int32_t pass(syncer *self, penstock_hop *call) {
   (void)self;
-  OK(penstock_intercepted_next(call));
+  OK(penstock_hop_next(call));
   return PENSTOCK_NEXT;
 }
 
-static int32_t leave_in_call(syncer *self, penstock_intercepted_call *call) {
+static int32_t leave_in_call(syncer *self, penstock_hop *call) {
   latch_signal(&self->entered);
   latch_wait(&self->go, 1);
   return pass(self, call);

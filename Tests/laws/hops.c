@@ -118,7 +118,7 @@ static void note_finish(hop_record *self) {
 
 static void redirect(penstock_hop *hop, hop_record *self, int to) {
   if (self->trial->side) return;
-  penstock_result result = penstock_hop_set_channel(hop, channels[to]);
+  penstock_result result = penstock_request_set_channel(penstock_hop_request(hop), channels[to]);
   if (result == PENSTOCK_OK) {
     atomic_store(&self->trial->target, targets[to]);
     atomic_fetch_add(&redirected, 1);

@@ -92,7 +92,7 @@ void make_side_call(penstock_hop *hop, hop_record *maker, uint64_t *random) {
   if (trial->side) return;
   uint32_t flags = below(random, 4);
   bool is_detached = flags & PENSTOCK_SIDE_CALL_DETACHED;
-  struct side *self = side_new(maker->number, flags, is_detached ? -1 : penstock_hop_deadline_ms(hop));
+  struct side *self = side_new(maker->number, flags, is_detached ? -1 : penstock_request_deadline_ms(penstock_hop_request(hop)));
   if (self->slot < 0) {
     side_free(self);
     return;
@@ -118,7 +118,7 @@ void check_side_hop(trial *trial, penstock_hop *hop, int number) {
   if (!self) return;
   if (number == self->maker && !(self->flags & PENSTOCK_SIDE_CALL_FROM_TOP))
     broken(trial, "side calls", "registration %d meets the call that its hop has made", number);
-  int64_t left = penstock_hop_deadline_ms(hop);
+  int64_t left = penstock_request_deadline_ms(penstock_hop_request(hop));
   /* On the driving thread time stands still for a turn, and elsewhere it does not; one that has not inherited has 300 s. */
   if (self->most_ms >= 0 && left > self->most_ms + 1000)
     broken(trial, "side calls", "%lld ms are left, %lld were", (long long)left, (long long)self->most_ms);

@@ -7,10 +7,10 @@
 atomic_int functions_run;
 
 /* The trial stays until the function is no longer inside; NULL: one of another function's own calls. */
-static trial *trial_inside(penstock_intercepted_call *call) {
+static trial *trial_inside(penstock_hop *call) {
   const void *value = NULL;
   size_t length = 0;
-  if (penstock_metadata_get(penstock_intercepted_metadata(call), "slot", 0, &value, &length) != PENSTOCK_OK)
+  if (penstock_metadata_get(penstock_request_metadata(penstock_hop_request(call)), "slot", 0, &value, &length) != PENSTOCK_OK)
     return NULL;
   slot *slot = &slots[atoi(value)];
   pthread_mutex_lock(&slot->mutex);
@@ -58,38 +58,41 @@ static void expect_end(trial *trial, penstock_result result, const char *what) {
     broken(trial, "synchronous", "%s: %s", what, penstock_result_name(result));
 }
 
-static int32_t act(penstock_intercepted_call *call, trial *trial, uint64_t *random) {
+static int32_t act(penstock_hop *call, trial *trial, uint64_t *random) {
   uint32_t dice = below(random, 100);
   if (dice < 4) return 77;
   if (dice < 6) return PENSTOCK_NEXT;
   if (dice < 12) {
-    expect_end(trial, penstock_intercepted_cancel(call, PENSTOCK_STATUS_ABORTED, "cancelled"), "cancel");
-    if (penstock_intercepted_next(call) == PENSTOCK_OK) broken(trial, "synchronous", "next after cancel");
+    expect_end(trial, penstock_hop_finish(call, PENSTOCK_STATUS_ABORTED, "cancelled"), "cancel");
+    if (penstock_hop_next(call) == PENSTOCK_OK) broken(trial, "synchronous", "next after cancel");
     return PENSTOCK_NEXT;
   }
   if (dice < 18) {
-    penstock_intercepted_answer_message(call, "answer", 6);
-    expect_end(trial, penstock_intercepted_answer(call, NULL, NULL), "answer");
+    penstock_hop_deliver_message(call, "answer", 6);
+    penstock_status *done = NULL;
+    if (penstock_status_new(PENSTOCK_STATUS_OK, NULL, &done)) abort();
+    expect_end(trial, penstock_hop_deliver_status(call, done), "answer");
+    penstock_status_release(done);
     return PENSTOCK_NEXT;
   }
   if (dice < 26) call_again(random);
-  penstock_result result = penstock_intercepted_next(call);
+  penstock_result result = penstock_hop_next(call);
   expect_end(trial, result, "next");
-  if (penstock_intercepted_next(call) == PENSTOCK_OK) broken(trial, "synchronous", "next twice");
+  if (penstock_hop_next(call) == PENSTOCK_OK) broken(trial, "synchronous", "next twice");
   if (result != PENSTOCK_OK) return PENSTOCK_NEXT;
-  if (dice < 32) expect_end(trial, penstock_intercepted_cancel(call, PENSTOCK_STATUS_DATA_LOSS, NULL), "a late cancel");
+  if (dice < 32) expect_end(trial, penstock_hop_finish(call, PENSTOCK_STATUS_DATA_LOSS, NULL), "a late cancel");
   if (dice > 95) return -1;
-  if (dice > 88) penstock_intercepted_set_response(call, "changed", 7);
+  if (dice > 88) penstock_hop_set_message(call, "changed", 7);
   return PENSTOCK_NEXT;
 }
 
-static int32_t intercept(penstock_intercepted_call *call, void *user_data) {
+static int32_t intercept(penstock_hop *call, void *user_data) {
   registration *self = user_data;
-  uint64_t random = seed ^ ((uint64_t)self->number << 32) ^ penstock_intercepted_id(call) * 983;
+  uint64_t random = seed ^ ((uint64_t)self->number << 32) ^ penstock_hop_call_id(call) * 983;
   if (atomic_load(&self->finalized)) broken(NULL, "law 6", "registration %d: called after the finalizer", self->number);
   trial *trial = trial_inside(call);
   if (!trial) {
-    expect_end(NULL, penstock_intercepted_next(call), "next of an inner call");
+    expect_end(NULL, penstock_hop_next(call), "next of an inner call");
     return PENSTOCK_NEXT;
   }
   atomic_fetch_add(&self->live, 1);

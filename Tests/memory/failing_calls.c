@@ -290,9 +290,9 @@ static void handshake(void) {
 
 static int32_t on_start(penstock_hop *hop, void *state) {
   (void)state;
-  if (WENT(penstock_metadata_set(penstock_hop_request_metadata(hop), "x-headers-one", "one"))) {
-    WENT(penstock_hop_set_authority(hop, "another.example"));
-    if (!WENT(penstock_hop_set_method(hop, UNARY)))
+  if (WENT(penstock_metadata_set(penstock_request_metadata(penstock_hop_request(hop)), "x-headers-one", "one"))) {
+    WENT(penstock_request_set_authority(penstock_hop_request(hop), "another.example"));
+    if (!WENT(penstock_request_set_method(penstock_hop_request(hop), UNARY)))
       penstock_hop_finish(hop, PENSTOCK_STATUS_RESOURCE_EXHAUSTED, "no memory");
     WENT(penstock_hop_set_value(hop, "a key", (void *)"a value", NULL));
   }

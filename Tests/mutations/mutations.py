@@ -85,7 +85,7 @@ MUTATIONS = [
      "let overtakes = hop.inbound?.holdsStatus ?? false"),
     ("4", "the deadline stays armed", "Call+End.swift", "    loop.setDeadline(self, nil)\n", ""),
     ("4", "a new deadline is not armed", "HopInterface.swift",
-     "if start === call.request { call.loop.setDeadline(call, start.deadline) }", "_ = start === call.request"),
+     "if start === call.request { call.loop.setDeadline(call, time) }", "_ = start === call.request"),
     ("4", "tickets of an overtaken event stay open", "Call+End.swift",
      "    if station.isShut { pausesInbound -= 1 }\n    loseTickets(station)\n",
      "    if station.isShut { pausesInbound -= 1 }\n"),

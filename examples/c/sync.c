@@ -9,36 +9,37 @@
 
 static const char echo[] = "/penstock.Echo/Unary";
 
-static int32_t log_call(penstock_intercepted_call *call, void *user_data) {
+static int32_t log_call(penstock_hop *hop, void *user_data) {
   (void)user_data;
   /* The call goes on; this thread waits for its response, and runs `auth` meanwhile. */
-  if (penstock_intercepted_next(call) == PENSTOCK_OK) {
-    penstock_status *status = penstock_intercepted_status(call);
-    printf("%s: %s\n", penstock_intercepted_method(call), penstock_status_code_name(penstock_status_code(status)));
+  if (penstock_hop_next(hop) == PENSTOCK_OK) {
+    penstock_status *status = penstock_hop_status(hop);
+    const char *method = penstock_request_method(penstock_hop_request(hop));
+    printf("%s: %s\n", method, penstock_status_code_name(penstock_status_code(status)));
   } /* else a cancel or the deadline has ended it meanwhile */
   return PENSTOCK_NEXT;
 }
 
-static int32_t add_token(penstock_intercepted_call *call, void *user_data) {
+static int32_t add_token(penstock_hop *hop, void *user_data) {
   (void)user_data;
   penstock_call *side;
   penstock_message *token;
   char header[64];
   /* A side call begins below this interceptor: it does not meet itself. It may be waited for. */
-  if (penstock_hop_call(penstock_intercepted_hop(call), echo, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL)) {
-    penstock_intercepted_cancel(call, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
+  if (penstock_hop_call(hop, echo, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL)) {
+    penstock_hop_finish(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
     return PENSTOCK_NEXT;
   }
   penstock_call_send(side, "fetched", 7);
   if (penstock_call_receive(side, &token) != PENSTOCK_OK) {
-    penstock_intercepted_cancel(call, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
+    penstock_hop_finish(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
   } else {
     size_t length;
     const char *text = penstock_message_bytes(token, &length);
     snprintf(header, sizeof(header), "Bearer %.*s", (int)length, text);
     penstock_message_release(token);
-    penstock_metadata_set(penstock_intercepted_metadata(call), "authorization", header);
-    penstock_intercepted_next(call);
+    penstock_metadata_set(penstock_request_metadata(penstock_hop_request(hop)), "authorization", header);
+    penstock_hop_next(hop);
   }
   penstock_call_release(side);
   return PENSTOCK_NEXT;

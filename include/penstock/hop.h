@@ -16,6 +16,7 @@
 
 #include "channel.h"
 #include "interceptor.h"
+#include "request.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -79,74 +80,18 @@ PENSTOCK_API uint64_t penstock_hop_count(const penstock_hop *hop);
 /* In on_demand: passes n instead; what is held back is asked for later with penstock_hop_demand. */
 PENSTOCK_API penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t n);
 
-/* ---- The start: in create and on_start; the setters in on_start, and in on_status of a hop that records, where they
- * change what a RESTART sends ---- */
+/* ---- The start ---- */
 
-/* The request's metadata in create and on_start; in on_status of a hop that records (replay_bytes), what a RESTART
- * sends, which can be changed. Else NULL. Borrowed during the callback. */
-PENSTOCK_API penstock_metadata *penstock_hop_request_metadata(penstock_hop *hop);
+/* The start of the call as the hop sees it: see request.h for when. NULL for NULL.
+ * Memory: borrowed from `hop`, and as long-lived.
+ * Threading: any thread. */
+PENSTOCK_API penstock_request *penstock_hop_request(penstock_hop *hop);
 /* In on_status: may it be answered with RESTART. E_STATE: nothing is recorded, headers or a message have gone above
  * this hop, or the status is a local cancel or deadline. E_TOO_LARGE: the request was over replay_bytes. E_ALREADY:
  * max_restarts is used up. E_UNSUPPORTED: objects that can't be copied. A RESTART all the same passes the status. On an
  * executor it tells how things were when the status came to the hop: what the hop has delivered may have gone above
  * since. */
 PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
-
-/* "/package.Service/Method"; lives until it is set again or the call ends. In any callback. */
-PENSTOCK_API const char *penstock_hop_method(const penstock_hop *hop);
-/* E_INVALID_ARGUMENT: not "/service/method". Method filters are not applied again. */
-PENSTOCK_API penstock_result penstock_hop_set_method(penstock_hop *hop, const char *method);
-/* The authority that is sent; lives as penstock_hop_method. */
-PENSTOCK_API const char *penstock_hop_authority(const penstock_hop *hop);
-PENSTOCK_API penstock_result penstock_hop_set_authority(penstock_hop *hop, const char *authority);
-/* Milliseconds left until the deadline, 0 if it has passed, -1 for none. In any callback. */
-PENSTOCK_API int64_t penstock_hop_deadline_ms(const penstock_hop *hop);
-/* Moves the deadline to `ms` from now, earlier or later; -1 is none. */
-PENSTOCK_API penstock_result penstock_hop_set_deadline_ms(penstock_hop *hop, int64_t ms);
-
-/* "identity" or "gzip": how messages are compressed on their way to the server. Static. In any callback. */
-PENSTOCK_API const char *penstock_hop_compression(const penstock_hop *hop);
-/* E_INVALID_ARGUMENT: neither "identity" nor "gzip". */
-PENSTOCK_API penstock_result penstock_hop_set_compression(penstock_hop *hop, const char *name);
-/* The limit on one received message, decompressed. In any callback; 0 for NULL. */
-PENSTOCK_API size_t penstock_hop_max_receive_message_bytes(const penstock_hop *hop);
-/* E_INVALID_ARGUMENT: over 2147483647. */
-PENSTOCK_API penstock_result penstock_hop_set_max_receive_message_bytes(penstock_hop *hop, size_t bytes);
-/* The limit on one message as it leaves the last hop, uncompressed: over it the call ends with RESOURCE_EXHAUSTED. What
- * the caller passes to a send is also held against the limit of its options. In any callback; 0 for NULL. */
-PENSTOCK_API size_t penstock_hop_max_send_message_bytes(const penstock_hop *hop);
-/* E_INVALID_ARGUMENT: over 2147483647. */
-PENSTOCK_API penstock_result penstock_hop_set_max_send_message_bytes(penstock_hop *hop, size_t bytes);
-
-/* What may be assumed of the method if it is called twice. It is carried for hops (and for framings that make use of it):
- * the library itself does not decide by it. */
-#define PENSTOCK_IDEMPOTENCY_UNKNOWN         0
-#define PENSTOCK_IDEMPOTENCY_IDEMPOTENT      1
-#define PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS 2
-
-/* PENSTOCK_IDEMPOTENCY_...; UNKNOWN for NULL. In any callback. */
-PENSTOCK_API int32_t penstock_hop_idempotency(const penstock_hop *hop);
-/* E_INVALID_ARGUMENT: not one of them. */
-PENSTOCK_API penstock_result penstock_hop_set_idempotency(penstock_hop *hop, int32_t idempotency);
-/* 1 if the call is to wait for a connection instead of failing, else 0. It is carried, and has no effect in this version:
- * channels do not wait yet. In any callback. */
-PENSTOCK_API int32_t penstock_hop_wait_for_ready(const penstock_hop *hop);
-PENSTOCK_API penstock_result penstock_hop_set_wait_for_ready(penstock_hop *hop, int32_t wait);
-/* 1 if the call has credentials, else 0; what they are is not told. In any callback. */
-PENSTOCK_API int32_t penstock_hop_has_credentials(const penstock_hop *hop);
-/* Replaces the credentials of the call by one field, "authorization" (visible ASCII and spaces, copied); NULL removes
- * them. They are sent with the request's headers, instead of metadata of the same name, over TLS only: on a channel
- * without it the call ends with UNAUTHENTICATED before anything is sent. No JSON and no trace shows them. They go along
- * with a redirect.
- * E_INVALID_ARGUMENT: not such a text. */
-PENSTOCK_API penstock_result penstock_hop_set_credentials(penstock_hop *hop, const char *authorization);
-
-/* Redirect: sends the rest of the call to another channel of the same runtime. In on_start; and in on_status of a hop
- * that records, for a RESTART. The interceptors, options and deadline of the call stay. The connection and its
- * credentials are the other channel's, and so are the target and the authority, unless one was set. The other channel
- * is kept until the call ends; closing either channel ends it. The last one set counts.
- * E_INVALID_ARGUMENT: a channel of another runtime. E_CLOSED: it has been closed. */
-PENSTOCK_API penstock_result penstock_hop_set_channel(penstock_hop *hop, penstock_channel *channel);
 
 /* ---- Side calls ---- */
 
@@ -189,6 +134,14 @@ PENSTOCK_API penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code
 /* As penstock_hop_finish, with a built status, copied. */
 PENSTOCK_API penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
 
+/* In the function of a synchronous interceptor: lets the call go on, with what has been changed in it, and waits for its
+ * response: the whole of it in a call that has one response message; in one that has many its headers, or the status if
+ * that comes first (the rest passes when the function has returned). Meanwhile this worker runs the other synchronous
+ * interceptors of the call.
+ * PENSTOCK_OK. E_ALREADY: a second time. E_STATE: after an end or an answer, or another kind of hop. E_GONE: another hand
+ * has ended the call; penstock_hop_status tells how. E_FORKED. E_INVALID_ARGUMENT: NULL.
+ * Threading: the function's thread. */
+PENSTOCK_API penstock_result penstock_hop_next(penstock_hop *hop);
 /* Ends the wait of a bound hop's event with any verdict that its ticket would take: NEXT (it goes on, with what was changed
  * in it), DROP (messages), TAKE (start) or RESTART (status). Also while the callback that got the hop still runs.
  * PENSTOCK_OK. E_INVALID_ARGUMENT: a NULL, or a verdict that this event does not allow (it goes on waiting). E_ALREADY: it

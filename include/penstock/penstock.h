@@ -10,6 +10,7 @@
 #include "status.h"
 #include "executor.h"
 #include "interceptor.h"
+#include "request.h"
 #include "hop.h"
 #include "async.h"
 #include "sync.h"

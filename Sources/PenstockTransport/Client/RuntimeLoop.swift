@@ -200,7 +200,7 @@ final class RuntimeLoop: CallLoop {
     }
   }
 
-  override func issueTicket(_ event: Event, of hop: Hop, start: Metadata?) -> UInt64 {
+  override func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 {
     book(of: hop.call).issue(event, of: hop, start: start)
   }
 

@@ -101,7 +101,10 @@ extension ClientChannel {
     guard let (owner, _) = hop.call.item.live(hop.call) else { return .gone }
     guard owner.channel.runtime === runtime else { return .invalidArgument }
     if isClosed { return .closed }
-    let outcome = hop.setRoute(ClientRoute(self))
+    let outcome = hop.editStart {
+      $0.setRoute(ClientRoute(self))
+      return .ok
+    }
     if outcome == .ok, hop.call.trace != nil { hop.call.note(.redirected, hop) }
     return outcome == .ok && !owner.keep(self) ? .gone : outcome
   }

@@ -90,8 +90,8 @@ final class TicketBook: @unchecked Sendable {
     /// While the ticket is open the call goes on, and keeps it.
     let hop: Unmanaged<Hop>?
     let event: Event
-    /// The metadata of a start: after a RESTART the request has another.
-    let start: Metadata?
+    /// Of a start, and of a status whose hop records.
+    let start: Request?
   }
 
   private enum State {
@@ -129,7 +129,7 @@ final class TicketBook: @unchecked Sendable {
   }
 
   /// Any thread; once the call has ended, the ticket is gone from the start. 0: there are no more.
-  func issue(_ event: Event, of hop: Hop?, start: Metadata?) -> UInt64 {
+  func issue(_ event: Event, of hop: Hop?, start: Request?) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
     guard call != nil else { return newest | TicketBook.lastTurn }

@@ -104,17 +104,10 @@ extension InterceptedCall {
     guard stage == .offered else { return }
     stage = .passed
     let call = hop.call
-    if start.hasPath { _ = call.request.setPath(ByteView(rebasing: start.path.view.dropLast())) }
-    if start.hasAuthority {
-      _ = call.request.setAuthority(ByteView(rebasing: start.authority.view.dropLast()))
-    }
-    if start.hasMetadata {
-      guard let copied = start.metadata.copy() else {
-        stage = .offered
-        finish(Status(.resourceExhausted, "no memory for a synchronous interceptor"), hop)
-        return
-      }
-      call.request.metadata.replace(with: copied)
+    if isChanged, !call.request.become(start) {
+      stage = .offered
+      finish(Status(.resourceExhausted, "no memory for a synchronous interceptor"), hop)
+      return
     }
     let late = request == nil ? newRequest : nil
     if let request, let newRequest { request.exchange(with: newRequest) }

@@ -1,4 +1,3 @@
-import CSystem
 import PenstockCall
 import PenstockWire
 import Synchronization
@@ -21,7 +20,8 @@ public final class SyncInterceptor {
   }
 }
 
-/// One synchronous interceptor in one call: what its function gets, and the state of the hop that stands for it.
+/// One synchronous interceptor in one call: what its function asks for (through a `SyncHop`), and the state of the hop that
+/// stands for it.
 ///
 /// Two threads work on it. On the driving thread the hop's callbacks (HopCallbacks.swift) stop the events that the
 /// function is to see, and offer the function to the workers. The function, on a worker, sees copies of what others
@@ -39,15 +39,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   let registration: UInt64
   let item: CallItem
   let pool: WorkerPool
-  public let generation: UInt64
-  public let id: UInt64
-  public let kind: CallKind
-  public let attempt: UInt32
-  public let level: Level
+  let kind: CallKind
   /// Set where messages are objects.
-  public let codec: Codec?
-  /// Followed by a NUL.
-  public let target: ByteBuffer
+  let codec: Codec?
   /// They have a lock of their own.
   private let values: CallValues
 
@@ -100,28 +94,20 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   // The function's, once it runs; before that the driving thread's.
-  public var start: Start
+  /// A copy, which `next` sends.
+  let start: Request
+  /// It may have been changed.
+  private(set) var isChanged = false
   /// The message that came, and the one that is to go instead.
   var request: Message?
   var newRequest: Message?
   var newResponse: Message?
-  var answers: [Message] = []
-  private var thread: UInt64 = 0
+  private var answers: [Message] = []
+  private var answerHeaders: Metadata?
   private var hasCalledNext = false
   /// `next` has returned with a response.
   private var hasSeenResponse = false
   private var hasEnded = false
-
-  public struct Start {
-    /// Followed by a NUL each.
-    public var path: ByteBuffer
-    public var authority: ByteBuffer
-    public var metadata: Metadata
-    public var deadline: UInt64?
-    var hasPath = false
-    var hasAuthority = false
-    var hasMetadata = false
-  }
 
   // Written by the driving thread before `hasResponse`, the function's after.
   var headers: Metadata?
@@ -151,32 +137,17 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     (registration, userData) = hop.registered
     item = hop.call.item
     hop.lend()
-    let request = hop.call.request
-    let metadata = request.metadata.copy()
-    isShort = metadata == nil
-    start = Start(
-      path: request.path, authority: request.authority ?? hop.defaultAuthority,
-      metadata: metadata ?? Metadata(), deadline: request.deadline)
+    let copied = hop.call.request.copy()
+    isShort = copied == nil
+    start = copied ?? hop.call.request
     pool = item.workers
-    generation = pool.runtime.generation
-    id = hop.call.id
     kind = hop.call.request.kind
-    attempt = hop.attempt
-    level = hop.level
     codec = hop.seesObjects ? hop.call.codec : nil
-    target = hop.target
     values = hop.call.values
     values.hold()
   }
 
   deinit { values.letGo() }
-
-  /// The borrowed handle that the function gets; pairs with `from`.
-  private var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
-
-  public static func from(_ handle: OpaquePointer) -> InterceptedCall {
-    Unmanaged<InterceptedCall>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
-  }
 
   // MARK: - What the driving thread tells the function
 
@@ -245,16 +216,16 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Runs it. The caller holds a reference.
   @inline(never) @_optimize(size)
   func execute() {
-    thread = cs_thread_self()
-    let verdict = interceptor.function(handle, interceptor.userData.pointer)
-    thread = 0
+    let handle = SyncHop(self)
+    let verdict = interceptor.function(handle.pointer, interceptor.userData.pointer)
+    handle.close()
     let over = lock.withLock { isOver }
     if over || hasEnded { return }
     hasEnded = true
     if verdict != Verdict.next.rawValue {
       wishes(.end(broken("returned a value that its function may not return")))
     } else if !hasCalledNext {
-      wishes(.end(broken("returned without next, cancel or answer")))
+      wishes(.end(broken("returned without next, an end or an answer")))
     } else {
       wishes(.letGo)
     }
@@ -268,21 +239,17 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
       ("' " as StaticString).bytes, what.bytes)
   }
 
-  /// The function runs, on this thread.
-  public var isRunning: Bool { thread == cs_thread_self() }
-  public var runningHop: Hop? { isRunning ? hop : nil }
   /// Start stands here still.
-  public var isBeforeNext: Bool { isRunning && !hasCalledNext && !hasEnded }
+  var isBeforeNext: Bool { !hasCalledNext && !hasEnded }
   /// There is a response, which may be changed.
-  public var isAfterNext: Bool { isRunning && hasSeenResponse && !hasEnded }
+  var isAfterNext: Bool { hasSeenResponse && !hasEnded }
   /// Another hand has ended the call.
-  public var isGone: Bool { lock.withLock { isOver } }
+  private var isGone: Bool { lock.withLock { isOver } }
 
   /// Lets start go on, and waits for the response. What other functions of the call have to do meanwhile is done
   /// here.
   @inline(never) @_optimize(size)
-  public func next() -> Outcome {
-    guard isRunning else { return .state }
+  func next() -> Outcome {
     if hasCalledNext { return .already }
     if hasEnded { return .state }
     hasCalledNext = true
@@ -313,8 +280,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   /// Ends the call. What the function returns is then ignored.
-  public func cancel(_ status: Status) -> Outcome {
-    guard isRunning else { return .state }
+  func cancel(_ status: Status) -> Outcome {
     if hasEnded { return .already }
     hasEnded = true
     if isGone { return .gone }
@@ -322,30 +288,43 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// Ends the call with an answer of the function's own, after the messages of `addAnswer`.
-  public func answer(_ headers: Metadata?, _ status: Status) -> Outcome {
-    guard isRunning else { return .state }
+  /// Ends the call with an answer of the function's own, after the headers and the messages that it has delivered.
+  func answer(_ status: Status) -> Outcome {
     if hasEnded { return .already }
     guard !hasCalledNext else { return .state }
     hasEnded = true
     if isGone { return .gone }
-    wishes(.answer(Answer(headers: headers, messages: answers, status: status)))
+    wishes(.answer(Answer(headers: answerHeaders, messages: answers, status: status)))
     return .ok
   }
 
-  /// What a message holds fits the level that the function sees.
-  private func fits(_ message: Message) -> Bool { (message.codecObject != nil) == (codec != nil) }
+  func addAnswer(_ headers: Metadata) -> Outcome {
+    guard isBeforeNext else { return .state }
+    if answerHeaders != nil { return .already }
+    guard answers.isEmpty else { return .state }
+    answerHeaders = headers
+    return .ok
+  }
 
-  public func addAnswer(_ message: Message) -> Outcome {
-    guard fits(message) else { return .state }
-    guard isBeforeNext, !kind.receivesOne || answers.isEmpty else { return .state }
+  func addAnswer(_ message: Message) -> Outcome {
+    guard fits(message), isBeforeNext, !kind.receivesOne || answers.isEmpty else { return .state }
     answers.append(message)
     return .ok
   }
 
+  /// What a message holds fits the level that the function sees.
+  private func fits(_ message: Message) -> Bool { message.isObject == (codec != nil) }
+
+  /// The start may be changed until `next`.
+  func edit(_ change: (Request) -> Outcome) -> Outcome {
+    guard isBeforeNext else { return .state }
+    isChanged = true
+    return change(start)
+  }
+
   /// nil: none. At once, not only with `next`.
   @inline(never) @_optimize(size)
-  public func setDeadline(_ time: UInt64?) -> Outcome {
+  func setDeadline(_ time: UInt64?) -> Outcome {
     guard isBeforeNext else { return .state }
     if isGone { return .gone }
     start.deadline = time
@@ -354,70 +333,48 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  public func setPath(_ path: ByteView) -> Outcome {
-    guard isBeforeNext else { return .state }
-    guard Request.isValidPath(path) else { return .invalidArgument }
-    guard let copied = terminated(path) else { return .noMemory }
-    start.path = copied
-    start.hasPath = true
-    return .ok
-  }
-
-  public func setAuthority(_ authority: ByteView) -> Outcome {
-    guard isBeforeNext else { return .state }
-    guard Request.isValidAuthority(authority) else { return .invalidArgument }
-    guard let copied = terminated(authority) else { return .noMemory }
-    start.authority = copied
-    start.hasAuthority = true
-    return .ok
-  }
-
-  /// The request's; they can be changed until `next`.
-  public var requestMetadata: Metadata? {
-    guard isRunning else { return nil }
-    start.hasMetadata = true
+  /// The request's, which can be changed until `next`.
+  var requestMetadata: Metadata {
+    isChanged = true
     return start.metadata
   }
 
-  /// Until `next`. nil: streams have none, nor has a caller that half-closed at once.
-  public var requestMessage: Message? { isBeforeNext ? newRequest ?? request : nil }
-
-  public func setRequest(_ message: Message) -> Outcome {
-    guard isBeforeNext, kind.sendsOne, fits(message) else { return .state }
-    newRequest = message
-    return .ok
+  /// Until `next` the request's, after it the response's; nil: a trailers-only answer has none.
+  var metadata: Metadata? {
+    if isBeforeNext { return requestMetadata }
+    return isAfterNext ? headers : nil
   }
 
-  /// After `next`; nil: a trailers-only answer has none.
-  public var responseHeaders: Metadata? { isAfterNext ? headers : nil }
-  /// After `next`, where there is one response.
-  public var responseMessage: Message? { isAfterNext && kind.receivesOne ? newResponse ?? response : nil }
-  /// After `next`: the response's; or what the caller gets, where another hand has ended the call.
-  public var responseStatus: Status? {
-    guard isRunning, hasCalledNext else { return nil }
-    return hasSeenResponse ? status : lock.withLock { endStatus }
+  /// Until `next` the request's; nil: streams have none, nor has a caller that half-closed at once. After it the
+  /// response's, where there is one.
+  var message: Message? {
+    if isBeforeNext { return newRequest ?? request }
+    return isAfterNext && kind.receivesOne ? newResponse ?? response : nil
   }
 
-  public func setResponse(_ message: Message) -> Outcome {
-    guard isAfterNext, kind.receivesOne, fits(message) else { return .state }
+  /// Replaces it, or puts one in where there was none.
+  func replace(_ message: Message) -> Outcome {
+    guard fits(message) else { return .state }
+    if isBeforeNext, kind.sendsOne {
+      newRequest = message
+      return .ok
+    }
+    guard isAfterNext, kind.receivesOne else { return .state }
     if isGone { return .gone }
     newResponse = message
     return .ok
   }
 
-  public func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
-    guard isRunning else { return .state }
+  /// After `next`: the response's; or what the caller gets, where another hand has ended the call.
+  var responseStatus: Status? {
+    guard hasCalledNext else { return nil }
+    return hasSeenResponse ? status : lock.withLock { endStatus }
+  }
+
+  func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
     if isGone { return .gone }
     return values.set(key, value) ? .ok : .noMemory
   }
 
-  public func value(_ key: ByteView) -> UnsafeMutableRawPointer? { isRunning ? values.get(key) : nil }
-
-  private func terminated(_ bytes: ByteView) -> ByteBuffer? {
-    guard let copied = ByteBuffer(capacity: bytes.count + 1), copied.append(bytes), copied.append(byte: 0)
-    else {
-      return nil
-    }
-    return copied
-  }
+  func value(_ key: ByteView) -> UnsafeMutableRawPointer? { values.get(key) }
 }

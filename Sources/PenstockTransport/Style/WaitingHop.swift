@@ -38,6 +38,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   private let shownMetadata: Metadata?
   private let shownStatus: Status?
   private let shownMessage: Message?
+  private let shownStart: Request?
   private let lock = Lock()
   private var state = State.fresh
 
@@ -48,17 +49,19 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     shownMetadata = hop.metadata
     shownStatus = hop.status
     shownMessage = hop.message
+    shownStart = hop.editedStart
     super.init(hop)
     if shownStatus?.isLocal ?? false { state = .passing }
     hop.lend()
   }
 
-  /// Any thread. `start` is the metadata of a start.
-  init(_ hop: Hop, _ event: Event, ticket: UInt64, start: Metadata?) {
+  /// Any thread. `start` is what the ticket has of it.
+  init(_ hop: Hop, _ event: Event, ticket: UInt64, start: Request?) {
     kind = event.kind
+    shownStart = start
     owesEnd = false
     switch event {
-    case .start: (shownMetadata, shownStatus, shownMessage) = (start, nil, nil)
+    case .start: (shownMetadata, shownStatus, shownMessage) = (start?.metadata, nil, nil)
     case .headers(let headers): (shownMetadata, shownStatus, shownMessage) = (headers, nil, nil)
     case .status(let status): (shownMetadata, shownStatus, shownMessage) = (status.trailers, status, nil)
     case .send(let message), .receive(let message):
@@ -118,6 +121,13 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
       shownMessage.attachment = object
       return .ok
     }
+  }
+
+  public override var request: Request? { isOpen ? shownStart : nil }
+
+  /// What a RESTART sends; a start that waits may be read by others too, all but its metadata.
+  public override func edit(_ change: (Request) -> Outcome) -> Outcome {
+    whileOpen { kind == .status ? shownStart.map { change($0) } ?? .state : .state }
   }
 
   /// Whoever ends the wait at the same time comes before or after.

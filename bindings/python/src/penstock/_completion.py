@@ -209,7 +209,7 @@ def _cancel(handle: int, number: Optional[int]) -> int:
 def _create(handle: int, number: Optional[int], state: Any) -> int:
     registered: Any = registry.get(number)
     try:
-        method = _raw.penstock_hop_method(handle) or b""
+        method = _raw.penstock_request_method(_raw.penstock_hop_request(handle)) or b""
         made = registered.methods.create(method.decode("utf-8", "replace"), Kind(_raw.penstock_hop_kind(handle)))
     except BaseException as error:
         report(registered.name, "create", error)

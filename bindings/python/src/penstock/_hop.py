@@ -92,6 +92,10 @@ class Hop:
             return self._handle
         raise StateError(c.E_STATE, "allowed only in the hop's callback, on its thread")
 
+    def _request(self) -> int:
+        """The start, as the callback sees it."""
+        return int(_raw.penstock_hop_request(self._callback()))
+
     @property
     def _anywhere(self) -> int:
         """The handle, for what is allowed on any thread."""
@@ -145,94 +149,94 @@ class Hop:
     @property
     def method(self) -> str:
         """``/package.Service/Method``; can be set in `on_start`."""
-        return _text(_raw.penstock_hop_method(self._callback()))
+        return _text(_raw.penstock_request_method(self._request()))
 
     @method.setter
     def method(self, method: str) -> None:
         text = c_string(method, "a method")
-        check(_raw.penstock_hop_set_method(self._callback(), text), f"the method can't be set to {method!r}")
+        check(_raw.penstock_request_set_method(self._request(), text), f"the method can't be set to {method!r}")
 
     @property
     def authority(self) -> str:
         """The authority that is sent; can be set in `on_start`."""
-        return _text(_raw.penstock_hop_authority(self._callback()))
+        return _text(_raw.penstock_request_authority(self._request()))
 
     @authority.setter
     def authority(self, authority: str) -> None:
         text = c_string(authority, "an authority")
-        check(_raw.penstock_hop_set_authority(self._callback(), text), f"authority {authority!r} can't be set")
+        check(_raw.penstock_request_set_authority(self._request(), text), f"authority {authority!r} can't be set")
 
     @property
     def deadline(self) -> Optional[float]:
         """Seconds left until the deadline, 0 if it has passed, None for none; can be set in `on_start`."""
-        left = int(_raw.penstock_hop_deadline_ms(self._callback()))
+        left = int(_raw.penstock_request_deadline_ms(self._request()))
         return None if left < 0 else left / 1000
 
     @deadline.setter
     def deadline(self, seconds: Optional[float]) -> None:
         left = -1 if seconds is None else milliseconds(seconds)
-        check(_raw.penstock_hop_set_deadline_ms(self._callback(), left), "the deadline can't be set")
+        check(_raw.penstock_request_set_deadline_ms(self._request(), left), "the deadline can't be set")
 
     @property
     def compression(self) -> str:
         """``"identity"`` or ``"gzip"``, for what is sent; can be set in `on_start`."""
-        return _text(_raw.penstock_hop_compression(self._callback()))
+        return _text(_raw.penstock_request_compression(self._request()))
 
     @compression.setter
     def compression(self, name: str) -> None:
         text = c_string(name, "a compression")
-        check(_raw.penstock_hop_set_compression(self._callback(), text), f"compression {name!r} can't be set")
+        check(_raw.penstock_request_set_compression(self._request(), text), f"compression {name!r} can't be set")
 
     @property
     def max_receive_message_bytes(self) -> int:
         """The limit on one received message; can be set in `on_start`."""
-        return int(_raw.penstock_hop_max_receive_message_bytes(self._callback()))
+        return int(_raw.penstock_request_max_receive_message_bytes(self._request()))
 
     @max_receive_message_bytes.setter
     def max_receive_message_bytes(self, size: int) -> None:
         whole_number(size, "a limit", 0, _LARGEST)
-        check(_raw.penstock_hop_set_max_receive_message_bytes(self._callback(), size), "the limit can't be set")
+        check(_raw.penstock_request_set_max_receive_message_bytes(self._request(), size), "the limit can't be set")
 
     @property
     def max_send_message_bytes(self) -> int:
         """The limit on one message as it leaves the last hop; can be set in `on_start`."""
-        return int(_raw.penstock_hop_max_send_message_bytes(self._callback()))
+        return int(_raw.penstock_request_max_send_message_bytes(self._request()))
 
     @max_send_message_bytes.setter
     def max_send_message_bytes(self, size: int) -> None:
         whole_number(size, "a limit", 0, _LARGEST)
-        check(_raw.penstock_hop_set_max_send_message_bytes(self._callback(), size), "the limit can't be set")
+        check(_raw.penstock_request_set_max_send_message_bytes(self._request(), size), "the limit can't be set")
 
     @property
     def idempotency(self) -> Idempotency:
         """What may be assumed if the call is made twice: carried for hops; can be set in `on_start`."""
-        return Idempotency(_raw.penstock_hop_idempotency(self._callback()))
+        return Idempotency(_raw.penstock_request_idempotency(self._request()))
 
     @idempotency.setter
     def idempotency(self, idempotency: Idempotency) -> None:
         wanted = Idempotency(idempotency)
-        check(_raw.penstock_hop_set_idempotency(self._callback(), wanted), "the idempotency can't be set")
+        check(_raw.penstock_request_set_idempotency(self._request(), wanted), "the idempotency can't be set")
 
     @property
     def wait_for_ready(self) -> bool:
         """Carried for hops; channels do not wait yet. Can be set in `on_start`."""
-        return bool(_raw.penstock_hop_wait_for_ready(self._callback()))
+        return bool(_raw.penstock_request_wait_for_ready(self._request()))
 
     @wait_for_ready.setter
     def wait_for_ready(self, wait: bool) -> None:
-        result = _raw.penstock_hop_set_wait_for_ready(self._callback(), int(bool(wait)))
+        result = _raw.penstock_request_set_wait_for_ready(self._request(), int(bool(wait)))
         check(result, "wait_for_ready can't be set")
 
     @property
     def has_credentials(self) -> bool:
         """Whether the call has credentials; what they are is not told."""
-        return bool(_raw.penstock_hop_has_credentials(self._callback()))
+        return bool(_raw.penstock_request_has_credentials(self._request()))
 
     def set_credentials(self, authorization: Optional[str]) -> None:
         """Replaces the call's credentials by this value of ``authorization``, which is sent over TLS only; None
         removes them. In `on_start`. Without TLS the call ends with UNAUTHENTICATED."""
         text = None if authorization is None else c_string(authorization, "credentials")
-        check(_raw.penstock_hop_set_credentials(self._callback(), text), "the credentials can't be set")
+        check(_raw.penstock_request_set_credentials(self._request(), text), "the credentials can't be set")
 
     @property
     def state(self) -> Any:
@@ -266,7 +270,7 @@ class Hop:
         """Redirect, in `on_start`: sends the rest of the call to another channel of the same runtime. Interceptors,
         options and deadline stay; connection, credentials, target and default authority are the other channel's.
         Closing either channel ends the call."""
-        check(_raw.penstock_hop_set_channel(self._callback(), channel._handle), "the call can't be sent there")
+        check(_raw.penstock_request_set_channel(self._request(), channel._handle), "the call can't be sent there")
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
         """Makes side calls for a thread that may wait: calls on the channel that this one was made on, whose chain
@@ -307,7 +311,7 @@ class Hop:
     def request_metadata(self) -> Metadata:
         """In `create` and `on_start` the request's metadata; in `on_status` of an interceptor with ``replay_bytes``
         what a RESTART sends, as `method`, `authority` and `deadline` are then. StateError elsewhere."""
-        pointer = _raw.penstock_hop_request_metadata(self._callback())
+        pointer = _raw.penstock_request_metadata(self._request())
         if not pointer:
             raise StateError(c.E_STATE, f"there is no request metadata in {self.event.name}")
         return Metadata._view(pointer, self._callback)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
-from ctypes import byref, c_size_t, c_void_p
-from typing import Any, Callable, Iterable, Optional, Tuple
+from typing import Any, Iterable, Optional
 
 from . import _constants as c
 from . import _raw
-from ._arguments import c_string, milliseconds, payload
-from ._codec import Boxed, boxed
-from ._errors import GoneError, StateError, check
+from ._arguments import c_string, milliseconds
+from ._errors import GoneError, NotFoundError, StateError, check
 from ._hop import Hop, Registered
 from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, registry, value_at
 from ._side import SideChannel, side_flags
 from ._status import CodeLike, DetailLike, Status, StatusCode, code_number
-from ._verdict import Kind, Level
+from ._ticket import message_of, put, set_message
+from ._verdict import EventKind, Kind, Level
 
 _current_thread = threading.get_ident
 
@@ -68,6 +66,16 @@ class InterceptedCall:
             return self._handle
         raise StateError(c.E_STATE, "allowed only in the interceptor's function, on its thread")
 
+    def _request(self) -> int:
+        """The start, as the function sees it."""
+        return int(_raw.penstock_hop_request(self._inside()))
+
+    def _before_next(self) -> int:
+        handle = self._inside()
+        if _raw.penstock_hop_event(handle) != EventKind.START:
+            raise StateError(c.E_STATE, "the call has gone on: its request is there until next")
+        return handle
+
     # ---- Going on, ending, answering: one of them, once ----
 
     def next(self) -> InterceptedReply:
@@ -77,7 +85,7 @@ class InterceptedCall:
         Where another hand ends the call meanwhile, the reply is ``gone`` and has the status that the caller gets.
         AlreadyError: a second time. StateError: after `cancel` or `answer`.
         """
-        result = _raw.penstock_intercepted_next(self._inside())
+        result = _raw.penstock_hop_next(self._inside())
         if result != c.E_GONE:
             check(result, "the call can't go on")
         return InterceptedReply(self, result == c.E_GONE)
@@ -92,7 +100,7 @@ class InterceptedCall:
         """Ends the call at once, before or after `next`."""
         status = Status(code, message, details, trailers)
         check(
-            _raw.penstock_intercepted_cancel_with(self._inside(), status._address()),
+            _raw.penstock_hop_finish_with(self._inside(), status._address()),
             "the call can't be ended here",
         )
 
@@ -112,15 +120,17 @@ class InterceptedCall:
         first: Optional[Metadata] = None
         if headers is not None:
             first = headers if isinstance(headers, Metadata) else Metadata(headers)
-        functions = _raw.penstock_intercepted_answer_object, _raw.penstock_intercepted_answer_message
+        words = "the call can't be answered now"
+        if first is not None:
+            check(_raw.penstock_hop_deliver_headers(handle, first._address), words)
+        functions = _raw.penstock_hop_deliver_object, _raw.penstock_hop_deliver_message
         for data in messages:
-            _put(handle, data, functions, "the call can't be answered with this")
-        result = _raw.penstock_intercepted_answer(handle, first._address if first else None, status._address())
-        check(result, "the call can't be answered now")
+            put(handle, data, functions, "the call can't be answered with this")
+        check(_raw.penstock_hop_deliver_status(handle, status._address()), words)
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
         """For calls of one's own that do not meet this interceptor: as `Hop.side_channel`."""
-        hop = Hop(_raw.penstock_intercepted_hop(self._inside()), self._registered).retain()
+        hop = Hop(self._inside(), self._registered).retain()
         hop._end()
         return SideChannel(hop, side_flags(from_top, detached))
 
@@ -129,76 +139,75 @@ class InterceptedCall:
     @property
     def call_id(self) -> int:
         """A number that names the call within the process."""
-        return int(_raw.penstock_intercepted_id(self._inside()))
+        return int(_raw.penstock_hop_call_id(self._inside()))
 
     @property
     def kind(self) -> Kind:
         """Unary, client stream, server stream or bidi."""
-        return Kind(_raw.penstock_intercepted_kind(self._inside()))
+        return Kind(_raw.penstock_hop_kind(self._inside()))
 
     @property
     def attempt(self) -> int:
         """1, and one more with each RESTART by an interceptor above."""
-        return int(_raw.penstock_intercepted_attempt(self._inside()))
+        return int(_raw.penstock_hop_attempt(self._inside()))
 
     @property
     def level(self) -> Level:
         """Object or bytes: a registration at both runs once at each."""
-        return Level(_raw.penstock_intercepted_level(self._inside()))
+        return Level(_raw.penstock_hop_level(self._inside()))
 
     @property
     def target(self) -> str:
         """The channel's target, as it was given."""
-        return _text(_raw.penstock_intercepted_target(self._inside()))
+        return _text(_raw.penstock_hop_target(self._inside()))
 
     @property
     def method(self) -> str:
         """``/package.Service/Method``; can be set."""
-        return _text(_raw.penstock_intercepted_method(self._inside()))
+        return _text(_raw.penstock_request_method(self._request()))
 
     @method.setter
     def method(self, method: str) -> None:
         text = c_string(method, "a method")
-        result = _raw.penstock_intercepted_set_method(self._inside(), text)
+        result = _raw.penstock_request_set_method(self._request(), text)
         check(result, f"the method can't be set to {method!r}")
 
     @property
     def authority(self) -> str:
         """The authority that is sent; can be set."""
-        return _text(_raw.penstock_intercepted_authority(self._inside()))
+        return _text(_raw.penstock_request_authority(self._request()))
 
     @authority.setter
     def authority(self, authority: str) -> None:
         text = c_string(authority, "an authority")
-        result = _raw.penstock_intercepted_set_authority(self._inside(), text)
+        result = _raw.penstock_request_set_authority(self._request(), text)
         check(result, f"authority {authority!r} can't be set")
 
     @property
     def deadline(self) -> Optional[float]:
         """Seconds left until the deadline, 0 if it has passed, None for none; can be set, and then holds at once."""
-        left = int(_raw.penstock_intercepted_deadline_ms(self._inside()))
+        left = int(_raw.penstock_request_deadline_ms(self._request()))
         return None if left < 0 else left / 1000
 
     @deadline.setter
     def deadline(self, seconds: Optional[float]) -> None:
         left = -1 if seconds is None else milliseconds(seconds)
-        check(_raw.penstock_intercepted_set_deadline_ms(self._inside(), left), "the deadline can't be set")
+        check(_raw.penstock_request_set_deadline_ms(self._request(), left), "the deadline can't be set")
 
     @property
     def metadata(self) -> Metadata:
         """The request's metadata; read-only after `next`."""
-        return Metadata._view(_raw.penstock_intercepted_metadata(self._inside()), self._inside)
+        return Metadata._view(_raw.penstock_request_metadata(self._request()), self._inside)
 
     @property
     def request(self) -> Any:
         """The request message of a call that has one: its bytes, or at the object level the caller's own object;
         setting replaces it. None: the kind has many, or none was sent. StateError: after `next`."""
-        return _get(self._inside(), _raw.penstock_intercepted_request_object, _raw.penstock_intercepted_request)
+        return _message(self._before_next())
 
     @request.setter
     def request(self, data: Any) -> None:
-        functions = _raw.penstock_intercepted_set_request_object, _raw.penstock_intercepted_set_request
-        _put(self._inside(), data, functions, "the request can't be replaced")
+        set_message(self._before_next(), data)
 
     # ---- Call values ----
 
@@ -207,16 +216,16 @@ class InterceptedCall:
         name = c_string(key, "a key")
         handle = self._inside()
         if value is None:
-            result = _raw.penstock_intercepted_set_value(handle, name, None, _raw.penstock_finalizer())
+            result = _raw.penstock_hop_set_value(handle, name, None, _raw.penstock_finalizer())
         else:
             number = registry.add(Value(value))
-            result = _raw.penstock_intercepted_set_value(handle, name, number, forget)
+            result = _raw.penstock_hop_set_value(handle, name, number, forget)
         check(result, f"value {key!r} can't be set")
 
     def get_value(self, key: str, default: Any = None) -> Any:
         """What ``key`` holds, or ``default``."""
         name = c_string(key, "a key")
-        return value_at(_raw.penstock_intercepted_get_value(self._inside(), name), default)
+        return value_at(_raw.penstock_hop_get_value(self._inside(), name), default)
 
 
 class InterceptedReply:
@@ -232,7 +241,7 @@ class InterceptedReply:
     @property
     def headers(self) -> Optional[Metadata]:
         """The response headers; None without (a trailers-only answer has none)."""
-        pointer = _raw.penstock_intercepted_headers(self._call._inside())
+        pointer = _raw.penstock_hop_metadata(self._call._inside())
         return Metadata._view(pointer, self._call._inside) if pointer else None
 
     @property
@@ -241,56 +250,28 @@ class InterceptedReply:
         gets; setting replaces it, or puts one in. None: the kind has many, or none came."""
         if self.gone:
             return None
-        return _get(
-            self._call._inside(), _raw.penstock_intercepted_response_object, _raw.penstock_intercepted_response
-        )
+        return _message(self._call._inside())
 
     @message.setter
     def message(self, data: Any) -> None:
         if self.gone:
             raise GoneError(c.E_GONE, "the call has ended")
-        functions = _raw.penstock_intercepted_set_response_object, _raw.penstock_intercepted_set_response
-        _put(self._call._inside(), data, functions, "the response can't be replaced")
+        set_message(self._call._inside(), data)
 
     @property
     def status(self) -> Optional[Status]:
         """The status, which may be changed, with details and trailers. None: the headers of a stream have come, and
         no status yet; or an interceptor above has restarted the call."""
-        pointer = _raw.penstock_intercepted_status(self._call._inside())
+        pointer = _raw.penstock_hop_status(self._call._inside())
         return Status._view(pointer, self._call._inside) if pointer else None
 
 
-def _sees_objects(handle: int) -> bool:
-    return Boxed.ever and _raw.penstock_intercepted_level(handle) == Level.OBJECT
-
-
-def _get(handle: int, get_object: Callable[..., Optional[int]], get_bytes: Callable[..., int]) -> Any:
-    if _sees_objects(handle):
-        item = boxed(get_object(handle))
-        if item is not None:
-            return item.thing
-    data, length = c_void_p(), c_size_t()
-    result = get_bytes(handle, byref(data), byref(length))
-    if result == c.E_NOT_FOUND:
+def _message(handle: int) -> Any:
+    """None: there is none, or the kind has many."""
+    try:
+        return message_of(handle)
+    except NotFoundError:
         return None
-    check(result, "there is no message here now")
-    return ctypes.string_at(data, length.value)
-
-
-def _put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
-    """Gives a message to the function for objects where they are seen, else to that for bytes."""
-    put_object, put_bytes = functions
-    if _sees_objects(handle):
-        # The library's from then on, but where there is no codec.
-        number = registry.add(Boxed(data))
-        result = put_object(handle, number)
-        if result == c.OK:
-            return
-        registry.remove(number)
-        if result != c.E_STATE or not isinstance(data, (bytes, bytearray, memoryview)):
-            check(result, words)
-    content = payload(data)
-    check(put_bytes(handle, content, len(content)), words)
 
 
 def _text(text: Optional[bytes]) -> str:

@@ -109,7 +109,7 @@ def _intercept(handle: int, number: Optional[int]) -> int:
     try:
         return _verdict(registered.methods["intercept"](call), "intercept")
     except BaseException as error:
-        _raw.penstock_intercepted_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
+        _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
         tell(registered.name, "intercept", error)
         return _INVALID
     finally:

@@ -18,7 +18,7 @@ penstock_hop_create = CFUNCTYPE(c_int32, c_void_p, c_void_p, POINTER(c_void_p))
 penstock_hop_destroy = CFUNCTYPE(None, c_void_p, c_void_p)
 # typedef void (*penstock_async_callback)(penstock_hop *hop, void *state);
 penstock_async_callback = CFUNCTYPE(None, c_void_p, c_void_p)
-# typedef int32_t (*penstock_intercept)(penstock_intercepted_call *call, void *user_data);
+# typedef int32_t (*penstock_intercept)(penstock_hop *hop, void *user_data);
 penstock_intercept = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 # int32_t (*encode)(void *user_data, const char *method, void *object, penstock_buffer *bytes)
 penstock_codec_encode = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_void_p)

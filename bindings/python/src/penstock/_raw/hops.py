@@ -1,4 +1,4 @@
-"""interceptor.h, hop.h, async.h, sync.h: what interceptors of each style call."""
+"""interceptor.h, request.h, hop.h, async.h, sync.h: what interceptors of each style call."""
 
 from __future__ import annotations
 
@@ -8,6 +8,47 @@ from typing import Any, Dict, Tuple
 from .c_types import penstock_call_callbacks, penstock_finalizer, penstock_interceptor, penstock_sync_interceptor
 
 PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
+    # ---- request.h ----
+    # penstock_metadata *penstock_request_metadata(penstock_request *request);
+    "penstock_request_metadata": (c_void_p, c_void_p),
+    # const char *penstock_request_method(const penstock_request *request);
+    "penstock_request_method": (c_char_p, c_void_p),
+    # penstock_result penstock_request_set_method(penstock_request *request, const char *method);
+    "penstock_request_set_method": (c_int32, c_void_p, c_char_p),
+    # const char *penstock_request_authority(const penstock_request *request);
+    "penstock_request_authority": (c_char_p, c_void_p),
+    # penstock_result penstock_request_set_authority(penstock_request *request, const char *authority);
+    "penstock_request_set_authority": (c_int32, c_void_p, c_char_p),
+    # int64_t penstock_request_deadline_ms(const penstock_request *request);
+    "penstock_request_deadline_ms": (c_int64, c_void_p),
+    # penstock_result penstock_request_set_deadline_ms(penstock_request *request, int64_t ms);
+    "penstock_request_set_deadline_ms": (c_int32, c_void_p, c_int64),
+    # const char *penstock_request_compression(const penstock_request *request);
+    "penstock_request_compression": (c_char_p, c_void_p),
+    # penstock_result penstock_request_set_compression(penstock_request *request, const char *name);
+    "penstock_request_set_compression": (c_int32, c_void_p, c_char_p),
+    # size_t penstock_request_max_receive_message_bytes(const penstock_request *request);
+    "penstock_request_max_receive_message_bytes": (c_size_t, c_void_p),
+    # penstock_result penstock_request_set_max_receive_message_bytes(penstock_request *request, size_t bytes);
+    "penstock_request_set_max_receive_message_bytes": (c_int32, c_void_p, c_size_t),
+    # size_t penstock_request_max_send_message_bytes(const penstock_request *request);
+    "penstock_request_max_send_message_bytes": (c_size_t, c_void_p),
+    # penstock_result penstock_request_set_max_send_message_bytes(penstock_request *request, size_t bytes);
+    "penstock_request_set_max_send_message_bytes": (c_int32, c_void_p, c_size_t),
+    # int32_t penstock_request_idempotency(const penstock_request *request);
+    "penstock_request_idempotency": (c_int32, c_void_p),
+    # penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
+    "penstock_request_set_idempotency": (c_int32, c_void_p, c_int32),
+    # int32_t penstock_request_wait_for_ready(const penstock_request *request);
+    "penstock_request_wait_for_ready": (c_int32, c_void_p),
+    # penstock_result penstock_request_set_wait_for_ready(penstock_request *request, int32_t wait);
+    "penstock_request_set_wait_for_ready": (c_int32, c_void_p, c_int32),
+    # int32_t penstock_request_has_credentials(const penstock_request *request);
+    "penstock_request_has_credentials": (c_int32, c_void_p),
+    # penstock_result penstock_request_set_credentials(penstock_request *request, const char *authorization);
+    "penstock_request_set_credentials": (c_int32, c_void_p, c_char_p),
+    # penstock_result penstock_request_set_channel(penstock_request *request, penstock_channel *channel);
+    "penstock_request_set_channel": (c_int32, c_void_p, c_void_p),
     # ---- hop.h ----
     # penstock_hop *penstock_hop_retain(penstock_hop *hop);
     "penstock_hop_retain": (c_void_p, c_void_p),
@@ -28,8 +69,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_level": (c_int32, c_void_p),
     # const char *penstock_hop_target(const penstock_hop *hop);
     "penstock_hop_target": (c_char_p, c_void_p),
-    # penstock_metadata *penstock_hop_request_metadata(penstock_hop *hop);
-    "penstock_hop_request_metadata": (c_void_p, c_void_p),
+    # penstock_request *penstock_hop_request(penstock_hop *hop);
+    "penstock_hop_request": (c_void_p, c_void_p),
     # penstock_result penstock_hop_can_restart(const penstock_hop *hop);
     "penstock_hop_can_restart": (c_int32, c_void_p),
     # penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
@@ -44,44 +85,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_count": (c_uint64, c_void_p),
     # penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t n);
     "penstock_hop_set_count": (c_int32, c_void_p, c_uint64),
-    # const char *penstock_hop_method(const penstock_hop *hop);
-    "penstock_hop_method": (c_char_p, c_void_p),
-    # penstock_result penstock_hop_set_method(penstock_hop *hop, const char *method);
-    "penstock_hop_set_method": (c_int32, c_void_p, c_char_p),
-    # const char *penstock_hop_authority(const penstock_hop *hop);
-    "penstock_hop_authority": (c_char_p, c_void_p),
-    # penstock_result penstock_hop_set_authority(penstock_hop *hop, const char *authority);
-    "penstock_hop_set_authority": (c_int32, c_void_p, c_char_p),
-    # int64_t penstock_hop_deadline_ms(const penstock_hop *hop);
-    "penstock_hop_deadline_ms": (c_int64, c_void_p),
-    # penstock_result penstock_hop_set_deadline_ms(penstock_hop *hop, int64_t ms);
-    "penstock_hop_set_deadline_ms": (c_int32, c_void_p, c_int64),
-    # const char *penstock_hop_compression(const penstock_hop *hop);
-    "penstock_hop_compression": (c_char_p, c_void_p),
-    # penstock_result penstock_hop_set_compression(penstock_hop *hop, const char *name);
-    "penstock_hop_set_compression": (c_int32, c_void_p, c_char_p),
-    # size_t penstock_hop_max_receive_message_bytes(const penstock_hop *hop);
-    "penstock_hop_max_receive_message_bytes": (c_size_t, c_void_p),
-    # penstock_result penstock_hop_set_max_receive_message_bytes(penstock_hop *hop, size_t bytes);
-    "penstock_hop_set_max_receive_message_bytes": (c_int32, c_void_p, c_size_t),
-    # size_t penstock_hop_max_send_message_bytes(const penstock_hop *hop);
-    "penstock_hop_max_send_message_bytes": (c_size_t, c_void_p),
-    # penstock_result penstock_hop_set_max_send_message_bytes(penstock_hop *hop, size_t bytes);
-    "penstock_hop_set_max_send_message_bytes": (c_int32, c_void_p, c_size_t),
-    # int32_t penstock_hop_idempotency(const penstock_hop *hop);
-    "penstock_hop_idempotency": (c_int32, c_void_p),
-    # penstock_result penstock_hop_set_idempotency(penstock_hop *hop, int32_t idempotency);
-    "penstock_hop_set_idempotency": (c_int32, c_void_p, c_int32),
-    # int32_t penstock_hop_wait_for_ready(const penstock_hop *hop);
-    "penstock_hop_wait_for_ready": (c_int32, c_void_p),
-    # penstock_result penstock_hop_set_wait_for_ready(penstock_hop *hop, int32_t wait);
-    "penstock_hop_set_wait_for_ready": (c_int32, c_void_p, c_int32),
     # int32_t penstock_hop_is_secure(const penstock_hop *hop);
     "penstock_hop_is_secure": (c_int32, c_void_p),
-    # int32_t penstock_hop_has_credentials(const penstock_hop *hop);
-    "penstock_hop_has_credentials": (c_int32, c_void_p),
-    # penstock_result penstock_hop_set_credentials(penstock_hop *hop, const char *authorization);
-    "penstock_hop_set_credentials": (c_int32, c_void_p, c_char_p),
     # penstock_result penstock_hop_stats_json(const penstock_hop *hop, char **json);
     "penstock_hop_stats_json": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_hop_trace_json(penstock_hop *hop, char **json);
@@ -92,8 +97,6 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_finish": (c_int32, c_void_p, c_int32, c_char_p),
     # penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
     "penstock_hop_finish_with": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_hop_set_channel(penstock_hop *hop, penstock_channel *channel);
-    "penstock_hop_set_channel": (c_int32, c_void_p, c_void_p),
     # penstock_result penstock_hop_call(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags, const
     # penstock_call_options *options, const penstock_call_callbacks *callbacks, penstock_call **call, penstock_error
     # **error);
@@ -108,6 +111,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         POINTER(c_void_p),
         POINTER(c_void_p),
     ),
+    # penstock_result penstock_hop_next(penstock_hop *hop);
+    "penstock_hop_next": (c_int32, c_void_p),
     # penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t verdict);
     "penstock_hop_resolve": (c_int32, c_void_p, c_int32),
     # penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
@@ -156,74 +161,4 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         POINTER(penstock_interceptor),
         POINTER(c_void_p),
     ),
-    # penstock_result penstock_intercepted_next(penstock_intercepted_call *call);
-    "penstock_intercepted_next": (c_int32, c_void_p),
-    # penstock_result penstock_intercepted_cancel(penstock_intercepted_call *call, int32_t code, const char *message);
-    "penstock_intercepted_cancel": (c_int32, c_void_p, c_int32, c_char_p),
-    # penstock_result penstock_intercepted_cancel_with(penstock_intercepted_call *call, const penstock_status
-    # *status);
-    "penstock_intercepted_cancel_with": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_intercepted_answer_message(penstock_intercepted_call *call, const void *data, size_t
-    # length);
-    "penstock_intercepted_answer_message": (c_int32, c_void_p, c_void_p, c_size_t),
-    # penstock_result penstock_intercepted_answer(penstock_intercepted_call *call, const penstock_metadata *headers,
-    # const penstock_status *status);
-    "penstock_intercepted_answer": (c_int32, c_void_p, c_void_p, c_void_p),
-    # penstock_hop *penstock_intercepted_hop(penstock_intercepted_call *call);
-    "penstock_intercepted_hop": (c_void_p, c_void_p),
-    # uint64_t penstock_intercepted_id(const penstock_intercepted_call *call);
-    "penstock_intercepted_id": (c_uint64, c_void_p),
-    # int32_t penstock_intercepted_kind(const penstock_intercepted_call *call);
-    "penstock_intercepted_kind": (c_int32, c_void_p),
-    # uint32_t penstock_intercepted_attempt(const penstock_intercepted_call *call);
-    "penstock_intercepted_attempt": (c_uint32, c_void_p),
-    # int32_t penstock_intercepted_level(const penstock_intercepted_call *call);
-    "penstock_intercepted_level": (c_int32, c_void_p),
-    # const char *penstock_intercepted_target(const penstock_intercepted_call *call);
-    "penstock_intercepted_target": (c_char_p, c_void_p),
-    # const char *penstock_intercepted_method(const penstock_intercepted_call *call);
-    "penstock_intercepted_method": (c_char_p, c_void_p),
-    # penstock_result penstock_intercepted_set_method(penstock_intercepted_call *call, const char *method);
-    "penstock_intercepted_set_method": (c_int32, c_void_p, c_char_p),
-    # const char *penstock_intercepted_authority(const penstock_intercepted_call *call);
-    "penstock_intercepted_authority": (c_char_p, c_void_p),
-    # penstock_result penstock_intercepted_set_authority(penstock_intercepted_call *call, const char *authority);
-    "penstock_intercepted_set_authority": (c_int32, c_void_p, c_char_p),
-    # int64_t penstock_intercepted_deadline_ms(const penstock_intercepted_call *call);
-    "penstock_intercepted_deadline_ms": (c_int64, c_void_p),
-    # penstock_result penstock_intercepted_set_deadline_ms(penstock_intercepted_call *call, int64_t ms);
-    "penstock_intercepted_set_deadline_ms": (c_int32, c_void_p, c_int64),
-    # penstock_metadata *penstock_intercepted_metadata(penstock_intercepted_call *call);
-    "penstock_intercepted_metadata": (c_void_p, c_void_p),
-    # penstock_result penstock_intercepted_request(penstock_intercepted_call *call, const void **data, size_t
-    # *length);
-    "penstock_intercepted_request": (c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t)),
-    # penstock_result penstock_intercepted_set_request(penstock_intercepted_call *call, const void *data, size_t
-    # length);
-    "penstock_intercepted_set_request": (c_int32, c_void_p, c_void_p, c_size_t),
-    # penstock_metadata *penstock_intercepted_headers(penstock_intercepted_call *call);
-    "penstock_intercepted_headers": (c_void_p, c_void_p),
-    # penstock_result penstock_intercepted_response(penstock_intercepted_call *call, const void **data, size_t
-    # *length);
-    "penstock_intercepted_response": (c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t)),
-    # penstock_result penstock_intercepted_set_response(penstock_intercepted_call *call, const void *data, size_t
-    # length);
-    "penstock_intercepted_set_response": (c_int32, c_void_p, c_void_p, c_size_t),
-    # penstock_status *penstock_intercepted_status(penstock_intercepted_call *call);
-    "penstock_intercepted_status": (c_void_p, c_void_p),
-    # void *penstock_intercepted_request_object(penstock_intercepted_call *call);
-    "penstock_intercepted_request_object": (c_void_p, c_void_p),
-    # penstock_result penstock_intercepted_set_request_object(penstock_intercepted_call *call, void *object);
-    "penstock_intercepted_set_request_object": (c_int32, c_void_p, c_void_p),
-    # void *penstock_intercepted_response_object(penstock_intercepted_call *call);
-    "penstock_intercepted_response_object": (c_void_p, c_void_p),
-    # penstock_result penstock_intercepted_set_response_object(penstock_intercepted_call *call, void *object);
-    "penstock_intercepted_set_response_object": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_intercepted_answer_object(penstock_intercepted_call *call, void *object);
-    "penstock_intercepted_answer_object": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_intercepted_set_value(penstock_intercepted_call *call, const char *key, void *value,
-    # penstock_finalizer finalizer);
-    "penstock_intercepted_set_value": (c_int32, c_void_p, c_char_p, c_void_p, penstock_finalizer),
-    # void *penstock_intercepted_get_value(penstock_intercepted_call *call, const char *key);
-    "penstock_intercepted_get_value": (c_void_p, c_void_p, c_char_p),
 }

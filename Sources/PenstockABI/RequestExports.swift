@@ -1,0 +1,215 @@
+public import CPenstock
+import PenstockCall
+import PenstockTransport
+import PenstockWire
+
+// request.h: the start of a call, where a hop sees it. Its handle is the hop's.
+
+/// What is shown of the start: in a callback of the hop, what the callback sees; else the request that waits. nil: nothing
+/// is.
+@inline(never)
+func start<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T, _ shown: (Request, Hop) -> T) -> T? {
+  guard let handle else { return nil }
+  let place = HopHandle.place(handle)
+  if place.hop.currentEvent != .none { return running(place.hop) }
+  guard case .bound(let bound) = place else { return nil }
+  return bound.request.map { shown($0, bound.hop) }
+}
+
+/// The defaults where nothing is shown.
+@inline(never)
+private func settings(_ handle: OpaquePointer?) -> CallSettings {
+  start(handle, { $0.settings }, { request, _ in request.settings }) ?? CallSettings()
+}
+
+@inline(never)
+private func edit(_ handle: OpaquePointer?, _ change: (Request) -> Outcome) -> penstock_result {
+  withHop(
+    handle, { $0.editStart(change) },
+    { $0.hop.currentEvent == .none ? $0.edit(change) : $0.hop.editStart(change) })
+}
+
+/// A limit as the JSON options take it.
+private func limit(_ bytes: Int) -> Int? { bytes >= 0 && bytes <= Int(Int32.max) ? bytes : nil }
+
+@_cdecl("penstock_request_metadata") @implementation
+public func penstock_request_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
+  guard let handle else { return nil }
+  let place = HopHandle.place(handle)
+  if case .bound(let bound) = place, bound.hop.currentEvent == .none {
+    return bound.requestMetadata.map { borrowed($0) }
+  }
+  return place.hop.requestMetadata.map { borrowed($0) }
+}
+
+@_cdecl("penstock_request_method") @implementation
+public func penstock_request_method(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  start(handle, { $0.path }, { request, _ in request.path }).map { cString($0) }
+}
+
+@_cdecl("penstock_request_set_method") @implementation
+public func penstock_request_set_method(_ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!)
+  -> penstock_result
+{
+  guard let method else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return edit(handle) { start in
+    guard Request.isValidPath(bytes(method)) else { return .invalidArgument }
+    return start.setPath(bytes(method)) ? .ok : .noMemory
+  }
+}
+
+@_cdecl("penstock_request_authority") @implementation
+public func penstock_request_authority(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  start(
+    handle, { $0.authority ?? $0.defaultAuthority },
+    { $0.authority ?? $0.route?.authority ?? $1.call.origin.defaultAuthority }
+  ).map { cString($0) }
+}
+
+@_cdecl("penstock_request_set_authority") @implementation
+public func penstock_request_set_authority(_ handle: OpaquePointer!, _ authority: UnsafePointer<CChar>!)
+  -> penstock_result
+{
+  guard let authority else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return edit(handle) { start in
+    guard Request.isValidAuthority(bytes(authority)) else { return .invalidArgument }
+    return start.setAuthority(bytes(authority)) ? .ok : .noMemory
+  }
+}
+
+@_cdecl("penstock_request_deadline_ms") @implementation
+public func penstock_request_deadline_ms(_ handle: OpaquePointer!) -> Int64 {
+  start(handle, { left($0.deadline, $0) }, { left($0.deadline, $1) }) ?? -1
+}
+
+private func left(_ deadline: UInt64?, _ hop: Hop) -> Int64 {
+  guard let deadline else { return -1 }
+  let now = hop.clock
+  return deadline > now ? Int64(clamping: (deadline - now) / 1_000_000) : 0
+}
+
+@_cdecl("penstock_request_set_deadline_ms") @implementation
+public func penstock_request_set_deadline_ms(_ handle: OpaquePointer!, _ ms: Int64) -> penstock_result {
+  guard ms >= -1 else { return PENSTOCK_E_INVALID_ARGUMENT }
+  func time(_ hop: Hop) -> UInt64? {
+    guard ms >= 0 else { return nil }
+    let (time, overflow) = hop.clock.addingReportingOverflow(nanoseconds(UInt64(ms)))
+    return overflow ? nil : time
+  }
+  return withHop(
+    handle, { $0.setDeadline(time($0)) },
+    {
+      $0.hop.currentEvent == .none ? $0.setDeadline(time($0.hop)) : $0.hop.setDeadline(time($0.hop))
+    })
+}
+
+/// Saturates.
+func nanoseconds(_ milliseconds: UInt64) -> UInt64 {
+  let (product, overflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
+  return overflow ? UInt64.max : product
+}
+
+@_cdecl("penstock_request_compression") @implementation
+public func penstock_request_compression(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
+  switch settings(request).compression {
+  case .identity: cString("identity")
+  case .gzip: cString("gzip")
+  }
+}
+
+@_cdecl("penstock_request_set_compression") @implementation
+public func penstock_request_set_compression(_ request: OpaquePointer!, _ name: UnsafePointer<CChar>!)
+  -> penstock_result
+{
+  guard let name else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let isGzip = bytesEqual(bytes(name), "gzip")
+  guard isGzip || bytesEqual(bytes(name), "identity") else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return edit(request) {
+    $0.settings.compression = isGzip ? .gzip : .identity
+    return .ok
+  }
+}
+
+@_cdecl("penstock_request_max_receive_message_bytes") @implementation
+public func penstock_request_max_receive_message_bytes(_ request: OpaquePointer!) -> Int {
+  request == nil ? 0 : settings(request).maxReceiveBytes
+}
+
+@_cdecl("penstock_request_set_max_receive_message_bytes") @implementation
+public func penstock_request_set_max_receive_message_bytes(_ request: OpaquePointer!, _ n: Int)
+  -> penstock_result
+{
+  guard let n = limit(n) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return edit(request) {
+    $0.settings.maxReceiveBytes = n
+    return .ok
+  }
+}
+
+@_cdecl("penstock_request_max_send_message_bytes") @implementation
+public func penstock_request_max_send_message_bytes(_ request: OpaquePointer!) -> Int {
+  request == nil ? 0 : settings(request).maxSendBytes
+}
+
+@_cdecl("penstock_request_set_max_send_message_bytes") @implementation
+public func penstock_request_set_max_send_message_bytes(_ request: OpaquePointer!, _ n: Int)
+  -> penstock_result
+{
+  guard let n = limit(n) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return edit(request) {
+    $0.settings.maxSendBytes = n
+    return .ok
+  }
+}
+
+@_cdecl("penstock_request_idempotency") @implementation
+public func penstock_request_idempotency(_ request: OpaquePointer!) -> Int32 {
+  settings(request).idempotency.rawValue
+}
+
+@_cdecl("penstock_request_set_idempotency") @implementation
+public func penstock_request_set_idempotency(_ request: OpaquePointer!, _ idempotency: Int32)
+  -> penstock_result
+{
+  guard let wanted = Idempotency(rawValue: idempotency) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return edit(request) {
+    $0.settings.idempotency = wanted
+    return .ok
+  }
+}
+
+@_cdecl("penstock_request_wait_for_ready") @implementation
+public func penstock_request_wait_for_ready(_ request: OpaquePointer!) -> Int32 {
+  settings(request).waitsForReady ? 1 : 0
+}
+
+@_cdecl("penstock_request_set_wait_for_ready") @implementation
+public func penstock_request_set_wait_for_ready(_ request: OpaquePointer!, _ wait: Int32) -> penstock_result {
+  edit(request) {
+    $0.settings.waitsForReady = wait != 0
+    return .ok
+  }
+}
+
+@_cdecl("penstock_request_has_credentials") @implementation
+public func penstock_request_has_credentials(_ request: OpaquePointer!) -> Int32 {
+  settings(request).credentials == nil ? 0 : 1
+}
+
+@_cdecl("penstock_request_set_credentials") @implementation
+public func penstock_request_set_credentials(
+  _ request: OpaquePointer!, _ authorization: UnsafePointer<CChar>!
+)
+  -> penstock_result
+{
+  edit(request) { $0.setCredentials(authorization.map { bytes($0) }) }
+}
+
+@_cdecl("penstock_request_set_channel") @implementation
+public func penstock_request_set_channel(_ handle: OpaquePointer!, _ channel: OpaquePointer!)
+  -> penstock_result
+{
+  guard let channel else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let other = object(channel, ClientChannel.self)
+  return withHop(handle) { Process.isForked(other.generation) ? .forked : other.take(over: $0) }
+}

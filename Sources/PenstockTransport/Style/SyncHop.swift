@@ -1,0 +1,64 @@
+import CSystem
+import PenstockCall
+import PenstockWire
+
+/// What the function of a synchronous interceptor gets: its hop, at the start before `next` and at the response after it. It
+/// works on the function's thread, until the function returns; what any thread may do with a hop it does for as long as it
+/// is kept.
+final class SyncHop: BoundHop, @unchecked Sendable {
+  private let thread = cs_thread_self()
+  /// That thread's alone; nil when the function has returned: a handle that is kept does not keep the interceptor.
+  private var call: Unmanaged<InterceptedCall>?
+
+  /// The caller keeps `call` until `close`.
+  init(_ call: InterceptedCall) {
+    self.call = .passUnretained(call)
+    super.init(call.hop)
+  }
+
+  /// Borrowed.
+  var pointer: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
+
+  func close() { call = nil }
+
+  private var running: InterceptedCall? {
+    thread == cs_thread_self() && !hop.isForked ? call?.takeUnretainedValue() : nil
+  }
+
+  override var event: EventKind { running.map { $0.isBeforeNext ? .start : .headers } ?? .none }
+  override var metadata: Metadata? { running?.metadata }
+  override var message: Message? { running?.message }
+  override var absence: Outcome {
+    guard let running, running.codec == nil, running.isBeforeNext || running.isAfterNext else {
+      return .state
+    }
+    return .notFound
+  }
+  override var status: Status? { running?.responseStatus }
+
+  override func setMessage(_ bytes: ByteView) -> Outcome {
+    guard let running else { return .state }
+    guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
+    return running.replace(message)
+  }
+
+  override func setObject(_ object: CodecObject) -> Outcome {
+    running?.replace(ByteBuffer(object: object)) ?? .state
+  }
+
+  override func next() -> Outcome { running?.next() ?? .state }
+  override func end(_ status: Status) -> Outcome { running?.cancel(status) ?? .state }
+  override func deliver(_ headers: Metadata) -> Outcome { running?.addAnswer(headers) ?? .state }
+  override func deliver(_ message: Message) -> Outcome { running?.addAnswer(message) ?? .state }
+  override func deliver(_ status: Status) -> Outcome { running?.answer(status) ?? .state }
+
+  override var request: Request? { running?.start }
+  override var requestMetadata: Metadata? { running?.requestMetadata }
+  override func edit(_ change: (Request) -> Outcome) -> Outcome { running?.edit(change) ?? .state }
+  override func setDeadline(_ time: UInt64?) -> Outcome { running?.setDeadline(time) ?? .state }
+
+  override func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
+    running?.setValue(key, value) ?? .state
+  }
+  override func value(_ key: ByteView) -> UnsafeMutableRawPointer? { running?.value(key) }
+}
