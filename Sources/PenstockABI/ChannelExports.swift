@@ -81,6 +81,32 @@ public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result 
   with(handle) { $0.close() }
 }
 
+/// A copy of what is given; missing: there is no memory for it.
+private func copied(_ text: UnsafePointer<CChar>?) -> (text: ByteBuffer?, isMissing: Bool) {
+  let copy = text.flatMap { ByteBuffer(copying: bytes($0)) }
+  return (copy, text != nil && copy == nil)
+}
+
+@_cdecl("penstock_channel_set_tls_pem") @implementation
+public func penstock_channel_set_tls_pem(
+  _ handle: OpaquePointer!, _ roots: UnsafePointer<CChar>!, _ chain: UnsafePointer<CChar>!,
+  _ key: UnsafePointer<CChar>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  guard let handle else { return report(.invalidArgument, "channel must not be NULL", error) }
+  let channel = object(handle, ClientChannel.self)
+  if Process.isForked(channel.generation) {
+    return report(.forked, "the channel belongs to the parent of this process", error)
+  }
+  if channel.isClosed { return report(.closed, "the channel or its runtime has been closed", error) }
+  let roots = copied(roots), chain = copied(chain), key = copied(key)
+  if roots.isMissing || chain.isMissing || key.isMissing { return report(.noMemory, "no memory", error) }
+  switch channel.setCertificates(roots: roots.text, chain: chain.text, key: key.text) {
+  case .made: return PENSTOCK_OK
+  case nil: return report(.state, "the channel has no TLS", error)
+  case .failed(let failure): return explain(failure, "", .invalidArgument).report(error)
+  }
+}
+
 // MARK: - Calls
 
 /// What both ways to make a call check first.

@@ -18,7 +18,7 @@ struct ParsedChannelOptions {
     var options = transport
     options.version = Version.bytes
     switch Channel.make(runtime: runtime.runtime, target: target, options: options) {
-    case .failed(let failure): return .failure(explain(failure))
+    case .failed(let failure): return .failure(explain(failure, "$.tls", .invalidJSON))
     case .made(let channel):
       guard let name = ByteBuffer(copying: target), name.append(byte: 0),
         let authority = ByteBuffer(copying: channel.defaultAuthority), authority.append(byte: 0)
@@ -28,22 +28,24 @@ struct ParsedChannelOptions {
           runtime, channel, target: name, authority: authority, defaults: defaults, newestFirst: newestFirst))
     }
   }
+}
 
-  /// A target that does not parse is an argument; what TLS refuses stands in the options.
-  private func explain(_ failure: SetupFailure) -> Failure {
-    switch failure.kind {
-    case .memory: return Failure(.noMemory, failure.text.view)
-    case .system: return Failure(.system, failure.text.view)
-    case .option: break
-    }
-    let field = failure.field
-    if bytesEqual(field.bytes, "target") { return Failure(.invalidArgument, failure.text.view) }
-    let path = ByteBuffer()
-    _ = path.append("$.tls")
-    if field.utf8CodeUnitCount > 0 {
-      _ = path.append(".")
-      _ = path.append(field)
-    }
-    return Failure(.invalidJSON, path.view, (": " as StaticString).bytes, failure.text.view, path: path)
+/// A target that does not parse is an argument; what TLS refuses stands under `root` in the options, or "" is given for
+/// arguments.
+@inline(never) @_optimize(size)
+func explain(_ failure: SetupFailure, _ root: StaticString, _ outcome: Outcome) -> Failure {
+  switch failure.kind {
+  case .memory: return Failure(.noMemory, failure.text.view)
+  case .system: return Failure(.system, failure.text.view)
+  case .option: break
   }
+  let field = failure.field
+  if bytesEqual(field.bytes, "target") { return Failure(.invalidArgument, failure.text.view) }
+  let path = ByteBuffer()
+  _ = path.append(root)
+  if root.utf8CodeUnitCount > 0, field.utf8CodeUnitCount > 0 { _ = path.append(".") }
+  _ = path.append(field)
+  return Failure(
+    outcome, path.view, (": " as StaticString).bytes, failure.text.view,
+    path: outcome == .invalidJSON ? path : nil)
 }

@@ -211,6 +211,7 @@ TEST(null_channel) {
   penstock_channel_release(NULL);
   REFUSED(penstock_channel_close(NULL));
   channel = open_channel_on(runtime);
+  REFUSED_WITH_ERROR(penstock_channel_set_tls_pem(NULL, NULL, NULL, NULL, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary(NULL, UNARY, "x", 1, NULL, &reply, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary(channel, NULL, "x", 1, NULL, &reply, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary(channel, UNARY, NULL, 1, NULL, &reply, &error));

@@ -73,6 +73,58 @@ TEST(tls_and_cleartext_do_not_meet) {
   penstock_channel_release(channel);
 }
 
+/* The text of a file, to be freed. */
+static char *text_of(const char *name) {
+  FILE *file = fopen(certificate(name), "r");
+  char *text = calloc(1, 65536);
+  CHECK(file && fread(text, 1, 65535, file) > 0);
+  if (file) fclose(file);
+  return text;
+}
+
+static int32_t tls_code(penstock_channel *channel) {
+  penstock_reply *reply = unary(channel, "x");
+  int32_t code = penstock_reply_code(reply);
+  penstock_reply_release(reply);
+  return code;
+}
+
+/* Set before the first connection, and again for the next ones: the one that is there stays. */
+TEST(tls_certificates_are_set_in_pem_form) {
+  char *ca = text_of("ca.pem"), *chain = text_of("client.pem"), *key = text_of("client.key");
+  char *stranger = text_of("self.pem"), *strange_key = text_of("self.key");
+  char options[1200];
+  snprintf(options, sizeof(options), "{\"tls\": {\"roots_file\": \"%s\"}}", certificate("self.pem"));
+  penstock_channel *channel = NULL;
+  REQUIRE_OK(penstock_channel_new(tls_address(true), options, &channel, NULL));
+  CHECK_INT(tls_code(channel), PENSTOCK_STATUS_UNAVAILABLE);
+  OK(penstock_channel_set_tls_pem(channel, ca, NULL, NULL, NULL));
+  CHECK_INT(tls_code(channel), PENSTOCK_STATUS_UNAVAILABLE);
+  OK(penstock_channel_set_tls_pem(channel, ca, chain, key, NULL));
+  CHECK_INT(tls_code(channel), PENSTOCK_STATUS_OK);
+  OK(penstock_channel_set_tls_pem(channel, NULL, stranger, strange_key, NULL));
+  CHECK_INT(tls_code(channel), PENSTOCK_STATUS_OK);
+
+  penstock_error *error = NULL;
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, "no PEM", NULL, NULL, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "roots_pem: no certificate in PEM form");
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, ca, chain, NULL, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL,
+              "certificate_chain: a certificate chain without its private key");
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, ca, chain, strange_key, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "does not belong");
+  CHECK_RESULT(penstock_channel_set_tls_pem(NULL, ca, NULL, NULL, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "channel");
+  CHECK_INT(tls_code(channel), PENSTOCK_STATUS_OK);
+  penstock_channel_close(channel);
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, ca, NULL, NULL, NULL), PENSTOCK_E_CLOSED);
+  penstock_channel_release(channel);
+  channel = open_channel();
+  CHECK_RESULT(penstock_channel_set_tls_pem(channel, ca, NULL, NULL, NULL), PENSTOCK_E_STATE);
+  penstock_channel_release(channel);
+  free(ca), free(chain), free(key), free(stranger), free(strange_key);
+}
+
 /* A process that has no descriptor left has roots all the same. */
 TEST(tls_without_descriptors) {
   penstock_channel *channel = open_channel();

@@ -62,6 +62,16 @@ PENSTOCK_API void penstock_channel_release(penstock_channel *channel);
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
 
+/* Sets certificates of the channel's TLS, each NUL-terminated in PEM form, without JSON and for connections that begin
+ * from now on: `roots` to trust, the client's own certificate with its `chain`, and its private `key`. What is NULL is as
+ * the channel's options say, and a file that they name is read again. A connection that is there stays.
+ * result: E_STATE: the channel has no TLS. E_INVALID_ARGUMENT: a text does not parse, or chain and key do not belong
+ * together; `error` names it. E_SYSTEM: a file could not be read. E_CLOSED.
+ * memory: all three are copied.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_channel_set_tls_pem(penstock_channel *channel, const char *roots,
+                                                          const char *chain, const char *key, penstock_error **error);
+
 /* Makes a unary call, whole: sends `length` bytes at `request` (NULL only with length 0) to `method`
  * ("/package.Service/Method", NUL-terminated) and waits for its end. `options` may be NULL.
  * result: E_INVALID_ARGUMENT, E_TOO_LARGE, E_STATE (the call has a codec), E_CLOSED, E_WOULD_DEADLOCK, E_NO_MEMORY,

@@ -10,12 +10,15 @@ import Synchronization
 public final class Channel: @unchecked Sendable {
   let core: ChannelCore
   private let runtime: Runtime
+  /// nil: without TLS.
+  private let tls: TLSOptions?
   /// Once: where the runtime has ended, two threads might close the core at a time.
   private let isClosing = Atomic<Bool>(false)
 
-  init(_ core: ChannelCore, _ runtime: Runtime) {
+  init(_ core: ChannelCore, _ runtime: Runtime, _ tls: TLSOptions? = nil) {
     self.core = core
     self.runtime = runtime
+    self.tls = tls
   }
 
   /// Without a user left, connections close. In a forked child only their descriptors do.
@@ -33,7 +36,8 @@ public final class Channel: @unchecked Sendable {
     case .target(let outcome): parsed = outcome
     }
     var context: TLSContext?
-    if let tls = options.usesDefaultTLS && parsed.isUnix ? nil : options.tls {
+    let tls = options.usesDefaultTLS && parsed.isUnix ? nil : options.tls
+    if let tls {
       switch TLSContext.make(role: .client, options: tls) {
       case .failed(let failure): return .failed(failure)
       case .made(let made): context = made
@@ -52,7 +56,7 @@ public final class Channel: @unchecked Sendable {
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent)
     let destination = Destination(parsed, name, context, limits, options.connectTimeout)
     let resolver = runtime.platform.makeResolver(parsed.place, runtime)
-    return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime))
+    return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls))
   }
 
   /// On the driving thread.
@@ -63,10 +67,38 @@ public final class Channel: @unchecked Sendable {
 
   public var privacy: Privacy { core.defaults.privacy }
 
+  /// Any thread: for connections that begin from now on. What is not given is as the channel's options say, and its file
+  /// is read again. nil: no TLS.
+  @inline(never) @_optimize(size)
+  public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
+    guard var tls else { return nil }
+    if let roots { tls.roots = .pem(roots) }
+    if let chain { tls.certificateChain = .pem(chain) }
+    if let key { tls.privateKey = .pem(key) }
+    switch TLSContext.make(role: .client, options: tls) {
+    case .failed(let failure): return .failed(failure)
+    case .made(let context):
+      runtime.post(NewCertificates(core, context))
+      return .made(())
+    }
+  }
+
   /// Any thread, without waiting: ends what is under way with CANCELLED, and closes the connections.
   public func close() {
     if !isClosing.exchange(true, ordering: .relaxed) { runtime.post(ChannelClosing(core)) }
   }
+}
+
+private final class NewCertificates: InboxItem {
+  private let core: ChannelCore
+  private let context: TLSContext
+
+  init(_ core: ChannelCore, _ context: TLSContext) {
+    self.core = core
+    self.context = context
+  }
+
+  override func run() { core.destination.tls = context }
 }
 
 private final class ChannelClosing: InboxItem {

@@ -55,7 +55,8 @@ class Destination {
   final let target: Target
   /// As the user wrote it, for error texts.
   final let name: ByteBuffer
-  final let tls: TLSContext?
+  /// The driving thread's.
+  final var tls: TLSContext?
   final let limits: HTTP2Limits
   final let connectTimeout: UInt64
 

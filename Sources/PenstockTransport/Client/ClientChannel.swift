@@ -97,6 +97,11 @@ public final class ClientChannel: @unchecked Sendable {
     return chains.add(registration, priority: priority) ? .ok : .closed
   }
 
+  /// Any thread: as `Channel.setCertificates`.
+  public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
+    transport.setCertificates(roots: roots, chain: chain, key: key)
+  }
+
   /// What a registration on the channel is taken out of.
   public var registrations: RegistrationOwner { chains }
 

@@ -91,3 +91,17 @@ def test_wrong_options_are_named(servers: Dict[str, str], tls: Any, path: str) -
         Channel(servers["tls"], tls=tls)
     assert caught.value.path is not None
     assert path in caught.value.path
+
+
+def test_certificates_are_renewed(servers: Dict[str, str], certificates: Path) -> None:
+    texts = {name: (certificates / name).read_bytes() for name in ("ca.pem", "client.pem", "client.key")}
+    with Channel(servers["mtls"], tls={"roots_pem": texts["ca.pem"]}) as channel:  # type: ignore[dict-item]
+        call = channel.unary_unary("/penstock.Echo/Unary")
+        with pytest.raises(RpcError):
+            call(b"secret", timeout=20)
+        channel.set_tls_pem(certificate_chain=texts["client.pem"], private_key=texts["client.key"].decode())
+        assert call(b"secret", timeout=20) == b"secret"
+        with pytest.raises(penstock.InvalidArgumentError, match="private key"):
+            channel.set_tls_pem(certificate_chain=texts["client.pem"])
+    with Channel(servers["plain"], tls=False) as channel, pytest.raises(penstock.StateError):
+        channel.set_tls_pem(roots=texts["ca.pem"])

@@ -131,6 +131,24 @@ class Channel(Caller):
         listed: List[Dict[str, Any]] = json.loads(owned_text(_raw.penstock_channel_interceptors_json, self._handle))
         return listed
 
+    # ---- TLS ----
+
+    def set_tls_pem(
+        self,
+        roots: Union[str, bytes, None] = None,
+        certificate_chain: Union[str, bytes, None] = None,
+        private_key: Union[str, bytes, None] = None,
+    ) -> None:
+        """Sets certificates in PEM form, for connections that begin from now on: such as a client's that have been
+        renewed. What is None is as ``tls=`` says, and a file that it names is read again. A connection that is there
+        stays.
+
+        StateError: the channel has no TLS. InvalidArgumentError: a text does not parse, or chain and key do not
+        belong together."""
+        texts = map(_pem, (roots, certificate_chain, private_key))
+        error = c_void_p()
+        check_with(_raw.penstock_channel_set_tls_pem(self._handle, *texts, byref(error)), error)
+
     # ---- The end ----
 
     def close(self) -> None:
@@ -150,6 +168,12 @@ class Channel(Caller):
 
     def __repr__(self) -> str:
         return f"<penstock.Channel {self.target!r}>"
+
+
+def _pem(text: Union[str, bytes, None]) -> Optional[bytes]:
+    if text is None:
+        return None
+    return c_string(text.decode() if isinstance(text, bytes) else text, "a text in PEM form")
 
 
 def _json_default(value: object) -> object:

@@ -160,6 +160,9 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_channel_release": (None, c_void_p),
     # penstock_result penstock_channel_close(penstock_channel *channel);
     "penstock_channel_close": (c_int32, c_void_p),
+    # penstock_result penstock_channel_set_tls_pem(penstock_channel *channel, const char *roots, const char *chain,
+    # const char *key, penstock_error **error);
+    "penstock_channel_set_tls_pem": (c_int32, c_void_p, c_char_p, c_char_p, c_char_p, POINTER(c_void_p)),
     # penstock_result penstock_channel_unary(penstock_channel *channel, const char *method, const void *request,
     # size_t length, const penstock_call_options *options, penstock_reply **reply, penstock_error **error);
     "penstock_channel_unary": (
