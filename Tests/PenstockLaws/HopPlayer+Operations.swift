@@ -9,6 +9,11 @@ extension HopPlayer {
     model.require(result == expected, "results", "hop \(index) \(what): \(result.word), not \(expected.word)")
   }
 
+  /// What left the hop downward would go nowhere any more: its half-close may have been dropped on its way to the hop.
+  private func mayHaveLost(_ result: Outcome, _ mine: Model.Hop) -> Bool {
+    result == .ok && mine.halfCloseHasLeft && !mine.hasClosed && model.outboundEnd <= mine.index + 1
+  }
+
   func isGone(_ context: Context?, _ hop: Hop) -> Bool {
     let mine = context?.mine ?? model.hops[place]
     return mine.plan.chosen == nil ? model.isGone(place) : model.seeGone(mine, hop.hasEnded)
@@ -29,7 +34,7 @@ extension HopPlayer {
       let result = play.submitting(.hopPuts(mine, Model.Item(.halfClose)), isNested: isInline) {
         hop.halfClose()
       }
-      expect(result, expected, "half-closes")
+      expect(result, mayHaveLost(result, mine) ? .ok : expected, "half-closes")
     case .injectInbound(let size): injectInbound(size, hop, context)
     case .demand(let n):
       let result = play.submitting(.hopDemand(mine, n)) { hop.demand(n) }
@@ -113,7 +118,7 @@ extension HopPlayer {
     item.isObject = model.isObject(at: place)
     let message = play.message(item)
     let result = play.submitting(.hopPuts(mine, item)) { hop.injectOutbound(message) }
-    expect(result, expected, "sends message \(item.id)")
+    expect(result, mayHaveLost(result, mine) ? .ok : expected, "sends message \(item.id)")
   }
 
   private func finish(_ code: Int32, _ hop: Hop, _ context: Context?) {
@@ -151,7 +156,8 @@ extension HopPlayer {
     }
     item.isObject = model.isObject(at: place)
     let result = hop.injectOutbound(play.message(item))
-    expect(result, expected, "sends message \(item.id)")
+    let isLost = context.isElsewhere && mayHaveLost(result, context.mine)
+    expect(result, isLost ? .ok : expected, "sends message \(item.id)")
     guard result == .ok else { return }
     if context.isElsewhere { context.injected.append(item) } else { model.injectOutbound(place, item) }
   }

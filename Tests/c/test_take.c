@@ -199,6 +199,36 @@ TEST(interceptor_take_messages_wait_until_they_are_asked_for) {
   expect_stream_from_stub(0, false, PENSTOCK_STATUS_OK);
 }
 
+/* What has been read makes room: in all far more than hold_bytes. */
+static int32_t keep_taken(probe *self, penstock_hop *hop, int32_t event) {
+  if (event == PENSTOCK_EVENT_START) *(penstock_hop *_Atomic *)self->context = penstock_hop_retain(hop);
+  return event == PENSTOCK_EVENT_START ? PENSTOCK_TAKE : PENSTOCK_NEXT;
+}
+TEST(interceptor_take_has_room_again_for_what_was_read) {
+  static const char data[40000];
+  penstock_channel *channel = open_channel();
+  penstock_hop *_Atomic hop = NULL;
+  probe probe;
+  probe_init_with(&probe, "stub", keep_taken, &hop);
+  probe_add(&probe, channel, 0);
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  EVENTUALLY(hop != NULL);
+  for (int i = 0; i < 10; i++) {
+    EVENTUALLY(penstock_hop_deliver_message(hop, data, sizeof(data)) == PENSTOCK_OK);
+    CHECK_RESULT(penstock_hop_deliver_message(hop, data, sizeof(data)), PENSTOCK_E_WOULD_BLOCK);
+    penstock_message *message = NULL;
+    OK(penstock_call_receive(call, &message));
+    penstock_message_release(message);
+  }
+  OK(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, NULL));
+  penstock_reply *reply = NULL;
+  if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
+  penstock_hop_release(hop);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
 /* Cancel and deadline reach a hop that has taken the call. */
 static int32_t take_and_wait(probe *self, penstock_hop *hop, int32_t event) {
   (void)hop;

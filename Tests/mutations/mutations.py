@@ -293,8 +293,6 @@ MUTATIONS = [
      "{ discardOutbound(unseen, at: hop.index) }", "{ _ = unseen }"),
     ("reach", "what is held without a ticket stays at a half-close", "Call+Inbound.swift", "      station.releaseTicketless()\n", ""),
     ("reach", "answers wait without a bound", "Hop.swift", "while size <= answerLimit, seen <= answerLimit - size {", "while true {"),
-    ("reach", "an answer that has left keeps its room", "Hop.swift",
-     "    answerBytes.wrappingSubtract(Hop.room(message), ordering: .acquiringAndReleasing)\n", ""),
     ("reach", "a status overtakes the answer that waits", "Call+Inbound.swift",
      "if !waits(status, behindAnswersOf: hop) { finish(", "do { finish("),
     ("reach", "an OK overtakes the answer that waits", "Call+End.swift",
