@@ -78,7 +78,7 @@ static void destroy(penstock_hop *hop, void *state) { (void)hop, (void)state; }
 
 static int32_t pause_here(penstock_hop *hop, void *state) {
   (void)state;
-  need("resume", penstock_ticket_resume(penstock_hop_ticket(hop)));
+  need("resume", penstock_ticket_resolve(penstock_hop_ticket(hop), PENSTOCK_NEXT));
   return PENSTOCK_PAUSE;
 }
 
@@ -94,7 +94,7 @@ static int32_t hand_over(penstock_hop *hop, void *state) {
 static void *resume_all(void *unused) {
   while (!atomic_load(&is_over)) {
     uint64_t ticket = atomic_exchange(&handed, 0);
-    if (ticket) need("resume", penstock_ticket_resume(ticket));
+    if (ticket) need("resume", penstock_ticket_resolve(ticket, PENSTOCK_NEXT));
   }
   return unused;
 }

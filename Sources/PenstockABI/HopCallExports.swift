@@ -6,8 +6,8 @@ import PenstockWire
 
 // hop.h: calls that a hop makes, and where it sends its own.
 
-@_cdecl("penstock_hop_call") @implementation
-public func penstock_hop_call(
+@_cdecl("penstock_hop_start_side_call") @implementation
+public func penstock_hop_start_side_call(
   _ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!, _ kind: Int32, _ flags: UInt32,
   _ callOptions: OpaquePointer!, _ callbacks: UnsafePointer<penstock_call_callbacks>!,
   _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!

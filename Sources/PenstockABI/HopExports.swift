@@ -175,8 +175,8 @@ func status(_ code: Int32, _ message: UnsafePointer<CChar>?) -> (Status?, Outcom
   return (made, .ok)
 }
 
-@_cdecl("penstock_hop_finish") @implementation
-public func penstock_hop_finish(_ handle: OpaquePointer!, _ code: Int32, _ message: UnsafePointer<CChar>!)
+@_cdecl("penstock_hop_end") @implementation
+public func penstock_hop_end(_ handle: OpaquePointer!, _ code: Int32, _ message: UnsafePointer<CChar>!)
   -> penstock_result
 {
   let (made, outcome) = status(code, message)
@@ -184,8 +184,8 @@ public func penstock_hop_finish(_ handle: OpaquePointer!, _ code: Int32, _ messa
   return withHop(handle, { $0.finish(made) }, { $0.end(made) })
 }
 
-@_cdecl("penstock_hop_finish_with") @implementation
-public func penstock_hop_finish_with(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result {
+@_cdecl("penstock_hop_end_with") @implementation
+public func penstock_hop_end_with(_ handle: OpaquePointer!, _ status: OpaquePointer!) -> penstock_result {
   guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
   let made = object(status, Status.self).copy()
   return withHop(handle, { $0.finish(made) }, { $0.end(made) })
@@ -265,8 +265,8 @@ public func penstock_hop_set_value(
   return withHop(handle, { $0.setValue(bytes(key), data) }, { $0.setValue(bytes(key), data) })
 }
 
-@_cdecl("penstock_hop_get_value") @implementation
-public func penstock_hop_get_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!)
+@_cdecl("penstock_hop_value") @implementation
+public func penstock_hop_value(_ handle: OpaquePointer!, _ key: UnsafePointer<CChar>!)
   -> UnsafeMutableRawPointer!
 {
   guard let key, let hop = hop(handle), !hop.isForked else { return nil }
@@ -289,18 +289,8 @@ public func penstock_ticket_resolve(_ ticket: penstock_ticket, _ verdict: Int32)
   return Tickets.resolve(ticket, .verdict(verdict)).rawValue
 }
 
-@_cdecl("penstock_ticket_resume") @implementation
-public func penstock_ticket_resume(_ ticket: penstock_ticket) -> penstock_result {
-  Tickets.resolve(ticket, .verdict(.next)).rawValue
-}
-
-@_cdecl("penstock_ticket_drop") @implementation
-public func penstock_ticket_drop(_ ticket: penstock_ticket) -> penstock_result {
-  Tickets.resolve(ticket, .verdict(.drop)).rawValue
-}
-
-@_cdecl("penstock_ticket_finish") @implementation
-public func penstock_ticket_finish(
+@_cdecl("penstock_ticket_end") @implementation
+public func penstock_ticket_end(
   _ ticket: penstock_ticket, _ code: Int32, _ message: UnsafePointer<CChar>!
 ) -> penstock_result {
   let (made, outcome) = status(code, message)
@@ -308,17 +298,31 @@ public func penstock_ticket_finish(
   return Tickets.resolve(ticket, .finish(made)).rawValue
 }
 
-@_cdecl("penstock_ticket_finish_with") @implementation
-public func penstock_ticket_finish_with(_ ticket: penstock_ticket, _ status: OpaquePointer!)
+@_cdecl("penstock_ticket_end_with") @implementation
+public func penstock_ticket_end_with(_ ticket: penstock_ticket, _ status: OpaquePointer!)
   -> penstock_result
 {
   guard let status else { return PENSTOCK_E_INVALID_ARGUMENT }
   return Tickets.resolve(ticket, .finish(object(status, Status.self).copy())).rawValue
 }
 
-@_cdecl("penstock_ticket_resume_after") @implementation
-public func penstock_ticket_resume_after(_ ticket: penstock_ticket, _ ms: UInt64) -> penstock_result {
-  Tickets.resumeAfter(ticket, nanoseconds: nanoseconds(ms)).rawValue
+@_cdecl("penstock_ticket_resolve_after") @implementation
+public func penstock_ticket_resolve_after(_ ticket: penstock_ticket, _ verdict: Int32, _ ms: UInt64)
+  -> penstock_result
+{
+  guard let verdict = Verdict(rawValue: verdict), verdict != .pause, verdict != .hold else {
+    return PENSTOCK_E_INVALID_ARGUMENT
+  }
+  return Tickets.resolveAfter(ticket, .verdict(verdict), nanoseconds: nanoseconds(ms)).rawValue
+}
+
+@_cdecl("penstock_ticket_end_after") @implementation
+public func penstock_ticket_end_after(
+  _ ticket: penstock_ticket, _ code: Int32, _ message: UnsafePointer<CChar>!, _ ms: UInt64
+) -> penstock_result {
+  let (made, outcome) = status(code, message)
+  guard let made else { return outcome.rawValue }
+  return Tickets.resolveAfter(ticket, .finish(made), nanoseconds: nanoseconds(ms)).rawValue
 }
 
 @_cdecl("penstock_ticket_hop") @implementation

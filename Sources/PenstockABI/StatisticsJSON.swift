@@ -59,8 +59,8 @@ public func penstock_hop_stats_json(
   return PENSTOCK_OK
 }
 
-@_cdecl("penstock_hop_peer_certificates") @implementation
-public func penstock_hop_peer_certificates(
+@_cdecl("penstock_hop_peer_certificates_pem") @implementation
+public func penstock_hop_peer_certificates_pem(
   _ handle: OpaquePointer!, _ pem: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
 ) -> penstock_result {
   guard let handle, let pem else { return PENSTOCK_E_INVALID_ARGUMENT }

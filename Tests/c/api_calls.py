@@ -29,7 +29,7 @@ WAITS = {f"penstock_{name}" for name in (
     "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_receive", "call_wait_headers",
     "call_wait_status", "call_finish")}
 # Those that make calls, which all else is about.
-CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_message", "penstock_hop_call"}
+CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_message", "penstock_hop_start_side_call"}
 SCALARS = {
     "code": "pick_code()", "result": "pick_code()", "verdict": "pick_small()", "kind": "pick_small()", "level": "pick_small()",
     "idempotency": "pick_small()", "wait": "pick_small()", "priority": "pick_priority()", "kinds": "pick_mask()",

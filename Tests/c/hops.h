@@ -29,7 +29,7 @@ static inline void run_bidi(penstock_channel *channel, bool cancel) {
 /* A hop above ends the call. */
 static inline int32_t finish_on_headers(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_RECEIVE) OK(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "stop"));
+  if (event == PENSTOCK_EVENT_RECEIVE) OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "stop"));
   return PENSTOCK_NEXT;
 }
 

@@ -34,7 +34,7 @@ static inline void on_reply(penstock_call *call, penstock_reply *reply, void *us
   snprintf(self->body, sizeof(self->body), "%.*s", (int)length, body ? body : "");
   snprintf(self->message, sizeof(self->message), "%s", penstock_status_message(penstock_reply_status(reply)));
   atomic_store(&self->code, penstock_reply_code(reply));
-  if (self->ticket) penstock_ticket_resume(self->ticket);
+  if (self->ticket) penstock_ticket_resolve(self->ticket, PENSTOCK_NEXT);
 }
 static inline void told_finalizer(void *user_data) {
   told *self = user_data;
@@ -55,7 +55,7 @@ static inline penstock_call_callbacks told_table(told *self) {
 static inline penstock_result begin(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags, told *self) {
   penstock_call_callbacks table = told_table(self);
   penstock_call *call = NULL;
-  penstock_result result = penstock_hop_call(hop, method, kind, flags, NULL, &table, &call, NULL);
+  penstock_result result = penstock_hop_start_side_call(hop, method, kind, flags, NULL, &table, &call, NULL);
   if (result != PENSTOCK_OK) return result;
   if (kind == PENSTOCK_KIND_UNARY) {
     OK(penstock_call_try_send(call, "token", 5));

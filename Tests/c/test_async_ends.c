@@ -40,7 +40,7 @@ static void cancel_with(style *self, int32_t event, penstock_hop *hop) {
   OK(penstock_status_new(PENSTOCK_STATUS_OUT_OF_RANGE, "far", &status));
   OK(penstock_status_add_detail(status, "type.googleapis.com/a.B", "xy", 2));
   OK(penstock_metadata_set(penstock_status_trailers(status), "x-t", "1"));
-  OK(penstock_hop_finish_with(hop, status));
+  OK(penstock_hop_end_with(hop, status));
   penstock_status_release(status);
 }
 TEST(async_cancel_with_a_built_status) {
@@ -95,7 +95,7 @@ static void refuse_to_change(style *self, int32_t event, penstock_hop *hop) {
   if (event != STATUS) return;
   CHECK_INT(penstock_status_code(self->status), PENSTOCK_STATUS_CANCELLED);
   CHECK_RESULT(penstock_status_set_code(self->status, 0), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_finish(hop, 1, NULL), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_end(hop, 1, NULL), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_hop_resolve(hop, PENSTOCK_RESTART), PENSTOCK_E_GONE);
 }
 /* The caller cancels while on_start's event is open: on_status gets CANCELLED, and next there is no error. */
@@ -125,7 +125,7 @@ TEST(async_cancel_by_the_caller) {
 
 static int32_t finish_on_receive(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_RECEIVE) OK(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "stop"));
+  if (event == PENSTOCK_EVENT_RECEIVE) OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "stop"));
   return PENSTOCK_NEXT;
 }
 TEST(async_ended_by_a_hop_above) {
@@ -233,7 +233,7 @@ static void *race(void *argument) {
     penstock_hop_set_message(self->hop, "raced", 5);
     self->result = penstock_hop_resolve(self->hop, PENSTOCK_NEXT);
   }
-  if (self->kind == 2) self->result = penstock_hop_finish(self->hop, PENSTOCK_STATUS_ABORTED, "raced");
+  if (self->kind == 2) self->result = penstock_hop_end(self->hop, PENSTOCK_STATUS_ABORTED, "raced");
   penstock_hop_release(self->hop);
   return NULL;
 }

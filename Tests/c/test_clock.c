@@ -188,7 +188,7 @@ static int32_t ask_late(probe *self, penstock_hop *hop, int32_t event) {
   if (plan->sets_deadline) {
     OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 200));
   } else {
-    OK(penstock_ticket_resume_after(ticket, 200));
+    OK(penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, 200));
   }
   return PENSTOCK_PAUSE;
 }

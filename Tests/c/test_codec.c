@@ -265,7 +265,7 @@ static int32_t fail_and_restart(probe *self, penstock_hop *hop, int32_t event) {
 static int32_t fail_once(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_HALF_CLOSE && penstock_hop_attempt(hop) == 1) {
-    OK(penstock_hop_finish(hop, PENSTOCK_STATUS_UNAVAILABLE, "again"));
+    OK(penstock_hop_end(hop, PENSTOCK_STATUS_UNAVAILABLE, "again"));
   }
   return PENSTOCK_NEXT;
 }

@@ -38,9 +38,9 @@ static void check_pause_ends(int32_t event, ending ending) {
   if (ending == BY_DEADLINE) CHECK(took >= 60);
   CHECK_INT(collector.code, ending == BY_DEADLINE ? PENSTOCK_STATUS_DEADLINE_EXCEEDED : PENSTOCK_STATUS_CANCELLED);
   if (pauser.ticket) {
-    CHECK_RESULT(penstock_ticket_resume(pauser.ticket), PENSTOCK_E_GONE);
-    CHECK_RESULT(penstock_ticket_resume_after(pauser.ticket, 1), PENSTOCK_E_GONE);
-    CHECK_RESULT(penstock_ticket_finish(pauser.ticket, 1, NULL), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_ticket_resolve(pauser.ticket, PENSTOCK_NEXT), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_ticket_resolve_after(pauser.ticket, PENSTOCK_NEXT, 1), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_ticket_end(pauser.ticket, 1, NULL), PENSTOCK_E_GONE);
   }
   penstock_call_release(call);
   penstock_channel_release(channel);
@@ -71,9 +71,9 @@ static int32_t pause_for(probe *self, penstock_hop *hop, int32_t event) {
   later *plan = self->context;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   penstock_ticket ticket = penstock_hop_ticket(hop);
-  OK(penstock_ticket_resume_after(ticket, plan->first));
-  OK(penstock_ticket_resume_after(ticket, plan->second));
-  if (plan->resumes) OK(penstock_ticket_resume(ticket));
+  OK(penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, plan->first));
+  OK(penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, plan->second));
+  if (plan->resumes) OK(penstock_ticket_resolve(ticket, PENSTOCK_NEXT));
   return PENSTOCK_PAUSE;
 }
 
@@ -124,9 +124,9 @@ static int32_t hoard_each(probe *self, penstock_hop *hop, int32_t event) {
 static void *resolve_all(void *pointer) {
   hoard *hoard = pointer;
   for (int i; (i = atomic_fetch_add(&hoard->next, 1)) < hoard->limit;) {
-    OK(penstock_ticket_resume(hoard->tickets[i]));
+    OK(penstock_ticket_resolve(hoard->tickets[i], PENSTOCK_NEXT));
     /* With the last of them the call may have ended. */
-    penstock_result again = penstock_ticket_drop(hoard->tickets[i]);
+    penstock_result again = penstock_ticket_resolve(hoard->tickets[i], PENSTOCK_DROP);
     CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
   }
   return NULL;

@@ -161,10 +161,10 @@ static int32_t get_stuck(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   latch_signal(&plan->inside);
   latch_wait(&plan->go, 1);
-  plan->after[0] = penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "late");
+  plan->after[0] = penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "late");
   plan->after[1] = penstock_metadata_set(penstock_hop_metadata(hop), "x-late", "1");
   penstock_ticket ticket = penstock_hop_ticket(hop);
-  plan->after[2] = ticket ? penstock_ticket_resume(ticket) : PENSTOCK_E_GONE;
+  plan->after[2] = ticket ? penstock_ticket_resolve(ticket, PENSTOCK_NEXT) : PENSTOCK_E_GONE;
   return PENSTOCK_PAUSE;
 }
 TEST(law_4_executor_callback_that_outlives_its_call) {

@@ -24,7 +24,7 @@ static int32_t use_everything(probe *self, penstock_hop *hop, int32_t event) {
     OK(penstock_hop_message(hop, &data, &length));
     CHECK_INT(length, 4);
     OK(penstock_hop_set_message(hop, "request", 7));
-    CHECK(penstock_hop_get_value(hop, "k") == (void *)7);
+    CHECK(penstock_hop_value(hop, "k") == (void *)7);
     CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
   }
   if (event == PENSTOCK_EVENT_HEADERS) OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-mine", "2"));
@@ -76,9 +76,9 @@ static int32_t defer(probe *self, penstock_hop *hop, int32_t event) {
     penstock_ticket ticket = penstock_hop_ticket(hop);
     CHECK(ticket != 0);
     if (event == PENSTOCK_EVENT_START) {
-      OK(penstock_ticket_resume(ticket)); /* before the callback has returned */
+      OK(penstock_ticket_resolve(ticket, PENSTOCK_NEXT)); /* before the callback has returned */
     } else {
-      OK(penstock_ticket_resume_after(ticket, 1));
+      OK(penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, 1));
     }
     return PENSTOCK_PAUSE;
   }
@@ -89,9 +89,9 @@ static int32_t defer(probe *self, penstock_hop *hop, int32_t event) {
     pthread_mutex_unlock(&plan->mutex);
     if (full) {
       /* In any order; they leave in theirs. */
-      OK(penstock_ticket_resume(plan->open[1]));
-      OK(penstock_ticket_resume(plan->open[0]));
-      OK(penstock_ticket_resume(plan->open[2]));
+      OK(penstock_ticket_resolve(plan->open[1], PENSTOCK_NEXT));
+      OK(penstock_ticket_resolve(plan->open[0], PENSTOCK_NEXT));
+      OK(penstock_ticket_resolve(plan->open[2], PENSTOCK_NEXT));
     }
     return PENSTOCK_HOLD;
   }
@@ -141,8 +141,8 @@ typedef struct finishing {
 } finishing;
 static int32_t finish_there(probe *self, penstock_hop *hop, int32_t event) {
   if (event != ((finishing *)self->context)->event) return PENSTOCK_NEXT;
-  OK(penstock_hop_finish(hop, PENSTOCK_STATUS_DATA_LOSS, "here"));
-  CHECK_RESULT(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "again"), PENSTOCK_E_ALREADY);
+  OK(penstock_hop_end(hop, PENSTOCK_STATUS_DATA_LOSS, "here"));
+  CHECK_RESULT(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "again"), PENSTOCK_E_ALREADY);
   return PENSTOCK_NEXT;
 }
 TEST(law_2_executor_callbacks_may_finish) {
@@ -243,7 +243,7 @@ static int32_t refuse_old(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_START) {
     bool is_new = penstock_metadata_get(penstock_hop_metadata(hop), "x-new", 0, &value, NULL) == PENSTOCK_OK;
-    if (!is_new) OK(penstock_hop_finish(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "who"));
+    if (!is_new) OK(penstock_hop_end(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "who"));
   }
   return PENSTOCK_NEXT;
 }

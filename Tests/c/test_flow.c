@@ -11,7 +11,7 @@ static atomic_int injected, dropped;
 static int32_t pause_each(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_RECEIVE && event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
-  OK(penstock_ticket_resume_after(penstock_hop_ticket(hop), 0));
+  OK(penstock_ticket_resolve_after(penstock_hop_ticket(hop), PENSTOCK_NEXT, 0));
   return PENSTOCK_PAUSE;
 }
 static int32_t hold_some(probe *self, penstock_hop *hop, int32_t event) {
@@ -203,7 +203,7 @@ TEST(flow_a_slow_server_stops_the_sender) {
 static int32_t hold_each(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
-  OK(penstock_ticket_resume(penstock_hop_ticket(hop)));
+  OK(penstock_ticket_resolve(penstock_hop_ticket(hop), PENSTOCK_NEXT));
   return PENSTOCK_HOLD;
 }
 

@@ -59,7 +59,7 @@ static void use_in_child(parent *p) {
   CHILD(penstock_runtime_shutdown(p->runtime, 0) == PENSTOCK_E_FORKED);
   CHILD(penstock_channel_new_on(p->runtime, "a:1", "{\"tls\": false}", &another, NULL) == PENSTOCK_E_FORKED);
   CHILD(penstock_runtime_add_interceptor(p->runtime, &table, 0, &id, NULL) == PENSTOCK_E_FORKED);
-  penstock_result result = penstock_ticket_resume(p->ticket);
+  penstock_result result = penstock_ticket_resolve(p->ticket, PENSTOCK_NEXT);
   CHILD(result == PENSTOCK_E_FORKED || result == PENSTOCK_E_GONE);
   CHILD(penstock_hop_demand(p->hop, 1) == PENSTOCK_E_FORKED);
   /* Releases only forget. */
@@ -140,7 +140,7 @@ static void fork_with(const char *options) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   if (WIFSIGNALED(status)) printf("  the child died of signal %d\n", WTERMSIG(status));
   /* The parent has noticed nothing. */
-  OK(penstock_ticket_resume(p.ticket));
+  OK(penstock_ticket_resolve(p.ticket, PENSTOCK_NEXT));
   penstock_reply *reply = NULL;
   if (OK(penstock_call_wait(p.call, &reply))) {
     CHECK_INT(penstock_reply_code(reply), 0);
@@ -214,11 +214,11 @@ static int32_t fork_in_function(penstock_hop *call, void *user_data) {
       size_t length = 0;
       alarm(25u * (unsigned)test_slow());
       CHILD(penstock_hop_next(call) == PENSTOCK_E_FORKED);
-      CHILD(penstock_hop_finish(call, 1, NULL) == PENSTOCK_E_FORKED);
+      CHILD(penstock_hop_end(call, 1, NULL) == PENSTOCK_E_FORKED);
       CHILD(answer_hop(call, NULL) == PENSTOCK_E_FORKED);
       CHILD(penstock_hop_message(call, &data, &length) == PENSTOCK_E_FORKED);
       CHILD(penstock_hop_set_value(call, "k", NULL, NULL) == PENSTOCK_E_FORKED);
-      CHILD(penstock_hop_get_value(call, "k") == NULL && penstock_request_metadata(penstock_hop_request(call)) == NULL);
+      CHILD(penstock_hop_value(call, "k") == NULL && penstock_request_metadata(penstock_hop_request(call)) == NULL);
       _exit(child_failures ? 1 : 0);
     }
     wait_for_child(child);

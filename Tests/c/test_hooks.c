@@ -7,7 +7,7 @@ static int32_t refuse_with_details(probe *self, penstock_hop *hop, int32_t event
   OK(penstock_status_new(PENSTOCK_STATUS_RESOURCE_EXHAUSTED, "later", &status));
   OK(penstock_metadata_set(penstock_status_trailers(status), "x-by", "hop"));
   OK(penstock_status_add_detail(status, "type.example.com/a.B", "d", 1));
-  OK(penstock_hop_finish_with(hop, status));
+  OK(penstock_hop_end_with(hop, status));
   /* It was copied. */
   OK(penstock_status_set_message(status, "changed"));
   penstock_status_release(status);

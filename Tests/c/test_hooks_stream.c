@@ -288,7 +288,7 @@ TEST(hooks_stream_taken_is_answered_from_another_thread) {
 /* ---- Ends ---- */
 
 static int32_t finish_at(probe *self, penstock_hop *hop, int32_t event) {
-  if (event == *(int32_t *)self->context) OK(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "enough"));
+  if (event == *(int32_t *)self->context) OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "enough"));
   return PENSTOCK_NEXT;
 }
 
@@ -337,7 +337,7 @@ TEST(hooks_stream_cancel_comes_as_a_status) {
 /* ---- Later ---- */
 
 static void *resume_soon(void *pointer) {
-  OK(penstock_ticket_resume(*(penstock_ticket *)pointer));
+  OK(penstock_ticket_resolve(*(penstock_ticket *)pointer, PENSTOCK_NEXT));
   free(pointer);
   return NULL;
 }
@@ -384,7 +384,7 @@ TEST(hooks_stream_message_is_edited_while_it_waits) {
     OK(penstock_hop_set_message(bound, "edited", 6));
     penstock_hop_release(bound);
   }
-  OK(penstock_ticket_resume(ticket));
+  OK(penstock_ticket_resolve(ticket, PENSTOCK_NEXT));
   check_all(&story, "edited");
   check_finish(story.call, 0);
   penstock_channel_release(story.channel);

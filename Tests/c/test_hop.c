@@ -49,13 +49,13 @@ static int32_t look(probe *self, penstock_hop *hop, int32_t event) {
   OK(penstock_status_new(0, NULL, &status));
   CHECK_IN(event, penstock_hop_deliver_status(hop, status), IN(START));
   penstock_status_release(status);
-  if (!HAS(CALLBACKS & ~IN(CANCEL), event)) CHECK_IN(event, penstock_hop_finish(hop, 0, NULL), 0);
+  if (!HAS(CALLBACKS & ~IN(CANCEL), event)) CHECK_IN(event, penstock_hop_end(hop, 0, NULL), 0);
   if (event == PENSTOCK_EVENT_CREATE || event == PENSTOCK_EVENT_DESTROY) {
     CHECK_IN(event, penstock_hop_send_message(hop, "x", 1), 0);
   }
   if (event != PENSTOCK_EVENT_DESTROY) {
     CHECK_IN(event, penstock_hop_set_value(hop, "k", (void *)1, NULL), EVERY);
-    CHECK_EVENT(penstock_hop_get_value(hop, "k") == (void *)1, event);
+    CHECK_EVENT(penstock_hop_value(hop, "k") == (void *)1, event);
   }
   penstock_metadata *metadata = penstock_hop_metadata(hop);
   if (metadata) {
@@ -126,8 +126,8 @@ static void everything_gives(penstock_hop *hop, penstock_result expected) {
   CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(hop), 1), expected);
   /* Whoever has the hop may end the call and inject, on any thread. */
   if (expected != PENSTOCK_E_STATE) {
-    CHECK_RESULT(penstock_hop_finish(hop, 0, NULL), expected);
-    CHECK_RESULT(penstock_hop_finish_with(hop, status), expected);
+    CHECK_RESULT(penstock_hop_end(hop, 0, NULL), expected);
+    CHECK_RESULT(penstock_hop_end_with(hop, status), expected);
     CHECK_RESULT(penstock_hop_send_message(hop, "x", 1), expected);
     CHECK_RESULT(penstock_hop_deliver_message(hop, "x", 1), expected);
   }
@@ -136,7 +136,7 @@ static void everything_gives(penstock_hop *hop, penstock_result expected) {
   atomic_int finalized = 0;
   CHECK_RESULT(penstock_hop_set_value(hop, "k", &finalized, count_up), expected);
   CHECK_INT(atomic_load(&finalized), 1);
-  CHECK(penstock_hop_get_value(hop, "k") == NULL);
+  CHECK(penstock_hop_value(hop, "k") == NULL);
   /* Any thread. */
   CHECK(penstock_hop_call_id(hop) != 0);
   CHECK_INT(penstock_hop_kind(hop), PENSTOCK_KIND_BIDI);

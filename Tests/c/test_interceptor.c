@@ -259,13 +259,13 @@ static int32_t set_values(probe *self, penstock_hop *hop, int32_t event) {
     OK(penstock_hop_set_value(hop, "removed", (void *)3, value_finalizer));
     OK(penstock_hop_set_value(hop, "removed", NULL, NULL));
     CHECK_INT(atomic_load(&values_finalized), 2);
-    CHECK(penstock_hop_get_value(hop, "removed") == NULL);
+    CHECK(penstock_hop_value(hop, "removed") == NULL);
     CHECK_RESULT(penstock_hop_set_value(hop, NULL, (void *)4, value_finalizer), PENSTOCK_E_INVALID_ARGUMENT);
     CHECK_INT(atomic_load(&values_finalized), 3);
   }
   if (event == PENSTOCK_EVENT_STATUS) {
-    CHECK(penstock_hop_get_value(hop, "answer") == (void *)42);
-    CHECK(penstock_hop_get_value(hop, "replaced") == (void *)2);
+    CHECK(penstock_hop_value(hop, "answer") == (void *)42);
+    CHECK(penstock_hop_value(hop, "replaced") == (void *)2);
     OK(penstock_hop_set_value(hop, "late", (void *)5, NULL));
   }
   return PENSTOCK_NEXT;

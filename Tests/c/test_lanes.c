@@ -163,7 +163,7 @@ static const char refusal[] =
 static int32_t refuse(probe *self, penstock_hop *hop, int32_t event) {
   if (event != *(int32_t *)self->context) return PENSTOCK_NEXT;
   penstock_status *status = NULL;
-  if (OK(penstock_status_from_json(refusal, &status, NULL))) OK(penstock_hop_finish_with(hop, status));
+  if (OK(penstock_status_from_json(refusal, &status, NULL))) OK(penstock_hop_end_with(hop, status));
   penstock_status_release(status);
   return PENSTOCK_NEXT;
 }
@@ -392,8 +392,8 @@ TEST(lanes_both_open_and_resolved_in_any_order) {
         OK(penstock_hop_set_message(bound, order[i] < EACH_LANE ? "B" : "E", 1));
         penstock_hop_release(bound);
       }
-      OK(is_second && drops ? penstock_ticket_drop(ticket) : penstock_ticket_resume(ticket));
-      penstock_result again = penstock_ticket_resume(ticket);
+      OK(is_second && drops ? penstock_ticket_resolve(ticket, PENSTOCK_DROP) : penstock_ticket_resolve(ticket, PENSTOCK_NEXT));
+      penstock_result again = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
       /* With the last one the call may have ended. */
       if (i == 2 * EACH_LANE - 1 && again == PENSTOCK_E_GONE) continue;
       CHECK_RESULT(again, PENSTOCK_E_ALREADY);

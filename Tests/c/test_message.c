@@ -325,7 +325,7 @@ static int32_t change_later(probe *self, penstock_hop *hop, int32_t event) {
   if (!OK(penstock_ticket_hop(ticket, &paused))) return PENSTOCK_NEXT;
   OK(penstock_hop_set_message(paused, "changed", 7));
   penstock_hop_release(paused);
-  OK(penstock_ticket_resume_after(ticket, 0));
+  OK(penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, 0));
   return PENSTOCK_PAUSE;
 }
 
@@ -357,7 +357,7 @@ TEST(message_that_is_changed_by_ticket) { send_changed(change_later); }
 static int32_t fail_once(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_HALF_CLOSE && penstock_hop_attempt(hop) == 1) {
-    OK(penstock_hop_finish(hop, PENSTOCK_STATUS_UNAVAILABLE, "again"));
+    OK(penstock_hop_end(hop, PENSTOCK_STATUS_UNAVAILABLE, "again"));
   }
   return PENSTOCK_NEXT;
 }

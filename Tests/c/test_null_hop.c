@@ -44,14 +44,14 @@ TEST(null_hop) {
   CHECK_INT(penstock_hop_is_secure(NULL), 0);
   char *text = NULL;
   REFUSED(penstock_hop_stats_json(NULL, &text));
-  REFUSED(penstock_hop_peer_certificates(NULL, &text));
-  REFUSED(penstock_hop_finish(NULL, 0, NULL));
-  REFUSED(penstock_hop_finish_with(NULL, status));
+  REFUSED(penstock_hop_peer_certificates_pem(NULL, &text));
+  REFUSED(penstock_hop_end(NULL, 0, NULL));
+  REFUSED(penstock_hop_end_with(NULL, status));
   REFUSED(penstock_request_set_channel(NULL, NULL));
   char *trace = NULL;
   REFUSED(penstock_hop_trace_json(NULL, &trace));
   penstock_call *call = NULL;
-  REFUSED_WITH_ERROR(penstock_hop_call(NULL, UNARY, 0, 0, NULL, NULL, &call, &error));
+  REFUSED_WITH_ERROR(penstock_hop_start_side_call(NULL, UNARY, 0, 0, NULL, NULL, &call, &error));
   REFUSED(penstock_hop_send_message(NULL, "x", 1));
   REFUSED(penstock_hop_deliver_message(NULL, "x", 1));
   REFUSED(penstock_hop_deliver_headers(NULL, NULL));
@@ -61,7 +61,7 @@ TEST(null_hop) {
   atomic_int finalized = 0;
   REFUSED(penstock_hop_set_value(NULL, "k", &finalized, count_up));
   CHECK_INT(atomic_load(&finalized), 1);
-  CHECK(penstock_hop_get_value(NULL, "k") == NULL);
+  CHECK(penstock_hop_value(NULL, "k") == NULL);
   CHECK_INT(penstock_hop_ticket(NULL), 0);
   penstock_status_release(status);
 }
@@ -69,11 +69,11 @@ TEST(null_hop) {
 TEST(null_ticket) {
   penstock_hop *bound = NULL;
   CHECK(penstock_ticket_resolve(0, PENSTOCK_NEXT) != PENSTOCK_OK);
-  CHECK(penstock_ticket_resume(0) != PENSTOCK_OK);
-  CHECK(penstock_ticket_drop(0) != PENSTOCK_OK);
-  CHECK(penstock_ticket_finish(0, 0, NULL) != PENSTOCK_OK);
-  REFUSED(penstock_ticket_finish_with(0, NULL));
-  CHECK(penstock_ticket_resume_after(0, 0) != PENSTOCK_OK);
+  CHECK(penstock_ticket_resolve(0, PENSTOCK_DROP) != PENSTOCK_OK);
+  CHECK(penstock_ticket_end_after(0, 0, NULL, 0) != PENSTOCK_OK);
+  CHECK(penstock_ticket_end(0, 0, NULL) != PENSTOCK_OK);
+  REFUSED(penstock_ticket_end_with(0, NULL));
+  CHECK(penstock_ticket_resolve_after(0, PENSTOCK_NEXT, 0) != PENSTOCK_OK);
   REFUSED(penstock_ticket_hop(0, NULL));
   CHECK(penstock_ticket_hop(0, &bound) != PENSTOCK_OK);
 }
@@ -89,22 +89,22 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
     REFUSED(penstock_request_set_compression(penstock_hop_request(hop), NULL));
     OK(penstock_request_set_credentials(penstock_hop_request(hop), NULL));
     REFUSED(penstock_hop_stats_json(hop, NULL));
-    REFUSED(penstock_hop_peer_certificates(hop, NULL));
-    REFUSED(penstock_hop_finish_with(hop, NULL));
+    REFUSED(penstock_hop_peer_certificates_pem(hop, NULL));
+    REFUSED(penstock_hop_end_with(hop, NULL));
     REFUSED(penstock_request_set_channel(penstock_hop_request(hop), NULL));
     REFUSED(penstock_hop_trace_json(hop, NULL));
     penstock_call *call = NULL;
-    REFUSED_WITH_ERROR(penstock_hop_call(hop, NULL, 0, 0, NULL, NULL, &call, &error));
-    REFUSED_WITH_ERROR(penstock_hop_call(hop, UNARY, 0, 0, NULL, NULL, NULL, &error));
+    REFUSED_WITH_ERROR(penstock_hop_start_side_call(hop, NULL, 0, 0, NULL, NULL, &call, &error));
+    REFUSED_WITH_ERROR(penstock_hop_start_side_call(hop, UNARY, 0, 0, NULL, NULL, NULL, &error));
     atomic_int finalized = 0;
     REFUSED(penstock_hop_set_value(hop, NULL, &finalized, count_up));
     CHECK_INT(atomic_load(&finalized), 1);
-    CHECK(penstock_hop_get_value(hop, NULL) == NULL);
+    CHECK(penstock_hop_value(hop, NULL) == NULL);
     REFUSED(penstock_hop_deliver_status(hop, NULL));
     CHECK_RESULT(penstock_hop_resolve(hop, PENSTOCK_NEXT), PENSTOCK_E_STATE);
     penstock_ticket ticket = penstock_hop_ticket(hop);
     REFUSED(penstock_ticket_hop(ticket, NULL));
-    REFUSED(penstock_ticket_finish_with(ticket, NULL));
+    REFUSED(penstock_ticket_end_with(ticket, NULL));
     penstock_hop *kept = NULL;
     if (OK(penstock_ticket_hop(ticket, &kept))) {
       CHECK_INT(penstock_hop_event(kept), PENSTOCK_EVENT_START);
@@ -194,9 +194,9 @@ static int32_t null_in_function(penstock_hop *call, void *user_data) {
   REFUSED(penstock_hop_set_message(call, NULL, 1));
   REFUSED(penstock_hop_deliver_status(call, NULL));
   REFUSED(penstock_hop_deliver_message(call, NULL, 1));
-  REFUSED(penstock_hop_finish_with(call, NULL));
+  REFUSED(penstock_hop_end_with(call, NULL));
   REFUSED(penstock_hop_set_value(call, NULL, user_data, count_up));
-  CHECK(penstock_hop_get_value(call, NULL) == NULL);
+  CHECK(penstock_hop_value(call, NULL) == NULL);
   OK(penstock_hop_set_message(call, NULL, 0));
   OK(penstock_hop_next(call));
   OK(penstock_hop_set_message(call, NULL, 0));

@@ -29,7 +29,7 @@ TEST(others_connect_swift_342_a_slow_message_is_not_overtaken) {
       CHECK_INT(seen(&below, PENSTOCK_EVENT_HALF_CLOSE), 0);
     }
     CHECK_INT(seen(&above, PENSTOCK_EVENT_RECEIVE), 2);
-    OK(penstock_ticket_resume(pauser.ticket));
+    OK(penstock_ticket_resolve(pauser.ticket, PENSTOCK_NEXT));
     latch_wait(&collector.finalized, 1);
     CHECK_STR(collector.text, "12345678");
     CHECK_INT(collector.code, 0);
@@ -59,7 +59,7 @@ TEST(others_grpc_node_1984_the_status_waits_for_slow_headers) {
   check_echo(channel);
   CHECK_INT(latch_count(&collector.headers), 0);
   CHECK_INT(latch_count(&collector.replies), 0);
-  OK(penstock_ticket_resume(pauser.ticket));
+  OK(penstock_ticket_resolve(pauser.ticket, PENSTOCK_NEXT));
   latch_wait(&collector.finalized, 1);
   CHECK_INT(collector.code, 0);
   CHECK_STR(collector.text, "x");
@@ -86,7 +86,7 @@ TEST(others_grpc_node_2707_the_status_waits_for_a_slow_message) {
   latch_wait(&pauser.paused, 1);
   check_echo(channel);
   CHECK_INT(latch_count(&collector.replies), 0);
-  OK(penstock_ticket_resume(pauser.ticket));
+  OK(penstock_ticket_resolve(pauser.ticket, PENSTOCK_NEXT));
   latch_wait(&collector.finalized, 1);
   CHECK_INT(collector.code, 0);
   penstock_reply *reply = NULL;
@@ -188,7 +188,7 @@ TEST(others_grpc_spring_240_the_half_close_stays_behind_a_refused_message) {
   OK(penstock_call_half_close(call));
   latch_wait(&pauser.paused, 1);
   check_echo(channel);
-  OK(penstock_ticket_finish(pauser.ticket, PENSTOCK_STATUS_INVALID_ARGUMENT, "bad message"));
+  OK(penstock_ticket_end(pauser.ticket, PENSTOCK_STATUS_INVALID_ARGUMENT, "bad message"));
   latch_wait(&collector.finalized, 1);
   CHECK_INT(collector.code, PENSTOCK_STATUS_INVALID_ARGUMENT);
   penstock_call_release(call);

@@ -31,7 +31,7 @@ TEST(others_otel_python_3271_cancel_comes_through_interceptors) {
     OK(penstock_call_cancel(call, "enough"));
     latch_wait(&collector.finalized, 1);
     CHECK_INT(collector.code, PENSTOCK_STATUS_CANCELLED);
-    CHECK_RESULT(penstock_ticket_resume(pauser.ticket), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_ticket_resolve(pauser.ticket, PENSTOCK_NEXT), PENSTOCK_E_GONE);
     penstock_call_release(call);
     penstock_channel_release(channel);
     for (int k = 0; k < 3; k++) check_ended(&probes[k]);
@@ -218,7 +218,7 @@ static void *finish_ticket(void *pointer) {
   contest *contest = pointer;
   latch_wait(&contest->go, 1);
   penstock_result result =
-      penstock_ticket_finish(contest->pauser.ticket, PENSTOCK_STATUS_ABORTED, "by the interceptor");
+      penstock_ticket_end(contest->pauser.ticket, PENSTOCK_STATUS_ABORTED, "by the interceptor");
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_GONE);
   return NULL;
 }

@@ -13,8 +13,8 @@ static int32_t finish_and_go_on(probe *self, penstock_hop *hop, int32_t event) {
   reckless *plan = self->context;
   if (event != plan->event) return PENSTOCK_NEXT;
   plan->ticket = penstock_hop_ticket(hop);
-  OK(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "local reply"));
-  CHECK_RESULT(penstock_hop_finish(hop, PENSTOCK_STATUS_OK, ""), PENSTOCK_E_ALREADY);
+  OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "local reply"));
+  CHECK_RESULT(penstock_hop_end(hop, PENSTOCK_STATUS_OK, ""), PENSTOCK_E_ALREADY);
   /* Whatever these give, nothing of it is seen. */
   penstock_hop_send_message(hop, "more", 4);
   penstock_hop_deliver_message(hop, "more", 4);
@@ -64,7 +64,7 @@ static int32_t complete_within(probe *self, penstock_hop *hop, int32_t event) {
   reckless *plan = self->context;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   plan->ticket = penstock_hop_ticket(hop);
-  OK(penstock_ticket_finish(plan->ticket, PENSTOCK_STATUS_UNAVAILABLE, "at once"));
+  OK(penstock_ticket_end(plan->ticket, PENSTOCK_STATUS_UNAVAILABLE, "at once"));
   return plan->verdict;
 }
 
@@ -138,13 +138,13 @@ static void *complete(void *pointer) {
   penstock_result result;
   switch (test_random(5)) {
   case 0:
-    result = penstock_ticket_resume(race->ticket);
+    result = penstock_ticket_resolve(race->ticket, PENSTOCK_NEXT);
     break;
   case 1:
-    result = penstock_ticket_drop(race->ticket);
+    result = penstock_ticket_resolve(race->ticket, PENSTOCK_DROP);
     break;
   case 2:
-    result = penstock_ticket_finish(race->ticket, PENSTOCK_STATUS_ABORTED, "x");
+    result = penstock_ticket_end(race->ticket, PENSTOCK_STATUS_ABORTED, "x");
     break;
   case 3:
     result = penstock_ticket_resolve(race->ticket, PENSTOCK_NEXT);
@@ -155,7 +155,7 @@ static void *complete(void *pointer) {
       penstock_hop_set_message(bound, "y", 1);
       penstock_hop_release(bound);
     }
-    result = penstock_ticket_resume(race->ticket);
+    result = penstock_ticket_resolve(race->ticket, PENSTOCK_NEXT);
     break;
   }
   }
@@ -192,7 +192,7 @@ TEST(others_grpc_proposal_14_a_second_completion_is_a_value) {
     CHECK(atomic_load(&race.first) == 1 || (i % 4 == 0 && atomic_load(&race.first) == 0));
     CHECK_INT(atomic_load(&race.first) + atomic_load(&race.refused), 8);
     latch_wait(&collector.finalized, 1);
-    CHECK_RESULT(penstock_ticket_resume(race.ticket), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_ticket_resolve(race.ticket, PENSTOCK_NEXT), PENSTOCK_E_GONE);
     penstock_call_release(call);
   }
   penstock_channel_release(channel);
@@ -265,7 +265,8 @@ static int32_t pause_always(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_SEND && event != PENSTOCK_EVENT_RECEIVE) return PENSTOCK_NEXT;
   penstock_ticket ticket = penstock_hop_ticket(hop);
-  OK(event == PENSTOCK_EVENT_SEND ? penstock_ticket_resume(ticket) : penstock_ticket_resume_after(ticket, 0));
+  OK(event == PENSTOCK_EVENT_SEND ? penstock_ticket_resolve(ticket, PENSTOCK_NEXT)
+                                  : penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, 0));
   return PENSTOCK_PAUSE;
 }
 
@@ -300,7 +301,7 @@ typedef struct load {
 static int32_t pause_a_while(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START && event != PENSTOCK_EVENT_HEADERS) return PENSTOCK_NEXT;
-  OK(penstock_ticket_resume_after(penstock_hop_ticket(hop), test_random(2)));
+  OK(penstock_ticket_resolve_after(penstock_hop_ticket(hop), PENSTOCK_NEXT, test_random(2)));
   return PENSTOCK_PAUSE;
 }
 

@@ -453,7 +453,7 @@ static int32_t replace_and_call(probe *self, penstock_hop *hop, int32_t event) {
   callbacks.finalizer = side_finalizer;
   callbacks.on_reply = side_reply;
   penstock_call *call = NULL;
-  if (OK(penstock_hop_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, context->options, &callbacks, &call, NULL))) {
+  if (OK(penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, context->options, &callbacks, &call, NULL))) {
     OK(penstock_call_try_send(call, "side", 4));
     OK(penstock_call_half_close(call));
   }

@@ -52,7 +52,7 @@ static void bench_close(bench *bench) {
   probe_wait_finalized(&bench->keeping);
   probe_wait_finalized(&bench->below);
   /* The hop's part is over. */
-  CHECK_RESULT(penstock_hop_finish(bench->keeper.hop, 1, NULL), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_end(bench->keeper.hop, 1, NULL), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_hop_half_close(bench->keeper.hop), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_hop_send_message(bench->keeper.hop, "x", 1), PENSTOCK_E_GONE);
   penstock_hop_release(bench->keeper.hop);
@@ -62,7 +62,7 @@ TEST(reach_ends_its_call) {
   bench bench;
   bench_open(&bench, false);
   bench_begin(&bench);
-  OK(penstock_hop_finish(bench.keeper.hop, PENSTOCK_STATUS_UNAUTHENTICATED, "revoked"));
+  OK(penstock_hop_end(bench.keeper.hop, PENSTOCK_STATUS_UNAUTHENTICATED, "revoked"));
   CHECK_FINISH(bench.call, PENSTOCK_STATUS_UNAUTHENTICATED);
   CHECK_INT(atomic_load(&bench.above.seen[PENSTOCK_EVENT_STATUS]), 1);
   CHECK_INT(atomic_load(&bench.keeping.seen[PENSTOCK_EVENT_STATUS]), 0);
@@ -76,7 +76,7 @@ TEST(reach_ends_its_call_while_start_waits) {
   bench_open(&bench, true);
   CHECK_RESULT(penstock_hop_half_close(bench.keeper.hop), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_hop_send_message(bench.keeper.hop, "x", 1), PENSTOCK_E_STATE);
-  OK(penstock_hop_finish(bench.keeper.hop, PENSTOCK_STATUS_ABORTED, "idle"));
+  OK(penstock_hop_end(bench.keeper.hop, PENSTOCK_STATUS_ABORTED, "idle"));
   CHECK_FINISH(bench.call, PENSTOCK_STATUS_ABORTED);
   CHECK_INT(atomic_load(&bench.below.seen[PENSTOCK_EVENT_START]), 0);
   bench_close(&bench);

@@ -227,7 +227,7 @@ static int32_t close_after(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) {
     send_there(self, hop, event);
     OK(penstock_channel_close(((way *)self->context)->to));
-    OK(penstock_ticket_resume_after(penstock_hop_ticket(hop), 5));
+    OK(penstock_ticket_resolve_after(penstock_hop_ticket(hop), PENSTOCK_NEXT, 5));
     return PENSTOCK_PAUSE;
   }
   return PENSTOCK_NEXT;
@@ -265,7 +265,7 @@ static int32_t send_and_call(probe *self, penstock_hop *hop, int32_t event) {
     table.user_data = &code;
     table.on_reply = side_reply;
     penstock_call *call = NULL;
-    if (OK(penstock_hop_call(hop, UNARY, 0, PENSTOCK_SIDE_CALL_DETACHED, NULL, &table, &call, NULL))) {
+    if (OK(penstock_hop_start_side_call(hop, UNARY, 0, PENSTOCK_SIDE_CALL_DETACHED, NULL, &table, &call, NULL))) {
       penstock_call_release(call);
     }
   }

@@ -65,7 +65,7 @@ static void entry_finalizer(void *user_data) {
 static int32_t entry_start(penstock_hop *hop, void *state) {
   entry *entry = state;
   storm *storm = entry->storm;
-  record *record = penstock_hop_get_value(hop, "record");
+  record *record = penstock_hop_value(hop, "record");
   if (!record) {
     torn(storm, "met above the top", entry->number);
     return PENSTOCK_NEXT;
@@ -101,7 +101,7 @@ static int32_t top_start(penstock_hop *hop, void *state) {
   return PENSTOCK_NEXT;
 }
 static int32_t bottom_start(penstock_hop *hop, void *state) {
-  record *record = penstock_hop_get_value(hop, "record");
+  record *record = penstock_hop_value(hop, "record");
   for (int i = 0; record && i < RECORDED; i++) {
     if (record->met[i] != 1) torn(state, record->met[i] ? "met more than once" : "missed", i);
   }

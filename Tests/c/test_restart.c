@@ -11,7 +11,7 @@ static int32_t fail_first(probe *self, penstock_hop *hop, int32_t event) {
   failing *plan = self->context;
   if (event == PENSTOCK_EVENT_START) atomic_fetch_add(&plan->attempts, 1);
   if (event == PENSTOCK_EVENT_HALF_CLOSE && penstock_hop_attempt(hop) <= plan->times) {
-    OK(penstock_hop_finish(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "who are you"));
+    OK(penstock_hop_end(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "who are you"));
   }
   return PENSTOCK_NEXT;
 }

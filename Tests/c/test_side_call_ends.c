@@ -82,7 +82,7 @@ static int32_t blocking_unary(penstock_hop *hop, const char *options_json, uint3
   OK(penstock_call_options_new(options_json, &options, NULL));
   penstock_call *call = NULL;
   penstock_error *error = NULL;
-  penstock_result result = penstock_hop_call(hop, UNARY, PENSTOCK_KIND_UNARY, flags, options, NULL, &call, &error);
+  penstock_result result = penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, flags, options, NULL, &call, &error);
   penstock_call_options_release(options);
   if (!OK(result)) {
     printf("  %s\n", penstock_error_message(error));
@@ -206,16 +206,16 @@ TEST(side_call_refuses_what_is_wrong) {
   penstock_hop *hop = scene.kept.hop;
   penstock_call *call = NULL;
   penstock_error *error = NULL;
-  CHECK_RESULT(penstock_hop_call(hop, "nonsense", 0, 0, NULL, NULL, &call, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_hop_start_side_call(hop, "nonsense", 0, 0, NULL, NULL, &call, &error), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "nonsense");
-  CHECK_RESULT(penstock_hop_call(hop, UNARY, 7, 0, NULL, NULL, &call, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_hop_start_side_call(hop, UNARY, 7, 0, NULL, NULL, &call, &error), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "kind");
-  CHECK_RESULT(penstock_hop_call(hop, UNARY, 0, 4, NULL, NULL, &call, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_hop_start_side_call(hop, UNARY, 0, 4, NULL, NULL, &call, &error), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "flags");
   CHECK(call == NULL);
   OK(penstock_channel_close(scene.channel));
   CHECK_INT(scene_finish_parent(&scene), PENSTOCK_STATUS_CANCELLED);
-  penstock_result result = penstock_hop_call(hop, UNARY, 0, 0, NULL, NULL, &call, NULL);
+  penstock_result result = penstock_hop_start_side_call(hop, UNARY, 0, 0, NULL, NULL, &call, NULL);
   CHECK(result == PENSTOCK_E_GONE || result == PENSTOCK_E_CLOSED);
   scene_close(&scene);
 }
@@ -225,7 +225,7 @@ static int32_t block_in_callback(probe *self, penstock_hop *hop, int32_t event) 
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   penstock_call *call = NULL;
-  if (!OK(penstock_hop_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &call, NULL))) return PENSTOCK_NEXT;
+  if (!OK(penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &call, NULL))) return PENSTOCK_NEXT;
   penstock_reply *reply = NULL;
   OK(penstock_call_try_send(call, "x", 1));
   CHECK_RESULT(penstock_call_wait(call, &reply), PENSTOCK_E_WOULD_DEADLOCK);
@@ -284,7 +284,7 @@ static int32_t wait_for_token(probe *self, penstock_hop *hop, int32_t event) {
   penstock_call_callbacks table = told_table(told);
   table.finalizer = free;
   penstock_call *call = NULL;
-  if (!OK(penstock_hop_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, &table, &call, NULL))) return PENSTOCK_NEXT;
+  if (!OK(penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, &table, &call, NULL))) return PENSTOCK_NEXT;
   penstock_call_try_send(call, "token", 5);
   penstock_call_half_close(call);
   penstock_call_release(call);

@@ -305,7 +305,7 @@ TEST(options_metadata) {
 static int32_t answer_value(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
-  int *asked = penstock_hop_get_value(hop, "asked");
+  int *asked = penstock_hop_value(hop, "asked");
   CHECK(asked && *asked == 42);
   int *answer = malloc(sizeof(int));
   *answer = asked ? *asked + 1 : 0;

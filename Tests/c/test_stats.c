@@ -187,13 +187,13 @@ static char *read_file(const char *path) {
 static int32_t see_certificates(probe *self, penstock_hop *hop, int32_t event) {
   char *json = NULL, *pem = NULL;
   if (event == PENSTOCK_EVENT_CREATE) {
-    CHECK_RESULT(penstock_hop_peer_certificates(hop, &pem), PENSTOCK_E_NOT_FOUND);
+    CHECK_RESULT(penstock_hop_peer_certificates_pem(hop, &pem), PENSTOCK_E_NOT_FOUND);
   }
   if (event == PENSTOCK_EVENT_HEADERS && OK(penstock_hop_stats_json(hop, &json))) {
     CHECK_HAS(json, "\"tls\":{\"version\":\"TLSv1.");
     CHECK_HAS(json, "\"alpn\":\"h2\"");
     CHECK_INT(number(json, "certificates"), 2);
-    if (OK(penstock_hop_peer_certificates(hop, &pem))) CHECK_STR(pem, self->context);
+    if (OK(penstock_hop_peer_certificates_pem(hop, &pem))) CHECK_STR(pem, self->context);
   }
   penstock_free(json);
   penstock_free(pem);

@@ -27,13 +27,13 @@ static int32_t storm_event(penstock_hop *hop, void *state) {
     if (penstock_hop_event(hop) != PENSTOCK_EVENT_STATUS) {
       penstock_ticket ticket = penstock_hop_ticket(hop);
       if (ticket) {
-        penstock_ticket_resume_after(ticket, 1);
+        penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, 1);
         return PENSTOCK_PAUSE;
       }
     }
     break;
   case 7:
-    penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "storm");
+    penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "storm");
     break;
   default:
     break;
@@ -219,7 +219,7 @@ static void *spend(void *pointer) {
         CHECK(penstock_hop_event(bound) <= PENSTOCK_EVENT_STATUS); /* NONE once another thread has spent it */
         penstock_hop_release(bound);
       }
-      penstock_result result = penstock_ticket_resume(ticket);
+      penstock_result result = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
       if (result == PENSTOCK_OK) {
         atomic_fetch_add(&tickets->spent, 1);
       } else if (CHECK(result == PENSTOCK_E_ALREADY || result == PENSTOCK_E_GONE)) {

@@ -139,9 +139,9 @@ TEST(sync_sees_large_messages) {
 /* ---- Ending and answering ---- */
 
 static int32_t cancel_before(syncer *self, penstock_hop *call) {
-  CHECK_RESULT(penstock_hop_finish(call, 17, NULL), PENSTOCK_E_INVALID_ARGUMENT);
-  OK(penstock_hop_finish(call, PENSTOCK_STATUS_PERMISSION_DENIED, "not you"));
-  CHECK_RESULT(penstock_hop_finish(call, 1, NULL), PENSTOCK_E_ALREADY);
+  CHECK_RESULT(penstock_hop_end(call, 17, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_hop_end(call, PENSTOCK_STATUS_PERMISSION_DENIED, "not you"));
+  CHECK_RESULT(penstock_hop_end(call, 1, NULL), PENSTOCK_E_ALREADY);
   CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_ALREADY);
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_STATE);
   /* What it returns does not matter any more. */
@@ -154,7 +154,7 @@ static int32_t cancel_after(syncer *self, penstock_hop *call) {
   OK(penstock_status_new(PENSTOCK_STATUS_ABORTED, "on second thoughts", &status));
   OK(penstock_metadata_set(penstock_status_trailers(status), "why", "because"));
   OK(penstock_hop_next(call));
-  OK(penstock_hop_finish_with(call, status));
+  OK(penstock_hop_end_with(call, status));
   CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
   penstock_status_release(status);
   (void)self;

@@ -21,7 +21,7 @@ static int32_t demand_token(player *self, penstock_hop *call) {
     return pass(self, call);
   }
   CHECK_INT(penstock_hop_attempt(call), 1);
-  OK(penstock_hop_finish(call, PENSTOCK_STATUS_UNAUTHENTICATED, "who are you"));
+  OK(penstock_hop_end(call, PENSTOCK_STATUS_UNAUTHENTICATED, "who are you"));
   /* The next instance may run already; this one works on what is its own. */
   for (int i = 0; i < 1000; i++) penstock_metadata_set(metadata, "authorization", "stale");
   return PENSTOCK_NEXT;

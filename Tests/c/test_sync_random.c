@@ -13,7 +13,7 @@ static int32_t act_at_random(player *self, penstock_hop *call) {
   case 1:
     return PENSTOCK_NEXT;
   case 2:
-    penstock_hop_finish(call, PENSTOCK_STATUS_ABORTED, "at random");
+    penstock_hop_end(call, PENSTOCK_STATUS_ABORTED, "at random");
     return PENSTOCK_NEXT;
   case 3:
     penstock_hop_deliver_headers(call, metadata);
@@ -51,7 +51,7 @@ static int32_t act_at_random(player *self, penstock_hop *call) {
   case 0:
     return -1;
   case 1:
-    penstock_hop_finish(call, PENSTOCK_STATUS_DATA_LOSS, NULL);
+    penstock_hop_end(call, PENSTOCK_STATUS_DATA_LOSS, NULL);
     break;
   case 2:
     penstock_hop_set_message(call, "changed", 7);
@@ -78,12 +78,12 @@ static int32_t pause_at_random(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event < PENSTOCK_EVENT_START || event > PENSTOCK_EVENT_STATUS || test_random(8) > 0) return PENSTOCK_NEXT;
   if (test_random(20) == 0) {
-    penstock_hop_finish(hop, PENSTOCK_STATUS_UNAVAILABLE, "at random");
+    penstock_hop_end(hop, PENSTOCK_STATUS_UNAVAILABLE, "at random");
     return PENSTOCK_NEXT;
   }
   penstock_ticket ticket = penstock_hop_ticket(hop);
   if (ticket == 0) return PENSTOCK_NEXT;
-  penstock_ticket_resume_after(ticket, test_random(3));
+  penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, test_random(3));
   return PENSTOCK_PAUSE;
 }
 

@@ -198,7 +198,7 @@ static int32_t late(syncer *self, penstock_hop *call) {
   self->code = penstock_status_code(status);
   CHECK_RESULT(penstock_status_set_code(status, 0), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_hop_set_value(call, "k", &self->runs, count_up), PENSTOCK_E_GONE);
-  CHECK_RESULT(penstock_hop_finish(call, 1, NULL), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_end(call, 1, NULL), PENSTOCK_E_GONE);
   return PENSTOCK_NEXT;
 }
 
@@ -244,7 +244,7 @@ TEST(sync_cancel_reaches_a_function_in_next) {
 
 static int32_t finish_on_send(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "from above"));
+  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "from above"));
   return PENSTOCK_NEXT;
 }
 

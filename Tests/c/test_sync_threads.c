@@ -8,7 +8,7 @@ static int32_t ask_below(syncer *self, penstock_hop *call) {
   penstock_hop *hop = call;
   penstock_call *side = NULL;
   penstock_message *token = NULL;
-  OK(penstock_hop_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL));
+  OK(penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL));
   OK(penstock_call_send(side, "token", 5));
   OK(penstock_call_receive(side, &token));
   size_t length = 0;
@@ -40,9 +40,9 @@ TEST(sync_makes_side_calls) {
 }
 
 static int32_t share(syncer *self, penstock_hop *call) {
-  CHECK(penstock_hop_get_value(call, "k") == NULL);
+  CHECK(penstock_hop_value(call, "k") == NULL);
   OK(penstock_hop_set_value(call, "k", self, NULL));
-  CHECK(penstock_hop_get_value(call, "k") == self);
+  CHECK(penstock_hop_value(call, "k") == self);
   OK(penstock_hop_next(call));
   OK(penstock_hop_set_value(call, "l", &self->code, count_up));
   return PENSTOCK_NEXT;
@@ -64,14 +64,14 @@ static void *elsewhere(void *argument) {
   const void *data = NULL;
   size_t length = 0;
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_finish(call, 1, NULL), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_end(call, 1, NULL), PENSTOCK_E_STATE);
   CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(call), 1), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_hop_set_value(call, "k", NULL, NULL), PENSTOCK_E_STATE);
   CHECK(!penstock_request_metadata(penstock_hop_request(call)) && !penstock_hop_metadata(call));
-  CHECK(!penstock_hop_status(call) && !penstock_hop_get_value(call, "k"));
+  CHECK(!penstock_hop_status(call) && !penstock_hop_value(call, "k"));
   return NULL;
 }
 

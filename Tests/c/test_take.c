@@ -220,7 +220,7 @@ TEST(interceptor_take_has_room_again_for_what_was_read) {
     OK(penstock_call_receive(call, &message));
     penstock_message_release(message);
   }
-  OK(penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, NULL));
+  OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, NULL));
   penstock_reply *reply = NULL;
   if (OK(penstock_call_wait(call, &reply))) penstock_reply_release(reply);
   penstock_hop_release(hop);

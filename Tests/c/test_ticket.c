@@ -18,8 +18,8 @@ static int32_t pause_here(probe *self, penstock_hop *hop, int32_t event) {
   CHECK(state->ticket != 0);
   CHECK(penstock_hop_ticket(hop) == state->ticket);
   if (state->early) {
-    OK(penstock_ticket_resume(state->ticket));
-    CHECK_RESULT(penstock_ticket_resume(state->ticket), PENSTOCK_E_ALREADY);
+    OK(penstock_ticket_resolve(state->ticket, PENSTOCK_NEXT));
+    CHECK_RESULT(penstock_ticket_resolve(state->ticket, PENSTOCK_NEXT), PENSTOCK_E_ALREADY);
   }
   latch_signal(&state->paused);
   return state->verdict;
@@ -29,7 +29,7 @@ static void *resume_elsewhere(void *pointer) {
   pause_at *state = pointer;
   latch_wait(&state->paused, 1);
   if (!state->early) OK(penstock_ticket_resolve(state->ticket, PENSTOCK_NEXT));
-  penstock_result again = penstock_ticket_resume(state->ticket);
+  penstock_result again = penstock_ticket_resolve(state->ticket, PENSTOCK_NEXT);
   CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
   return NULL;
 }
@@ -52,7 +52,7 @@ static void resume_everywhere(int early) {
       penstock_channel_release(channel);
       probe_wait_finalized(&probe);
       /* Late: the call has ended. */
-      penstock_result result = penstock_ticket_resume(state.ticket);
+      penstock_result result = penstock_ticket_resolve(state.ticket, PENSTOCK_NEXT);
       if (!CHECK(result == PENSTOCK_E_ALREADY || result == PENSTOCK_E_GONE))
         printf("  in %s\n", event_name(pausable[i]));
     }
@@ -75,7 +75,7 @@ TEST(ticket_is_spent_by_next) {
   probe_add(&probe, channel, 0);
   check_echo(channel);
   CHECK(state.ticket != 0);
-  penstock_result result = penstock_ticket_resume(state.ticket);
+  penstock_result result = penstock_ticket_resolve(state.ticket, PENSTOCK_NEXT);
   CHECK(result == PENSTOCK_E_ALREADY || result == PENSTOCK_E_GONE);
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
@@ -99,9 +99,9 @@ TEST(ticket_of_a_cancelled_call_is_gone) {
     CHECK_INT(penstock_hop_event(bound), pausable[i]);
     OK(penstock_call_cancel(call, "no more"));
     latch_wait(&finalized, 1);
-    CHECK_RESULT(penstock_ticket_resume(state.ticket), PENSTOCK_E_GONE);
-    CHECK_RESULT(penstock_ticket_finish(state.ticket, 0, NULL), PENSTOCK_E_GONE);
-    CHECK_RESULT(penstock_ticket_resume_after(state.ticket, 0), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_ticket_resolve(state.ticket, PENSTOCK_NEXT), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_ticket_end(state.ticket, 0, NULL), PENSTOCK_E_GONE);
+    CHECK_RESULT(penstock_ticket_resolve_after(state.ticket, PENSTOCK_NEXT, 0), PENSTOCK_E_GONE);
     penstock_hop *late = NULL;
     CHECK_RESULT(penstock_ticket_hop(state.ticket, &late), PENSTOCK_E_GONE);
     /* The handle outlives the call under its holder, and is at no event any more. */
@@ -170,12 +170,12 @@ TEST(ticket_numbers_that_never_were) {
     penstock_hop *bound = NULL;
     penstock_status *status = NULL;
     OK(penstock_status_new(0, NULL, &status));
-    CHECK(penstock_ticket_resume(wrong[i]) != PENSTOCK_OK);
-    CHECK(penstock_ticket_drop(wrong[i]) != PENSTOCK_OK);
     CHECK(penstock_ticket_resolve(wrong[i], PENSTOCK_NEXT) != PENSTOCK_OK);
-    CHECK(penstock_ticket_finish(wrong[i], 0, NULL) != PENSTOCK_OK);
-    CHECK(penstock_ticket_finish_with(wrong[i], status) != PENSTOCK_OK);
-    CHECK(penstock_ticket_resume_after(wrong[i], 1) != PENSTOCK_OK);
+    CHECK(penstock_ticket_resolve(wrong[i], PENSTOCK_DROP) != PENSTOCK_OK);
+    CHECK(penstock_ticket_resolve(wrong[i], PENSTOCK_NEXT) != PENSTOCK_OK);
+    CHECK(penstock_ticket_end(wrong[i], 0, NULL) != PENSTOCK_OK);
+    CHECK(penstock_ticket_end_with(wrong[i], status) != PENSTOCK_OK);
+    CHECK(penstock_ticket_resolve_after(wrong[i], PENSTOCK_NEXT, 1) != PENSTOCK_OK);
     CHECK(penstock_ticket_hop(wrong[i], &bound) != PENSTOCK_OK);
     CHECK(bound == NULL);
     penstock_status_release(status);
@@ -187,7 +187,7 @@ static int32_t pause_for_a_moment(probe *self, penstock_hop *hop, int32_t event)
   if (!HAS(PAUSABLE, event)) return PENSTOCK_NEXT;
   penstock_ticket ticket = penstock_hop_ticket(hop);
   if (ticket == 0) return PENSTOCK_NEXT;
-  OK(penstock_ticket_resume_after(ticket, 5));
+  OK(penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, 5));
   return PENSTOCK_PAUSE;
 }
 TEST(ticket_resume_after) {
@@ -200,6 +200,44 @@ TEST(ticket_resume_after) {
   CHECK(test_now_ms() - started >= 25);
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
+}
+
+/* Ends the call where start waits; else starts it anew once, each after a moment. */
+static int32_t resolve_in_time(probe *self, penstock_hop *hop, int32_t event) {
+  bool *ends = self->context;
+  if (event != (*ends ? PENSTOCK_EVENT_START : PENSTOCK_EVENT_STATUS)) return PENSTOCK_NEXT;
+  if (!*ends && penstock_hop_can_restart(hop) != PENSTOCK_OK) return PENSTOCK_NEXT;
+  penstock_ticket ticket = penstock_hop_ticket(hop);
+  CHECK_RESULT(penstock_ticket_resolve_after(ticket, PENSTOCK_DROP, 5), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_ticket_resolve_after(ticket, PENSTOCK_PAUSE, 5), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_ticket_end_after(ticket, 17, NULL, 5), PENSTOCK_E_INVALID_ARGUMENT);
+  if (*ends) {
+    OK(penstock_ticket_end_after(ticket, PENSTOCK_STATUS_ABORTED, "in time", 20));
+  } else {
+    OK(penstock_ticket_resolve_after(ticket, PENSTOCK_RESTART, 20));
+  }
+  return PENSTOCK_PAUSE;
+}
+TEST(ticket_resolves_and_ends_after) {
+  for (int round = 0; round < 2; round++) {
+    bool ends = round == 0;
+    penstock_channel *channel = open_channel();
+    probe probe;
+    probe_init_with(&probe, "in time", resolve_in_time, &ends);
+    penstock_interceptor table = probe_table(&probe);
+    penstock_interceptor_id id = 0;
+    table.replay_bytes = 100;
+    OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
+    int64_t started = test_now_ms();
+    penstock_reply *reply = NULL;
+    REQUIRE_OK(penstock_channel_unary(channel, "/penstock.Echo/Nope", "x", 1, NULL, &reply, NULL));
+    CHECK_INT(penstock_reply_code(reply), ends ? PENSTOCK_STATUS_ABORTED : PENSTOCK_STATUS_UNIMPLEMENTED);
+    penstock_reply_release(reply);
+    CHECK(test_now_ms() - started >= 15);
+    CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_STATUS]), ends ? 0 : 2);
+    penstock_channel_release(channel);
+    probe_wait_finalized(&probe);
+  }
 }
 
 TEST(ticket_finish_and_deadline_while_paused) {
@@ -216,7 +254,7 @@ TEST(ticket_finish_and_deadline_while_paused) {
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
   penstock_reply_release(reply);
-  CHECK_RESULT(penstock_ticket_resume(state.ticket), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_ticket_resolve(state.ticket, PENSTOCK_NEXT), PENSTOCK_E_GONE);
 
   latch empty = LATCH_INIT;
   state.paused = empty;
@@ -227,8 +265,8 @@ TEST(ticket_finish_and_deadline_while_paused) {
   OK(penstock_status_new(PENSTOCK_STATUS_ALREADY_EXISTS, "once", &status));
   OK(penstock_status_add_detail(status, "t/acme.X", "abc", 3));
   OK(penstock_metadata_set(penstock_status_trailers(status), "x-t", "1"));
-  OK(penstock_ticket_finish_with(state.ticket, status));
-  penstock_result again = penstock_ticket_finish_with(state.ticket, status);
+  OK(penstock_ticket_end_with(state.ticket, status));
+  penstock_result again = penstock_ticket_end_with(state.ticket, status);
   CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
   penstock_status_release(status);
   REQUIRE_OK(penstock_call_wait(call, &reply));
@@ -276,11 +314,11 @@ TEST(ticket_several_at_once) {
   OK(penstock_hop_message(bound, &held_data, &held_length));
   CHECK(held_length == 1 && memcmp(held_data, "C", 1) == 0);
   penstock_hop_release(bound);
-  OK(penstock_ticket_resume(held.tickets[3]));
-  OK(penstock_ticket_drop(held.tickets[1]));
-  OK(penstock_ticket_resume(held.tickets[2]));
-  CHECK_RESULT(penstock_ticket_resume(held.tickets[2]), PENSTOCK_E_ALREADY);
-  OK(penstock_ticket_resume(held.tickets[0]));
+  OK(penstock_ticket_resolve(held.tickets[3], PENSTOCK_NEXT));
+  OK(penstock_ticket_resolve(held.tickets[1], PENSTOCK_DROP));
+  OK(penstock_ticket_resolve(held.tickets[2], PENSTOCK_NEXT));
+  CHECK_RESULT(penstock_ticket_resolve(held.tickets[2], PENSTOCK_NEXT), PENSTOCK_E_ALREADY);
+  OK(penstock_ticket_resolve(held.tickets[0], PENSTOCK_NEXT));
   OK(penstock_call_half_close(call));
   char got[8] = "";
   penstock_message *message = NULL;
@@ -319,7 +357,7 @@ TEST(ticket_event_is_edited_elsewhere) {
   size_t length = 0;
   CHECK_RESULT(penstock_hop_message(bound, &data, &length), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_hop_set_message(bound, "x", 1), PENSTOCK_E_STATE);
-  OK(penstock_ticket_resume(state.ticket));
+  OK(penstock_ticket_resolve(state.ticket, PENSTOCK_NEXT));
   latch_wait(&finalized, 1);
   penstock_hop_release(bound);
   penstock_reply *reply = NULL;

@@ -112,7 +112,7 @@ TEST(trace_options_are_checked) {
 
 static int32_t finish_at_headers(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_HEADERS) OK(penstock_hop_finish(hop, 7, "no"));
+  if (event == PENSTOCK_EVENT_HEADERS) OK(penstock_hop_end(hop, 7, "no"));
   return PENSTOCK_NEXT;
 }
 static int32_t restart_once(probe *self, penstock_hop *hop, int32_t event) {

@@ -152,7 +152,7 @@ TEST(interceptor_hold_without_a_limit) {
 /* Law 3. */
 static int32_t finish_at(probe *self, penstock_hop *hop, int32_t event) {
   if (event == *(int32_t *)self->context) {
-    OK(penstock_hop_finish(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "not you"));
+    OK(penstock_hop_end(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "not you"));
   }
   return PENSTOCK_NEXT;
 }
@@ -160,8 +160,8 @@ static int32_t finish_at(probe *self, penstock_hop *hop, int32_t event) {
 static int32_t finish_twice(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_SEND) {
-    OK(penstock_hop_finish(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "first"));
-    penstock_result again = penstock_hop_finish(hop, PENSTOCK_STATUS_ABORTED, "second");
+    OK(penstock_hop_end(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "first"));
+    penstock_result again = penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "second");
     CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE || again == PENSTOCK_E_STATE);
   }
   return PENSTOCK_NEXT;

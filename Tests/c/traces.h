@@ -7,7 +7,7 @@
 static inline int32_t pause_start(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
-  OK(penstock_ticket_resume_after(penstock_hop_ticket(hop), 3));
+  OK(penstock_ticket_resolve_after(penstock_hop_ticket(hop), PENSTOCK_NEXT, 3));
   return PENSTOCK_PAUSE;
 }
 

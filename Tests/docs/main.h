@@ -45,7 +45,7 @@ static int32_t make_state(penstock_hop *hop, void *user_data, void **state) {
 /* The server of the fragments that want a failure: the first attempt of each call ends with FAILS. */
 #ifdef FAILS
 static int32_t fail_first(penstock_hop *hop, void *state) {
-  if (penstock_hop_attempt(hop) == 1) penstock_hop_finish(hop, FAILS, "the server said no");
+  if (penstock_hop_attempt(hop) == 1) penstock_hop_end(hop, FAILS, "the server said no");
   return PENSTOCK_NEXT;
 }
 #endif
@@ -90,7 +90,7 @@ static int32_t ask(penstock_hop *hop, void *state) {
   callbacks.user_data = start;
   callbacks.on_reply = told;
   penstock_call *call;
-  if (penstock_hop_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, &callbacks, &call, NULL)) abort();
+  if (penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, &callbacks, &call, NULL)) abort();
   penstock_call_send(call, "s3cret", 6);
   penstock_call_half_close(call);
   penstock_call_release(call);

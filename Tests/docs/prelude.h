@@ -36,7 +36,7 @@ static char token[] = "Bearer new";
 static void *nothing;
 
 static void *answer_on_a_thread(void *ticket) {
-  penstock_ticket_resume((penstock_ticket)(uintptr_t)ticket);
+  penstock_ticket_resolve((penstock_ticket)(uintptr_t)ticket, PENSTOCK_NEXT);
   return NULL;
 }
 static void ask_for_a_token(void *state, penstock_ticket ticket) {

@@ -93,7 +93,7 @@ static penstock_ticket take_ticket(penstock_hop *hop, hop_record *self, uint64_t
   if (room) trial->tickets[trial->ticket_count++] = ticket;
   pthread_mutex_unlock(&trial->mutex);
   /* What no helper knows is resumed by time. */
-  if (!room || chance(random, 20)) penstock_ticket_resume_after(ticket, below(random, 4));
+  if (!room || chance(random, 20)) penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, below(random, 4));
   return ticket;
 }
 
@@ -102,10 +102,10 @@ static bool use_early(penstock_hop *hop, hop_record *self) {
   penstock_ticket ticket = penstock_hop_ticket(hop);
   if (!ticket) return false;
   /* The call may have ended by now where this runs elsewhere. */
-  penstock_result result = penstock_ticket_resume(ticket);
+  penstock_result result = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
   if (result != PENSTOCK_OK && !(result == PENSTOCK_E_GONE && runs_elsewhere(self)))
     broken(self->trial, "tickets", "early use: %s", penstock_result_name(result));
-  result = penstock_ticket_resume(ticket);
+  result = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
   if (result != PENSTOCK_E_ALREADY && !(result == PENSTOCK_E_GONE && runs_elsewhere(self)))
     broken(self->trial, "tickets", "double use: %s", penstock_result_name(result));
   return true;
@@ -154,7 +154,7 @@ static int32_t react(penstock_hop *hop, hop_record *self, int32_t event, uint64_
   if (dice < 165) return use_early(hop, self) ? PENSTOCK_PAUSE : PENSTOCK_NEXT;
   if (dice < 173) {
     /* A local end can't be finished. */
-    if (penstock_hop_finish(hop, 10, "finished") == PENSTOCK_OK) note_finish(self);
+    if (penstock_hop_end(hop, 10, "finished") == PENSTOCK_OK) note_finish(self);
   } else if (dice < 178) {
     /* Law 7; of a local end every verdict is NEXT. */
     if (event != PENSTOCK_EVENT_STATUS || penstock_hop_ticket(hop)) note_finish(self);
@@ -200,7 +200,7 @@ static int32_t on_event(penstock_hop *hop, void *state) {
   if ((event == PENSTOCK_EVENT_STATUS || event == PENSTOCK_EVENT_CANCEL) && !penstock_hop_status(hop))
     broken(self->trial, "law 2", "no status in event %d", (int)event);
   if (event == PENSTOCK_EVENT_CANCEL) {
-    penstock_result result = penstock_hop_finish(hop, 0, NULL);
+    penstock_result result = penstock_hop_end(hop, 0, NULL);
     if (result != PENSTOCK_E_STATE && !(result == PENSTOCK_E_GONE && runs_elsewhere(self)))
       broken(self->trial, "law 2", "finish from on_cancel: %s", penstock_result_name(result));
   }

@@ -68,10 +68,10 @@ static void *help(void *argument) {
       uint32_t dice = below(&random, 100);
       penstock_result result;
       if (dice < 85) {
-        result = penstock_ticket_resume(ticket);
+        result = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
       } else if (dice < 92) {
-        result = penstock_ticket_drop(ticket);
-        if (result == PENSTOCK_E_INVALID_ARGUMENT) result = penstock_ticket_resume(ticket);
+        result = penstock_ticket_resolve(ticket, PENSTOCK_DROP);
+        if (result == PENSTOCK_E_INVALID_ARGUMENT) result = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
       } else if (dice < 94) {
         result = penstock_ticket_resolve(ticket, PENSTOCK_PAUSE);
         if (result == PENSTOCK_OK) broken(trial, "tickets", "resolved with PAUSE");
@@ -81,10 +81,10 @@ static void *help(void *argument) {
         if (result == PENSTOCK_OK) {
           penstock_hop_event(bound);
           penstock_hop_release(bound);
-          result = penstock_ticket_resume(ticket);
+          result = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
         }
       } else {
-        result = penstock_ticket_resume_after(ticket, below(&random, 3));
+        result = penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, below(&random, 3));
       }
       atomic_fetch_add(&used[result == PENSTOCK_OK          ? 0
                              : result == PENSTOCK_E_ALREADY ? 1

@@ -78,7 +78,7 @@ static penstock_result begin(penstock_hop *hop, struct side *self, uint32_t dead
   table.on_reply = on_reply;
   penstock_call *call = NULL;
   result =
-      penstock_hop_call(hop, "/penstock.Echo/Unary", PENSTOCK_KIND_UNARY, self->flags, options, &table, &call, NULL);
+      penstock_hop_start_side_call(hop, "/penstock.Echo/Unary", PENSTOCK_KIND_UNARY, self->flags, options, &table, &call, NULL);
   penstock_call_options_release(options);
   if (result != PENSTOCK_OK) return result;
   penstock_call_try_send(call, "side", 4);

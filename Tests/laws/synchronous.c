@@ -63,7 +63,7 @@ static int32_t act(penstock_hop *call, trial *trial, uint64_t *random) {
   if (dice < 4) return 77;
   if (dice < 6) return PENSTOCK_NEXT;
   if (dice < 12) {
-    expect_end(trial, penstock_hop_finish(call, PENSTOCK_STATUS_ABORTED, "cancelled"), "cancel");
+    expect_end(trial, penstock_hop_end(call, PENSTOCK_STATUS_ABORTED, "cancelled"), "cancel");
     if (penstock_hop_next(call) == PENSTOCK_OK) broken(trial, "synchronous", "next after cancel");
     return PENSTOCK_NEXT;
   }
@@ -80,7 +80,7 @@ static int32_t act(penstock_hop *call, trial *trial, uint64_t *random) {
   expect_end(trial, result, "next");
   if (penstock_hop_next(call) == PENSTOCK_OK) broken(trial, "synchronous", "next twice");
   if (result != PENSTOCK_OK) return PENSTOCK_NEXT;
-  if (dice < 32) expect_end(trial, penstock_hop_finish(call, PENSTOCK_STATUS_DATA_LOSS, NULL), "a late cancel");
+  if (dice < 32) expect_end(trial, penstock_hop_end(call, PENSTOCK_STATUS_DATA_LOSS, NULL), "a late cancel");
   if (dice > 95) return -1;
   if (dice > 88) penstock_hop_set_message(call, "changed", 7);
   return PENSTOCK_NEXT;

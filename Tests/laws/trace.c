@@ -209,7 +209,7 @@ static void check_late(trial *trial) {
   }
   pthread_mutex_lock(&trial->mutex);
   for (int i = 0; i < trial->ticket_count; i++) {
-    penstock_result result = penstock_ticket_resume(trial->tickets[i]);
+    penstock_result result = penstock_ticket_resolve(trial->tickets[i], PENSTOCK_NEXT);
     if (result != PENSTOCK_E_GONE) broken(trial, "tickets", "a late ticket gives %s", penstock_result_name(result));
   }
   pthread_mutex_unlock(&trial->mutex);

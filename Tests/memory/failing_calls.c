@@ -293,7 +293,7 @@ static int32_t on_start(penstock_hop *hop, void *state) {
   if (WENT(penstock_metadata_set(penstock_request_metadata(penstock_hop_request(hop)), "x-headers-one", "one"))) {
     WENT(penstock_request_set_authority(penstock_hop_request(hop), "another.example"));
     if (!WENT(penstock_request_set_method(penstock_hop_request(hop), UNARY)))
-      penstock_hop_finish(hop, PENSTOCK_STATUS_RESOURCE_EXHAUSTED, "no memory");
+      penstock_hop_end(hop, PENSTOCK_STATUS_RESOURCE_EXHAUSTED, "no memory");
     WENT(penstock_hop_set_value(hop, "a key", (void *)"a value", NULL));
   }
   return PENSTOCK_NEXT;

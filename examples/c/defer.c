@@ -23,7 +23,7 @@ static void *fetch_token(void *argument) {
   penstock_metadata_set(penstock_hop_metadata(bound), "authorization", "Bearer fetched");
   penstock_hop_release(bound);
   puts("a thread lets the call go on");
-  penstock_ticket_resume(ticket); /* or penstock_ticket_finish: ends the call there */
+  penstock_ticket_resolve(ticket, PENSTOCK_NEXT); /* or penstock_ticket_end: ends the call there */
   return NULL;
 }
 
@@ -35,7 +35,7 @@ static int32_t fetch_first(penstock_hop *hop, void *state) {
   *ticket = penstock_hop_ticket(hop);
   if (pthread_create(&thread, NULL, fetch_token, ticket) != 0) {
     free(ticket);
-    penstock_hop_finish(hop, PENSTOCK_STATUS_RESOURCE_EXHAUSTED, "no thread");
+    penstock_hop_end(hop, PENSTOCK_STATUS_RESOURCE_EXHAUSTED, "no thread");
     return PENSTOCK_NEXT;
   }
   pthread_detach(thread);

@@ -305,7 +305,7 @@ static void *fetch_token(void *argument) {
   if (self->resumed != PENSTOCK_OK) return NULL;
   penstock_metadata_set(penstock_hop_metadata(bound), "x-token", "fresh");
   penstock_hop_release(bound);
-  self->resumed = penstock_ticket_resume(self->ticket);
+  self->resumed = penstock_ticket_resolve(self->ticket, PENSTOCK_NEXT);
   return NULL;
 }
 
@@ -343,7 +343,7 @@ static void defer(penstock_channel *channel) {
 static int32_t guard_start(penstock_hop *hop, void *state) {
   (void)state;
   note(hop, "guard");
-  penstock_hop_finish(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "guard says no");
+  penstock_hop_end(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "guard says no");
   return PENSTOCK_NEXT; /* ignored: the call has ended here */
 }
 

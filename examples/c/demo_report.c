@@ -63,7 +63,7 @@ struct trace {
 
 /* Each call has its own, shared by its hops and its caller as a value of the call. */
 static trace *trace_of(penstock_hop *hop) {
-  trace *found = penstock_hop_get_value(hop, "demo.trace");
+  trace *found = penstock_hop_value(hop, "demo.trace");
   if (found == NULL) {
     found = calloc(1, sizeof *found);
     if (penstock_hop_set_value(hop, "demo.trace", found, free) != PENSTOCK_OK) return NULL;

@@ -20,7 +20,7 @@ static int32_t complain(penstock_hop *hop, void *state) {
   if (penstock_status_new(PENSTOCK_STATUS_FAILED_PRECONDITION, "no pressure", &status)) return PENSTOCK_NEXT;
   penstock_status_add_detail(status, "type.googleapis.com/google.rpc.RetryInfo", retry_info, sizeof retry_info);
   penstock_status_add_detail(status, "type.googleapis.com/penstock.Complaint", complaint, sizeof complaint);
-  penstock_hop_finish_with(hop, status);
+  penstock_hop_end_with(hop, status);
   penstock_status_release(status);
   return PENSTOCK_NEXT;
 }

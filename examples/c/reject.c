@@ -9,7 +9,7 @@ static int32_t check_role(penstock_hop *hop, void *state) {
   const void *role;
   (void)state;
   if (penstock_metadata_get(penstock_hop_metadata(hop), "x-role", 0, &role, NULL) == PENSTOCK_OK) return PENSTOCK_NEXT;
-  penstock_hop_finish(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "no x-role");
+  penstock_hop_end(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "no x-role");
   return PENSTOCK_NEXT; /* ignored: the call has ended here */
 }
 

@@ -26,13 +26,13 @@ static int32_t add_token(penstock_hop *hop, void *user_data) {
   penstock_message *token;
   char header[64];
   /* A side call begins below this interceptor: it does not meet itself. It may be waited for. */
-  if (penstock_hop_call(hop, echo, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL)) {
-    penstock_hop_finish(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
+  if (penstock_hop_start_side_call(hop, echo, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL)) {
+    penstock_hop_end(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
     return PENSTOCK_NEXT;
   }
   penstock_call_send(side, "fetched", 7);
   if (penstock_call_receive(side, &token) != PENSTOCK_OK) {
-    penstock_hop_finish(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
+    penstock_hop_end(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
   } else {
     size_t length;
     const char *text = penstock_message_bytes(token, &length);

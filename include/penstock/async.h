@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* `hop` is a handle at the callback's event, which waits until it is resolved: by penstock_hop_resolve, or with the end of
- * the call by penstock_hop_finish; in the callback or later, on any thread. Later events of its lane wait behind it,
+ * the call by penstock_hop_end; in the callback or later, on any thread. Later events of its lane wait behind it,
  * unseen; the other lane goes on. hop.h says what such a bound hop may do.
  * Memory: `hop` is owned by the callee; free with penstock_hop_release. The last release of one that has not been
  * resolved ends the call with INTERNAL and a message that names the interceptor. */

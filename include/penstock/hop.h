@@ -106,7 +106,7 @@ PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
  * E_GONE, as after the call. E_CLOSED: the channel has been closed. In a callback on the driving thread use `callbacks`:
  * waiting there gives E_WOULD_DEADLOCK. They may run after the destroy of this hop.
  * Memory: *call is owned by the caller; free with penstock_call_release. */
-PENSTOCK_API penstock_result penstock_hop_call(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags,
+PENSTOCK_API penstock_result penstock_hop_start_side_call(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags,
                                                const penstock_call_options *options,
                                                const penstock_call_callbacks *callbacks, penstock_call **call,
                                                penstock_error **error);
@@ -117,7 +117,7 @@ PENSTOCK_API penstock_result penstock_hop_call(penstock_hop *hop, const char *me
  * chosen, so in on_headers at the latest. Memory: owned by the caller; free with penstock_free. */
 PENSTOCK_API penstock_result penstock_hop_stats_json(const penstock_hop *hop, char **json);
 /* penstock_reply_peer_certificates_pem of the connection that has been chosen. */
-PENSTOCK_API penstock_result penstock_hop_peer_certificates(const penstock_hop *hop, char **pem);
+PENSTOCK_API penstock_result penstock_hop_peer_certificates_pem(const penstock_hop *hop, char **pem);
 
 /* penstock_call_trace_json of the hop's call. Any thread that has the hop; E_GONE after the call. */
 PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **json);
@@ -130,9 +130,9 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
  * delivered and nobody has asked for go before an OK, and are dropped by any other code.
  * E_STATE: in create, destroy, on_cancel, and an on_status that brings a local cancel or deadline. E_ALREADY: a second
  * time in one callback. E_GONE: the hop's part is over. */
-PENSTOCK_API penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code, const char *message);
-/* As penstock_hop_finish, with a built status, copied. */
-PENSTOCK_API penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
+PENSTOCK_API penstock_result penstock_hop_end(penstock_hop *hop, int32_t code, const char *message);
+/* As penstock_hop_end, with a built status, copied. */
+PENSTOCK_API penstock_result penstock_hop_end_with(penstock_hop *hop, const penstock_status *status);
 
 /* In the function of a synchronous interceptor: lets the call go on, with what has been changed in it, and waits for its
  * response: the whole of it in a call that has one response message; in one that has many its headers, or the status if
@@ -180,7 +180,7 @@ PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
 PENSTOCK_API penstock_result penstock_hop_set_value(penstock_hop *hop, const char *key, void *value,
                                                     penstock_finalizer finalizer);
 /* What `key` holds, or NULL. */
-PENSTOCK_API void *penstock_hop_get_value(const penstock_hop *hop, const char *key);
+PENSTOCK_API void *penstock_hop_value(const penstock_hop *hop, const char *key);
 
 /* ---- Tickets: a paused or held event, to be resolved from any thread ---- */
 
@@ -191,17 +191,24 @@ typedef uint64_t penstock_ticket;
  * bound hop: that of its event, on any thread while it waits. */
 PENSTOCK_API penstock_ticket penstock_hop_ticket(penstock_hop *hop);
 
-/* Ends the pause with NEXT, DROP (messages), TAKE (start) or RESTART (status). Any thread; also before the callback has returned.
- * E_INVALID_ARGUMENT: a verdict that this event does not allow (the ticket stays). E_ALREADY: spent. E_GONE: the
- * call has ended, or went on without it. */
+/* Ends the wait with NEXT, DROP (messages), TAKE (start) or RESTART (status). Also before the callback has returned.
+ * PENSTOCK_OK. E_INVALID_ARGUMENT: 0, or a verdict that this event does not allow (the ticket stays). E_ALREADY: spent.
+ * E_GONE: the call has ended, or went on without it.
+ * Threading: any thread. */
 PENSTOCK_API penstock_result penstock_ticket_resolve(penstock_ticket ticket, int32_t verdict);
-PENSTOCK_API penstock_result penstock_ticket_resume(penstock_ticket ticket);
-PENSTOCK_API penstock_result penstock_ticket_drop(penstock_ticket ticket);
-/* Ends the call there, as penstock_hop_finish_with. */
-PENSTOCK_API penstock_result penstock_ticket_finish(penstock_ticket ticket, int32_t code, const char *message);
-PENSTOCK_API penstock_result penstock_ticket_finish_with(penstock_ticket ticket, const penstock_status *status);
-/* Resumes after `ms` milliseconds, unless the ticket is resolved before. */
-PENSTOCK_API penstock_result penstock_ticket_resume_after(penstock_ticket ticket, uint64_t ms);
+/* As penstock_ticket_resolve after `ms` milliseconds, unless the ticket is spent before.
+ * Threading: any thread. */
+PENSTOCK_API penstock_result penstock_ticket_resolve_after(penstock_ticket ticket, int32_t verdict, uint64_t ms);
+/* Ends the call where the event waits, with `code` (0-16) and `message` (copied; NULL is ""): as penstock_hop_end. Results
+ * as penstock_ticket_resolve.
+ * Threading: any thread. */
+PENSTOCK_API penstock_result penstock_ticket_end(penstock_ticket ticket, int32_t code, const char *message);
+/* As penstock_ticket_end, with a built status, copied. */
+PENSTOCK_API penstock_result penstock_ticket_end_with(penstock_ticket ticket, const penstock_status *status);
+/* As penstock_ticket_end after `ms` milliseconds, unless the ticket is spent before.
+ * Threading: any thread. */
+PENSTOCK_API penstock_result penstock_ticket_end_after(penstock_ticket ticket, int32_t code, const char *message,
+                                                       uint64_t ms);
 
 /* Another handle of the ticket's hop, bound to the ticket's event: see the top of this file. It owes the event nothing:
  * released, it leaves the ticket as it is.

@@ -30,7 +30,7 @@ extern "C" {
  * next gave E_GONE it is the status that the caller gets, read-only, or NULL where a hop above has restarted the call). A
  * message that is set where there was none is put in: with the status set to OK an error becomes a success.
  * Instead of next: penstock_hop_deliver_headers and _deliver_message, then _deliver_status answer the call, and nothing goes
- * below; the caller gets the messages as it asks for them. Before or after next penstock_hop_finish ends the call.
+ * below; the caller gets the messages as it asks for them. Before or after next penstock_hop_end ends the call.
  * A second end or answer gives E_ALREADY; where another hand (a cancel, the deadline, a hop above) has ended the call
  * meanwhile, all of these give E_GONE; where there is no message penstock_hop_message gives E_NOT_FOUND.
  * Returns PENSTOCK_NEXT when it has called next, and the response is to go on as it is then. After an end or an answer what

@@ -182,11 +182,12 @@ final class TicketBook: @unchecked Sendable {
     withExtendedLifetime(claim) {}
   }
 
-  /// Is it open still; without spending it.
-  func look(_ ticket: UInt64) -> (Outcome, Call?) {
+  /// Is it open still, and does it allow `verdict`; without spending it.
+  func look(_ ticket: UInt64, for verdict: Verdict? = nil) -> (Outcome, Call?) {
     lock.lock()
     defer { lock.unlock() }
     let (outcome, _, claim) = find(ticket)
+    if let claim, let verdict, !claim.event.kind.resolves(with: verdict) { return (.invalidArgument, nil) }
     return (outcome, claim == nil ? nil : call)
   }
 
@@ -260,35 +261,27 @@ public enum Tickets {
   public static func resolve(_ ticket: UInt64, _ resolution: Call.Resolution) -> Outcome {
     guard ticket != 0 else { return .invalidArgument }
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
-    var wanted: Verdict?
-    if case .verdict(let verdict) = resolution { wanted = verdict }
-    let (outcome, call) = book.spend(ticket, for: wanted)
+    let (outcome, call) = book.spend(ticket, for: resolution.verdict)
     if outcome == .ok, let call { call.submit(.resolve(ticket, resolution)) }
     return outcome
   }
 
-  @inline(never) @_optimize(size)
-  public static func resumeAfter(_ ticket: UInt64, nanoseconds: UInt64) -> Outcome {
-    guard ticket != 0 else { return .invalidArgument }
-    guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
-    let (outcome, call) = book.look(ticket)
-    if outcome == .ok, let call, let runtime = book.driver {
-      call.submit(.resume(ticket, at: runtime.time(after: nanoseconds)))
-    }
-    return outcome
-  }
-
   /// Ends it so after a time, unless it has ended by then.
+  @inline(never) @_optimize(size)
   public static func resolveAfter(_ ticket: UInt64, _ resolution: Call.Resolution, nanoseconds: UInt64)
     -> Outcome
   {
     guard ticket != 0 else { return .invalidArgument }
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
-    let (outcome, call) = book.look(ticket)
-    if outcome == .ok, let call, let runtime = book.driver {
-      _ = runtime.post(DelayedResolution(call, ticket, resolution, at: runtime.time(after: nanoseconds)))
+    let (outcome, call) = book.look(ticket, for: resolution.verdict)
+    guard outcome == .ok, let call, let runtime = book.driver else { return outcome }
+    let time = runtime.time(after: nanoseconds)
+    if resolution.verdict == .next {
+      call.submit(.resume(ticket, at: time))
+    } else {
+      _ = runtime.post(DelayedResolution(call, ticket, resolution, at: time))
     }
-    return outcome
+    return .ok
   }
 
   /// Changes what the ticket is for, unless the call has gone on without it.
@@ -302,5 +295,13 @@ public enum Tickets {
   public static func hop(_ ticket: UInt64) -> (Outcome, WaitingHop?) {
     guard ticket != 0 else { return (.invalidArgument, nil) }
     return TicketTable.shared.book(of: ticket)?.hop(of: ticket) ?? (.gone, nil)
+  }
+}
+
+extension Call.Resolution {
+  /// nil: it ends the call.
+  var verdict: Verdict? {
+    if case .verdict(let verdict) = self { return verdict }
+    return nil
   }
 }

@@ -102,7 +102,7 @@ class Completion:
     ) -> None:
         """Ends the call here, as `Hop.finish`."""
         status = as_status(code, message, details, trailers)
-        self._called(_raw.penstock_hop_finish_with(self._handle, status._address()))
+        self._called(_raw.penstock_hop_end_with(self._handle, status._address()))
 
     def resolve(self, verdict: Verdict) -> None:
         """Ends it with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this event does
@@ -179,7 +179,7 @@ def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
     _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
     text = f"interceptor {name!r}: {callback} raised {type(error).__name__}"
     encoded = text.encode("utf-8", "replace").replace(b"\0", b"?")
-    _raw.penstock_hop_finish(handle, StatusCode.INTERNAL.number, encoded)
+    _raw.penstock_hop_end(handle, StatusCode.INTERNAL.number, encoded)
     report(name, callback, error)
 
 

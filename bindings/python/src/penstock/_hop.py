@@ -366,7 +366,7 @@ class Hop:
     @property
     def peer_certificates(self) -> Optional[str]:
         """The certificates that the server has shown, its own first, in PEM form; None without TLS."""
-        return certificates(_raw.penstock_hop_peer_certificates, self._anywhere)
+        return certificates(_raw.penstock_hop_peer_certificates_pem, self._anywhere)
 
     # ---- Ending, injecting, answering ----
 
@@ -383,10 +383,10 @@ class Hop:
         details = tuple(details)
         if isinstance(code, Status) or details or trailers is not None:
             status = as_status(code, message, details, trailers)
-            result = _raw.penstock_hop_finish_with(self._anywhere, status._address())
+            result = _raw.penstock_hop_end_with(self._anywhere, status._address())
         else:
             text = c_string(message, "a message")
-            result = _raw.penstock_hop_finish(self._anywhere, code_number(code), text)
+            result = _raw.penstock_hop_end(self._anywhere, code_number(code), text)
         check(result, "the call can't be finished here")
 
     def send_message(self, data: Any) -> None:
@@ -451,7 +451,7 @@ class Hop:
 
     def get_value(self, key: str, default: Any = None) -> Any:
         """What ``key`` holds, or ``default``. A pointer that C has set is an int: its address."""
-        return value_at(_raw.penstock_hop_get_value(self._callback(), c_string(key, "a key")), default)
+        return value_at(_raw.penstock_hop_value(self._callback(), c_string(key, "a key")), default)
 
     # ---- Deferring ----
 

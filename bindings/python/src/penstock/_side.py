@@ -34,7 +34,8 @@ def side_flags(from_top: bool, detached: bool) -> int:
 def _begin(hop: int, method: bytes, kind: int, flags: int, options: CallOptions, callbacks: Any) -> int:
     """A ``penstock_call *``, to be released."""
     call, error = c_void_p(), c_void_p()
-    result = _raw.penstock_hop_call(hop, method, kind, flags, options.handle, callbacks, byref(call), byref(error))
+    begin = _raw.penstock_hop_start_side_call
+    result = begin(hop, method, kind, flags, options.handle, callbacks, byref(call), byref(error))
     check_with(result, error)
     assert call.value is not None
     return call.value

@@ -100,7 +100,7 @@ class InterceptedCall:
         """Ends the call at once, before or after `next`."""
         status = Status(code, message, details, trailers)
         check(
-            _raw.penstock_hop_finish_with(self._inside(), status._address()),
+            _raw.penstock_hop_end_with(self._inside(), status._address()),
             "the call can't be ended here",
         )
 
@@ -225,7 +225,7 @@ class InterceptedCall:
     def get_value(self, key: str, default: Any = None) -> Any:
         """What ``key`` holds, or ``default``."""
         name = c_string(key, "a key")
-        return value_at(_raw.penstock_hop_get_value(self._inside(), name), default)
+        return value_at(_raw.penstock_hop_value(self._inside(), name), default)
 
 
 class InterceptedReply:

@@ -38,11 +38,11 @@ class Ticket:
 
     def resume(self) -> None:
         """Lets the event go on: NEXT."""
-        check(_raw.penstock_ticket_resume(self.number), "the ticket can't be used")
+        check(_raw.penstock_ticket_resolve(self.number, c.NEXT), "the ticket can't be used")
 
     def drop(self) -> None:
         """Swallows the message: DROP."""
-        check(_raw.penstock_ticket_drop(self.number), "the ticket can't be used")
+        check(_raw.penstock_ticket_resolve(self.number, c.DROP), "the ticket can't be used")
 
     def finish(
         self,
@@ -53,11 +53,12 @@ class Ticket:
     ) -> None:
         """Ends the call there, as `Hop.finish`."""
         status = as_status(code, message, details, trailers)
-        check(_raw.penstock_ticket_finish_with(self.number, status._address()), "the ticket can't be used")
+        check(_raw.penstock_ticket_end_with(self.number, status._address()), "the ticket can't be used")
 
     def resume_after(self, seconds: float) -> None:
         """Resumes after ``seconds``, unless the ticket is resolved before."""
-        check(_raw.penstock_ticket_resume_after(self.number, milliseconds(seconds)), "the ticket can't be used")
+        result = _raw.penstock_ticket_resolve_after(self.number, c.NEXT, milliseconds(seconds))
+        check(result, "the ticket can't be used")
 
     def event(self) -> Event:
         """The event it is for, which may be read, and changed until the ticket is spent, by one thread at a time."""

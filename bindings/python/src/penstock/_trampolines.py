@@ -141,7 +141,7 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
 def _finish(name: str, callback: str, handle: int, error: BaseException) -> None:
     text = f"interceptor {name!r}: {callback} raised {type(error).__name__}"
     encoded = text.encode("utf-8", "replace").replace(b"\0", b"?")
-    _raw.penstock_hop_finish(handle, StatusCode.INTERNAL.number, encoded)
+    _raw.penstock_hop_end(handle, StatusCode.INTERNAL.number, encoded)
 
 
 def _has_not_run(given: Dict[str, Any], error: BaseException) -> None:

@@ -91,16 +91,16 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_stats_json": (c_int32, c_void_p, POINTER(c_void_p)),
     # penstock_result penstock_hop_trace_json(penstock_hop *hop, char **json);
     "penstock_hop_trace_json": (c_int32, c_void_p, POINTER(c_void_p)),
-    # penstock_result penstock_hop_peer_certificates(const penstock_hop *hop, char **pem);
-    "penstock_hop_peer_certificates": (c_int32, c_void_p, POINTER(c_void_p)),
-    # penstock_result penstock_hop_finish(penstock_hop *hop, int32_t code, const char *message);
-    "penstock_hop_finish": (c_int32, c_void_p, c_int32, c_char_p),
-    # penstock_result penstock_hop_finish_with(penstock_hop *hop, const penstock_status *status);
-    "penstock_hop_finish_with": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_hop_call(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags, const
-    # penstock_call_options *options, const penstock_call_callbacks *callbacks, penstock_call **call, penstock_error
-    # **error);
-    "penstock_hop_call": (
+    # penstock_result penstock_hop_peer_certificates_pem(const penstock_hop *hop, char **pem);
+    "penstock_hop_peer_certificates_pem": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_hop_end(penstock_hop *hop, int32_t code, const char *message);
+    "penstock_hop_end": (c_int32, c_void_p, c_int32, c_char_p),
+    # penstock_result penstock_hop_end_with(penstock_hop *hop, const penstock_status *status);
+    "penstock_hop_end_with": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_hop_start_side_call(penstock_hop *hop, const char *method, int32_t kind, uint32_t
+    # flags, const penstock_call_options *options, const penstock_call_callbacks *callbacks, penstock_call **call,
+    # penstock_error **error);
+    "penstock_hop_start_side_call": (
         c_int32,
         c_void_p,
         c_char_p,
@@ -130,22 +130,21 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     # penstock_result penstock_hop_set_value(penstock_hop *hop, const char *key, void *value, penstock_finalizer
     # finalizer);
     "penstock_hop_set_value": (c_int32, c_void_p, c_char_p, c_void_p, penstock_finalizer),
-    # void *penstock_hop_get_value(const penstock_hop *hop, const char *key);
-    "penstock_hop_get_value": (c_void_p, c_void_p, c_char_p),
+    # void *penstock_hop_value(const penstock_hop *hop, const char *key);
+    "penstock_hop_value": (c_void_p, c_void_p, c_char_p),
     # penstock_ticket penstock_hop_ticket(penstock_hop *hop);
     "penstock_hop_ticket": (c_uint64, c_void_p),
     # penstock_result penstock_ticket_resolve(penstock_ticket ticket, int32_t verdict);
     "penstock_ticket_resolve": (c_int32, c_uint64, c_int32),
-    # penstock_result penstock_ticket_resume(penstock_ticket ticket);
-    "penstock_ticket_resume": (c_int32, c_uint64),
-    # penstock_result penstock_ticket_drop(penstock_ticket ticket);
-    "penstock_ticket_drop": (c_int32, c_uint64),
-    # penstock_result penstock_ticket_finish(penstock_ticket ticket, int32_t code, const char *message);
-    "penstock_ticket_finish": (c_int32, c_uint64, c_int32, c_char_p),
-    # penstock_result penstock_ticket_finish_with(penstock_ticket ticket, const penstock_status *status);
-    "penstock_ticket_finish_with": (c_int32, c_uint64, c_void_p),
-    # penstock_result penstock_ticket_resume_after(penstock_ticket ticket, uint64_t ms);
-    "penstock_ticket_resume_after": (c_int32, c_uint64, c_uint64),
+    # penstock_result penstock_ticket_end(penstock_ticket ticket, int32_t code, const char *message);
+    "penstock_ticket_end": (c_int32, c_uint64, c_int32, c_char_p),
+    # penstock_result penstock_ticket_end_with(penstock_ticket ticket, const penstock_status *status);
+    "penstock_ticket_end_with": (c_int32, c_uint64, c_void_p),
+    # penstock_result penstock_ticket_resolve_after(penstock_ticket ticket, int32_t verdict, uint64_t ms);
+    "penstock_ticket_resolve_after": (c_int32, c_uint64, c_int32, c_uint64),
+    # penstock_result penstock_ticket_end_after(penstock_ticket ticket, int32_t code, const char *message, uint64_t
+    # ms);
+    "penstock_ticket_end_after": (c_int32, c_uint64, c_int32, c_char_p, c_uint64),
     # penstock_result penstock_ticket_hop(penstock_ticket ticket, penstock_hop **hop);
     "penstock_ticket_hop": (c_int32, c_uint64, POINTER(c_void_p)),
     # ---- async.h ----
