@@ -72,8 +72,8 @@ def on_thread(action: Callable[[], object]) -> threading.Thread:
 class Peer:
     """A penstock-peer that tells what it saw of each call but those of a method named Unary."""
 
-    def __init__(self) -> None:
-        command = [REPOSITORY / "build/bin/penstock-peer", "--listen", "127.0.0.1:0", "--print-requests"]
+    def __init__(self, address: str = "127.0.0.1:0") -> None:
+        command = [REPOSITORY / "build/bin/penstock-peer", "--listen", address, "--print-requests"]
         self.process = subprocess.Popen(
             [*command, "--exit-with-stdin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
