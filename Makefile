@@ -119,7 +119,7 @@ coverage:
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/coverage
 
-## bench: ratios against h2load and other gRPC clients in the same run; about 15 minutes
+## bench: ratios against h2load and other gRPC clients in the same run, into docs/benchmarks.md; about 15 minutes
 bench:
 	@scripts/doctor --bench
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
@@ -131,7 +131,7 @@ bench-quick:
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/bench --quick
 
-## bench-growth: unary calls against more and more of one thing: tables, plots in build/growth (4 minutes)
+## bench-growth: unary calls against more and more of one thing: into docs/benchmarks.md, plots in build/growth (4 minutes)
 bench-growth:
 	@scripts/doctor
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)

@@ -1,8 +1,9 @@
 """This library beside h2load, grpc++, grpcio and grpc-swift-2 against common servers, by turns; `run` starts it.
 
-Prints tables of ratios and of the aims, and writes build/bench.json, .md and .svg (bench-quick, bench-part). Nothing here fails
-because of a time; a wrong reply does fail, and its figures do not count. The order of the clients changes from round to
-round, and ratios are taken within a round: what is slow for a while is slow for all.
+Prints tables of ratios and of the aims, and writes build/bench.json, .md and .svg (bench-quick, bench-part); a whole run
+also keeps its figures in benchmarks/figures and writes docs/benchmarks.md. Nothing here fails because of a time; a wrong
+reply does fail, and its figures do not count. The order of the clients changes from round to round, and ratios are taken
+within a round: what is slow for a while is slow for all.
 """
 
 import argparse
@@ -20,8 +21,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" 
 
 import aims
 import clients
+import document
 import harness
-import limits
 import plot
 import scenarios
 import servers
@@ -191,13 +192,13 @@ def output(arguments):
     return OUTPUT / ("bench-part" if arguments.patterns else "bench-quick" if arguments.quick else "bench")
 
 
-def write(result, path, documents):
+def write(result, path):
     OUTPUT.mkdir(exist_ok=True)
     path.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     path.with_suffix(".md").write_text(table.markdown(result))
     path.with_suffix(".svg").write_text(plot.svg(result))
-    if documents:
-        limits.document("limits", limits.markdown(result))
+    if path.name == "bench" and not result.get("wrong"):
+        document.keep("bench", table.kept(result))
 
 
 def main():
@@ -206,14 +207,13 @@ def main():
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="about how long each client runs in a round")
     parser.add_argument("--again", action="store_true", help="the tables of the last run once more; measure nothing")
-    parser.add_argument("--document", action="store_true", help="with the table of limits into docs/performance.md")
     parser.add_argument("patterns", nargs="*", help="what is measured: regular expressions for its name")
     arguments = parser.parse_args()
     path = output(arguments)
     if arguments.again:
         result = json.loads(path.with_suffix(".json").read_text())
         result["aims"] = aims.judged(result["rows"])
-        write(result, path, arguments.document)
+        write(result, path)
         print(table.text(result))
         return 0
     # Many short rounds: what is slow for a while is in few of them.
@@ -230,7 +230,7 @@ def main():
             bench.servers.end()
     result = {"about": about, "rows": bench.rows, "aims": aims.judged(bench.rows), "wrong": bench.wrong,
               "noisy": table.noisy(bench.rows)}
-    write(result, path, arguments.document)
+    write(result, path)
     print(table.text(result))
     print(f"{time.monotonic() - started:.0f} s; figures in {path.relative_to(ROOT)}.json, tables in .md, plot in .svg")
     for why in bench.wrong:

@@ -3,7 +3,8 @@
 The axes: calls in flight, message size, metadata entries, interceptors, channels of one runtime, blocking threads. Each
 point is a process of its own against one penstock-peer; rounds go through all points of an axis, every other one
 backwards; medians with the least and the most. Prints tables, writes build/growth.json and a plot for each axis into
-build/growth. Nothing here fails because of a time.
+build/growth; a run of all axes also keeps its figures in benchmarks/figures and its plots in docs/figures, and writes
+docs/benchmarks.md. Nothing here fails because of a time.
 """
 
 import argparse
@@ -18,12 +19,12 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" / "interop"))
 
+import document
 import harness
 import plots
 from harness import ROOT
 
 HERE = ROOT / "benchmarks"
-DOCUMENT = ROOT / "docs" / "performance.md"
 # Name: the client's option, what stands at the axis, its points, and what else is asked for.
 AXES = {
     "in-flight": ("--in-flight", "calls in flight", [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000], []),
@@ -36,7 +37,6 @@ AXES = {
                  [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], []),
     "threads": ("--threads", "threads that make blocking calls", [1, 2, 4, 8, 16, 32], []),
 }
-NOISY = 0.15
 
 
 def run(program, target, axis, value, calls):
@@ -76,30 +76,11 @@ def measure(axis, program, target, rounds, seconds):
             for value, taken in samples.items()}
 
 
-def number(value):
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
-
-
-def is_noisy(figures):
-    rate = figures["rate"]
-    return (rate["max"] - rate["min"]) / rate["median"] > NOISY
-
-
-def table(axis, found):
-    """Markdown; `~` marks a rate that has moved by more than 15 % between rounds."""
-    has_size = axis == "bytes"
-    head = [AXES[axis][1], "calls/s", "min .. max", *(["MiB/s each way"] if has_size else []), "client CPU, us a call",
-            "peak RSS, MB"]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for value, figures in found.items():
-        rate = figures["rate"]
-        cells = [f"{value:,}", ("~ " if is_noisy(figures) else "") + number(rate["median"]),
-                 f"{number(rate['min'])} .. {number(rate['max'])}"]
-        if has_size:
-            cells.append(number(rate["median"] * value / (1 << 20)))
-        cells += [number(figures["cpu_us"]["median"]), f"{figures['rss_mb']['median']:.1f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def kept(axis, found):
+    """The figures of an axis that its table needs."""
+    points = [{"value": value, "rate": {key: round(one, 1) for key, one in figures["rate"].items()},
+               **{key: round(figures[key]["median"], 1) for key in ("cpu_us", "rss_mb")}} for value, figures in found.items()]
+    return {"axis": AXES[axis][1], "points": points}
 
 
 def plot(axis, found, folder):
@@ -110,24 +91,12 @@ def plot(axis, found, folder):
     plots.write(folder / f"growth-{axis}.svg", AXES[axis][1], list(found), panels)
 
 
-def write_document(results):
-    """Puts each table between its marks in docs/performance.md, and the plots beside it."""
-    words = DOCUMENT.read_text()
-    for axis, found in results.items():
-        begin, end = f"<!-- growth: {axis} -->\n", "<!-- end -->"
-        at = words.index(begin) + len(begin)
-        words = words[:at] + table(axis, found) + "\n" + words[words.index(end, at):]
-        plot(axis, found, ROOT / "docs" / "figures")
-    DOCUMENT.write_text(words)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("axes", nargs="*", metavar="AXIS", help=f"of {', '.join(AXES)}; all without")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1, help="about how long each point runs in a round")
     parser.add_argument("--markdown", action="store_true", help="tables only on standard output")
-    parser.add_argument("--document", action="store_true", help="also puts tables and plots into docs/")
     arguments = parser.parse_args()
     unknown = [axis for axis in arguments.axes if axis not in AXES]
     if unknown:
@@ -143,17 +112,20 @@ def main():
             results[axis] = measure(axis, program, target, arguments.rounds, arguments.seconds)
             plot(axis, results[axis], ROOT / "build" / "growth")
     for axis, found in results.items():
-        print(f"\n{'' if arguments.markdown else axis + chr(10)}{table(axis, found)}")
+        rows = document.growth_table(axis, kept(axis, found))
+        print("\n".join(["", *([] if arguments.markdown else [axis]), *rows]))
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     about = {"cpu": cpu.group(1) if cpu else "", "cores": os.cpu_count(), "load": os.getloadavg()[0],
              "rounds": arguments.rounds}
     told = json.dumps({"about": about, "axes": results}, indent=2)
     (ROOT / "build" / "growth.json").write_text(told + "\n")
-    if arguments.document:
-        write_document(results)
-    noisy = sum(is_noisy(figures) for found in results.values() for figures in found.values())
+    if not arguments.axes:
+        for axis, found in results.items():
+            plot(axis, found, ROOT / "docs" / "figures")
+        document.keep("growth", {"axes": {axis: kept(axis, found) for axis, found in results.items()}})
+    noisy = sum(document.is_noisy(figures["rate"]) for found in results.values() for figures in found.values())
     if not arguments.markdown:
-        print(f"\nfigures in build/growth.json, plots in build/growth\n{noisy} rates moved by more than {NOISY:.0%} "
+        print(f"\nfigures in build/growth.json, plots in build/growth\n{noisy} rates moved by more than {document.NOISE:.0%} "
               "between rounds" + (": this machine is too noisy to tell small differences" if noisy else ""))
     return 0
 

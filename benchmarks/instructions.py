@@ -20,13 +20,13 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" / "interop"))
 
 import callgrind
+import document
 import harness
 import order
 from harness import ROOT
 
 SWIFT = os.environ.get("SWIFT", "swift")
 KIB64 = 65536
-HISTORY = "## History: instructions per call"
 # Name; what the client does; calls of the shorter and of the longer run.
 SCENARIOS = {
     "serial": ("unary, serial", ["serial"], 200, 1200),
@@ -45,8 +45,7 @@ MODULES = {
     "PenstockTransport": "transport", "PenstockCall": "call machine", "PenstockWire": "wire", "PenstockABI": "ABI",
     "PenstockReady": "ready-made interceptors",
 }
-LAYERS = ["malloc and free", "nghttp2", "transport", "call machine", "wire", "ABI", "ready-made interceptors",
-          "Swift library", "reference counts", "memory copies", "TLS", "system library", "the program"]
+LAYERS = document.LAYERS
 
 
 def layer(where):
@@ -98,24 +97,15 @@ def demangled(names):
     return dict(zip(names, done.stdout.splitlines(), strict=False)) if done.returncode == 0 else {}
 
 
-def shown(number):
-    return f"{number:,.0f}"
-
-
-def table(found):
-    """Markdown: layers down, scenarios across."""
-    sums = {}
+def kept(found):
+    """The instructions of each scenario by layer, as benchmarks/figures/instructions.json keeps them."""
+    sums = {SCENARIOS[what][0]: dict.fromkeys([*LAYERS, "all"], 0) for what in found}
     for what, profile in found.items():
-        sums[what] = collections.Counter()
+        here = sums[SCENARIOS[what][0]]
         for where, count in profile.own.items():
-            sums[what][layer(where)] += count
-    lines = ["| layer | " + " | ".join(SCENARIOS[what][0] for what in found) + " |", "|---|" + "---|" * len(found)]
-    for name in LAYERS:
-        if any(sums[what][name] >= 0.5 for what in found):
-            cells = (f"{shown(sums[what][name])} ({sums[what][name] / found[what].total():.0%})" for what in found)
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines.append("| all | " + " | ".join(shown(profile.total()) for profile in found.values()) + " |")
-    return "\n".join(lines)
+            here[layer(where)] += count
+        here["all"] = profile.total()
+    return {name: {key: round(count) for key, count in here.items()} for name, here in sums.items()}
 
 
 def print_functions(profile, limit):
@@ -141,19 +131,12 @@ def print_callers(profile, pattern, limit):
 
 
 def append(title, found):
-    """One more row in the history of docs/performance.md."""
-    path = ROOT / "docs" / "performance.md"
-    lines = path.read_text().splitlines()
-    if HISTORY not in lines:
-        sys.exit(f"{path} has no section \"{HISTORY}\"")
-    at = lines.index(HISTORY) + 1
-    while at < len(lines) and not lines[at].startswith("|"):
-        at += 1
-    while at < len(lines) and lines[at].startswith("|"):
-        at += 1
-    cells = (shown(found[what].total()) if what in found else "" for what in SCENARIOS)
-    lines.insert(at, f"| {datetime.date.today()} | {title} | " + " | ".join(cells) + " |")
-    path.write_text("\n".join(lines) + "\n")
+    """Keeps what was counted, and one more row of the history in docs/benchmarks.md."""
+    told = document.figures("instructions")
+    told["layers"] = kept(found)
+    totals = [round(found[what].total()) for what in SCENARIOS]
+    told["history"].append({"date": str(datetime.date.today()), "title": title, "instructions": totals})
+    document.keep("instructions", told)
 
 
 def main():
@@ -169,18 +152,21 @@ examples, after `make lib peer`:
   benchmarks/profile flight --callers 'malloc|realloc|allocObject'  who allocates, and how often
   benchmarks/profile flight --callers 'swift_(retain|release)'      who counts references
   benchmarks/profile flight --library ../other/build/lib            another build of the library
-  benchmarks/profile --append "Calls in one slab"   a row for the history in docs/performance.md
+  benchmarks/profile --append "Calls in one slab"   a row for the history in docs/benchmarks.md
   benchmarks/profile --order                        scripts/hot-functions.txt again, for the next `make lib`""")
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all without")
     parser.add_argument("--functions", type=int, metavar="N", help="also the N dearest functions")
     parser.add_argument("--callers", metavar="REGEX", help="also who calls the functions that it finds")
     parser.add_argument("--library", type=pathlib.Path, default=harness.LIBRARY, help="the folder of libpenstock.so")
-    parser.add_argument("--append", metavar="TITLE", help="adds a row to the history in docs/performance.md")
+    parser.add_argument("--append", metavar="TITLE",
+                        help="of all scenarios: keeps the figures, adds a row to the history in docs/benchmarks.md")
     parser.add_argument("--order", action="store_true", help="writes the list of functions that stand side by side")
     arguments = parser.parse_args()
     unknown = [what for what in arguments.scenarios if what not in SCENARIOS]
     if unknown:
         parser.error(f"no scenario {', '.join(unknown)}")
+    if arguments.append and arguments.scenarios:
+        parser.error("--append is of all scenarios")
     found = {}
     with harness.workspace() as folder:
         bench = Bench(arguments.library.resolve())
@@ -189,7 +175,7 @@ examples, after `make lib peer`:
         if arguments.order:
             count = order.write(found.values(), arguments.library / "libpenstock.so", folder, SWIFT)
             print(f"{count} functions in {order.LIST.relative_to(ROOT)}\n")
-    print(table(found))
+    print("\n".join(document.layers(kept(found))))
     for what, profile in found.items():
         if arguments.functions:
             print(f"\n{SCENARIOS[what][0]}, instructions per call:")

@@ -1,8 +1,8 @@
 """What interceptors cost: a hop and event in C and in Python, calls a second with many of them, the registry.
 
-Run by `make bench` after bench.py. Prints tables and writes build/bench-interceptors.json. The cost of a hop is the
-difference between a chain of 32 and one without, divided by 32 and by its callbacks; a stub at the bottom answers, so no
-server and no socket is measured. Calls a second are against penstock-peer, with 100 in flight.
+Run by `make bench` after bench.py. Prints tables, keeps the figures in benchmarks/figures and writes docs/benchmarks.md. The
+cost of a hop is the difference between a chain of 32 and one without, divided by 32 and by its callbacks; a stub at the
+bottom answers, so no server and no socket is measured. Calls a second are against penstock-peer, with 100 in flight.
 """
 
 import argparse
@@ -16,7 +16,9 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" / "interop"))
 
 import clients
+import document
 import harness
+import table
 from harness import ROOT
 
 HERE = ROOT / "benchmarks"
@@ -24,11 +26,6 @@ HOPS = 32
 # What runs in a hop, and how many callbacks that is in a unary call; the calls of about half a second.
 KINDS = {"null": 1, "start": 1, "start_status": 2, "all": 10, "pause_same": 1, "pause_other": 1}
 CALLS = {"c": 20_000, "python": 1_000}
-WORDS = {
-    "null": "no callbacks", "start": "on_start", "start_status": "on_start and on_status",
-    "all": "all callbacks, create and destroy", "pause_same": "on_start: pause, resumed there",
-    "pause_other": "on_start: pause, resumed on another thread",
-}
 COUNTS = (0, 1, 4, 8, 16, 32)
 
 
@@ -111,7 +108,7 @@ def main():
           f"{'a callback':>12}")
     for what, found in results["hops"].items():
         c, python = found["c"], found["python"]
-        print(f"{WORDS[what]:<46}{c['ns_per_hop']:>9.0f}{c['ns_per_callback']:>12.0f}{c['allocations_per_hop']:>13.2f}"
+        print(f"{document.HOPS[what]:<46}{c['ns_per_hop']:>9.0f}{c['ns_per_callback']:>12.0f}{c['allocations_per_hop']:>13.2f}"
               f"{python['ns_per_hop'] / 1000:>12.1f}{python['ns_per_callback'] / 1000:>12.1f}")
     print(f"\n{'interceptors (C, on_start and on_status)':<46}{'calls/s':>12}{'min .. max':>22}{'of none':>9}{'CPU us':>8}")
     for count, found in results["rates"].items():
@@ -122,9 +119,8 @@ def main():
           f"methods: {registry['call_ns_among_1000_filtered']:,.0f} ns"
           f"\none registration and its removal: {registry['registration_and_removal_ns'] / 1000:.2f} us; "
           f"among 1,000: {registry['registration_and_removal_among_1000_ns'] / 1000:.2f} us")
-    (ROOT / "build").mkdir(exist_ok=True)
-    (ROOT / "build" / "bench-interceptors.json").write_text(json.dumps(results, indent=2) + "\n")
-    print("figures in build/bench-interceptors.json")
+    document.keep("interceptors", table.rounded(results))
+    print("figures in benchmarks/figures/interceptors.json, tables in docs/benchmarks.md")
     return 0
 
 

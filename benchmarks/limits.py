@@ -1,10 +1,6 @@
 """What the limits are: for each aim that is missed, what a client reaches that is next to nothing (see bare.c)."""
 
-import pathlib
-
 from aims import AIMS, SIGNS
-
-DOCUMENT = pathlib.Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 
 HEADS = ("aim that is missed", "server", "penstock", "what a client without a library reaches of the same", "the aim is")
 
@@ -40,10 +36,3 @@ def text(result):
 def markdown(result):
     found = ["| " + " | ".join(cells) + " |" for cells in rows(result)]
     return ["", "| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS), *found] if found else []
-
-
-def document(mark, lines):
-    """Puts a table between its marks in docs/performance.md."""
-    words, begin = DOCUMENT.read_text(), f"<!-- {mark} -->\n"
-    at = words.index(begin) + len(begin)
-    DOCUMENT.write_text(words[:at] + "\n".join(lines).strip() + "\n" + words[words.index("<!-- end -->", at):])

@@ -17,7 +17,7 @@ LIST = ROOT / "scripts" / "hot-functions.txt"
 # Calls of a function per call of ours: what runs less often stays where it is.
 LEAST = 0.1
 HEAD = """\
-# What a call runs through, side by side in the library: `benchmarks/profile --order` writes this list, docs/performance.md
+# What a call runs through, side by side in the library: `benchmarks/profile --order` writes this list, docs/performance-notes.md
 # says what it is for. Names that are no longer there do no harm.
 """
 

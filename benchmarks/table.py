@@ -1,10 +1,11 @@
-"""The tables of a run: as text, and in Markdown for docs/performance.md."""
+"""The tables of a run: as text, and in Markdown for docs/benchmarks.md."""
 
 import limits
 from aims import LATENCIES, LIMIT, ratio
 
 NOISE = 0.15  # (max - min) / median, beyond which a machine is too noisy to tell
 BASES = ("h2load", "grpc++")
+KEPT = ("median", "min", "max", "cpu_us", *LATENCIES, "server_busy")
 
 
 def spread(found):
@@ -29,9 +30,15 @@ def shown(number):
 
 def of(row, name, other):
     """The ratio to another client, as text."""
-    clients = row["clients"]
-    value = ratio(clients[name], clients[other]) if other in clients else None
+    value = ratio_of(row["clients"], name, other)
     return "" if value is None else f"{value:.2f}"
+
+
+def ratio_of(clients, name, other):
+    """Of the rounds; figures that are kept without their rounds have the ratio itself."""
+    if "ratios" in clients[name]:
+        return clients[name]["ratios"].get(other)
+    return ratio(clients[name], clients[other]) if other in clients else None
 
 
 def optional(found, key, form="{:.1f}"):
@@ -60,9 +67,30 @@ NOTES = (
 )
 
 
-def verdict(result):
+def kept(result):
+    """The figures of a run that its tables need, without the rounds: what benchmarks/figures/bench.json keeps."""
+    rows = []
+    for row in result["rows"]:
+        clients = row["clients"]
+        figures = {name: {key: rounded(found[key]) for key in KEPT if found.get(key) is not None} |
+                         {"ratios": {base: rounded(value) for base in BASES if (value := ratio_of(clients, name, base))}}
+                   for name, found in clients.items()}
+        rows.append({"metric": row["metric"], "unit": row["unit"], "server": row["server"], "clients": figures})
     told = spreads(result["rows"])
-    words = f"{sum(told)} of {len(told)} rates spread over more than 15 %"
+    aims = [{"aim": aim["aim"], "found": rounded(aim["found"]), "met": aim["met"], "server_is_limit": aim["server_is_limit"],
+             "floor": {server: rounded(aim["floor"].get(server, {})) for server, met in aim["met"].items() if not met}}
+            for aim in result["aims"]]
+    return {"about": result["about"], "rows": rows, "aims": aims, "noisy": result["noisy"], "rates": [sum(told), len(told)]}
+
+
+def rounded(value):
+    return {key: rounded(one) for key, one in value.items()} if isinstance(value, dict) else round(value, 3)
+
+
+def verdict(result):
+    told = spreads(result["rows"]) if "rates" not in result else []
+    spread_far, rates = result.get("rates", (sum(told), len(told)))
+    words = f"{spread_far} of {rates} rates spread over more than 15 %"
     return f"The machine is TOO NOISY to tell: {words}." if result["noisy"] else f"{words.capitalize()}."
 
 
@@ -91,9 +119,9 @@ def text(result):
 
 
 def markdown(result):
-    """The same, ready for docs/performance.md."""
+    """The tables for docs/benchmarks.md."""
     about = ", ".join(f"{key} {value}" for key, value in result["about"].items())
-    out = [f"<!-- {about} -->", ""]
+    out = [f"The run: {about}.", ""]
     for server in servers(result):
         out += [f"Server: {server}.", "", "| what | client | median | min .. max | client CPU, us | p50 / p99, us | "
                 "between writes, us | server | of h2load | of grpc++ |", "|---|---|---|---|---|---|---|---|---|---|"]

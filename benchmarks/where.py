@@ -1,11 +1,11 @@
 """Where the time of a call goes: system calls, switches and page faults of each client, and its CPU time by layer.
 
-    benchmarks/run where [--document] [REGEX...]
+    benchmarks/run where [REGEX...]
 
 By perf, against penstock-peer, on the rows of `make bench` whose names match; without, on those of DEFAULT. Counts are those
 of a longer run less those of a shorter one, per call or message. CPU time is sampled 5,000 times a second (cpu-clock), in
 the kernel too: what a process sends over loopback it takes through the receiver's TCP itself, so part of the peer's work is in
-its kernel time. Prints Markdown, and writes build/bench-where.md; with --document into docs/performance.md too.
+its kernel time. Prints Markdown; without REGEX it also keeps the figures in benchmarks/figures and writes docs/benchmarks.md.
 """
 
 import os
@@ -17,11 +17,10 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "Tests" / "interop"))
 
 import clients
+import document
 import harness
-import limits
 import scenarios
 import servers
-from harness import ROOT
 
 EVENTS = ("raw_syscalls:sys_enter", "context-switches", "page-faults")
 HERTZ = 5000
@@ -30,7 +29,7 @@ DEFAULT = ("^unary", "^ping", "up$", "^1 MiB", "^16 B", "^TLS: unary, 1 in")
 # What has a server of its own would be counted with it.
 LEFT_OUT = (*scenarios.ALL, *scenarios.OWN, scenarios.SPIN, scenarios.HOPS)
 COPY = re.compile(r"_?copy_(from|to)_|rep_movs|copy_user|memcpy|memmove|csum_partial_copy")
-LAYERS = ("kernel", "kernel: copies", "nghttp2", "TLS", "library", "references", "libc", "libc: copies", "program")
+LAYERS = document.WHERE_LAYERS
 LIBRARIES = ("libpenstock", "libgrpc", "libgpr", "libabsl", "libaddress_sorting", "libupb", "libev", "libstdc++")
 
 
@@ -103,35 +102,31 @@ class Where:
         fewer, less = self.counts(case, name, calls // 10)
         events = [(a - b) / (made - less) for a, b in zip(more, fewer, strict=True)]
         shares = self.samples(case, name, calls)
-        return [*(f"{max(event, 0):.2f}" for event in events), f"{sum(shares.values()) * 1e6:.2f}",
-                *(f"{shares[key] * 1e6:.2f}" if shares[key] else "" for key in LAYERS)]
+        return [*(round(max(event, 0), 2) for event in events), round(sum(shares.values()) * 1e6, 2),
+                *(round(shares[key] * 1e6, 2) if shares[key] else None for key in LAYERS)]
 
 
 def main():
-    patterns = [word for word in sys.argv[1:] if word != "--document"] or DEFAULT
-    heads = ("what", "client", "system calls", "switches", "page faults", "CPU us", *LAYERS)
-    out = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    print("\n".join(out), flush=True)
+    patterns = sys.argv[1:] or DEFAULT
+    rows = []
+    print("\n".join(document.where({"rows": rows})), flush=True)
     with harness.workspace() as folder:
         where = Where(folder)
         try:
             for case in scenarios.CASES:
                 if not any(re.search(pattern, case.metric) for pattern in patterns):
                     continue
-                title = case.metric
                 for name in (name for name in case.clients if name in where.clients and name not in LEFT_OUT):
                     try:
-                        cells = where.row(case, name)
+                        figures = where.row(case, name)
                     except clients.Unavailable:
                         continue
-                    out.append("| " + " | ".join([title, name, *cells]) + " |")
-                    title = ""
-                    print(out[-1], flush=True)
+                    rows.append({"metric": case.metric, "client": name, "figures": figures})
+                    print(document.where({"rows": rows})[-1], flush=True)
         finally:
             where.servers.end()
-    (ROOT / "build" / "bench-where.md").write_text("\n".join(out) + "\n")
-    if "--document" in sys.argv:
-        limits.document("where", out)
+    if patterns is DEFAULT:
+        document.keep("where", {"rows": rows})
     return 0
 
 

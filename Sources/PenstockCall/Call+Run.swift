@@ -3,7 +3,7 @@ import Synchronization
 
 // The run. Most hops let everything pass, so that each has counted what its neighbours have: those from the top down that
 // nothing has set apart yet count together (`Run`). An event that goes through them walks the chain's list of callbacks
-// for it (`Chain.Callbacks`) and touches no hop; docs/performance.md has what that saves. Whatever could make one differ
+// for it (`Chain.Callbacks`) and touches no hop; docs/performance-notes.md has what that saves. Whatever could make one differ
 // (a verdict other than NEXT, a ticket, an injected message, a handle that is kept, the call's end from within) first
 // calls `splitRun`, and then finds every hop as if it had counted by itself.
 

@@ -221,7 +221,7 @@ final class HTTP2Session {
   }
 
   /// So many streams open without room for a request, too: a server may want the headers of one before it reads another.
-  /// It is only by thousands that streams whose requests wait cost a server much (docs/performance.md).
+  /// It is only by thousands that streams whose requests wait cost a server much (docs/performance-notes.md).
   static let opensAnyway = 256
 
   /// Whether the next whole request may open, with `room` in the connection's window.

@@ -1,0 +1,216 @@
+"""Writes docs/benchmarks.md, which has every table, and the tables of docs/performance.md, from the figures in
+benchmarks/figures that the programs of this folder keep.
+
+    document.py            writes both
+    document.py --check    says whether they are what would be written; changes nothing
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+import table
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FIGURES = ROOT / "benchmarks" / "figures"
+PAGE = ROOT / "docs" / "benchmarks.md"
+SUMMARY = ROOT / "docs" / "performance.md"
+NOISE = table.NOISE
+WHERE_LAYERS = ("kernel", "kernel: copies", "nghttp2", "TLS", "library", "references", "libc", "libc: copies", "program")
+LAYERS = ("malloc and free", "nghttp2", "transport", "call machine", "wire", "ABI", "ready-made interceptors",
+          "Swift library", "reference counts", "memory copies", "TLS", "system library", "the program")
+# What a hop of the interceptors' benchmark does.
+HOPS = {
+    "null": "no callbacks", "start": "on_start", "start_status": "on_start and on_status",
+    "all": "all callbacks, create and destroy", "pause_same": "on_start: pause, resumed there",
+    "pause_other": "on_start: pause, resumed on another thread",
+}
+# The rows of the table in docs/performance.md: what is measured, and how this library does it there.
+MAIN = (
+    ("unary, 1 in flight", "penstock"), ("unary, 1 in flight", "penstock, spin"), ("unary, 100 in flight", "penstock"),
+    ("unary, 100 in flight", "penstock, 8 interceptors"), ("unary, 10,000 in flight", "penstock"),
+    ("unary, 16 threads", "penstock"), ("ping-pong on one stream", "penstock"), ("16 B messages both ways", "penstock"),
+    ("16 B messages both ways", "penstock, callbacks"), ("64 KiB messages up", "penstock"),
+    ("64 KiB messages up", "penstock, no copy"), ("64 KiB messages down", "penstock"), ("1 MiB messages up", "penstock, no copy"),
+    ("1 MiB messages down", "penstock"), ("TLS: unary, 1 in flight", "penstock"), ("TLS: unary, 100 in flight", "penstock"),
+)
+AXES = {"in-flight": "calls in flight", "bytes": "larger messages", "metadata": "metadata", "interceptors": "interceptors",
+        "channels": "channels", "threads": "threads"}
+
+HEAD = """# Benchmark tables
+
+<!-- Written by benchmarks/document.py from benchmarks/figures: do not edit it. -->
+
+The figures that were kept last. [performance.md](performance.md) has the main ones and the advice,
+[performance-notes.md](performance-notes.md) says what limits each. The sections come from different runs.
+"""
+COMPARED = """Written by `make bench`. Rates are medians of the rounds, with the least and the most. "Client CPU" is per call or
+message. p50 and p99 are by each client's own clock; "between writes" is from the write of one request to that of the next,
+by one clock for all clients. "server" is how much of a core the server used, `*` where it is the limit. Ratios are medians
+of the ratios of each round. `~` marks a spread of more than 15 %: (max - min) / median. `bare` is a client without a library."""
+WHERE = """Written by `benchmarks/run where`: the cost of a call or message for a client, against `penstock-peer`. Counts of
+system calls, voluntary and other switches and page faults; CPU time in microseconds by layer, the kernel's too. `library` is
+libpenstock or grpc++, `references` counts Swift's references, `copies` are of messages."""
+CHAINS = """Written by `make bench` (alone: `benchmarks/run interceptors`): a unary call that a stub at the bottom of the chain
+answers, with 32 interceptors (8 in Python) and without, so no server and no socket is measured. CPU time, but for the pause
+that another thread resumes, which is wall time."""
+RATES = "100 unary calls in flight against `penstock-peer`; the interceptors have `on_start` and `on_status`."
+GROWTH = """Written by `make bench-growth`: unary calls with more and more of one thing, of 64 bytes a message where nothing
+else is said, in a process of its own for each point, against `penstock-peer`. Medians of the rounds; `~` marks a rate that
+moved by more than 15 % between them. The memory is the peak of the whole process."""
+COUNTED = """Written by `benchmarks/profile --append TITLE`: instructions of the client per call or message, by callgrind. They
+repeat to 0.5 %, except for 64 KiB down, where the copies are 15,000 to 100,000 from run to run. A large copy counts about one
+instruction a byte."""
+SIZE = "Written by `scripts/size --keep`: bytes of the stripped library."
+
+
+def figures(name):
+    return json.loads((FIGURES / f"{name}.json").read_text())
+
+
+def keep(name, found):
+    """Keeps the figures of a run in place of those of the last one, and writes the page."""
+    FIGURES.mkdir(exist_ok=True)
+    (FIGURES / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    write()
+
+
+def rows(heads, cells):
+    return ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads), *("| " + " | ".join(one) + " |" for one in cells)]
+
+
+def where(found):
+    cells, last = [], None
+    for row in found["rows"]:
+        shown = ("" if figure is None else f"{figure:.2f}" for figure in row["figures"])
+        cells.append([row["metric"] if row["metric"] != last else "", row["client"], *shown])
+        last = row["metric"]
+    return rows(("what", "client", "system calls", "switches", "page faults", "CPU us", *WHERE_LAYERS), cells)
+
+
+def hop_costs(found):
+    cells = []
+    for what, costs in found.items():
+        c, python = costs["c"], costs.get("python")
+        several = round(c["ns_per_hop"]) != round(c["ns_per_callback"])
+        title = re.sub(r"\b(on_\w+|create|destroy)\b", r"`\1`", HOPS[what])
+        cells.append([title, f"{c['ns_per_hop']:,.0f}", f"{c['ns_per_callback']:,.0f}" if several else "",
+                      f"{c['allocations_per_hop']:.1f}", f"{python['ns_per_hop'] / 1000:.1f}" if python else ""])
+    return rows(("a hop of a unary call", "C, ns", "a callback", "allocations", "Python, us"), cells)
+
+
+def hop_rates(found):
+    cells = ([count, f"{one['rate']:,.0f}", f"{one['of_none']:.2f}", f"{one['cpu_us']:.2f}"] for count, one in found.items())
+    return rows(("interceptors", "calls/s", "of none", "client CPU, us"), cells)
+
+
+def registry(found):
+    us = {key: f"{value / 1000:.1f} us" for key, value in found.items()}
+    return [f"A registration and its removal take {us['registration_and_removal_ns']}, among 1,000 others "
+            f"{us['registration_and_removal_among_1000_ns']}.", f"A call that a stub answers takes {us['call_ns_alone']}; with "
+            f"1,000 registered interceptors that want other methods {us['call_ns_among_1000_filtered']}."]
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+
+
+def is_noisy(rate):
+    return (rate["max"] - rate["min"]) / rate["median"] > NOISE
+
+
+def growth_table(axis, found):
+    has_size = axis == "bytes"
+    cells = []
+    for point in found["points"]:
+        rate = point["rate"]
+        size = [number(rate["median"] * point["value"] / (1 << 20))] if has_size else []
+        cells.append([f"{point['value']:,}", ("~ " if is_noisy(rate) else "") + number(rate["median"]),
+                      f"{number(rate['min'])} .. {number(rate['max'])}", *size, number(point["cpu_us"]),
+                      f"{point['rss_mb']:.1f}"])
+    return rows((found["axis"], "calls/s", "min .. max", *(["MiB/s each way"] if has_size else []), "client CPU, us a call",
+                 "peak RSS, MB"), cells)
+
+
+def layers(found):
+    """Layers down, scenarios across."""
+    cells = ([name, *(f"{here[name]:,} ({here[name] / here['all']:.0%})" for here in found.values())]
+             for name in LAYERS if any(here.get(name) for here in found.values()))
+    return [*rows(("layer", *found), cells), "| all | " + " | ".join(f"{here['all']:,}" for here in found.values()) + " |"]
+
+
+def history(found):
+    cells = ([one["date"], one["title"], *(f"{count:,}" for count in one["instructions"])] for one in found["history"])
+    return rows(("date", "change", *found["layers"]), cells)
+
+
+def size(found):
+    total = found["total"]
+    cells = [[name, f"{code:,}", f"{data:,}", f"{code + data:,}", f"{(code + data) / total:.1%}"]
+             for name, code, data in found["parts"]]
+    cells += [[name, "", "", f"{count:,}", f"{count / total:.1%}"] for name, count in found["others"]]
+    code, data = (sum(one[column] for one in found["parts"]) for column in (1, 2))
+    return rows(("part", "code", "data", "all", "share"), [*cells, ["stripped", f"{code:,}", f"{data:,}", f"{total:,}", ""]])
+
+
+def page():
+    chains, growth, counted = figures("interceptors"), figures("growth")["axes"], figures("instructions")
+    out = [HEAD, "## Beside other clients", "", COMPARED, "", table.markdown(figures("bench")),
+           "## Where the time of a call goes", "", WHERE, "", *where(figures("where")), "",
+           "## Interceptors", "", CHAINS, "", *hop_costs(chains["hops"]), "", RATES, "", *hop_rates(chains["rates"]), "",
+           *registry(chains["registry"]), "", "## Growth", "", GROWTH, ""]
+    for axis, found in growth.items():
+        out += [f"### More {AXES[axis]}" if axis != "bytes" else "### Larger messages", "", *growth_table(axis, found), "",
+                f"![{found['axis']}](figures/growth-{axis}.svg)", ""]
+    out += ["## Instructions per call", "", COUNTED, "", *layers(counted["layers"]), "", "### History", "", *history(counted), "",
+            "## Parts of the library", "", SIZE, "", *size(figures("size"))]
+    return "\n".join(out) + "\n"
+
+
+def main_table():
+    """The rates of MAIN against penstock-peer, with the ratios against both servers."""
+    found = figures("bench")
+    servers = table.servers(found)
+    clients = {(row["server"], row["metric"]): row["clients"] for row in found["rows"]}
+    units = {row["metric"]: row["unit"] for row in found["rows"]}
+    cells = []
+    for metric, name in MAIN:
+        each = [clients.get((server, metric), {}).get(name) for server in servers]
+        if each[0] is None:
+            continue
+        ratios = ((one or {"ratios": {}})["ratios"].get(base) for one in each for base in table.BASES)
+        how = name.removeprefix("penstock").removeprefix(", ")
+        cells.append([f"{metric} ({how})" if how else metric, f"{table.shown(each[0]['median'])} {units[metric]}",
+                      f"{each[0]['cpu_us']:.1f}", *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios)])
+    heads = [f"of {base}{f', {server}' if server != servers[0] else ''}" for server in servers for base in table.BASES]
+    return rows(("", "rate", "client CPU, us", *heads), cells)
+
+
+def written():
+    """Each page as the kept figures say."""
+    summary = SUMMARY.read_text()
+    for mark, table_rows in (("main figures", main_table()), ("a hop", hop_costs(figures("interceptors")["hops"]))):
+        begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+        before, after = summary.split(begin)[0], summary.split(end)[1]
+        summary = before + begin + "".join(f"{row}\n" for row in table_rows) + end + after
+    return {PAGE: page(), SUMMARY: summary}
+
+
+def write():
+    for path, text in written().items():
+        path.write_text(text)
+
+
+def main():
+    if "--check" not in sys.argv:
+        write()
+        return 0
+    stale = [path.name for path, text in written().items() if not path.exists() or path.read_text() != text]
+    if stale:
+        print(f"{', '.join(stale)}: not what the kept figures say; run benchmarks/document.py")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
