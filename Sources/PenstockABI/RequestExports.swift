@@ -178,6 +178,56 @@ public func penstock_request_set_idempotency(_ request: OpaquePointer!, _ idempo
   }
 }
 
+/// What stands before the subtype in a content-type.
+private let contentTypeStart: StaticString = "application/grpc+"
+
+@_cdecl("penstock_request_content_subtype") @implementation
+public func penstock_request_content_subtype(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
+  guard let type = settings(request).labels?.contentType else { return cString("") }
+  return cString(ByteView(rebasing: type.view.dropFirst(contentTypeStart.utf8CodeUnitCount)))
+}
+
+@_cdecl("penstock_request_set_content_subtype") @implementation
+public func penstock_request_set_content_subtype(_ request: OpaquePointer!, _ name: UnsafePointer<CChar>!)
+  -> penstock_result
+{
+  guard let name else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let subtype = bytes(name)
+  guard subtype.isEmpty || HeaderRules.isValidName(subtype) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let type = ByteBuffer()
+  guard type.append(contentTypeStart.bytes), type.append(subtype), type.append(byte: 0) else {
+    return PENSTOCK_E_NO_MEMORY
+  }
+  return edit(request) {
+    let agent = $0.settings.labels?.userAgent
+    $0.settings.labels = RequestLabels(contentType: subtype.isEmpty ? nil : type, userAgent: agent)
+    return .ok
+  }
+}
+
+@_cdecl("penstock_request_user_agent") @implementation
+public func penstock_request_user_agent(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
+  settings(request).labels?.userAgent.map { cString($0) } ?? cString("")
+}
+
+@_cdecl("penstock_request_set_user_agent") @implementation
+public func penstock_request_set_user_agent(_ request: OpaquePointer!, _ application: UnsafePointer<CChar>!)
+  -> penstock_result
+{
+  guard let application else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let name = bytes(application)
+  guard name.isEmpty || HeaderRules.isValidASCIIValue(name) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let agent = ByteBuffer()
+  guard UserAgent.compose(version: Version.bytes, application: name, into: agent), agent.append(byte: 0) else {
+    return PENSTOCK_E_NO_MEMORY
+  }
+  return edit(request) {
+    let type = $0.settings.labels?.contentType
+    $0.settings.labels = RequestLabels(contentType: type, userAgent: name.isEmpty ? nil : agent)
+    return .ok
+  }
+}
+
 @_cdecl("penstock_request_wait_for_ready") @implementation
 public func penstock_request_wait_for_ready(_ request: OpaquePointer!) -> Int32 {
   settings(request).waitsForReady ? 1 : 0

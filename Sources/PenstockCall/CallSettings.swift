@@ -17,6 +17,19 @@ public enum Privacy: UInt8, Sendable {
   case tls = 2
 }
 
+/// Of what kind the messages of a call are, and who asks: instead of the channel's words. Never changed, only replaced.
+public final class RequestLabels {
+  /// "application/grpc+json" and a NUL. nil: "application/grpc".
+  public let contentType: ByteBuffer?
+  /// The whole of it, and a NUL. nil: the channel's.
+  public let userAgent: ByteBuffer?
+
+  public init(contentType: ByteBuffer?, userAgent: ByteBuffer?) {
+    self.contentType = contentType
+    self.userAgent = userAgent
+  }
+}
+
 /// What `start` carries beside its headers: how the call is to be made.
 public struct CallSettings {
   public var maxReceiveBytes = 4 << 20
@@ -28,6 +41,8 @@ public struct CallSettings {
   /// Of what is sent.
   public var compression = Compression.identity
   public var idempotency = Idempotency.unknown
+  /// nil: the channel's.
+  public var labels: RequestLabels?
   /// Carried; nothing waits for it yet.
   public var waitsForReady = false
 

@@ -85,7 +85,9 @@ public final class Request {
     return ByteView(rebasing: otherPath.view.dropLast())
   }
   /// Nothing goes with it that is not the channel's, but for its path and its deadline.
-  public var isPlain: Bool { authority == nil && metadata.count == 0 && settings.credentials == nil }
+  public var isPlain: Bool {
+    authority == nil && metadata.count == 0 && settings.credentials == nil && settings.labels == nil
+  }
   public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
 
   /// Where it goes instead of to the call's own channel. Any thread.

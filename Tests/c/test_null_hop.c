@@ -37,6 +37,10 @@ TEST(null_hop) {
   REFUSED(penstock_request_set_max_send_message_bytes(NULL, 1));
   CHECK_INT(penstock_request_idempotency(NULL), PENSTOCK_IDEMPOTENCY_UNKNOWN);
   REFUSED(penstock_request_set_idempotency(NULL, 1));
+  CHECK_STR(penstock_request_content_subtype(NULL), "");
+  REFUSED(penstock_request_set_content_subtype(NULL, "json"));
+  CHECK_STR(penstock_request_user_agent(NULL), "");
+  REFUSED(penstock_request_set_user_agent(NULL, "x"));
   CHECK_INT(penstock_request_wait_for_ready(NULL), 0);
   REFUSED(penstock_request_set_wait_for_ready(NULL, 1));
   CHECK_INT(penstock_request_has_credentials(NULL), 0);

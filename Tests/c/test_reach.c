@@ -223,3 +223,41 @@ TEST(reach_sees_a_call_whose_time_is_over) {
   penstock_channel_release(channel);
   probe_wait_finalized(&counting);
 }
+
+/* What the server is told of the messages, and of who asks. */
+static int32_t label(probe *self, penstock_hop *hop, int32_t event) {
+  (void)self;
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  penstock_request *request = penstock_hop_request(hop);
+  CHECK_STR(penstock_request_content_subtype(request), "");
+  CHECK_STR(penstock_request_user_agent(request), "");
+  CHECK_RESULT(penstock_request_set_content_subtype(request, "a;b"), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_request_set_user_agent(request, "a\nb"), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_request_set_content_subtype(request, "json"));
+  OK(penstock_request_set_user_agent(request, "robot/7"));
+  CHECK_STR(penstock_request_content_subtype(request), "json");
+  CHECK_HAS(penstock_request_user_agent(request), "robot/7 penstock/");
+  OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-echo-metadata", "1"));
+  return PENSTOCK_NEXT;
+}
+
+TEST(reach_says_of_what_kind_messages_are) {
+  penstock_channel *channel = open_channel();
+  probe labelling;
+  probe_init_with(&labelling, "label", label, NULL);
+  probe_add(&labelling, channel, 1);
+  for (int i = 0; i < 2; i++) {
+    penstock_reply *reply = unary(channel, "x");
+    CHECK(message_is(reply, "x"));
+    const penstock_metadata *trailers = penstock_reply_trailers(reply);
+    const void *value = NULL;
+    size_t length = 0;
+    OK(penstock_metadata_get(trailers, "seen-content-type", 0, &value, &length));
+    CHECK(length == 21 && memcmp(value, "application/grpc+json", 21) == 0);
+    OK(penstock_metadata_get(trailers, "seen-user-agent", 0, &value, &length));
+    CHECK(length > 17 && memcmp(value, "robot/7 penstock/", 17) == 0);
+    penstock_reply_release(reply);
+  }
+  penstock_channel_release(channel);
+  probe_wait_finalized(&labelling);
+}

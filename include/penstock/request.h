@@ -59,6 +59,18 @@ PENSTOCK_API penstock_result penstock_request_set_max_send_message_bytes(penstoc
 PENSTOCK_API int32_t penstock_request_idempotency(const penstock_request *request);
 /* E_INVALID_ARGUMENT: not one of them. */
 PENSTOCK_API penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
+/* Of what kind the messages are, as the server is told: "json" for "application/grpc+json"; "" for "application/grpc", and
+ * for NULL. Lives as penstock_request_method. What the server says of its own stands among the headers of the response
+ * as "content-type", where it is other than "application/grpc". */
+PENSTOCK_API const char *penstock_request_content_subtype(const penstock_request *request);
+/* Copied; "" is none. E_INVALID_ARGUMENT: others than lower-case letters, digits, "-", "_" and ".". */
+PENSTOCK_API penstock_result penstock_request_set_content_subtype(penstock_request *request, const char *subtype);
+/* The user agent that this call sends instead of its channel's; "" is the channel's, and for NULL. Lives as
+ * penstock_request_method. */
+PENSTOCK_API const char *penstock_request_user_agent(const penstock_request *request);
+/* Puts `application` (visible ASCII and spaces, copied) before the library's own name; "" is the channel's again.
+ * E_INVALID_ARGUMENT: not such a text. */
+PENSTOCK_API penstock_result penstock_request_set_user_agent(penstock_request *request, const char *application);
 /* 1 if the call is to wait for a connection instead of failing, else 0. It is carried, and has no effect in this version:
  * channels do not wait yet. */
 PENSTOCK_API int32_t penstock_request_wait_for_ready(const penstock_request *request);

@@ -66,6 +66,10 @@ final class GRPCFraming: Framing {
     if isPlain { fields.path = request.path }
     fields.setValue(at: 2, request.pathView)
     if let authority = request.authorityView { fields.setValue(at: 3, authority) }
+    if let labels = request.settings.labels {
+      if let type = labels.contentType { fields.setValue(at: 5, ByteView(rebasing: type.view.dropLast())) }
+      if let agent = labels.userAgent { fields.setValue(at: 7, ByteView(rebasing: agent.view.dropLast())) }
+    }
     if sends != .identity {
       guard fields.add("grpc-encoding", "gzip") else { return false }
       fields.moveLast(to: 6)
@@ -184,6 +188,12 @@ final class GRPCFraming: Framing {
       }
     }
     let metadata = Metadata()
+    // The usual one goes without saying.
+    if let type, !bytesEqual(type, "application/grpc"),
+      metadata.add(("content-type" as StaticString).bytes, type) != .ok
+    {
+      return .ended(Status(.resourceExhausted, "no memory for the response headers"))
+    }
     switch copyCustom(fields, to: metadata) {
     case .done: return .headers(metadata)
     case .noMemory: return .ended(Status(.resourceExhausted, "no memory for the response headers"))

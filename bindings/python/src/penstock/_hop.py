@@ -218,6 +218,28 @@ class Hop:
         check(_raw.penstock_request_set_idempotency(self._request(), wanted), "the idempotency can't be set")
 
     @property
+    def content_subtype(self) -> str:
+        """``"json"`` for ``application/grpc+json``; ``""`` for ``application/grpc``; can be set in `on_start`. What the
+        server says of its own stands among the response's headers, where it is another."""
+        return _text(_raw.penstock_request_content_subtype(self._request()))
+
+    @content_subtype.setter
+    def content_subtype(self, subtype: str) -> None:
+        text = c_string(subtype, "a content subtype")
+        check(_raw.penstock_request_set_content_subtype(self._request(), text), f"the subtype can't be {subtype!r}")
+
+    @property
+    def user_agent(self) -> str:
+        """What this call sends instead of its channel's user agent, ``""`` if nothing; can be set in `on_start` to what
+        is to stand before the library's own name."""
+        return _text(_raw.penstock_request_user_agent(self._request()))
+
+    @user_agent.setter
+    def user_agent(self, application: str) -> None:
+        text = c_string(application, "a user agent")
+        check(_raw.penstock_request_set_user_agent(self._request(), text), f"the user agent can't be {application!r}")
+
+    @property
     def wait_for_ready(self) -> bool:
         """Carried for hops; channels do not wait yet. Can be set in `on_start`."""
         return bool(_raw.penstock_request_wait_for_ready(self._request()))

@@ -35,6 +35,14 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_request_max_send_message_bytes": (c_size_t, c_void_p),
     # penstock_result penstock_request_set_max_send_message_bytes(penstock_request *request, size_t bytes);
     "penstock_request_set_max_send_message_bytes": (c_int32, c_void_p, c_size_t),
+    # const char *penstock_request_content_subtype(const penstock_request *request);
+    "penstock_request_content_subtype": (c_char_p, c_void_p),
+    # penstock_result penstock_request_set_content_subtype(penstock_request *request, const char *subtype);
+    "penstock_request_set_content_subtype": (c_int32, c_void_p, c_char_p),
+    # const char *penstock_request_user_agent(const penstock_request *request);
+    "penstock_request_user_agent": (c_char_p, c_void_p),
+    # penstock_result penstock_request_set_user_agent(penstock_request *request, const char *application);
+    "penstock_request_set_user_agent": (c_int32, c_void_p, c_char_p),
     # int32_t penstock_request_idempotency(const penstock_request *request);
     "penstock_request_idempotency": (c_int32, c_void_p),
     # penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
