@@ -99,7 +99,7 @@ import Testing
     let bench = bench()
     bench.hooks[1].on[.status] = { hop in
       _ = hop.requestMetadata?.add(("token" as StaticString).bytes, ("new" as StaticString).bytes)
-      return hop.setPath(("/c/d" as StaticString).bytes) == .ok ? 5 : 0
+      return hop.editStart { $0.setPath(("/c/d" as StaticString).bytes) ? .ok : .noMemory } == .ok ? 5 : 0
     }
     // What a hop below changes is not what left the hop that records.
     bench.hooks[2].on[.start] = { hop in

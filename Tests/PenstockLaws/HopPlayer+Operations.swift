@@ -43,7 +43,7 @@ extension HopPlayer {
     case .setCount(let n): if context?.kind == .demand { expect(hop.setSignalCount(n), .ok, "count") }
     case .setDeadline(let ms):
       guard let context else { break }
-      let result = hop.setRemaining(UInt64(ms) * 1_000_000)
+      let result = hop.setDeadline(play.loop.now + UInt64(ms) * 1_000_000)
       expect(result, gone ? .gone : context.kind == .start ? .ok : .state, "sets a deadline")
       guard result == .ok else { break }
       let time = play.loop.now + UInt64(ms) * 1_000_000
@@ -69,7 +69,7 @@ extension HopPlayer {
     case .setStartDeadline(let ms):
       guard let context, context.kind == .status else { break }
       let recorded = context.job?.hasStart ?? model.hasRecordedStart(mine)
-      let result = hop.setRemaining(UInt64(ms) * 1_000_000)
+      let result = hop.setDeadline(play.loop.now + UInt64(ms) * 1_000_000)
       expect(
         result, context.isElsewhere && gone ? .gone : recorded ? .ok : .state, "sets the recorded deadline")
       if result == .ok { mine.recordedStart?.deadline = play.loop.now + UInt64(ms) * 1_000_000 }
@@ -95,7 +95,10 @@ extension HopPlayer {
   private func redirect(_ channel: Int, _ hop: Hop, _ context: Context) {
     let recorded = context.kind == .status && (context.job?.hasStart ?? model.hasRecordedStart(context.mine))
     let isAllowed = context.kind == .start || recorded
-    let result = hop.setRoute(play.route(channel))
+    let result = hop.editStart {
+      $0.setRoute(play.route(channel))
+      return .ok
+    }
     let isLate = context.isElsewhere && isGone(context, hop)
     expect(result, isLate ? .gone : isAllowed ? .ok : .state, "redirects to channel \(channel)")
     guard result == .ok else { return }
