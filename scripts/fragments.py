@@ -1,7 +1,7 @@
 """The code blocks of a document that are no whole programs: each is put between Tests/docs/prelude.h and main.h, or into
 fragment.py, and runs against a server.
 
-A comment before a block says what it needs: `<!-- state: last; fails: UNAVAILABLE; flags: PENSTOCK_LEVEL_BOTH -->`. A block
+A comment before a block says what it needs: `<!-- state: last; fails: UNAVAILABLE; level: PENSTOCK_LEVEL_BOTH -->`. A block
 of statements without a function is the body of an on_start.
 """
 
@@ -32,6 +32,6 @@ def c_source(text, settings):
     defines.append(f"#define STATE {state if state == 'nothing' else '(void *)&' + state}")
     if "fails" in settings:
         defines.append(f"#define FAILS PENSTOCK_STATUS_{settings['fails']}")
-    if "flags" in settings:
-        defines.append(f"#define FLAGS {settings['flags']}")
+    if "level" in settings:
+        defines.append(f"#define LEVEL {settings['level']}")
     return '#include "prelude.h"\n' + "\n".join(defines) + f'\n{text}\n#include "main.h"\n'

@@ -44,7 +44,8 @@ public func penstock_async_interceptor_table(
   table.pointee.name = given.name
   table.pointee.methods = given.methods
   table.pointee.kinds = given.kinds
-  table.pointee.flags = given.flags
+  table.pointee.level = given.level
+  table.pointee.per_attempt = given.per_attempt
   table.pointee.user_data = state
   table.pointee.finalizer = finalizer
   table.pointee.create = made.create

@@ -11,7 +11,7 @@ import PenstockWire
 struct InterceptorTable {
   var table = penstock_interceptor()
   /// Of the first version.
-  static let firstSize = 144
+  static let firstSize = 152
   let userData: UserData?
   let failure: Failure?
 
@@ -35,16 +35,16 @@ struct InterceptorTable {
     if hasUnknownFields(given, size, known: known) {
       failure = Failure(
         .unsupported, "interceptor.struct_size: the table has fields that this version does not know")
-    } else if table.flags & ~7 != 0 {
-      failure = Failure(.unsupported, "interceptor.flags: bits that this version does not know")
-    } else if table.flags & 3 == 3 || table.flags & 5 == 5 {
+    } else if Level(rawValue: table.level) == nil {
+      failure = Failure(.unsupported, "interceptor.level: expected PENSTOCK_LEVEL_...")
+    } else if table.per_attempt > 1 {
+      failure = Failure(.unsupported, "interceptor.per_attempt: expected 0 or 1")
+    } else if table.per_attempt == 1, table.level == PENSTOCK_LEVEL_OBJECT {
+      failure = Failure(.invalidArgument, "interceptor.per_attempt: expected 0 with PENSTOCK_LEVEL_OBJECT")
+    } else if table.per_attempt == 1, table.level == PENSTOCK_LEVEL_BYTES, table.replay_bytes != 0 {
       failure = Failure(
         .invalidArgument,
-        "interceptor.flags: expected one PENSTOCK_LEVEL_..., with PENSTOCK_PER_ATTEMPT not OBJECT")
-    } else if table.flags & 6 == 4, table.replay_bytes != 0 {
-      failure = Failure(
-        .invalidArgument,
-        "interceptor.replay_bytes: one with PENSTOCK_PER_ATTEMPT is made anew with each attempt; expected 0, or one per call"
+        "interceptor.replay_bytes: one with per_attempt is made anew with each attempt; expected 0, or one per call"
       )
     } else {
       failure = nil
@@ -82,7 +82,7 @@ struct InterceptorTable {
       Registration(
         id: Registrations.begin(userData, name, of: owner), name: name, filter: filter.methods,
         kinds: filter.kinds,
-        level: Level(rawValue: table.flags & 3) ?? .bytes, isPerAttempt: table.flags & 4 != 0,
+        level: Level(rawValue: table.level) ?? .bytes, isPerAttempt: table.per_attempt != 0,
         holdBytes: limit(table.hold_bytes), userData: userData, callbacks: callbacks,
         replayBytes: limit(table.replay_bytes),
         maxRestarts: table.max_restarts == 0 ? 1 : Int(clamping: table.max_restarts),

@@ -55,7 +55,8 @@ private func fill(
   place.pointee.name = cString(made.name)
   place.pointee.methods = made.methods.map { cString($0) }
   place.pointee.kinds = given.kinds
-  place.pointee.flags = given.flags
+  place.pointee.level = given.level
+  place.pointee.per_attempt = given.per_attempt
   place.pointee.hold_bytes = given.hold_bytes == 0 ? Int(Int32.max) : given.hold_bytes
   place.pointee.user_data = Unmanaged.passRetained(made).toOpaque()
   place.pointee.finalizer = { made in

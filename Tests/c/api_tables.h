@@ -112,7 +112,8 @@ static inline void fill_interceptor(const char *function, penstock_interceptor *
   table->name = pick_text(function, "name");
   table->methods = once_in(2) ? NULL : pick_text(function, "methods");
   table->kinds = once_in(2) ? 0 : pick_mask();
-  table->flags = once_in(2) ? 0 : pick_mask();
+  table->level = once_in(2) ? 0 : below(4);
+  table->per_attempt = once_in(4) ? below(3) : 0;
   table->hold_bytes = pick_size();
   table->user_data = owner.data;
   table->finalizer = owner.finalizer;
@@ -146,7 +147,8 @@ static inline const penstock_sync_interceptor *pick_sync(const char *function, p
                                        .name = pick_text(function, "name"),
                                        .methods = once_in(2) ? NULL : pick_text(function, "methods"),
                                        .kinds = once_in(2) ? 0 : pick_mask(),
-                                       .flags = once_in(2) ? 0 : pick_mask(),
+                                       .level = once_in(2) ? 0 : below(4),
+                                       .per_attempt = once_in(4) ? below(3) : 0,
                                        .hold_bytes = pick_size(),
                                        .user_data = owner.data,
                                        .finalizer = owner.finalizer,
@@ -176,7 +178,8 @@ static inline const penstock_async_interceptor *pick_async(const char *function,
                                         .name = once_in(8) ? ONE_OF(odd_texts) : "async",
                                         .methods = once_in(2) ? NULL : "/penstock.Echo/*",
                                         .kinds = once_in(2) ? 0 : pick_mask(),
-                                        .flags = once_in(2) ? 0 : pick_mask(),
+                                        .level = once_in(2) ? 0 : below(4),
+                                        .per_attempt = once_in(4) ? below(3) : 0,
                                         .user_data = owner.data,
                                         .finalizer = owner.finalizer,
                                         .on_start = MAYBE(api_async_event),

@@ -120,15 +120,20 @@ static inline void on_event(penstock_hop *hop, void *state) {
   const void *data = NULL;
   switch (event) {
   case START:
-  case HEADERS: CHECK((self->metadata = penstock_hop_metadata(hop)) != NULL); break;
+  case HEADERS:
+    CHECK((self->metadata = penstock_hop_metadata(hop)) != NULL);
+    break;
   case SEND:
   case RECEIVE:
     OK(penstock_hop_message(hop, &data, &self->length));
     self->data = data;
     CHECK(data != NULL);
     break;
-  case STATUS: CHECK((self->status = penstock_hop_status(hop)) != NULL); break;
-  default: break;
+  case STATUS:
+    CHECK((self->status = penstock_hop_status(hop)) != NULL);
+    break;
+  default:
+    break;
   }
   came(self, event, hop);
 }

@@ -31,7 +31,7 @@ static inline void player_finalized(void *user_data) {
 }
 
 static inline penstock_interceptor player_table(player *self, int32_t (*hook)(player *, penstock_hop *),
-                                                uint32_t flags) {
+                                                uint32_t level) {
   memset(self, 0, sizeof(*self));
   self->finalized = (latch)LATCH_INIT;
   self->hook = hook;
@@ -40,15 +40,15 @@ static inline penstock_interceptor player_table(player *self, int32_t (*hook)(pl
   sync.name = "player";
   sync.user_data = self;
   sync.finalizer = player_finalized;
-  sync.flags = flags;
+  sync.level = level;
   sync.intercept = intercept;
   OK(penstock_sync_interceptor_table(&sync, &table, NULL));
   return table;
 }
 
 static inline void player_add_at(player *self, penstock_channel *channel, int32_t priority,
-                                 int32_t (*hook)(player *, penstock_hop *), uint32_t flags) {
-  penstock_interceptor table = player_table(self, hook, flags);
+                                 int32_t (*hook)(player *, penstock_hop *), uint32_t level) {
+  penstock_interceptor table = player_table(self, hook, level);
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, priority, &id, NULL));
 }

@@ -251,9 +251,9 @@ TEST(async_table_is_checked) {
   CHECK_ERROR(error, PENSTOCK_E_UNSUPPORTED, NULL, "struct_size");
   CHECK_INT(atomic_load(&finalized), 2);
   larger.table.struct_size = sizeof(larger.table);
-  larger.table.flags = PENSTOCK_PER_ATTEMPT;
+  larger.table.per_attempt = 1;
   OK(penstock_async_interceptor_table(&larger.table, &made, NULL));
-  CHECK_INT(made.flags, PENSTOCK_PER_ATTEMPT);
+  CHECK_INT(made.per_attempt, 1);
   made.finalizer(made.user_data);
   CHECK_INT(atomic_load(&finalized), 3);
   larger.table.struct_size = 8;

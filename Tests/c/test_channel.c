@@ -360,35 +360,37 @@ TEST(channel_registration_struct_size) {
   CHECK_INT(atomic_load(&probe.finalized), 1);
 
   static const struct {
-    uint32_t flags;
+    uint32_t level, per_attempt;
     penstock_result result;
-  } flags[] = {{8, PENSTOCK_E_UNSUPPORTED},
-               {UINT32_MAX, PENSTOCK_E_UNSUPPORTED},
-               {PENSTOCK_LEVEL_OBJECT | PENSTOCK_LEVEL_BOTH, PENSTOCK_E_INVALID_ARGUMENT},
-               {PENSTOCK_LEVEL_OBJECT | PENSTOCK_PER_ATTEMPT, PENSTOCK_E_INVALID_ARGUMENT}};
-  for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
-    probe_init(&probe, "flags");
+  } stands[] = {{3, 0, PENSTOCK_E_UNSUPPORTED},
+                {UINT32_MAX, 0, PENSTOCK_E_UNSUPPORTED},
+                {PENSTOCK_LEVEL_BYTES, 2, PENSTOCK_E_UNSUPPORTED},
+                {PENSTOCK_LEVEL_OBJECT, 1, PENSTOCK_E_INVALID_ARGUMENT}};
+  for (size_t i = 0; i < sizeof(stands) / sizeof(*stands); i++) {
+    probe_init(&probe, "stands");
     larger.table = probe_table(&probe);
-    larger.table.flags = flags[i].flags;
-    CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, NULL), flags[i].result);
+    larger.table.level = stands[i].level;
+    larger.table.per_attempt = stands[i].per_attempt;
+    CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, NULL), stands[i].result);
     CHECK_INT(atomic_load(&probe.finalized), 1);
   }
 
   static const struct {
-    uint32_t flags;
+    uint32_t level;
     size_t replay_bytes;
     penstock_result result;
-  } records[] = {{PENSTOCK_PER_ATTEMPT, 1, PENSTOCK_E_INVALID_ARGUMENT},
-                 {PENSTOCK_PER_ATTEMPT, SIZE_MAX, PENSTOCK_E_INVALID_ARGUMENT},
-                 {PENSTOCK_LEVEL_BOTH | PENSTOCK_PER_ATTEMPT, 1, PENSTOCK_OK}};
+  } records[] = {{PENSTOCK_LEVEL_BYTES, 1, PENSTOCK_E_INVALID_ARGUMENT},
+                 {PENSTOCK_LEVEL_BYTES, SIZE_MAX, PENSTOCK_E_INVALID_ARGUMENT},
+                 {PENSTOCK_LEVEL_BOTH, 1, PENSTOCK_OK}};
   for (size_t i = 0; i < sizeof(records) / sizeof(*records); i++) {
     probe_init(&probe, "records");
     larger.table = probe_table(&probe);
-    larger.table.flags = records[i].flags;
+    larger.table.level = records[i].level;
+    larger.table.per_attempt = 1;
     larger.table.replay_bytes = records[i].replay_bytes;
     CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, &error), records[i].result);
     if (records[i].result != PENSTOCK_OK) {
-      CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "interceptor.replay_bytes: one with PENSTOCK_PER_ATTEMPT");
+      CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "interceptor.replay_bytes: one with per_attempt");
     } else {
       OK(penstock_registration_remove(id, NULL));
     }

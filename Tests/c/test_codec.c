@@ -127,7 +127,7 @@ TEST(codec_stands_between_the_levels) {
   probe both;
   probe_init_with(&both, "both", look_at_both, &state);
   penstock_interceptor table = probe_table(&both);
-  table.flags = PENSTOCK_LEVEL_BOTH;
+  table.level = PENSTOCK_LEVEL_BOTH;
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
   penstock_reply *reply = NULL;
@@ -197,7 +197,7 @@ TEST(codec_that_fails_ends_the_call_and_names_the_method) {
     probe_init(&above, "above");
     probe_init(&below, "below");
     penstock_interceptor table = probe_table(&above);
-    table.flags = PENSTOCK_LEVEL_OBJECT;
+    table.level = PENSTOCK_LEVEL_OBJECT;
     penstock_interceptor_id id = 0;
     OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
     probe_add(&below, channel, 0);
@@ -241,7 +241,7 @@ TEST(codec_is_not_asked_where_an_object_hop_answers) {
   probe stub;
   probe_init_with(&stub, "stub", answer_with_object, &state);
   penstock_interceptor table = probe_table(&stub);
-  table.flags = PENSTOCK_LEVEL_OBJECT;
+  table.level = PENSTOCK_LEVEL_OBJECT;
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
   penstock_reply *reply = NULL;
@@ -285,7 +285,7 @@ TEST(codec_copies_objects_for_a_restart) {
     top.replay_bytes = 1000;
     below.hook = fail_once;
     penstock_interceptor table = probe_table(&top);
-    table.flags = PENSTOCK_LEVEL_OBJECT;
+    table.level = PENSTOCK_LEVEL_OBJECT;
     penstock_interceptor_id id = 0;
     OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
     probe_add(&below, channel, 0);
@@ -317,7 +317,7 @@ TEST(codec_that_has_no_copy_for_a_restart) {
     probe_init_with(&below, "below", fail_once, NULL);
     top.replay_bytes = 1000;
     penstock_interceptor table = probe_table(&top);
-    table.flags = PENSTOCK_LEVEL_OBJECT;
+    table.level = PENSTOCK_LEVEL_OBJECT;
     penstock_interceptor_id id = 0;
     OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
     probe_add(&below, channel, 0);

@@ -422,7 +422,7 @@ static int32_t again_once(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_RESTART;
 }
 
-/* A hop of PENSTOCK_PER_ATTEMPT: create, on_start and on_status of each attempt, in numbers. */
+/* A hop of per_attempt: create, on_start and on_status of each attempt, in numbers. */
 TEST(hooks_stream_attempts_have_hops_of_their_own) {
   story story;
   probe each;
@@ -432,7 +432,7 @@ TEST(hooks_stream_attempts_have_hops_of_their_own) {
   probe_add(&story.probe, story.channel, 0);
   probe_init(&each, "each");
   penstock_interceptor table = probe_table(&each);
-  table.flags = PENSTOCK_PER_ATTEMPT;
+  table.per_attempt = 1;
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(story.channel, &table, 100, &id, NULL));
   story.call = start_with(story.channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM,

@@ -392,7 +392,8 @@ TEST(lanes_both_open_and_resolved_in_any_order) {
         OK(penstock_hop_set_message(bound, order[i] < EACH_LANE ? "B" : "E", 1));
         penstock_hop_release(bound);
       }
-      OK(is_second && drops ? penstock_ticket_resolve(ticket, PENSTOCK_DROP) : penstock_ticket_resolve(ticket, PENSTOCK_NEXT));
+      OK(is_second && drops ? penstock_ticket_resolve(ticket, PENSTOCK_DROP)
+                            : penstock_ticket_resolve(ticket, PENSTOCK_NEXT));
       penstock_result again = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
       /* With the last one the call may have ended. */
       if (i == 2 * EACH_LANE - 1 && again == PENSTOCK_E_GONE) continue;

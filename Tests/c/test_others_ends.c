@@ -129,7 +129,8 @@ TEST(others_grpc_java_8187_the_last_callback_comes_without_reading_on) {
 
 static int32_t set_deadline(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_START) OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 20000 * test_slow()));
+  if (event == PENSTOCK_EVENT_START)
+    OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 20000 * test_slow()));
   return PENSTOCK_NEXT;
 }
 
@@ -152,7 +153,8 @@ TEST(others_boulder_6366_a_stream_outlives_the_start_callback) {
 
 static int32_t set_short_deadline(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_START) OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 1 + (int64_t)test_random(3)));
+  if (event == PENSTOCK_EVENT_START)
+    OK(penstock_request_set_deadline_ms(penstock_hop_request(hop), 1 + (int64_t)test_random(3)));
   return PENSTOCK_NEXT;
 }
 
@@ -217,8 +219,7 @@ typedef struct contest {
 static void *finish_ticket(void *pointer) {
   contest *contest = pointer;
   latch_wait(&contest->go, 1);
-  penstock_result result =
-      penstock_ticket_end(contest->pauser.ticket, PENSTOCK_STATUS_ABORTED, "by the interceptor");
+  penstock_result result = penstock_ticket_end(contest->pauser.ticket, PENSTOCK_STATUS_ABORTED, "by the interceptor");
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_GONE);
   return NULL;
 }

@@ -314,8 +314,9 @@ static int32_t add_below(probe *self, penstock_hop *hop, int32_t event) {
 static int32_t look_for_hop(probe *self, penstock_hop *hop, int32_t event) {
   if (is_refused(hop, event)) {
     const void *value = NULL;
-    CHECK_RESULT(penstock_metadata_get(penstock_request_metadata(penstock_hop_request(hop)), "x-trailers-hop", 0, &value, NULL),
-                 PENSTOCK_E_NOT_FOUND);
+    CHECK_RESULT(
+        penstock_metadata_get(penstock_request_metadata(penstock_hop_request(hop)), "x-trailers-hop", 0, &value, NULL),
+        PENSTOCK_E_NOT_FOUND);
   }
   return refresh_at_once(self, hop, event);
 }

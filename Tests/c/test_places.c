@@ -1,10 +1,11 @@
 /* interceptor.h: places, levels, filters and the registry, as calls meet them. */
 #include "test.h"
 
-/* Adds a probe with `flags` to `channel`. */
-static penstock_interceptor_id add_at(probe *probe, penstock_channel *channel, int32_t priority, uint32_t flags) {
+static penstock_interceptor_id add_at(probe *probe, penstock_channel *channel, int32_t priority, uint32_t level,
+                                      uint32_t per_attempt) {
   penstock_interceptor table = probe_table(probe);
-  table.flags = flags;
+  table.level = level;
+  table.per_attempt = per_attempt;
   penstock_interceptor_id id = 0;
   OK(penstock_channel_add_interceptor(channel, &table, priority, &id, NULL));
   return id;
@@ -23,14 +24,12 @@ TEST(levels_stand_in_their_order) {
   static const struct {
     const char *name;
     int32_t priority;
-    uint32_t flags;
+    uint32_t level, per_attempt;
     int levels;
   } places[] = {
-      {"attempt", INT32_MAX, PENSTOCK_PER_ATTEMPT, 1 << 0},
-      {"bytes", 0, PENSTOCK_LEVEL_BYTES, 1 << 0},
-      {"both", 7, PENSTOCK_LEVEL_BOTH, 1 << 0 | 1 << 1},
-      {"object", INT32_MIN, PENSTOCK_LEVEL_OBJECT, 1 << 1},
-      {"split", 5, PENSTOCK_LEVEL_BOTH | PENSTOCK_PER_ATTEMPT, 1 << 0 | 1 << 1},
+      {"attempt", INT32_MAX, PENSTOCK_LEVEL_BYTES, 1, 1 << 0}, {"bytes", 0, PENSTOCK_LEVEL_BYTES, 0, 1 << 0},
+      {"both", 7, PENSTOCK_LEVEL_BOTH, 0, 1 << 0 | 1 << 1},    {"object", INT32_MIN, PENSTOCK_LEVEL_OBJECT, 0, 1 << 1},
+      {"split", 5, PENSTOCK_LEVEL_BOTH, 1, 1 << 0 | 1 << 1},
   };
   enum { COUNT = sizeof(places) / sizeof(*places) };
   probe probes[COUNT];
@@ -41,7 +40,7 @@ TEST(levels_stand_in_their_order) {
     probes[i].hook = note_level;
     atomic_init(&levels[i], 0);
     probes[i].context = &levels[i];
-    add_at(&probes[i], channel, places[i].priority, places[i].flags);
+    add_at(&probes[i], channel, places[i].priority, places[i].level, places[i].per_attempt);
   }
   check_echo(channel);
   penstock_channel_release(channel);
@@ -353,9 +352,9 @@ TEST(list_tells_place_level_filter_and_calls) {
   probe_init(&a, "a");
   probe_init(&b, "b");
   probe_init(&c, "c");
-  add_at(&a, channel, 1, PENSTOCK_PER_ATTEMPT);
+  add_at(&a, channel, 1, PENSTOCK_LEVEL_BYTES, 1);
   probe_add_to_runtime(&b, runtime, -5);
-  add_at(&c, channel, INT32_MIN, PENSTOCK_LEVEL_BOTH);
+  add_at(&c, channel, INT32_MIN, PENSTOCK_LEVEL_BOTH, 0);
   check_echo(channel);
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   OK(penstock_call_send(call, "x", 1));

@@ -14,7 +14,8 @@ static int32_t send_there(probe *self, penstock_hop *hop, int32_t event) {
   way->result = penstock_request_set_channel(penstock_hop_request(hop), way->to);
   if (way->authority) OK(penstock_request_set_authority(penstock_hop_request(hop), way->authority));
   snprintf(way->target, sizeof(way->target), "%s", penstock_hop_target(hop));
-  snprintf(way->sent_authority, sizeof(way->sent_authority), "%s", penstock_request_authority(penstock_hop_request(hop)));
+  snprintf(way->sent_authority, sizeof(way->sent_authority), "%s",
+           penstock_request_authority(penstock_hop_request(hop)));
   OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-echo-metadata", "1"));
   return PENSTOCK_NEXT;
 }

@@ -169,7 +169,7 @@ TEST(side_call_of_a_hop_above_the_codec) {
   probe_init_with(&maker, "maker", make_one, &token);
   penstock_interceptor table = probe_table(&maker);
   penstock_interceptor_id id;
-  table.flags = PENSTOCK_LEVEL_BOTH;
+  table.level = PENSTOCK_LEVEL_BOTH;
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
   check_echo(channel);
   CHECK_INT(atomic_load(&token.told.code), 0);

@@ -82,7 +82,8 @@ static int32_t blocking_unary(penstock_hop *hop, const char *options_json, uint3
   OK(penstock_call_options_new(options_json, &options, NULL));
   penstock_call *call = NULL;
   penstock_error *error = NULL;
-  penstock_result result = penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, flags, options, NULL, &call, &error);
+  penstock_result result =
+      penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, flags, options, NULL, &call, &error);
   penstock_call_options_release(options);
   if (!OK(result)) {
     printf("  %s\n", penstock_error_message(error));
@@ -206,7 +207,8 @@ TEST(side_call_refuses_what_is_wrong) {
   penstock_hop *hop = scene.kept.hop;
   penstock_call *call = NULL;
   penstock_error *error = NULL;
-  CHECK_RESULT(penstock_hop_start_side_call(hop, "nonsense", 0, 0, NULL, NULL, &call, &error), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_hop_start_side_call(hop, "nonsense", 0, 0, NULL, NULL, &call, &error),
+               PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "nonsense");
   CHECK_RESULT(penstock_hop_start_side_call(hop, UNARY, 7, 0, NULL, NULL, &call, &error), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "kind");
@@ -225,7 +227,8 @@ static int32_t block_in_callback(probe *self, penstock_hop *hop, int32_t event) 
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   penstock_call *call = NULL;
-  if (!OK(penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &call, NULL))) return PENSTOCK_NEXT;
+  if (!OK(penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &call, NULL)))
+    return PENSTOCK_NEXT;
   penstock_reply *reply = NULL;
   OK(penstock_call_try_send(call, "x", 1));
   CHECK_RESULT(penstock_call_wait(call, &reply), PENSTOCK_E_WOULD_DEADLOCK);
@@ -284,7 +287,8 @@ static int32_t wait_for_token(probe *self, penstock_hop *hop, int32_t event) {
   penstock_call_callbacks table = told_table(told);
   table.finalizer = free;
   penstock_call *call = NULL;
-  if (!OK(penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, &table, &call, NULL))) return PENSTOCK_NEXT;
+  if (!OK(penstock_hop_start_side_call(hop, UNARY, PENSTOCK_KIND_UNARY, 0, NULL, &table, &call, NULL)))
+    return PENSTOCK_NEXT;
   penstock_call_try_send(call, "token", 5);
   penstock_call_half_close(call);
   penstock_call_release(call);

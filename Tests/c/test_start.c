@@ -125,7 +125,8 @@ static int32_t set_everything(probe *self, penstock_hop *hop, int32_t event) {
   OK(penstock_request_set_compression(penstock_hop_request(hop), "gzip"));
   CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
   CHECK_INT(penstock_request_max_receive_message_bytes(penstock_hop_request(hop)), 4 << 20);
-  CHECK_RESULT(penstock_request_set_max_receive_message_bytes(penstock_hop_request(hop), SIZE_MAX), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_request_set_max_receive_message_bytes(penstock_hop_request(hop), SIZE_MAX),
+               PENSTOCK_E_INVALID_ARGUMENT);
   OK(penstock_request_set_max_receive_message_bytes(penstock_hop_request(hop), 5 << 20));
   CHECK_INT(penstock_request_max_receive_message_bytes(penstock_hop_request(hop)), 5 << 20);
   size_t too_many = (size_t)INT32_MAX + 1;

@@ -177,8 +177,7 @@ TEST(sync_ends_a_call) {
 }
 
 static int32_t answer(syncer *self, penstock_hop *call) {
-  bool one = penstock_hop_kind(call) == PENSTOCK_KIND_UNARY ||
-             penstock_hop_kind(call) == PENSTOCK_KIND_CLIENT_STREAM;
+  bool one = penstock_hop_kind(call) == PENSTOCK_KIND_UNARY || penstock_hop_kind(call) == PENSTOCK_KIND_CLIENT_STREAM;
   penstock_metadata *headers = NULL;
   OK(penstock_metadata_new(&headers));
   OK(penstock_metadata_set(headers, "from", "stub"));

@@ -285,7 +285,8 @@ TEST(sync_removal_waits_for_a_function_that_outlasts_its_call) {
 static int32_t ask_other(player *self, penstock_hop *call) {
   const void *value = NULL;
   int left = 3;
-  if (penstock_metadata_get(penstock_request_metadata(penstock_hop_request(call)), "left", 0, &value, NULL) == PENSTOCK_OK) {
+  if (penstock_metadata_get(penstock_request_metadata(penstock_hop_request(call)), "left", 0, &value, NULL) ==
+      PENSTOCK_OK) {
     left = atoi(value);
   }
   if (left > 0) {

@@ -37,8 +37,7 @@ static int32_t intercept(penstock_hop *call, void *user_data) {
 
 static void layer_finalized(void *user_data) { atomic_fetch_add(&((layer *)user_data)->finalized, 1); }
 
-static void bench_open(worker_bench *bench, const char *options, int count,
-                       int32_t (*hook)(layer *, penstock_hop *)) {
+static void bench_open(worker_bench *bench, const char *options, int count, int32_t (*hook)(layer *, penstock_hop *)) {
   memset(bench, 0, sizeof(*bench));
   bench->entered = bench->go = bench->done = (latch)LATCH_INIT;
   bench->hook = hook;

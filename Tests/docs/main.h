@@ -106,8 +106,8 @@ int main(int argc, char **argv) {
   table.name = "fragment";
   table.user_data = STATE;
   table.replay_bytes = 65536;
-#ifdef FLAGS
-  table.flags = FLAGS;
+#ifdef LEVEL
+  table.level = LEVEL;
 #endif
 #ifdef HAS_on_start
   table.on_start = counted_on_start;

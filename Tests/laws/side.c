@@ -77,8 +77,8 @@ static penstock_result begin(penstock_hop *hop, struct side *self, uint32_t dead
   table.user_data = self;
   table.on_reply = on_reply;
   penstock_call *call = NULL;
-  result =
-      penstock_hop_start_side_call(hop, "/penstock.Echo/Unary", PENSTOCK_KIND_UNARY, self->flags, options, &table, &call, NULL);
+  result = penstock_hop_start_side_call(hop, "/penstock.Echo/Unary", PENSTOCK_KIND_UNARY, self->flags, options, &table,
+                                        &call, NULL);
   penstock_call_options_release(options);
   if (result != PENSTOCK_OK) return result;
   penstock_call_try_send(call, "side", 4);
@@ -92,7 +92,8 @@ void make_side_call(penstock_hop *hop, hop_record *maker, uint64_t *random) {
   if (trial->side) return;
   uint32_t flags = below(random, 4);
   bool is_detached = flags & PENSTOCK_SIDE_CALL_DETACHED;
-  struct side *self = side_new(maker->number, flags, is_detached ? -1 : penstock_request_deadline_ms(penstock_hop_request(hop)));
+  struct side *self =
+      side_new(maker->number, flags, is_detached ? -1 : penstock_request_deadline_ms(penstock_hop_request(hop)));
   if (self->slot < 0) {
     side_free(self);
     return;

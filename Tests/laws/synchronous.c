@@ -10,7 +10,8 @@ atomic_int functions_run;
 static trial *trial_inside(penstock_hop *call) {
   const void *value = NULL;
   size_t length = 0;
-  if (penstock_metadata_get(penstock_request_metadata(penstock_hop_request(call)), "slot", 0, &value, &length) != PENSTOCK_OK)
+  if (penstock_metadata_get(penstock_request_metadata(penstock_hop_request(call)), "slot", 0, &value, &length) !=
+      PENSTOCK_OK)
     return NULL;
   slot *slot = &slots[atoi(value)];
   pthread_mutex_lock(&slot->mutex);

@@ -326,7 +326,7 @@ static void hops(void) {
   penstock_interceptor above = PENSTOCK_INTERCEPTOR_INIT, below = PENSTOCK_INTERCEPTOR_INIT;
   above.name = "above", above.on_start = on_start, above.on_send = on_message, above.on_status = on_status;
   above.replay_bytes = 65536;
-  below.name = "below", below.on_receive = on_message, below.flags = PENSTOCK_PER_ATTEMPT;
+  below.name = "below", below.on_receive = on_message, below.per_attempt = 1;
   if (channel && TRY(penstock_channel_add_interceptor(channel, &above, 1, &id, &error)) &&
       TRY(penstock_channel_add_interceptor(channel, &below, 0, &id, &error))) {
     penstock_call_options *options = new_options("{\"metadata\": {\"x-status\": \"8\", \"x-message\": \"again\"}}");

@@ -18,8 +18,7 @@ static void *fetch_token(void *argument) {
 
   /* The event that the ticket is for: here the start, with its metadata. It may be changed until the ticket is spent. */
   penstock_hop *bound;
-  if (penstock_ticket_hop(ticket, &bound) != PENSTOCK_OK)
-    return NULL; /* the call has ended: its deadline, a cancel */
+  if (penstock_ticket_hop(ticket, &bound) != PENSTOCK_OK) return NULL; /* the call has ended: its deadline, a cancel */
   penstock_metadata_set(penstock_hop_metadata(bound), "authorization", "Bearer fetched");
   penstock_hop_release(bound);
   puts("a thread lets the call go on");

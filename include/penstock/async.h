@@ -27,7 +27,8 @@ typedef struct penstock_async_interceptor {
   const char *name;             /* as in penstock_interceptor */
   const char *methods;          /* as in penstock_interceptor */
   uint32_t kinds;               /* mask of call kinds; 0 is all */
-  uint32_t flags;               /* as in penstock_interceptor */
+  uint32_t level;               /* as in penstock_interceptor */
+  uint32_t per_attempt;         /* as in penstock_interceptor */
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, as that of penstock_interceptor */
 
@@ -39,9 +40,9 @@ typedef struct penstock_async_interceptor {
   penstock_async_callback on_half_close; /* the caller is done sending */
   penstock_async_callback on_headers;    /* the response's headers */
   penstock_async_callback on_receive;    /* a message from the server */
-  penstock_async_callback on_status;     /* the end. A cancel or a deadline can neither be changed nor held up: it goes on
+  penstock_async_callback on_status; /* the end. A cancel or a deadline can neither be changed nor held up: it goes on
                                             when the callback returns, and all but NEXT gives PENSTOCK_E_GONE */
-  penstock_hop_callback on_cancel;       /* as in penstock_interceptor: the call ended by another hand */
+  penstock_hop_callback on_cancel;   /* as in penstock_interceptor: the call ended by another hand */
 } penstock_async_interceptor;
 
 #ifdef __cplusplus
@@ -56,12 +57,14 @@ static inline penstock_async_interceptor penstock_async_interceptor_init(void) {
   { .struct_size = sizeof(penstock_async_interceptor) }
 #endif
 
-/* Fills `table`, which was made with PENSTOCK_INTERCEPTOR_INIT, for the functions that register: name (the same pointer),
- * methods (likewise), kinds, flags, user_data, finalizer and the callbacks. The other fields stay: set executors, limits and the
- * like before or after. Who does not register the table calls table->finalizer(table->user_data).
- * Memory: `interceptor` is borrowed during the call, its user_data transferred, even on error.
- * E_INVALID_ARGUMENT: a NULL, a struct_size that is too small. E_UNSUPPORTED: a larger struct_size with a tail that is
- * not zero. What else is wrong is told where the table is registered. */
+/* Fills `table`, which was made with PENSTOCK_INTERCEPTOR_INIT, with an interceptor that calls those of `interceptor`: name
+ * (the same pointer), methods (likewise), kinds, level, per_attempt, user_data, finalizer and the callbacks. The other
+ * fields stay: set executors, limits and the like before or after. A table that is not registered after all is let go by
+ * table->finalizer(table->user_data).
+ * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small. E_UNSUPPORTED: a larger struct_size with a tail that
+ * is not zero. What else is wrong is told where the table is registered.
+ * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_async_interceptor_table(const penstock_async_interceptor *interceptor,
                                                               penstock_interceptor *table, penstock_error **error);
 

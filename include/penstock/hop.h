@@ -106,10 +106,10 @@ PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
  * E_GONE, as after the call. E_CLOSED: the channel has been closed. In a callback on the driving thread use `callbacks`:
  * waiting there gives E_WOULD_DEADLOCK. They may run after the destroy of this hop.
  * Memory: *call is owned by the caller; free with penstock_call_release. */
-PENSTOCK_API penstock_result penstock_hop_start_side_call(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags,
-                                               const penstock_call_options *options,
-                                               const penstock_call_callbacks *callbacks, penstock_call **call,
-                                               penstock_error **error);
+PENSTOCK_API penstock_result penstock_hop_start_side_call(penstock_hop *hop, const char *method, int32_t kind,
+                                                          uint32_t flags, const penstock_call_options *options,
+                                                          const penstock_call_callbacks *callbacks,
+                                                          penstock_call **call, penstock_error **error);
 
 /* ---- What is known of the call in numbers: in any callback, and on any thread that has retained the hop ---- */
 

@@ -36,11 +36,10 @@ typedef struct penstock_hop penstock_hop;
 #define PENSTOCK_KIND_SERVER_STREAM 2
 #define PENSTOCK_KIND_BIDI          3
 
-/* Where an interceptor stands, and how often it is made: the flags of its registration. */
+/* Where an interceptor stands. */
 #define PENSTOCK_LEVEL_BYTES  0u /* below the codec: messages are bytes, as they go out and come in */
 #define PENSTOCK_LEVEL_OBJECT 1u /* above the codec: messages are the caller's objects; without a codec, bytes too */
 #define PENSTOCK_LEVEL_BOTH   2u /* one hop at each level */
-#define PENSTOCK_PER_ATTEMPT  4u /* the hop at the bytes level stands below those per call; not with LEVEL_OBJECT */
 
 typedef int32_t (*penstock_hop_callback)(penstock_hop *hop, void *state);
 typedef int32_t (*penstock_hop_create)(penstock_hop *hop, void *user_data, void **state);
@@ -60,7 +59,9 @@ typedef struct penstock_interceptor {
   const char *methods;          /* patterns separated by commas: a whole method ("/pkg.Service/Method"), or a beginning
                                    followed by one star; copied; NULL is every method */
   uint32_t kinds;               /* mask of call kinds; 0 is all */
-  uint32_t flags;               /* PENSTOCK_LEVEL_..., with PENSTOCK_PER_ATTEMPT or without */
+  uint32_t level;               /* PENSTOCK_LEVEL_... */
+  uint32_t per_attempt;         /* 1: the hop at the bytes level stands below those per call, and is made anew with each
+                                   attempt; not with LEVEL_OBJECT. 0: one per call */
   size_t hold_bytes;            /* how many message bytes HOLD may park per call and lane; 0 is 65536 */
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, after removal and the end of the last call that has it, or on error */
@@ -87,7 +88,7 @@ typedef struct penstock_interceptor {
   penstock_hop_callback on_sent;   /* n messages were taken by the transport: penstock_hop_count */
 
   /* RESTART: how many bytes of request messages are recorded for it, of which an empty one counts for one; 0 is no
-   * recording, and no RESTART. And how many times one call may be restarted here; 0 is 1. With PENSTOCK_PER_ATTEMPT the
+   * recording, and no RESTART. And how many times one call may be restarted here; 0 is 1. With per_attempt the
    * hop at the bytes level is made anew with each attempt, so it never restarts: only with LEVEL_BOTH, for the hop at
    * the object level, may replay_bytes be set. */
   size_t replay_bytes;

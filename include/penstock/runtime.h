@@ -84,8 +84,8 @@ PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime
 
 /* Registers `interceptor` with `priority` for calls on every channel of the runtime that are created from now on. *id
  * names the registration; with the functions of registration.h the interceptor is removed, replaced or changed.
- * result: E_INVALID_ARGUMENT (a malformed pattern, flags that exclude each other). E_UNSUPPORTED: a larger struct_size
- * with a tail that is not zero, or flags that this version does not know. E_CLOSED. E_NO_MEMORY.
+ * result: E_INVALID_ARGUMENT (a malformed pattern, per_attempt where nothing stands at the bytes level). E_UNSUPPORTED: a
+ * larger struct_size with a tail that is not zero, or a level that this version does not know. E_CLOSED. E_NO_MEMORY.
  * memory: the table is borrowed during the call; its user_data is transferred, even on error.
  * threads: any */
 PENSTOCK_API penstock_result penstock_runtime_add_interceptor(penstock_runtime *runtime,

@@ -144,7 +144,7 @@ def test_any_pointer_of_ctypes_is_taken(channel: Channel, library: ctypes.CDLL, 
 
 def test_its_level_is_the_table_s(channel: Channel, library: ctypes.CDLL) -> None:
     copy = _raw.penstock_interceptor.from_buffer_copy(_raw.penstock_interceptor.in_dll(library, "counting"))
-    copy.flags = penstock.Level.OBJECT
+    copy.level = penstock.Level.OBJECT
     assert channel.add_interceptor(CInterceptor(copy)).level is penstock.Level.OBJECT
     assert channel.add_interceptor(CInterceptor(copy), level=penstock.Level.BYTES).level is penstock.Level.BYTES
     assert [entry["level"] for entry in channel.interceptors] == ["object", "bytes"]

@@ -66,7 +66,7 @@ class Look(penstock.Interceptor):
     level = penstock.Level.OBJECT
     def on_headers(self, hop): pass
 channel.add_interceptor(Look(), name="look")
-table.flags = penstock.Level.{"OBJECT" if event == "on_send" else "BYTES"}
+table.level = penstock.Level.{"OBJECT" if event == "on_send" else "BYTES"}
 raise_in("{event}")
 made = []
 def serialize(text): made.append("out"); return text.encode()

@@ -42,8 +42,8 @@ class CInterceptor(Native):
             self._table.user_data = user_data
         self._process: Optional[int] = None
         self.name = (self._table.name or b"").decode("utf-8", "replace")
-        self.level = Level(self._table.flags & ~c.PER_ATTEMPT)
-        self.per_attempt = bool(self._table.flags & c.PER_ATTEMPT)
+        self.level = Level(self._table.level)
+        self.per_attempt = bool(self._table.per_attempt)
 
     def _fill(self, table: _raw.penstock_interceptor) -> None:
         if self._table.finalizer:
@@ -52,8 +52,6 @@ class CInterceptor(Native):
                 raise AlreadyError(c.E_ALREADY, "the table has a finalizer: it can be registered once")
             self._process = os.getpid()
         ctypes.pointer(table)[0] = self._table
-        # `Registration` sets them, from the attributes.
-        table.flags = 0
 
 
 def _address(table: Any) -> int:

@@ -238,7 +238,7 @@ _trampolines["on_cancel"] = _raw.penstock_hop_callback(_cancel)
 
 
 def completion_table(
-    registered: Registered, name: bytes, methods: Optional[bytes], kinds: int, flags: int
+    registered: Registered, name: bytes, methods: Optional[bytes], kinds: int
 ) -> _raw.penstock_interceptor:
     """The ordinary table of one in asynchronous style; its user data is the registration's."""
     interceptor = registered.methods
@@ -247,7 +247,6 @@ def completion_table(
     given.name = name
     given.methods = methods
     given.kinds = kinds
-    given.flags = flags
     factory = getattr(interceptor.create, "__func__", interceptor.create) is not CompletionInterceptor.create
     if factory:
         given.create = _create_trampoline

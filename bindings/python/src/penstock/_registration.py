@@ -71,9 +71,8 @@ class Registration:
         self._methods = _patterns(methods)
         self._kinds = _mask(kinds)
         self._hold_bytes = whole_number(hold_bytes, "hold_bytes", 0, 2**63 - 1)
-        self._flags = int(level_of(interceptor) if level is None else Level(level))
-        if getattr(interceptor, "per_attempt", False) if per_attempt is None else per_attempt:
-            self._flags |= c.PER_ATTEMPT
+        self._level = Level(level_of(interceptor) if level is None else level)
+        self._per_attempt = bool(getattr(interceptor, "per_attempt", False) if per_attempt is None else per_attempt)
         self._replaces = replaces
         self._id = 0
         self._replay_bytes = whole_number(getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1)
@@ -94,7 +93,6 @@ class Registration:
         sync.name = c_string(self.name, "a name")
         sync.methods = self._methods
         sync.kinds = self._kinds
-        sync.flags = self._flags
         sync.hold_bytes = self._hold_bytes
         sync.intercept = intercept_trampoline
         sync.user_data = registry.add(self._registered({"intercept": function}))
@@ -121,7 +119,7 @@ class Registration:
             if inspect.iscoroutinefunction(getattr(interceptor, callback)):
                 raise TypeError(f"{type(interceptor).__name__}.{callback} is async, which is not supported yet")
         table = completion_table(
-            self._registered(interceptor), c_string(self.name, "a name"), self._methods, self._kinds, self._flags
+            self._registered(interceptor), c_string(self.name, "a name"), self._methods, self._kinds
         )
         table.hold_bytes = self._hold_bytes
         table.replay_bytes = self._replay_bytes
@@ -161,7 +159,7 @@ class Registration:
         outbound, inbound = map(address, chosen(self.interceptor))
         # From here on its user data are the library's, whatever comes.
         table = self._table()
-        table.flags |= self._flags
+        table.level, table.per_attempt = self._level, self._per_attempt
         if outbound or inbound:
             table.outbound_executor, table.inbound_executor = outbound, inbound
         old, self._replaces = self._replaces, None
@@ -173,7 +171,7 @@ class Registration:
         check_with(result, error)
         self._id = number.value
         self._place = place
-        if self._flags & ~c.PER_ATTEMPT != Level.BYTES:
+        if self._level is not Level.BYTES:
             place._has_object_level = True
         place._has_registered(self._id)
 
@@ -225,12 +223,12 @@ class Registration:
     @property
     def level(self) -> Level:
         """Where it stands: `Level.BYTES`, `Level.OBJECT`, or at both."""
-        return Level(self._flags & ~c.PER_ATTEMPT)
+        return self._level
 
     @property
     def per_attempt(self) -> bool:
         """Whether its hop at the bytes level stands below those per call."""
-        return bool(self._flags & c.PER_ATTEMPT)
+        return self._per_attempt
 
     def replace(
         self,
