@@ -1,15 +1,15 @@
 import CMemory
 
-/// `body` with an object that something else keeps until it returns, which is the caller's to know: so that no reference
-/// to it is counted. An atomic pair costs as much time as 40 instructions, and a call had 86 of them.
+/// Runs `body` with an object that something else keeps until it returns, which the caller has to make sure of: so that no
+/// reference to it is counted. An atomic pair costs as much time as 40 instructions, and a call had 86 of them.
 ///
-/// An autoclosure, because what is passed as a value is kept until the function returns: a count for each.
+/// The argument is an autoclosure, because an object that is passed as a value is kept until the function returns: a count.
 @inline(__always)
 public func borrow<T: AnyObject, R>(_ object: @autoclosure () -> T, _ body: (T) -> R) -> R {
   Unmanaged.passUnretained(object())._withUnsafeGuaranteedRef(body)
 }
 
-/// The same for what may be nil.
+/// `borrow` for an object that may be nil.
 @inline(__always)
 public func borrow<T: AnyObject, R>(_ object: @autoclosure () -> T?, _ body: (T) -> R) -> R? {
   unsafeBitCast(object(), to: UnsafeMutableRawPointer?.self).map {

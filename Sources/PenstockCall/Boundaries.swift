@@ -3,7 +3,7 @@ import PenstockWire
 // The neighbours of a call are abstract classes. A class can be borrowed for one function, which so costs 2 instructions more
 // than a direct call; an existential has its reference counted around it, by an atomic pair.
 
-/// What an attempt that has been started waits for.
+/// The reason why an attempt that has been started has to wait.
 public enum Lack: Equatable {
   case nothing
   case connection
@@ -11,15 +11,15 @@ public enum Lack: Equatable {
   case place
 }
 
-/// What stands below the chain: an attempt on a transport stream. Everything runs on the driving thread;
-/// nothing here calls back into the call before it has returned (what happens at once is told in the same
-/// loop turn, later).
+/// The layer below the chain: an attempt on a transport stream. Everything runs on the driving thread;
+/// nothing here calls back into the call before it has returned (an event that happens at once is told later, in the
+/// same loop turn).
 open class CallBelow {
   public init() {}
 
   /// Opens the stream with `call.request`.
   open func start(_ call: Call) {}
-  /// The same with all that the call has to say: its one message, then the half-close.
+  /// Opens the stream with all that the call has to send: the request, its one message, then the half-close.
   open func start(_ call: Call, saying message: Message) {
     start(call)
     if call.wantsMessage { pull() }
@@ -29,17 +29,17 @@ open class CallBelow {
   /// Takes a message; `call.transportSent` tells when the transport has taken it whole.
   open func send(_ message: Message) {}
   open func halfClose() {}
-  /// `call.wantsMessage` may have become true: deliver what is there, one at a time, asking again after each.
+  /// `call.wantsMessage` may have become true: deliver the messages that are there, one at a time, asking again after each.
   open func pull() {}
   /// A fresh attempt like this one: for a call that begins again.
   open func another() -> CallBelow { self }
   /// The call ended above: free the stream (RST_STREAM CANCEL if it is open). Nothing inbound may follow.
   open func reset() {}
-  /// What it waits for before anything can leave.
+  /// The reason why nothing can leave yet.
   open var lacks: Lack { .nothing }
 }
 
-/// What stands above the chain: the caller. Everything runs on the driving thread.
+/// The layer above the chain: the caller. Everything runs on the driving thread.
 open class CallAbove {
   public init() {}
 
@@ -52,11 +52,11 @@ open class CallAbove {
   open func callStatus(_ status: Status) {}
   /// A local end discards what the caller has not read yet.
   open func callDiscardsMessages() {}
-  /// A hop of the call runs its callbacks there: the call does not end before it has.
+  /// A hop of the call runs its callbacks on this executor: the call does not end before it has.
   open func callNeeds(_ executor: any Executor) {}
 }
 
-/// What the calls of a channel have in common.
+/// The properties that the calls of a channel have in common.
 public final class CallOrigin {
   /// The channel's target and default authority, each followed by a NUL.
   public let target: ByteBuffer
@@ -78,11 +78,11 @@ public final class CallOrigin {
   }
 }
 
-/// What a call needs from the loop. Everything runs on the driving thread, unless it says otherwise.
+/// The services of the loop for a call. Everything runs on the driving thread, unless it says otherwise.
 open class CallLoop {
   public init() {}
 
-  /// Monotonic nanoseconds, as the loop has read them last: what happened. docs/architecture.md says which is read where.
+  /// Monotonic nanoseconds, as the loop has read them last: the time of an event. docs/architecture.md says which is read where.
   open var now: UInt64 { 0 }
   /// Like `now`, but read from the clock itself: users count from it. Any thread.
   open var clock: UInt64 { now }
@@ -90,7 +90,7 @@ open class CallLoop {
   open func setDeadline(_ call: Call, _ time: UInt64?) {}
   /// Resolves `ticket` with NEXT at `time`.
   open func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {}
-  /// A ticket for `event`, which a callback of `hop` may pause or hold; `start` is what may be changed of the start. 0: there are
+  /// A ticket for `event`, which a callback of `hop` may pause or hold; `start` is the start that may be changed. 0: there are
   /// no more. Any thread after `shareTickets`, else the driving one.
   open func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 { 0 }
   /// From now on any thread may issue tickets of the call.
@@ -107,9 +107,9 @@ open class CallLoop {
   open func post(_ call: Call) {}
   /// Any thread: for what the hops of a call share.
   open func newValues() -> CallValues { CallValues() }
-  /// Any thread: does the loop belong to a parent of this process.
+  /// Any thread: whether the loop belongs to a parent of this process.
   open var isForked: Bool { false }
-  /// Any thread: is this the driving thread.
+  /// Any thread: whether this is the driving thread.
   open var isDriving: Bool { true }
   /// The calling thread; never 0.
   open var thread: UInt { 1 }

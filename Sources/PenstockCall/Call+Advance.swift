@@ -10,11 +10,11 @@ extension Call {
     case below
     /// Past the top hop: the caller's.
     case above
-    /// It stands somewhere, or goes no further: what had to be done has been done.
+    /// It stands somewhere, or goes no further: nothing is left to do.
     case stays
   }
 
-  /// What has become of an event that the run was shown.
+  /// The result for an event that the run was shown.
   enum RunExit {
     case through
     /// The hop at this index has answered, and counts by itself from now on.
@@ -29,12 +29,12 @@ extension Call {
     if advanceDown(event, at: index) == .below { leaveForTransport(event) }
   }
 
-  /// The same up: from the hop at `index`, of which -1 is the caller.
+  /// Moves `event` on from the hop at `index` up, of which -1 is the caller.
   func moveUp(_ event: Event, at index: Int) {
     if advanceUp(event, at: index) == .above { arrive(event) }
   }
 
-  /// On from the next hop in its direction.
+  /// Moves the event on from the next hop in its direction.
   func move(_ event: Event, beyond hop: Hop) {
     if event.kind.lane == .outbound {
       moveDown(event, at: hop.index + 1)
@@ -122,7 +122,7 @@ extension Call {
     return event.message.map { decode($0, codec) } ?? true
   }
 
-  /// A hop that counts by itself. True: the event is beyond it.
+  /// The event comes to a hop that counts by itself. True: the event is beyond it.
   @inline(never)
   private func passes(_ event: Event, _ hop: Hop) -> Bool {
     if event.kind.lane == .inbound { return !hop.isActive || meet(event, hop) }

@@ -5,8 +5,8 @@ import PenstockWire
 
 /// The cut above the attempt. Most calls have no `Cut` there: a request that leaves whole needs no object for it.
 ///
-/// A case has one reference to what it names, which `Call.setBottom` lets go: where the compiler counts, that is 30
-/// instructions a call more.
+/// A case has one reference to the object that it names, which `Call.setBottom` lets go: where the compiler counts, a call
+/// has 30 instructions more.
 enum Bottom {
   /// Nothing has passed but a start that nothing below can change.
   case start
@@ -18,7 +18,7 @@ enum Bottom {
   case committed
 }
 
-/// What is known of a request that has failed, beside its status (gRFC A6, "Transparent Retries").
+/// How far a request came that has failed (gRFC A6, "Transparent Retries").
 public enum Repeat: Equatable, Sendable {
   /// The server may have acted on it; or a hop has made the status.
   case no
@@ -26,9 +26,9 @@ public enum Repeat: Equatable, Sendable {
   case unprocessed
 }
 
-/// Whether a failed attempt is followed by another. No I/O, no clock.
+/// Decides whether a failed attempt is followed by another. No I/O, no clock.
 enum RetryPolicy {
-  /// Once for what was not processed, unless something inbound has come.
+  /// Once for a request that was not processed, unless something inbound has come.
   case transparent
 
   enum Advice: Equatable { case pass, again }
@@ -52,7 +52,7 @@ extension Hop {
 }
 
 extension Call {
-  /// What is kept for another attempt: bytes, and events, for small messages take more room than their bytes.
+  /// The bounds of a record for another attempt: bytes, and events, for small messages take more room than their bytes.
   private static let bottomLimit = 1 << 20
   private static let bottomMost = 4096
 
@@ -75,7 +75,7 @@ extension Call {
 
   @inline(never) @_optimize(size)
   private func passes(_ event: Event, _ cut: Cut) -> Bool {
-    // What is sent again is known.
+    // Events that are sent again are in the record already.
     if cut.state == .playing { return true }
     switch event {
     case .start:
@@ -87,7 +87,7 @@ extension Call {
     return cut.passes(event, isOwn: false)
   }
 
-  /// The same for a request that leaves whole.
+  /// Start, message and half-close of a request that leaves whole pass the cut.
   @inline(__always)
   func passesCutWhole(_ message: Message) {
     if case .start = bottom {
@@ -98,7 +98,7 @@ extension Call {
     }
   }
 
-  /// `event` passes it on its way up. False: it goes no further, for the call begins again.
+  /// `event` passes the cut on its way up. False: it goes no further, for the call begins again.
   @inline(__always)
   func passesCut(up event: Event) -> Bool {
     if case .committed = bottom { return true }
@@ -112,7 +112,7 @@ extension Call {
     return false
   }
 
-  /// No other attempt can follow: nothing more is kept. What is being sent again goes on.
+  /// No other attempt can follow: nothing more is kept. A replay that has begun goes on.
   @inline(__always)
   func commit() {
     switch bottom {
@@ -140,7 +140,7 @@ extension Call {
     }
   }
 
-  /// nil: there is none, or no object for it.
+  /// nil: there is no cut, or no object for it.
   var bottomCut: Cut? {
     guard case .cut(let cut) = bottom else { return nil }
     return cut.takeUnretainedValue()
@@ -157,7 +157,7 @@ extension Call {
     }
   }
 
-  /// Nothing is sent again. How many of the messages that wait at the cut were not told as sent.
+  /// Nothing is sent again. Returns how many of the messages that wait at the cut were not told as sent.
   @inline(never) @_optimize(size)
   func dropBottom() -> Int {
     let cut = bottomCut
@@ -166,7 +166,7 @@ extension Call {
     return cut?.drop() ?? 0
   }
 
-  /// `n` messages were sent below the cut: how many of them those above are to be told of.
+  /// `n` messages were sent below the cut. Returns how many of them the hops above are to be told of.
   @inline(never) @_optimize(size)
   func sentAtCut(_ n: Int) -> Int {
     let again = min(sentAgain, n)
@@ -194,7 +194,7 @@ extension Call {
     return true
   }
 
-  /// What has passed, as an object. nil: the attempt counts.
+  /// The record of the events that have passed, as an object. nil: the attempt counts.
   private var openBottom: Cut? {
     switch bottom {
     case .committed: return nil
@@ -214,7 +214,7 @@ extension Call {
 
   // MARK: - Again
 
-  /// What is below the hop goes, and everything that left the hop is sent again. False: it may not, and the
+  /// Everything below the hop goes, and all that left the hop is sent again. False: RESTART is not possible, and the
   /// status passes.
   @inline(never) @_optimize(size)
   func restart(_ hop: Hop, _ status: Status) -> Bool {
@@ -228,7 +228,7 @@ extension Call {
     if trace != nil { note(.restarted, hop, .status, detail: cut.restarts + 1) }
     let owed = discardInbound(hop)
     cut.unanswered = saturatingSum(cut.unanswered, owed)
-    // What an earlier replay has not come to has left the hop all the same.
+    // Events that an earlier replay has not come to have left the hop all the same.
     while let (event, isTold) = cut.skipNext() {
       if case .send = event { hop.countInFlight(isOwn: isTold) }
     }
@@ -239,12 +239,12 @@ extension Call {
     return true
   }
 
-  /// All that stands below the cut, from the hop at `first` on, goes and is made anew; what has passed the cut is sent
-  /// again, in a step of its own. `untold` messages have not been told as sent to those above.
+  /// All that stands below the cut, from the hop at `first` on, goes and is made anew; the events that have passed the cut are
+  /// sent again, in a step of their own. `untold` messages have not been told as sent to the hops above.
   @inline(never) @_optimize(size)
   private func again(_ cut: Cut, from first: Int, untold: Int, _ former: CallBelow?) {
     cut.begin()
-    // What those below have asked for dies with them; what they have not told as `sent` is told now.
+    // The demand of the hops below dies with them; messages that they have not told as `sent` are told now.
     pending.removeAll { step in
       switch step {
       case .sentFrom(let index, _): index >= first - 1
@@ -280,7 +280,7 @@ extension Call {
     pending.append(.replay(cut, first))
   }
 
-  /// What has passed the cut goes down again, if nothing has dropped that meanwhile (I3).
+  /// The events that have passed the cut go down again, if nothing has dropped them meanwhile (I3).
   @inline(never) @_optimize(size)
   func replay(_ cut: Cut, _ first: Int) {
     guard cut.state == .waiting else { return }
@@ -290,7 +290,7 @@ extension Call {
     if hop == nil { sentAgain = cut.toldAgain }
     cut.play()
     moveDown(.start, at: first)
-    // A RESTART below goes on with what this one sends; another one here, or above, sends everything itself.
+    // A RESTART below goes on with the events that this one sends; another one here, or above, sends everything itself.
     while phase == .live, cut.state == .playing, cut.restarts == restarts,
       let (event, isTold) = cut.takeNext()
     {
@@ -304,7 +304,7 @@ extension Call {
     }
   }
 
-  /// Everything inbound that stands at the hop goes. How much demand it leaves unanswered.
+  /// Everything inbound that stands at the hop goes. Returns how much demand it leaves unanswered.
   @inline(never) @_optimize(size)
   private func discardInbound(_ hop: Hop) -> Int {
     guard let station = hop.inbound else { return 0 }

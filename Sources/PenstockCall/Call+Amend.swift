@@ -8,6 +8,6 @@ extension Call {
 }
 
 extension Hop {
-  /// What keeps the interceptor's user data, for who uses them longer than the call lives. In `create`.
+  /// The object that keeps the interceptor's user data, for code that uses them longer than the call lives. In `create`.
   public var registered: (id: UInt64, userData: UserData) { (registration.id, registration.userData) }
 }

@@ -29,12 +29,12 @@ extension Call {
       let hop = hops[index]
       spendTicket(hop)
       if hop.life == .answering, status.code == .ok, waits(status, behindAnswersOf: hop) { return }
-      // The caller would take what has come for all there is.
+      // The caller would take the messages that have come for all there are.
       if hop.life == .answering, status.code == .ok, hop.hasRefused.load(ordering: .acquiring) {
         status = failure(
           of: hop, "ended its answer with OK, but a message of that was refused and not delivered again")
       }
-      // What may leave the hop leaves before its status: a message that it has just injected. That may end the call.
+      // Events that may leave the hop leave before its status: a message that it has just injected. That may end the call.
       letGo(hop, .inbound)
       guard phase == .live, hop.isActive || !hop.isEntered else { return }
     }
@@ -57,7 +57,7 @@ extension Call {
     }
   }
 
-  /// They stand below what ended the call (I2).
+  /// Ends the hops that stand below the place where the call was ended (I2).
   @inline(never) @_optimize(size)
   func cancelHops(from index: Int, _ status: Status) {
     splitRun(at: index)
@@ -72,7 +72,7 @@ extension Call {
     }
   }
 
-  /// A cancel or deadline: it cannot be paused, its code is fixed, and it overtakes everything (law 4). It
+  /// A cancel or deadline ends the call: it cannot be paused, its code is fixed, and it overtakes everything (law 4). It
   /// comes up from the bottom; a hop that held another status, or has taken the call, sees on_cancel instead.
   @inline(never) @_optimize(size)
   func endLocally(_ status: Status) {
@@ -106,7 +106,7 @@ extension Call {
   }
 
   /// The status has come to the caller's side. Hops are destroyed before the caller learns of it, so that
-  /// whoever has the reply knows that no interceptor runs for this call any more (I2, I17).
+  /// a program that has the reply knows that no interceptor runs for this call any more (I2, I17).
   func complete(_ status: Status) {
     guard phase != .ended else { return }
     phase = .ended
@@ -144,7 +144,7 @@ extension Call {
     caller?.release()
   }
 
-  /// What the transport has will not be told as `sent` any more: nobody is to wait for it.
+  /// Messages that the transport has will not be told as `sent` any more: nobody is to wait for them.
   func releaseTransport() {
     let n = inTransport
     inTransport = 0
@@ -161,14 +161,14 @@ extension Call {
     if was == .open { tellBelow { $0.reset() } }
   }
 
-  /// on_cancel: the call ended by another hand, and no status passes this hop.
+  /// Shows on_cancel: the call was ended elsewhere, and no status passes this hop.
   private func cancel(_ hop: Hop, _ status: Status) {
     hop.become(.over(.told))
     guard let callback = hop.callbacks.pointee.onCancel,
       !dispatchEnd(.cancel, status, to: hop, callback)
     else { return }
     show(.status(status))
-    // On its way up it may be changed; here it is only told.
+    // A status on its way up may be changed; here it is only told.
     let wasReadOnly = status.isReadOnly
     status.isReadOnly = true
     _ = hop.invoke(callback, .cancel)
@@ -192,7 +192,7 @@ extension Call {
     if trace != nil { note(.callback, hop, .destroy) }
   }
 
-  /// What stands at the hop goes; the tickets on it are gone.
+  /// The events that stand at the hop go; their tickets are gone.
   func discardStations(_ hop: Hop) {
     discardOutbound(hop)
     discardInboundStation(hop)
@@ -205,9 +205,9 @@ extension Call {
     hop.inbound = nil
   }
 
-  /// What stands at the hop on its way out goes; whoever waits for room is not to wait for it.
+  /// The outbound events that stand at the hop go; a sender that waits for room is not to wait for them.
   func discardOutbound(_ hop: Hop) {
-    // What waits behind a RESTART.
+    // Events that wait behind a RESTART.
     var abandoned = hop.cut?.drop() ?? 0
     if let station = hop.outbound {
       for index in 0..<station.parked.count {

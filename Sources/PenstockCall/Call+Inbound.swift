@@ -3,7 +3,7 @@ import PenstockWire
 // The inbound lane: headers, messages and the status, from the server toward the caller.
 
 extension Call {
-  /// What a hop that has taken the call delivers. Where start stands at it still, it counts if TAKE comes.
+  /// Delivers an event of a hop that has taken the call. Where start stands at the hop still, it counts if TAKE comes.
   @inline(never) @_optimize(size)
   func answer(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
@@ -22,7 +22,7 @@ extension Call {
     }
   }
 
-  /// Messages of its answer stand here that nobody has asked for yet: the status leaves behind them.
+  /// Whether messages of its answer stand here that nobody has asked for yet: the status leaves behind them.
   func waits(_ status: Status, behindAnswersOf hop: Hop) -> Bool {
     letGo(hop, .inbound)
     guard phase == .live, let station = hop.inbound, let last = station.parked.last else { return false }
@@ -32,7 +32,7 @@ extension Call {
     return true
   }
 
-  /// What a hop puts in outside of its callbacks.
+  /// Puts in an event that a hop made outside of its callbacks.
   func put(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
     guard hop.isActive, phase == .live else { return }
@@ -43,8 +43,8 @@ extension Call {
     drain(hop, .inbound)
   }
 
-  /// A message, or a half-close that is the hop's own: what comes from above after that goes no further, and nobody is to
-  /// wait for it.
+  /// A message, or a half-close that is the hop's own: later events from above go no further, and nobody is to
+  /// wait for them.
   @inline(never) @_optimize(size)
   private func inject(_ event: Event, from hop: Hop) {
     guard hop.life == .passing else { return }

@@ -27,7 +27,7 @@ extension Call {
     if !queue.append(job) { executorLost(hop) }
   }
 
-  /// A signal's callback, or what a call's end tells: nothing waits for it, unless `isAwaited`. False: law 7.
+  /// A signal's callback, or one that tells of a call's end: nothing waits for it, unless `isAwaited`. False: law 7.
   @inline(never) @_optimize(size)
   func dispatch(
     _ kind: EventKind, _ event: Event, _ count: Int, to hop: Hop, _ callback: @escaping HopCallback,
@@ -101,7 +101,7 @@ extension Call {
       request.adopt(start)
       if request.deadline != deadline { loop.setDeadline(self, request.deadline) }
     }
-    // What it has injected in its own lane stands before its event.
+    // Messages that it has injected in its own lane stand before its event.
     for event in job.injected {
       if event.kind.lane == lane {
         if lane == .inbound { hop.reserved += 1 }
@@ -121,8 +121,8 @@ extension Call {
     }
   }
 
-  /// A ticket that nothing waits with: of an event whose callback has not come back from its executor, perhaps. Then
-  /// it counts when that has.
+  /// A ticket that nothing waits for: of an event whose callback has not come back from its executor, perhaps. Then
+  /// it counts when the callback has.
   @inline(never) @_optimize(size)
   func keepIfShown(_ ticket: UInt64, _ resolution: Resolution) {
     let isShown = hops.contains { hop in

@@ -65,8 +65,8 @@ extension Call {
     tellSent(1, from: index - 1)
   }
 
-  /// Start has passed all hops, which are in the run and do not look at what follows: it leaves with the one message and the
-  /// half-close, which is 350 instructions fewer than one by one. False: they are to leave one by one.
+  /// Start has passed all hops, which are in the run and do not look at the events behind it: it leaves with the one message
+  /// and the half-close, which is 350 instructions fewer than one by one. False: they are to leave one by one.
   func leavesWhole(_ message: Message) -> Bool {
     guard run.length == hops.count, outboundEnd > run.length, pending.isEmpty,
       message.count <= request.settings.maxSendBytes
@@ -88,7 +88,7 @@ extension Call {
     return true
   }
 
-  /// It stays until this returns: it tells the call nothing meanwhile.
+  /// The attempt stays until this returns: it tells the call nothing meanwhile.
   @inline(__always)
   func tellBelow(_ body: (CallBelow) -> Void) { _ = borrow(below, body) }
 

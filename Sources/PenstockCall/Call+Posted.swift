@@ -2,8 +2,8 @@ import CMemory
 import PenstockWire
 import Synchronization
 
-// Inputs from other threads: a stack without a lock, which the driving thread takes whole and turns round. Whoever finds it
-// empty posts the call to its loop.
+// Inputs from other threads: a stack without a lock, which the driving thread takes whole and turns round. A thread that
+// finds it empty posts the call to its loop.
 
 extension Call {
   /// One of them, newest first.
@@ -23,12 +23,12 @@ extension Call {
     return memory.initializeMemory(as: Posted.self, to: Posted(input: input))
   }
 
-  /// Stands for `open`, which is to run first: whoever asks for something meanwhile has nothing to post.
+  /// Stands for `open`, which is to run first: a thread that asks for something meanwhile need not post the call.
   private static var opening: UnsafeMutablePointer<Posted> {
     UnsafeMutablePointer(bitPattern: 16).unsafelyUnwrapped
   }
 
-  /// Before anyone else has the call: `open` is about to be run.
+  /// Called before anyone else has the call: `open` is about to be run.
   public func awaitOpen() { posted.store(Call.opening, ordering: .releasing) }
 
   /// The one message of a plain call and its half-close, if they are all that has been asked for.

@@ -1,11 +1,11 @@
 import PenstockWire
 import Synchronization
 
-// The run. Most hops let everything pass, so that each has counted what its neighbours have: those from the top down that
-// nothing has set apart yet count together (`Run`). An event that goes through them walks the chain's list of callbacks
-// for it (`Chain.Callbacks`) and touches no hop; docs/performance-notes.md has what that saves. Whatever could make one differ
-// (a verdict other than NEXT, a ticket, an injected message, a handle that is kept, the call's end from within) first
-// calls `splitRun`, and then finds every hop as if it had counted by itself.
+// The run. Most hops let everything pass, so that the counts of each equal those of its neighbours: the hops from the top
+// down that nothing has set apart yet count together (`Run`). An event that goes through them walks the chain's list of
+// callbacks for it (`Chain.Callbacks`) and touches no hop; docs/performance-notes.md says how much that saves. Any action that
+// could make one hop differ (a verdict other than NEXT, a ticket, an injected message, a handle that is kept, the call's end
+// from within) first calls `splitRun`, and then finds every hop as if it had counted by itself.
 
 extension Call {
   /// `event` goes down through all hops of the run.
@@ -34,13 +34,13 @@ extension Call {
     return .through
   }
 
-  // What hops of the run look at. There are some.
+  // The events that hops of the run look at. The run has at least one hop.
   var runPassesMessages: Bool { callbacks.passesMessages }
   var runSeesHeaders: Bool { !callbacks.headers.isEmpty }
-  /// The lowest keeps what nobody has asked for.
+  /// The lowest hop keeps messages that nobody has asked for.
   var runSeesMessages: Bool { run.owed == 0 || !callbacks.receive.isEmpty }
 
-  /// Start, where `create` goes before it or demand with it.
+  /// Passes start on where `create` goes before it or demand with it.
   @inline(never)
   private func startRun() -> RunExit {
     let demand = frontierDemand
@@ -74,12 +74,12 @@ extension Call {
           splitRun(at: index)
           return .goesOn(index + 1)
         }
-        // It has chosen executors.
+        // The hop has chosen executors.
         if index >= run.length { return .goesOn(index) }
         wearInRun(.mayAnswer)
       case .demand:
         guard demand > 0 else { continue }
-        // It is shown when start has left the hop, and has not been shown to the next.
+        // Demand is shown when start has left the hop, and has not been shown to the next.
         run.event = .create
         run.at = index + 1
         wearInRun(.open)
@@ -174,7 +174,7 @@ extension Call {
     switch event {
     case .headers: return walk(event, .headers, callbacks.headers)
     case .receive:
-      // The lowest keeps it.
+      // The lowest hop keeps the event.
       if run.owed == 0 {
         splitRun(at: run.length - 1)
         return .goesOn(run.length)
@@ -194,7 +194,7 @@ extension Call {
     return .through
   }
 
-  /// A signal, whose count the hop has to know. What is left of it when it leaves the hop.
+  /// Shows a signal, whose count the hop has to know. Returns how much of it is left when it leaves the hop.
   private func tell(_ n: Int, _ entry: UnsafePointer<Chain.Callbacks.Entry>) -> Int {
     let hop = hops.at(entry.pointee.index)
     hop._withUnsafeGuaranteedRef {
@@ -208,8 +208,8 @@ extension Call {
     }
   }
 
-  /// Demand goes down through all hops of the run. How much is left for the hop at `run.length`; 0: nothing, or the call has
-  /// been ended.
+  /// Demand goes down through all hops of the run. Returns how much is left for the hop at `run.length`; 0: nothing, or the
+  /// call has been ended.
   func askRun(_ n: Int) -> Int {
     let list = callbacks.demand
     var next = list.first
@@ -237,7 +237,7 @@ extension Call {
     return n
   }
 
-  /// `sent` goes up through all hops of the run. False: they had to be told one by one.
+  /// `sent` goes up through all hops of the run. False: the hops had to be told one by one.
   func tellRunSent(_ n: Int) -> Bool {
     let list = callbacks.sent
     var next = list.first
@@ -274,7 +274,7 @@ extension Call {
     return answer
   }
 
-  /// The callback that runs of a hop, if it is in the run and in none of those that are noted in the hop itself.
+  /// The hop's callback that runs, where the hop is in the run and the callback is not noted in the hop itself.
   func callbackInRun(_ index: Int) -> EventKind {
     index == run.at && index < run.length && run.event != .create ? run.event : .none
   }
@@ -284,7 +284,7 @@ extension Call {
     row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.face.store(face.rawValue, ordering: .releasing) }
   }
 
-  /// The hop's callback has returned, and what becomes of the event is its own affair.
+  /// The hop's callback has returned, and the hop settles the event by itself.
   func setAside(_ index: Int) -> Hop {
     splitRun(at: index)
     let hop = hops[index]
@@ -335,7 +335,7 @@ extension Call {
     if run.event == .start || run.event == .create { startAt = run.at }
     if run.event == .status { outboundEnd = min(outboundEnd, run.at + 1) }
     if first <= run.at {
-      // Those above have all passed it, or none.
+      // The hops above have all passed it, or none has.
       switch run.event {
       case .create, .start:
         run.owed = run.count
@@ -352,7 +352,8 @@ extension Call {
     run.end = 0
   }
 
-  /// The call ends. How many hops, from the top, the status has passed in the run: nothing is left to be done for them.
+  /// The call ends. Returns how many hops of the run, from the top, the status has passed: nothing is left to be done for
+  /// them.
   @inline(__always)
   func endRun() -> Int {
     if run.event != .status || run.at >= 0 { splitRun(at: 0) }

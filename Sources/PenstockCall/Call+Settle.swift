@@ -1,21 +1,20 @@
 import PenstockWire
 
-// One hop and one event: is it shown, what does its callback's answer mean, does it leave. What comes back from a
-// callback, a ticket and an executor comes in by the same door, `settle`; it is the only place that knows what a verdict
-// means.
+// One hop and one event: is it shown, what does its callback's answer mean, does it leave. Answers of a callback, a ticket
+// and an executor come in by one door, `settle`; it is the only place that knows what a verdict means.
 
 extension Call {
-  /// Where the event stands that is settled.
+  /// Where the settled event stands.
   enum Slot {
     /// In hand: its callback has just returned.
     case passing
-    /// The same on an executor: it stood at this index.
+    /// Its callback has just returned on an executor: the event stood at this index.
     case returned(Int)
     /// Parked at the hop, at this index.
     case parked(Int)
   }
 
-  /// What has become of it.
+  /// The result of settling an event.
   enum Settled {
     /// It was in hand, and leaves the hop now.
     case leaves
@@ -26,7 +25,7 @@ extension Call {
   }
 
   /// `event` has come to `hop`. True: it leaves the hop now. Else it waits in front, unseen, or stands behind the callback,
-  /// or goes no further; and what stood before it has been let go.
+  /// or goes no further; and events that stood before it have been let go.
   func meet(_ event: Event, _ hop: Hop) -> Bool {
     let lane = event.kind.lane
     if lane == .outbound, hop.life == .closed {
@@ -40,7 +39,7 @@ extension Call {
         return false
       }
     } else if hop.callbacks.pointee.of(event.kind) == nil {
-      // So it is with most events at most hops: `show` would find that nothing is to be called.
+      // Most events at most hops: `show` would find that nothing is to be called.
       if case .receive = event { hop.noteAnswered() }
       return leave(event, hop)
     }
@@ -71,13 +70,13 @@ extension Call {
     case .leaves: return true
     case .stays: return false
     case .ends:
-      // Nobody is to wait for it. After a restart that has been told.
+      // Nobody is to wait for its `sent`. After a restart `sent` has been told already.
       if case .send = event, isCurrent(hop) { tellSent(1, from: hop.index - 1) }
       return false
     }
   }
 
-  /// What a callback asks for: the call's end, or what it has returned.
+  /// The request of a callback: the call's end, or the verdict that it has returned.
   func resolution(_ answer: Int32, for event: Event, at hop: Hop) -> Resolution {
     if let status = hop.finishRequest.take() { return .finish(status) }
     guard let verdict = Verdict(rawValue: answer), event.kind.allows(verdict) else {
@@ -89,7 +88,7 @@ extension Call {
     return .verdict(verdict)
   }
 
-  /// What becomes of an event at a hop, whoever says so: its callback, a ticket, an executor.
+  /// Settles an event at a hop, whether its callback, a ticket or an executor answers.
   func settle(_ hop: Hop, _ event: Event, _ slot: Slot, _ resolution: Resolution) -> Settled {
     switch resolution {
     case .finish(let status): finish(at: hop.index, status)
@@ -133,7 +132,7 @@ extension Call {
     let dropped = remove(slot, of: hop, event.kind.lane)
     switch event {
     case .send: if let dropped, !dropped.isOwn { tellSent(1, from: hop.index - 1) }
-    // One that was held has renewed its demand already.
+    // A message that was held has renewed its demand already.
     case .receive: if dropped?.heldBytes ?? 0 == 0 { pending.append(.demandBelow(hop, 1)) }
     case .start, .halfClose, .headers, .status: break
     }
@@ -207,7 +206,7 @@ extension Call {
     hop.ticket = 0
   }
 
-  // MARK: What has waited
+  // MARK: Events that have waited
 
   /// A ticket was resolved: it is spent already.
   @inline(never) @_optimize(size)
@@ -232,13 +231,13 @@ extension Call {
     goOn(hop, lane)
   }
 
-  /// Something that waited at the hop has been settled: what stood behind it goes on.
+  /// An event that waited at the hop has been settled: the events that stood behind it go on.
   func goOn(_ hop: Hop, _ lane: Lane) {
     if hop.isActive { drain(hop, lane) }
     if lane == .inbound, wantsMessage { tellBelow { $0.pull() } }
   }
 
-  /// Lets go what may leave the hop, in order; then shows what waited in front of it.
+  /// Lets go the events that may leave the hop, in order; then shows those that waited in front of it.
   func drain(_ hop: Hop, _ lane: Lane) {
     while true {
       letGo(hop, lane)
@@ -255,7 +254,7 @@ extension Call {
     if let station = hop.standing(lane), station.isEmpty { hop.clear(lane) }
   }
 
-  /// Lets go what may leave the hop, in order (I4).
+  /// Lets go the events that may leave the hop, in order (I4).
   func letGo(_ hop: Hop, _ lane: Lane) {
     while let station = hop.standing(lane), station.mayLetGo(hasDemand: hop.owed > 0),
       let first = station.parked.popFirst()

@@ -1,6 +1,6 @@
 import PenstockWire
 
-// Signals, which do not queue: demand on its way down, `sent` on its way up. And what parks an event, or lets
+// Signals, which do not queue: demand on its way down, `sent` on its way up. And the functions that park an event, or let
 // it go.
 
 extension Call {
@@ -39,7 +39,7 @@ extension Call {
 
   func addFrontierDemand(_ n: Int) { frontierDemand = saturatingSum(frontierDemand, n) }
 
-  /// A hop asks for more from below. Before start has left it, that waits with it.
+  /// A hop asks for more from below. Before start has left the hop, the demand waits with start.
   func runDemand(_ n: Int, below hop: Hop) {
     splitRun(at: hop.index)
     guard hop.isActive, n > 0 else { return }
@@ -51,7 +51,7 @@ extension Call {
     }
   }
 
-  /// What the hop passes on. Whoever calls looks whether it wants to finish.
+  /// Shows the signal to the hop, and returns how much it passes on. The caller looks whether the hop wants to finish.
   func showDemand(_ n: Int, to hop: Hop) -> Int {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
@@ -73,12 +73,12 @@ extension Call {
     if wantsMessage { tellBelow { $0.pull() } }
   }
 
-  /// Done after what runs: `sent` is never shown between an event's callback and what becomes of the event.
+  /// Done after the running step: `sent` is never shown between an event's callback and the event's settling.
   func tellSent(_ n: Int, from index: Int) {
     if n > 0, phase == .live { pending.append(.sentFrom(index, n)) }
   }
 
-  /// Somebody wants to know when the transport has taken messages: not who makes a unary call without `on_sent`.
+  /// Whether anyone wants to know when the transport has taken messages: in a unary call without `on_sent` nobody does.
   public var hearsSent: Bool {
     manner == .toldSent || table.map { !$0.pointee.sent.isEmpty } ?? false || run.length < hops.count
       || trace != nil

@@ -3,9 +3,9 @@ import Synchronization
 
 /// One call: the machine that moves events between the caller, the hops of its chain and what stands below.
 ///
-/// It does no I/O and keeps no time: the loop passes in what arrived, and it tells the layers below and above
-/// what to do. Everything runs on the driving thread, except `submit`, which any thread may call. What hops
-/// or layers ask for while an event is on its way is queued in `pending` and done after it, so callbacks are
+/// It does no I/O and keeps no time: the loop passes in each thing that arrives, and the call tells the layers below
+/// and above what to do. Everything runs on the driving thread, except `submit`, which any thread may call. Requests
+/// that hops or layers make while an event is on its way are queued in `pending` and done after it, so callbacks are
 /// never nested and no step ever runs inside another.
 ///
 /// Events move by `Call+Advance`, signals by `Call+Signals`; what a hop does with an event is in `Call+Settle`, and how it
@@ -23,32 +23,32 @@ public final class Call {
   /// The present attempt.
   enum Leg { case unstarted, open, ended }
 
-  /// Whether what comes from the attempt goes straight to the caller, by hops of the run at most: 70 instructions an event
-  /// fewer than by `execute` (I12). It does while the attempt is open, unless a hop counts by itself, or a codec or a trace
+  /// Whether events from the attempt go straight to the caller, by hops of the run at most: 70 instructions an event
+  /// fewer than by `execute` (I12). They do while the attempt is open, unless a hop counts by itself, or a codec or a trace
   /// wants each event.
   enum Door { case direct, queued }
 
-  /// What whoever stands above is told.
+  /// Which notices the layer above gets.
   public enum Manner {
     case toldSent
     /// Everything but `sent`.
     case untold
-    /// The same, and nobody has the call after its end, nor does anything of the user's go with it.
+    /// Everything but `sent`; and nobody has the call after its end, nor does anything of the user's go with it.
     case brief
   }
 
   public let id: UInt64
   public let request: Request
-  /// One reference, of what `values` has made.
+  /// One reference to the object that `values` has made.
   private let madeValues = Atomic<UnsafeMutableRawPointer?>(nil)
   public let measures = Measures()
-  /// One reference, of a ConnectionFacts.
+  /// One reference to a ConnectionFacts.
   let connectionFacts = Atomic<UnsafeMutableRawPointer?>(nil)
-  /// Those of earlier attempts: another thread may be about to look at them.
+  /// The facts of earlier attempts' connections: another thread may be about to look at them.
   var pastConnections: [ConnectionFacts] = []
   public let origin: CallOrigin
   var loop: CallLoop { origin.loop }
-  /// The same on a busy way: no reference is counted.
+  /// Like `loop`, for code that runs often: no reference is counted.
   @inline(__always)
   func withLoop<R>(_ body: (CallLoop) -> R) -> R { borrow(origin) { borrow($0.loop, body) } }
   /// Any thread.
@@ -57,30 +57,30 @@ public final class Call {
   /// nil once the call has ended.
   public internal(set) var chain: Chain?
   var hops = HopRow.Hops()
-  /// What holds them, one reference; until the call ends, or the step that ends it is done.
+  /// The holder of the hops, one reference; until the call ends, or the step that ends it is done.
   private(set) var row: Unmanaged<HopRow>?
-  /// Where the row comes from: the chain's, and one reference when the chain has gone before the row.
+  /// The chain's stock, from which the row comes; one reference when the chain has gone before the row.
   private var stock: Unmanaged<Chain.Stock>?
-  /// The chain's, while there is one.
+  /// The chain's callbacks, while there is a chain.
   private(set) var table: UnsafePointer<Chain.Callbacks>?
-  /// Before `open`. nil: both levels see bytes.
+  /// Set before `open`. nil: both levels see bytes.
   public var codec: Codec?
   var below: CallBelow?
-  /// One reference, which the call's end lets go: in no step that tells it.
+  /// One reference, which is let go when the call ends: in no step that tells it.
   private(set) var above: Unmanaged<CallAbove>?
-  /// nil: none is kept.
+  /// nil: no trace is kept.
   public let trace: (any CallTrace)?
-  /// What the loop keeps with the call.
+  /// An object that the loop keeps with the call.
   private let attachment: AnyObject
-  /// Its address: whoever has the call may use it without a count.
+  /// The address of `attachment`: a holder of the call may use it without counting a reference.
   public var attached: UnsafeMutableRawPointer { Unmanaged.passUnretained(attachment).toOpaque() }
 
   var pending = Fifo<Input>()
   /// The cut above the attempt.
   var bottom = Bottom.start
-  /// Of events whose callbacks run on executors.
+  /// How tickets were resolved of events whose callbacks still run on executors.
   var earlyResolutions: [(ticket: UInt64, resolution: Resolution)] = []
-  /// What other threads have asked for, newest first.
+  /// Inputs from other threads, newest first.
   let posted = Atomic<UnsafeMutablePointer<Posted>?>(nil)
 
   /// The hops from the top that nothing has set apart.
@@ -99,27 +99,27 @@ public final class Call {
   var demandBelow = 0
   var inboundCount = 0
   var headersCount = 0
-  /// What the running callback is about. Whoever shows it has it until the callback returns: no reference is counted.
+  /// The event of the running callback. The code that shows it keeps it until the callback returns: no reference is counted.
   private var shown = unsafeBitCast(Event.start, to: UInt.self)
   var event: Event { unsafeBitCast(shown, to: Event.self) }
   @inline(__always)
   func show(_ event: Event) { shown = unsafeBitCast(event, to: UInt.self) }
 
-  // What is small stands together: ten thousand calls may be open and idle.
+  // Small fields stand together: ten thousand calls may be open and idle.
   var phase = Phase.created
   var isRunning = false
   var leg = Leg.unstarted
   var door = Door.queued
   /// The hop that start has come to; hops.count + 1 once it has left for the transport.
   @Small var startAt = 0
-  /// Events that come to this index or beyond are discarded: what is below has ended.
+  /// Events that come to this index or beyond are discarded: the part below has ended.
   @Small var outboundEnd: Int
   @Small var pausesInbound = 0
   /// The codec stands above the hop at this index.
   @Small private(set) var codecIndex: Int
-  /// So does the cut above the attempt.
+  /// The cut above the attempt stands above the hop at this index.
   @Small private(set) var cutAt: Int
-  /// Of the messages that go down from there: how many `sent` that come next have been told before.
+  /// Of the messages that go down from the cut: how many of the next `sent` have been told before.
   @Small var sentAgain = 0
 
   public init(
@@ -154,12 +154,12 @@ public final class Call {
 
   public var watch: CallWatch { origin.watch }
 
-  /// What hops and the caller share; nil: nobody has asked for it yet. Any thread.
+  /// Values that hops and the caller share; nil: nobody has asked for them yet. Any thread.
   public var knownValues: CallValues? {
     madeValues.load(ordering: .acquiring).map { Unmanaged<CallValues>.fromOpaque($0).takeUnretainedValue() }
   }
 
-  /// The same, made when it is first asked for: few calls have any. Any thread.
+  /// The shared values, made when they are first asked for: few calls have any. Any thread.
   public var values: CallValues {
     if let known = knownValues { return known }
     let made = Unmanaged.passRetained(loop.newValues())
@@ -169,24 +169,24 @@ public final class Call {
     return knownValues.unsafelyUnwrapped
   }
 
-  /// Before `open`, and before anyone else has what stands above.
+  /// Called before `open`, and before anything else has a reference to `above`.
   public func attach(above: CallAbove) { self.above = retainNew(above) }
 
-  /// The end: whoever takes it lets it go.
+  /// At the end: the code that takes the reference lets it go.
   func detachAbove() -> Unmanaged<CallAbove>? { above.take() }
   public func attach(below: CallBelow) { self.below = below }
 
-  /// Before `open`: it ends no later than `time`.
+  /// Called before `open`: the call ends no later than `time`.
   public func limitDeadline(_ time: UInt64?) {
     if let time { request.deadline = min(request.deadline ?? time, time) }
   }
 
   public var isEnded: Bool { phase == .ended }
 
-  /// Nothing looks on, and nothing stands between the caller and what is below but hops.
+  /// There is no trace, and nothing but hops stands between the caller and the attempt.
   var isPlain: Bool { codec == nil && trace == nil }
 
-  /// It has, or had, hops, which lead other threads to it.
+  /// The call has, or had, hops, which lead other threads to it.
   public var mayBeSeen: Bool { stock != nil }
 
   // MARK: - From below, on the driving thread
@@ -254,7 +254,7 @@ public final class Call {
 
   // MARK: - Inputs, a step each
 
-  /// What can be asked of a call.
+  /// The inputs of a call: each is a step.
   public enum Input {
     /// Begins: start, then demand, then the message of a unary call with its half-close.
     case open(demand: Int, message: Message?)
@@ -270,17 +270,17 @@ public final class Call {
     /// `sent` for messages that were discarded on their way, told from the hop at this index up.
     case sentFrom(Int, Int)
     case resolve(UInt64, Resolution)
-    /// At this time.
+    /// Resolves the ticket with NEXT, at this time.
     case resume(UInt64, at: UInt64)
-    /// What a hop that has taken the call delivers, or one that may yet.
+    /// An event that a hop delivers which has taken the call, or still may.
     case answer(Hop, Event)
-    /// Outside of the hop's callbacks: an event of its own, in either direction.
+    /// An event that a hop puts in outside of its callbacks, in either direction.
     case put(Hop, Event)
-    /// The same: it ends the call.
+    /// A hop ends the call outside of its callbacks.
     case finish(Hop, Status)
     case demandBelow(Hop, Int)
     case flush(Int, Lane)
-    /// What a cut sends again goes down from the hop at this index.
+    /// The events that a cut sends again go down from the hop at this index.
     case replay(Cut, Int)
     case ran(Job)
     case executorLost(Hop)
@@ -350,14 +350,14 @@ public final class Call {
     }
   }
 
-  /// On the driving thread: no other thread has, or can come by, one of its hops.
+  /// On the driving thread: no other thread has, or can come by, one of the call's hops.
   public var isAlone: Bool {
     row.map {
       run.length == hops.count && !$0._withUnsafeGuaranteedRef { $0.isTouched.load(ordering: .acquiring) }
     } ?? true
   }
 
-  /// The call has ended, and its chain is there still. What is known to nobody else can go at once.
+  /// The call has ended, and its chain is there still. Objects that nobody else knows can go at once.
   func letRowGo() {
     guard let row, let stock else { return }
     if isAlone, stock._withUnsafeGuaranteedRef({ $0.giveAlone(row) }) {
@@ -427,7 +427,7 @@ public final class Call {
     let said = message ?? takeWhole()
     let demand = request.kind.receivesOne ? 2 : 0
     guard trace == nil, !isRunning else { return perform(.open(demand: demand, message: consume said)) }
-    // The same, and 60 instructions fewer.
+    // The result is that of the way below, for 60 instructions fewer.
     isRunning = true
     open(demand, said)
     checkStep()
@@ -448,7 +448,7 @@ public final class Call {
       self.row = row
       self.table = table
       hops = row._withUnsafeGuaranteedRef { $0.hops }
-      // Who wants a trace pays for it.
+      // Only a call with a trace pays for it.
       if trace == nil {
         run.length = table.pointee.runLength
         if codec != nil { run.length = min(run.length, codecIndex) }
@@ -465,7 +465,7 @@ public final class Call {
     case .above, .stays: break
     }
     if let message {
-      // Behind what start has brought; mostly that is nothing.
+      // Behind the events that start has brought; mostly there are none.
       if pending.isEmpty { execute(.send(message)) } else { pending.append(.send(message)) }
       if pending.isEmpty { execute(.halfClose) } else { pending.append(.halfClose) }
     }

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// Something that happened in a call, for its trace. Never what a message or metadata held.
+/// Something that happened in a call, for its trace. Never the contents of a message or of metadata.
 public struct TraceNote {
   public enum What: Int, Sendable {
     /// A hop's callback has returned.
@@ -14,15 +14,15 @@ public struct TraceNote {
     /// A RESTART was honoured, or without a hop: the server has not processed the request, and it is sent again; `detail`
     /// counts them.
     case restarted
-    /// One was not; `detail` is the outcome that says why.
+    /// A RESTART was not honoured; `detail` is the outcome that says why.
     case notRestarted
-    /// Sent to another channel.
+    /// The call was sent to another channel.
     case redirected
-    /// Made a call of its own; `detail` is its id.
+    /// The hop made a call of its own; `detail` is its id.
     case sideCall
-    /// Came from the caller, or to it.
+    /// The event came from the caller, or to it.
     case caller
-    /// Left for the transport, or came from it.
+    /// The event left for the transport, or came from it.
     case transport
     /// A cancel or the deadline; `detail` is the code.
     case endedLocally
@@ -32,13 +32,13 @@ public struct TraceNote {
 
   public let what: What
   public let event: EventKind
-  /// -1: none.
+  /// -1: no hop.
   public let hop: Int
   public let attempt: UInt32
-  /// nil: none, or the event is not answered.
+  /// nil: no verdict, or the event is not answered.
   public var verdict: Int32?
   public var detail: Int
-  /// Monotonic nanoseconds; of a callback its beginning.
+  /// Monotonic nanoseconds; for a callback its beginning.
   public var time: UInt64
   public var took: UInt64 = 0
   public let thread: UInt
@@ -75,7 +75,7 @@ extension Call {
     }
   }
 
-  /// What is asked from outside.
+  /// Notes an input from outside of the hops.
   @inline(never)
   func note(_ input: Input) {
     switch input {

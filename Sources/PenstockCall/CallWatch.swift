@@ -19,7 +19,7 @@ public final class CallWatch: @unchecked Sendable {
   private let what = Atomic<UInt64>(0)
   private let call = Atomic<UInt64>(0)
 
-  /// The driving thread's: something of the user's has run since its loop read the clock, and may have taken long.
+  /// For the driving thread: code of the user's has run since its loop read the clock, and may have taken long.
   public var hasRun = false
 
   public init() {}
@@ -30,14 +30,14 @@ public final class CallWatch: @unchecked Sendable {
     begin(id, CallWatch.name(registration, event))
   }
 
-  /// What the two are together.
+  /// The two numbers, read together.
   @inline(__always)
   static func name(_ registration: UInt64, _ event: EventKind) -> UInt64 {
     registration << 8 | UInt64(UInt8(truncatingIfNeeded: event.rawValue))
   }
 
-  /// In this order: who sees the new call sees that the old callback is over, and who sees the new callback sees that
-  /// there was another.
+  /// In this order: a reader that sees the new call sees that the old callback is over, and one that sees the new callback
+  /// sees that there was another.
   @inline(__always)
   func begin(_ id: UInt64, _ name: UInt64) {
     begin(id)

@@ -1,12 +1,12 @@
 extension Chain {
   /// The callbacks of the hops that begin in the run, by event: each list in the order in which the event comes to its hops.
-  /// It is read for every event, so that whoever walks a list touches nothing of the hops themselves.
+  /// It is read for every event, so that a walk through a list touches nothing of the hops themselves.
   struct Callbacks {
     struct Entry {
-      /// Of `create` it is not called: the hop's is. That of `destroy` gives nothing.
+      /// For `create` it is not called: the hop's is. The one for `destroy` returns nothing.
       let function: HopCallback
-      /// What it is given: the registration's user data. Where a `create` has made a state, `function` is one that finds
-      /// the state in the hop, and this is the entry: the others don't pay for a test.
+      /// The argument of `function`: the registration's user data. Where a `create` has made a state, `function` is one that
+      /// finds the state in the hop, and this is the entry: the others don't pay for a test.
       let userData: UnsafeMutableRawPointer?
       /// With a state: the interceptor's own function.
       private let own: HopCallback
@@ -42,7 +42,7 @@ extension Chain {
       fileprivate(set) var end: UnsafePointer<Entry>
       var isEmpty: Bool { first == end }
 
-      /// Those of the hops above the one at `index`, whichever way the event goes.
+      /// The entries of the hops above the one at `index`, in whichever direction the event goes.
       @inline(never) @_optimize(size)
       func above(_ index: Int) -> List {
         var some = self
@@ -51,7 +51,7 @@ extension Chain {
         return some
       }
 
-      /// Of an event that goes down: those of the hop at `index` and below.
+      /// For an event that goes down: the entries of the hop at `index` and below.
       @inline(never) @_optimize(size)
       func from(_ index: Int) -> List {
         var some = self
@@ -63,11 +63,11 @@ extension Chain {
     /// How many hops begin in the run: up to the first that records or has an executor.
     let runLength: Int
     let hasCreate: Bool
-    /// `start` has nothing but what its name says.
+    /// `start` has nothing but callbacks of on_start.
     let startsPlainly: Bool
-    /// Nor does anything look at messages on their way down, or at the half-close.
+    /// `start` has nothing but those, and nothing looks at messages on their way down, or at the half-close.
     let passesMessages: Bool
-    /// With `create` before it and the demand that goes with it behind it, hop by hop.
+    /// on_start, with `create` before it and the demand that goes with start behind it, hop by hop.
     let start: List
     let send: List
     let halfClose: List

@@ -13,13 +13,13 @@ public enum Level: UInt32, Sendable {
 /// method. From the top: the object level, the codec, the bytes level per call, the bytes level per attempt; each in
 /// the order that it was given.
 public final class Chain {
-  /// What becomes a hop.
+  /// A registration that becomes a hop.
   public struct Entry {
     public let registration: Registration
     /// Never `both`.
     public let level: Level
     public let isPerAttempt: Bool
-    /// Where it was registered, as it was then.
+    /// The entry of the registry, as it was then.
     let source: Registry.Entry?
 
     /// It may RESTART.
@@ -34,11 +34,11 @@ public final class Chain {
   public let codecIndex: Int
   /// The hops from here on are made anew with each attempt.
   let cutAt: Int
-  /// What it was made of, in order of priority: for calls that merge their own into it.
+  /// The entries it was made of, in order of priority: for calls that merge their own into it.
   public let sources: [Registry.Entry]
-  /// Those that count its calls: each once, whatever number of hops it has.
+  /// The registrations that count its calls: each once, however many hops it has.
   private let counting: [Registration]
-  /// One for each of them.
+  /// One link for each registration.
   private let links: UnsafeMutablePointer<ChainLink>
   let stock: Stock
 
@@ -67,8 +67,8 @@ public final class Chain {
     enroll()
   }
 
-  /// Of `sources` what stands below `hop`, wherever that stood, and not the hop's own interceptor, nor what has taken
-  /// its place; but all that is registered for one call.
+  /// The entries of `sources` that stand below `hop`, wherever that stood, without the hop's own interceptor and the one that
+  /// has taken its place; but all that are registered for one call.
   @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
     let entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
@@ -78,7 +78,7 @@ public final class Chain {
         ? entry.story > hop.story : Registry.precedes(place, source, newestFirst: newestFirst)
     }
     self.entries = entries
-    // What the call does not have, it does not keep.
+    // An interceptor that the call does not have is not kept.
     self.sources = sources.filter { source in entries.contains { $0.source === source } }
     codecIndex = Chain.codecIndex(entries)
     cutAt = Chain.cutIndex(entries)
@@ -93,7 +93,7 @@ public final class Chain {
   }
 
   deinit {
-    // First what reads `callsEnded`: the stock is then seen as the calls have left it.
+    // First the step that reads `callsEnded`: the stock is then seen as the calls have left it.
     for index in counting.indices { counting[index].remove(links + index, of: self) }
     stock.close()
     links.deallocate()

@@ -32,7 +32,7 @@ public struct ChainCache {
 
   public func isCurrent(_ first: UInt64, _ second: UInt64) -> Bool { generations == (first, second) }
 
-  /// What the cache held before, to be released outside the lock.
+  /// The cache's former contents, to be released outside the lock.
   public struct Remains {
     private let merged: [Registry.Entry]
     private let everything: Chain?
@@ -86,7 +86,7 @@ public struct ChainCache {
     return nil
   }
 
-  /// What is dropped here does not end an interceptor: `merged` has it too.
+  /// A chain that is dropped here does not end an interceptor: `merged` has it too.
   private mutating func keep(_ slot: Slot) {
     if (count + 1) * 4 > slots.count * 3 {
       let old = slots

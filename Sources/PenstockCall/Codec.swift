@@ -1,7 +1,7 @@
 import PenstockWire
 
 /// Turns the caller's objects into bytes, and bytes into objects: between the object level and the bytes level of
-/// a chain. What it calls is the user's, on the driving thread; 0 says that it worked.
+/// a chain. Its functions are the user's, called on the driving thread; 0 says that one worked.
 public final class Codec {
   public typealias Encode =
     @convention(c) (
@@ -82,10 +82,10 @@ public final class CodecObject {
 
   deinit { if isOurs { codec.free(pointer) } }
 
-  /// It stays its owner's: it was not taken.
+  /// The object was not taken: it stays its owner's.
   public func leave() { isOurs = false }
 
-  /// An object in its place.
+  /// Another object of this codec, to stand in its place.
   public func another(_ pointer: UnsafeMutableRawPointer?) -> CodecObject { CodecObject(pointer, codec) }
 }
 
@@ -103,19 +103,19 @@ extension ByteBuffer {
     attachment = object
   }
 
-  /// What a call with `codec` sends for it: another message with the same bytes or the same object, which hops may change;
-  /// nil: the call takes no such message.
+  /// The message that a call with `codec` sends for this one: another with the same bytes or the same object, which hops may
+  /// change; nil: the call takes no such message.
   @inline(never) @_optimize(size)
   public func fitting(_ codec: Codec?) -> Message? {
     guard let object = codecObject else { return codec == nil ? lend() : nil }
     return object.isOf(codec) ? ByteBuffer(object: object) : nil
   }
 
-  /// What it counts for where messages are kept: an object's size is not known.
+  /// Its size where messages are kept: an object's size is not known.
   var charge: Int { isObject ? ByteBuffer.objectCharge : count }
   private static var objectCharge: Int { 64 }
 
-  /// A message of its own with the same bytes, or a copy of the object; nil: there is none to be had.
+  /// A message of its own with the same bytes, or a copy of the object; nil: a copy could not be made.
   func copied() -> Message? {
     if isLent { return lend() }
     guard let object = codecObject else { return ByteBuffer(copying: view) }
@@ -135,7 +135,7 @@ extension CodecObject {
 }
 
 extension Call {
-  /// A message has come to the codec from above, or to the one that is next above it. False: the codec has
+  /// A message has come to the codec, or to the hop next above it. False: the codec has
   /// failed, and the call has been ended.
   func encode(_ message: Message, _ codec: Codec) -> Bool {
     watch.hasRun = true
@@ -156,7 +156,7 @@ extension Call {
     endBetween(codecIndex, Status(.internal, parts: words.bytes, request.pathView))
   }
 
-  /// Ends the call where no hop stands: above the one at `index`. Those above see the status, those from there on
+  /// Ends the call where no hop stands: above the one at `index`. The hops above see the status, the hops from there on
   /// see on_cancel, then destroy.
   func endBetween(_ index: Int, _ status: Status) {
     guard phase == .live else { return }

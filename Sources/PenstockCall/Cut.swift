@@ -7,14 +7,14 @@ import PenstockWire
 /// | | passes down | `again` | the step that plays |
 /// |---|---|---|---|
 /// | idle, playing | is kept, goes on | -> waiting | - |
-/// | waiting | is kept, stands behind what is to be sent again | -> waiting | -> playing, and idle at its end |
+/// | waiting | is kept, stands behind the events to be sent again | -> waiting | -> playing, and idle at its end |
 /// | dropped | goes on | - | - |
 public final class Cut {
   struct Entry {
     let event: Event
     /// Its `sent` has gone above the cut already, or was never to: it stops there when it comes again.
     var isTold: Bool
-    /// The cut keeps it for another time: what stands below gets a copy, if it may change it.
+    /// The cut keeps it for another time: the hops below get a copy, if they may change it.
     var isKept = true
   }
 
@@ -28,9 +28,9 @@ public final class Cut {
   private(set) var state = State.idle
   private(set) var bytes = 0
   private(set) var entries: [Entry] = []
-  /// What is sent again, and what has come behind it since.
+  /// The events that are sent again, and those that have come behind them since.
   private var queue = Fifo<Entry>()
-  /// Nothing more of it could be copied.
+  /// No more of the record could be copied.
   private(set) var isCutShort = false
   /// nil until start has passed, and where it passes unchanged.
   private(set) var start: Request?
@@ -50,7 +50,7 @@ public final class Cut {
     self.hasHops = hasHops
   }
 
-  /// The same start will be needed: it may be changed below.
+  /// Start will be needed again as it is: it may be changed below.
   @inline(never) @_optimize(size)
   func noteStart(_ request: Request, _ below: CallBelow?) {
     guard failure == nil else { return }
@@ -59,7 +59,7 @@ public final class Cut {
     if start == nil { close(.noMemory) }
   }
 
-  /// It passes. True: at once. False: it waits behind what is to be sent again, also if it can't be kept itself.
+  /// An event passes. True: at once. False: it waits behind the events to be sent again, also if it can't be kept itself.
   @inline(never) @_optimize(size)
   func passes(_ event: Event, isOwn: Bool) -> Bool {
     if state == .waiting { queue.append(Entry(event: event, isTold: isOwn, isKept: false)) }
@@ -90,7 +90,7 @@ public final class Cut {
     }
   }
 
-  /// The call can't begin again here any more, and nothing is kept; what is being sent again goes on.
+  /// The call can't begin again here any more, and nothing is kept; a replay that has begun goes on.
   @inline(never) @_optimize(size)
   func close(_ reason: Outcome) {
     if failure == nil { failure = reason }
@@ -111,7 +111,7 @@ public final class Cut {
     }
   }
 
-  /// The step that plays has come, and what waits goes on; and that is over.
+  /// The step that plays has come, and the waiting events go on; and that is over.
   func play() { state = .playing }
   func rest() { state = .idle }
 
@@ -142,7 +142,7 @@ public final class Cut {
     return count
   }
 
-  /// The same without a copy, for what is not to be sent.
+  /// Takes the next event without a copy, for one that is not to be sent.
   @inline(never) @_optimize(size)
   func skipNext() -> (event: Event, isTold: Bool)? { queue.popFirst().map { ($0.event, $0.isTold) } }
 

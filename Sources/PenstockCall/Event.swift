@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// What travels along a lane.
+/// The events that travel along a lane.
 public enum Event {
   // Outbound.
   case start
@@ -30,7 +30,7 @@ public enum Event {
     }
   }
 
-  /// Nothing can come after it in its lane.
+  /// Whether it is the last event of its lane.
   var isLast: Bool { kind == .halfClose || kind == .status }
 }
 
@@ -48,7 +48,7 @@ public enum EventKind: Int32, Sendable {
   case create = 10
   case destroy = 11
 
-  /// Of an event.
+  /// The lane of an event of this kind.
   var lane: Lane { rawValue <= EventKind.halfClose.rawValue ? .outbound : .inbound }
 
   /// May a callback answer this event with `verdict`.

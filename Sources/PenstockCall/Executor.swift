@@ -2,7 +2,7 @@ import Synchronization
 
 /// Runs an interceptor's callbacks elsewhere than on the driving thread.
 ///
-/// Nothing here has a thread: what an executor is made of stands in the transport.
+/// Nothing here has a thread: the executors themselves stand in the transport.
 public protocol Executor: AnyObject {
   /// Any thread. True: `job` runs exactly once, on any thread, perhaps before this returns. False: it was not taken,
   /// and does not run.
@@ -23,7 +23,7 @@ open class ExecutorJob {
   /// Once, on the executor's thread, without locks.
   open func run() {}
 
-  /// What an executor calls.
+  /// The function that an executor calls.
   public final func runOnce() {
     if !ran.exchange(true, ordering: .acquiringAndReleasing) { run() }
   }

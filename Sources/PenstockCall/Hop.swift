@@ -1,16 +1,16 @@
 import PenstockWire
 import Synchronization
 
-/// One interceptor's place in one call. Everything here belongs to the driving thread, except what says
+/// One interceptor's place in one call. Everything here belongs to the driving thread, unless its comment says
 /// otherwise. The handle that callbacks get is this object; it may be retained past the call, whose memory it
-/// then keeps. One that is not is used again by a later call with the same chain: see `HopRow`.
+/// then keeps. A hop that is not retained is used again by a later call with the same chain: see `HopRow`.
 ///
 /// A callback in the run touches none of it unless it asks: see `Call+Run`.
 public final class Hop: HopHandle {
   let row: HopRow
   /// The call's chain owns it until the call ends: a hop that is retained longer does not keep the interceptor.
   private let registrationReference: Unmanaged<Registration>
-  /// The registration's, and as long there: read for every event, without touching its reference count.
+  /// The registration's callbacks, which live as long: read for every event, without touching its reference count.
   let callbacks: UnsafePointer<Registration.Callbacks>
   var state: UnsafeMutableRawPointer?
   /// The callback that runs, where it has been noted here.
@@ -20,9 +20,9 @@ public final class Hop: HopHandle {
   let face = Atomic<UInt8>(Face.asRun.rawValue)
   /// Any thread: an Answer.
   let answer = Atomic<UInt8>(Answer.nothing.rawValue)
-  /// Any thread: a message of its answer was not taken, and none since has been.
+  /// Any thread: a message of its answer was not taken, and no later one has been.
   let hasRefused = Atomic<Bool>(false)
-  /// Other threads may have it.
+  /// Other threads may have the hop.
   private(set) var isShared = false
   /// In a callback, or while a ticket is open: somebody keeps a reference that another thread may let go.
   public func lend() { row.isSpent.store(true, ordering: .relaxed) }
@@ -32,7 +32,7 @@ public final class Hop: HopHandle {
   var finishRequest: Status?
 
   public let index: Int
-  /// 1, and one more with each RESTART above.
+  /// The number of the attempt: 1, and one more with each RESTART above.
   public let attempt: UInt32
   public let level: Level
 
@@ -42,15 +42,15 @@ public final class Hop: HopHandle {
   var owed = 0
   var reserved = 0
   var earlyDemand = 0
-  /// How many messages below has been asked for that above has not: each one that was injected, and each that was
-  /// held, has answered demand that was passed on, or asked for another. What above asks for next is that much less
+  /// How many messages the hop has asked for below beyond the demand from above: each one that was injected, and each that was
+  /// held, has answered demand that was passed on, or asked for another. The next demand from above is that much less
   /// for below; else each of them would leave one message more standing here, for as long as the call lasts.
   var surplus = 0
   var inFlight = 0
   /// For each message in flight, in order: does its `sent` stop here. nil: for none.
   var ledger: Fifo<Bool>?
-  /// How many of them do. And how many messages that were held have not been told yet: that goes up with the `sent` of
-  /// one of those.
+  /// How many of them stop here. And how many messages that were held have not been told yet: their `sent` goes up with the
+  /// `sent` of a message that stops here.
   private(set) var ownInFlight = 0
   private(set) var untold = 0
   /// `owed` less `reserved`, which other threads spend from, kept once the hop is shared with them.
@@ -59,13 +59,13 @@ public final class Hop: HopHandle {
   let answersWaiting = Atomic<Int>(0)
   let answerBytes = Atomic<Int>(0)
   private let answerLimit: Int
-  /// What was delivered before TAKE.
+  /// Events that were delivered before TAKE.
   var earlyAnswers: [Event] = []
 
   /// nil: the hop does not restart.
   private(set) var cut: Cut?
 
-  /// Its callbacks that run on executors. nil: those of that lane run on the driving thread.
+  /// The queues of its callbacks that run on executors. nil: the callbacks of that lane run on the driving thread.
   private(set) var outboundJobs: JobQueue?
   private(set) var inboundJobs: JobQueue?
 
@@ -94,7 +94,7 @@ public final class Hop: HopHandle {
     begin()
   }
 
-  /// For a call; the registration is there still.
+  /// Sets the hop up for a call; the registration is there still.
   func begin() {
     registrationReference._withUnsafeGuaranteedRef {
       state = $0.userData.pointer
@@ -103,7 +103,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// As it was before `begin`.
+  /// Puts the hop back as it was before `begin`.
   func renew() {
     renewInRun()
     face.store(Face.asRun.rawValue, ordering: .relaxed)
@@ -128,20 +128,20 @@ public final class Hop: HopHandle {
     inbound = nil
   }
 
-  /// The same where it has been in the run to the end: nothing else was touched.
+  /// Like `renew`, for a hop that has been in the run to the end: nothing else of it was touched.
   func renewInRun() {
     answer.store(Answer.nothing.rawValue, ordering: .relaxed)
     hasRefused.store(false, ordering: .relaxed)
     life = .waiting
   }
-  /// What `create` has set.
+  /// Puts the registration's user data in place of the state that `create` has set.
   func resetState() { state = registrationReference._withUnsafeGuaranteedRef { $0.userData.pointer } }
 
   public var call: Call { row.call }
 
-  /// While the call has not ended.
+  /// Only while the call has not ended.
   var registration: Registration { registrationReference.takeUnretainedValue() }
-  /// Without counting a reference.
+  /// Read without counting a reference.
   var registrationID: UInt64 { registrationReference._withUnsafeGuaranteedRef { $0.id } }
 
   /// The callback that runs; of a hop of the run the call knows it.
@@ -160,7 +160,7 @@ public final class Hop: HopHandle {
 
   var hasExecutors: Bool { lastJobs != nil }
   func jobs(_ lane: Lane) -> JobQueue? { lane == .outbound ? outboundJobs : inboundJobs }
-  /// Where its end goes.
+  /// The queue in which its end is told.
   var lastJobs: JobQueue? { inboundJobs ?? outboundJobs }
   /// The callback that `thread`, which is the calling one, runs for an executor.
   func job(on thread: UInt) -> Job? { outboundJobs?.job(on: thread) ?? inboundJobs?.job(on: thread) }
@@ -184,7 +184,7 @@ public final class Hop: HopHandle {
 
   func clear(_ lane: Lane) { if lane == .outbound { outbound = nil } else { inbound = nil } }
 
-  /// What waits has it from now on.
+  /// The event that waits has the ticket from now on.
   func takeOverTicket() -> UInt64 {
     defer { ticket = 0 }
     return ticket
@@ -218,7 +218,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// A message leaves upward. An injected one has paid already (I9).
+  /// A message leaves upward. An injected message has paid already (I9).
   func spendOwed(prepaid: Bool) {
     owed = owed > 0 ? owed - 1 : 0
     if prepaid {
@@ -242,7 +242,7 @@ public final class Hop: HopHandle {
     if let cut, cut.unanswered > 0 { cut.unanswered -= 1 }
   }
 
-  /// What is left for below of demand that the hop passes on.
+  /// The rest for below of the demand that the hop passes on.
   func lessSurplus(_ n: Int) -> Int {
     let spent = min(surplus, n)
     surplus -= spent
@@ -278,7 +278,7 @@ public final class Hop: HopHandle {
     answerBytes.wrappingSubtract(Hop.room(message), ordering: .acquiringAndReleasing)
   }
 
-  /// What was delivered in the hope of TAKE is void.
+  /// Events that were delivered in the hope of TAKE are void.
   func forgetAnswers() {
     if !earlyAnswers.isEmpty { earlyAnswers = [] }
     answersWaiting.store(0, ordering: .relaxed)
@@ -307,16 +307,16 @@ public final class Hop: HopHandle {
     if isOwn { ownInFlight += 1 }
   }
 
-  /// A message is held. True: it is told as sent now, so that the next one comes. False: what left the hop like that is
-  /// still on its way, and when some of it has gone this one is told; else a hop that holds and lets go would take the
-  /// sender's bound away.
+  /// A message is held. True: it is told as sent now, so that the next one comes. False: messages that left the hop after
+  /// being told like that are still on their way, and when some have gone this one is told; else a hop that holds and lets go
+  /// would take the sender's bound away.
   func tellsHeld() -> Bool {
     if ownInFlight == untold { return true }
     untold += 1
     return false
   }
 
-  /// How many of `n` that were taken below concern this hop and those above; and how many more those above alone.
+  /// Of `n` messages that were taken below: how many concern this hop and those above, and how many more those above alone.
   func countSent(_ n: Int) -> (passed: Int, held: Int) {
     inFlight -= n
     guard ledger != nil else { return (n, 0) }
@@ -330,7 +330,7 @@ public final class Hop: HopHandle {
   }
 }
 
-/// What a user counts may be any number.
+/// A number that a user counts may be any number.
 func saturatingSum(_ a: Int, _ b: Int) -> Int {
   let (sum, overflow) = a.addingReportingOverflow(b)
   return overflow ? (b < 0 ? Int.min : Int.max) : sum

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// What a `penstock_hop` names: a hop at an event. In a callback that is the `Hop` itself, at the event that the callback
+/// The object of a `penstock_hop`: a hop at an event. In a callback that is the `Hop` itself, at the event that the callback
 /// is about; a `BoundHop` is another handle of a hop, at an event that waits.
 open class HopHandle {
   public init() {}
@@ -12,7 +12,7 @@ open class HopHandle {
     case running(Hop)
     case bound(BoundHop)
 
-    /// For what does not depend on the event.
+    /// The hop, for functions that do not depend on the event.
     public var hop: Hop {
       switch self {
       case .running(let hop): hop
@@ -30,8 +30,8 @@ open class HopHandle {
   }
 }
 
-/// A hop's handle at an event that waits, for other threads than the callback's too. What a kind of them does not offer
-/// gives `.state`, or nothing.
+/// A hop's handle at an event that waits, for other threads than the callback's too. A function that one kind of handle does
+/// not offer gives `.state`, or nothing.
 open class BoundHop: HopHandle {
   public final let hop: Hop
 
@@ -43,7 +43,7 @@ open class BoundHop: HopHandle {
   open var event: EventKind { .none }
   open var metadata: Metadata? { nil }
   open var message: Message? { nil }
-  /// Why there is none.
+  /// The result of a function that this handle does not offer.
   open var absence: Outcome { event == .none ? .gone : .state }
   open var status: Status? { nil }
   open func setMessage(_ bytes: ByteView) -> Outcome { .state }

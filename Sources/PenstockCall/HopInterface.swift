@@ -1,7 +1,7 @@
 import PenstockWire
 import Synchronization
 
-// What a callback may ask of its hop. Unless it says otherwise: in a callback of the hop, on the driving
+// The functions by which a callback uses its hop. Unless one says otherwise: in a callback of the hop, on the driving
 // thread; the ABI has checked neither.
 
 extension Hop {
@@ -18,7 +18,7 @@ extension Hop {
   /// Any thread.
   public var isForked: Bool { call.loop.isForked }
 
-  /// In a callback, on its thread: what it is about.
+  /// In a callback, on its thread: the callback's event.
   public var currentEvent: EventKind {
     if isInline { return current }
     return job?.kind ?? .none
@@ -57,7 +57,7 @@ extension Hop {
     }
   }
 
-  /// Messages are objects here.
+  /// Messages are objects at this hop.
   public var seesObjects: Bool { level == .object && call.codec != nil }
 
   /// At the object level: replaces the message by another object, which is let go if it is not taken.
@@ -93,7 +93,7 @@ extension Hop {
 
   // MARK: - The start
 
-  /// What the setters change: in on_start the call's, in on_status the recorded one, which a RESTART sends.
+  /// The request that the setters change: in on_start the call's, in on_status the recorded one, which a RESTART sends.
   public func editStart(_ edit: (Request) -> Outcome) -> Outcome {
     let outcome = check()
     guard outcome == .ok else { return outcome }
@@ -105,7 +105,7 @@ extension Hop {
   }
 
   /// The request's metadata where it can be seen: in create and on_start; in on_status of a hop that records,
-  /// those that a RESTART sends.
+  /// the metadata that a RESTART sends.
   public var requestMetadata: Metadata? {
     switch currentEvent {
     case .create: call.request.metadata
@@ -114,7 +114,7 @@ extension Hop {
     }
   }
 
-  /// What may be changed of it: in on_start the call's, in on_status the recorded one.
+  /// The start that may be changed: in on_start the call's, in on_status the recorded one.
   public var editedStart: Request? {
     if isInline { return current == .start ? call.request : current == .status ? cut?.start : nil }
     return job?.start
@@ -132,10 +132,10 @@ extension Hop {
     return isInline ? mayRestart(status) : job?.canRestart ?? .state
   }
 
-  /// The channel's, or that of the one that the call was sent to; each followed by a NUL. Any thread.
+  /// Target and default authority of the channel, or of the one that the call was sent to; each followed by a NUL. Any thread.
   public var target: ByteBuffer { route?.target ?? call.origin.target }
   public var defaultAuthority: ByteBuffer { route?.authority ?? call.origin.defaultAuthority }
-  /// In on_status that of where the call was in the end.
+  /// In on_status: of the channel on which the call was in the end.
   public var privacy: Privacy {
     (currentEvent == .status ? call.request.route : route)?.privacy ?? call.origin.privacy
   }
@@ -149,7 +149,7 @@ extension Hop {
     return job.map({ $0.start?.deadline ?? $0.deadline }) ?? call.request.deadline
   }
 
-  /// nil: none.
+  /// nil: no deadline.
   public func setDeadline(_ time: UInt64?) -> Outcome {
     editStart { start in
       start.deadline = time
@@ -160,8 +160,8 @@ extension Hop {
 
   // MARK: - Ending, injecting, answering
 
-  /// In a callback of the hop its verdict will be ignored. Elsewhere, on any thread: soon, unless the hop's part is over
-  /// by then.
+  /// In a callback of the hop the callback's verdict will be ignored. Elsewhere, on any thread: the call ends soon, unless the
+  /// hop's part is over by then.
   public func finish(_ status: Status) -> Outcome {
     if hasEnded { return check() }
     if currentEvent == .none { return mayAct ? submit(.finish(self, status)) : .state }
@@ -196,8 +196,8 @@ extension Hop {
     }
   }
 
-  /// Any thread. The half-close leaves the hop behind what stands there and what its callback is about; what comes from
-  /// above later goes no further.
+  /// Any thread. The half-close leaves the hop behind the events that stand there and the event of its callback; later
+  /// events from above go no further.
   public func halfClose() -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
@@ -212,7 +212,7 @@ extension Hop {
     }
   }
 
-  /// Any thread: where no callback of the hop runs there, it leaves soon, unless the hop's part is over by then.
+  /// Any thread: where no callback of the hop runs there, the message leaves soon, unless the hop's part is over by then.
   @inline(never) @_optimize(size)
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
@@ -230,8 +230,8 @@ extension Hop {
     return .ok
   }
 
-  /// On the driving thread, or on any thread after `share`. What a hop that has taken the call delivers goes
-  /// one way, on any thread, so that it keeps its order; what nobody has asked for yet waits there, up to hold_bytes.
+  /// On the driving thread, or on any thread after `share`. Events that a hop delivers which has taken the call go one way,
+  /// on any thread, so that they keep their order; messages that nobody has asked for yet wait there, up to hold_bytes.
   @inline(never) @_optimize(size)
   public func injectInbound(_ message: Message) -> Outcome {
     let outcome = putInbound(message)
@@ -325,7 +325,7 @@ extension Hop {
     currentEvent == .none ? nil : call.knownValues?.get(key)
   }
 
-  /// 0: nothing that can be paused here.
+  /// 0: there is nothing that can be paused here.
   public func takeTicket() -> UInt64 {
     if let job = isInline ? nil : job {
       guard job.ticket == 0, !hasEnded, self.status?.isLocal != true,
@@ -355,7 +355,7 @@ extension Hop {
     return .ok
   }
 
-  /// Any thread keeps the handle from now on: it may deliver and demand.
+  /// The handle is kept from now on: any thread may deliver and demand by it.
   public func becomeShared() {
     guard call.isDriving else { return }
     lend()
@@ -364,7 +364,7 @@ extension Hop {
 }
 
 extension Call {
-  /// What was put in at a hop leaves it after what runs now.
+  /// Events that were put in at a hop leave it after the running step.
   func flushSoon(_ index: Int, _ lane: Lane) {
     if isRunning { pending.append(.flush(index, lane)) } else { perform(.flush(index, lane)) }
   }

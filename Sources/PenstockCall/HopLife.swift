@@ -1,6 +1,6 @@
 import Synchronization
 
-// What has become of a hop, and what other threads may know of that.
+// The life of a hop, and the part of it that other threads may see.
 
 /// A hop's life in one call. It never goes back (I1); `Hop.become` alone changes it.
 ///
@@ -24,7 +24,7 @@ enum Life: Equatable {
   case passing
   /// The hop has half-closed by itself: what comes from above goes no further.
   case closed
-  /// So has the half-close.
+  /// The half-close has left downward.
   case halfClosed
   /// Its verdict on start was TAKE: it is the far end.
   case answering
@@ -35,7 +35,7 @@ enum Life: Equatable {
 }
 
 extension Life {
-  /// nil: as it was.
+  /// The hop's face in this life; nil: the face stays.
   fileprivate var face: Face? {
     switch self {
     case .waiting, .creating: .waiting
@@ -60,12 +60,13 @@ enum Ending: Equatable {
   case told
 }
 
-/// What any thread may know of a hop, in one byte: what it may do now (I14). Written by the driving thread only.
+/// The view that any thread may have of a hop, in one byte: which actions it may take now (I14). Written by the driving
+/// thread only.
 enum Face: UInt8 {
   /// No face of its own yet: the row's, which is that of all hops of the run.
   case asRun
   case waiting
-  /// It may still become the far end: what it delivers counts if its verdict is TAKE.
+  /// It may still become the far end: its deliveries count if its verdict is TAKE.
   case mayAnswer
   /// Start has gone below: messages may be put in.
   case open
@@ -75,7 +76,7 @@ enum Face: UInt8 {
   case over
 }
 
-/// What the far end has delivered of what it delivers once. Any thread.
+/// Which of the events that come once the far end has delivered. Any thread.
 ///
 /// | | headers | message | status |
 /// |---|---|---|---|
@@ -91,7 +92,7 @@ enum Answer: UInt8 {
   var hasEnded: Bool { self == .bareEnd || self == .end }
   private var hasHeaders: Bool { self == .headers || self == .messages || self == .end }
 
-  /// What it is after one more event, which is of the inbound lane, or why that may not come.
+  /// The state after one more inbound event, or the reason why that event may not come.
   func after(_ kind: EventKind) -> (Answer, Outcome) {
     switch kind {
     case .headers:
@@ -116,7 +117,7 @@ extension Hop {
     }
   }
 
-  /// Sees events: entered, and neither out of the call nor overtaken.
+  /// The hop sees events: it has been entered, and is neither out of the call nor overtaken.
   var isActive: Bool {
     switch life {
     case .starting, .passing, .closed, .halfClosed, .answering: true
@@ -127,7 +128,7 @@ extension Hop {
   /// Entered, and not destroyed.
   var isPresent: Bool { isEntered && life != .gone }
 
-  /// On the driving thread. Of a hop of the run the row says what others may know.
+  /// On the driving thread. For a hop of the run the row has the face that others see.
   func become(_ next: Life) {
     #if PENSTOCK_CHECKS
       checkStep(to: next)
@@ -147,7 +148,7 @@ extension Hop {
 
   /// Any thread.
   var seen: Face {
-    // The row's first: who sees there what follows the hop's being set apart sees the hop's own face.
+    // The row's first: a thread that sees there a change made after the hop was set apart sees the hop's own face, too.
     let shared = row.face.load(ordering: .acquiring)
     let own = face.load(ordering: .acquiring)
     return Face(rawValue: own == Face.asRun.rawValue ? shared : own) ?? .waiting

@@ -6,20 +6,20 @@ import Synchronization
 ///
 /// Each hop keeps its row, and the row its hops until it is dissolved.
 final class HopRow {
-  /// It lives as long as it runs, and as `kept` says.
+  /// The call lives as long as it runs, and as long as `kept` holds it.
   fileprivate(set) unowned(unsafe) var call: Call
-  /// Where a hop may be used longer than the call runs.
+  /// Set where a hop may be used longer than the call runs.
   var kept: Call?
   fileprivate var next: Unmanaged<HopRow>?
   private(set) var hops = Hops()
   /// Any thread: the Face of the hops of the run, written by the driving thread only.
   let face = Atomic<UInt8>(Face.waiting.rawValue)
-  /// No call has it again: somebody keeps a reference to one of them, which another thread may let go; or some were made
-  /// anew. Set on any thread that knows that the call goes on.
+  /// No later call uses the row: somebody keeps a reference to one of its hops, which another thread may let go; or some hops
+  /// were made anew. Set on any thread that knows that the call goes on.
   let isSpent = Atomic<Bool>(false)
   /// Hops in whose place others stand. An event may just be on its way through one of them.
   private var replaced: [Hop] = []
-  /// Any thread: a hop of it has been looked at, by its handle or for `create`. Else nobody can have a reference to one,
+  /// Any thread: a hop of the row has been looked at, by its handle or for `create`. Else nobody can have a reference to one,
   /// and none has been written to.
   let isTouched = Atomic<Bool>(false)
 
@@ -32,7 +32,7 @@ final class HopRow {
     hops = Hops(base: base, count: entries.count)
   }
 
-  /// No call has it any more.
+  /// No call has the row any more.
   func dissolve() {
     for index in 0..<hops.count { hops.at(index).release() }
     hops.base?.deallocate()
@@ -40,7 +40,7 @@ final class HopRow {
     replaced = []
   }
 
-  /// Another stands in the old one's place; that is kept until `forgetReplaced`.
+  /// Another hop stands in the old one's place; the old one is kept until `forgetReplaced`.
   @inline(never) @_optimize(size)
   func replace(_ old: Hop, by fresh: Hop) {
     old.lend()
@@ -66,7 +66,7 @@ final class HopRow {
       return base.unsafelyUnwrapped[index]
     }
 
-    /// Nobody else has a reference.
+    /// Nobody else has a reference to the hops.
     fileprivate func isAlone(_ index: Int) -> Bool {
       UnsafeMutableRawPointer(base.unsafelyUnwrapped).withMemoryRebound(to: Hop.self, capacity: count) {
         isKnownUniquelyReferenced(&$0[index])
@@ -104,7 +104,7 @@ extension Chain {
       table.deallocate()
     }
 
-    /// For a call with its chain.
+    /// A row for a call with its chain.
     func take(_ call: Call) -> Unmanaged<HopRow> {
       guard let row = first else { return .passRetained(HopRow(call, call.chain?.entries ?? [])) }
       row._withUnsafeGuaranteedRef {
@@ -115,7 +115,7 @@ extension Chain {
       return row
     }
 
-    /// Of a call that is alone, and has its chain, so that nobody closes this. False: there is no room.
+    /// Takes back the row of a call that is alone, and has its chain, so that nobody closes this. False: there is no room.
     func giveAlone(_ row: Unmanaged<HopRow>) -> Bool {
       row._withUnsafeGuaranteedRef {
         let total = kept + $0.hops.count
@@ -127,7 +127,7 @@ extension Chain {
       }
     }
 
-    /// After the call's last step. Hops that others have, or that other threads have had, are not used again.
+    /// Called after the call's last step. Hops that others have, or that other threads have had, are not used again.
     @inline(never) @_optimize(size)
     func give(_ owned: Unmanaged<HopRow>, of call: Call, runLength: Int) {
       let row = owned.takeUnretainedValue()

@@ -4,7 +4,7 @@ import PenstockWire
 // a RESTART sends it.
 
 extension Hop {
-  /// As the running callback sees them.
+  /// The settings as the running callback sees them.
   public var settings: CallSettings {
     @inline(never) @_optimize(size)
     get { editedStart?.settings ?? job?.settings ?? call.request.settings }

@@ -9,7 +9,7 @@ public typealias HopCreate =
 public typealias HopDestroy = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
 public typealias Finalizer = @convention(c) (UnsafeMutableRawPointer?) -> Void
 
-/// What a callback may return; the values are the ABI's.
+/// The verdicts that a callback may return; the values are the ABI's.
 public enum Verdict: Int32, Sendable {
   case next = 0
   case pause = 1
@@ -20,7 +20,7 @@ public enum Verdict: Int32, Sendable {
   case skip = 6
 }
 
-/// Who wants to know when a user's pointer is being finalized, and has been.
+/// An observer that is told when a user's pointer is about to be finalized, and when it has been.
 public protocol UserDataKeeper: AnyObject {
   func finalizing()
 }
@@ -29,7 +29,7 @@ public protocol UserDataKeeper: AnyObject {
 public final class UserData {
   public let pointer: UnsafeMutableRawPointer?
   private let finalizer: Finalizer?
-  /// Told before the finalizer runs, and let go after it. Set once, before anything else has this.
+  /// Told before the finalizer runs, and let go after it. Set once, before anything else has this object.
   public var keeper: (any UserDataKeeper)?
 
   public init(_ pointer: UnsafeMutableRawPointer?, _ finalizer: Finalizer?) {
@@ -61,7 +61,7 @@ public final class Registration {
 
     public init() {}
 
-    /// What is shown an event.
+    /// The callback for an event of this kind.
     func of(_ kind: EventKind) -> HopCallback? {
       switch kind {
       case .start: onStart
@@ -80,7 +80,7 @@ public final class Registration {
   /// Process-wide, in the order of registration; never 0.
   public let id: UInt64
   public let name: ByteBuffer
-  /// What it was registered with: its place in a registry has the one that holds.
+  /// The filter it was registered with: its entry in a registry has the one that is in force.
   public let filter: CallFilter
   public let level: Level
   /// Its hop at the bytes level is made anew with each attempt.
@@ -120,10 +120,10 @@ public final class Registration {
 
   deinit { callbacks.deallocate() }
 
-  /// Its hop there may RESTART. One that is made anew with each attempt may not.
+  /// Whether its hop at this level may RESTART. A hop that is made anew with each attempt may not.
   func records(at level: Level) -> Bool { replayBytes > 0 && (level == .object || !isPerAttempt) }
 
-  // The chains that have it, which count their calls, and what those that have gone counted.
+  // The chains that have it, which count their calls, and the counts of the chains that have gone.
   private let lock = SpinLock()
   private var links: UnsafeMutablePointer<ChainLink>?
   private var formerlyBegun: UInt64 = 0
@@ -158,7 +158,7 @@ public final class Registration {
     var next = links
     while let link = next {
       link.pointee.chain._withUnsafeGuaranteedRef { chain in
-        // In this order: what ends in between counts as in flight, and never the other way round.
+        // In this order: a call that ends in between counts as in flight, and never the other way round.
         ended &+= chain.callsEnded
         seen &+= chain.callsBegun
       }

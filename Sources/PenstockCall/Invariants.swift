@@ -1,8 +1,8 @@
 #if PENSTOCK_CHECKS
   import Synchronization
 
-  // What always holds between two steps of a call. docs/architecture.md numbers the invariants; code that keeps one
-  // names its number. Test builds look after each step, and stop at the first that does not hold.
+  // The conditions that always hold between two steps of a call. docs/architecture.md numbers the invariants; code that keeps
+  // one names its number. Test builds look after each step, and stop at the first that does not hold.
 
   extension Call {
     @inline(never)
@@ -151,7 +151,7 @@
     private var brokenFace: StaticString? {
       let isRight: Bool
       switch life {
-      // Start has not come to it, so nobody can have it: it may have no face yet.
+      // Start has not come to the hop, so nobody can have it: it may have no face yet.
       case .waiting: isRight = seen == .waiting || face.load(ordering: .relaxed) == Face.asRun.rawValue
       case .creating: isRight = seen == .waiting
       case .starting: isRight = seen == .mayAnswer
@@ -188,7 +188,7 @@
   }
 
   extension Station {
-    /// Among thousands each step would look at all of them.
+    /// With thousands of events each step would look at all of them.
     fileprivate var isLong: Bool { parked.count + waiting.count > 64 }
 
     fileprivate func broken(limit: Int) -> StaticString? {
@@ -204,7 +204,7 @@
         case .next: ticketless += 1
         case .hold, .none: break
         }
-        // What a caller says after its half-close is kept in order like the rest; it is refused above the call.
+        // Messages after the caller's half-close are kept in order like the rest; they are refused above the call.
         if one.event.kind == .status, index < parked.count - 1 || !waiting.isEmpty {
           return "I4: something stands behind the status"
         }

@@ -22,9 +22,9 @@ public final class Job: ExecutorJob {
   /// The next of this lane; written by the producer before it counts it.
   fileprivate var following: Job?
 
-  /// What on_start changes: a copy, which the call takes over with the verdict. In on_status the recorded start.
+  /// The start that on_start changes: a copy, which the call takes over with the verdict. In on_status the recorded start.
   var start: Request?
-  // As the call had them when the event came.
+  // The call's values as they were when the event came.
   let path: ByteBuffer
   let authority: ByteBuffer?
   let deadline: UInt64?
@@ -61,7 +61,7 @@ public final class Job: ExecutorJob {
     queue.goOn(after: self)
   }
 
-  /// `destroy`, and before it what tells of the end: nothing of the hop runs any more on its other lane.
+  /// `destroy`, and before it the callback that tells of the end: nothing of the hop runs any more on its other lane.
   @inline(never) @_optimize(size)
   func goLast(behind ending: Job?) {
     if let ending { queue.appendOrPerform(ending) }
@@ -98,10 +98,10 @@ public final class Job: ExecutorJob {
 /// when it has run, submits the next.
 final class JobQueue {
   let executor: any Executor
-  /// The producer's.
+  /// Used by the producer only.
   private var last: Job?
   private var isLost = false
-  /// Tells of the call's end: it goes with `destroy`, behind what runs on either lane (law 2).
+  /// The job that tells of the call's end: it goes with `destroy`, behind the jobs of either lane (law 2).
   var ending: Job?
   /// How many have been appended and have not run.
   private let count = Atomic<Int>(0)
@@ -123,7 +123,7 @@ final class JobQueue {
     return false
   }
 
-  /// What has to run, runs here where the executor is lost: nothing else of the lane runs then.
+  /// Where the executor is lost, jobs that have to run are run here: nothing else of the lane runs then.
   func appendOrPerform(_ job: Job) { if !append(job) { job.perform() } }
 
   @inline(never) @_optimize(size)
@@ -133,7 +133,7 @@ final class JobQueue {
       guard let next = done.following else { return }
       done.following = nil
       if executor.submit(next) { return }
-      // Law 7; but this thread is the executor's still, so what is left runs here.
+      // Law 7; but this thread is the executor's still, so the rest runs here.
       next.hop.call.submit(.executorLost(next.hop))
       next.perform()
       done = next
@@ -153,6 +153,6 @@ final class JobQueue {
   /// Nothing is appended any more. The newest job keeps the hop, and that the queue.
   fileprivate func close() { last = nil }
 
-  /// What runs on `thread`, which is the calling one.
+  /// The job that runs on `thread`, which is the calling one.
   func job(on thread: UInt) -> Job? { runner.load(ordering: .acquiring) == thread ? running : nil }
 }

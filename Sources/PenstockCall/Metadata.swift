@@ -21,17 +21,17 @@ public final class Metadata {
   /// How many arena bytes belong to removed entries.
   private var garbage = 0
   public private(set) var count = 0
-  /// A reply's metadata, or that of an event that has passed: the ABI refuses changes.
+  /// Set for a reply's metadata, or that of an event that has passed: the ABI refuses changes.
   public var isReadOnly = false
 
   public init() {}
 
   private init(isReadOnly: Bool) { self.isReadOnly = isReadOnly }
 
-  /// Empty for ever: stands wherever there is nothing to say, and nobody who could add to it.
+  /// Empty for ever: stands where there is no metadata, and nobody who could add to it.
   public nonisolated(unsafe) static let none = Metadata(isReadOnly: true)
 
-  /// Refuses changes from now on. `none` is everybody's: it is not written.
+  /// Refuses changes from now on. `none` is shared by all: it is not written.
   func seal() { if !isReadOnly { isReadOnly = true } }
 
   deinit {
@@ -67,7 +67,7 @@ public final class Metadata {
   public func add(_ name: ByteView, _ value: ByteView) -> Outcome {
     guard count < capacity || grow() else { return .noMemory }
     let needed = name.count + value.count + 2
-    // What they may point into goes when they have been copied.
+    // The storage that they may point into goes when they have been copied.
     var old: UnsafeMutableRawPointer?
     if needed > arenaCapacity - arenaSize {
       let size = arenaSize + needed
@@ -133,7 +133,7 @@ public final class Metadata {
     swap(&garbage, &other.garbage)
   }
 
-  /// There is room.
+  /// Appends an entry; there is room for it.
   private func append(_ name: ByteView, _ value: ByteView) {
     guard let entries, let arena else { return }
     let entry = Entry(

@@ -1,8 +1,8 @@
 import PenstockWire
 
 /// The interceptors registered in one place (a runtime, a channel, the options of calls), sorted: higher priority
-/// first, then in the order of registration. Whoever owns a registry guards it with a lock; calls read lists made under it. What
-/// comes out of a registry is released outside of that lock.
+/// first, then in the order of registration. The owner of a registry guards it with a lock; calls read lists made under it.
+/// Registrations that come out of a registry are released outside of that lock.
 public struct Registry {
   /// The values are of no meaning; the names are those of lists.
   public enum Place: Sendable { case runtime, channel, call }

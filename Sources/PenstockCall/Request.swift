@@ -14,11 +14,11 @@ public enum CallKind: Int32, Sendable {
   public var receivesOne: Bool { self == .unary || self == .clientStream }
 }
 
-/// What `start` carries: everything that on_start may change before anything is sent.
+/// The content of `start`: everything that on_start may change before anything is sent.
 public final class Request {
   /// "/service/method", followed by a NUL: as the call was made, for any thread.
   public let firstPath: ByteBuffer
-  /// The same now: hops may change it.
+  /// The path at present: hops may change it.
   public var path: ByteBuffer { otherPath ?? firstPath }
   private var otherPath: ByteBuffer?
   /// Followed by a NUL; nil until the channel or a hop names one.
@@ -27,7 +27,7 @@ public final class Request {
   private var end = UInt64.max
   public var settings = CallSettings()
   public let kind: CallKind
-  /// Those that it has or has had, so that any thread may read the latest.
+  /// The routes that it has or has had, so that any thread may read the latest.
   private var routes: [CallRoute] = []
   private let currentRoute = Atomic<UnsafeMutableRawPointer?>(nil)
 
@@ -51,7 +51,7 @@ public final class Request {
     self.init(kind: kind, terminated: copied, metadata: metadata, deadline: deadline)
   }
 
-  /// The same start, for another time; nil: no memory.
+  /// A copy of the start, to be sent another time; nil: no memory.
   @inline(never) @_optimize(size)
   public func copy() -> Request? {
     guard let copied = metadata.copy() else { return nil }
@@ -69,7 +69,7 @@ public final class Request {
     return true
   }
 
-  /// Takes over what `other` has; it is not used any more.
+  /// Takes over the contents of `other`, which is not used any more.
   func adopt(_ other: Request) {
     otherPath = other.path
     authority = other.authority
@@ -84,18 +84,18 @@ public final class Request {
     guard let otherPath else { return ByteView(rebasing: firstPath.view.dropLast()) }
     return ByteView(rebasing: otherPath.view.dropLast())
   }
-  /// Nothing goes with it that is not the channel's, but for its path and its deadline.
+  /// Whether everything that goes with it is the channel's, but for its path and its deadline.
   public var isPlain: Bool {
     authority == nil && metadata.count == 0 && settings.credentials == nil && settings.labels == nil
   }
   public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
 
-  /// Where it goes instead of to the call's own channel. Any thread.
+  /// The channel to which it goes instead of the call's own. Any thread.
   public var route: CallRoute? {
     currentRoute.load(ordering: .acquiring).map { Unmanaged<CallRoute>.fromOpaque($0).takeUnretainedValue() }
   }
 
-  /// Whoever has the start.
+  /// Called by the holder of the start.
   public func setRoute(_ route: CallRoute?) {
     if let route, routes.last !== route { routes.append(route) }
     currentRoute.store(route.map { Unmanaged.passUnretained($0).toOpaque() }, ordering: .releasing)
@@ -145,12 +145,12 @@ public final class Request {
   }
 }
 
-/// A message's bytes. Hops may replace what it holds.
+/// A message's bytes. Hops may replace them.
 public typealias Message = ByteBuffer
 
 /// Another channel that a hop has sent the call to.
 open class CallRoute {
-  /// Each followed by a NUL; what hops see as the call's.
+  /// Each followed by a NUL; hops see them as the call's.
   public final let target: ByteBuffer
   public final let authority: ByteBuffer
   public final let privacy: Privacy
@@ -161,6 +161,6 @@ open class CallRoute {
     self.privacy = privacy
   }
 
-  /// The driving thread: what stands below the call there.
+  /// On the driving thread: the layer below the call on that channel.
   open func newBelow() -> CallBelow? { nil }
 }

@@ -1,4 +1,4 @@
-/// The hops from the top that nothing has set apart yet. Each of them has counted what its neighbours have, so they count
+/// The hops from the top that nothing has set apart yet. The counts of each equal those of its neighbours, so they count
 /// once, here, and an event goes through all of them as if they were one hop (`Call+Run`).
 struct Run {
   /// How many messages the caller may still be given.
@@ -9,15 +9,15 @@ struct Run {
   // While an event or a signal is on its way through them.
   /// How many messages the signal is about; with start, how much demand goes with it.
   var count = 0
-  /// The address behind the last callback that the event is shown to; 0: hops have been set apart meanwhile, and whoever
+  /// The address behind the last callback that the event is shown to; 0: hops have been set apart meanwhile, and the code that
   /// shows it looks again which are left.
   var end: UInt = 0
-  /// What is on its way, and the hop whose callback runs.
+  /// The event that is on its way, and the hop whose callback runs.
   var event = EventKind.none
   @Small var at = 0
 
   /// Once start has passed them: passing or halfClosed.
   var life = Life.passing
-  /// How many they are.
+  /// How many hops the run has.
   @Small var length = 0
 }

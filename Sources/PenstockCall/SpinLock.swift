@@ -1,6 +1,6 @@
 import Synchronization
 
-/// For a few steps that call nothing of a user's and wait for nothing.
+/// A lock for a few steps that call no code of a user's and wait for nothing.
 struct SpinLock: ~Copyable {
   private let isLocked = Atomic<Bool>(false)
 

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// What stands at a hop and goes no further by itself.
+/// An event that stands at a hop and goes no further by itself.
 public struct Standing {
   public enum State: Sendable {
     case paused, held
@@ -8,7 +8,7 @@ public struct Standing {
     case onExecutor
     /// The message would go, but nobody above asks for one.
     case unasked
-    /// Behind another.
+    /// It stands behind another event.
     case queued
   }
 
@@ -26,7 +26,7 @@ public struct Standing {
   public let waiting: Int
 }
 
-/// Who has to do something next.
+/// The party that has to do something next.
 public enum Holder {
   /// A callback, whose thread asks.
   case running(name: ByteBuffer, EventKind)
@@ -39,13 +39,13 @@ public enum Holder {
   /// The caller has not asked for a message.
   case demand
   case server
-  /// What there is to do is about to be done.
+  /// The next step is about to be done.
   case loop
   case nobody
 }
 
 extension Call {
-  /// The driving thread: what stands where, from the top.
+  /// On the driving thread: the standing events with their hops, from the top.
   @inline(never) @_optimize(size)
   public var standings: [Standing] {
     var found: [Standing] = []
@@ -74,14 +74,14 @@ extension Call {
     }
   }
 
-  /// The driving thread.
+  /// On the driving thread.
   @inline(never) @_optimize(size)
   public func holder(_ standings: [Standing]) -> Holder {
     guard phase == .live else { return phase == .created ? .loop : .nobody }
     for hop in hops where hop.current != .none {
       return .running(name: hop.registration.name, hop.current)
     }
-    // Of those that hold something the one that does so longest.
+    // Among the hops that hold something, the one that has done so longest.
     var oldest: Standing?
     for one in standings {
       switch one.state {

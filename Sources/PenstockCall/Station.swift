@@ -3,7 +3,7 @@ import PenstockWire
 /// The events of one lane that stand at one hop: in front of it, unseen (`waiting`), and behind its callback,
 /// to leave in order (`parked`). Made when the first one has to wait.
 final class Station {
-  /// What has to come before an event may leave.
+  /// The condition under which an event may leave.
   enum Wait: Equatable {
     case none
     /// HOLD without a ticket: the hop's next NEXT in this lane.
@@ -14,7 +14,7 @@ final class Station {
     case pause(Claim)
   }
 
-  /// Who keeps a lane shut. A callback on an executor is a pause that the library resolves.
+  /// The reason why a lane is shut. A callback on an executor is a pause that the library resolves.
   enum Claim: Equatable { case ticket(UInt64), job }
 
   struct Parked {
@@ -22,9 +22,9 @@ final class Station {
     var wait: Wait
     /// Its `sent` stops at this hop: it was injected here, or `sent` was already told when it was held.
     var isOwn = false
-    /// How much of `heldBytes` is its, until it leaves.
+    /// Its part of `heldBytes`, until it leaves.
     var heldBytes = 0
-    /// The one it waited for, once it does no more too. 0: none.
+    /// The ticket that it waits for, or has waited for. 0: none.
     var ticket: UInt64 = 0
     /// When it was paused, held or handed on; 0: not at all.
     var since: UInt64 = 0
@@ -52,12 +52,12 @@ final class Station {
 
   var isEmpty: Bool { parked.isEmpty && waiting.isEmpty }
 
-  /// The first that stands here may leave; a message only where somebody has asked for it.
+  /// Whether the first event that stands here may leave; a message only where somebody has asked for it.
   func mayLetGo(hasDemand: Bool) -> Bool {
     !parked.isEmpty && parked[0].wait == .none && (hasDemand || parked[0].event.kind != .receive)
   }
 
-  /// Behind what is parked here, but before the last event of the lane.
+  /// Behind the events that are parked here, but before the last event of the lane.
   func inject(_ event: Event) {
     let own = Parked(event: event, wait: .none, isOwn: true)
     if let last = parked.last, last.event.isLast {
@@ -67,7 +67,7 @@ final class Station {
     }
   }
 
-  /// Thousands may wait: among many it is found by halving, for tickets rise along the lane.
+  /// Thousands may wait: among many an event is found by halving, for tickets rise along the lane.
   func index(of ticket: UInt64) -> Int? {
     var low = 0
     var high = parked.count

@@ -1,7 +1,7 @@
 import PenstockWire
 import Synchronization
 
-/// What happened to a call, in monotonic nanoseconds and bytes; 0 is "not yet".
+/// The measures of a call, in monotonic nanoseconds and bytes; 0 is "not yet".
 public struct CallStatistics {
   public var createdAt: UInt64 = 0
   public var firstByteSentAt: UInt64 = 0
@@ -12,16 +12,16 @@ public struct CallStatistics {
   public var attempts: UInt64 = 0
   public var sent = Traffic()
   public var received = Traffic()
-  /// Of the last attempt that had one.
+  /// The connection of the last attempt that had one.
   public var connection: ConnectionFacts?
 
   public struct Traffic {
     public var messages: UInt64 = 0
-    /// Of messages as they are.
+    /// Bytes of messages as they are.
     public var bytes: UInt64 = 0
-    /// Of messages as they travel: what compression has made of them.
+    /// Bytes of messages as they travel: compressed, if they are.
     public var compressedBytes: UInt64 = 0
-    /// Of bodies on the wire: with what stands before each message.
+    /// Bytes of bodies on the wire: with the prefix of each message.
     public var wireBytes: UInt64 = 0
   }
 }
@@ -33,12 +33,12 @@ public struct Measure: ~Copyable {
   public var value: UInt64 { number.load(ordering: .relaxed) }
   public func set(_ value: UInt64) { number.store(value, ordering: .relaxed) }
   public func add(_ n: Int) { set(value &+ UInt64(clamping: n)) }
-  /// What happens again does not count.
+  /// Only the first time counts.
   public func setOnce(_ value: @autoclosure () -> UInt64) { if self.value == 0 { set(value()) } }
 }
 
-/// The same while it happens. Each number is right by itself: a reader on another thread may see one that is newer than
-/// the next.
+/// The measures of a running call. Each number is right by itself: a reader on another thread may see one that is newer
+/// than the next.
 public struct Measures: ~Copyable {
   public let createdAt = Measure()
   public let firstByteSentAt = Measure()
@@ -63,7 +63,7 @@ public struct Measures: ~Copyable {
   }
 }
 
-/// What is known of the connection that a call runs on. Never changed: its calls and their replies keep it.
+/// The facts of the connection that a call runs on. Never changed: its calls and their replies keep them.
 public final class ConnectionFacts {
   /// "127.0.0.1:50051".
   public let peer: ByteBuffer
@@ -93,7 +93,7 @@ open class SecurityFacts {
 
   /// How many certificates the peer has shown.
   open var certificateCount: Int { 0 }
-  /// Any thread: they in PEM form, the peer's own first. nil: no memory.
+  /// Any thread: the certificates in PEM form, the peer's own first. nil: no memory.
   open func certificates() -> ByteBuffer? { nil }
 }
 
@@ -101,7 +101,7 @@ extension Call {
   /// Any thread: how far it has come.
   public var stats: CallStatistics { stats(with: connection) }
 
-  /// The same at the end of the call, on the driving thread, once.
+  /// The measures at the end of the call, taken on the driving thread, once.
   @inline(__always)
   public var lastStats: CallStatistics { stats(with: lastConnection()) }
 

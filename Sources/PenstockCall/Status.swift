@@ -3,12 +3,12 @@ import PenstockWire
 /// How a call ended: code, message, details, trailers (gRPC "Status", google.rpc.Status).
 ///
 /// Code, message and details are the truth. "grpc-status-details-bin" among the trailers is a picture of them: it
-/// stays as it came until one of them is changed, and from then on shows what they are.
+/// stays as it came until one of them is changed, and from then on shows their present values.
 public final class Status {
   public private(set) var code: StatusCode
   /// UTF-8, followed by a NUL in its storage; nil: empty.
   private var text: ByteBuffer?
-  /// Made when it is first asked for, where it may be changed.
+  /// The trailers, made when they are first asked for, where they may be changed.
   public var trailers: Metadata {
     get {
       if let made { return made }
@@ -26,7 +26,7 @@ public final class Status {
   public private(set) var detailsAreMalformed = false
   /// A caller's cancel, a deadline, a closed channel: its code is fixed.
   public var isLocal = false
-  /// Set by whoever knows how the request ended.
+  /// Set by the code that knows how the request ended.
   public var canRepeat = Repeat.no
   public var isReadOnly = false {
     willSet { if newValue { settleTrailers() } }
@@ -56,7 +56,7 @@ public final class Status {
   }
 
   public func setCode(_ code: StatusCode) {
-    // What a hop has decided is not the end of the stream any more.
+    // A status that a hop has decided is not the end of the stream any more.
     if code != self.code { canRepeat = .no }
     self.code = code
     showDetails()
@@ -66,7 +66,7 @@ public final class Status {
     text.map { ByteView(rebasing: $0.view.dropLast()) } ?? ByteView(start: nil, count: 0)
   }
 
-  /// What is not UTF-8 is repaired with U+FFFD. False: no memory, unchanged.
+  /// Sets the message; bytes that are not UTF-8 become U+FFFD. False: no memory, unchanged.
   public func setMessage(_ message: ByteView) -> Bool {
     if message.isEmpty {
       text = nil
@@ -83,14 +83,14 @@ public final class Status {
 
   public var detailCount: Int { details.count / 2 }
 
-  /// The type URL (a NUL follows it) and the value.
+  /// The type URL (a NUL follows it) and the value of a detail.
   public func detail(at index: Int) -> (typeURL: ByteView, value: ByteView)? {
     guard index >= 0, index < detailCount else { return nil }
     let url = details[index * 2].view
     return (ByteView(rebasing: url[0..<url.count - 1]), details[index * 2 + 1].view)
   }
 
-  /// The first detail, from `start` on, with this type URL; one without a '/' is compared with what stands after the
+  /// The first detail, from `start` on, with this type URL; a URL without a '/' is compared with the part after the
   /// last '/' alone.
   @inline(never) @_optimize(size)
   public func findDetail(_ wanted: ByteView, from start: Int = 0) -> Int? {
@@ -122,7 +122,7 @@ public final class Status {
 
   /// Removes every detail with this type URL (as `findDetail` has it). False: there is none.
   public func removeDetails(_ typeURL: ByteView) -> Bool {
-    // It may be a view of what is removed.
+    // The URL may be a view of a detail that is removed.
     guard let wanted = ByteBuffer(copying: typeURL) else { return false }
     var next = findDetail(wanted.view)
     let found = next != nil
@@ -141,7 +141,7 @@ public final class Status {
   }
 
   /// Takes the details out of a google.rpc.Status as it came ("grpc-status-details-bin" without its base64), which
-  /// stays readable in the trailers; nothing else of it counts. What does not decode is only kept there.
+  /// stays readable in the trailers; nothing else of it counts. Bytes that do not decode are only kept there.
   @inline(never) @_optimize(size)
   public func takeDetails(_ encoded: ByteView) {
     _ = trailers.set(Status.detailsName, encoded)
@@ -159,7 +159,7 @@ public final class Status {
     }
   }
 
-  /// What came as details is not even base64: kept as it is.
+  /// The field that came as details is not even base64: kept as it is.
   public func takeMalformedDetails(_ wire: ByteView) {
     detailsAreMalformed = true
     _ = trailers.set(Status.detailsName, wire)
@@ -206,7 +206,7 @@ public final class Status {
       return
     }
     let encoded = ByteBuffer()
-    // Rather none than one that says something else.
+    // Better no field than one that says something else.
     guard encodeDetails(into: encoded), trailers.set(Status.detailsName, encoded.view) == .ok else {
       _ = trailers.remove(Status.detailsName)
       return
