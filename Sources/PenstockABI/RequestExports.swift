@@ -218,7 +218,8 @@ public func penstock_request_set_user_agent(_ request: OpaquePointer!, _ applica
   let name = bytes(application)
   guard name.isEmpty || HeaderRules.isValidASCIIValue(name) else { return PENSTOCK_E_INVALID_ARGUMENT }
   let agent = ByteBuffer()
-  guard UserAgent.compose(version: Version.bytes, application: name, into: agent), agent.append(byte: 0) else {
+  guard UserAgent.compose(version: Version.bytes, application: name, into: agent), agent.append(byte: 0)
+  else {
     return PENSTOCK_E_NO_MEMORY
   }
   return edit(request) {
