@@ -20,33 +20,73 @@ extern "C" {
 
 typedef struct penstock_request penstock_request;
 
-/* The request's metadata: in create, in on_start, and where it may be changed; else NULL.
- * Memory: borrowed, as long-lived as the hop's callback, its bound handle, or its function. */
+/* The request's metadata: in create, in on_start, and where it may be changed.
+ * result: NULL elsewhere.
+ * memory: borrowed, as long-lived as the hop's callback, its bound handle or its function.
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_metadata *penstock_request_metadata(penstock_request *request);
-/* "/package.Service/Method"; lives until it is set again or the call ends; NULL for NULL. */
+/* "/package.Service/Method", NUL-terminated.
+ * result: NULL where nothing is shown.
+ * memory: borrowed; lives until it is set again or the call ends.
+ * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_method(const penstock_request *request);
-/* E_INVALID_ARGUMENT: not "/service/method". Method filters are not applied again. */
+/* Calls `method` instead, NUL-terminated. Method filters are not applied again.
+ * result: E_INVALID_ARGUMENT: a NULL, or not "/service/method". E_STATE, E_GONE, E_FORKED: as the head of this file
+ * says.
+ * memory: `method` is copied.
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_method(penstock_request *request, const char *method);
-/* The authority that is sent; lives as penstock_request_method. */
+/* The authority that is sent, NUL-terminated.
+ * result: NULL where nothing is shown.
+ * memory: borrowed; lives until it is set again or the call ends.
+ * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_authority(const penstock_request *request);
+/* Sends `authority`, visible ASCII, NUL-terminated.
+ * result: E_INVALID_ARGUMENT: a NULL, or no authority. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+ * memory: `authority` is copied.
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_authority(penstock_request *request, const char *authority);
-/* Milliseconds left until the deadline, 0 if it has passed, -1 for none, and for NULL. */
+/* Milliseconds left until the deadline.
+ * result: 0 if it has passed, -1 for none, and where nothing is shown.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API int64_t penstock_request_deadline_ms(const penstock_request *request);
-/* Moves the deadline to `ms` milliseconds from now, earlier or later; -1 is none. */
+/* Moves the deadline to `ms` milliseconds from now, earlier or later; -1 is none.
+ * result: E_INVALID_ARGUMENT: NULL, or less than -1. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_deadline_ms(penstock_request *request, int64_t ms);
 
-/* "identity" or "gzip": how messages are compressed on their way to the server. Static; "identity" for NULL. */
+/* How messages are compressed on their way to the server.
+ * result: "identity" or "gzip"; "identity" where nothing is shown.
+ * memory: static.
+ * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_compression(const penstock_request *request);
-/* E_INVALID_ARGUMENT: neither "identity" nor "gzip". */
+/* Compresses messages by `name`, "identity" or "gzip".
+ * result: E_INVALID_ARGUMENT: a NULL, or neither of them. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_compression(penstock_request *request, const char *name);
-/* The limit on one received message, decompressed. 0 for NULL. */
+/* The limit on one received message, in bytes, decompressed.
+ * result: 0 for NULL.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API size_t penstock_request_max_receive_message_bytes(const penstock_request *request);
-/* E_INVALID_ARGUMENT: over 2147483647. */
+/* Sets that limit to `bytes`.
+ * result: E_INVALID_ARGUMENT: NULL, or over 2147483647. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_receive_message_bytes(penstock_request *request, size_t bytes);
-/* The limit on one message as it leaves the last hop, uncompressed: over it the call ends with RESOURCE_EXHAUSTED. What
- * the caller passes to a send is also held against the limit of its options. 0 for NULL. */
+/* The limit on one message as it leaves the last hop, in bytes, uncompressed: over it the call ends with
+ * RESOURCE_EXHAUSTED. What the caller passes to a send is also held against the limit of its options.
+ * result: 0 for NULL.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API size_t penstock_request_max_send_message_bytes(const penstock_request *request);
-/* E_INVALID_ARGUMENT: over 2147483647. */
+/* Sets that limit to `bytes`.
+ * result: E_INVALID_ARGUMENT: NULL, or over 2147483647. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_send_message_bytes(penstock_request *request, size_t bytes);
 
 /* What may be assumed of the method if it is called twice. It is carried for hops (and for framings that make use of it):
@@ -55,40 +95,73 @@ PENSTOCK_API penstock_result penstock_request_set_max_send_message_bytes(penstoc
 #define PENSTOCK_IDEMPOTENCY_IDEMPOTENT      1
 #define PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS 2
 
-/* PENSTOCK_IDEMPOTENCY_...; UNKNOWN for NULL. */
+/* What may be assumed if the method is called twice.
+ * result: PENSTOCK_IDEMPOTENCY_...; UNKNOWN where nothing is shown.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_idempotency(const penstock_request *request);
-/* E_INVALID_ARGUMENT: not one of them. */
+/* Sets it to `idempotency`, PENSTOCK_IDEMPOTENCY_....
+ * result: E_INVALID_ARGUMENT: NULL, or none of them. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
-/* Of what kind the messages are, as the server is told: "json" for "application/grpc+json"; "" for "application/grpc", and
- * for NULL. Lives as penstock_request_method. What the server says of its own stands among the headers of the response
- * as "content-type", where it is other than "application/grpc". */
+/* Of what kind the messages are, as the server is told, NUL-terminated: "json" for "application/grpc+json". What the
+ * server says of its own stands among the headers of the response as "content-type", where it is other than
+ * "application/grpc".
+ * result: "" for "application/grpc", and where nothing is shown.
+ * memory: borrowed; lives until it is set again or the call ends.
+ * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_content_subtype(const penstock_request *request);
-/* Copied; "" is none. E_INVALID_ARGUMENT: others than lower-case letters, digits, "-", "_" and ".". */
+/* Sets it to `subtype`, NUL-terminated; "" is none.
+ * result: E_INVALID_ARGUMENT: a NULL, or others than lower-case letters, digits, "-", "_" and ".". E_STATE, E_GONE,
+ * E_FORKED: as the head of this file says.
+ * memory: `subtype` is copied.
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_content_subtype(penstock_request *request, const char *subtype);
-/* The user agent that this call sends instead of its channel's; "" is the channel's, and for NULL. Lives as
- * penstock_request_method. */
+/* The user agent that this call sends instead of its channel's, NUL-terminated.
+ * result: "" is the channel's, and where nothing is shown.
+ * memory: borrowed; lives until it is set again or the call ends.
+ * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_user_agent(const penstock_request *request);
-/* Puts `application` (visible ASCII and spaces, copied) before the library's own name; "" is the channel's again.
- * E_INVALID_ARGUMENT: not such a text. */
+/* Puts `application` (visible ASCII and spaces, NUL-terminated) before the library's own name in the user agent of this
+ * call; "" is the channel's again.
+ * result: E_INVALID_ARGUMENT: a NULL, or not such a text. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+ * memory: `application` is copied.
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_user_agent(penstock_request *request, const char *application);
-/* 1 if the call is to wait for a connection instead of failing, else 0. It is carried, and has no effect in this version:
- * channels do not wait yet. */
+/* Whether the call is to wait for a connection instead of failing. It is carried, and has no effect in this version:
+ * channels do not wait yet.
+ * result: 1 or 0; 0 where nothing is shown.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_wait_for_ready(const penstock_request *request);
+/* Sets it: `wait` is 0, or anything else for 1.
+ * result: E_INVALID_ARGUMENT: NULL. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_wait_for_ready(penstock_request *request, int32_t wait);
-/* 1 if the call has credentials, else 0; what they are is not told. */
+/* Whether the call has credentials; what they are is not told.
+ * result: 1 or 0; 0 where nothing is shown.
+ * memory: nothing is kept
+ * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_has_credentials(const penstock_request *request);
-/* Replaces the credentials of the call by one field, "authorization" (visible ASCII and spaces, copied); NULL removes
- * them. They are sent with the request's headers, instead of metadata of the same name, over TLS only: on a channel
- * without it the call ends with UNAUTHENTICATED before anything is sent. No JSON and no trace shows them. They go along
- * with a redirect.
- * E_INVALID_ARGUMENT: not such a text. */
+/* Replaces the credentials of the call by one field, "authorization": `authorization` is visible ASCII and spaces, NUL-
+ * terminated; NULL removes them. They are sent with the request's headers, instead of metadata of the same name, over
+ * TLS only: on a channel without it the call ends with UNAUTHENTICATED before anything is sent. No JSON and no trace
+ * shows them. They go along with a redirect.
+ * result: E_INVALID_ARGUMENT: the request is NULL, or not such a text. E_STATE, E_GONE, E_FORKED: as the head of this
+ * file says.
+ * memory: `authorization` is copied.
+ * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_credentials(penstock_request *request, const char *authorization);
 
-/* Redirect: sends the rest of the call to another channel of the same runtime. In a callback only, of the hop's
- * own thread. The interceptors, options and deadline of the call stay. The connection and its
- * credentials are the other channel's, and so are the target and the authority, unless one was set. The other channel
- * is kept until the call ends; closing either channel ends it. The last one set counts.
- * E_INVALID_ARGUMENT: a channel of another runtime. E_CLOSED: it has been closed. */
+/* Redirect: sends the rest of the call to `channel`, another one of the same runtime. The interceptors, options and
+ * deadline of the call stay. The connection and its credentials are the other channel's, and so are the target and the
+ * authority, unless one was set. Closing either channel ends the call. The last one set counts.
+ * result: E_INVALID_ARGUMENT: a NULL, or a channel of another runtime. E_CLOSED: it has been closed. E_STATE, E_GONE,
+ * E_FORKED: as the head of this file says.
+ * memory: the other channel is retained until the call ends.
+ * threads: in a callback of the hop, on its thread */
 PENSTOCK_API penstock_result penstock_request_set_channel(penstock_request *request, penstock_channel *channel);
 
 #ifdef __cplusplus

@@ -69,10 +69,12 @@ static inline penstock_sync_interceptor penstock_sync_interceptor_init(void) {
 
 /* Fills `table` (made with PENSTOCK_INTERCEPTOR_INIT) with an interceptor that runs `interceptor`'s function: to be
  * registered once, by any of the functions that register a table, as it is. One that is not registered after all is let
- * go by its own finalizer: table.finalizer(table.user_data). `interceptor` is borrowed during the call; the table's
- * strings live as long as its user_data.
- * E_INVALID_ARGUMENT: NULL, a struct_size that is too small, no function. E_UNSUPPORTED: a larger struct_size with a
- * tail that is not zero. E_NO_MEMORY. */
+ * go by its own finalizer: table.finalizer(table.user_data).
+ * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small, no function. E_UNSUPPORTED: a larger struct_size
+ * with a tail that is not zero. E_NO_MEMORY.
+ * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error; the table's strings live
+ * as long as its user_data.
+ * threads: any */
 PENSTOCK_API penstock_result penstock_sync_interceptor_table(const penstock_sync_interceptor *interceptor,
                                                              penstock_interceptor *table, penstock_error **error);
 
