@@ -37,10 +37,12 @@ static void counted_destroy(penstock_hop *hop, void *state) {
 }
 #endif
 
+#ifndef HAS_create
 static int32_t make_state(penstock_hop *hop, void *user_data, void **state) {
   *state = malloc(1);
   return PENSTOCK_NEXT;
 }
+#endif
 
 /* The server of the fragments that want a failure: the first attempt of each call ends with FAILS. */
 #ifdef FAILS
@@ -140,7 +142,9 @@ int main(int argc, char **argv) {
   table.create = create;
 #endif
 #ifdef HAS_destroy
+#ifndef HAS_create
   table.create = make_state;
+#endif
   table.destroy = counted_destroy;
 #endif
   if (penstock_channel_add_interceptor(channel, &table, 1, &id, NULL)) return 1;

@@ -58,6 +58,31 @@ def test_resume_after_a_time(channel: Channel) -> None:
     assert outcome.stats["duration_us"] >= 50_000
 
 
+def test_a_verdict_after_a_time(channel: Channel) -> None:
+    def send(hop: Hop) -> Optional[Verdict]:
+        if hop.message != b"2":
+            return None
+        with pytest.raises(penstock.InvalidArgumentError):
+            hop.ticket().resolve_after(Verdict.TAKE, 0)
+        hop.ticket().resolve_after(Verdict.DROP, 0.05)
+        return Verdict.PAUSE
+
+    channel.add_interceptor(Only(on_send=send))
+    call = channel.stream_stream("/penstock.Echo/Bidi")([b"1", b"2", b"3"], timeout=30)
+    assert list(call) == [b"1", b"3"]
+    assert call.stats["duration_us"] >= 50_000
+
+
+def test_a_ticket_ends_the_call_after_a_time(channel: Channel) -> None:
+    def start(hop: Hop) -> Verdict:
+        hop.ticket().finish_after(StatusCode.ABORTED, "too late", 0.05)
+        return Verdict.PAUSE
+
+    channel.add_interceptor(Only(on_start=start))
+    with pytest.raises(RpcError, match="ABORTED: too late"):
+        unary(channel, timeout=30)
+
+
 def test_a_ticket_is_used_once(channel: Channel) -> None:
     tickets: List[Ticket] = []
 

@@ -7,8 +7,19 @@ from typing import Iterator, List
 
 import pytest
 
-from helpers import Only, bidi, unary
-from penstock import Channel, Hop, Interceptor, RpcError, StatusCode, Verdict
+from helpers import Only, bidi, on_thread, unary
+from penstock import (
+    Channel,
+    Event,
+    GoneError,
+    Hop,
+    Interceptor,
+    RpcError,
+    StateError,
+    StatusCode,
+    Ticket,
+    Verdict,
+)
 
 
 class Failing(Interceptor):
@@ -123,3 +134,50 @@ def test_the_status_waits_for_a_refresh_on_another_thread(channel: Channel) -> N
     # A server that answers when all has come: what it says earlier goes up, and ends all hope of a RESTART.
     assert channel.stream_unary("/penstock.Echo/ClientStream")(requests()) is not None
     assert failing.attempts == [1, 2]
+
+
+def test_a_token_that_comes_while_the_status_waits_is_sent(channel: Channel) -> None:
+    kept: List[Event] = []
+
+    class Slow(Interceptor):
+        replay_bytes = 1000
+
+        def on_status(self, hop: Hop) -> object:
+            if not hop.can_restart or hop.status.code is StatusCode.OK:
+                return None
+            ticket = hop.ticket()
+            on_thread(lambda: self.refresh(ticket))
+            return Verdict.PAUSE
+
+        def refresh(self, ticket: Ticket) -> None:
+            kept.append(ticket.event())
+            assert kept[0].request_metadata.get("authorization") is None
+            kept[0].request_metadata["authorization"] = "new"
+            ticket.resolve(Verdict.RESTART)
+
+    failing = Failing()
+    channel.add_interceptor(Slow(), priority=2)
+    channel.add_interceptor(failing, priority=1)
+    assert unary(channel, b"abc", timeout=30) == b"abc"
+    assert failing.tokens == [None, "new"]
+    with pytest.raises((StateError, GoneError)):
+        _ = kept[0].request_metadata
+
+
+def test_a_call_begins_again_after_a_time(channel: Channel) -> None:
+    class Retry(Interceptor):
+        replay_bytes = 1000
+        max_restarts = 3
+
+        def on_status(self, hop: Hop) -> object:
+            if not hop.can_restart or hop.status.code is StatusCode.OK:
+                return None
+            hop.ticket().resolve_after(Verdict.RESTART, 0.02)
+            return Verdict.PAUSE
+
+    failing = Failing(times=3)
+    channel.add_interceptor(Retry(), priority=2)
+    channel.add_interceptor(failing, priority=1)
+    _, outcome = channel.unary_unary("/penstock.Echo/Unary").with_call(b"abc", timeout=30)
+    assert failing.attempts == [1, 2, 3, 4]
+    assert outcome.stats["duration_us"] >= 60_000

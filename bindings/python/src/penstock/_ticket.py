@@ -8,12 +8,12 @@ from typing import Any, Iterable, Tuple
 
 from . import _constants as c
 from . import _raw
-from ._arguments import milliseconds, sized
+from ._arguments import c_string, milliseconds, sized
 from ._codec import Boxed, boxed
 from ._errors import StateError, check
 from ._metadata import Metadata, MetadataLike
 from ._objects import own, registry
-from ._status import DetailLike, Status, StatusLike, as_status
+from ._status import CodeLike, DetailLike, Status, StatusLike, as_status, code_number
 from ._verdict import EventKind, Level, Verdict
 
 
@@ -60,6 +60,19 @@ class Ticket:
         result = _raw.penstock_ticket_resolve_after(self.number, c.NEXT, milliseconds(seconds))
         check(result, "the ticket can't be used")
 
+    def resolve_after(self, verdict: Verdict, seconds: float) -> None:
+        """As `resolve` after ``seconds``, unless the ticket is resolved before."""
+        check(
+            _raw.penstock_ticket_resolve_after(self.number, int(verdict), milliseconds(seconds)),
+            f"the ticket can't be resolved to {verdict!r}",
+        )
+
+    def finish_after(self, code: CodeLike, message: str, seconds: float) -> None:
+        """Ends the call there after ``seconds``, unless the ticket is resolved before."""
+        text = c_string(message, "a message")
+        result = _raw.penstock_ticket_end_after(self.number, code_number(code), text, milliseconds(seconds))
+        check(result, "the ticket can't be used")
+
     def event(self) -> Event:
         """The event it is for, which may be read, and changed until the ticket is spent, by one thread at a time."""
         event = c_void_p()
@@ -100,6 +113,14 @@ class Event:
         pointer = _raw.penstock_hop_metadata(self._handle)
         if not pointer:
             raise StateError(c.E_STATE, f"there is no metadata in {self.kind.name}")
+        return Metadata._view(pointer, self._open)
+
+    @property
+    def request_metadata(self) -> Metadata:
+        """As `Hop.request_metadata`: of a status that waits, the metadata that a RESTART sends."""
+        pointer = _raw.penstock_request_metadata(_raw.penstock_hop_request(self._handle))
+        if not pointer:
+            raise StateError(c.E_STATE, f"there is no request metadata in {self.kind.name}")
         return Metadata._view(pointer, self._open)
 
     @property
