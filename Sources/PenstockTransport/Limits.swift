@@ -1,10 +1,10 @@
-/// The bounds that no option sets, of what a peer may make the library keep or do. The comment of a row says what is
-/// bounded, in which unit, and behind "Beyond:" the end of a peer that goes over it. docs/limits.md has these rows, by
+/// The bounds that no option sets, on the memory and the work that a peer can cause. The comment of a row names the bounded
+/// thing, its unit, and behind "Beyond:" the end of a peer that goes over it. docs/limits.md has these rows, by
 /// scripts/options; CONTRIBUTING.md says how to add one.
 enum Limits {
   /// Frames and TLS messages without use for any call. Beyond: the connection ends.
   static let framesWithoutUse = 10_000
-  /// Of those, forgiven in each second. Beyond: they count.
+  /// Frames without use that are forgiven in each second. Beyond: they count.
   static let forgivenEachSecond: UInt64 = 100
   /// A header block, in multiples of `max_header_list_bytes`. Beyond: the connection ends.
   static let headerBlockLists = 4

@@ -18,7 +18,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var call: Unmanaged<Call>?
   private var framing: Framing?
   private var stream: TransportStream?
-  /// Of the request, before there is a stream.
+  /// Messages of the request, before there is a stream.
   private var pieces = PieceQueue()
   private var isHalfClosed = false
   private var headersCame = false
@@ -26,7 +26,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var wasPickedAgain = false
   /// A connection on which it waited for a place has gone.
   private var hasLostPlace = false
-  /// Of the stream's `piecesSent`, what the call has been told.
+  /// How many of the stream's `piecesSent` the call has been told of.
   private var told: UInt32 = 0
   /// How large `message` was on its way.
   private var messageSize: UInt32 = 0
@@ -35,7 +35,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var trailers: Status?
   /// Ends the call, behind `message`.
   private var failure: Status?
-  /// What the response's head comes to, until the call is told.
+  /// The result of the response's head, until the call is told.
   private var head: ResponseStart?
 
   /// Larger messages are not read ahead.
@@ -72,7 +72,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return borrow(framing) { $0.opening == .atOnce || (isHalfClosed && !$0.isPacking) } ?? false
   }
 
-  /// What there is to say waits for the stream, which so begins to send once instead of three times.
+  /// The request waits for the stream, which so begins to send once instead of three times.
   override func start(_ call: Call, saying message: Message) {
     guard begins(call) else { return }
     isHalfClosed = true
@@ -136,7 +136,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override func another() -> CallBelow { Attempt(channel) }
 
-  /// What has come and waits goes on, in the same turn; what comes later says so itself.
+  /// Bytes that have come and wait go on, in the same turn; later ones are told of when they come.
   override func pull() {
     guard call != nil, let stream,
       message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil
@@ -221,7 +221,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   override func streamReceives(_ bytes: ByteView) -> Int {
     guard message == nil, failure == nil, wantsMessage else { return 0 }
     return borrow(framing) { framing in
-      // Before the call knows of the headers, at which it may be paused, only what needs no more room.
+      // Before the call knows of the headers, at which it may be paused, only messages that need no more room.
       guard headersCame || (headersWait && framing.beginsWithMessage(bytes)), !framing.isBusy else {
         return 0
       }
@@ -240,7 +240,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return false
   }
 
-  /// Keeps what comes out; how much goes in.
+  /// Keeps the bytes that come out; returns how many go in.
   private func decode(_ bytes: ByteView, _ framing: Framing) -> Int {
     let (consumed, step) = framing.decode(bytes)
     take(step)
@@ -270,7 +270,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     proceed()
   }
 
-  /// The call, whose end may come in there, is kept until it is done; the attempt is, by whoever calls this.
+  /// The call, whose end may come in there, is kept until it is done; the attempt is kept by the caller.
   private func proceed() {
     guard let call else { return }
     _ = call.retain()
@@ -278,7 +278,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     call.release()
   }
 
-  /// Tells the call what there is to tell, in order. Each step may end the call or the attempt.
+  /// Tells the call all that has come, in order. Each step may end the call or the attempt.
   private func proceed(_ call: Call) {
     var hasDelivered = false
     guard let stream else {
@@ -388,7 +388,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     call.inboundStatus(status)
   }
 
-  /// What else it has goes with it, its stream too: without a call it does nothing any more.
+  /// Everything else it has goes with it, its stream too: without a call it does nothing any more.
   private func leave(_ why: Leave) {
     if borrow(stream, { $0.leave(why) }) == nil { withCore { $0.forgetWaiting() } }
     if message != nil { message = nil }

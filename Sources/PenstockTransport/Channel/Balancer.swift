@@ -1,4 +1,4 @@
-/// Chooses where an attempt goes. It knows endpoints by their numbers and news of them, and says what is to be done;
+/// Chooses where an attempt goes. It knows endpoints by their numbers and news of them, and decides what to do;
 /// the channel does it (`ChannelCore.follow`). A further kind of balancer is a further case. No I/O, no clock.
 enum Balancer: Equatable {
   case pickFirst(PickFirst)
@@ -12,7 +12,7 @@ enum Balancer: Equatable {
     }
   }
 
-  /// Once for each attempt: what it says is ready beforehand.
+  /// Once for each attempt: the answer is ready beforehand.
   @inline(__always)
   var pick: Pick {
     switch self {
@@ -40,7 +40,7 @@ enum Pick: Equatable {
 enum BalancerEvent: Equatable {
   /// A call waits.
   case wanted
-  /// So many addresses, which are endpoints from 0 on.
+  /// The number of addresses, which are endpoints from 0 on.
   case named(Int)
   /// There are no addresses.
   case nameless
@@ -48,7 +48,7 @@ enum BalancerEvent: Equatable {
   case close
 }
 
-/// Of one endpoint.
+/// News of one endpoint.
 enum EndpointNews: Equatable {
   case ready
   /// It could not be connected to.

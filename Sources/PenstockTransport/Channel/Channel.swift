@@ -2,10 +2,10 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A target with its credentials and options, and whatever connections it takes. Calls know nothing of those: each gets
+/// A target with its credentials and options, and as many connections as it takes. Calls know nothing of those: each gets
 /// an attempt, and the attempt gets a connection.
 ///
-/// The handle; what the driving thread works with is `ChannelCore`. `@unchecked Sendable`: all here is immutable, and
+/// The handle; the driving thread works with `ChannelCore`. `@unchecked Sendable`: all here is immutable, and
 /// the core is touched on the driving thread only.
 public final class Channel: @unchecked Sendable {
   let core: ChannelCore
@@ -67,7 +67,7 @@ public final class Channel: @unchecked Sendable {
 
   public var privacy: Privacy { core.defaults.privacy }
 
-  /// Any thread: for connections that begin from now on. What is not given is as the channel's options say, and its file
+  /// Any thread: for connections that begin from now on. A part that is not given is as the channel's options say, and its file
   /// is read again. nil: no TLS.
   @inline(never) @_optimize(size)
   public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
@@ -83,7 +83,7 @@ public final class Channel: @unchecked Sendable {
     }
   }
 
-  /// Any thread, without waiting: ends what is under way with CANCELLED, and closes the connections.
+  /// Any thread, without waiting: ends the calls under way with CANCELLED, and closes the connections.
   public func close() {
     if !isClosing.exchange(true, ordering: .relaxed) { runtime.post(ChannelClosing(core)) }
   }

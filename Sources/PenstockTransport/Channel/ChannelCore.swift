@@ -25,7 +25,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   private let resolver: Resolver
   private var names = Names.unresolved
   private var balancer: Balancer
-  /// Of the last names that have come.
+  /// The endpoints of the names that came last.
   private var endpoints: [Subchannel] = []
   /// Endpoints of earlier names whose connections drain.
   private var leaving: [Subchannel] = []
@@ -107,7 +107,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     follow(.wanted)
   }
 
-  /// Tells the balancer, and does what it says. What that brings about at once is told after it, and not from within:
+  /// Tells the balancer, and carries out its decisions. Their immediate results are told after it, and not from within:
   /// there may be hundreds of addresses to none of which a connection can be begun.
   @inline(never) @_optimize(size)
   private func follow(_ event: BalancerEvent) {
@@ -143,7 +143,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     case .unconnected(let plan): words = report.words(destination.name, plan)
     case .closed: words = ByteBuffer().say("the channel is closed")
     }
-    // What their ends bring about waits anew.
+    // Attempts that begin through their ends wait anew.
     var all = waiting
     waiting = WaitQueue()
     while let attempt = all.popFirst() { attempt.connectFailed(words) }
@@ -192,7 +192,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     failNames(ByteBuffer().say("the name of ").say(destination.name.view).say(" did not resolve in time"))
   }
 
-  // MARK: What a subchannel tells
+  // MARK: News from a subchannel
 
   @inline(never) @_optimize(size)
   func failed(_ address: SocketAddress, _ words: ByteBuffer) {

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// What channel.h's "options" say about the transport; the ABI parses JSON into it. Defaults of calls (deadline, message
+/// The part of channel.h's "options" about the transport; the ABI parses JSON into it. Defaults of calls (deadline, message
 /// limits, compression) travel with each call's `Request`.
 public struct ChannelOptions {
   /// nil: cleartext.

@@ -5,7 +5,7 @@ import PenstockWire
 /// ```
 /// --resolved(n)--> address 0 --failed--> address 1 ... --failed--> exhausted
 /// ```
-/// All addresses share one timeout: each gets an equal part of what is left of it, so that one that never answers
+/// All addresses share one timeout: each gets an equal part of the time left, so that one that never answers
 /// cannot use up the time of the others.
 struct ConnectPlan: Equatable {
   enum Step: Equatable {

@@ -1,7 +1,7 @@
 import PenstockWire
 
-/// One step between a connected socket and HTTP: TLS, or what a proxy wants to hear. It takes the link's input and leaves
-/// what it says in the link, without I/O, and it is gone when it is done. A further step is a further class, and a place
+/// One step between a connected socket and HTTP: TLS, or the dialogue with a proxy. It takes the link's input and leaves
+/// its output in the link, without I/O, and it is gone when it is done. A further step is a further class, and a place
 /// in `Destination.steps`.
 class ConnectStep {
   enum Outcome {
@@ -17,7 +17,7 @@ class ConnectStep {
 
   /// Its turn has come. There may be input already.
   func begin(_ link: Link) -> Outcome { take(link) }
-  /// There is more in `link.input`. What it leaves there is for the next step.
+  /// There is more in `link.input`. Bytes that it leaves there are for the next step.
   func take(_ link: Link) -> Outcome { .done }
   /// Adds a guess at the reason of a peer that has ended the connection within it.
   func guess(_ text: ByteBuffer) {}
@@ -50,7 +50,7 @@ final class TLSStep: ConnectStep {
   }
 }
 
-/// What there is to know to connect, besides the address.
+/// The settings for connecting, besides the address.
 class Destination {
   final let target: Target
   /// As the user wrote it, for error texts.

@@ -87,7 +87,7 @@ final class Connector: ReadyHandler, TurnTask {
     }
   }
 
-  /// Sends what a step has said. First, where the socket was connected at once, the steps begin.
+  /// Sends the output of a step. First, where the socket was connected at once, the steps begin.
   @inline(never) @_optimize(size)
   func runInTurn() {
     switch phase {
@@ -95,7 +95,7 @@ final class Connector: ReadyHandler, TurnTask {
     case .socket: enter(first)
     case .step:
       if !link.isSent, case .failed(let code) = link.send(.max) {
-        // What the peer said before it went may explain it better.
+        // The peer's last words may explain it better.
         receive()
         return lose(code)
       }

@@ -9,7 +9,7 @@
 /// | ready(r) | - | - | - | - | - | of r: -> idle | of r: serve | -> closed |
 /// | closed | fail | - | - | - | - | - | - | - |
 ///
-/// In each cell: what is done, then the state that follows; "-" changes nothing.
+/// In each cell: the action, then the state that follows; "-" changes nothing.
 struct PickFirst: Equatable {
   enum State: Equatable {
     case idle

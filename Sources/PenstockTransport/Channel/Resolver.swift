@@ -15,7 +15,7 @@ class Resolver {
   }
 }
 
-/// What the target says itself.
+/// Takes the addresses from the target itself.
 final class FixedAddresses: Resolver {
   private let list: [SocketAddress]
 

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// How a stream has ended, whatever protocol it is a part of; what there is to say of it is in words for people.
+/// How a stream has ended, independent of its protocol; the explanation is in words for people.
 enum StreamEnd {
   /// The answer is whole: its owner has had the trailers, or a head that was all of it.
   case trailers
@@ -29,7 +29,7 @@ enum StreamEnd {
 
 /// Why a stream is left by its owner.
 enum Leave {
-  /// What may still come is of no use.
+  /// Anything that may still come is of no use.
   case cancelled
   /// The answer is there, and the rest of the request is of no use.
   case done

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// One endpoint: an address, and the connection to it while there is one. What it does when is `SubchannelState`'s;
+/// One endpoint: an address, and the connection to it while there is one. `SubchannelState` decides when it does what;
 /// this carries it out. The timer is the one for connecting.
 ///
 /// A connection that drains (GOAWAY) goes on beside it until its streams have ended.
@@ -54,10 +54,10 @@ final class Subchannel: Timer {
     if let words = connection?.leaving { tell(follow(.draining), words) } else { tell(follow(.full)) }
   }
 
-  /// What has come of it at once: a connection that can't be begun has failed.
+  /// The immediate result: a connection that can't be begun has failed.
   func connect(until: UInt64) -> EndpointNews? { follow(.wanted(until: until)) }
 
-  /// Carries out what is to be done, and returns what the balancer has to hear of. `words`: why a connection has ended.
+  /// Carries out the decisions, and returns the news for the balancer. `words`: why a connection has ended.
   @inline(never) @_optimize(size)
   private func follow(_ event: SubchannelEvent, _ words: ByteBuffer? = nil) -> EndpointNews? {
     var words = words
@@ -107,7 +107,7 @@ final class Subchannel: Timer {
   @inline(never) @_optimize(size)
   override func fire() { tell(follow(.time)) }
 
-  // MARK: What connector and connection tell
+  // MARK: News from connector and connection
 
   @inline(never) @_optimize(size)
   func connectorMade(_ connection: TransportConnection) {
@@ -145,7 +145,7 @@ final class Subchannel: Timer {
 
   // MARK: The end
 
-  /// Ends the connections, which end what is on them.
+  /// Ends the connections, which end the attempts on them.
   func close() { _ = follow(.close) }
 
   @inline(never) @_optimize(size)

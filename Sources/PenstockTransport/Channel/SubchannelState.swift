@@ -1,4 +1,4 @@
-/// What a subchannel does about what happens to it. No I/O, no clock.
+/// The decisions of a subchannel on the events that happen to it. No I/O, no clock.
 ///
 /// | | wanted(until) | connected | full | room | draining | ended | time | close |
 /// |---|---|---|---|---|---|---|---|---|
@@ -7,7 +7,7 @@
 /// | ready | - | - | ask | tell(room) | retire, tell(left) -> idle | tell(left) -> idle | - | closeAll -> closed |
 /// | closed | - | - | - | - | - | - | - | - |
 ///
-/// In each cell: what is done, then the state that follows; "-" changes nothing. Connections that drain go on beside
+/// In each cell: the action, then the state that follows; "-" changes nothing. Connections that drain go on beside
 /// all of it until they are done, or `closeAll`.
 enum SubchannelState: Equatable {
   case idle
@@ -29,7 +29,7 @@ enum SubchannelEvent: Equatable {
   case draining
   /// The connection that is being made, or the one in use, has ended; or none could be begun.
   case ended
-  /// What was armed is due.
+  /// The armed timer is due.
   case time
   case close
 }
@@ -47,7 +47,7 @@ enum SubchannelAction: Equatable {
   case retire
   /// The balancer learns of it.
   case tell(EndpointNews)
-  /// Ends what is armed, and every connection.
+  /// Ends the timer, and every connection.
   case closeAll
 }
 

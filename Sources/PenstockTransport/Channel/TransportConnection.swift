@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// A connection as attempts and subchannels know it, whatever protocol it speaks. `HTTPVersion` says which there are.
+/// A connection as attempts and subchannels know it, independent of its protocol. `HTTPVersion` says which there are.
 ///
 /// It tells its subchannel, on the driving thread: `connectionReady` when HTTP is established, `connectionHasPlaces` where
 /// somebody had asked, `connectionDraining` when it takes no new streams while those that it has go on, and
@@ -25,7 +25,7 @@ class TransportConnection: ReadyHandler {
 
   // MARK: For a subchannel
 
-  /// The link is its own from here on, with what the connector's steps have left in it. The subchannel hears nothing
+  /// The link is its own from here on, with the bytes that the connector's steps have left in it. The subchannel hears nothing
   /// before.
   func begin() {}
   /// Why it takes no new streams any more; nil: it does.
@@ -42,7 +42,7 @@ class TransportConnection: ReadyHandler {
   func ready(_ events: UInt32) {}
 }
 
-/// What HTTP a connection speaks. A further one is a further case.
+/// The version of HTTP that a connection speaks. A further one is a further case.
 enum HTTPVersion {
   case http2
 
@@ -52,7 +52,7 @@ enum HTTPVersion {
     self = .http2
   }
 
-  /// What the peer has chosen in TLS. Without a choice HTTP/2 (RFC 9113 section 3.3, "prior knowledge").
+  /// The version that the peer has chosen in TLS. Without a choice HTTP/2 (RFC 9113 section 3.3, "prior knowledge").
   @inline(never) @_optimize(size)
   static func chosen(on link: Link) -> HTTPVersion {
     link.engine.flatMap { HTTPVersion(alpn: $0.alpn) } ?? .http2

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Who stands above a stream. All on the driving thread, and never from within a verb of the stream's;
+/// The layer above a stream. All on the driving thread, and never from within a verb of the stream's;
 /// `streamSends` and `streamReceives` come in the middle of its work, and must only record.
 ///
 /// A class, and no protocol, so that it can be told without a reference being counted. It is a `CallBelow` because an attempt
@@ -18,7 +18,7 @@ class StreamOwner: CallBelow {
   func streamReceives(trailers: HeaderBlock) {}
   /// Where the next bytes of the body may be put before `streamReceives` gets them; nil: there is no such place.
   func streamPlace() -> UnsafeMutableRawBufferPointer? { nil }
-  /// Takes as much of a body as it wants now, and says how much; what is left is buffered. Must only record.
+  /// Takes as much of a body as it wants now, and says how much; the rest is buffered. Must only record.
   func streamReceives(_ bytes: ByteView) -> Int { 0 }
   /// Something has changed since the last call: look at `body`, `end`, `piecesSent`.
   func streamChanged(_ stream: TransportStream) {}
@@ -36,13 +36,13 @@ class StreamOwner: CallBelow {
 class TransportStream {
   /// Cleared when the stream has closed, or its owner has left.
   final var owner: StreamOwner?
-  /// What the owner has not taken yet. Bounded by the stream's window. nil: there was never any.
+  /// The bytes that the owner has not taken yet. Bounded by the stream's window. nil: there was never any.
   private final var unread: ByteBuffer?
   private final var pieces: PieceQueue
   final var endsAfterPieces = false
   /// Pieces framed whole, ever; beyond 2^32 it begins anew.
   private(set) final var piecesSent: UInt32 = 0
-  /// What has come and the owner has not counted.
+  /// Bytes that have come and that the owner has not counted.
   private final var uncounted: UInt32 = 0
   private(set) final var end: StreamEnd?
 
@@ -55,11 +55,11 @@ class TransportStream {
 
   // MARK: Verbs
 
-  /// Opens as soon as it may, with what is there.
+  /// Opens as soon as it may, with the bytes that are there.
   func open() {}
   /// Adds to the body.
   func send(_ piece: BodyPiece) {}
-  /// The body ends behind what is there.
+  /// The body ends behind the bytes that are there.
   func endBody() {}
   /// The owner has taken `count` bytes of `body`: their credit goes back.
   func consume(_ count: Int) {}
@@ -95,7 +95,7 @@ class TransportStream {
   // MARK: Inbound
 
   final var bodyIsEmpty: Bool { unread.map { $0.isEmpty } ?? true }
-  /// What the owner has not taken yet, until it takes some or more comes.
+  /// The bytes that the owner has not taken yet, until it takes some or more comes.
   final var body: ByteView { unread.map { $0.view } ?? ByteView(start: nil, count: 0) }
 
   /// False: no memory.

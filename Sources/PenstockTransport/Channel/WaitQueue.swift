@@ -5,7 +5,7 @@ protocol Queued: AnyObject {
   var isWaiting: Bool { get }
 }
 
-/// Those that wait for something, oldest first. A queue that does not move may still have comers and goers: those that
+/// The elements that wait for something, oldest first. A queue that does not move may still have comers and goers: those that
 /// have gone are passed over, and swept out in time.
 struct WaitQueue<Element: Queued> {
   /// nil: has left the queue.
@@ -58,7 +58,7 @@ struct WaitQueue<Element: Queued> {
     gone = 0
   }
 
-  /// Of those that still wait.
+  /// Calls `body` with each element that still waits.
   @inline(never) @_optimize(size)
   func forEach(_ body: (Element) -> Void) {
     for index in next..<all.count {

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Per-call options, parsed once. What is nil comes from the channel.
+/// Per-call options, parsed once. A nil option comes from the channel.
 public final class CallOptions {
   public var deadline: UInt64?
   public var hasDeadline = false
@@ -16,7 +16,7 @@ public final class CallOptions {
   /// Read-only: calls share it.
   public var credentials: Metadata?
   public var codec: Codec?
-  /// nil: the default, and more for what goes up in a few large messages.
+  /// nil: the default, and more for calls that send a few large messages.
   public var sendBufferBytes: Int?
   static let sendBuffer = 256 << 10
   public var isInterruptible = false
@@ -45,7 +45,7 @@ public final class CallOptions {
   }
 }
 
-/// What calls of a channel have if their options do not say otherwise.
+/// The settings of a channel's calls if their options do not say otherwise.
 public struct CallDefaults {
   public var deadline: UInt64?
   public var compression = Compression.identity
@@ -69,7 +69,7 @@ public struct CallCallbacks {
   public typealias Told = @convention(c) (OpaquePointer?, OpaquePointer?, UnsafeMutableRawPointer?) -> Void
   public typealias Sent = @convention(c) (OpaquePointer?, UInt64, UnsafeMutableRawPointer?) -> Void
 
-  /// What is called, and with what; nothing in it is counted.
+  /// The caller's callbacks, and their argument; nothing in it is counted.
   public struct Table {
     public var onHeaders: Told?
     public var onMessage: Told?
@@ -79,7 +79,7 @@ public struct CallCallbacks {
   }
 
   public var table: Table
-  /// Finalizes what `pointer` points to; nil: there is no finalizer.
+  /// Finalizes the object that `pointer` points to; nil: there is no finalizer.
   let userData: UserData?
 
   public init(_ pointer: UnsafeMutableRawPointer?, _ finalizer: Finalizer?) {

@@ -1,6 +1,6 @@
 import CSystem
 
-/// What a thread waits for in a blocking function of a call. The end of the call is awaited by every one.
+/// The news for which a thread waits in a blocking function of a call. The end of the call is awaited by every one.
 enum Awaited: UInt8 {
   case headers = 1
   case message = 2
@@ -17,7 +17,7 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   /// It has been told, and has not looked since: it need not be told again.
   fileprivate var isTold = false
 
-  /// Whoever sets it has the call, or its workers: they keep the runtime.
+  /// The thread that sets it has the call, or its workers: they keep the runtime.
   init(_ awaited: Awaited) {
     self.awaited = awaited
     super.init(keepsRuntime: false)
@@ -28,7 +28,7 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
 /// wait for. Under the call's lock. References are not counted: a waiter takes itself out before it goes.
 struct CallWaiters {
   private var first: Unmanaged<CallWaiter>?
-  /// What those that have not been told wait for.
+  /// The news for which those wait that have not been told.
   private var awaited: UInt8 = 0
 
   mutating func add(_ waiter: CallWaiter) {

@@ -35,7 +35,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return chain
   }
 
-  /// The same where a registry has changed; unlocks.
+  /// The chain where a registry has changed; unlocks.
   @inline(never) @_optimize(size)
   private func newChain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
     let (merged, generation) = runtime.merged(with: registry, newestFirst: newestFirst)
@@ -47,7 +47,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return chain
   }
 
-  /// The chain of a call that a hop makes: what a call on the channel has now, from below the hop's place on, and
+  /// The chain of a call that a hop makes: the chain of a call on the channel now, from below the hop's place on, and
   /// never the hop's own interceptor, with those that are the new call's own. `parent` is the chain that has the hop,
   /// at `index`.
   func sideChain(
@@ -63,7 +63,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return side.entries.isEmpty ? nil : side
   }
 
-  /// Lets go of what is kept for the next call.
+  /// Lets go of the chains kept for the next call.
   func invalidate() {
     let remains = lock.withLock { cache.invalidate() }
     withExtendedLifetime(remains) {}

@@ -3,11 +3,11 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// What users ask for, on any thread.
+/// The functions of users, on any thread.
 extension ClientCall {
   public var ended: Reply? { lock.withLock { reply } }
 
-  /// When it has returned, nothing is delivered any more; what has come as the reply stays in it.
+  /// When it has returned, nothing is delivered any more; the parts of the reply that have come stay in it.
   public func cancel(_ reason: ByteView) {
     // The end first: a thread that finds no more messages for the cancel must not get another status than its.
     if ended == nil { call.submit(.endLocally(Status(.cancelled, reason))) }
@@ -96,7 +96,7 @@ extension ClientCall {
   /// own thread would come between (1,024 of 256 bytes: 0.65 of the rate).
   private static let messagesAhead = 16
 
-  /// Of what there is room for now.
+  /// The size of the send buffer at present.
   private var sendBuffer: Int {
     sendsAhead && sizesInFlight.count < ClientCall.messagesAhead ? ClientCall.bytesAhead : sendBufferBytes
   }
@@ -113,7 +113,7 @@ extension ClientCall {
 
   public func send(_ bytes: ByteView) -> Outcome {
     if call.codec != nil { return .state }
-    // What is too large is not copied.
+    // A message that is too large is not copied.
     guard bytes.count <= maxSendBytes else { return lock.withLock { checkSend(bytes.count) } }
     guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
     return send(message)
@@ -124,7 +124,7 @@ extension ClientCall {
     return wait(for: .room, &found)
   }
 
-  /// A kind with one request message has said all once that is sent: whoever waits for the answer need not
+  /// A kind with one request message has said all once that is sent: a thread that waits for the answer need not
   /// say so.
   private func closeWhenSaid() {
     guard kind.sendsOne else { return }
@@ -166,7 +166,7 @@ extension ClientCall {
     return waitForEnd()
   }
 
-  /// Blocking style: half-closes, discards what is unread, waits for the end.
+  /// Blocking style: half-closes, discards the unread messages, waits for the end.
   public func finish() -> (Outcome, Reply?) {
     guard !isCallbackStyle else { return (.state, nil) }
     if isOnDrivingThread { return ended.map { (.ok, $0) } ?? (.wouldDeadlock, nil) }
@@ -222,7 +222,7 @@ extension ClientCall {
     }
   }
 
-  /// What the call's hops share, too.
+  /// The values that the call's hops share, too.
   public func value(_ key: ByteView) -> UnsafeMutableRawPointer? { call.knownValues?.get(key) }
 
   public func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {

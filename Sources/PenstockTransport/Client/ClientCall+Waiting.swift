@@ -1,6 +1,6 @@
 import PenstockCall
 
-/// How a thread waits for what a call tells.
+/// How a thread waits for news from a call.
 extension ClientCall {
   var isOnDrivingThread: Bool { runtime.isDriving }
 
@@ -30,7 +30,7 @@ extension ClientCall {
     }
   }
 
-  /// Until there is an outcome. It is looked for again after whatever the call tells of what is awaited.
+  /// Waits until there is an outcome. It is looked for again after each awaited news from the call.
   func wait(for awaited: Awaited, interruptible: Bool? = nil, _ found: inout AnyObject?) -> Outcome {
     lock.lock()
     var outcome = look(for: awaited, &found)
@@ -46,12 +46,12 @@ extension ClientCall {
     return wait(with: waiter, interruptible ?? isInterruptible, &found)
   }
 
-  /// The same, by a waiter that is among the call's, and is taken out. `opens`: after `prepare`.
+  /// Waits by a waiter that is among the call's, and is taken out. `opens`: after `prepare`.
   func wait(
     with waiter: CallWaiter, _ interruptible: Bool, opens: Bool = false, _ found: inout AnyObject?
   ) -> Outcome {
     var opens = opens
-    // A worker runs what the call's synchronous interceptors have to do, and does not do the host program's work.
+    // A worker runs the functions of the call's synchronous interceptors, and does not do the host program's work.
     // Where there are none, and any thread may drive, it is like others.
     let isSimple = !call.mayBeSeen && driver._withUnsafeGuaranteedRef { $0.options.mode == .thread }
     let attendant = isSimple ? nil : call.withItem { $0.attend(waiter) }

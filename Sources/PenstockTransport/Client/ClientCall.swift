@@ -3,7 +3,7 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A call as its user sees it: in blocking style what arrives is queued here for the threads that wait; in
+/// A call as its user sees it: in blocking style messages that arrive are queued here for the threads that wait; in
 /// callback style it is handed on at once.
 public final class ClientCall: CallAbove, @unchecked Sendable {
   public let call: Call
@@ -21,7 +21,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   var previousLive: Unmanaged<ClientCall>?
   /// nil in blocking style.
   private let callbacks: CallCallbacks.Table?
-  /// Of the callbacks, until the end.
+  /// The user data of the callbacks, until the end.
   private var userData: UserData?
   /// For SideCalls.swift.
   var family = Family()
@@ -144,7 +144,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }
   }
 
-  /// What comes before the first run, which `driver` is to be given. The message of a unary call goes with it.
+  /// The steps before the first run, which `driver` is to be given. The message of a unary call goes with it.
   func prepare(_ message: consuming Message?) {
     // Counted until the end, on the driving thread: a runtime does not end over it, and a shutdown waits for
     // it.
@@ -206,7 +206,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return true
   }
 
-  // MARK: - What the call tells, on the driving thread
+  // MARK: - News from the call, on the driving thread
 
   public override func callHeaders(_ headers: Metadata) {
     // Nobody waits for them, or looks at them before the end.
@@ -276,19 +276,19 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let isNew = !needed.contains { $0 === executor }
     guard isNew else { return lock.unlock() }
     needed.append(executor)
-    // Who waits on its thread waits in vain.
+    // A waiter on that executor's own thread waits in vain.
     unlock(andWake: .end)
   }
 
   public override func callStatus(_ status: Status) {
     borrow(channel.runtime.live) { $0.remove(self) }
     leaveFamily()
-    // Of a unary call whose thread drives: nobody else has it.
+    // A unary call whose thread drives: nobody else has it.
     let isAlone = isWhole && !call.mayBeSeen && wholeThread == UInt(cs_thread_self())
     var visited: [ClientChannel] = []
     if !isAlone { lock.lock() }
     if !guests.isEmpty { swap(&visited, &guests) }
-    // Within the lock: a value that another thread sets is in what this makes, or comes to it afterwards.
+    // Within the lock: a value that another thread sets is in the reply that this makes, or comes to it afterwards.
     let ended = Reply(status, generation, call)
     swap(&ended.headers, &headers)
     swap(&ended.message, &answer)

@@ -60,7 +60,7 @@ public final class ClientChannel: @unchecked Sendable {
 
   public var isClosed: Bool { closed.load(ordering: .acquiring) || runtime.isClosed }
 
-  /// Of calls that are created from now on.
+  /// Sets the codec of calls that are created from now on.
   public func setCodec(_ codec: Codec?) {
     let old = lock.withLock { () -> Codec? in
       let old = ownCodec
@@ -102,9 +102,9 @@ public final class ClientChannel: @unchecked Sendable {
     transport.setCertificates(roots: roots, chain: chain, key: key)
   }
 
-  /// What a registration on the channel is taken out of.
+  /// The registry out of which a registration on the channel is taken.
   public var registrations: RegistrationOwner { chains }
 
-  /// Those of the runtime and the channel, by priority.
+  /// The registrations of the runtime and the channel, by priority.
   public var entries: [Registry.Entry] { chains.merged(with: runtime) }
 }

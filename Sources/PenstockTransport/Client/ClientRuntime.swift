@@ -17,7 +17,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   private let isShared: Bool
   /// Handles of users, and channels. Under the page's lock if shared.
   private var users = 1
-  /// Handles of users, and channels that have some: those who can change what is registered.
+  /// Handles of users, and channels that have some: the holders that can change the registrations.
   private let reach = Atomic<Int>(1)
   private let lock = Lock()
   private var registry = Registry(.runtime)
@@ -53,7 +53,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
 
   /// The default runtime, with one more user.
   public static func shared() -> Made {
-    // Released outside the lock: with it may go what users finalize.
+    // Released outside the lock: objects that users finalize may go with it.
     var old: Unmanaged<ClientRuntime>?
     defer { old?.release() }
     return Process.withLock { () -> Made in
@@ -177,7 +177,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     let (isHere, gone) = self.change { registry.make(change, of: id) }
     if let gone {
       Registrations.removed(gone.registration)
-      // What channels keep for their next call is not to keep the interceptor.
+      // The chains that channels keep for their next call are not to keep the interceptor.
       for cache in lock.withLock({ caches }) { cache.invalidate() }
     }
     return isHere

@@ -13,7 +13,7 @@ public enum RegistrationChange {
 }
 
 extension Registry {
-  /// Whether it is registered here, and what the change has taken out.
+  /// Whether it is registered here, and the registration that the change has taken out.
   mutating func make(_ change: RegistrationChange, of id: UInt64) -> (isHere: Bool, gone: Entry?) {
     switch change {
     case .removal:
@@ -124,7 +124,7 @@ public enum Registrations {
     }
   }
 
-  /// It will end by itself, with the last call that has it: what it is registered on has no handle left.
+  /// It will end by itself, with the last call that has it: its channel or runtime has no handle left.
   static func isLeftAlone(_ registration: Registration) {
     Process.withLock {
       let table = table
@@ -132,7 +132,7 @@ public enum Registrations {
     }
   }
 
-  /// What `id` is registered on now; without one, why not.
+  /// The registry in which `id` is now; without one, why not.
   @inline(never) @_optimize(size)
   public static func owner(of id: UInt64) -> (Outcome, RegistrationOwner?) {
     Process.withLock {
@@ -151,7 +151,7 @@ public enum Registrations {
   public static func waitForRemoval(_ id: UInt64, timeoutMilliseconds: Int64) -> Outcome {
     let cell = WaitCell()
     let me = cs_thread_self()
-    // A function keeps what it runs for, too.
+    // A function keeps its call, too.
     let isDriving = DrivingThread.isCurrent() || Worker.current?.runs(registration: id) == true
     let outcome = Process.withLock { () -> Outcome? in
       let table = table
@@ -174,7 +174,7 @@ public enum Registrations {
     return cell.isSet ? .ok : .timedOut
   }
 
-  /// What a registration's user data keeps until its finalizer has run.
+  /// The objects that a registration's user data keeps until its finalizer has run.
   private final class Keeper: UserDataKeeper {
     private let id: UInt64
     private let generation: UInt64

@@ -1,21 +1,21 @@
 import PenstockCall
 import PenstockWire
 
-/// How a call ended. Immutable once the call has made it, but for what is under the lock.
+/// How a call ended. Immutable once the call has made it, but for the state under the lock.
 public final class Reply {
   public let status: Status
   public internal(set) var headers: Metadata?
   public internal(set) var message: Message?
   public let stats: CallStatistics
   public let generation: UInt64
-  /// What of the call its trace needs; nil: none was kept.
+  /// The facts of the call for its trace; nil: no trace was kept.
   public let trace: CallRecord?
   private let lock = Lock()
   /// nil: the call has none. Under the lock.
   private var values: CallValues?
   private var texts: (status: ByteBuffer?, stats: ByteBuffer?, trace: ByteBuffer?) = (nil, nil, nil)
 
-  /// Inlined: so the one who has the call lends it.
+  /// Inlined: so the holder of the call lends it.
   @inline(__always)
   init(_ status: Status, _ generation: UInt64, _ call: borrowing Call) {
     self.status = status

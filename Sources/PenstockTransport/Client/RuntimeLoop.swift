@@ -2,7 +2,7 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// What a call keeps with its loop: its place in the inbox, its timers, its tickets. The call owns it.
+/// The state that a call keeps with its loop: its place in the inbox, its timers, its tickets. The call owns it.
 final class CallItem: InboxItem {
   /// Set while posted: keeps the call until it has run. One thread posts at a time (`Call.submit`).
   fileprivate var posted: Unmanaged<Call>?
@@ -12,7 +12,7 @@ final class CallItem: InboxItem {
   fileprivate var resumes: [ResumeTimer] = []
   /// Made by the driving thread, and there from then on: other threads look at it.
   fileprivate var book: TicketBook?
-  /// Those that run its synchronous interceptors; and which of them wait. The latter is the pool's, under its lock.
+  /// The workers that run its synchronous interceptors; and which of them wait. The latter is the pool's, under its lock.
   /// The runtime's, which a call that has not ended keeps.
   private let pool: Unmanaged<WorkerPool>
   var workers: WorkerPool { pool.takeUnretainedValue() }
@@ -33,7 +33,7 @@ final class CallItem: InboxItem {
   /// Under the lock. The call keeps it until it ends, and its end clears this before.
   private var owner: Unmanaged<ClientCall>?
 
-  /// The same: it is about to be posted, or to run.
+  /// It is about to be posted, or to run.
   func awaitFirstRun(_ call: Call) {
     isFirstRun = true
     posted = retainNew(call)
@@ -136,11 +136,11 @@ final class DelayedResolution: InboxItem {
 }
 
 extension Call {
-  /// What is attached is a CallItem: `ClientCall.make` sets it, before anyone else has the call.
+  /// The attached object is a CallItem: `ClientCall.make` sets it, before anyone else has the call.
   private var itemReference: Unmanaged<CallItem> { .fromOpaque(attached) }
   var item: CallItem { itemReference.takeUnretainedValue() }
 
-  /// The same for a few steps on a busy way.
+  /// Like `item`, for a few steps of code that runs often.
   @inline(__always)
   func withItem<R>(_ body: (CallItem) -> R) -> R { itemReference._withUnsafeGuaranteedRef(body) }
 

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// What has come, in order. Mostly that is one element or none: the first stands here itself, so that a call that waits
+/// The elements that have come, in order. Mostly that is one or none: the first stands here itself, so that a call that waits
 /// for its next message keeps no array.
 struct ShortQueue<Element> {
   private var first: Element?
@@ -20,7 +20,7 @@ struct ShortQueue<Element> {
       swap(&first, &rest[Int(next)])
       next += 1
       if Int(next) == rest.count {
-        // What a burst has needed does not stay.
+        // The storage that a burst has needed does not stay.
         if rest.capacity <= 64 { rest.clear() } else { rest = [] }
         next = 0
       } else if next == 1024 {

@@ -41,7 +41,7 @@ extension ClientCall {
       : channel.chains.sideChain(
         path, kind, of: channel.runtime, below: hop.index, in: line, with: options?.interceptors)
     let (outcome, made) = make(channel, named, kind, options, callbacks, side)
-    // Below the codec messages are bytes; what starts there has one only if its options say so.
+    // Below the codec messages are bytes; a call that starts there has a codec only if its options say so.
     made?._withUnsafeGuaranteedRef { made in
       if flags.isDisjoint(with: .fromTop), hop.level == .bytes { made.call.codec = options?.codec }
       if !flags.contains(.detached) { made.family.parent = parent }

@@ -21,7 +21,7 @@ public struct CallView {
   }
 }
 
-/// What a runtime is at.
+/// A snapshot of a runtime, for diagnosing hangs.
 public struct RuntimeView {
   /// The latest first; nil: the loop has not answered in time.
   public var calls: [CallView]?
@@ -34,7 +34,7 @@ public struct RuntimeView {
 }
 
 extension ClientRuntime {
-  /// Any thread: on the driving thread at once, elsewhere within `nanoseconds`, whatever the loop does.
+  /// Any thread: on the driving thread at once, elsewhere within `nanoseconds`, even if the loop does not answer.
   @inline(never) @_optimize(size)
   public func view(within nanoseconds: UInt64) -> RuntimeView {
     // Where the loop has ended, there are none.
@@ -58,7 +58,7 @@ extension ClientRuntime {
   private func look(within nanoseconds: UInt64, _ body: @escaping (LiveCalls) -> [CallView]) -> [CallView]? {
     if runtime.isDriving { return body(live) }
     var found: [CallView]?
-    // As soon as nobody drives this thread may; while somebody does, they are asked.
+    // This thread may look as soon as nobody drives; while another thread drives, that one is asked.
     if runtime.inspect({ found = body(live) }) { return found }
     let question = Question { body($0) }
     let (sum, overflow) = Runtime.monotonicNow().addingReportingOverflow(nanoseconds)
@@ -88,7 +88,7 @@ extension ClientCall {
   public var record: CallRecord { CallRecord(call, call.request.firstPath, createdAt) }
 }
 
-/// What the driving thread is asked, and its answer.
+/// The question to the driving thread, and its answer.
 private final class Question: @unchecked Sendable {
   let cell = WaitCell()
   private let body: (LiveCalls) -> [CallView]

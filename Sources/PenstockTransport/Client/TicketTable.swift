@@ -5,7 +5,7 @@ import Synchronization
 /// Tickets by number, for any thread.
 ///
 /// A ticket is the number of a book << 16 | its turn in that. Books are numbered from 1, and no number comes again within
-/// the process, nor in a child that a fork makes of it: so whoever resolves a ticket late, meets no other. A book is one
+/// the process, nor in a child that a fork makes of it: so a ticket that is resolved late never meets another. A book is one
 /// call's, and takes another number with each 65,535 tickets. A ticket of an ended call is told from a spent one, and a
 /// made-up number from both, without keeping spent tickets.
 final class TicketTable: @unchecked Sendable {
@@ -16,7 +16,7 @@ final class TicketTable: @unchecked Sendable {
 
   static let processSlot = 2
   static let lastNumber: UInt64 = 1 << 48 - 1
-  /// The newest of this process or an ancestor: outside of what a fork wipes, so that a child counts on.
+  /// The newest of this process or an ancestor: outside of the memory that a fork wipes, so that a child counts on.
   private static let newest = Atomic<UInt64>(0)
 
   private let lock = Lock()
@@ -85,12 +85,12 @@ final class TicketTable: @unchecked Sendable {
 
 /// The tickets of one call, in the order of their issue: thousands may be open, and each is found by halving.
 final class TicketBook: @unchecked Sendable {
-  /// What a ticket is for.
+  /// The purpose of a ticket.
   struct Claim {
     /// While the ticket is open the call goes on, and keeps it.
     let hop: Unmanaged<Hop>?
     let event: Event
-    /// Of a start, and of a status whose hop records.
+    /// The request of a start, and of a status whose hop records.
     let start: Request?
   }
 
@@ -146,7 +146,7 @@ final class TicketBook: @unchecked Sendable {
     return newest
   }
 
-  /// Nothing is kept of the oldest numbers: whoever comes with one of theirs hears that it is gone.
+  /// Nothing is kept of the oldest numbers: a function given one of them returns that it is gone.
   private func leaveNumbers() {
     let oldest = (entries.first?.ticket ?? .max) >> TicketBook.turnBits
     let count = numbers.prefix { $0 < oldest }.count
@@ -154,7 +154,7 @@ final class TicketBook: @unchecked Sendable {
     numbers.removeLeading(count)
   }
 
-  /// Ends a ticket, if it is open and allows `verdict`; whoever does has the right to resolve it.
+  /// Ends a ticket, if it is open and allows `verdict`; the thread that ends it has the right to resolve it.
   func spend(_ ticket: UInt64, for verdict: Verdict?) -> (Outcome, Call?) {
     lock.lock()
     let (outcome, index, claim) = find(ticket)
@@ -169,7 +169,7 @@ final class TicketBook: @unchecked Sendable {
       if spentCount * 2 >= entries.count { dropSpent() }
     }
     lock.unlock()
-    // Freed after the lock: it may be the last reference to what a user finalizes.
+    // Freed after the lock: it may be the last reference to an object that a user finalizes.
     withExtendedLifetime(claim) {}
     return (outcome, owner)
   }
@@ -204,7 +204,7 @@ final class TicketBook: @unchecked Sendable {
   /// The one that drives the call; nil once it has ended.
   var driver: Runtime? { lock.withLock { runtime } }
 
-  /// Changes what the ticket is for: whoever ends it at the same time comes before or after.
+  /// Changes the ticket's purpose: a thread that ends it at the same time comes before or after.
   fileprivate func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
     lock.withLock { find(ticket).2 == nil ? .gone : change() }
   }
@@ -256,7 +256,7 @@ final class TicketBook: @unchecked Sendable {
   }
 }
 
-/// What the ABI does with tickets. Any thread.
+/// The ABI's functions for tickets. Any thread.
 public enum Tickets {
   public static func resolve(_ ticket: UInt64, _ resolution: Call.Resolution) -> Outcome {
     guard ticket != 0 else { return .invalidArgument }
@@ -284,7 +284,7 @@ public enum Tickets {
     return .ok
   }
 
-  /// Changes what the ticket is for, unless the call has gone on without it.
+  /// Changes the ticket's purpose, unless the call has gone on without it.
   static func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
     TicketTable.shared.book(of: ticket)?.whileOpen(ticket, change) ?? .gone
   }

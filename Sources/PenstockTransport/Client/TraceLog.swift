@@ -12,7 +12,7 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
     public let level: Level
   }
 
-  /// A copy of what is kept, oldest first.
+  /// A copy of the kept notes, oldest first.
   public final class Kept {
     public let notes: UnsafeMutablePointer<TraceNote>
     public let count: Int
@@ -83,7 +83,7 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
   }
 }
 
-/// What a trace says of its call, whatever has become of it.
+/// The facts of the call in its trace, however the call ended.
 public struct CallRecord {
   public let id: UInt64
   public let kind: CallKind

@@ -38,7 +38,7 @@ public struct PieceQueue {
   private var rest: [BodyPiece?] = []
   /// How much of the first has been moved.
   private var offset = 0
-  /// Of all pieces, not yet moved.
+  /// Bytes of all pieces, not yet moved.
   public private(set) var bytes = 0
   private var next: UInt8 = 0
 

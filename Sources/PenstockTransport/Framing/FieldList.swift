@@ -9,10 +9,10 @@ struct Field {
   var valueCount: Int
   var hints: Hints
 
-  /// What a protocol may make use of; with nghttp2's bits.
+  /// Hints that a protocol may use; with nghttp2's bits.
   struct Hints: OptionSet {
     let rawValue: UInt8
-    /// It hardly comes twice: it would only push what is useful out of a table.
+    /// It hardly comes twice: it would only push useful fields out of a table.
     static var comesOnce: Hints { Hints(rawValue: 1) }
     /// They are there for as long as the list: they need not be copied.
     static var nameLasts: Hints { Hints(rawValue: 2) }
@@ -20,13 +20,13 @@ struct Field {
   }
 }
 
-/// A request's header list on its way to whatever sends it, which copies it. Names and values belong to others and stay theirs;
+/// A request's header list on its way to the sender, which copies it. Names and values belong to others and stay theirs;
 /// only those that are made for the list (a timeout, base64) stand here. Used again for each request of a connection.
 final class FieldList {
   private(set) var fields: UnsafeMutablePointer<Field>?
   private(set) var count = 0
   private var capacity = 0
-  /// As RFC 9113 section 6.5.2 counts it.
+  /// The size as RFC 9113 section 6.5.2 counts it.
   private(set) var size = 0
   private let made = ByteBuffer()
   /// The fields that every request of a channel has, what they come to, and who owns what they refer to.
@@ -37,7 +37,7 @@ final class FieldList {
   let blocks = KnownBlocks()
   /// Where the request's block stands in `blocks`, and no fields here but what `made` has as its timeout; 0: nowhere.
   private(set) var block: UInt8 = 0
-  /// Of a request that has nothing but what those of its owner and this path have in common, and maybe a timeout.
+  /// Set for a request that has only the fields common to its owner and this path, and maybe a timeout.
   var path: ByteBuffer?
 
   /// Messages go both ways on the stream that is to have them.
@@ -98,7 +98,7 @@ final class FieldList {
     return isAdded
   }
 
-  /// Begins with what `owner`'s requests have in common, which `add` adds the first time. False: no memory.
+  /// Begins with the common fields of `owner`'s requests, which `add` adds the first time. False: no memory.
   func begin(_ owner: AnyObject, _ add: () -> Bool) -> Bool {
     clear()
     if commonOwner === owner, let fields, let common {

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Makes the framing of each attempt, from what its call asks for: the one place that says which there are.
+/// Makes the framing of each attempt, as its call asks: the one place that lists all framings.
 ///
 /// A class of its own so that a test can put in another.
 class Framings {
@@ -14,7 +14,7 @@ class Framings {
 /// The *framing* of calls: how a call's start, messages and end become HTTP messages, and back. One object per
 /// attempt. It knows nothing of connections and never calls out.
 ///
-/// A class that is borrowed. What not every framing needs says here that it does not.
+/// A class that is borrowed. Functions that not every framing needs have a default here.
 class Framing {
   /// When a request's headers can be made.
   enum Opening: Equatable {
@@ -34,7 +34,7 @@ class Framing {
 
   // MARK: Request
 
-  /// Adds the request's header list as it goes on the wire, pseudo headers first; it refers to what the request has.
+  /// Adds the request's header list as it goes on the wire, pseudo headers first; it refers to the request's own bytes.
   /// False: no memory.
   func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
@@ -52,9 +52,9 @@ class Framing {
   /// A message has come, and takes long to decompress: `proceed`, in the next turn.
   final var isBusy = false
   func proceed() -> BodyStep { .needsMore }
-  /// What trailers say.
+  /// The status that trailers carry.
   func status(ofTrailers block: HeaderBlock) -> Status { Status(.unknown) }
-  /// The status of a stream that has ended, after all that `decode` could give. `trailers`: what they have said, or the
+  /// The status of a stream that has ended, after all that `decode` could give. `trailers`: their status, or the
   /// body in their place.
   func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     trailers ?? Status(.unknown)
@@ -66,7 +66,7 @@ class Framing {
   func place() -> UnsafeMutableRawBufferPointer? { nil }
   /// A whole message stands at the front, and none is under way.
   func beginsWithMessage(_ bytes: ByteView) -> Bool { false }
-  /// The same, and it has no more than `limit` bytes, not compressed, and another whole one follows.
+  /// Whether a whole message begins that has no more than `limit` bytes, not compressed, and another whole one follows.
   func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool { false }
 }
 
@@ -91,9 +91,9 @@ enum BodyStep {
   case needsMore
   /// `isBusy` from here on.
   case busy
-  /// `size`: of what came, compressed or not.
+  /// `size`: the message's as it came, compressed or not.
   case message(Message, size: Int)
-  /// The body says what trailers would.
+  /// The status came in the body, in place of trailers.
   case trailers(Status)
   case failed(Status)
 }

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// What all requests of a channel have in common.
+/// The part that all requests of a channel have in common.
 final class RequestDefaults {
   let privacy: Privacy
   /// Without a NUL.
@@ -91,7 +91,7 @@ final class GRPCFraming: Framing {
     for index in 0..<custom.count {
       let name = custom.name(at: index)
       if HeaderRules.isReserved(name) || bytesEqual(name, "user-agent") { continue }
-      // What the credentials say of a name is all that is said.
+      // For a name that the credentials have, only the credentials' value is sent.
       if let credentials = request.settings.credentials, credentials.index(of: name) != nil { continue }
       guard addCustom(fields, name, custom.value(at: index)) else { return false }
     }
@@ -134,7 +134,7 @@ final class GRPCFraming: Framing {
       let (plain, waits) = (done.input, !done.behind.isEmpty)
       deflation = done.next()
       if waits, deflation == nil { break }
-      // What does not shrink goes as it is, with the flag off.
+      // A message that does not shrink goes as it is, with the flag off.
       let shrinks = packed.count < plain.count
       return piece(shrinks ? packed : plain, compressed: shrinks)
     case .noMemory: break
@@ -255,7 +255,7 @@ final class GRPCFraming: Framing {
   }
 
   override func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool {
-    // What a compressed one comes to is not known.
+    // The size of a compressed message once it is unpacked is not known.
     guard beginsWithMessage(bytes), bytes[0] == 0 else { return false }
     let length = Int(UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self)))
     return length <= limit && beginsWithMessage(ByteView(rebasing: bytes[(MessagePrefix.size + length)...]))
@@ -318,7 +318,7 @@ final class GRPCFraming: Framing {
       return decoder.isMidMessage
         ? Status(.internal, "the stream ended in the middle of a message")
         : Status(.internal, "the server closed the stream without sending trailers")
-    // "Errors": as a client reads the table of codes. What is not in it is INTERNAL, as RFC 9113 section 7 lets it be.
+    // "Errors": as a client reads the table of codes. A code that is not in it is INTERNAL, as RFC 9113 section 7 lets it be.
     case .cancelled(let words):
       // "When a call fails with CANCELLED status the client is encouraged to check whether the deadline has expired."
       if deadlineHasPassed { return Status(.deadlineExceeded, "deadline exceeded") }
@@ -373,7 +373,7 @@ final class GRPCFraming: Framing {
     }
   }
 
-  /// A status stands whatever else came: a "-bin" value that does not decode is left out.
+  /// A status stands regardless of the other trailers: a "-bin" value that does not decode is left out.
   private func addAll(_ fields: Metadata, to status: Status) { _ = copyCustom(fields, to: status.trailers) }
 
   // MARK: Metadata
@@ -384,7 +384,7 @@ final class GRPCFraming: Framing {
     case noMemory
   }
 
-  /// Custom-Metadata without what is reserved, "-bin" values decoded. The first malformed one is told, the rest copied.
+  /// Custom-Metadata without the reserved names, "-bin" values decoded. The first malformed one is told, the rest copied.
   @inline(never) @_optimize(size)
   private func copyCustom(_ fields: Metadata, to metadata: Metadata) -> Copied {
     var outcome = Copied.done

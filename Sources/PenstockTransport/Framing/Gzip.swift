@@ -113,7 +113,7 @@ final class Inflation {
   }
 
   deinit {
-    // Of a stream that was never begun zlib says so.
+    // zlib reports a stream that was never begun.
     inflateEnd(stream)
     stream.deallocate()
   }

@@ -6,7 +6,7 @@ import PenstockWire
 /// take no room, and need not be looked for again. The first field that is another brings the list. One for a
 /// connection, used again.
 final class HeaderBlock {
-  /// Of these, each of at most once.
+  /// Fields that may come at most once each.
   struct Noted: OptionSet {
     let rawValue: UInt8
     /// ":status: 200"
@@ -21,7 +21,7 @@ final class HeaderBlock {
 
   var noted = Noted(rawValue: 0)
   private let list = Metadata()
-  /// As RFC 9113 section 6.5.2 counts it.
+  /// The size as RFC 9113 section 6.5.2 counts it.
   private(set) var size = 0
   private(set) var isOutOfMemory = false
   /// The number of ":status"; -1: it has not come.
@@ -77,7 +77,7 @@ final class HeaderBlock {
     return memcmp(start, text.utf8Start, text.utf8CodeUnitCount) == 0
   }
 
-  /// Any field. What is over the limit only counts.
+  /// Any field. A field over the limit only counts.
   @inline(never) @_optimize(size)
   func add(_ name: ByteView, _ value: ByteView, limit: Int) {
     size += name.count + value.count + 32
@@ -98,7 +98,7 @@ final class HeaderBlock {
     return list
   }
 
-  /// Puts what was noted into the list. False: no memory.
+  /// Puts the noted fields into the list. False: no memory.
   @inline(never) @_optimize(size)
   private func spellOut() -> Bool {
     if noted.isSubset(of: .others) { return true }

@@ -8,7 +8,7 @@ import CNghttp2
 /// system calls and 2.5 times as fast. Nothing waits longer for it than a round trip, and where those are long compared
 /// with what comes in one, or messages are not small, the window is wide.
 struct ConnectionWindow {
-  /// RFC 9113 section 6.9.2: what a connection begins with.
+  /// RFC 9113 section 6.9.2: the initial window of a connection.
   static let narrow = 65535
   private static let half = 32 << 10
 
@@ -29,7 +29,7 @@ struct ConnectionWindow {
     taken = 0
   }
 
-  /// So much has come; each half of a narrow window is timed. True: it came so fast that the round trips show.
+  /// This many bytes have come; each half of a narrow window is timed. True: it came so fast that the round trips show.
   mutating func isFelt(_ count: Int, now: () -> UInt64, roundTrip: () -> UInt64) -> Bool {
     taken += count
     if taken < ConnectionWindow.half { return false }
@@ -41,7 +41,7 @@ struct ConnectionWindow {
 }
 
 extension HTTP2Session {
-  /// To what `request` says of the stream that opens.
+  /// Adapts the window to `request`, whose stream opens.
   func fitWindow() {
     if window.opens(duplex: request.isDuplex, alone: open.isEmpty) { announceWindow() }
   }

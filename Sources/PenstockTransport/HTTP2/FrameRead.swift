@@ -23,7 +23,7 @@ final class FrameRead {
   private var stream: Int32 = 0
   /// How much there is room for.
   private(set) var capacity = 0
-  /// What the last frames carried, and how many are read ahead: one after a wrong guess, then twice as many each time.
+  /// The sizes of the last frames' content, and how many are read ahead: one after a wrong guess, then twice as many each time.
   private var size = 0
   private var most = 1
 
@@ -31,7 +31,7 @@ final class FrameRead {
   private static let mostFrames = 16
   /// The end of the scratch, where the vectors and behind them the headers stand.
   private static let asideSize = 1024
-  /// What is read behind a large message: no more than is worth a copy.
+  /// How much is read behind a large message: no more than is worth a copy.
   private static let shortTail = 4096
 
   init(_ scratch: UnsafeMutableRawBufferPointer) {
@@ -115,7 +115,7 @@ final class FrameRead {
     ahead.contains(index) && (index - ahead.lowerBound) & 1 == 0
   }
 
-  /// Of the `left` bytes behind a header, those that stand in the message are what a frame of this stream carries.
+  /// Of the `left` bytes behind a header, those that stand in the message are the content of a frame of this stream.
   private func stands(behind index: Int, _ left: Int) -> Bool {
     guard let header = vectors[index].iov_base else { return false }
     let start = UInt64(bigEndian: header.loadUnaligned(as: UInt64.self))
@@ -126,7 +126,7 @@ final class FrameRead {
     }
     let length = Int(start >> 40)
     let place = vectors[index + 1].iov_len
-    // A longer frame goes on in the scratch if that is what comes next.
+    // A longer frame goes on in the scratch if that comes next.
     return length == place || length >= min(left, place) && (left <= place || index + 2 == ahead.upperBound)
   }
 

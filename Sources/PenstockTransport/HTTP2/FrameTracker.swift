@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// Follows the frame boundaries of what a server sends (RFC 9113 section 4.1), to say in words where a connection
+/// Follows the frame boundaries of a server's bytes (RFC 9113 section 4.1), to say in words where a connection
 /// broke off, and to recognise at the first bytes what is not HTTP/2: "The server connection preface consists of a
 /// potentially empty SETTINGS frame that MUST be the first frame" (section 3.4).
 struct FrameTracker {
@@ -8,7 +8,7 @@ struct FrameTracker {
   private var flags: UInt8 = 0
   /// How many of a header's nine bytes are here.
   private var have = 0
-  /// What is missing of the payload.
+  /// The missing bytes of the payload.
   private var payload = 0
   /// See `HTTP2Session.owe`.
   var owed = 0
@@ -60,13 +60,13 @@ struct FrameTracker {
 
   /// The stream of the present frame, or of the last one at a boundary.
   var stream: Int32 { Int32(truncatingIfNeeded: header & 0x7FFF_FFFF) }
-  /// What is missing of a DATA frame that has no padding.
+  /// The missing bytes of a DATA frame that has no padding.
   var dataLeft: Int { dataLength > 0 ? payload : 0 }
-  /// What the present frame carries, or the last one at a boundary, if it is a DATA frame that has no padding.
+  /// The content's size of the present frame, or the last one at a boundary, if it is a DATA frame that has no padding.
   var dataLength: Int { (have == 0 || have == 9) && type == 0 && flags & 0x8 == 0 ? Int(header >> 40) : 0 }
   private var type: UInt8 { UInt8(truncatingIfNeeded: header >> 32) }
   enum Kind { case call, control }
-  /// Of the present frame, or the last one: DATA, HEADERS and CONTINUATION are a call's.
+  /// The kind of the present frame, or the last one: DATA, HEADERS and CONTINUATION are a call's.
   var kind: Kind { type < 2 || type == 9 ? .call : .control }
   /// More of a header block has to come: the present frame, or the last one, has no END_HEADERS.
   private var isInBlock: Bool { (have == 0 || have == 9) && flags & 4 == 0 && (type == 1 || type == 9) }
@@ -91,7 +91,7 @@ struct FrameTracker {
     return have > 0 ? ByteBuffer().say("in the middle of a frame header") : nil
   }
 
-  /// What a peer that does not speak HTTP/2 said.
+  /// The text of the failure, with the bytes of a peer that does not speak HTTP/2.
   @inline(never) @_optimize(size)
   func wrongPreface() -> ByteBuffer {
     let text = ByteBuffer().say("the peer does not speak HTTP/2: ")

@@ -34,7 +34,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   /// How much is read in one turn before others get theirs, and before credit goes back: more, and a peer that sends
   /// all that a stream's window allows waits for it (64 KiB messages down: 0.7 of the rate with 1 MiB).
   private static let readBudget = 256 << 10
-  /// The same of a connection that is lost.
+  /// How much is read in one turn of a connection that is lost.
   private static let lastBudget = 1 << 20
   /// An event of TLS in frames: a key update is four, and takes as long as forty.
   private static let eventCost = 10
@@ -139,7 +139,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     if events & CS_EPOLLOUT != 0 || session.wantsWrite || !link.isSent { wantsWrite() }
   }
 
-  /// `isLast`: the connection is lost, and what is in the kernel is all that will ever come.
+  /// `isLast`: the connection is lost, and nothing will come but the bytes that are in the kernel.
   private func receiveAll(isLast: Bool = false) {
     var budget = isLast ? HTTP2Connection.lastBudget : HTTP2Connection.readBudget
     while budget > 0, phase != .closed {
@@ -154,7 +154,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
       } else if let body = session.room(), frames.prepare(body, session, bytes: budget) {
         capacity = frames.capacity
       } else if session.open.count > HTTP2Connection.manyStreams {
-        // Of many calls no more at once than what they have touched stays in the processor's cache.
+        // With many calls only so much at once that the memory they touch stays in the processor's cache.
         place = UnsafeMutableRawBufferPointer(rebasing: scratch.prefix(HTTP2Connection.scratchSize / 4))
       }
       let isAhead = capacity > 0
@@ -177,8 +177,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
         budget -= n
         // A short read has emptied the socket; if not, the loop comes back.
         if n < capacity { return }
-        // A message that is whole is told of before more is read, so that what follows it can go into the next one.
-        // What nobody wants yet can as well wait in the kernel, and what has been asked for meanwhile is done first.
+        // A message that is whole is told of before more is read, so that the bytes behind it can go into the next one.
+        // Bytes that nobody wants yet can as well wait in the kernel, and requests made meanwhile are done first.
         session.dispatch()
         if !isLast, session.isBehind || runtime.hasPosted { return }
       }
@@ -225,7 +225,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     }
   }
 
-  /// The session has given up: what it has to say to the peer goes out if it can.
+  /// The session has given up: its last frames to the peer go out if they can.
   @inline(never) @_optimize(size)
   private func closeAfterFailure() {
     let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
@@ -272,7 +272,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
       switch link.send(most) {
       case .bytes, .wouldBlock, .end: break
       case .failed(let code):
-        // What the peer said before it went may explain it better.
+        // The peer's last words may explain it better.
         receiveAll(isLast: true)
         if phase == .closed { break }
         return lose(code)
@@ -292,10 +292,10 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     tellOwner()
   }
 
-  /// Moves what the session has to say into the link.
+  /// Moves the session's frames into the link.
   private func pass() -> Collected {
     guard let engine = link.engine else { return session.collect(into: link.out) }
-    // More only when the last has left, so that what waits stays bounded.
+    // More only when the last has left, so that the waiting bytes stay bounded.
     guard link.isSent else { return engine.failure == nil ? .more : .failed }
     let collected = session.collect(into: link.out)
     return link.makeRecords(engine, most) ? collected : .failed

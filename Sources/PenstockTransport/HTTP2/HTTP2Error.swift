@@ -3,7 +3,7 @@ import PenstockWire
 
 /// The error codes of HTTP/2: nothing above HTTP/2 sees a number.
 public enum HTTP2Error {
-  /// What an RST_STREAM of the peer's says of its stream.
+  /// The meaning of an RST_STREAM of the peer's for its stream.
   @inline(never) @_optimize(size)
   static func end(ofReset code: UInt32) -> StreamEnd {
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
@@ -20,7 +20,7 @@ public enum HTTP2Error {
     }
   }
 
-  /// What we tell the peer when nobody wants the stream any more.
+  /// The code for the peer when nobody wants the stream any more.
   static func code(_ why: Leave) -> UInt32 {
     switch why {
     case .cancelled: return NGHTTP2_CANCEL.rawValue

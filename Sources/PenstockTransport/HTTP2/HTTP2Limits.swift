@@ -1,6 +1,6 @@
 import CSystem
 
-/// What a client announces and keeps to.
+/// The limits that a client announces and keeps to.
 struct HTTP2Limits {
   /// How much of one stream's body may be under way or unread.
   var streamWindow = 1 << 20
@@ -12,7 +12,7 @@ struct HTTP2Limits {
   var outputSize = 256 << 10
 }
 
-/// What a session needs to know of the world around it.
+/// The surroundings that a session can read, such as the clock.
 class SessionTimes {
   /// Nanoseconds, from any beginning.
   var now: UInt64 { cs_monotonic() }

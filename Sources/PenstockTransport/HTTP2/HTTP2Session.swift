@@ -3,11 +3,11 @@ import CNghttp2
 import PenstockCall
 import PenstockWire
 
-/// What `collect` has found.
+/// The result of `collect`.
 enum Collected: Equatable {
   /// All there was: until something happens, there is no more.
   case all
-  /// What there was room for: there may be more.
+  /// As many bytes as there was room for: there may be more.
   case more
   /// The connection is to be closed when this has left.
   case failed
@@ -19,7 +19,7 @@ enum Collected: Equatable {
 /// which is called when no nghttp2 function is on the stack. Owners may call anything here from there.
 ///
 /// Flow control: the connection's credit goes back as soon as bytes arrive, so that one stream that is not read cannot
-/// starve the others; a stream's goes back when its owner takes the bytes. So what is buffered is bounded by the
+/// starve the others; a stream's goes back when its owner takes the bytes. So the buffered bytes are bounded by the
 /// streams' windows.
 final class HTTP2Session {
   var session: OpaquePointer?
@@ -32,19 +32,19 @@ final class HTTP2Session {
     case draining
     /// The peer broke the rules before its SETTINGS came.
     case stillborn
-    /// nghttp2 is not to be asked again: what it points to is gone.
+    /// nghttp2 is not to be asked again: the objects that it points to are gone.
     case abandoned
   }
 
   var phase = Phase.beginning
   /// How many streams the peer lets us open at a time; 0: no new ones, as yet or any more.
   private var streamLimit = 0
-  /// What the peer's GOAWAY said.
+  /// The content of the peer's GOAWAY.
   var goAway: ByteBuffer?
   /// The connection cannot go on: why, in words.
   var failure: ByteBuffer?
   var tracker = FrameTracker()
-  /// See `owe`: what may still come of streams that we have given up, and since when nothing is forgiven.
+  /// See `owe`: the frames that may still come of streams that we have given up, and since when nothing is forgiven.
   var lateBytes = 0
   var forgivenAt: UInt64
 
@@ -62,12 +62,12 @@ final class HTTP2Session {
   private(set) var culprit: Int32 = 0
   /// That frame was not all of a header block.
   private(set) var brokeInBlock = false
-  /// Of a header block that is not whole yet.
+  /// Bytes of a header block that is not whole yet.
   private var blockBytes = 0
   /// Where `collect` puts DATA frames; its caller's.
   var output: Unmanaged<SendQueue>?
   let times: SessionTimes
-  /// The DATA frame that went last took what was left of a window: the peer has to read before there is more to send.
+  /// The DATA frame that went last used up a window: the peer has to read before there is more to send.
   var fillsWindow = false
   private var isDispatching = false
   /// The request that is being opened.
@@ -78,10 +78,10 @@ final class HTTP2Session {
   let recent = UnsafeMutablePointer<Unmanaged<HTTP2Stream>?>.allocate(capacity: HTTP2Session.recentStreams)
   static let recentStreams = 128
   var window = ConnectionWindow()
-  /// What has come and the connection's credit for it has not gone back.
+  /// Bytes that have come, and for which the connection's credit has not gone back.
   var uncredited = 0
   /// Credit goes back when it comes to this much, of the connection and of a stream: small messages need not ask
-  /// nghttp2 for each, and what is kept is little of the least window (65,535).
+  /// nghttp2 for each, and the credit that is kept is little of the least window (65,535).
   static let leastCredit = 4096
 
   /// The largest frame that either side sends: more for each system call, and little for other streams to wait for.
@@ -220,7 +220,7 @@ final class HTTP2Session {
     phase == .draining ? goAway ?? failure ?? ByteBuffer().say("the connection has no stream ids left") : nil
   }
 
-  /// So many streams open without room for a request, too: a server may want the headers of one before it reads another.
+  /// How many streams open without room for a request, too: a server may want the headers of one before it reads another.
   /// It is only by thousands that streams whose requests wait cost a server much (docs/performance-notes.md).
   static let opensAnyway = 256
 
@@ -261,7 +261,7 @@ final class HTTP2Session {
     var provider = HTTP2Session.body(of: stream)
     let pointer = provider.source.ptr
     let hasBody = stream.hasWork
-    // The same layout: see `Field`.
+    // The layouts are equal: see `Field`.
     let fields = UnsafeRawPointer(request.fields)?.assumingMemoryBound(to: nghttp2_nv.self)
     let id =
       hasBody
@@ -345,7 +345,7 @@ final class HTTP2Session {
     if borrow(stream.owner, { $0.streamSends() }) == true { mark(stream) }
   }
 
-  /// Tells owners what has changed, until nothing has.
+  /// Tells owners of changes, until there are none.
   func dispatch() {
     if isDispatching { return }
     isDispatching = true
@@ -368,7 +368,7 @@ final class HTTP2Session {
 
   // MARK: Bytes
 
-  /// False: the connection is to be closed, `failure` says why. What was received before counts.
+  /// False: the connection is to be closed, `failure` says why. Frames that were received before count.
   func receive(_ bytes: ByteView) -> Bool {
     guard failure == nil, let session else { return false }
     complaint.truncate(to: 0)
@@ -406,7 +406,7 @@ final class HTTP2Session {
     return failure == nil
   }
 
-  /// Where what comes next may be put before `receive` gets it: into the message that it is a part of. nil: anywhere.
+  /// Where the next bytes may be put before `receive` gets it: into the message that it is a part of. nil: anywhere.
   func place() -> UnsafeMutableRawBufferPointer? {
     let left = tracker.dataLeft
     guard left >= HTTP2Session.leastPlace, let room = room() else { return nil }
@@ -434,7 +434,7 @@ final class HTTP2Session {
   /// Less is copied.
   static let leastPlace = 4096
 
-  /// Appends what is to be sent, as long as `out` is not over the limit.
+  /// Appends the bytes to be sent, as long as `out` is not over the limit.
   func collect(into out: SendQueue) -> Collected {
     guard let session, phase != .abandoned else { return .failed }
     var collected = Collected.more

@@ -40,7 +40,7 @@ extension HTTP2Session {
     endQueued(words)
   }
 
-  /// Those that wait for their turn have to look for another connection.
+  /// The requests that wait for their turn have to look for another connection.
   @inline(never) @_optimize(size)
   func endQueued(_ words: ByteBuffer) {
     while let stream = held.popFirst() ?? opening.popFirst() { close(stream, .neverSent(words)) }

@@ -2,8 +2,8 @@ import CNghttp2
 import PenstockCall
 import PenstockWire
 
-/// What nghttp2 tells a session. Callbacks record here and in `HTTP2Stream`; they never call an owner, but for
-/// `streamSends` and `streamReceives`, which only record too.
+/// The callbacks by which nghttp2 tells a session of its events. They record here and in `HTTP2Stream`; they never call an
+/// owner, but for `streamSends` and `streamReceives`, which only record too.
 extension HTTP2Session {
   /// A session outlives every call of its callbacks: no reference is counted.
   @inline(__always)
@@ -32,7 +32,7 @@ extension HTTP2Session {
     return Unmanaged<HTTP2Stream>.fromOpaque(pointer)
   }
 
-  /// Whatever only records leaves it in `open`: no reference is counted.
+  /// A function that only records leaves it in `open`: no reference is counted.
   @inline(__always)
   private func withStream(_ id: Int32, _ body: (HTTP2Stream) -> Void) {
     if let stream = find(id) { stream._withUnsafeGuaranteedRef(body) }
@@ -79,7 +79,7 @@ extension HTTP2Session {
     }
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks) {
       _, _, _, connection, stream, frame, me in
-      // Frames as large as the peer takes, within what is fair to other streams.
+      // Frames as large as the peer takes, within the bounds that are fair to other streams.
       let window = Int(min(connection, stream))
       let most = min(Int(frame), HTTP2Session.maxFrame)
       _ = HTTP2Session.with(me) { $0.fillsWindow = window <= most }
@@ -140,7 +140,7 @@ extension HTTP2Session {
     mark(stream)
   }
 
-  /// A field that is not one of the usual. What this returns has nghttp2 leave out the rest of the block.
+  /// A field that is not one of the usual. The result can make nghttp2 leave out the rest of the block.
   @inline(never) @_optimize(size)
   private func received(_ name: ByteView, _ value: ByteView, on id: Int32) -> Int32 {
     switch block.judge(name, value) {
@@ -282,7 +282,7 @@ extension HTTP2Session {
   /// Why it closed before its answer was whole.
   @inline(never) @_optimize(size)
   private func end(of stream: HTTP2Stream, _ code: UInt32) -> StreamEnd {
-    // What is above the last stream of a GOAWAY is closed so.
+    // Streams above the last one of a GOAWAY are closed so.
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
       return goAway.map { .unprocessed($0) } ?? HTTP2Error.end(ofReset: code)
     }

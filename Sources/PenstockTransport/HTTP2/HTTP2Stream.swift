@@ -3,9 +3,9 @@ import PenstockWire
 
 /// One HTTP/2 stream. It records; `HTTP2Session` moves the bytes.
 ///
-/// Ten thousand may be open and idle: what is small stands together, so that one takes 136 bytes.
+/// Ten thousand may be open and idle: small fields stand together, so that one takes 136 bytes.
 final class HTTP2Stream: TransportStream, Queued {
-  /// What has come of the answer.
+  /// The part of the answer that has come.
   enum Answer {
     /// Not its final head.
     case awaited
@@ -23,9 +23,9 @@ final class HTTP2Stream: TransportStream, Queued {
   var block: UInt8 = 0
   var id: Int32 = -1
   private var place: Int32 = -1
-  /// What the owner has taken and no credit went back for. Within a window.
+  /// Bytes that the owner has taken and no credit went back for. Within a window.
   private var uncredited: UInt32 = 0
-  /// The body's length as its head has said it, or 0, less what has come of it.
+  /// The body's length as its head has said it, or 0, less the part that has come.
   var lengthLeft = 0
   /// Until the owner leaves. nil: only a session has it.
   private var connection: HTTP2Connection?
@@ -75,7 +75,7 @@ final class HTTP2Stream: TransportStream, Queued {
   @inline(never)
   var isWaiting: Bool { life == .queued }
 
-  /// There is more to send than what is on its way.
+  /// There is more to send than the bytes on their way.
   var hasWork: Bool { bytesToSend > 0 || endsAfterPieces }
 
   /// The owner has taken `count` bytes: for how much credit is to go back; nil: for less than is worth it.

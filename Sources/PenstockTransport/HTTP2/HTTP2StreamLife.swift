@@ -1,4 +1,4 @@
-/// What has become of a stream's request.
+/// The life of a stream's request.
 ///
 /// | | added | submitted | with its body | headersLeft | bodyGiven | allPacked | lastPacked | dataLeft | over |
 /// |---|---|---|---|---|---|---|---|---|---|
@@ -18,7 +18,7 @@ enum HTTP2StreamLife: CaseIterable {
   case created
   /// Until the session opens it.
   case queued
-  /// Its HEADERS frame is on its way; what is said meanwhile waits for that.
+  /// Its HEADERS frame is on its way; later frames of the request wait for that.
   case opening
   /// And nghttp2 knows of the body behind it.
   case openingWithBody
@@ -28,7 +28,7 @@ enum HTTP2StreamLife: CaseIterable {
   case sending
   /// The DATA frame on its way is the last that there is to send now.
   case emptying
-  /// It has our END_STREAM.
+  /// Our END_STREAM is on its way.
   case ending
   /// Our END_STREAM has left.
   case ended

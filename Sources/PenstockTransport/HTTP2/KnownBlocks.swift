@@ -8,7 +8,7 @@ import PenstockWire
 /// as nothing comes into the table. It gets such a request without fields, and the block goes into the empty HEADERS
 /// frame that comes of it: that saves 2,700 instructions of a call. A timeout is put into the block on its way.
 ///
-/// Requests leave in the order in which nghttp2 got them. What is given without fields leaves before anything else is
+/// Requests leave in the order in which nghttp2 got them. A request that is given without fields leaves before anything else is
 /// received: the peer's SETTINGS may change the table.
 final class KnownBlocks {
   private final class Known {
@@ -33,7 +33,7 @@ final class KnownBlocks {
   private let places = UnsafeMutablePointer<Unmanaged<Known>?>.allocate(capacity: KnownBlocks.most)
   private static let most = 8
   private var isEmpty = true
-  /// What is asked for now leaves before anything is received.
+  /// Requests made now leave before anything is received.
   var isUsable = false
   /// The last request that nghttp2 got with its fields, whose it is, its path if it is of those that may be kept, and how
   /// large its list is.
@@ -94,7 +94,7 @@ final class KnownBlocks {
   /// nghttp2 has got request `id` without fields.
   func repeated(_ id: Int32) { lastRepeated = id }
 
-  /// The same, with a timeout of at most 9 bytes, for which room was reserved.
+  /// Like `repeated(_:)`, with a timeout of at most 9 bytes, for which room was reserved.
   @inline(never) @_optimize(size)
   func repeated(_ id: Int32, timeout: ByteView) {
     lastRepeated = id
@@ -166,7 +166,7 @@ final class KnownBlocks {
     return 0
   }
 
-  /// Whatever nghttp2 makes next may be other bytes.
+  /// The next block that nghttp2 makes may have other bytes.
   @inline(never) @_optimize(size)
   func removeAll() {
     if isEmpty { return }

@@ -2,7 +2,7 @@ import CSystem
 import PenstockWire
 
 /// How much a peer may make us do that no call gets on by. Each frame, and each read within one, costs the session one:
-/// `FrameTracker.owed`. What gets a call on pays for four (a piece of a body, an answer's head or trailers, a frame of
+/// `FrameTracker.owed`. An event that gets a call on pays for four (a piece of a body, an answer's head or trailers, a frame of
 /// a request's body that leaves), and each second for a hundred. Over the limit the connection ends with
 /// ENHANCE_YOUR_CALM (RFC 9113 section 10.5). A server may send a ping with each message, or one a second for years.
 ///

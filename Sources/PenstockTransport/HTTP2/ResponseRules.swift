@@ -1,9 +1,9 @@
 import CNghttp2
 import PenstockWire
 
-/// What RFC 9113 section 8 demands of a response. nghttp2 is told to leave it to us: of an answer of three usual fields,
+/// The rules of RFC 9113 section 8 for a response. nghttp2 is told to leave it to us: of an answer of three usual fields,
 /// each of which a comparison settles (`HeaderBlock.note`), it looked at every byte and took 700 instructions for that.
-/// What is refused is what nghttp2 refuses.
+/// Exactly the responses are refused that nghttp2 refuses.
 extension HeaderBlock {
   enum Verdict: Equatable { case add, ignore, refuse }
 
@@ -66,7 +66,7 @@ extension HeaderBlock {
 }
 
 extension HTTP2Stream {
-  /// Nearly every answer: what `flaw` would say need not be asked.
+  /// Nearly every answer: `flaw` need not be called.
   func isUsual(_ block: HeaderBlock, endsStream: Bool) -> Bool {
     switch answer {
     case .awaited: return block.isPlainHead && !endsStream
@@ -75,7 +75,7 @@ extension HTTP2Stream {
     }
   }
 
-  /// What is wrong with a header block, as a whole and where it stands. nil: nothing.
+  /// The flaw of a header block, as a whole and where it stands. nil: none.
   @inline(never) @_optimize(size)
   func flaw(of block: HeaderBlock, endsStream: Bool) -> nghttp2_error? {
     switch answer {

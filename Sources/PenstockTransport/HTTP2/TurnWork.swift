@@ -7,7 +7,7 @@ protocol TurnTask: AnyObject {
   func runInTurn()
 }
 
-/// What a channel does at the end of a turn: first whatever was put off (a call is never told anything from within its
+/// The work of a channel at the end of a turn: first everything that was put off (a call is never told anything from within its
 /// own function), then one write per connection. Driving thread only.
 final class TurnWork: TurnEndHandler {
   private let runtime: Runtime

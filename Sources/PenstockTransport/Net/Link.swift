@@ -2,20 +2,20 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// The bytes of one connection: its socket, TLS once a step has put it in, and what waits to be sent. It knows nothing of
-/// HTTP. A connector has it first, then the connection that comes of it.
+/// The bytes of one connection: its socket, TLS once a step has put it in, and the bytes that wait to be sent. It knows
+/// nothing of HTTP. A connector has it first, then the connection that comes of it.
 final class Link {
   let socket: Socket
   private(set) var engine: TLSEngine?
-  /// What is to be sent, or to become records.
+  /// The bytes to be sent, or to become records.
   let out: SendQueue
   private let runtime: Runtime
-  /// What has come before there was TLS.
+  /// The bytes that came before there was TLS.
   private let plain = ByteBuffer()
   private var watchesOutput = false
   private var ignoresInput = false
 
-  /// `copies`: there will be TLS, which wants what is sent in one piece.
+  /// `copies`: there will be TLS, which wants the sent bytes in one piece.
   init(_ socket: Socket, copies: Bool, _ runtime: Runtime) {
     self.socket = socket
     self.runtime = runtime
@@ -23,10 +23,10 @@ final class Link {
     confine(self)
   }
 
-  /// What has come and nobody has taken: with TLS, to be decrypted.
+  /// Bytes that have come and that nobody has taken: with TLS, to be decrypted.
   var input: ByteBuffer { engine?.input ?? plain }
 
-  /// From here on TLS goes through `engine`, behind what is on its way in both directions. False: no memory.
+  /// From here on TLS goes through `engine`, behind the bytes on their way in both directions. False: no memory.
   @inline(never) @_optimize(size)
   func put(_ engine: TLSEngine) -> Bool {
     guard engine.input.append(plain.view), engine.output.append(out.bytes.view) else { return false }
@@ -41,10 +41,10 @@ final class Link {
   /// The kernel has all that has been made so far.
   var isSent: Bool { out.isEmpty && (engine.map { $0.output.isEmpty } ?? true) }
 
-  /// More records are unsent than are made of what calls say: TLS itself has said so much, and the peer is to read first.
+  /// More record bytes wait than calls can make: TLS itself has written so much, and the peer is to read first.
   var isClogged: Bool { engine.map { $0.output.count > Limits.waitingRecordBytes } ?? false }
 
-  /// Of at most `most` bytes of `out` at a time. False: TLS has failed.
+  /// Makes records of at most `most` bytes of `out` at a time. False: TLS has failed.
   func makeRecords(_ engine: TLSEngine, _ most: Int) -> Bool {
     let part = min(out.bytes.count, most)
     guard part == 0 || engine.write(ByteView(rebasing: out.bytes.view[..<part])) else { return false }
@@ -52,7 +52,7 @@ final class Link {
     return true
   }
 
-  /// What waits; with TLS, records of at most `most` bytes at once.
+  /// Sends the waiting bytes; with TLS, records of at most `most` bytes at once.
   func send(_ most: Int) -> Socket.Moved {
     guard let engine else { return socket.send(out) }
     while true {
@@ -89,7 +89,7 @@ final class Link {
     out.removeAll()
   }
 
-  /// `during`: what was under way, as " during the TLS handshake".
+  /// `during`: the step under way, as " during the TLS handshake".
   @inline(never) @_optimize(size)
   static func lost(_ code: Int32, _ during: StaticString) -> ByteBuffer {
     ByteBuffer().say("the connection failed").say(during).say(": ").say(errno: code)

@@ -25,7 +25,7 @@ public final class SendQueue {
 
   /// Shorter parts are copied: that is less work than one more vector for the kernel.
   private static let leastPart = 2048
-  /// Of one system call: 1 KiB, the most that is taken from the stack.
+  /// The vectors of one system call: 1 KiB, the most that is taken from the stack.
   private static let mostVectors = 64
 
   public init(copies: Bool) { self.copies = copies }
@@ -44,7 +44,7 @@ public final class SendQueue {
     var kept = count
     if copies || count < SendQueue.leastPart {
       guard bytes.append(ByteView(rebasing: message.view[start..<(start + count)])) else { return false }
-      // Who lent the bytes is told that they are not needed any more when the copy leaves, not from within nghttp2.
+      // The lender of the bytes is told that they are not needed any more when the copy leaves, not from within nghttp2.
       if !message.isLent { return true }
       kept = 0
     }
@@ -75,7 +75,7 @@ public final class SendQueue {
     }
   }
 
-  /// As many vectors as one system call has: what it took, or -errno, and how much there was.
+  /// As many vectors as one system call has: returns how much it took, or -errno, and how much there was.
   private func sendVectors(_ descriptor: Int32) -> (taken: Int64, offered: Int) {
     withUnsafeTemporaryAllocation(of: iovec.self, capacity: SendQueue.mostVectors) { vectors in
       let own = bytes.view

@@ -38,7 +38,7 @@ class Socket {
     let descriptor = cs_stream_socket(address.family)
     if descriptor < 0 { return .failed(-descriptor) }
     let socket = Socket(descriptor)
-    // Frames are gathered by us: what is sent is to leave at once.
+    // Frames are gathered by us: bytes that are sent are to leave at once.
     if !address.isUnix { _ = cs_no_delay(descriptor) }
     let code = address.withRaw { cs_connect(descriptor, $0, $1) }
     if code == 0 { return .socket(socket, connecting: false) }

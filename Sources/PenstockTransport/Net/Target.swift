@@ -20,7 +20,7 @@ struct Target {
   static let mostAddresses = 256
 
   let place: Place
-  /// For ":authority": what the target says, "localhost" for a unix socket.
+  /// For ":authority": the target's host, "localhost" for a unix socket.
   let authority: ByteBuffer
   /// Whom TLS expects: the host, without its port.
   let host: ByteBuffer
@@ -185,7 +185,7 @@ struct Target {
     return UInt16(exactly: value)
   }
 
-  /// As it was written; brackets around a bare IPv6 address.
+  /// The host as it was written; brackets around a bare IPv6 address.
   private static func authority(_ text: ByteView, _ port: UInt16?) -> ByteBuffer? {
     guard port == nil, text.first != 0x5B, text.contains(0x3A) else { return ByteBuffer(copying: text) }
     let whole = ByteBuffer()

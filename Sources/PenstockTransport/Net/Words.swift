@@ -2,7 +2,7 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// What went wrong, in words, before there is a call that could carry a status.
+/// A failure, in words, before there is a call that could carry a status.
 public struct SetupFailure {
   public enum Kind { case option, system, memory }
 
@@ -78,11 +78,11 @@ extension ByteBuffer {
     }
   }
 
-  /// What the runtime says of names and addresses.
+  /// The runtime's words on names and addresses.
   @discardableResult
   func say(_ text: [UInt8]) -> ByteBuffer { text.withUnsafeBytes { say($0) } }
 
-  /// Bytes of a peer, at most `limit` of them, with what is not printable ASCII as a dot.
+  /// Bytes of a peer, at most `limit` of them, with a dot for each that is not printable ASCII.
   @discardableResult
   func say(printable bytes: ByteView, limit: Int) -> ByteBuffer {
     for byte in bytes.prefix(limit) { _ = append(byte: byte >= 0x20 && byte < 0x7F ? byte : 0x2E) }
@@ -91,7 +91,7 @@ extension ByteBuffer {
   }
 }
 
-/// A view does not keep its buffer: what is composed on the spot is passed as a whole, and lives until the callee returns.
+/// A view does not keep its buffer: a text composed on the spot is passed as a whole, and lives until the callee returns.
 extension Status {
   convenience init(_ code: StatusCode, words: ByteBuffer) {
     self.init(code)

@@ -22,7 +22,7 @@ enum DrivingThread {
     _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), -1)
   }
 
-  /// Nobody drives `runtime` from now on; whoever ended it takes it apart.
+  /// Nobody drives `runtime` from now on; the thread that ended it takes it apart.
   @inline(never)
   static func over(_ runtime: Runtime) { _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), 0) }
 

@@ -1,6 +1,6 @@
 public import PenstockCall
 
-/// What a penstock_executor handle stands for.
+/// The object of a penstock_executor handle.
 open class HostExecutor: Executor {
   /// The process that made it: a child has none of its threads.
   public final let generation = Process.generation

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Work for the driving thread. A subclass carries what it needs and overrides `run`.
+/// Work for the driving thread. A subclass carries its data and overrides `run`.
 ///
 /// An item is in at most one inbox, once: posting it again before it has begun to run does nothing, so that an item
 /// that an object owns can serve as its "look at me". It may be posted again from within `run`.
@@ -40,7 +40,7 @@ open class InboxItem {
 /// `@unchecked`: `taken` is the consumer's alone, all else is atomic.
 final class Inbox: @unchecked Sendable {
   private let head = Atomic<UInt>(0)
-  /// What was taken and not yet run; the consumer's.
+  /// Items that were taken and not yet run; the consumer's.
   private var taken: UInt = 0
 
   /// Sequentially consistent, as the sleeper's protocol needs it (`Runtime.turn`). False: it was queued already.
@@ -59,10 +59,10 @@ final class Inbox: @unchecked Sendable {
 
   /// Nothing pushed and nothing left over.
   var isEmpty: Bool { taken == 0 && head.load(ordering: .sequentiallyConsistent) == 0 }
-  /// The same for a thread that is not the consumer.
+  /// Whether there is anything, for a thread that is not the consumer.
   var hasPushed: Bool { head.load(ordering: .sequentiallyConsistent) != 0 }
 
-  /// Takes over what has been pushed.
+  /// Takes over the pushed items.
   private func refill() {
     if head.load(ordering: .relaxed) == 0 { return }
     var newest = head.exchange(0, ordering: .sequentiallyConsistent)

@@ -168,7 +168,7 @@ final class LookupQueue {
     }
   }
 
-  /// What has a thread stays counted until the thread has come back.
+  /// A lookup that has a thread stays counted until the thread has come back.
   fileprivate func forget(_ lookup: Lookup) { queued.drop(lookup) }
 
   /// The runtime has ended: nobody is told any more.

@@ -1,10 +1,10 @@
 import CSystem
 import PenstockWire
 
-/// What a runtime takes from the world outside: time, readiness, sockets, names. One object, given when the runtime is
-/// made, and asked for nothing but this; here it is the operating system.
+/// The services that a runtime takes from the world outside: time, readiness, sockets, names. One object, given when the
+/// runtime is made, and asked for nothing but this; here it is the operating system.
 ///
-/// Another class in its place (a simulator's, with a clock of its own and sockets in memory) replaces what it likes. As
+/// Another class in its place (a simulator's, with a clock of its own and sockets in memory) replaces any of them. As
 /// the library has no other, its compiler calls these functions directly: they cost nothing.
 ///
 /// Threads are the system's, and so is the time for which one is parked: a clock that goes otherwise is for a host-driven
@@ -17,7 +17,7 @@ class Platform {
 
   func makePoller(host: Bool) -> Poller { Poller(host: host) }
 
-  /// Begins to connect. What it gives is watched by the poller.
+  /// Begins to connect. The poller watches the result.
   @inline(never) @_optimize(size)
   func connect(to address: SocketAddress) -> Socket.Opened { Socket.connect(to: address) }
 

@@ -41,7 +41,7 @@ class Poller {
   private static let wakeToken = UInt64.max
   private static let timerToken = UInt64.max - 1
 
-  /// `failure` says what the system refused: errno and what it was asked for.
+  /// `failure` says which system call was refused, and its errno.
   private(set) final var failure: (Int32, StaticString)?
 
   init(host: Bool) {
@@ -163,7 +163,7 @@ class Poller {
     return 0
   }
 
-  /// Who gets event `i` of the last wait, if it is still watched.
+  /// The receiver of event `i` of the last wait, if its descriptor is still watched.
   func event(_ i: Int32) -> (handler: any ReadyHandler, bits: UInt32)? {
     guard let events else { return nil }
     let token = cs_epoll_token(events, i)
@@ -192,7 +192,7 @@ class Poller {
 
   // MARK: Host mode
 
-  /// Takes back a signal that no wait has seen, so that the outer descriptor does not show what has been done. Under
+  /// Takes back a signal that no wait has seen, so that the outer descriptor does not show work that has been done. Under
   /// the runtime's lock, as `kick`.
   func takeKick() {
     if isKicked.exchange(false, ordering: .relaxed), wakeFD >= 0 { cs_eventfd_clear(wakeFD) }
@@ -206,7 +206,7 @@ class Poller {
     if !cs_timerfd_set(timerFD, at) { isLost.store(true, ordering: .relaxed) }
   }
 
-  /// Whether the outer descriptor shows what the inner one has.
+  /// Whether the outer descriptor shows the events of the inner one.
   func attach(_ on: Bool) {
     guard outer >= 0, inner >= 0, on != isAttached else { return }
     isAttached = on

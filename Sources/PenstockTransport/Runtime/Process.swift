@@ -1,8 +1,8 @@
 import CSystem
 import Synchronization
 
-/// What belongs to this process as a whole, in one page that `fork` wipes: a child reads zeros, and so finds its
-/// globals fresh and every lock free, whatever the parent's threads held at that moment.
+/// The state of this process as a whole, in one page that `fork` wipes: a child reads zeros, and so finds its
+/// globals fresh and every lock free, regardless of the locks that the parent's threads held at that moment.
 ///
 /// The generation tells processes apart: a handle keeps the one it was made under, and a child's differs from those
 /// of all its ancestors, from whom alone it can have inherited handles.
@@ -75,8 +75,8 @@ public enum Process {
     pointer.pointee.sequence.add(1, ordering: .relaxed).newValue
   }
 
-  /// A word of the page, zero at first. Slot 0 is the default runtime's; others belong to whoever names them.
-  /// What is more than a single writer's is changed under `withLock`.
+  /// A word of the page, zero at first. Slot 0 is the default runtime's; others belong to the code that names them.
+  /// Words with more than one writer are changed under `withLock`.
   public static func slot(_ i: Int) -> UnsafeMutablePointer<UInt> {
     precondition(i >= 0 && i < slotCount)
     let raw = UnsafeMutableRawPointer(mutating: UnsafeRawPointer(pointer))

@@ -32,17 +32,17 @@ public enum Closing {
   }
 }
 
-/// An event loop and the question of who runs it.
+/// An event loop, and the rules for which thread runs it.
 ///
 /// One thread at a time is the *driver*: the runtime's own thread, a thread that waits in a blocking function, or one
-/// in `poll`. The role changes hands under `lock`; all that is marked "driver's" belongs to whoever has the role, and
+/// in `poll`. The role changes hands under `lock`; all that is marked "driver's" belongs to the thread in the role, and
 /// needs no lock. User code runs on the driver only, and never under a lock.
 ///
 /// - RuntimeTurn.swift: one turn of the loop.
-/// - RuntimeRole.swift: who drives.
+/// - RuntimeRole.swift: which thread drives.
 /// - RuntimeEnd.swift: handles, shutdown and the end.
 ///
-/// `@unchecked Sendable`: what is mutable is atomic, under `lock`, or the driver's.
+/// `@unchecked Sendable`: all mutable state is atomic, under `lock`, or the driver's.
 public final class Runtime: @unchecked Sendable {
   public enum Mode: Equatable, Sendable { case thread, host }
 
@@ -109,7 +109,7 @@ public final class Runtime: @unchecked Sendable {
   var crowd: UInt32 = 0
   /// The own thread is to take the free role at once.
   var ownWanted = false
-  /// When the own thread, which sleeps, looks at the role by itself; .max: never, whoever frees it wakes the thread.
+  /// When the own thread, which sleeps, looks at the role by itself; .max: never, the thread that frees it wakes this one.
   /// 0: it is awake.
   var ownLooksAt: UInt64 = 0
   var joiners = 0
@@ -179,7 +179,7 @@ public final class Runtime: @unchecked Sendable {
     while inbox.pop({ _ in }) {}
   }
 
-  /// The system's monotonic clock, for those who have no runtime, and for threads that are parked.
+  /// The system's monotonic clock, for code without a runtime, and for threads that are parked.
   public static func monotonicNow() -> UInt64 { cs_monotonic() }
 
   /// The runtime's clock, read now.
@@ -239,7 +239,7 @@ public final class Runtime: @unchecked Sendable {
   public func atTurnEnd(_ handler: TurnEndHandler) { turnEnds.append(handler) }
 
   /// Keeps `object`, which is not needed any more, until the loop is about to sleep, so that its memory is not given
-  /// back between an answer and whoever waits for it, but while the peer works. Not where the host program would have
+  /// back between an answer and the thread that waits for it, but while the peer works. Not where the host program would have
   /// to poll for that. False: it is not kept.
   public func keepUntilRest(_ object: AnyObject) -> Bool {
     guard spent == nil, options.mode == .thread, !ended.load(ordering: .relaxed) else { return false }
@@ -261,7 +261,7 @@ public final class Runtime: @unchecked Sendable {
   public func post(_ item: InboxItem) -> Bool {
     if !inbox.push(item) { return true }
     if ended.load(ordering: .sequentiallyConsistent) {
-      // Whoever ended it may have looked before the push: nobody will look again but us, and we are not alone.
+      // The thread that ended it may have looked before the push: nobody will look again but us, and we are not alone.
       dropInbox()
       return false
     }

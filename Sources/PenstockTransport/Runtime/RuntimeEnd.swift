@@ -61,7 +61,7 @@ extension Runtime {
     if !hasCalls { requestEnd() }
   }
 
-  /// Of `pending`: a call, which is counted in both halves.
+  /// The part of a call in `pending`: it is counted in both halves.
   private static let call: UInt64 = 1 << 32 | 1
 
   /// A call that lives keeps the runtime from ending by itself, and a shutdown has to wait for it.
@@ -93,7 +93,7 @@ extension Runtime {
     ending.store(true, ordering: .sequentiallyConsistent)
     if isDriving { return }
     if options.mode == .host {
-      // Nobody is left who could poll.
+      // Nobody is left that could poll.
       lock.lock()
       let free = driver == .none && phase == .running && isAbandoned
       if free { markEnded() }
@@ -106,7 +106,7 @@ extension Runtime {
     sendToLook()
   }
 
-  /// Makes whoever drives, or ought to, see whether this is the end.
+  /// Makes the thread that drives, or ought to, see whether this is the end.
   private func sendToLook() {
     lock.lock()
     let idle = driver == .none && options.mode == .thread && phase != .ended
@@ -128,7 +128,7 @@ extension Runtime {
 
   /// On the driving thread between turns: runs the hooks of a shutdown, and ends the runtime when nothing is left to
   /// do. True: it has ended, and the caller drives no longer. `abandoned`: the role is about to be left, and where
-  /// nobody would take it up again, what is still queued is dropped.
+  /// nobody would take it up again, the items still queued are dropped.
   func endIfDone(abandoned: Bool = false) -> Bool {
     if !ending.load(ordering: .sequentiallyConsistent) { return false }
     lock.lock()
@@ -138,7 +138,7 @@ extension Runtime {
       let due = hooks
       hooks = []
       for hook in due { hook.runtimeShutdown(closing) }
-      // What they leave to do is done in this turn: a shutdown that does not wait has no other.
+      // The work they leave is done in this turn: a shutdown that does not wait has no other.
       settle()
     }
     let last = abandoned && options.mode == .host
@@ -201,7 +201,7 @@ extension Runtime {
 
   // MARK: Shutdown
 
-  /// Why it ends what is under way. Once `closed` is set.
+  /// Why it ends the calls under way. Once `closed` is set.
   var closing: Closing { hasLostDescriptors ? .descriptorsLost : .shutDown }
 
   /// See `Poller.isLost`.
@@ -234,7 +234,7 @@ extension Runtime {
   }
 
   /// Runs the hooks, waits until nothing is pending, ends the runtime and joins its thread. `.timedOut`: not yet; the
-  /// end comes when what is pending has ended, and `shutdown` may be called again. Negative: without limit.
+  /// end comes when everything pending has ended, and `shutdown` may be called again. Negative: without limit.
   @inline(never) @_optimize(size)
   public func shutdown(timeoutMilliseconds: Int64) -> ShutdownResult {
     if Process.isForked(generation) { return .already }

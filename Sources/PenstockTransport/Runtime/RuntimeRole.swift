@@ -15,7 +15,7 @@ final class Waiter: @unchecked Sendable {
   }
 }
 
-/// Who drives.
+/// The role of the driver.
 ///
 /// A waiting thread takes the role if it is free. If the own thread has it, it is asked to hand it over; if another
 /// caller has it, the waiter parks, and is woken by its cell or by the role. A driver that leaves gives the role to a
@@ -29,14 +29,14 @@ final class Waiter: @unchecked Sendable {
 /// and keeps it: a call then wakes its own thread, and seldom another.
 ///
 /// A thread parks only where somebody drives, or where the own thread has been told to (`ownWanted`, and is then woken)
-/// or looks by itself after the linger; and whoever leaves the role while others wait gives it to one of the two.
+/// or looks by itself after the linger; and a thread that leaves the role while others wait gives it to one of the two.
 extension Runtime {
   /// After this long an interruptible wait returns by itself: a signal may have come just before it slept.
   static let interruptibleSlice: UInt64 = 250_000_000
   /// How many lingers may pass before the own thread looks again while callers take turns. With 8 it woke in one call
-  /// of fifty; the more there are, the longer may rest what is sent or cancelled last by nobody who waits.
+  /// of fifty; the more there are, the longer a last send or cancel from a thread that does not wait may be delayed.
   static let longestLook: UInt64 = 16
-  /// So many parked threads are a crowd, until so many waits have begun without as many.
+  /// This many parked threads are a crowd, until this many waits have begun with fewer.
   static let crowdSize = 4
   static let crowdLasts: UInt32 = 64
   /// The longest time for which callers may drive without looking at the descriptors.
@@ -96,9 +96,9 @@ extension Runtime {
     }
   }
 
-  /// The same for what `item` begins, which is kept and has not been posted. A thread that takes the role at once runs it
-  /// itself, behind what others have posted: 120 instructions fewer, and three atomic operations. `time`: what the clock
-  /// has just said.
+  /// Waits for the work that `item` begins, which is kept and has not been posted. A thread that takes the role at once runs
+  /// it itself, behind the items that others have posted: 120 instructions fewer, and three atomic operations. `time`: the
+  /// clock's, just read.
   func wait(for cell: WaitCell, after item: InboxItem, at time: UInt64, interruptible: Bool) -> WaitResult {
     if options.mode == .host || options.callerDrives {
       lock.lock()
@@ -116,7 +116,7 @@ extension Runtime {
     return wait(for: cell, deadline: nil, interruptible: interruptible)
   }
 
-  /// When a wait ends whatever happens.
+  /// The time at which a wait ends in any case.
   struct Terms {
     let deadline: UInt64?
     let slice: UInt64?
@@ -155,13 +155,13 @@ extension Runtime {
     asleep.store(0, ordering: .relaxed)
   }
 
-  /// The same, to wait for `cell`.
+  /// Drives, to wait for `cell`.
   private func takeRole(for cell: WaitCell) {
     takeRole()
     // The runtime's own cell must not hold the runtime.
     let isOwn = ObjectIdentifier(cell) == ObjectIdentifier(endCell)
     cell.beginDriving(isOwn ? nil : .passUnretained(self))
-    // What this thread does is not the host program's to poll for.
+    // The host program need not poll for the work of this thread.
     poller.attach(false)
   }
 
@@ -293,7 +293,7 @@ extension Runtime {
       lock.lock()
       if phase == .ended { break }
       let time = clock
-      // What a timer brings does not wait for the linger.
+      // Work that a timer brings does not wait for the linger.
       let due = driver == .none ? timers.earliest ?? .max : .max
       if driver == .none && (ownWanted || time >= freeSince &+ linger || time >= due) {
         driver = .own
@@ -322,7 +322,7 @@ extension Runtime {
       lock.unlock()
       Futex.wait(ownWord, while: seen, until: until)
     }
-    // Somebody who shuts down waits to join; else nobody ever will.
+    // A thread that shuts down waits to join; else nobody ever will.
     if joiners == 0 {
       threadState = .detached
       pthread_detach(pthread_self())
@@ -341,7 +341,7 @@ extension Runtime {
     }
   }
 
-  /// Gives the role to a waiter who asked for it.
+  /// Gives the role to a waiter that asked for it.
   private func handOver() -> Bool {
     lock.lock()
     yieldWanted.store(false, ordering: .sequentiallyConsistent)
@@ -360,7 +360,7 @@ extension Runtime {
 
   // MARK: Host mode
 
-  /// Runs one turn: waits up to `timeoutMilliseconds` (negative: until there is work) and does what is ready.
+  /// Runs one turn: waits up to `timeoutMilliseconds` (negative: until there is work) and does the work that is ready.
   /// `.timedOut` only where another thread drove all that time.
   public func poll(timeoutMilliseconds: Int64) -> PollResult {
     if options.mode != .host { return .notHost }
@@ -414,7 +414,7 @@ extension Runtime {
     settle()
     if endIfDone() { return .closed }
     while true {
-      // What the first look has done is work enough: the rest of the turn does not sleep.
+      // The first look has done work enough: the rest of the turn does not sleep.
       let calm = turn(until: work == before ? deadline : now, cell: nil)
       settle()
       if endIfDone() { return .closed }

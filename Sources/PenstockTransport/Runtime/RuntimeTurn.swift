@@ -4,7 +4,7 @@ import Synchronization
 extension Runtime {
   /// How many items run before descriptors get their turn.
   private static let batch = 512
-  /// How many items run before connections write what those have brought: the peer is at the first of a hundred calls
+  /// How many items run before connections write the output of those: the peer is at the first of a hundred calls
   /// while the last are made, which gives 1.6 times the rate.
   private static let stride = 32
 
@@ -14,8 +14,8 @@ extension Runtime {
   /// Something has been posted since the turn began.
   var hasPosted: Bool { inbox.hasPushed }
 
-  /// The end of a turn, and the start of a driver's first: runs what has been posted, and what that posts, then the
-  /// turn-end handlers. So who closes a channel as a call starts has closed it before the answer is read. What the
+  /// The end of a turn, and the start of a driver's first: runs the posted items, and the items that those post, then the
+  /// turn-end handlers. So a program that closes a channel as a call starts has closed it before the answer is read. What the
   /// handlers post or register waits for the next turn.
   func settle() {
     var budget = Runtime.batch
@@ -47,7 +47,7 @@ extension Runtime {
   /// leftovers. False: a signal ended the wait.
   ///
   /// The sleeper's protocol: `asleep` is set *before* the last look at what others may change (the inbox, `cell`,
-  /// `yieldWanted`, `ending`); whoever changes one of them does so *before* it looks at `asleep`. All of it is
+  /// `yieldWanted`, `ending`); a thread that changes one of them does so *before* it looks at `asleep`. All of it is
   /// sequentially consistent, so at least one of the two sees the other: either there is no sleep, or there is a
   /// signal, which epoll_wait sees whenever it starts. `asleep` is taken by exchange: one signal per sleep.
   func turn(until limit: UInt64?, cell: WaitCell?) -> Bool {
@@ -90,7 +90,7 @@ extension Runtime {
     return count != -EINTR
   }
 
-  /// Looks without sleeping, as long as the option says, for what would end a sleep. The number of events, or -errno; 0:
+  /// Looks without sleeping, as long as the option says, for an event that would end a sleep. The number of events, or -errno; 0:
   /// there are none, or something else has come.
   private func spin(_ cell: WaitCell, _ limit: UInt64?) -> Int32 {
     var until = clock &+ UInt64(options.spinMicroseconds) * 1000
@@ -120,7 +120,7 @@ extension Runtime {
   /// them, nothing else will wake it.
   private static let longestSleep: UInt64 = 5000
 
-  /// For epoll_wait: rounded up, so that what is due is due on waking.
+  /// For epoll_wait: rounded up, so that a timer is due on waking.
   private func sleepTime(_ limit: UInt64?) -> Int32 {
     var at = limit ?? .max
     if let first = timers.earliest, first < at { at = first }
@@ -130,7 +130,7 @@ extension Runtime {
     return Int32(min((at - time - 1) / 1_000_000 + 1, Runtime.longestSleep))
   }
 
-  /// Releases what is queued and never ran. Only when the runtime has ended: then the lock stands for the role.
+  /// Releases the items that are queued and never ran. Only when the runtime has ended: then the lock stands for the role.
   func dropInbox() {
     while true {
       lock.lock()

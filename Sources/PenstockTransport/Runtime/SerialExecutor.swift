@@ -17,7 +17,7 @@ public final class SerialExecutor: HostExecutor {
   /// nil: a thread could not be started; the system's error.
   public static func make() -> (SerialExecutor?, errno: Int32) { make(after: 0) }
 
-  /// So many changes, an even number, are counted already.
+  /// This many changes, an even number, are counted already.
   static func make(after changes: UInt32) -> (SerialExecutor?, errno: Int32) {
     let made = SerialExecutor(changes)
     let failure = made.queue.start()
@@ -31,7 +31,7 @@ public final class SerialExecutor: HostExecutor {
   public override var isOnThisThread: Bool { !isForked && queue.isOnThisThread }
 }
 
-/// `@unchecked`: what is not atomic is under the lock.
+/// `@unchecked`: all that is not atomic is under the lock.
 private final class SerialQueue: @unchecked Sendable {
   private let lock = Lock()
   private var first: ExecutorJob?
@@ -71,7 +71,7 @@ private final class SerialQueue: @unchecked Sendable {
     tell()
   }
 
-  /// Whoever clears bit 0 wakes after it: so a sleep that has just begun anew is not missed.
+  /// The thread that clears bit 0 wakes after it: so a sleep that has just begun anew is not missed.
   private func tell() {
     if changes.wrappingAdd(2, ordering: .sequentiallyConsistent).oldValue & 1 != 0 {
       changes.bitwiseAnd(~1, ordering: .sequentiallyConsistent)

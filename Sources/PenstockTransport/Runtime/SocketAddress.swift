@@ -6,7 +6,7 @@ public struct SocketAddress {
   public private(set) var storage: sockaddr_storage
   public private(set) var length: UInt32
 
-  /// What the system has given; longer than the storage is cut off.
+  /// The system's address; one that is longer than the storage is cut off.
   @inline(never) @_optimize(size)
   public init?(_ address: UnsafeRawPointer, length: UInt32) {
     var storage = sockaddr_storage()

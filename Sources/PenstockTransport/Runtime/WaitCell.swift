@@ -1,10 +1,10 @@
 import CSystem
 import Synchronization
 
-/// What a blocking function waits for: set once the thing has happened. Set from any thread, normally by the driver.
+/// The flag for which a blocking function waits: set once the thing has happened. Set from any thread, normally by the driver.
 ///
 /// One word: bit 0: set; bit 1: a thread may sleep on the word; bit 2: a thread waits for it by driving a runtime; the
-/// rest counts nudges, which send a sleeper back to look at what else has changed (it was given the role of driver).
+/// rest counts nudges, which send a sleeper back to look for other changes (it was given the role of driver).
 public class WaitCell: @unchecked Sendable {
   static let set: UInt32 = 1
   static let parked: UInt32 = 2
@@ -17,14 +17,14 @@ public class WaitCell: @unchecked Sendable {
   /// It is one reference.
   private final let keepsRuntime: Bool
 
-  /// Without `keepsRuntime` whoever sets it does so.
+  /// Without `keepsRuntime` the thread that sets it keeps the runtime.
   public init(keepsRuntime: Bool = true) { self.keepsRuntime = keepsRuntime }
 
   deinit { if keepsRuntime { runtime?.release() } }
 
   public final var isSet: Bool { word.load(ordering: .sequentiallyConsistent) & WaitCell.set != 0 }
 
-  /// Wakes those who wait. In the usual case (the driver sets what it waits for itself) there is no system call.
+  /// Wakes the waiting threads. In the usual case (the driver sets the cell that it waits for itself) there is no system call.
   public final func set() {
     var seen = word.load(ordering: .relaxed)
     while true {
@@ -38,7 +38,7 @@ public class WaitCell: @unchecked Sendable {
     if seen & WaitCell.driving != 0 { runtime?._withUnsafeGuaranteedRef { if !$0.isDriving { $0.wake() } } }
   }
 
-  /// The same by the only thread that waits for it, which drives: no other writes the word but for a nudge that comes
+  /// Sets it by the only thread that waits for it, which drives: no other writes the word but for a nudge that comes
   /// too late.
   final func setAlone() { word.store(word.load(ordering: .relaxed) | WaitCell.set, ordering: .relaxed) }
 
@@ -63,7 +63,7 @@ public class WaitCell: @unchecked Sendable {
     Futex.wake(word, .max)
   }
 
-  /// Sleeps unless the word is no longer what was `seen`.
+  /// Sleeps unless the word has changed since it was `seen`.
   final func park(_ seen: UInt32, until limit: UInt64?) -> Futex.Wake {
     if seen & WaitCell.set != 0 { return .woken }
     var value = seen

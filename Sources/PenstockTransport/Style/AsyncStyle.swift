@@ -5,7 +5,7 @@ import PenstockWire
 ///
 /// Nothing here is known to the call: it is written on callbacks, verdicts and tickets alone.
 public struct AsyncCallbacks {
-  /// Of an event: the hop, which the callee owns, and its state.
+  /// A callback for an event: it gets the hop, which the callee owns, and its state.
   public typealias Shown = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
 
   public var create: HopCreate?
@@ -32,7 +32,7 @@ private final class AsyncStyle {
   }
 }
 
-/// What the ordinary callbacks get as their state: one for the registration, and where there is a `create`, one for each
+/// The state of the ordinary callbacks: one for the registration, and where there is a `create`, one for each
 /// hop. The C side's reference to it is taken in `table` and in `create`, and given back in the finalizer and in
 /// `destroy`.
 public final class AsyncState {
@@ -50,7 +50,7 @@ public final class AsyncState {
 
   private func toOpaque() -> UnsafeMutableRawPointer { Unmanaged.passRetained(self).toOpaque() }
 
-  /// What to register: callbacks, user data with a reference of its own, and what gives it back.
+  /// The parts of a registration: callbacks, user data with a reference of its own, and the finalizer that gives it back.
   @inline(never) @_optimize(size)
   public static func table(_ callbacks: AsyncCallbacks, _ userData: UserData)
     -> (Registration.Callbacks, UnsafeMutableRawPointer, Finalizer)
@@ -92,7 +92,7 @@ public final class AsyncState {
     return mine.style.callbacks.onCancel?(handle, mine.pointer) ?? Verdict.next.rawValue
   }
 
-  /// Gives out a handle at the event, which the callee owns, and says what becomes of it.
+  /// Gives out a handle at the event, which the callee owns, and returns the verdict.
   @inline(never)
   fileprivate static func show(
     _ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _ kind: EventKind,

@@ -5,7 +5,7 @@ import PenstockWire
 // to see. All of it runs on the driving thread.
 
 extension SyncInterceptor {
-  /// What its registration has, with a reference to this object as its user data.
+  /// The callbacks of its registration, with a reference to this object as its user data.
   public static func callbacks() -> Registration.Callbacks {
     var callbacks = Registration.Callbacks()
     callbacks.create = createHop
@@ -98,7 +98,7 @@ extension InterceptedCall {
     }
   }
 
-  /// `next`: what the function has changed goes with it.
+  /// `next`: the function's changes go with it.
   @inline(never) @_optimize(size)
   func passStart(_ hop: Hop) {
     guard stage == .offered else { return }
@@ -205,7 +205,7 @@ extension InterceptedCall {
     pump(hop)
   }
 
-  /// Delivers what is asked for; the status is last.
+  /// Delivers the events that are asked for; the status is last.
   @inline(never) @_optimize(size)
   func pump(_ hop: Hop) {
     if isPumping { return }

@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A user's function that intercepts calls, and what keeps its data.
+/// A user's function that intercepts calls, and the object that keeps its data.
 public final class SyncInterceptor {
   public typealias Function = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32
 
@@ -20,18 +20,19 @@ public final class SyncInterceptor {
   }
 }
 
-/// One synchronous interceptor in one call: what its function asks for (through a `SyncHop`), and the state of the hop that
-/// stands for it.
+/// One synchronous interceptor in one call: the requests of its function (made through a `SyncHop`), and the state of the
+/// hop that stands for it.
 ///
 /// Two threads work on it. On the driving thread the hop's callbacks (HopCallbacks.swift) stop the events that the
 /// function is to see, and offer the function to the workers. The function, on a worker, sees copies of what others
 /// may look at too (the start), and the very events that stand at the hop (the response): those are nobody else's
-/// until it lets them go. What it asks for is posted to the driving thread and done there (`run`).
+/// until it lets them go. Its requests are posted to the driving thread and done there (`run`).
 ///
 /// `@unchecked Sendable`: each part below says whose it is.
 public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // Immutable.
-  /// The driving thread's, but for what any thread may do with a hop. It has a reference to this until its `destroy`.
+  /// Used by the driving thread, but for the functions of a hop that any thread may use. The hop has a reference to this until
+  /// its `destroy`.
   let hop: Hop
   /// Kept by the user data of its registration, whose end is so the end of the last function that runs.
   unowned(unsafe) let interceptor: SyncInterceptor
@@ -129,7 +130,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private var endStatus: Status?
   private var cell: WaitCell?
 
-  /// As start comes to the hop.
+  /// Called as start comes to the hop.
   @inline(never) @_optimize(size)
   init(_ hop: Hop, _ interceptor: SyncInterceptor) {
     self.hop = hop
@@ -149,7 +150,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   deinit { values.letGo() }
 
-  // MARK: - What the driving thread tells the function
+  // MARK: - News for the function, from the driving thread
 
   /// There is a response to look at: `next` returns.
   func respond() {
@@ -177,7 +178,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     pool.withdraw(self)
   }
 
-  /// What the function has asked for.
+  /// Carries out the function's request.
   @inline(never) @_optimize(size)
   public override func run() {
     lock.lock()
@@ -246,7 +247,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Another hand has ended the call.
   private var isGone: Bool { lock.withLock { isOver } }
 
-  /// Lets start go on, and waits for the response. What other functions of the call have to do meanwhile is done
+  /// Lets start go on, and waits for the response. The work of other functions of the call meanwhile is done
   /// here.
   @inline(never) @_optimize(size)
   func next() -> Outcome {
@@ -279,7 +280,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return hasSeenResponse ? .ok : .gone
   }
 
-  /// Ends the call. What the function returns is then ignored.
+  /// Ends the call. The function's return value is then ignored.
   func cancel(_ status: Status) -> Outcome {
     if hasEnded { return .already }
     hasEnded = true
@@ -312,7 +313,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// What a message holds fits the level that the function sees.
+  /// Whether a message's content fits the level that the function sees.
   private func fits(_ message: Message) -> Bool { message.isObject == (codec != nil) }
 
   /// The start may be changed until `next`.
@@ -365,7 +366,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// After `next`: the response's; or what the caller gets, where another hand has ended the call.
+  /// After `next`: the response's status; or the caller's, where the call was ended elsewhere.
   var responseStatus: Status? {
     guard hasCalledNext else { return nil }
     return hasSeenResponse ? status : lock.withLock { endStatus }

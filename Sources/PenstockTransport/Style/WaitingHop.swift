@@ -6,7 +6,7 @@ public import PenstockWire
 ///
 /// An event that is resolved while its callback still runs costs no ticket: the callback's verdict says all. Only where
 /// the callback returns without is a ticket taken, and the event paused.
-/// `@unchecked`: what changes is under the lock.
+/// `@unchecked`: all mutable state is under the lock.
 public final class WaitingHop: BoundHop, @unchecked Sendable {
   enum Answer {
     case verdict(Verdict)
@@ -34,7 +34,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   private let kind: EventKind
   private let owesEnd: Bool
-  /// What the handle has shown lives as long as the handle.
+  /// Objects that the handle has shown live as long as the handle.
   private let shownMetadata: Metadata?
   private let shownStatus: Status?
   private let shownMessage: Message?
@@ -55,7 +55,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     hop.lend()
   }
 
-  /// Any thread. `start` is what the ticket has of it.
+  /// Any thread. `start` is the ticket's.
   init(_ hop: Hop, _ event: Event, ticket: UInt64, start: Request?) {
     kind = event.kind
     shownStart = start
@@ -112,7 +112,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   public override func setObject(_ object: CodecObject) -> Outcome {
     guard let shownMessage else { return isOpen ? .state : .gone }
-    // Let go after the lock: what frees it is the user's.
+    // Let go after the lock: user code frees it.
     var old: CodecObject?
     defer { withExtendedLifetime(old) {} }
     return whileOpen {
@@ -125,12 +125,12 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   public override var request: Request? { isOpen ? shownStart : nil }
 
-  /// What a RESTART sends; a start that waits may be read by others too, all but its metadata.
+  /// The request that a RESTART sends; a start that waits may be read by others too, all but its metadata.
   public override func edit(_ change: (Request) -> Outcome) -> Outcome {
     whileOpen { kind == .status ? shownStart.map { change($0) } ?? .state : .state }
   }
 
-  /// Whoever ends the wait at the same time comes before or after.
+  /// A thread that ends the wait at the same time comes before or after.
   private func whileOpen(_ change: () -> Outcome) -> Outcome {
     lock.lock()
     defer { lock.unlock() }

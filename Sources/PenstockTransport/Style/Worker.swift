@@ -4,17 +4,17 @@ import Synchronization
 
 /// A thread that runs the functions of synchronous interceptors.
 ///
-/// Whoever waits asks `current` who it is, so that what it waits for can run on it. That is looked up by thread
+/// A thread that waits looks at `current`, so that the work it waits for can run on it. That is looked up by thread
 /// number, in a list of this process: it costs nothing while there is no worker, and no thread-local storage.
 final class Worker: @unchecked Sendable {
   let thread = cs_thread_self()
-  /// Those whose functions run on this thread, innermost last. Its own thread's alone.
+  /// The calls whose functions run on this thread, innermost last. Its own thread's alone.
   private var running: [InterceptedCall] = []
 
   /// Its own thread: whether a function of `pool`'s runtime is among those that run.
   func runs(_ pool: WorkerPool) -> Bool { running.contains { $0.pool === pool } }
 
-  /// The same for a registration.
+  /// Whether a function of this registration runs on this thread.
   func runs(registration: UInt64) -> Bool { running.contains { $0.registration == registration } }
 
   /// Its own thread.
@@ -95,7 +95,7 @@ final class Nest {
   var ready: [InterceptedCall] = []
   private var attendants: [Attendant] = []
 
-  /// Who is to run what is ready; nil: any worker.
+  /// The worker that is to run the ready work; nil: any worker.
   var idle: Attendant? {
     var found: Attendant?
     for attendant in attendants where attendant.isIdle {

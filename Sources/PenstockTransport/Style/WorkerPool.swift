@@ -10,7 +10,7 @@ import Synchronization
 /// come, first served. Threads are started when there is more in the queue than workers are free, up to the limit;
 /// one that has nothing to do for a while ends.
 ///
-/// No user code runs under the lock; what may finalize a user's data is released outside of it.
+/// No user code runs under the lock; objects that may finalize a user's data are released outside of it.
 final class WorkerPool: @unchecked Sendable {
   let runtime: Runtime
   private let limit: Int
@@ -38,9 +38,9 @@ final class WorkerPool: @unchecked Sendable {
     self.limit = limit
   }
 
-  // MARK: - What is ready
+  // MARK: - Ready work
 
-  /// What offering asks for, to be done without the lock.
+  /// The steps after an offer, to be done without the lock.
   private enum Followup {
     case nothing, wakeWorker, startThread
     case tell(WaitCell)
@@ -102,7 +102,7 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// With the lock held. Whoever calls has a reference.
+  /// With the lock held. The caller has a reference.
   private func remove(_ call: InterceptedCall) {
     call.offer = .closed
     call.item.nest?.ready.drop(call)
@@ -131,7 +131,7 @@ final class WorkerPool: @unchecked Sendable {
     return attendant
   }
 
-  /// Runs what is ready in the call, on the calling thread.
+  /// Runs the call's ready work, on the calling thread.
   @inline(never) @_optimize(size)
   func serve(_ item: CallItem, _ attendant: Attendant) {
     while serveOne(item, attendant) { lock.withLock { item.nest?.back(attendant) } }
@@ -147,7 +147,7 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// What has become ready for it since goes to others.
+  /// Work that has become ready for it since goes to others.
   @inline(never) @_optimize(size)
   func leave(_ item: CallItem, _ attendant: Attendant) {
     var followups: [Followup] = []
@@ -209,7 +209,7 @@ final class WorkerPool: @unchecked Sendable {
     worker.end()
     lock.lock()
     alive -= 1
-    // Somebody who shuts down waits to join; else nobody ever will.
+    // A thread that shuts down waits to join; else nobody ever will.
     if joiners > 0 { exited.append(pthread_self()) } else { pthread_detach(pthread_self()) }
     exitWord.wrappingAdd(1, ordering: .sequentiallyConsistent)
     Futex.wake(exitWord, .max)

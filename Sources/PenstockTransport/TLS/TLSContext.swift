@@ -216,7 +216,7 @@ public final class TLSContext {
 
   // MARK: PEM
 
-  /// What a certificate is for.
+  /// The use of a certificate.
   private enum Use {
     case root(OpaquePointer)
     case own
@@ -277,7 +277,7 @@ public final class TLSContext {
     return SetupFailure(field, text, isSystem ? .system : .option)
   }
 
-  /// `words`, and what OpenSSL has to say; empties its queue.
+  /// `words`, and OpenSSL's own; empties its queue.
   static func reason(_ words: StaticString) -> ByteBuffer { reason(ByteBuffer().say(words)) }
 
   static func reason(_ text: ByteBuffer) -> ByteBuffer {

@@ -24,14 +24,14 @@ public final class TLSEngine {
   public let input = ByteBuffer()
   /// Ciphertext for the peer: send it, then `consume`.
   public let output = ByteBuffer()
-  /// What went wrong, in words.
+  /// The failure, in words.
   public private(set) var failure: ByteBuffer?
 
   private let context: TLSContext
   let ssl: OpaquePointer
-  /// Followed by a NUL; what the certificate has to say.
+  /// The name that the certificate has to have, followed by a NUL.
   private let expectedName: ByteBuffer?
-  /// The first bytes that came: what is not TLS is recognised by them.
+  /// The first bytes that came: a peer that does not speak TLS is recognised by them.
   private let opening = ByteBuffer()
   private static let openingSize = 64
   private static let fewBytes = 2048
@@ -53,7 +53,7 @@ public final class TLSEngine {
 
   deinit { SSL_free(ssl) }
 
-  /// nil: no memory, or what `TLSContext.reason` says. `host` is whom a client expects (a name or an IP address), unless
+  /// nil: no memory, or `TLSContext.reason` says why. `host` is the peer that a client expects (a name or an IP address), unless
   /// the options name another.
   @inline(never) @_optimize(size)
   public static func make(_ context: TLSContext, host: ByteView?) -> TLSEngine? {
@@ -135,11 +135,11 @@ public final class TLSEngine {
     var n = 0
     let result = SSL_read_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
     if result == 1 { return .bytes(n) }
-    // What fails within a handshake message leaves SSL_READING, too: only the BIO knows that there was too little.
+    // A failure within a handshake message leaves SSL_READING, too: only the BIO knows that there was too little.
     if SSL_want(ssl) == SSL_READING, BIO_test_flags(SSL_get_rbio(ssl), BIO_FLAGS_READ) != 0 {
       return .needsMore
     }
-    // Not by SSL_get_error: what somebody else has left on this thread would pass for an error of ours, and to look for
+    // Not by SSL_get_error: an error that somebody else has left on this thread would pass for an error of ours, and to look for
     // that before each read took 200 instructions.
     if SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, SSL_in_init(ssl) == 0 { return .closed }
     explain(ERR_peek_last_error())
@@ -193,7 +193,7 @@ public final class TLSEngine {
   /// "TLS_AES_256_GCM_SHA384"; valid for ever.
   var cipher: UnsafePointer<CChar>? { SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)) }
 
-  /// What was agreed on, as long as the engine lives.
+  /// The protocol that was agreed on; the view lasts as long as the engine lives.
   var alpn: ByteView {
     var selected: UnsafePointer<UInt8>?
     var count: UInt32 = 0
@@ -208,7 +208,7 @@ public final class TLSEngine {
 
   private func fail(_ text: ByteBuffer) { failure = text }
 
-  /// What a result that is not success means.
+  /// The meaning of a result that is not success.
   @inline(never) @_optimize(size)
   private func settle(_ result: Int32) -> Received {
     switch SSL_get_error(ssl, result) {

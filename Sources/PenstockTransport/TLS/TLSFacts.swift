@@ -3,7 +3,7 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// What a TLS connection has agreed on, and the certificates that the peer has shown. Any thread.
+/// The results of a TLS handshake, and the certificates that the peer has shown. Any thread.
 final class TLSFacts: SecurityFacts {
   /// Its certificates are never changed.
   private let chain: OpaquePointer?

@@ -13,7 +13,7 @@ public struct TLSOptions {
 
   /// The roots to trust; nil: those of the system, on the known distribution paths.
   public var roots: Source?
-  /// Our own certificate first, then what leads to its root.
+  /// Our own certificate first, then the chain to its root.
   public var certificateChain: Source?
   public var privateKey: Source?
   /// Client: verify the server's chain and name.
