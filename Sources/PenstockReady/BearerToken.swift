@@ -8,7 +8,7 @@ public final class BearerToken: ReadyInterceptor {
   public struct Options {
     /// Lower case.
     public var header = ByteBuffer()
-    /// What stands before the token, with its space.
+    /// The scheme before the token, with its space.
     public var prefix = ByteBuffer()
     /// Nanoseconds.
     public var refreshEarly: UInt64 = 60_000_000_000
@@ -42,7 +42,7 @@ public final class BearerToken: ReadyInterceptor {
       if !options.allowsCleartext { _ = hop.changeSettings { $0.privacy = .local } }
       return BearerToken.supply(use, metadata, hop, or: .next)
     }
-    // What has gone above cannot be started anew: a unary call's headers wait for what comes behind them.
+    // A response that has begun to go up cannot be started anew: a unary call's headers wait for the events behind them.
     callbacks.onHeaders = { handle, _ in
       Hop.from(handle.unsafelyUnwrapped).call.request.kind == .unary ? hold : next
     }
@@ -91,11 +91,11 @@ public final class BearerToken: ReadyInterceptor {
 /// One call at a bearer token.
 final class TokenUse {
   let store: TokenStore
-  /// The driving thread's: it may be among those who wait.
+  /// For the driving thread: the call may be among those that wait.
   var hasWaited = false
 
   // Under the store's lock, once it waits.
-  /// Of the token that was sent; 0: none.
+  /// The number of the token that was sent; 0: none.
   var number: UInt64 = 0
   var ticket: UInt64 = 0
   var metadata: Metadata?

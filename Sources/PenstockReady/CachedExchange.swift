@@ -13,7 +13,7 @@ final class CachedResponse {
       + (status?.message.count ?? 0)
   }
 
-  /// What stands before the message in the key: method and chosen metadata, each with its length, so that no two calls
+  /// The part of the key before the message: method and chosen metadata, each with its length, so that no two calls
   /// have the same. No names: the "authorization". nil: no memory.
   static func beginKey(_ path: ByteBuffer, _ metadata: Metadata, _ names: [ByteBuffer]?) -> ByteBuffer? {
     let key = ByteBuffer()
@@ -44,12 +44,12 @@ final class CachedExchange {
   let cache: ResponseCache
   /// The held start's; 0 once it is resolved.
   var ticket: UInt64 = 0
-  /// Of the call as it came; complete with its message.
+  /// The key of the call as it came; complete with its message.
   var key: ByteBuffer?
   var isMiss = false
-  /// What is to be delivered.
+  /// The response to be delivered.
   var hit: CachedResponse?
-  /// What is to be remembered.
+  /// The response to be remembered.
   let seen = CachedResponse()
 
   init(_ cache: ResponseCache) { self.cache = cache }

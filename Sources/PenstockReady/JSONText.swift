@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Writes JSON into one buffer, without spaces. What there is no memory for is missing, and `isComplete` false.
+/// Writes JSON into one buffer, without spaces. Without memory a part is missing, and `isComplete` false.
 final class JSONText {
   let buffer = ByteBuffer()
   private(set) var isComplete = true
@@ -58,7 +58,7 @@ final class JSONText {
     needsComma = true
   }
 
-  /// What is not UTF-8 is repaired.
+  /// Bytes that are not UTF-8 are repaired.
   func string(_ text: ByteView) {
     begin()
     var shown = text

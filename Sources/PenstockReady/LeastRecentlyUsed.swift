@@ -40,7 +40,7 @@ struct LeastRecentlyUsed<Value> {
     return slots[place].value
   }
 
-  /// Keeps `value`, unless it alone is over the bound; `bytes` is its size with the key. What gives way to it is
+  /// Keeps `value`, unless it alone is over the bound; `bytes` is its size with the key. An entry that gives way to it is
   /// added to `gone`, to be released outside of a lock.
   mutating func insert(_ key: ByteBuffer, _ value: Value, bytes: Int, gone: inout [Value]) {
     guard bytes <= maxBytes, maxEntries > 0 else { return }

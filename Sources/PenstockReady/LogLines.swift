@@ -18,7 +18,7 @@ public final class LogLines: ReadyInterceptor {
     public init() {}
   }
 
-  /// Of events.
+  /// A set of events.
   public struct Events: OptionSet, Sendable {
     public let rawValue: UInt32
 

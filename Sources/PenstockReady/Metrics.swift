@@ -3,7 +3,7 @@ import PenstockTransport
 import PenstockWire
 
 /// Metrics: counters and histograms by method and code, for any number of tables. A reader takes the arrays as they
-/// are and lets go of the lock; the next change copies what it changes.
+/// are and lets go of the lock; the next change copies the part that it changes.
 public final class Metrics: @unchecked Sendable {
   public struct Options {
     /// Nanoseconds, rising.
@@ -20,7 +20,7 @@ public final class Metrics: @unchecked Sendable {
     let code: StatusCode
     var count: UInt64 = 0
     var nanoseconds: UInt64 = 0
-    /// As many as the options have, and one for all that took longer.
+    /// One bucket for each bound in the options, and one for all calls that took longer.
     var buckets: [UInt64]
   }
 
@@ -44,7 +44,7 @@ public final class Metrics: @unchecked Sendable {
 
   public init(_ options: Options) { self.options = options }
 
-  /// Lends what has been counted. It is let go under the lock, so that whoever changes it next, in place, comes after
+  /// Lends the counts. They are let go under the lock, so that the next change of them, in place, comes after
   /// the last look at it.
   func read<Result>(_ body: ([Method]) -> Result) -> Result {
     var lent = lock.withLock { methods }
@@ -99,7 +99,7 @@ public final class Metrics: @unchecked Sendable {
   }
 }
 
-/// What a table of metrics stands for.
+/// The object of a table of metrics.
 public final class MetricsInterceptor: ReadyInterceptor {
   private final class Timed {
     let metrics: Metrics

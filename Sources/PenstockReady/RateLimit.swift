@@ -67,7 +67,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     return next
   }
 
-  /// What is refused takes nothing.
+  /// A call that is refused takes no token.
   private func reserve(_ now: UInt64) -> Answer {
     lock.withLock { () -> Answer in
       let full = max(fullAt, now) + options.interval
@@ -77,7 +77,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
         return .now
       }
       let wait = full - now - depth
-      // Those who wait stand one interval apart.
+      // The waiting calls stand one interval apart.
       if (wait + options.interval - 1) / options.interval > options.maxWaiting { return .tooMany }
       if wait > options.maxWait { return .tooLate }
       fullAt = full
@@ -85,7 +85,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     }
   }
 
-  /// A call that ended while it waited gives its turn back, to those who come later.
+  /// A call that ended while it waited gives its turn back, to calls that come later.
   private func ended(_ turn: Turn) {
     let now = Runtime.monotonicNow()
     guard now < turn.at else { return }

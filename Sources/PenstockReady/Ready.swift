@@ -7,7 +7,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// What a table's `user_data` stands for. Each table has a reference of its own.
+/// The object of a table's `user_data`. Each table has a reference of its own.
 open class ReadyInterceptor {
   public final let name: StaticString
   public final let callbacks: Registration.Callbacks
@@ -30,8 +30,8 @@ open class ReadyInterceptor {
     Unmanaged<ReadyInterceptor>.passRetained(self).toOpaque()
   }
 
-  /// The finalizer of every table, which is known by it: so it calls what no other does. The linker folds functions with
-  /// the same code into one.
+  /// The finalizer of every table, by which a table is known: so it calls a function that no other calls. The linker folds
+  /// functions with equal code into one.
   public static var finalize: Finalizer { { pointer in if let pointer { letGo(pointer) } } }
 
   public static func from(_ pointer: UnsafeMutableRawPointer) -> ReadyInterceptor {

@@ -8,7 +8,7 @@ public final class TokenRequest {
   public let generation = Process.generation
   /// The token that the server has refused, followed by a NUL.
   public let refused: ByteBuffer?
-  /// Whoever answers takes it: a request that is kept for long does not keep the source.
+  /// The thread that answers takes it: a request that is kept for long does not keep the source.
   private var owner: TokenStore?
   private let prefix: ByteBuffer
   private let number: UInt64

@@ -19,7 +19,7 @@ public final class TokenStore: @unchecked Sendable {
   private let lock = Lock()
   private var token: Token?
   private var refused: ByteBuffer?
-  /// Of the request that is open; 0: none is.
+  /// The number of the open request; 0: none is open.
   private var open: UInt64 = 0
   private var openedAt: UInt64 = 0
   private var count: UInt64 = 0
@@ -31,11 +31,11 @@ public final class TokenStore: @unchecked Sendable {
     self.userData = userData
   }
 
-  /// The server has refused what the call has sent. False: that was no token from here.
+  /// The server has refused the call's token. False: the token was not from here.
   func refuse(_ use: TokenUse) -> Bool {
     lock.lock()
     defer { lock.unlock() }
-    // A newer token is not thrown away for what an older one met.
+    // A newer token is not thrown away because an older one was refused.
     if let token, token.number == use.number {
       refused = token.text
       self.token = nil
@@ -109,7 +109,7 @@ public final class TokenStore: @unchecked Sendable {
     return .ok
   }
 
-  /// Closes the request. Those who waited; nil: another request has been made since.
+  /// Closes the request. Returns the waiting calls; nil: another request has been made since.
   private func answer(_ number: UInt64, _ fresh: Token?) -> [(UInt64, Metadata, isRefused: Bool)]? {
     lock.lock()
     defer { lock.unlock() }

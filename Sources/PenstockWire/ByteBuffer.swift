@@ -11,7 +11,7 @@ public final class ByteBuffer {
   private var capacity = 0
   private var start = 0
   private var end = 0
-  /// What stands for the bytes, for whoever put it there; of another's bytes, what keeps them.
+  /// An object attached to the bytes, for the code that put it there; for another's bytes, the object that keeps them.
   public var attachment: AnyObject?
 
   /// An empty buffer without storage.
@@ -69,7 +69,7 @@ public final class ByteBuffer {
     let (needed, overflow) = count.addingReportingOverflow(additional)
     if overflow { return false }
     // Moving is better than growing as long as it frees a quarter: then each byte is moved three times at most, and
-    // the storage is never more than twice what has stood in it.
+    // the storage is never more than twice its largest content.
     if needed <= capacity / 4 * 3 {
       compact()
       return true
@@ -77,7 +77,7 @@ public final class ByteBuffer {
     return resize(to: grown(to: needed)) || resize(to: needed)
   }
 
-  /// What only grows has powers of two, so that what is bounded by one takes no more than it, however it comes.
+  /// A buffer that only grows has powers of two, so that one bounded by such a power takes no more than it, in any order.
   private func grown(to needed: Int) -> Int {
     if capacity <= 0 || needed > 1 << 60 { return max(needed, 64) }
     if start > 0 { return max(needed, min(capacity, needed) * 2, 64) }
@@ -108,7 +108,7 @@ public final class ByteBuffer {
     return true
   }
 
-  /// As `append`; what stands in the writable tail already becomes readable where it is.
+  /// As `append`; bytes that stand in the writable tail already become readable where they are.
   func accept(_ bytes: ByteView) -> Bool {
     guard let storage, let base = bytes.baseAddress, base == UnsafeRawPointer(storage + end),
       bytes.count <= capacity &- end
@@ -138,7 +138,7 @@ public final class ByteBuffer {
     }
   }
 
-  /// Drops what is behind the first `n` readable bytes.
+  /// Drops the bytes behind the first `n` readable ones.
   public func truncate(to n: Int) {
     guard n < count else { return }
     end = start &+ max(n, 0)
@@ -154,7 +154,7 @@ public final class ByteBuffer {
     }
   }
 
-  /// The writable tail, at least `n` bytes long; nil: no memory. What was written counts after `commit`.
+  /// The writable tail, at least `n` bytes long; nil: no memory. Bytes written there count after `commit`.
   public func spare(atLeast n: Int) -> UnsafeMutableRawBufferPointer? {
     guard reserve(max(n, 0)) else { return nil }
     guard let storage else { return UnsafeMutableRawBufferPointer(start: nil, count: 0) }

@@ -24,7 +24,7 @@ func lowercase(_ byte: UInt8) -> UInt8 {
   byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte
 }
 
-/// A part of a view; the bounds are clamped to what is there.
+/// A part of a view; the bounds are clamped to the view.
 func slice(_ bytes: ByteView, from: Int, to: Int) -> ByteView {
   let lower = min(max(from, 0), bytes.count)
   let upper = min(max(to, lower), bytes.count)

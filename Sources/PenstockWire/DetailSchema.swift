@@ -29,7 +29,7 @@ public enum DetailSchema {
     }
   }
 
-  /// The message that a type URL names; nil when it is none of the ten. A type is named by what stands behind the last
+  /// The message that a type URL names; nil when it is none of the ten. A type is named by the part behind the last
   /// `/` (google/protobuf/any.proto).
   @inline(never) @_optimize(size)
   public init?(typeURL: ByteView) {

@@ -1,4 +1,4 @@
-/// What a decoded error detail is told to. The calls come in the order of JSON text: inside an object each
+/// The receiver of a decoded error detail. The calls come in the order of JSON text: inside an object each
 /// value follows its `key`. Strings and keys are valid UTF-8, valid during the call only.
 ///
 /// Two things are left to the writer: ProtoJSON writes 64-bit integers (`int`) as strings, and a key of a map
@@ -32,7 +32,7 @@ public enum ErrorDetail {
 
   // MARK: Validation
 
-  /// Recursion is as deep as the schema, three levels, whatever the bytes say.
+  /// Recursion is as deep as the schema, three levels, for any bytes.
   @inline(never) @_optimize(size)
   private static func isValid(_ schema: DetailSchema, _ message: ByteView) -> Bool {
     var reader = ProtoReader(message)

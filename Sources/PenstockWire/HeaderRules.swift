@@ -20,7 +20,7 @@ public enum HeaderRules {
     return true
   }
 
-  /// ASCII-Value, for what we send: space and printable ASCII, neither beginning nor ending with a space,
+  /// ASCII-Value, for values that we send: space and printable ASCII, neither beginning nor ending with a space,
   /// because RFC 9113 section 8.2.1 makes such a field malformed. The empty value is valid, as it is in all
   /// of the field.
   public static func isValidASCIIValue(_ value: ByteView) -> Bool {
@@ -39,7 +39,7 @@ public enum HeaderRules {
   }
 
   /// Names that metadata cannot set: pseudo headers, gRPC's own ("Header names starting with grpc- ... should
-  /// not be used by applications"), `te` and `content-type`, what RFC 9113 section 8.2.2 forbids in HTTP/2,
+  /// not be used by applications"), `te` and `content-type`, the fields that RFC 9113 section 8.2.2 forbids in HTTP/2,
   /// and `host` and `content-length`, which would contradict `:authority` and the DATA frames (sections 8.3.1
   /// and 8.1.1).
   public static func isReserved(_ name: ByteView) -> Bool {
@@ -107,7 +107,7 @@ public enum ContentType: Equatable, Sendable {
 /// The value of `user-agent`.
 public enum UserAgent {
   /// Appends `penstock/VERSION`, behind the application's own product when there is one. Bytes that cannot
-  /// stand in a header are left out: whoever takes the option says so earlier, with
+  /// stand in a header are left out: the code that takes the option says so earlier, with
   /// `HeaderRules.isValidASCIIValue`. False: no memory, and `out` is as it was.
   public static func compose(version: ByteView, application: ByteView? = nil, into out: ByteBuffer) -> Bool {
     let before = out.count
@@ -124,7 +124,7 @@ public enum UserAgent {
     return false
   }
 
-  /// Without spaces at either end, whatever was left out there.
+  /// Without spaces at either end, also where characters were left out there.
   @inline(never) @_optimize(size)
   private static func appendPrintable(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let begin = out.count

@@ -5,8 +5,8 @@
 // references are the gRPC document "gRPC over HTTP2" (PROTOCOL-HTTP2), "HTTP to gRPC Status Code Mapping",
 // RFC 9113 and RFC 4648.
 //
-// It never performs I/O, reads no clock, takes no lock, keeps no global state, and does not know who calls
-// it. It never traps on what a peer or a caller passes in: numbers are range-checked before they are
+// It never performs I/O, reads no clock, takes no lock, keeps no global state, and does not know its callers.
+// It never traps on the input of a peer or a caller: numbers are range-checked before they are
 // converted, and every buffer whose size somebody else chooses comes from `malloc` after its limit was
 // checked, with failure reported. Names and values are bytes; nothing here is a `String`.
 

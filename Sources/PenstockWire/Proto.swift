@@ -27,7 +27,7 @@ public struct ProtoReader {
     case malformed
   }
 
-  /// Groups inside groups: what parsers in the field allow.
+  /// Groups inside groups: as many as parsers in the field allow.
   static let deepestGroup = 100
 
   private let bytes: ByteView
@@ -106,7 +106,7 @@ public struct ProtoReader {
   }
 }
 
-/// Writes the protobuf wire format. What did not fit is remembered in `isComplete`, so that a message is
+/// Writes the protobuf wire format. A lack of room is remembered in `isComplete`, so that a message is
 /// written without a test at each field; when it ends false, the caller throws the bytes away.
 public struct ProtoWriter {
   private let out: ByteBuffer
