@@ -24,7 +24,7 @@ TEST(base_version) {
   int length =
       snprintf(text, sizeof(text), "%d.%d.%d", PENSTOCK_VERSION_MAJOR, PENSTOCK_VERSION_MINOR, PENSTOCK_VERSION_PATCH);
   CHECK(strncmp(PENSTOCK_VERSION, text, (size_t)length) == 0);
-  CHECK(PENSTOCK_VERSION[length] == 0 || strcmp(PENSTOCK_VERSION + length, "-dev") == 0);
+  CHECK(PENSTOCK_VERSION[length] == 0 || strcmp(&PENSTOCK_VERSION[length], "-dev") == 0);
 }
 
 TEST(base_error_object) {
