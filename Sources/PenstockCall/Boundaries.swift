@@ -50,7 +50,7 @@ open class CallAbove {
   open func callSent(_ count: Int) {}
   /// The end: exactly once, last.
   open func callStatus(_ status: Status) {}
-  /// A local end discards what the caller has not read yet.
+  /// A local end discards the messages that the caller has not read yet.
   open func callDiscardsMessages() {}
   /// A hop of the call runs its callbacks on this executor: the call does not end before it has.
   open func callNeeds(_ executor: any Executor) {}
@@ -105,7 +105,7 @@ open class CallLoop {
   open func keepUntilRest(_ call: Call) -> Bool { false }
   /// Any thread: runs `call.runPosted()` on the driving thread soon.
   open func post(_ call: Call) {}
-  /// Any thread: for what the hops of a call share.
+  /// Any thread: makes the values that the hops of a call share.
   open func newValues() -> CallValues { CallValues() }
   /// Any thread: whether the loop belongs to a parent of this process.
   open var isForked: Bool { false }

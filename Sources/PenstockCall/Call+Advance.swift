@@ -1,7 +1,7 @@
 import PenstockWire
 
 // The one way through a call: from place to place. A place is a hop, the codec, or the run: the hops that nothing has set
-// apart are one place that behaves like one hop (`Call+Run`). What a hop does with an event is `Call+Settle`'s.
+// apart are one place that behaves like one hop (`Call+Run`). `Call+Settle` has the handling of an event at a hop.
 
 extension Call {
   /// Where an event has come to.

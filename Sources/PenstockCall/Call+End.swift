@@ -4,7 +4,7 @@ import Synchronization
 // How a call ends: by a hop's finish, by a local cancel or deadline, by the status that came to the caller.
 
 extension Call {
-  /// Law 7: the call ends because of what this interceptor did.
+  /// Law 7: the call ends because of a fault of this interceptor.
   func fail(_ hop: Hop, _ what: StaticString, code: StatusCode = .internal) {
     spendTicket(hop)
     finish(at: hop.index, failure(of: hop, what, code: code))

@@ -1,7 +1,7 @@
 import PenstockWire
 import Synchronization
 
-/// One call: the machine that moves events between the caller, the hops of its chain and what stands below.
+/// One call: the machine that moves events between the caller, the hops of its chain and the attempt below.
 ///
 /// It does no I/O and keeps no time: the loop passes in each thing that arrives, and the call tells the layers below
 /// and above what to do. Everything runs on the driving thread, except `submit`, which any thread may call. Requests
@@ -301,7 +301,7 @@ public final class Call {
   public enum Resolution {
     case verdict(Verdict)
     case finish(Status)
-    /// Law 7: what the interceptor did, in words.
+    /// Law 7: the interceptor's fault, in words.
     case broken(StaticString)
   }
 

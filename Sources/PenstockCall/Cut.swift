@@ -23,7 +23,7 @@ public final class Cut {
   /// In bytes of messages, of which an empty one counts for one; and how many events.
   let limit: Int
   let most: Int
-  /// Hops stand below, which may change what passes.
+  /// Hops stand below, which may change the events that pass.
   let hasHops: Bool
   private(set) var state = State.idle
   private(set) var bytes = 0

@@ -37,7 +37,7 @@ public final class Hop: HopHandle {
   public let level: Level
 
   // Demand from above that no message has answered yet; how much of it is spoken for by messages that the hop
-  // has injected and that have not left; what the hop has asked for before start has left it; and messages
+  // has injected and that have not left; the hop's own demand before start has left it; and messages
   // below that are not yet `sent`.
   var owed = 0
   var reserved = 0

@@ -22,7 +22,7 @@ enum Life: Equatable {
   case starting
   /// Start has left downward.
   case passing
-  /// The hop has half-closed by itself: what comes from above goes no further.
+  /// The hop has half-closed by itself: events from above go no further.
   case closed
   /// The half-close has left downward.
   case halfClosed

@@ -25,7 +25,7 @@ public protocol UserDataKeeper: AnyObject {
   func finalizing()
 }
 
-/// A user's pointer and what frees it: the finalizer runs exactly once, when the last reference goes.
+/// A user's pointer and its finalizer, which runs exactly once, when the last reference goes.
 public final class UserData {
   public let pointer: UnsafeMutableRawPointer?
   private let finalizer: Finalizer?
@@ -43,7 +43,7 @@ public final class UserData {
   }
 }
 
-/// One registered interceptor: its callbacks, what it applies to, and its user data. Immutable, shared by
+/// One registered interceptor: its callbacks, its filter, and its user data. Immutable, shared by
 /// every snapshot and call that has it; its end is the end of its user data.
 public final class Registration {
   public struct Callbacks {

@@ -1,7 +1,7 @@
 import PenstockWire
 import Synchronization
 
-/// One callback of a hop that runs on an executor: what it is about, and what it asks for. It keeps all it needs,
+/// One callback of a hop that runs on an executor: its event, and its requests. It keeps all it needs,
 /// for the call may end, or go on without the event, while it runs.
 public final class Job: ExecutorJob {
   enum Work {

@@ -94,7 +94,7 @@ final class Station {
     return nil
   }
 
-  /// The hop said NEXT: what it holds without a ticket may go.
+  /// The hop said NEXT: the events that it holds without a ticket may go.
   func releaseTicketless() {
     guard ticketless > 0 else { return }
     ticketless = 0

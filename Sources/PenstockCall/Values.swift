@@ -6,7 +6,7 @@ import Synchronization
 /// They are let go with the last of those who may ask for them, not with the last reference: a value may refer to a hop,
 /// which refers to its call, which refers to this.
 ///
-/// Callbacks on executors use them on several threads at once: a runtime for more than one thread makes them
+/// Callbacks on executors use them on several threads at once: a loop whose calls have more than one thread makes them
 /// with a lock.
 open class CallValues {
   private struct Slot {

@@ -1,5 +1,5 @@
-/// Chooses where an attempt goes. It knows endpoints by their numbers and news of them, and decides what to do;
-/// the channel does it (`ChannelCore.follow`). A further kind of balancer is a further case. No I/O, no clock.
+/// Chooses the endpoint of an attempt. It knows endpoints by their numbers and news of them, and makes the decisions;
+/// the channel carries them out (`ChannelCore.follow`). A further kind of balancer is a further case. No I/O, no clock.
 enum Balancer: Equatable {
   case pickFirst(PickFirst)
 

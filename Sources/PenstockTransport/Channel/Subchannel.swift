@@ -1,8 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// One endpoint: an address, and the connection to it while there is one. `SubchannelState` decides when it does what;
-/// this carries it out. The timer is the one for connecting.
+/// One endpoint: an address, and the connection to it while there is one. `SubchannelState` makes the decisions;
+/// this carries them out. The timer is the one for connecting.
 ///
 /// A connection that drains (GOAWAY) goes on beside it until its streams have ended.
 final class Subchannel: Timer {

@@ -24,8 +24,8 @@ class StreamOwner: CallBelow {
   func streamChanged(_ stream: TransportStream) {}
 }
 
-/// One request and its answer on some connection: all that an attempt talks to, whatever protocol carries it. What has
-/// come and what is to go stands here; a subclass moves the bytes, and has the verbs.
+/// One request and its answer on some connection: an attempt talks to this alone, independent of the protocol. The bytes
+/// that have come and those to go stand here; a subclass moves them, and has the verbs.
 ///
 /// ```
 /// new --open--> (waits for its turn) --streamOpens--> open --> ended --leave--> nobody's

@@ -24,11 +24,11 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   }
 }
 
-/// The threads that wait in a call: a wake-up costs two of a processor's switches, so nobody is woken for what others
+/// The threads that wait in a call: a wake-up costs two of a processor's switches, so nobody is woken for news that others
 /// wait for. Under the call's lock. References are not counted: a waiter takes itself out before it goes.
 struct CallWaiters {
   private var first: Unmanaged<CallWaiter>?
-  /// The news for which those wait that have not been told.
+  /// The news for which the waiters that have not been told wait.
   private var awaited: UInt8 = 0
 
   mutating func add(_ waiter: CallWaiter) {

@@ -86,8 +86,8 @@ extension ClientCall {
     return outcome
   }
 
-  /// A message costs this much of the send buffer beyond its bytes, so that empty ones are bounded too: about what is
-  /// allocated for it.
+  /// A message costs this much of the send buffer beyond its bytes, so that empty ones are bounded too: about the memory that
+  /// is allocated for it.
   private static let messageOverhead = 256
   /// Nine messages of 64 KiB go up at a time: more than half a window of 1 MiB, for which a peer gives credit at once. A
   /// peer that gets three sleeps in between, and to wake it is work of the sender (0.85 of the rate).

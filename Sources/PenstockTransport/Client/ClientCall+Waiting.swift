@@ -4,8 +4,8 @@ import PenstockCall
 extension ClientCall {
   var isOnDrivingThread: Bool { runtime.isDriving }
 
-  /// nil: it is to be waited for. Under the lock. `found` is the message that is to be sent, or becomes what has come: a
-  /// message, headers, or the reply.
+  /// nil: the thread has to wait. Under the lock. `found` is the message that is to be sent, or becomes the object that has
+  /// come: a message, headers, or the reply.
   private func look(for awaited: Awaited, _ found: inout AnyObject?) -> Outcome? {
     switch awaited {
     case .room:

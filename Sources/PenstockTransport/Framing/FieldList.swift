@@ -29,13 +29,13 @@ final class FieldList {
   /// The size as RFC 9113 section 6.5.2 counts it.
   private(set) var size = 0
   private let made = ByteBuffer()
-  /// The fields that every request of a channel has, what they come to, and who owns what they refer to.
+  /// The fields that every request of a channel has, their number and size, and the owner of the bytes that they refer to.
   private var common: UnsafeMutablePointer<Field>?
   private var commonCount = 0
   private var commonSize = 0
   private var commonOwner: AnyObject?
   let blocks = KnownBlocks()
-  /// Where the request's block stands in `blocks`, and no fields here but what `made` has as its timeout; 0: nowhere.
+  /// Where the request's block stands in `blocks`; then this list has no fields, and `made` the timeout. 0: nowhere.
   private(set) var block: UInt8 = 0
   /// Set for a request that has only the fields common to its owner and this path, and maybe a timeout.
   var path: ByteBuffer?
@@ -162,8 +162,8 @@ final class FieldList {
     add(name.bytes, value.bytes, [.nameLasts, .valueLasts])
   }
 
-  /// `write` appends the value, at most `most` bytes. What hardly comes twice is not `indexed`: it would only push what
-  /// is useful out of HPACK's table.
+  /// `write` appends the value, at most `most` bytes. A field that hardly comes twice is not `indexed`: it would only push
+  /// useful fields out of HPACK's table.
   func add(_ name: ByteView, most: Int, indexed: Bool, _ write: (ByteBuffer) -> Bool) -> Bool {
     let before = made.view
     guard made.reserve(most) else { return false }

@@ -1,12 +1,12 @@
 import CNghttp2
 
-/// How far a peer may run ahead on a connection: wide, as the options say, or narrow, while all there is are small
+/// How far a peer may run ahead on a connection: wide, as the options say, or narrow, while there are only small
 /// messages that go both ways.
 ///
-/// A peer that nothing holds up writes each small answer by itself, and wakes us for each. One whose window is used up
-/// goes on reading meanwhile, and packs what it then has to say: grpc++'s server sends 16-byte echoes with a tenth of the
-/// system calls and 2.5 times as fast. Nothing waits longer for it than a round trip, and where those are long compared
-/// with what comes in one, or messages are not small, the window is wide.
+/// A peer that nothing holds up writes each small answer by itself, and wakes us for each. A peer whose window is used up
+/// goes on reading meanwhile, and packs its later answers: grpc++'s server sends 16-byte echoes with a tenth of the
+/// system calls and 2.5 times as fast. Nothing waits longer for it than a round trip, and where a round trip is long for
+/// the bytes that come in it, or messages are not small, the window is wide.
 struct ConnectionWindow {
   /// RFC 9113 section 6.9.2: the initial window of a connection.
   static let narrow = 65535

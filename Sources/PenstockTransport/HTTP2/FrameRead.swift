@@ -1,17 +1,17 @@
 import CSystem
 import PenstockWire
 
-/// One read that puts the frames of a large message where they belong: what they carry into the message, the headers
-/// between them aside, what follows the message into `scratch`.
+/// One read that puts the frames of a large message where they belong: their content into the message, the headers
+/// between them aside, the bytes behind the message into `scratch`.
 ///
 /// ```
 /// message:  [rest of this frame]        [next frame]        [next frame]
 /// aside:                        [header]            [header]
-/// scratch:                                                              [what follows]
+/// scratch:                                                              [later bytes]
 /// ```
-/// How long the frames to come are is a guess: most peers cut a message into frames of one length. `deliver` looks at
-/// each header first. From the first one on that is not as it was guessed, what stands in the message is not yet the
-/// message's: it is copied away, and comes in as any other bytes do.
+/// The length of the frames to come is a guess: most peers cut a message into frames of one length. `deliver` looks at
+/// each header first. From the first header on that is not as it was guessed, the bytes in the message are not yet the
+/// message's: they are copied away, and come in as any other bytes do.
 ///
 /// All that it does is done for many KiB at once, so it is compiled for size.
 final class FrameRead {

@@ -1,8 +1,8 @@
 import PenstockWire
 
 /// Follows the frame boundaries of a server's bytes (RFC 9113 section 4.1), to say in words where a connection
-/// broke off, and to recognise at the first bytes what is not HTTP/2: "The server connection preface consists of a
-/// potentially empty SETTINGS frame that MUST be the first frame" (section 3.4).
+/// broke off, and to recognise by the first bytes a peer that does not speak HTTP/2: "The server connection preface
+/// consists of a potentially empty SETTINGS frame that MUST be the first frame" (section 3.4).
 struct FrameTracker {
   private var header: UInt64 = 0
   private var flags: UInt8 = 0

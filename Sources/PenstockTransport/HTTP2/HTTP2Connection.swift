@@ -8,7 +8,7 @@ import PenstockWire
 /// preface --the peer's SETTINGS--> open --(no new streams)--> draining --> closed
 ///    \---- error, end of stream, timeout (the owner's)
 /// ```
-/// Per turn: read what waits and tell the streams' owners, write once at the turn's end.
+/// Per turn: read the waiting bytes and tell the streams' owners, write once at the turn's end.
 final class HTTP2Connection: TransportConnection, TurnTask {
   enum Phase { case preface, open, draining, closed }
 

@@ -227,7 +227,7 @@ final class HTTP2Session {
   /// Whether the next whole request may open, with `room` in the connection's window.
   private func mayOpen(_ room: Int) -> Bool { room > 0 || open.count < HTTP2Session.opensAnyway }
 
-  /// A stream that has ended in what was said, or did not open, may have left its place: nothing else tells of that.
+  /// A stream that has ended by the frames collected, or did not open, may have left its place: nothing else tells of that.
   @inline(never) @_optimize(size)
   private func opensMore() -> Bool {
     let count = queuedCount

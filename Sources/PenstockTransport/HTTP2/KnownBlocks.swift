@@ -8,8 +8,8 @@ import PenstockWire
 /// as nothing comes into the table. It gets such a request without fields, and the block goes into the empty HEADERS
 /// frame that comes of it: that saves 2,700 instructions of a call. A timeout is put into the block on its way.
 ///
-/// Requests leave in the order in which nghttp2 got them. A request that is given without fields leaves before anything else is
-/// received: the peer's SETTINGS may change the table.
+/// Requests leave in the order in which nghttp2 got them. A request that is given without fields leaves before anything
+/// else is received: the peer's SETTINGS may change the table.
 final class KnownBlocks {
   private final class Known {
     let owner: AnyObject
@@ -107,8 +107,8 @@ final class KnownBlocks {
     timeouts.commit(KnownBlocks.timeoutSize)
   }
 
-  /// It has got request `id` with its fields. `path`: it has nothing that others of that path do not have, but for a
-  /// timeout; `size` is without that.
+  /// nghttp2 has got request `id` with its fields. `path`: the request has nothing that others of that path do not have, but
+  /// for a timeout; `size` is without that.
   func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, hasTimeout: Bool, size: Int) {
     lastSpelled = id
     spelledOwner = owner
@@ -117,7 +117,7 @@ final class KnownBlocks {
     spelledSize = size
   }
 
-  /// Adds the frame that nghttp2 has made of request `id`, with what stands at `place`. False: no memory.
+  /// Adds the frame that nghttp2 has made of request `id`, with the block at `place`. False: no memory.
   func append(_ frame: ByteView, of id: Int32, place: UInt8, to out: SendQueue) -> Bool {
     lastMade = id
     guard place > 0 else {

@@ -1,9 +1,9 @@
 import CSystem
 import PenstockWire
 
-/// How much a peer may make us do that no call gets on by. Each frame, and each read within one, costs the session one:
-/// `FrameTracker.owed`. An event that gets a call on pays for four (a piece of a body, an answer's head or trailers, a frame of
-/// a request's body that leaves), and each second for a hundred. Over the limit the connection ends with
+/// The bound on work that a peer causes and that gets no call on. Each frame, and each read within one, costs the session
+/// one: `FrameTracker.owed`. An event that gets a call on pays for four (a piece of a body, an answer's head or trailers, a
+/// frame of a request's body that leaves), and each second for a hundred. Over the limit the connection ends with
 /// ENHANCE_YOUR_CALM (RFC 9113 section 10.5). A server may send a ping with each message, or one a second for years.
 ///
 /// Frames on a stream that we have given up are no debt, as far as they may have been on their way by then.

@@ -1,7 +1,7 @@
 import CSystem
 import PenstockWire
 
-/// What is to be sent on a connection, in order: bytes of its own, and parts of messages that stay where they are until
+/// The bytes to be sent on a connection, in order: bytes of its own, and parts of messages that stay where they are until
 /// the kernel has them.
 ///
 /// A part holds its message, which nobody changes any more: a stream that is reset, or a call that ends, does not take

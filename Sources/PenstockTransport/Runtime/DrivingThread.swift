@@ -1,7 +1,7 @@
 import CMemory
 
-/// Which threads drive a runtime now, whichever it is: for functions that wait and belong to none, and in the checked
-/// build for what only the driver may count (Sources/CEmbedded/checks.c). A thread may drive one runtime in a callback of
+/// Which threads drive any runtime now: for functions that wait and belong to no runtime, and in the checked build for
+/// references that only the driver may count (Sources/CEmbedded/checks.c). A thread may drive one runtime in a callback of
 /// another. Never inlined in full mode: the count is one only within this file.
 enum DrivingThread {
   #if hasFeature(Embedded)

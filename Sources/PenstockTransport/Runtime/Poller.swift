@@ -7,8 +7,8 @@ public protocol ReadyHandler: AnyObject {
   func ready(_ events: UInt32)
 }
 
-/// The epoll side of a runtime: what is watched and by whom, the descriptor that wakes a sleeping loop, and for a
-/// host-driven runtime the outer descriptor and its timer. It never calls out.
+/// The epoll side of a runtime: the watched descriptors with their owners, the descriptor that wakes a sleeping loop, and
+/// for a host-driven runtime the outer descriptor and its timer. It never calls out.
 class Poller {
   private struct Watch {
     let fd: Int32

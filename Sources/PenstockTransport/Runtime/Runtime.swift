@@ -10,7 +10,7 @@ open class TurnEndHandler {
   open func turnEnded() {}
 }
 
-/// Called on the driving thread, once, when the runtime shuts down: ends all that its owner has running. What can't
+/// Called on the driving thread, once, when the runtime shuts down: ends all that its owner has running. Work that can't
 /// end at once is counted with `beginPending`.
 public protocol ShutdownHook: AnyObject {
   func runtimeShutdown(_ why: Closing)
@@ -86,8 +86,8 @@ public final class Runtime: @unchecked Sendable {
   let ended = Atomic<Bool>(false)
   /// A shutdown has begun, or the loop can't go on: nothing new is taken.
   public let closed = Atomic<Bool>(false)
-  /// User handles; what a shutdown waits for, and in the upper half calls, which keep the loop alive besides; what
-  /// nobody waits for in a blocking function, so that the own thread has to look after it.
+  /// The counts of user handles; of the work that a shutdown waits for, and in its upper half of calls, which keep the loop
+  /// alive besides; and of the work that nobody waits for in a blocking function, so that the own thread has to drive it.
   let handles = Atomic<Int>(1)
   let pending = Atomic<UInt64>(0)
   let background = Atomic<Int>(0)
@@ -130,7 +130,7 @@ public final class Runtime: @unchecked Sendable {
   var turnEnds: [TurnEndHandler] = []
   var turnEndsRunning: [TurnEndHandler] = []
   var hooks: [any ShutdownHook] = []
-  /// Monotonic time in ns, as last read. It is read once per turn, before each further descriptor of it, and after what
+  /// Monotonic time in ns, as last read. It is read once per turn, before each further descriptor of it, and after code that
   /// took long: see "Time" in docs/architecture.md.
   public internal(set) var now: UInt64 {
     get {

@@ -1,7 +1,7 @@
 import CSystem
 import Synchronization
 
-/// How a runtime ends: by itself, when the last user handle and the last hold have gone, or by `shutdown`. Whoever
+/// How a runtime ends: by itself, when the last user handle and the last hold have gone, or by `shutdown`. The thread that
 /// drives at that moment takes it apart; the own thread then exits.
 extension Runtime {
   /// The default runtime, with a handle for the caller: made when first used, retained while used.
@@ -170,8 +170,8 @@ extension Runtime {
     ended.store(true, ordering: .sequentiallyConsistent)
   }
 
-  /// After `markEnded`, by the thread that called it: releases all that the runtime holds. Nothing is locked: what is
-  /// released may run user code, which finds a runtime that has ended.
+  /// After `markEnded`, by the thread that called it: releases all that the runtime holds. Nothing is locked: a release may
+  /// run user code, which finds a runtime that has ended.
   @inline(never) @_optimize(size)
   private func takeApart() {
     dropInbox()

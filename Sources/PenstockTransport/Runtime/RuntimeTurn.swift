@@ -15,8 +15,8 @@ extension Runtime {
   var hasPosted: Bool { inbox.hasPushed }
 
   /// The end of a turn, and the start of a driver's first: runs the posted items, and the items that those post, then the
-  /// turn-end handlers. So a program that closes a channel as a call starts has closed it before the answer is read. What the
-  /// handlers post or register waits for the next turn.
+  /// turn-end handlers. So a program that closes a channel as a call starts has closed it before the answer is read. Items
+  /// that the handlers post or register wait for the next turn.
   func settle() {
     var budget = Runtime.batch
     while budget > 0, inbox.pop({ $0.run() }) {
@@ -46,7 +46,7 @@ extension Runtime {
   /// Waits for events and deadlines, at most until `limit`, and dispatches them; without waiting if there are
   /// leftovers. False: a signal ended the wait.
   ///
-  /// The sleeper's protocol: `asleep` is set *before* the last look at what others may change (the inbox, `cell`,
+  /// The sleeper's protocol: `asleep` is set *before* the last look at the state that others may change (the inbox, `cell`,
   /// `yieldWanted`, `ending`); a thread that changes one of them does so *before* it looks at `asleep`. All of it is
   /// sequentially consistent, so at least one of the two sees the other: either there is no sleep, or there is a
   /// signal, which epoll_wait sees whenever it starts. `asleep` is taken by exchange: one signal per sleep.

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-// What stands in the chain for a synchronous interceptor: an ordinary one, whose callbacks stop what the function is
+// An ordinary interceptor stands in the chain for a synchronous one: its callbacks stop the events that the function is
 // to see. All of it runs on the driving thread.
 
 extension SyncInterceptor {

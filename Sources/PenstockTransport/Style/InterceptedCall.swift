@@ -24,11 +24,11 @@ public final class SyncInterceptor {
 /// hop that stands for it.
 ///
 /// Two threads work on it. On the driving thread the hop's callbacks (HopCallbacks.swift) stop the events that the
-/// function is to see, and offer the function to the workers. The function, on a worker, sees copies of what others
-/// may look at too (the start), and the very events that stand at the hop (the response): those are nobody else's
+/// function is to see, and offer the function to the workers. The function, on a worker, sees a copy of the start, which
+/// others may look at too, and of the response the very events that stand at the hop: those are nobody else's
 /// until it lets them go. Its requests are posted to the driving thread and done there (`run`).
 ///
-/// `@unchecked Sendable`: each part below says whose it is.
+/// `@unchecked Sendable`: each part below names its owner.
 public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // Immutable.
   /// Used by the driving thread, but for the functions of a hop that any thread may use. The hop has a reference to this until

@@ -2,9 +2,9 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// What the function of a synchronous interceptor gets: its hop, at the start before `next` and at the response after it. It
-/// works on the function's thread, until the function returns; what any thread may do with a hop it does for as long as it
-/// is kept.
+/// The handle that the function of a synchronous interceptor gets: its hop, at the start before `next` and at the response
+/// after it. It works on the function's thread, until the function returns; the functions of a hop that any thread may use
+/// work for as long as the handle is kept.
 final class SyncHop: BoundHop, @unchecked Sendable {
   private let thread = cs_thread_self()
   /// That thread's alone; nil when the function has returned: a handle that is kept does not keep the interceptor.

@@ -1,11 +1,11 @@
 public import PenstockCall
 public import PenstockWire
 
-/// A handle of a hop at an event that may wait: what a callback in asynchronous style gets, which owes its event an end,
-/// and what `Tickets.hop` gives for a ticket, which owes nothing.
+/// A handle of a hop at an event that may wait. A callback in asynchronous style gets one, which owes its event an end;
+/// `Tickets.hop` gives one for a ticket, which owes nothing.
 ///
-/// An event that is resolved while its callback still runs costs no ticket: the callback's verdict says all. Only where
-/// the callback returns without is a ticket taken, and the event paused.
+/// An event that is resolved while its callback still runs costs no ticket: the callback's verdict is enough. Only where
+/// the callback returns before that is a ticket taken, and the event paused.
 /// `@unchecked`: all mutable state is under the lock.
 public final class WaitingHop: BoundHop, @unchecked Sendable {
   enum Answer {

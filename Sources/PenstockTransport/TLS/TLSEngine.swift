@@ -260,7 +260,7 @@ public final class TLSEngine {
   }
 
   /// Why a server may have gone: with TLS 1.3 it looks at a client's certificate when the client's handshake is done,
-  /// and not each says what it makes of it.
+  /// and not every server reports its verdict.
   @inline(never) @_optimize(size)
   func sayAsked(_ text: ByteBuffer) {
     guard wasAsked else { return }
