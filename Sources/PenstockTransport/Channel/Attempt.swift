@@ -8,7 +8,7 @@ import PenstockWire
 /// The call is told nothing from within a function that it called: those only note, and `runInTurn` follows in the
 /// same turn.
 ///
-/// As a stream's, its fields stand so that it takes little: 144 bytes.
+/// Its fields, like a stream's, are ordered so that it takes little: 144 bytes.
 final class Attempt: StreamOwner, TurnTask, Queued {
   /// The channel's, which a call that has not ended keeps: used only while there is one.
   private let channel: Unmanaged<ChannelCore>
@@ -57,7 +57,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private func withCore<R>(_ body: (ChannelCore) -> R) -> R { channel._withUnsafeGuaranteedRef(body) }
 
   override var lacks: Lack { isWaiting ? (withCore { $0.isReady } ? .place : .connection) : .nothing }
-  /// For a connection, or for a place on it.
+  /// Whether it waits for a connection, or for a place on one.
   @inline(never)
   var isWaiting: Bool { call != nil && stream == nil && failure == nil }
 
@@ -163,7 +163,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     stream.open()
   }
 
-  /// Not from within a function of the call.
+  /// Never called from within a function of the call.
   func connectFailed(_ words: ByteBuffer) {
     if isWaiting { finish(Status(.unavailable, words: words)) }
   }
@@ -221,7 +221,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   override func streamReceives(_ bytes: ByteView) -> Int {
     guard message == nil, failure == nil, wantsMessage else { return 0 }
     return borrow(framing) { framing in
-      // Before the call knows of the headers, at which it may be paused, only messages that need no more room.
+      // Before the call knows of the headers, at which it may be paused, only messages that need no more room are decoded.
       guard headersCame || (headersWait && framing.beginsWithMessage(bytes)), !framing.isBusy else {
         return 0
       }
@@ -305,7 +305,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       } else if framing?.isBusy == true {
         return core.work.scheduleLater(self)
       } else if !stream.bodyIsEmpty, headersCame, let framing {
-        // Not the last one: the status is to wait behind a message that nobody has asked for.
+        // Not the last message: the status is to wait behind a message that nobody has asked for.
         if hasDelivered, !call.wantsMessage,
           framing.beginsWithTwo(stream.body, limit: Attempt.aheadLimit)
         {

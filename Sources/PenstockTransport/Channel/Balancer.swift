@@ -20,7 +20,7 @@ enum Balancer: Equatable {
     }
   }
 
-  /// It does nothing, and would begin if a call wanted it to.
+  /// Whether it does nothing, and would begin if a call wanted it to.
   var isIdle: Bool {
     switch self {
     case .pickFirst(let first): return first.state == .idle

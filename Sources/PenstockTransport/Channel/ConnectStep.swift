@@ -53,7 +53,7 @@ final class TLSStep: ConnectStep {
 /// The settings for connecting, besides the address.
 class Destination {
   final let target: Target
-  /// As the user wrote it, for error texts.
+  /// The target as the user wrote it, for error texts.
   final let name: ByteBuffer
   /// The driving thread's.
   final var tls: TLSContext?

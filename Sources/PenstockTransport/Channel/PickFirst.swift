@@ -21,7 +21,7 @@ struct PickFirst: Equatable {
   }
 
   private(set) var state = State.idle
-  /// For addresses and connecting together.
+  /// The time for addresses and connecting together.
   let timeout: UInt64
 
   init(timeout: UInt64) { self.timeout = timeout }

@@ -14,11 +14,11 @@ class TransportConnection: ReadyHandler {
 
   // MARK: For attempts
 
-  /// For the statistics of its calls; once it is open.
+  /// The facts for the statistics of its calls, once it is open.
   var facts: ConnectionFacts? { nil }
   /// How many streams may still be opened now; none or less: a call has to wait, or to look for another connection.
   var places: Int { 0 }
-  /// To be opened at once.
+  /// Makes a stream, which is to be opened at once.
   func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
     TransportStream(owner, sending: pieces)
   }
@@ -34,7 +34,7 @@ class TransportConnection: ReadyHandler {
   func timedOut() {}
   /// Tells the peer first.
   func closeGracefully() {}
-  /// In a forked child: nothing but the descriptor.
+  /// In a forked child: closes nothing but the descriptor.
   func closeInChild() {}
 
   // MARK: For the loop
@@ -46,7 +46,7 @@ class TransportConnection: ReadyHandler {
 enum HTTPVersion {
   case http2
 
-  /// By the name that TLS has for it (ALPN, RFC 7301). nil: we do not speak that.
+  /// The version that TLS calls `name` (ALPN, RFC 7301). nil: we do not speak that.
   init?(alpn name: ByteView) {
     guard bytesEqual(name, "h2") else { return nil }
     self = .http2

@@ -72,7 +72,7 @@ class TransportStream {
 
   final func append(_ piece: BodyPiece) { pieces.append(piece) }
 
-  /// For another stream: nothing of this one was written.
+  /// Takes the pieces for another stream: nothing of this one was written.
   final func takePieces() -> PieceQueue {
     var all = PieceQueue()
     swap(&all, &pieces)
@@ -89,7 +89,7 @@ class TransportStream {
     return true
   }
 
-  /// So many messages are told of as sent when the headers are.
+  /// This many messages are told of as sent when the headers are.
   final func sentWithHeaders(_ count: UInt32) { piecesSent &+= count }
 
   // MARK: Inbound

@@ -13,7 +13,7 @@ struct WaitQueue<Element: Queued> {
   private var next = 0
   private var gone = 0
 
-  /// With those that have gone and are still here.
+  /// The number of elements, with those that have left and are still here.
   var count: Int { all.count - next }
   var isEmpty: Bool { next == all.count }
 

@@ -24,7 +24,7 @@ public final class CallOptions {
   public var traceEvents: Int?
   public var onInterrupted: (callback: Interrupted, userData: UserData)?
   public let generation = Process.generation
-  /// For each call that is made with these options.
+  /// The interceptors of each call that is made with these options.
   public let interceptors = OwnInterceptors()
 
   public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32

@@ -68,7 +68,7 @@ struct CallWaiters {
     }
   }
 
-  /// Those to set for `news`, outside of the lock: mostly one, with a reference unless it is this thread's own, which is
+  /// The waiters to set for `news`, outside of the lock: mostly one, with a reference unless it is this thread's own, which is
   /// there as long as this thread is here.
   mutating func awaiting(_ news: Awaited) -> (one: Unmanaged<CallWaiter>?, isOwn: Bool, more: [CallWaiter]) {
     var one: Unmanaged<CallWaiter>?

@@ -88,7 +88,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return withExtendedLifetime(remains) { isHere }
   }
 
-  /// For good.
+  /// Removes all registrations for good.
   @inline(never) @_optimize(size)
   func removeAll() {
     let (gone, remains) = lock.withLock { () -> ([Registry.Entry], ChainCache.Remains) in

@@ -23,7 +23,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   private let callbacks: CallCallbacks.Table?
   /// The user data of the callbacks, until the end.
   private var userData: UserData?
-  /// For SideCalls.swift.
+  /// Used by SideCalls.swift.
   var family = Family()
 
   // Under the lock.
@@ -40,9 +40,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// Until the reply has them.
   var headers: Metadata?
   var reply: Reply?
-  /// Not of the one message of a kind that has one.
+  /// The sizes of messages in flight, without the one message of a kind that has one.
   var sizesInFlight = ShortQueue<Int>()
-  /// With the overhead of each; not of the one message of a kind that has one.
+  /// Their bytes, with the overhead of each; without the one message of a kind that has one.
   var bytesInFlight = 0
   var sentMessages = 0
   /// The channels that hops have redirected the call to; kept until the end.

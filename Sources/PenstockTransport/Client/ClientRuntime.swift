@@ -183,7 +183,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     return isHere
   }
 
-  /// By priority.
+  /// The registrations, by priority.
   public var entries: [Registry.Entry] { merged(with: Registry(), newestFirst: false).entries }
 
   private func change<R>(_ body: () -> R) -> R {

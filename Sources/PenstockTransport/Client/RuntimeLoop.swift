@@ -39,7 +39,7 @@ final class CallItem: InboxItem {
     posted = retainNew(call)
   }
 
-  /// Before anyone else has the call.
+  /// Called before anyone else has the call.
   func attach(_ owner: Unmanaged<ClientCall>) { self.owner = owner }
 
   /// Any thread: whose call it is, and its chain; nil once the call has ended.

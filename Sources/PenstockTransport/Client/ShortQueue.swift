@@ -4,7 +4,7 @@ import PenstockWire
 /// for its next message keeps no array.
 struct ShortQueue<Element> {
   private var first: Element?
-  /// Behind the first, from `next` on; before that, nil.
+  /// The elements behind the first, from `next` on; before that, nil.
   private var rest: [Element?] = []
   private var next: UInt32 = 0
 

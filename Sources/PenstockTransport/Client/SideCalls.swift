@@ -52,7 +52,7 @@ extension ClientCall {
     return (outcome, made)
   }
 
-  /// Before it opens: from now on the parent's end is its own.
+  /// Called before it opens: from now on it ends with its parent.
   func joinFamily() {
     guard let parent = family.parent else { return }
     if parent.family.hasEnded {

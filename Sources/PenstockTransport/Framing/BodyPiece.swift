@@ -34,7 +34,7 @@ public struct BodyPiece {
 /// Pieces in order. Most bodies have one, which stands here itself.
 public struct PieceQueue {
   private var first: BodyPiece?
-  /// Behind the first, from `next` on, which is less than 64; before that, nil.
+  /// The pieces behind the first, from `next` on, which is less than 64; before that, nil.
   private var rest: [BodyPiece?] = []
   /// How much of the first has been moved.
   private var offset = 0

@@ -48,7 +48,7 @@ final class FieldList {
     free(common)
   }
 
-  /// For a new request.
+  /// Empties the list for a new request.
   func clear() {
     count = 0
     size = 0

@@ -40,7 +40,7 @@ final class FrameRead {
     vectors = aside.assumingMemoryBound(to: iovec.self)
   }
 
-  /// For the rest of a message, about `bytes` of it. False: none of it would be read where it belongs.
+  /// Prepares a read of the rest of a message, about `bytes` of it. False: none of it would be read where it belongs.
   @inline(never) @_optimize(size)
   func prepare(_ message: UnsafeMutableRawBufferPointer, _ session: HTTP2Session, bytes: Int) -> Bool {
     let left = session.tracker.dataLeft
@@ -115,7 +115,7 @@ final class FrameRead {
     ahead.contains(index) && (index - ahead.lowerBound) & 1 == 0
   }
 
-  /// Of the `left` bytes behind a header, those that stand in the message are the content of a frame of this stream.
+  /// Whether, of the `left` bytes behind a header, those that stand in the message are the content of a frame of this stream.
   private func stands(behind index: Int, _ left: Int) -> Bool {
     guard let header = vectors[index].iov_base else { return false }
     let start = UInt64(bigEndian: header.loadUnaligned(as: UInt64.self))

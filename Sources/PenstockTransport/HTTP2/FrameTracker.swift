@@ -39,7 +39,7 @@ struct FrameTracker {
     return at == 0 ? proceed(bytes) : at
   }
 
-  /// To the end of the present frame, or of the one whose header begins here.
+  /// Goes to the end of the present frame, or of the one whose header begins here.
   @inline(never) @_optimize(size)
   private mutating func proceed(_ bytes: ByteView) -> Int {
     var at = 0

@@ -7,7 +7,7 @@ import PenstockWire
 final class HTTP2Stream: TransportStream, Queued {
   /// The part of the answer that has come.
   enum Answer {
-    /// Not its final head.
+    /// The final head has not come.
     case awaited
     /// Its head: a body follows, then trailers.
     case begun
@@ -71,7 +71,7 @@ final class HTTP2Stream: TransportStream, Queued {
 
   // MARK: For the session
 
-  /// For its turn to open.
+  /// Whether it waits for its turn to open.
   @inline(never)
   var isWaiting: Bool { life == .queued }
 

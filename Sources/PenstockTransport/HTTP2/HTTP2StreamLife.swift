@@ -20,7 +20,7 @@ enum HTTP2StreamLife: CaseIterable {
   case queued
   /// Its HEADERS frame is on its way; later frames of the request wait for that.
   case opening
-  /// And nghttp2 knows of the body behind it.
+  /// Its HEADERS frame is on its way, and nghttp2 knows of the body behind it.
   case openingWithBody
   /// There is nothing to send now.
   case idle

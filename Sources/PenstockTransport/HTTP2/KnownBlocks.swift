@@ -29,7 +29,7 @@ final class KnownBlocks {
     }
   }
 
-  /// By path; each a reference.
+  /// The known blocks by path, each a reference.
   private let places = UnsafeMutablePointer<Unmanaged<Known>?>.allocate(capacity: KnownBlocks.most)
   private static let most = 8
   private var isEmpty = true
@@ -152,7 +152,7 @@ final class KnownBlocks {
     while let next = timeouts.view.baseAddress {
       let nextID = next.loadUnaligned(as: Int32.self)
       if nextID > id { break }
-      // Those before it have not left.
+      // The requests before it have not left.
       timeouts.consume(KnownBlocks.timeoutSize)
       if nextID == id {
         let count = Int(next.load(fromByteOffset: 4, as: UInt8.self))

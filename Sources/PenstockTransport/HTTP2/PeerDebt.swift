@@ -8,7 +8,7 @@ import PenstockWire
 ///
 /// Frames on a stream that we have given up are no debt, as far as they may have been on their way by then.
 extension HTTP2Session {
-  /// In nanoseconds: one is forgiven in each.
+  /// The time in nanoseconds after which one is forgiven.
   private static let forgivenEach = 1_000_000_000 / Limits.forgivenEachSecond
 
   /// A call gets on: where `bytes` have left, a peer that tells of each KiB that it has read is paid for, too.

@@ -45,7 +45,7 @@ extension HeaderBlock {
       || bytesEqual(name, "transfer-encoding") || bytesEqual(name, "upgrade")
   }
 
-  /// In letters of either case.
+  /// Whether `value` is "trailers", in letters of either case.
   private func isTrailers(_ value: ByteView) -> Bool {
     value.count == 8
       && UInt64(bigEndian: value.loadUnaligned(as: UInt64.self)) | 0x2020_2020_2020_2020

@@ -13,7 +13,7 @@ final class TurnWork: TurnEndHandler {
   private let runtime: Runtime
   private var tasks: [any TurnTask] = []
   private var writes: [any TurnTask] = []
-  /// For the next turn.
+  /// The tasks for the next turn.
   private var later: [any TurnTask] = []
   private var running: [any TurnTask] = []
   private var isRegistered = false

@@ -26,7 +26,7 @@ enum HostName {
     return name.count > longest + (label == 0 ? 1 : 0) ? "it is too long" : nil
   }
 
-  /// As TLS has it (RFC 6066 section 3): without the dot at its end, and an IPv6 address without its zone.
+  /// The name as TLS has it (RFC 6066 section 3): without the dot at its end, and an IPv6 address without its zone.
   static func forTLS(_ host: ByteView) -> ByteView {
     if host.last == 0x2E { return ByteView(rebasing: host.dropLast()) }
     return ByteView(rebasing: host.contains(0x3A) ? host.prefix { $0 != 0x25 } : host[...])

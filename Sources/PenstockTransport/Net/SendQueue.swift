@@ -75,7 +75,7 @@ public final class SendQueue {
     }
   }
 
-  /// As many vectors as one system call has: returns how much it took, or -errno, and how much there was.
+  /// Sends as many vectors as one system call has. Returns how much it took, or -errno, and how much there was.
   private func sendVectors(_ descriptor: Int32) -> (taken: Int64, offered: Int) {
     withUnsafeTemporaryAllocation(of: iovec.self, capacity: SendQueue.mostVectors) { vectors in
       let own = bytes.view

@@ -49,7 +49,7 @@ class Socket {
   /// 0, or the errno that the connect ended with.
   var connectError: Int32 { cs_socket_error(descriptor) }
 
-  /// In nanoseconds; 0: not known.
+  /// The round trip in nanoseconds; 0: not known.
   var roundTrip: UInt64 { UInt64(cs_round_trip(descriptor)) * 1000 }
 
   var localAddress: SocketAddress? {

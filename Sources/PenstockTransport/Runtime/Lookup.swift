@@ -2,9 +2,9 @@ import CSystem
 public import PenstockWire
 
 public enum ResolverOutcome {
-  /// At least one, in the order in which they should be tried.
+  /// At least one address, in the order in which they should be tried.
   case addresses([SocketAddress])
-  /// Why not, in words.
+  /// Why there are none, in words.
   case failed([UInt8])
 }
 

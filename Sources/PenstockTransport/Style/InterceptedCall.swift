@@ -323,7 +323,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return change(start)
   }
 
-  /// nil: none. At once, not only with `next`.
+  /// Sets the deadline at once, not only with `next`. nil: none.
   @inline(never) @_optimize(size)
   func setDeadline(_ time: UInt64?) -> Outcome {
     guard isBeforeNext else { return .state }

@@ -42,7 +42,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   private let lock = Lock()
   private var state = State.fresh
 
-  /// In the callback.
+  /// Makes the handle in the callback.
   init(_ hop: Hop, _ kind: EventKind) {
     self.kind = kind
     owesEnd = true
@@ -176,7 +176,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  /// In the callback one may be taken, with which the event then waits.
+  /// In the callback a ticket may be taken, with which the event then waits.
   public override func takeTicket() -> UInt64 {
     lock.lock()
     let seen = state
@@ -196,7 +196,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   func settle() -> Int32 {
     if let answer = answer() { return apply(answer) }
     let ticket = hop.takeTicket()
-    // From now on it is a hop on any thread.
+    // From now on any thread may have the hop.
     if ticket != 0 { hop.becomeShared() }
     lock.lock()
     // None: the call has ended while an executor ran the callback; or there is no memory, which is law 7.

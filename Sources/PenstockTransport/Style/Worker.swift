@@ -77,9 +77,9 @@ final class Attendant: @unchecked Sendable {
   let worker: Worker
   /// Set when there is a function to run.
   let cell: WaitCell
-  /// In `next` of this very call: its nest is this worker's.
+  /// The thread waits in `next` of this very call: its nest is this worker's.
   let isInNext: Bool
-  /// Not in one of those functions.
+  /// The worker runs none of those functions.
   fileprivate(set) var isIdle = true
 
   init(_ worker: Worker, _ cell: WaitCell, isInNext: Bool) {

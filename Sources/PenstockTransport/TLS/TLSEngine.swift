@@ -9,7 +9,7 @@ import PenstockWire
 /// handshaking --handshake(): done--> open --peer's close_notify--> closed
 ///      \------------- any error: failed, `failure` says why ----------/
 /// ```
-/// After each call, send what is in `output`: also after a failure, when it holds the alert for the peer.
+/// After each call, send the bytes in `output`: also after a failure, when it holds the alert for the peer.
 public final class TLSEngine {
   public enum Progress: Equatable { case needsMore, done, failed }
   public enum Received: Equatable {
@@ -39,10 +39,10 @@ public final class TLSEngine {
   private var handshakeBytes = 0
   /// The messages of TLS itself since the handshake: key updates, tickets, alerts.
   private var events = 0
-  /// With so many, `read` says `needsMore` first.
+  /// After this many events `read` says `needsMore` first.
   private static let mostEvents = 256
   private var outOfMemory = false
-  /// For a client certificate.
+  /// The server has asked for a client certificate.
   private var wasAsked = false
 
   private init(_ context: TLSContext, _ ssl: OpaquePointer, expecting name: ByteBuffer?) {
@@ -139,8 +139,8 @@ public final class TLSEngine {
     if SSL_want(ssl) == SSL_READING, BIO_test_flags(SSL_get_rbio(ssl), BIO_FLAGS_READ) != 0 {
       return .needsMore
     }
-    // Not by SSL_get_error: an error that somebody else has left on this thread would pass for an error of ours, and to look for
-    // that before each read took 200 instructions.
+    // SSL_get_error is not used: an error that somebody else has left on this thread would pass for an error of ours, and
+    // to look for that before each read took 200 instructions.
     if SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, SSL_in_init(ssl) == 0 { return .closed }
     explain(ERR_peek_last_error())
     ERR_clear_error()
@@ -333,7 +333,7 @@ public final class TLSEngine {
     BIO_get_data(bio).map { Unmanaged.fromOpaque($0) }
   }
 
-  /// At most `count` bytes of `input`. 0: there are none.
+  /// Gives OpenSSL at most `count` bytes of `input`. 0: there are none.
   private func give(
     _ count: Int, _ bio: OpaquePointer, _ place: UnsafeMutablePointer<CChar>,
     _ taken: UnsafeMutablePointer<Int>

@@ -46,7 +46,7 @@ final class TLSFacts: SecurityFacts {
 }
 
 extension TLSEngine {
-  /// After the handshake.
+  /// The facts of the connection, to be called after the handshake.
   func facts() -> SecurityFacts {
     TLSFacts(
       version: ByteBuffer().say(cString: version), cipher: ByteBuffer().say(cString: cipher),
