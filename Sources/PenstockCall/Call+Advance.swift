@@ -10,7 +10,7 @@ extension Call {
     case below
     /// Past the top hop: the caller's.
     case above
-    /// It stands somewhere, or goes no further: nothing is left to do.
+    /// The event stands somewhere, or goes no further: nothing is left to do.
     case stays
   }
 
@@ -19,7 +19,7 @@ extension Call {
     case through
     /// The hop at this index has answered, and counts by itself from now on.
     case answered(Int, Int32)
-    /// It goes on at this index.
+    /// The event goes on at this index.
     case goesOn(Int)
     case stays
   }

@@ -22,7 +22,7 @@ enum Bottom {
 public enum Repeat: Equatable, Sendable {
   /// The server may have acted on it; or a hop has made the status.
   case no
-  /// It has left, and the server has certainly not processed it.
+  /// The request has left, and the server has certainly not processed it.
   case unprocessed
 }
 

@@ -6,7 +6,7 @@ import Synchronization
 // finds it empty posts the call to its loop.
 
 extension Call {
-  /// One of them, newest first.
+  /// A posted input, in a list with the newest first.
   struct Posted {
     let input: Input
     var next: UnsafeMutablePointer<Posted>?
@@ -82,7 +82,7 @@ extension Call {
       oldest = pointer.pointee.next
       step(Call.take(pointer))
     }
-    // Not before: each of them may refer to a hop.
+    // Not before the inputs are done: each of them may refer to a hop.
     if phase == .ended, !isRunning { giveRow() }
   }
 }

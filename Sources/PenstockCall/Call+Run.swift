@@ -292,7 +292,7 @@ extension Call {
     return hop
   }
 
-  /// From the hop at `index` on each counts by itself from now on (I8).
+  /// Sets apart the hops from `index` on: each counts by itself from now on (I8).
   func splitRun(at index: Int) { if index < run.length { setApart(index) } }
 
   @inline(never)

@@ -16,11 +16,11 @@ extension Call {
 
   /// The result of settling an event.
   enum Settled {
-    /// It was in hand, and leaves the hop now.
+    /// The event was in hand, and leaves the hop now.
     case leaves
-    /// It stands at the hop, to wait or to leave in order.
+    /// The event stands at the hop, to wait or to leave in order.
     case stays
-    /// It goes no further.
+    /// The event goes no further.
     case ends
   }
 

@@ -236,7 +236,7 @@ public final class Call {
     }
   }
 
-  /// It does now.
+  /// Whether events from the attempt go straight to the caller now: see `Door`.
   @inline(__always)
   private var isDirect: Bool { door == .direct && !isRunning }
 

@@ -22,7 +22,7 @@ public final class Chain {
     /// The entry of the registry, as it was then.
     let source: Registry.Entry?
 
-    /// It may RESTART.
+    /// Whether the hop may RESTART.
     var records: Bool { registration.records(at: level) }
 
     /// 0, 1, 2 from the top.

@@ -20,7 +20,7 @@ public final class Cut {
 
   enum State { case idle, waiting, playing, dropped }
 
-  /// In bytes of messages, of which an empty one counts for one; and how many events.
+  /// The bounds of the record: bytes of messages, of which an empty one counts for one; and how many events.
   let limit: Int
   let most: Int
   /// Hops stand below, which may change the events that pass.

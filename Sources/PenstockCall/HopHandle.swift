@@ -55,7 +55,7 @@ open class BoundHop: HopHandle {
   /// Waits for the response.
   open func next() -> Outcome { .state }
   open func takeTicket() -> UInt64 { 0 }
-  /// Somebody keeps the handle.
+  /// Called when somebody keeps the handle.
   open func becomeShared() {}
 
   /// The start as it is shown here; nil: it is not.

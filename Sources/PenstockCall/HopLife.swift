@@ -54,9 +54,9 @@ extension Life {
 enum Ending: Equatable {
   /// The status has left it upward.
   case passed
-  /// It ended the call itself.
+  /// The hop ended the call itself.
   case own
-  /// It was told by on_cancel.
+  /// The hop was told by on_cancel.
   case told
 }
 
@@ -66,7 +66,7 @@ enum Face: UInt8 {
   /// No face of its own yet: the row's, which is that of all hops of the run.
   case asRun
   case waiting
-  /// It may still become the far end: its deliveries count if its verdict is TAKE.
+  /// The hop may still become the far end: its deliveries count if its verdict is TAKE.
   case mayAnswer
   /// Start has gone below: messages may be put in.
   case open

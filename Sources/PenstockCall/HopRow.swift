@@ -49,7 +49,7 @@ final class HopRow {
     hops.base.unsafelyUnwrapped[old.index] = .passRetained(fresh)
   }
 
-  /// Between two events.
+  /// Called between two events.
   func forgetReplaced() { if !replaced.isEmpty { replaced = [] } }
 
   /// A view of them, without a reference.
@@ -163,7 +163,7 @@ extension Chain {
       if !isTaken { Stock.drop(owned) }
     }
 
-    /// The chain goes; its registrations are there until this returns. Any thread.
+    /// Called when the chain goes; its registrations are there until this returns. Any thread.
     func close() {
       lock.lock()
       isOpen = false

@@ -126,7 +126,7 @@
       fatalError("invariant I2: a hop is destroyed without an ending")
     }
 
-    /// It counts with its neighbours: nothing of its own is set.
+    /// A hop of the run counts with its neighbours: nothing of its own is set.
     fileprivate var brokenInRun: StaticString? {
       let isAsMade =
         outbound == nil && inbound == nil && cut == nil && !hasExecutors && finishRequest == nil

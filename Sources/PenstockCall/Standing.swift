@@ -8,7 +8,7 @@ public struct Standing {
     case onExecutor
     /// The message would go, but nobody above asks for one.
     case unasked
-    /// It stands behind another event.
+    /// The event stands behind another.
     case queued
   }
 

@@ -98,7 +98,7 @@ open class SecurityFacts {
 }
 
 extension Call {
-  /// Any thread: how far it has come.
+  /// Any thread: the measures of the call so far.
   public var stats: CallStatistics { stats(with: connection) }
 
   /// The measures at the end of the call, taken on the driving thread, once.

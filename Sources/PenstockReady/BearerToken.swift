@@ -88,7 +88,7 @@ public final class BearerToken: ReadyInterceptor {
   }
 }
 
-/// One call at a bearer token.
+/// The state of one call at a bearer token.
 final class TokenUse {
   let store: TokenStore
   /// For the driving thread: the call may be among those that wait.

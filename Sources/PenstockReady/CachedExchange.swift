@@ -39,7 +39,7 @@ final class CachedResponse {
   }
 }
 
-/// One call at the cache.
+/// The state of one call at the cache.
 final class CachedExchange {
   let cache: ResponseCache
   /// The held start's; 0 once it is resolved.

@@ -56,7 +56,7 @@ public final class Metrics: @unchecked Sendable {
     return result
   }
 
-  /// Where the calls of a method are counted.
+  /// The index at which the calls of a method are counted.
   fileprivate func begin(_ path: ByteView, _ kind: CallKind) -> Int {
     lock.lock()
     defer { lock.unlock() }

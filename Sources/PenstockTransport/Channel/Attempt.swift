@@ -234,7 +234,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return framing?.place()
   }
 
-  /// They have come, and the call does not know yet.
+  /// Whether the headers have come, and the call does not know yet.
   private var headersWait: Bool {
     if case .headers = head { return true }
     return false

@@ -51,9 +51,9 @@ enum BalancerEvent: Equatable {
 /// News of one endpoint.
 enum EndpointNews: Equatable {
   case ready
-  /// It could not be connected to.
+  /// The endpoint could not be connected to.
   case failed
-  /// It was ready, and has no connection any more that takes new calls.
+  /// The endpoint was ready, and has no connection any more that takes new calls.
   case left
   /// A place has come free on its connection.
   case room

@@ -23,7 +23,7 @@ final class Connector: ReadyHandler, TurnTask {
   private let first: ConnectStep?
   private let peer: ByteBuffer
   private let channel: ChannelCore
-  /// nil: it is told nothing any more.
+  /// nil: nothing is told to the owner any more.
   private var owner: Subchannel?
 
   private static let readBudget = 256 << 10

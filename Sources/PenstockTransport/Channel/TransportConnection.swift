@@ -32,7 +32,7 @@ class TransportConnection: ReadyHandler {
   var leaving: ByteBuffer? { nil }
   /// The time for connecting is over: it closes.
   func timedOut() {}
-  /// Tells the peer first.
+  /// Closes the connection, and tells the peer first.
   func closeGracefully() {}
   /// In a forked child: closes nothing but the descriptor.
   func closeInChild() {}

@@ -39,7 +39,7 @@ struct WaitQueue<Element: Queued> {
     return nil
   }
 
-  /// One of them has gone; it does no harm if it was none of them.
+  /// An element has gone; it does no harm if it was not in the queue.
   @inline(never) @_optimize(size)
   mutating func forget() {
     gone += 1

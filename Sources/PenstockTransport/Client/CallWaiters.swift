@@ -10,11 +10,11 @@ enum Awaited: UInt8 {
 
 final class CallWaiter: WaitCell, @unchecked Sendable {
   let awaited: Awaited
-  /// That waits.
+  /// The thread that waits.
   fileprivate let thread = UInt(cs_thread_self())
-  /// The list's.
+  /// The next waiter of the list.
   fileprivate var next: Unmanaged<CallWaiter>?
-  /// It has been told, and has not looked since: it need not be told again.
+  /// The waiter has been told, and has not looked since: it need not be told again.
   fileprivate var isTold = false
 
   /// The thread that sets it has the call, or its workers: they keep the runtime.
@@ -37,7 +37,7 @@ struct CallWaiters {
     if !waiter.isTold { awaited |= waiter.awaited.rawValue }
   }
 
-  /// It has looked, and waits again.
+  /// The waiter has looked, and waits again.
   mutating func renew(_ waiter: CallWaiter) {
     waiter.isTold = false
     awaited |= waiter.awaited.rawValue
@@ -57,7 +57,7 @@ struct CallWaiters {
 
   func isAwaited(_ news: Awaited) -> Bool { awaited & (news == .end ? .max : news.rawValue) != 0 }
 
-  /// All are this thread's own, which drives.
+  /// Sets all waiters, which are this thread's own; it drives.
   func setAlone() {
     var next = first
     while let known = next {

@@ -99,7 +99,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     withExtendedLifetime((gone, remains)) {}
   }
 
-  /// They go when the last call has ended.
+  /// The registrations go when the last call has ended.
   func areLeftAlone() {
     for entry in lock.withLock({ registry.entries }) { Registrations.isLeftAlone(entry.registration) }
   }

@@ -65,7 +65,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
       self.runtime = runtime
     }
 
-    /// The runtime runs it, so it is there.
+    /// The runtime runs this item, so the runtime is there.
     override func run() { runtime.onShutdown(live) }
   }
 }

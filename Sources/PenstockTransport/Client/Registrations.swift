@@ -8,7 +8,7 @@ public enum RegistrationChange {
   case removal
   case priority(Int32)
   case filter(CallFilter)
-  /// Another stands in its turn from then on, with a filter of its own.
+  /// Another registration stands in its turn from then on, with a filter of its own.
   case replacement(Registration)
 }
 
@@ -114,7 +114,7 @@ public enum Registrations {
     }
   }
 
-  /// It is registered nowhere any more.
+  /// The registration is registered nowhere any more.
   static func removed(_ registration: Registration) {
     Process.withLock {
       let table = table
@@ -124,7 +124,7 @@ public enum Registrations {
     }
   }
 
-  /// It will end by itself, with the last call that has it: its channel or runtime has no handle left.
+  /// The registration will end by itself, with the last call that has it: its channel or runtime has no handle left.
   static func isLeftAlone(_ registration: Registration) {
     Process.withLock {
       let table = table

@@ -33,7 +33,7 @@ final class CallItem: InboxItem {
   /// Under the lock. The call keeps it until it ends, and its end clears this before.
   private var owner: Unmanaged<ClientCall>?
 
-  /// It is about to be posted, or to run.
+  /// The item is about to be posted, or to run.
   func awaitFirstRun(_ call: Call) {
     isFirstRun = true
     posted = retainNew(call)

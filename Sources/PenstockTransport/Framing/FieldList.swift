@@ -12,9 +12,9 @@ struct Field {
   /// Hints that a protocol may use; with nghttp2's bits.
   struct Hints: OptionSet {
     let rawValue: UInt8
-    /// It hardly comes twice: it would only push useful fields out of a table.
+    /// The field hardly comes twice: it would only push useful fields out of a table.
     static var comesOnce: Hints { Hints(rawValue: 1) }
-    /// They are there for as long as the list: they need not be copied.
+    /// The bytes are there for as long as the list: they need not be copied.
     static var nameLasts: Hints { Hints(rawValue: 2) }
     static var valueLasts: Hints { Hints(rawValue: 4) }
   }
@@ -207,7 +207,7 @@ final class FieldList {
     }
   }
 
-  /// They are only read.
+  /// A pointer for nghttp2, which only reads the bytes.
   private static func mutable(_ bytes: ByteView) -> UnsafeMutablePointer<UInt8>? {
     bytes.baseAddress.map { UnsafeMutablePointer(mutating: $0.assumingMemoryBound(to: UInt8.self)) }
   }

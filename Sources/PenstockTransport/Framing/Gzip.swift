@@ -79,7 +79,7 @@ final class Deflation {
 }
 
 /// One message that is decompressed, in slices: a few KiB may come to a GiB, and others wait meanwhile. At most `limit`
-/// bytes: storage never grows past that, whatever the input claims.
+/// bytes: storage never grows past that, for any input.
 final class Inflation {
   enum Step {
     /// A slice of it is done.

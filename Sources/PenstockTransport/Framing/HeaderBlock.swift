@@ -45,7 +45,8 @@ final class HeaderBlock {
     length = -1
   }
 
-  /// One of the three, where it may stand: ":status" is the first field. False: it is to be looked at, then added.
+  /// Notes one of the three usual fields, where it may stand: ":status" is the first field. False: the field is to be looked
+  /// at, then added.
   @inline(__always)
   func note(_ name: ByteView, _ value: ByteView, limit: Int) -> Bool {
     switch name.count {

@@ -12,7 +12,7 @@ struct FrameTracker {
   private var payload = 0
   /// See `HTTP2Session.owe`.
   var owed = 0
-  /// The first bytes.
+  /// The first bytes of the connection.
   let opening = ByteBuffer()
   private static let openingSize = 64
 

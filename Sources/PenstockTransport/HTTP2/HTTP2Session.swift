@@ -60,7 +60,7 @@ final class HTTP2Session {
   let complaint = ByteBuffer()
   /// The stream whose frame broke the connection; 0: none, or the connection's own.
   private(set) var culprit: Int32 = 0
-  /// That frame was not all of a header block.
+  /// Whether that frame was only a part of a header block.
   private(set) var brokeInBlock = false
   /// Bytes of a header block that is not whole yet.
   private var blockBytes = 0

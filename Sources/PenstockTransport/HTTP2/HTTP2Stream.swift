@@ -17,7 +17,7 @@ final class HTTP2Stream: TransportStream, Queued {
 
   var life = HTTP2StreamLife.created
   private(set) var answer = Answer.awaited
-  /// It is in the session's list of changed streams.
+  /// Whether it is in the session's list of changed streams.
   var isMarked = false
   /// Where its request's block stands in the session's `KnownBlocks`; 0: nowhere.
   var block: UInt8 = 0

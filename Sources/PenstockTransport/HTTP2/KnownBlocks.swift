@@ -45,7 +45,7 @@ final class KnownBlocks {
   /// The last that it got without, and the last that it has made a frame of.
   private var lastRepeated: Int32 = 0
   private var lastMade: Int32 = 0
-  /// The timeouts of those that it got without, oldest first, 16 bytes each: the request's id, how long it is, and that.
+  /// Timeouts of requests given without fields, oldest first, 16 bytes each: the request's id, the length, and the timeout.
   private let timeouts = ByteBuffer()
   private static let timeoutSize = 16
 

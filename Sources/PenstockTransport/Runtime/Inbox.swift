@@ -14,7 +14,7 @@ open class InboxItem {
   /// inbox has a reference.
   public init(isKept: Bool = false) { self.isKept = isKept }
 
-  /// It may be gone then.
+  /// Runs the item, which may be gone when `body` returns.
   @inline(__always)
   fileprivate final func begun(_ body: (InboxItem) -> Void) {
     let isKept = isKept

@@ -198,7 +198,7 @@ public final class Runtime: @unchecked Sendable {
 
   /// Whether the calling thread is the driver now.
   @inline(__always)
-  /// On the thread that takes the role.
+  /// Called on the thread that takes the role.
   func beginDriving() {
     driverThread.store(cs_thread_self(), ordering: .relaxed)
     DrivingThread.begin(self)
@@ -250,7 +250,7 @@ public final class Runtime: @unchecked Sendable {
   /// Reads the clock again, after something that took long, or where it has to be exact.
   public func refreshNow() { now = clock }
 
-  /// Somebody has read the clock, at `time`.
+  /// Takes a time that has just been read from the clock.
   func advance(to time: UInt64) { if time > lastNow { turnTime.store(time, ordering: .relaxed) } }
 
   // MARK: For any thread

@@ -11,7 +11,7 @@ extension Runtime {
   /// Whether a driver that slept now would leave something undone.
   var hasLeftovers: Bool { !inbox.isEmpty || !turnEnds.isEmpty }
 
-  /// Something has been posted since the turn began.
+  /// Whether anything has been posted since the turn began.
   var hasPosted: Bool { inbox.hasPushed }
 
   /// The end of a turn, and the start of a driver's first: runs the posted items, and the items that those post, then the

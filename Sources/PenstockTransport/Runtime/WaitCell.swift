@@ -14,7 +14,7 @@ public class WaitCell: @unchecked Sendable {
   final let word = Atomic<UInt32>(0)
   /// The runtime that a waiter drove. Written under that runtime's lock, once; read only after bit 2 was seen.
   private final var runtime: Unmanaged<Runtime>?
-  /// It is one reference.
+  /// Whether `runtime` is a counted reference.
   private final let keepsRuntime: Bool
 
   /// Without `keepsRuntime` the thread that sets it keeps the runtime.

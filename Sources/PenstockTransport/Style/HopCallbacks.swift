@@ -138,7 +138,7 @@ extension InterceptedCall {
       response = hop.message
       return .hold
     }
-    // A stream whose headers a hop below has kept.
+    // The response of a stream whose headers a hop below has kept.
     respond()
     return .pause
   }

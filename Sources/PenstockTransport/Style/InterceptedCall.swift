@@ -43,7 +43,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   let kind: CallKind
   /// Set where messages are objects.
   let codec: Codec?
-  /// They have a lock of their own.
+  /// The values have a lock of their own.
   private let values: CallValues
 
   // The pool's, under its lock.
@@ -56,7 +56,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   // The driving thread's.
   enum Stage: Equatable {
-    /// Start stands here, until the one request message has come too.
+    /// Start stands at the hop, until the one request message has come too.
     case collecting
     /// The function may run; start stands here.
     case offered
@@ -97,7 +97,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // The function's, once it runs; before that the driving thread's.
   /// A copy, which `next` sends.
   let start: Request
-  /// It may have been changed.
+  /// The message may have been changed.
   private(set) var isChanged = false
   /// The message that came, and the one that is to go instead.
   var request: Message?
@@ -162,7 +162,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     waits?.set()
   }
 
-  /// The call has ended by another hand, or the hop has: nothing that the function asks for matters any more.
+  /// The call was ended elsewhere, or the hop has ended: the function's requests do not matter any more.
   @inline(never) @_optimize(size)
   func end(_ status: Status?) {
     guard stage != .over else { return }
@@ -244,7 +244,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   var isBeforeNext: Bool { !hasCalledNext && !hasEnded }
   /// There is a response, which may be changed.
   var isAfterNext: Bool { hasSeenResponse && !hasEnded }
-  /// Another hand has ended the call.
+  /// Whether the call was ended elsewhere.
   private var isGone: Bool { lock.withLock { isOver } }
 
   /// Lets start go on, and waits for the response. The work of other functions of the call meanwhile is done

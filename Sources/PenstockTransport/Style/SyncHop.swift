@@ -7,7 +7,7 @@ import PenstockWire
 /// work for as long as the handle is kept.
 final class SyncHop: BoundHop, @unchecked Sendable {
   private let thread = cs_thread_self()
-  /// That thread's alone; nil when the function has returned: a handle that is kept does not keep the interceptor.
+  /// Used by that thread alone; nil when the function has returned: a handle that is kept does not keep the interceptor.
   private var call: Unmanaged<InterceptedCall>?
 
   /// The caller keeps `call` until `close`.

@@ -107,7 +107,7 @@ final class Nest {
   func enter(_ attendant: Attendant) { attendants.append(attendant) }
   func leave(_ attendant: Attendant) { attendants.drop(attendant) }
 
-  /// Something to run, for `attendant`.
+  /// Takes a function to run, for `attendant`.
   func take(_ attendant: Attendant) -> InterceptedCall? {
     guard let first = ready.first else { return nil }
     attendant.isIdle = false

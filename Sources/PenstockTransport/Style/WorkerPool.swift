@@ -182,7 +182,7 @@ final class WorkerPool: @unchecked Sendable {
 
   // MARK: - Threads
 
-  /// It is counted already. False: the system refused.
+  /// Starts a thread, which is counted already. False: the system refused.
   private func startThread() -> Bool {
     var id: pthread_t = 0
     let failure = OwnThread.start(self, &id, detached: false) { argument in
