@@ -63,7 +63,7 @@ public final class CallOrigin {
   public let defaultAuthority: ByteBuffer
   public let privacy: Privacy
   let loop: CallLoop
-  /// Where callbacks are shown while they run.
+  /// Shows the callbacks that run, to any thread.
   public let watch: CallWatch
 
   public init(

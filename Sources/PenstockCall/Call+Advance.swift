@@ -4,7 +4,7 @@ import PenstockWire
 // apart are one place that behaves like one hop (`Call+Run`). `Call+Settle` has the handling of an event at a hop.
 
 extension Call {
-  /// Where an event has come to.
+  /// The place to which an event has come.
   enum Exit {
     /// Past the last hop: the transport's.
     case below

@@ -279,7 +279,7 @@ extension Call {
     index == run.at && index < run.length && run.event != .create ? run.event : .none
   }
 
-  /// For all hops of the run.
+  /// Sets the face of all hops of the run.
   private func wearInRun(_ face: Face) {
     row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.face.store(face.rawValue, ordering: .releasing) }
   }

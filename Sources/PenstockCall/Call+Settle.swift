@@ -6,11 +6,11 @@ import PenstockWire
 extension Call {
   /// Where the settled event stands.
   enum Slot {
-    /// In hand: its callback has just returned.
+    /// The event is in hand: its callback has just returned.
     case passing
     /// Its callback has just returned on an executor: the event stood at this index.
     case returned(Int)
-    /// Parked at the hop, at this index.
+    /// The event is parked at the hop, at this index.
     case parked(Int)
   }
 

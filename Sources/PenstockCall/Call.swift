@@ -31,7 +31,7 @@ public final class Call {
   /// Which notices the layer above gets.
   public enum Manner {
     case toldSent
-    /// Everything but `sent`.
+    /// The layer gets everything but `sent`.
     case untold
     /// Everything but `sent`; and nobody has the call after its end, nor does anything of the user's go with it.
     case brief

@@ -10,7 +10,7 @@ extension Chain {
       let userData: UnsafeMutableRawPointer?
       /// With a state: the interceptor's own function.
       private let own: HopCallback
-      /// For `CallWatch`.
+      /// The number of the registration and the event, for `CallWatch`.
       let name: UInt64
       let kind: EventKind
       @Small var index: Int

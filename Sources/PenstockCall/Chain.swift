@@ -16,7 +16,7 @@ public final class Chain {
   /// A registration that becomes a hop.
   public struct Entry {
     public let registration: Registration
-    /// Never `both`.
+    /// The hop's level, never `both`.
     public let level: Level
     public let isPerAttempt: Bool
     /// The entry of the registry, as it was then.
@@ -25,7 +25,7 @@ public final class Chain {
     /// Whether the hop may RESTART.
     var records: Bool { registration.records(at: level) }
 
-    /// 0, 1, 2 from the top.
+    /// The level's number: 0, 1, 2 from the top.
     var story: Int { level == .object ? 0 : isPerAttempt ? 2 : 1 }
   }
 

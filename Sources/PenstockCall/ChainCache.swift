@@ -109,7 +109,7 @@ public struct ChainCache {
     count += 1
   }
 
-  /// FNV-1a.
+  /// The hash of a method, by FNV-1a.
   private static func hash(_ path: ByteView, _ kind: CallKind) -> UInt64 {
     var hash: UInt64 = 0xcbf2_9ce4_8422_2325 ^ UInt64(kind.rawValue)
     for byte in path { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }

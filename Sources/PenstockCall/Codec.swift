@@ -122,7 +122,7 @@ extension ByteBuffer {
     return object.copy().map { ByteBuffer(object: $0) }
   }
 
-  /// With a NUL at its end.
+  /// The text, with a NUL at its end.
   fileprivate var cString: UnsafePointer<CChar>? {
     view.baseAddress.map { UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self) }
   }

@@ -14,13 +14,13 @@ public protocol Executor: AnyObject {
 
 /// Work for an executor. A subclass carries what it needs and overrides `run`.
 open class ExecutorJob {
-  /// For the executor's queue, while it has the job.
+  /// Used by the executor's queue, while it has the job.
   public final var next: ExecutorJob?
   private final let ran = Atomic<Bool>(false)
 
   public init() {}
 
-  /// Once, on the executor's thread, without locks.
+  /// Runs the job: once, on the executor's thread, without locks.
   open func run() {}
 
   /// The function that an executor calls.

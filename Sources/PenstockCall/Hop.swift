@@ -147,7 +147,7 @@ public final class Hop: HopHandle {
   /// The callback that runs; of a hop of the run the call knows it.
   var current: EventKind { running == .none ? call.callbackInRun(index) : running }
 
-  /// In create.
+  /// Sets the executors, in create.
   func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
     call.splitRun(at: index)
     setExecutors(outbound, inbound)
@@ -205,7 +205,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// Demand from above (I9).
+  /// Adds demand from above (I9).
   func addOwed(_ n: Int) {
     owed = saturatingSum(owed, n)
     guard isShared else { return }

@@ -125,7 +125,7 @@ extension Hop {
   public var path: ByteBuffer { editedStart?.path ?? job?.path ?? call.request.path }
   public var authority: ByteBuffer? { editedStart?.authority ?? job?.authority ?? call.request.authority }
 
-  /// In on_status.
+  /// Whether a RESTART is possible, in on_status.
   public var canRestart: Outcome {
     if hasEnded { return .gone }
     guard currentEvent == .status, let status else { return .state }
@@ -325,7 +325,7 @@ extension Hop {
     currentEvent == .none ? nil : call.knownValues?.get(key)
   }
 
-  /// 0: there is nothing that can be paused here.
+  /// Takes a ticket for the event. 0: there is nothing that can be paused here.
   public func takeTicket() -> UInt64 {
     if let job = isInline ? nil : job {
       guard job.ticket == 0, !hasEnded, self.status?.isLocal != true,
@@ -348,7 +348,7 @@ extension Hop {
     call.withLoop { $0.issueTicket(event, of: self, start: start) }
   }
 
-  /// In create: nil is the driving thread.
+  /// Sets the executors, in create: nil is the driving thread.
   public func chooseExecutors(_ outbound: (any Executor)?, _ inbound: (any Executor)?) -> Outcome {
     guard call.isDriving, life == .creating else { return check() == .gone ? .gone : .state }
     choose(outbound, inbound)

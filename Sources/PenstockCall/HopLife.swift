@@ -28,7 +28,7 @@ enum Life: Equatable {
   case halfClosed
   /// Its verdict on start was TAKE: it is the far end.
   case answering
-  /// Nothing more but `destroy`.
+  /// Nothing more comes but `destroy`.
   case over(Ending)
   /// `destroy` has been called.
   case gone
@@ -125,7 +125,7 @@ extension Hop {
     }
   }
 
-  /// Entered, and not destroyed.
+  /// Whether the hop was entered, and is not destroyed.
   var isPresent: Bool { isEntered && life != .gone }
 
   /// On the driving thread. For a hop of the run the row has the face that others see.
@@ -143,7 +143,7 @@ extension Hop {
     wear(life.face ?? .waiting)
   }
 
-  /// From now on it has a face of its own.
+  /// Gives the hop a face of its own.
   func wear(_ face: Face) { self.face.store(face.rawValue, ordering: .releasing) }
 
   /// Any thread.
@@ -162,7 +162,7 @@ extension Hop {
     }
   }
 
-  /// Start leaves it.
+  /// Called when start leaves the hop.
   func startLeft() {
     become(.passing)
     forgetAnswers()

@@ -32,7 +32,7 @@ final class HopRow {
     hops = Hops(base: base, count: entries.count)
   }
 
-  /// No call has the row any more.
+  /// Called when no call has the row any more.
   func dissolve() {
     for index in 0..<hops.count { hops.at(index).release() }
     hops.base?.deallocate()
@@ -66,7 +66,7 @@ final class HopRow {
       return base.unsafelyUnwrapped[index]
     }
 
-    /// Nobody else has a reference to the hops.
+    /// Whether nobody else has a reference to the hop.
     fileprivate func isAlone(_ index: Int) -> Bool {
       UnsafeMutableRawPointer(base.unsafelyUnwrapped).withMemoryRebound(to: Hop.self, capacity: count) {
         isKnownUniquelyReferenced(&$0[index])

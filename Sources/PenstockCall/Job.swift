@@ -30,7 +30,7 @@ public final class Job: ExecutorJob {
   let deadline: UInt64?
   let settings: CallSettings
 
-  /// In on_status, as it was when the status came.
+  /// In on_status: the answer as it was when the status came.
   var canRestart = Outcome.state
   public internal(set) var count = 0
   var ticket: UInt64 = 0
@@ -68,7 +68,7 @@ public final class Job: ExecutorJob {
     queue.appendOrPerform(self)
   }
 
-  /// Without an executor: on the calling thread.
+  /// Runs the job without an executor, on the calling thread.
   @inline(never) @_optimize(size)
   func perform() {
     if case .lastOfLane(let ending, let last) = work {

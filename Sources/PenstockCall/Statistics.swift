@@ -33,7 +33,7 @@ public struct Measure: ~Copyable {
   public var value: UInt64 { number.load(ordering: .relaxed) }
   public func set(_ value: UInt64) { number.store(value, ordering: .relaxed) }
   public func add(_ n: Int) { set(value &+ UInt64(clamping: n)) }
-  /// Only the first time counts.
+  /// Sets the number, unless it was set before.
   public func setOnce(_ value: @autoclosure () -> UInt64) { if self.value == 0 { set(value()) } }
 }
 

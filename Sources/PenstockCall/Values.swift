@@ -15,12 +15,12 @@ open class CallValues {
   }
 
   private final var slots: [Slot] = []
-  /// At first the caller.
+  /// The number of users: at first the caller.
   private final let users = Atomic<Int>(1)
 
   public init() {}
 
-  /// Around every use; user code runs outside of it.
+  /// Held around every use; user code runs outside of it.
   open func lock() {}
   open func unlock() {}
 

@@ -67,7 +67,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     if begins(call), mayOpen { withCore { $0.attach(self) } }
   }
 
-  /// Its headers can be made.
+  /// Whether its headers can be made.
   private var mayOpen: Bool {
     return borrow(framing) { $0.opening == .atOnce || (isHalfClosed && !$0.isPacking) } ?? false
   }
@@ -151,7 +151,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   // MARK: The connection
 
-  /// `connection` can take a stream.
+  /// Opens on `connection`, which can take a stream.
   func open(on connection: TransportConnection) {
     guard let call, isWaiting else { return }
     var all = PieceQueue()

@@ -31,9 +31,9 @@ enum Balancer: Equatable {
 enum Pick: Equatable {
   /// An endpoint that is ready.
   case endpoint(Int)
-  /// Until the balancer has one.
+  /// The attempt waits until the balancer has a connection.
   case wait
-  /// There will be none.
+  /// There will be no connection.
   case fail
 }
 

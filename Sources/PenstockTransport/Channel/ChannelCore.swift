@@ -54,7 +54,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     attempts.append(attempt)
   }
 
-  /// Without TLS.
+  /// Whether the channel, without TLS, is too open for the call's settings.
   func isTooOpen(_ settings: CallSettings) -> Bool {
     settings.credentials != nil || settings.privacy.rawValue > defaults.privacy.rawValue
   }
@@ -127,7 +127,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     if balancer.isIdle, !waiting.isEmpty { work.schedule(self) }
   }
 
-  /// Those that find no place go on waiting.
+  /// Attempts that find no place go on waiting.
   @inline(never) @_optimize(size)
   private func serve() {
     while !waiting.isEmpty, case .endpoint(let place) = balancer.pick, endpoints[place].hasPlace {

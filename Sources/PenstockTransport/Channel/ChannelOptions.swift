@@ -9,7 +9,7 @@ public struct ChannelOptions {
   }
   /// Nobody has said anything of TLS: a unix socket does without.
   private(set) var usesDefaultTLS = true
-  /// Instead of the target's.
+  /// Replaces the target's authority.
   public var authority: ByteBuffer?
   /// Put before "penstock/VERSION".
   public var userAgent: ByteBuffer?

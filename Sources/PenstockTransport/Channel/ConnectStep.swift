@@ -15,7 +15,7 @@ class ConnectStep {
   /// Where it stands in an error text: " during the TLS handshake".
   var during: StaticString { "" }
 
-  /// Its turn has come. There may be input already.
+  /// Begins the step. There may be input already.
   func begin(_ link: Link) -> Outcome { take(link) }
   /// There is more in `link.input`. Bytes that it leaves there are for the next step.
   func take(_ link: Link) -> Outcome { .done }
@@ -76,7 +76,7 @@ class Destination {
     case failed(ByteBuffer)
   }
 
-  /// New ones, for one connection.
+  /// Makes new steps, for one connection.
   func steps() -> Steps {
     guard let tls else { return .made(nil) }
     guard let engine = TLSEngine.make(tls, host: target.host.view) else {

@@ -11,7 +11,7 @@ import PenstockWire
 /// ```
 final class Connector: ReadyHandler, TurnTask {
   private enum Phase {
-    /// Until it is connected.
+    /// The socket is being connected.
     case socket
     case step(ConnectStep)
     case over
@@ -183,7 +183,7 @@ final class Connector: ReadyHandler, TurnTask {
     told?.connectorFailed(words)
   }
 
-  /// Tells nobody.
+  /// Ends the work, and tells nobody.
   @inline(never) @_optimize(size)
   func close() {
     if case .over = phase { return }

@@ -25,7 +25,7 @@ final class Subchannel: Timer {
     super.init()
   }
 
-  /// Some connection is there.
+  /// Whether any connection is there.
   var isInUse: Bool { connector != nil || connection != nil || !draining.isEmpty }
 
   /// Gives `attempt` a stream. False: there is no place; the balancer hears of the next one.
@@ -93,7 +93,7 @@ final class Subchannel: Timer {
     if let news { channel.hears(news, self, words) }
   }
 
-  /// Why not, if it could not begin a connection.
+  /// Begins a connection. Returns why not, if it could not.
   @inline(never) @_optimize(size)
   private func begin() -> ByteBuffer? {
     switch Connector.start(address, channel, self) {

@@ -63,7 +63,7 @@ class TransportStream {
   func endBody() {}
   /// The owner has taken `count` bytes of `body`: their credit goes back.
   func consume(_ count: Int) {}
-  /// Nothing more is wanted of it.
+  /// The owner wants nothing more of the stream.
   func leave(_ why: Leave) {}
 
   // MARK: Outbound
@@ -79,7 +79,7 @@ class TransportStream {
     return all
   }
 
-  /// All of it is here, and has a body.
+  /// Whether all of the request is here, and has a body.
   final var isWholeRequest: Bool { endsAfterPieces && bytesToSend > 0 }
 
   /// Adds the next `count` bytes of the body. False: no memory.
@@ -108,7 +108,7 @@ class TransportStream {
 
   final func received(_ count: Int) { uncounted &+= UInt32(truncatingIfNeeded: count) }
 
-  /// How much has come since it was last asked.
+  /// How much has come since the last call of this.
   final func takeCount() -> Int {
     defer { uncounted = 0 }
     return Int(uncounted)
@@ -118,7 +118,7 @@ class TransportStream {
     if end == nil { end = how }
   }
 
-  /// Nothing more is wanted of this stream.
+  /// Lets go of the owner, who wants nothing more of this stream.
   final func letGo() {
     owner = nil
     if unread != nil { unread = nil }

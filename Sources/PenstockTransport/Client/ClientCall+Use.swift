@@ -22,7 +22,7 @@ extension ClientCall {
 
   var isDiscarding: Bool { discards.load(ordering: .acquiring) }
 
-  /// Under the lock.
+  /// Takes the unread messages, under the lock.
   func takeUnread() -> ShortQueue<Message> {
     let all = received
     received = ShortQueue()

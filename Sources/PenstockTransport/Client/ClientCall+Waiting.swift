@@ -99,7 +99,7 @@ extension ClientCall {
   /// While this thread waits, a hop's callbacks can't run, and so the call can't end. Under the lock.
   private var needsThisThread: Bool { !needed.isEmpty && needed.contains { $0.isOnThisThread } }
 
-  /// With the lock held.
+  /// Releases the lock, and wakes the threads that wait for `news`.
   func unlock(andWake news: Awaited) {
     guard waiters.isAwaited(news) else { return lock.unlock() }
     let (one, isOwn, more) = waiters.awaiting(news)

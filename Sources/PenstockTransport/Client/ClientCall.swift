@@ -37,7 +37,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// The one message of a kind that has one, until the reply has it.
   var answer: Message?
   var demanded = 0
-  /// Until the reply has them.
+  /// The response's headers, until the reply has them.
   var headers: Metadata?
   var reply: Reply?
   /// The sizes of messages in flight, without the one message of a kind that has one.
@@ -57,7 +57,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// No message is delivered any more. Set under the lock; callback style looks without.
   let discards = Atomic<Bool>(false)
   var isHalfClosed = false
-  /// `answer` has been received.
+  /// Whether `answer` has been received.
   var hasAnswered = false
   let isInterruptible: Bool
 
@@ -67,7 +67,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// How many messages of a stream wait for a blocking `receive` that have not been asked for.
   private static let readAhead = 64
 
-  /// One reference, which is the caller's.
+  /// Makes a call, with one reference, which is the caller's.
   public static func make(
     _ channel: ClientChannel, _ path: ByteView, _ kind: CallKind, _ options: CallOptions?,
     _ callbacks: consuming CallCallbacks?

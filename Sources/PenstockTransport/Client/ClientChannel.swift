@@ -37,7 +37,7 @@ public final class ClientChannel: @unchecked Sendable {
     runtime.join(chains)
   }
 
-  /// No handle and no call is left.
+  /// Runs when no handle and no call is left.
   deinit {
     if !Process.isForked(generation) {
       transport.close()

@@ -5,7 +5,7 @@ import Synchronization
 /// The paths of a channel's calls, as requests have them: calls of one method share one, which has been checked.
 /// The first that falls on a place stays there as long as the channel: so nobody takes a lock to look.
 final class PathCache: @unchecked Sendable {
-  /// Each one reference, once.
+  /// The paths, each one reference, set once.
   private let paths: UnsafeMutablePointer<Atomic<UnsafeMutableRawPointer?>>
   private static let places = 32
   private static let longest = 200

@@ -5,7 +5,7 @@ import Synchronization
 /// A call as it stands.
 public struct CallView {
   public let record: CallRecord
-  /// Monotonic nanoseconds; nil: none.
+  /// Monotonic nanoseconds; nil: no deadline.
   public let deadline: UInt64?
   public let attempts: UInt64
   public let standings: [Standing]

@@ -115,7 +115,7 @@ final class TicketBook: @unchecked Sendable {
   /// nil once the call has ended.
   private var call: Call?
   private var runtime: Runtime?
-  /// Rising.
+  /// The tickets, in rising order.
   private var entries: [Entry] = []
   private var spentCount = 0
   /// The table's, oldest first, but for those before the oldest entry.

@@ -16,7 +16,7 @@ class Framings {
 ///
 /// A class that is borrowed. Functions that not every framing needs have a default here.
 class Framing {
-  /// When a request's headers can be made.
+  /// The time at which a request's headers can be made.
   enum Opening: Equatable {
     case atOnce
     /// When all that the call has to say is there: a GET says it in its path.

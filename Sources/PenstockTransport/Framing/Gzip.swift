@@ -85,7 +85,7 @@ final class Inflation {
     /// A slice of it is done.
     case more
     case bytes(ByteBuffer)
-    /// More than the limit came out: where it stopped.
+    /// More than the limit came out, at which it stopped.
     case tooLarge
     case malformed
     case noMemory

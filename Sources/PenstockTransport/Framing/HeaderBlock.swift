@@ -15,7 +15,7 @@ final class HeaderBlock {
     static var grpc: Noted { Noted(rawValue: 2) }
     /// "grpc-status: 0"
     static var success: Noted { Noted(rawValue: 4) }
-    /// Any other.
+    /// Any other field.
     static var others: Noted { Noted(rawValue: 8) }
   }
 
@@ -33,7 +33,7 @@ final class HeaderBlock {
 
   /// Nothing but ":status: 200" and "content-type: application/grpc".
   var isPlainHead: Bool { noted == [.ok, .grpc] }
-  /// Nothing but "grpc-status: 0".
+  /// Whether there is nothing but "grpc-status: 0".
   var isPlainTrailers: Bool { noted == .success }
 
   func clear() {
@@ -93,7 +93,7 @@ final class HeaderBlock {
     return !isOutOfMemory
   }
 
-  /// All fields.
+  /// All fields of the block, as metadata.
   var fields: Metadata {
     _ = spellOut()
     return list

@@ -60,7 +60,7 @@ extension HTTP2Session {
     credited(nghttp2_session_consume_connection(session, 0))
   }
 
-  /// While it is narrow.
+  /// Counts bytes while the window is narrow.
   @inline(never) @_optimize(size)
   func timeWindow(_ count: Int) {
     if window.isFelt(count, now: { times.now }, roundTrip: { times.roundTrip }) { widenWindow() }

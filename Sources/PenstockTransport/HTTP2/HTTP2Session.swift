@@ -25,7 +25,7 @@ final class HTTP2Session {
   var session: OpaquePointer?
   let limits: HTTP2Limits
   enum Phase {
-    /// Until the peer's SETTINGS come.
+    /// The peer's SETTINGS have not come.
     case beginning
     case open
     /// No new streams: a GOAWAY came, or ids are used up.
@@ -49,7 +49,7 @@ final class HTTP2Session {
   var forgivenAt: UInt64
 
   var open: [HTTP2Stream] = []
-  /// New ones, until `collect` comes.
+  /// New streams, until `collect` comes.
   var opening = WaitQueue<HTTP2Stream>()
   /// Older than those: whole requests for whose bodies the connection's window has no room. The peer could do nothing
   /// with their headers, and ten thousand open streams cost grpc++'s server 2.5 times as much a call as two thousand.
@@ -340,7 +340,7 @@ final class HTTP2Session {
     changed.append(stream)
   }
 
-  /// Few owners want to know at once.
+  /// Marks a stream whose owner wants to know at once; few do.
   func markSending(_ stream: HTTP2Stream) {
     if borrow(stream.owner, { $0.streamSends() }) == true { mark(stream) }
   }
@@ -431,7 +431,7 @@ final class HTTP2Session {
     phase != .abandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)
   }
 
-  /// Less is copied.
+  /// Shorter bytes are copied.
   static let leastPlace = 4096
 
   /// Appends the bytes to be sent, as long as `out` is not over the limit.

@@ -16,7 +16,7 @@
 /// In each cell the state that follows; "-" changes nothing.
 enum HTTP2StreamLife: CaseIterable {
   case created
-  /// Until the session opens it.
+  /// The stream waits until the session opens it.
   case queued
   /// Its HEADERS frame is on its way; later frames of the request wait for that.
   case opening
@@ -24,7 +24,7 @@ enum HTTP2StreamLife: CaseIterable {
   case openingWithBody
   /// There is nothing to send now.
   case idle
-  /// nghttp2 has it among those that send.
+  /// nghttp2 has it among the streams that send.
   case sending
   /// The DATA frame on its way is the last that there is to send now.
   case emptying
@@ -65,7 +65,7 @@ enum HTTP2StreamLife: CaseIterable {
     }
   }
 
-  /// nghttp2 knows of it.
+  /// Whether nghttp2 knows of the stream.
   var isOpen: Bool {
     switch self {
     case .opening, .openingWithBody, .idle, .sending, .emptying, .ending, .ended: return true

@@ -68,7 +68,7 @@ final class KnownBlocks {
     places.deallocate()
   }
 
-  /// Frames without their blocks are still to come.
+  /// Whether frames without their blocks are still to come.
   var isWaiting: Bool { lastRepeated > lastMade }
 
   private static func place(of path: ByteBuffer) -> Int {

@@ -38,12 +38,12 @@ extension HTTP2Session {
     }
   }
 
-  /// Its answer goes on.
+  /// Whether the stream's answer goes on.
   private func isLive(_ id: Int32) -> Bool {
     find(id).map { $0._withUnsafeGuaranteedRef { $0.owner != nil && $0.end == nil } } ?? false
   }
 
-  /// Over the limit the session fails.
+  /// Adds to the debt. Over the limit the session fails.
   @inline(never) @_optimize(size)
   func charge(_ cost: Int) {
     tracker.owed += cost

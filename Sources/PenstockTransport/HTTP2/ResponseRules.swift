@@ -33,7 +33,7 @@ extension HeaderBlock {
   }
 
   var hasNoBody: Bool { status == 204 || status == 304 }
-  /// How long the body is to be.
+  /// Whether the head says how long the body is to be.
   var saysLength: Bool { length >= 0 || hasNoBody }
 
   /// nghttp2 looks at the ends of a value only from 1.50 on.
