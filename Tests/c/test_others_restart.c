@@ -102,7 +102,6 @@ typedef struct refresher {
 static int32_t wait_for_refresh(probe *self, penstock_hop *hop, int32_t event) {
   if (!is_refused(hop, event)) return PENSTOCK_NEXT;
   refresher *refresher = self->context;
-  use_new_token(penstock_request_metadata(penstock_hop_request(hop)));
   pthread_mutex_lock(&refresher->mutex);
   refresher->tickets[refresher->count++] = penstock_hop_ticket(hop);
   pthread_mutex_unlock(&refresher->mutex);
@@ -126,7 +125,14 @@ TEST(others_grpc_swift_1154_a_hundred_calls_wait_for_one_refresh) {
   pthread_t threads[MANY];
   for (int i = 0; i < MANY; i++) pthread_create(&threads[i], NULL, call_with_expired_token, channel);
   latch_wait(&refresher.waiting, MANY);
-  for (int i = 0; i < MANY; i++) OK(penstock_ticket_resolve(refresher.tickets[i], PENSTOCK_RESTART));
+  /* The token comes now. */
+  for (int i = 0; i < MANY; i++) {
+    penstock_hop *hop = NULL;
+    OK(penstock_ticket_hop(refresher.tickets[i], &hop));
+    use_new_token(penstock_request_metadata(penstock_hop_request(hop)));
+    OK(penstock_ticket_resolve(refresher.tickets[i], PENSTOCK_RESTART));
+    penstock_hop_release(hop);
+  }
   for (int i = 0; i < MANY; i++) pthread_join(threads[i], NULL);
   CHECK_INT(refresher.count, MANY);
   penstock_channel_release(channel);

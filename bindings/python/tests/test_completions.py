@@ -244,10 +244,14 @@ class Refresh(CompletionInterceptor):
 
     def on_status(self, status: Status, done: Completion) -> None:
         if status.code is StatusCode.UNAUTHENTICATED and done.hop.can_restart:
-            done.hop.request_metadata["authorization"] = "new"
-            on_thread(lambda: done.resolve(Verdict.RESTART))
+            on_thread(lambda: self.refresh(done))
         else:
             done.next()
+
+    def refresh(self, done: Completion) -> None:
+        self.request = done.request_metadata
+        self.request["authorization"] = "new"
+        done.resolve(Verdict.RESTART)
 
 
 def test_restart_by_completion(channel: Channel) -> None:
@@ -258,10 +262,13 @@ def test_restart_by_completion(channel: Channel) -> None:
         if seen[-1] == "old":
             hop.finish(StatusCode.UNAUTHENTICATED, "who")
 
-    channel.add_interceptor(Refresh(), priority=1)
+    refresh = Refresh()
+    channel.add_interceptor(refresh, priority=1)
     channel.add_interceptor(Only(on_start=refuse_old))
     assert unary(channel, timeout=30) == b"x"
     assert seen == ["old", "new"]
+    with pytest.raises(penstock.StateError):
+        refresh.request["authorization"] = "newer"
 
 
 def test_a_hop_above_tells_by_on_cancel(channel: Channel) -> None:

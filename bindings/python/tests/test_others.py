@@ -249,7 +249,6 @@ def test_others_grpc_swift_1154_many_calls_wait_for_one_refresh(channel: Channel
         def on_status(self, hop: Hop) -> Any:
             if hop.status.code is not StatusCode.UNAUTHENTICATED:
                 return None
-            hop.request_metadata["x-token"] = "new"
             with lock:
                 tickets.append(hop.ticket())
             waiting.release()
@@ -265,7 +264,9 @@ def test_others_grpc_swift_1154_many_calls_wait_for_one_refresh(channel: Channel
     threads = [on_thread(lambda: answers.append(unary(channel, timeout=60))) for _ in range(30)]
     for _ in range(30):
         assert waiting.acquire(timeout=30)
+    # The token comes now.
     for ticket in tickets:
+        ticket.event().request_metadata["x-token"] = "new"
         ticket.resolve(Verdict.RESTART)
     for thread in threads:
         thread.join()

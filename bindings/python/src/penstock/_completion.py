@@ -110,6 +110,15 @@ class Completion:
         self._called(_raw.penstock_hop_resolve(self._handle, int(verdict)))
 
     @property
+    def request_metadata(self) -> Metadata:
+        """As `Hop.request_metadata`, on any thread: in `on_status` the metadata that a RESTART sends."""
+        self._guard()
+        pointer = _raw.penstock_request_metadata(_raw.penstock_hop_request(self._handle))
+        if not pointer:
+            raise StateError(c.E_STATE, "there is no request metadata here")
+        return Metadata._view(pointer, self._guard)
+
+    @property
     def hop(self) -> Hop:
         """The hop: in the callback all of it; later what any thread may use, if it was asked for in the callback."""
         if self._hop is None:
