@@ -226,7 +226,8 @@ class Hop:
     @content_subtype.setter
     def content_subtype(self, subtype: str) -> None:
         text = c_string(subtype, "a content subtype")
-        check(_raw.penstock_request_set_content_subtype(self._request(), text), f"the subtype can't be {subtype!r}")
+        result = _raw.penstock_request_set_content_subtype(self._request(), text)
+        check(result, f"the content subtype can't be set to {subtype!r}")
 
     @property
     def user_agent(self) -> str:
@@ -237,7 +238,8 @@ class Hop:
     @user_agent.setter
     def user_agent(self, application: str) -> None:
         text = c_string(application, "a user agent")
-        check(_raw.penstock_request_set_user_agent(self._request(), text), f"the user agent can't be {application!r}")
+        result = _raw.penstock_request_set_user_agent(self._request(), text)
+        check(result, f"the user agent can't be set to {application!r}")
 
     @property
     def wait_for_ready(self) -> bool:
