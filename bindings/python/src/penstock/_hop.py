@@ -219,8 +219,8 @@ class Hop:
 
     @property
     def content_subtype(self) -> str:
-        """``"json"`` for ``application/grpc+json``; ``""`` for ``application/grpc``; can be set in `on_start`. What the
-        server says of its own stands among the response's headers, where it is another."""
+        """``"json"`` for ``application/grpc+json``; ``""`` for ``application/grpc``; can be set in `on_start`. What
+        the server says of its own stands among the response's headers, where it is another."""
         return _text(_raw.penstock_request_content_subtype(self._request()))
 
     @content_subtype.setter
@@ -231,8 +231,8 @@ class Hop:
 
     @property
     def user_agent(self) -> str:
-        """What this call sends instead of its channel's user agent, ``""`` if nothing; can be set in `on_start` to what
-        is to stand before the library's own name."""
+        """What this call sends instead of its channel's user agent, ``""`` if nothing; can be set in `on_start` to
+        what is to stand before the library's own name."""
         return _text(_raw.penstock_request_user_agent(self._request()))
 
     @user_agent.setter
