@@ -256,7 +256,8 @@ import Testing
     #expect(
       pairs(metadata) == [
         // It is told where it is not the usual one.
-        "content-type: application/grpc+proto;charset=x", "x-a: 1", "x-bin: \u{1}\u{2}", "x-bin: \u{3}", "x-bin: \u{4}", "x-a: 2", "x-high: \u{e9}",
+        "content-type: application/grpc+proto;charset=x", "x-a: 1", "x-bin: \u{1}\u{2}", "x-bin: \u{3}",
+        "x-bin: \u{4}", "x-a: 2", "x-high: \u{e9}",
       ])
   }
 
