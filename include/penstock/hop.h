@@ -6,7 +6,7 @@
  *
  * A bound hop is another handle of the hop, at one event that may wait: penstock_ticket_hop makes one, and each callback
  * in asynchronous style gets one. Any thread may use it, one at a time: penstock_hop_event, _metadata, _message,
- * _set_message and _status show and change its event, penstock_hop_resolve and _finish end the wait, until the wait is
+ * _set_message and _status show and change its event, penstock_hop_resolve and _end end the wait, until the wait is
  * over: then they give PENSTOCK_E_GONE (NONE, NULL). The metadata and the status that it has given live as long as the
  * handle, and are others' to change once the wait is over. In the callback that got it, a bound hop does all that the
  * callback's own hop does; later, what any thread may do.
