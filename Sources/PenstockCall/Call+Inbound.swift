@@ -13,7 +13,8 @@ extension Call {
       return
     }
     switch event {
-    case .status(let status): if !waits(status, behindAnswersOf: hop) { finish(at: hop.index, status) }
+    case .status(let status):
+      if !waits(status, behindAnswersOf: hop), hop.isActive { finish(at: hop.index, status) }
     case .receive:
       hop.station(.inbound).inject(event)
       drain(hop, .inbound)

@@ -16,10 +16,9 @@ extension Call {
       }
     case .status(let status):
       // A message that the hop has put in leaves before its status, and then it may not begin again.
-      letGo(hop, .inbound)
-      guard phase == .live, hop.isActive else { return }
-      job.start = hop.cut?.start
-      job.canRestart = hop.mayRestart(status)
+      let isPreceded = hop.inbound?.mayLetGo(hasDemand: hop.owed > 0) ?? false
+      if !isPreceded { job.start = hop.cut?.start }
+      job.canRestart = isPreceded ? .state : hop.mayRestart(status)
     case .send, .halfClose, .headers, .receive: break
     }
     if trace != nil { note(.executor, hop, event.kind) }

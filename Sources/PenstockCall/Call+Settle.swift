@@ -91,7 +91,13 @@ extension Call {
   /// Settles an event at a hop, whether its callback, a ticket or an executor answers.
   func settle(_ hop: Hop, _ event: Event, _ slot: Slot, _ resolution: Resolution) -> Settled {
     switch resolution {
-    case .finish(let status): finish(at: hop.index, status)
+    case .finish(let status):
+      // An OK may wait behind what the hop has delivered. The event does not: nobody is to wait for it.
+      if hop.life == .answering, status.code == .ok {
+        spendTicket(hop)
+        drop(event, at: hop, slot)
+      }
+      finish(at: hop.index, status)
     case .broken(let what): fail(hop, what)
     case .verdict(.pause):
       park(event, at: hop, slot, .pause(.ticket(hop.takeOverTicket())), bytes: 0)

@@ -252,21 +252,27 @@ public final class Hop: HopHandle {
   /// Any thread: a message of its answer may wait here until it is asked for.
   func takeRoom(_ message: Message) -> Bool {
     let size = Hop.room(message)
-    // Asked for already.
-    if answersWaiting.wrappingAdd(1, ordering: .acquiringAndReleasing).oldValue
-      < sharedOwed.load(ordering: .acquiring)
-    {
-      answerBytes.wrappingAdd(size, ordering: .acquiringAndReleasing)
-      return true
+    // Asked for already. A refused message is never counted: another thread's would be refused for it.
+    var waiting = answersWaiting.load(ordering: .acquiring)
+    while waiting < sharedOwed.load(ordering: .acquiring) {
+      let (done, now) = answersWaiting.weakCompareExchange(
+        expected: waiting, desired: waiting + 1, ordering: .acquiringAndReleasing)
+      if done {
+        answerBytes.wrappingAdd(size, ordering: .acquiringAndReleasing)
+        return true
+      }
+      waiting = now
     }
     var seen = answerBytes.load(ordering: .acquiring)
     while size <= answerLimit, seen <= answerLimit - size {
       let (done, now) = answerBytes.weakCompareExchange(
         expected: seen, desired: seen + size, ordering: .acquiringAndReleasing)
-      if done { return true }
+      if done {
+        answersWaiting.wrappingAdd(1, ordering: .acquiringAndReleasing)
+        return true
+      }
       seen = now
     }
-    answersWaiting.wrappingSubtract(1, ordering: .acquiringAndReleasing)
     return false
   }
 

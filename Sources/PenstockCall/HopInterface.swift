@@ -170,6 +170,10 @@ extension Hop {
     case .create, .destroy, .cancel, .none: return .state
     case .status where self.status?.isLocal == true: return .state
     case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent:
+      if seen == .answering, status.code == .ok {
+        // The way of its answer, behind the messages that it has delivered.
+        return job != nil || isActive ? submit(.finish(self, status)) : .state
+      }
       if let job {
         guard job.finishRequest == nil else { return .already }
         job.finishRequest = status

@@ -132,6 +132,16 @@ extension HopPlayer {
       let result = play.submitting(.hopPuts(mine, item)) { hop.finish(play.statusObject(item)) }
       return expect(result, expected, "finishes with \(code)")
     }
+    if let context, context.mine.isTaken, code == 0, context.kind != .cancel,
+      context.job?.item.isLocal != true,
+      context.isElsewhere || hop.status?.isLocal != true
+    {
+      // The way of its answer.
+      let isLate = !context.isElsewhere && !context.mine.isActive
+      let expected: Outcome = isGone(context, hop) ? .gone : isLate ? .state : .ok
+      let result = play.submitting(.hopPuts(context.mine, item)) { hop.finish(play.statusObject(item)) }
+      return expect(result, expected, "finishes with OK")
+    }
     let result = hop.finish(play.statusObject(item))
     let gone = isGone(context, hop)
     let first: Outcome = context?.finishing == nil ? .ok : .already

@@ -110,7 +110,15 @@ extension Model {
     case .resolve(let ticket, let verdict):
       if place(of: ticket) == nil { early[ticket] = input } else { resolve(ticket, verdict) }
     case .finish(let ticket, let item):
-      if let (hop, _, _) = place(of: ticket) { finish(hop.index, item) } else { early[ticket] = input }
+      guard let (hop, lane, index) = place(of: ticket) else {
+        early[ticket] = input
+        return
+      }
+      if hop.isTaken, item.code == 0 {
+        let slot = lane.slots.remove(at: index)
+        if slot.item.kind == .send, !slot.isAnswered { arriveSent(1, at: hop.index - 1) }
+      }
+      finish(hop.index, item)
     default: break
     }
   }

@@ -294,7 +294,7 @@ MUTATIONS = [
     ("reach", "what is held without a ticket stays at a half-close", "Call+Inbound.swift", "      station.releaseTicketless()\n", ""),
     ("reach", "answers wait without a bound", "Hop.swift", "while size <= answerLimit, seen <= answerLimit - size {", "while true {"),
     ("reach", "a status overtakes the answer that waits", "Call+Inbound.swift",
-     "if !waits(status, behindAnswersOf: hop) { finish(", "do { finish("),
+     "if !waits(status, behindAnswersOf: hop), hop.isActive { finish(", "if hop.isActive { finish("),
     ("reach", "an OK overtakes the answer that waits", "Call+End.swift",
      "status.code == .ok, waits(status, behindAnswersOf: hop) { return }", "status.code == .aborted { return }"),
     ("reach", "an end from another thread is forgotten", "Call.swift", "      if hop.isActive { finish(at: hop.index, status) }\n", "      _ = status\n"),

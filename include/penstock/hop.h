@@ -127,7 +127,8 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
 /* Ends the call here with `code` (0-16) and `message` (copied; NULL is ""): hops above see the status, hops below
  * on_cancel, and the verdict of the running callback is ignored. Any thread that has retained the hop may end the call,
  * too, once start has come to the hop; that happens soon, unless the hop's part is over by then. Messages that the hop has
- * delivered and nobody has asked for go before an OK, and are dropped by any other code.
+ * delivered and nobody has asked for go before an OK, and are dropped by any other code,
+ * or if it has not taken the call yet.
  * E_STATE: in create, destroy, on_cancel, and an on_status that brings a local cancel or deadline. E_ALREADY: a second
  * time in one callback. E_GONE: the hop's part is over. */
 PENSTOCK_API penstock_result penstock_hop_end(penstock_hop *hop, int32_t code, const char *message);
