@@ -15,10 +15,11 @@ extension Call {
         return
       }
     case .status(let status):
+      let allowed = hop.mayRestart(status)
       // A message that the hop has put in leaves before its status, and then it may not begin again.
       let isPreceded = hop.inbound?.mayLetGo(hasDemand: hop.owed > 0) ?? false
+      job.canRestart = allowed == .ok && isPreceded ? .state : allowed
       if !isPreceded { job.start = hop.cut?.start }
-      job.canRestart = isPreceded ? .state : hop.mayRestart(status)
     case .send, .halfClose, .headers, .receive: break
     }
     if trace != nil { note(.executor, hop, event.kind) }

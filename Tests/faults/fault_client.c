@@ -50,7 +50,7 @@ static void gone(penstock_hop *hop, void *state) {
 static bool count_attempts(client *client, outcome *outcome) {
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
   table.name = "attempts";
-  table.flags = PENSTOCK_PER_ATTEMPT;
+  table.per_attempt = 1;
   table.user_data = outcome;
   table.create = made;
   table.destroy = gone;
