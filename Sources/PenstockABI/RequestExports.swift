@@ -23,6 +23,11 @@ private func settings(_ handle: OpaquePointer?) -> CallSettings {
 }
 
 @inline(never)
+private func labels(_ handle: OpaquePointer?) -> RequestLabels? {
+  start(handle, { $0.labels }, { request, _ in request.labels }) ?? nil
+}
+
+@inline(never)
 private func edit(_ handle: OpaquePointer?, _ change: (Request) -> Outcome) -> penstock_result {
   withHop(
     handle, { $0.editStart(change) },
@@ -183,7 +188,7 @@ private let contentTypeStart: StaticString = "application/grpc+"
 
 @_cdecl("penstock_request_content_subtype") @implementation
 public func penstock_request_content_subtype(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
-  guard let type = settings(request).labels?.contentType else { return cString("") }
+  guard let type = labels(request)?.contentType else { return cString("") }
   return cString(ByteView(rebasing: type.view.dropFirst(contentTypeStart.utf8CodeUnitCount)))
 }
 
@@ -199,15 +204,15 @@ public func penstock_request_set_content_subtype(_ request: OpaquePointer!, _ na
     return PENSTOCK_E_NO_MEMORY
   }
   return edit(request) {
-    let agent = $0.settings.labels?.userAgent
-    $0.settings.labels = RequestLabels(contentType: subtype.isEmpty ? nil : type, userAgent: agent)
+    $0.labels = RequestLabels(
+      authority: $0.authority, contentType: subtype.isEmpty ? nil : type, userAgent: $0.labels?.userAgent)
     return .ok
   }
 }
 
 @_cdecl("penstock_request_user_agent") @implementation
 public func penstock_request_user_agent(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
-  settings(request).labels?.userAgent.map { cString($0) } ?? cString("")
+  labels(request)?.userAgent.map { cString($0) } ?? cString("")
 }
 
 @_cdecl("penstock_request_set_user_agent") @implementation
@@ -223,8 +228,8 @@ public func penstock_request_set_user_agent(_ request: OpaquePointer!, _ applica
     return PENSTOCK_E_NO_MEMORY
   }
   return edit(request) {
-    let type = $0.settings.labels?.contentType
-    $0.settings.labels = RequestLabels(contentType: type, userAgent: name.isEmpty ? nil : agent)
+    $0.labels = RequestLabels(
+      authority: $0.authority, contentType: $0.labels?.contentType, userAgent: name.isEmpty ? nil : agent)
     return .ok
   }
 }

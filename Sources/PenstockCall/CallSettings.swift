@@ -17,14 +17,16 @@ public enum Privacy: UInt8, Sendable {
   case tls = 2
 }
 
-/// The content type and the user agent of a call, instead of the channel's. Never changed, only replaced.
+/// Words of a call's own instead of the channel's. Never changed, only replaced; each with a NUL. nil: the channel's.
 public final class RequestLabels {
-  /// "application/grpc+json" and a NUL. nil: "application/grpc".
+  public let authority: ByteBuffer?
+  /// "application/grpc+json". nil: "application/grpc".
   public let contentType: ByteBuffer?
-  /// The whole user agent, and a NUL. nil: the channel's.
+  /// The whole of it.
   public let userAgent: ByteBuffer?
 
-  public init(contentType: ByteBuffer?, userAgent: ByteBuffer?) {
+  public init(authority: ByteBuffer?, contentType: ByteBuffer?, userAgent: ByteBuffer?) {
+    self.authority = authority
     self.contentType = contentType
     self.userAgent = userAgent
   }
@@ -42,7 +44,6 @@ public struct CallSettings {
   public var compression = Compression.identity
   public var idempotency = Idempotency.unknown
   /// nil: those of the channel.
-  public var labels: RequestLabels?
   /// Carried; nothing waits for it yet.
   public var waitsForReady = false
 

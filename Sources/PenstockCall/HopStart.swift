@@ -10,6 +10,8 @@ extension Hop {
     get { editedStart?.settings ?? job?.settings ?? call.request.settings }
   }
 
+  public var labels: RequestLabels? { (editedStart ?? job?.start ?? call.request).labels }
+
   public func changeSettings(_ change: (inout CallSettings) -> Void) -> Outcome {
     editStart { start in
       change(&start.settings)

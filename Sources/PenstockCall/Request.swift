@@ -22,7 +22,8 @@ public final class Request {
   public var path: ByteBuffer { otherPath ?? firstPath }
   private var otherPath: ByteBuffer?
   /// Followed by a NUL; nil until the channel or a hop names one.
-  public private(set) var authority: ByteBuffer?
+  public var authority: ByteBuffer? { labels?.authority }
+  public var labels: RequestLabels?
   public private(set) var metadata: Metadata
   private var end = UInt64.max
   public var settings = CallSettings()
@@ -56,7 +57,7 @@ public final class Request {
   public func copy() -> Request? {
     guard let copied = metadata.copy() else { return nil }
     let other = Request(kind: kind, terminated: path, metadata: copied, deadline: deadline)
-    other.authority = authority
+    other.labels = labels
     other.settings = settings
     other.setRoute(route)
     return other
@@ -72,7 +73,7 @@ public final class Request {
   /// Takes over the contents of `other`, which is not used any more.
   func adopt(_ other: Request) {
     otherPath = other.path
-    authority = other.authority
+    labels = other.labels
     metadata = other.metadata
     deadline = other.deadline
     settings = other.settings
@@ -86,7 +87,7 @@ public final class Request {
   }
   /// Whether everything that goes with it is the channel's, but for its path and its deadline.
   public var isPlain: Bool {
-    authority == nil && metadata.count == 0 && settings.credentials == nil && settings.labels == nil
+    labels == nil && metadata.count == 0 && settings.credentials == nil
   }
   public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
 
@@ -109,7 +110,8 @@ public final class Request {
 
   public func setAuthority(_ bytes: ByteView) -> Bool {
     guard let copied = Request.terminated(bytes) else { return false }
-    authority = copied
+    labels = RequestLabels(
+      authority: copied, contentType: labels?.contentType, userAgent: labels?.userAgent)
     return true
   }
 

@@ -66,7 +66,7 @@ final class GRPCFraming: Framing {
     if isPlain { fields.path = request.path }
     fields.setValue(at: 2, request.pathView)
     if let authority = request.authorityView { fields.setValue(at: 3, authority) }
-    if let labels = request.settings.labels {
+    if let labels = request.labels {
       if let type = labels.contentType { fields.setValue(at: 5, ByteView(rebasing: type.view.dropLast())) }
       if let agent = labels.userAgent { fields.setValue(at: 7, ByteView(rebasing: agent.view.dropLast())) }
     }
