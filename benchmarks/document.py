@@ -20,7 +20,7 @@ NOISE = table.NOISE
 WHERE_LAYERS = ("kernel", "kernel: copies", "nghttp2", "TLS", "library", "references", "libc", "libc: copies", "program")
 LAYERS = ("malloc and free", "nghttp2", "transport", "call machine", "wire", "ABI", "ready-made interceptors",
           "Swift library", "reference counts", "memory copies", "TLS", "system library", "the program")
-# What a hop of the interceptors' benchmark does.
+# The work of a hop in the interceptors' benchmark.
 HOPS = {
     "null": "no callbacks", "start": "on_start", "start_status": "on_start and on_status",
     "all": "all callbacks, create and destroy", "pause_same": "on_start: pause, resumed there",

@@ -9,7 +9,7 @@ import PenstockWire
 /// The hop, for what does not depend on the event.
 func hop(_ handle: OpaquePointer?) -> Hop? { handle.map { HopHandle.place($0).hop } }
 
-/// What the handle's event has: the hop's own handle shows that of its running callback.
+/// The contents of the handle's event: the hop's own handle shows that of its running callback.
 @inline(never)
 func find<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T?, _ bound: (BoundHop) -> T?) -> T? {
   guard let handle else { return nil }
@@ -80,7 +80,7 @@ public func penstock_hop_attempt(_ handle: OpaquePointer!) -> UInt32 { hop(handl
 
 @_cdecl("penstock_hop_request") @implementation
 public func penstock_hop_request(_ handle: OpaquePointer!) -> OpaquePointer! {
-  // The same object, as long-lived: what it shows and changes of the start depends on where the hop is.
+  // One object, as long-lived as the hop: its view of the start depends on where the hop is.
   handle
 }
 

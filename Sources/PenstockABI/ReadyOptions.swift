@@ -49,7 +49,7 @@ func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure
     case "redact_binary": option.bool { options.redactsBinary = $0 }
     /// Whether metadata is shown.
     case "metadata": option.bool { options.showsMetadata = $0 }
-    /// What is shown of messages.
+    /// The part of messages that is shown.
     case "messages": option.choice("sizes", "none") { options.showsSizes = $0 == 0 }
     default: option.unknown
     }

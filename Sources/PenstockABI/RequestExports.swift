@@ -5,7 +5,7 @@ import PenstockWire
 
 // request.h: the start of a call, where a hop sees it. Its handle is the hop's.
 
-/// What is shown of the start: in a callback of the hop, what the callback sees; else the request that waits. nil: nothing
+/// The start as it is shown: in a callback of the hop, as the callback sees it; else the request that waits. nil: nothing
 /// is.
 @inline(never)
 func start<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T, _ shown: (Request, Hop) -> T) -> T? {
@@ -183,7 +183,7 @@ public func penstock_request_set_idempotency(_ request: OpaquePointer!, _ idempo
   }
 }
 
-/// What stands before the subtype in a content-type.
+/// The beginning of a content-type, before its subtype.
 private let contentTypeStart: StaticString = "application/grpc+"
 
 @_cdecl("penstock_request_content_subtype") @implementation

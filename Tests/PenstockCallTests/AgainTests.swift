@@ -60,7 +60,7 @@ import Testing
     #expect(bench.take() == ["0", "1", "2"].map { "\($0) on_half_close" } + ["server half-close"])
   }
 
-  /// What a hop per attempt changes is not there for the next.
+  /// The changes of a hop per attempt are not there for the next.
   @Test func eachAttemptHasTheRequestAsItPassed() {
     let bench = CallBench(.unary, hops: 1, perAttempt: [0])
     let name: StaticString = "attempt"
@@ -90,7 +90,7 @@ import Testing
     #expect(bench.call.stats.attempts == 1)
   }
 
-  /// What a hop per attempt has said upward can't be said again.
+  /// An answer that a hop per attempt has sent upward can't be sent again.
   @Test func notAfterAHopBelowHasDelivered() {
     let bench = CallBench(.bidi, hops: 2, perAttempt: [1])
     bench.open(2)
@@ -191,7 +191,7 @@ import Testing
     #expect(bench.status?.code == .unavailable)
   }
 
-  /// What a hop has made of it is its word.
+  /// A status that a hop has made is the hop's word.
   @Test func notWhatAHopHasChanged() {
     let bench = CallBench(.unary, hops: 1, perAttempt: [0])
     bench.hooks[0].on[.status] = { hop in

@@ -9,7 +9,7 @@ extension HopPlayer {
     model.require(result == expected, "results", "hop \(index) \(what): \(result.word), not \(expected.word)")
   }
 
-  /// What left the hop downward would go nowhere any more: its half-close may have been dropped on its way to the hop.
+  /// An event that left the hop downward would go nowhere any more: its half-close may have been dropped on its way to the hop.
   private func mayHaveLost(_ result: Outcome, _ mine: Model.Hop) -> Bool {
     result == .ok && mine.halfCloseHasLeft && !mine.hasClosed && model.outboundEnd <= mine.index + 1
   }

@@ -59,7 +59,7 @@ class Call:
     def handle(self, kind, name, fresh):
         pick = f"borrow(KIND_{kind})"
         if kind == "hop":
-            # What its event has may be looked at in the callback only: others may end the wait of a bound one.
+            # The contents of its event may be looked at in the callback only: others may end the wait of a bound one.
             self.before += [] if self.name == "penstock_hop_release" else [
                 "bool is_mine = here && here->hop && !once_in(4);",
                 "enum kind hop_kind = is_mine || once_in(2) ? KIND_hop : KIND_bound;"]

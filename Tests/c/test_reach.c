@@ -1,4 +1,4 @@
-/* What a hop does outside of its callbacks, on another thread: end its call, half-close, send. And what it answers before
+/* Acts of a hop outside of its callbacks, on another thread: end its call, half-close, send. And answers from before
  * anybody has asked. docs/interceptors.md, "From any thread". */
 #include "calls.h"
 #include "hops.h"
@@ -224,7 +224,7 @@ TEST(reach_sees_a_call_whose_time_is_over) {
   probe_wait_finalized(&counting);
 }
 
-/* What the server is told of the messages, and of who asks. */
+/* A call tells the server the kind of its messages, and its user agent. */
 static int32_t label(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;

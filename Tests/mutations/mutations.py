@@ -286,7 +286,7 @@ MUTATIONS = [
     ("run", "a hop that is set apart forgets which callback runs", "Call+Run.swift", "      if hop.running == .none { hop.running = callbackInRun(index) }\n", ""),
     ("run", "a hop that is set apart after its callback is in it still", "Call+Run.swift", "    hop.running = .none\n    return hop\n", "    return hop\n"),
     ("run", "a hop that is set apart between two events was not entered", "Call+Run.swift", "      // Before start has come nothing else has.\n", "      if run.event == .none { continue }\n"),
-    # What a hop does outside of its callbacks, and what waits of its answer.
+    # Acts of a hop outside of its callbacks, and answers that wait.
     ("reach", "a hop's own half-close does not hold back what comes from above", "Call+Settle.swift",
      "    if lane == .outbound, hop.life == .closed {", "    if lane == .outbound, hop.life == .gone {"),
     ("reach", "messages unseen at a half-close are not told as sent", "Call+Inbound.swift",

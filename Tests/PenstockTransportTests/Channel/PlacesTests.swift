@@ -363,7 +363,7 @@ struct WaitQueueTests {
     #expect(seen == model.map { $0.number })
   }
 
-  /// What has left the queue is let go at once.
+  /// An element that has left the queue is let go at once.
   @Test func nothingIsKept() {
     var queue = WaitQueue<One>()
     for n in 0..<100 { queue.append(One(n)) }

@@ -1,4 +1,4 @@
-"""What can't be registered, and what is registered with a warning."""
+"""Objects that can't be registered, and those that are registered with a warning."""
 
 from __future__ import annotations
 

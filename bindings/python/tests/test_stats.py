@@ -125,7 +125,7 @@ def test_a_kept_hop_tells_after_the_call(channel: Channel) -> None:
 
 
 def test_transparent_retries_are_counted() -> None:
-    """What the server has refused to begin is sent again: a second attempt, with its messages."""
+    """A request that the server has refused to begin is sent again: a second attempt, with its messages."""
     script = REPOSITORY / "Tests/faults/rst-refused-once.script"
     command = [str(REPOSITORY / "build/bin/penstock-peer"), "--exit-with-stdin", "--script", str(script)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -88,7 +88,7 @@ class Completion:
         if message is not None:
             content = payload(message)
             result = _raw.penstock_hop_set_message(self._handle, content, len(content))
-            # What waits no more says so below.
+            # A ticket that waits no more says so below.
             if result != c.E_GONE:
                 check(result, "there is no message here")
         self._called(_raw.penstock_hop_resolve(self._handle, c.NEXT))
@@ -174,7 +174,7 @@ def _call(callback: str, handle: int, number: Optional[int]) -> None:
 
 
 def _shown(callback: str, done: Completion) -> tuple[Any, ...]:
-    """What the callback gets besides its completion."""
+    """The arguments of the callback besides its completion."""
     if callback in ("on_start", "on_headers"):
         return (Metadata._view(_raw.penstock_hop_metadata(done._handle), done._guard),)
     if callback in ("on_request", "on_response"):

@@ -138,7 +138,7 @@ class Hop:
 
     @property
     def is_secure(self) -> bool:
-        """What the call sends is not to be read on its way: it goes by TLS, or by a unix socket."""
+        """Nobody on the way reads the call: it goes by TLS, or by a unix socket."""
         return bool(_raw.penstock_hop_is_secure(self._anywhere))
 
     @property

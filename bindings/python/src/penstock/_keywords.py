@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
 
-# What `interceptors=` takes: interceptors, or (interceptor, priority).
+# An element of `interceptors=`: an interceptor, or (interceptor, priority).
 Interceptors = Iterable[Union[object, Tuple[object, int]]]
 
 # A timeout longer than this (some thirty years) is none.

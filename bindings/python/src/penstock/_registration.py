@@ -24,7 +24,7 @@ Kinds = Union[Kind, Iterable[Kind], None]
 
 
 class Place(Protocol):
-    """What interceptors are registered on: a channel or a runtime."""
+    """A place to register interceptors on: a channel or a runtime."""
 
     # An interceptor at the object level has been registered: calls need codecs.
     _has_object_level: bool
