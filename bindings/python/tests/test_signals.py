@@ -95,3 +95,152 @@ except KeyboardInterrupt:
     print("interrupted")
 """
     assert run(RAISING + text, server) == "interrupted\n"
+
+
+# ---- What has been released is not released again ----
+
+# Counts the references to calls and messages that are given back, by handle.
+COUNTING = """
+import collections, ctypes
+from penstock import _raw
+channel = penstock.Channel(target, tls=False)
+channel.unary_unary("/penstock.Echo/Unary")(b"x")
+released = collections.Counter()
+def counted(name, after):
+    function = getattr(_raw, name)
+    def release(handle):
+        address = handle.value if isinstance(handle, ctypes.c_void_p) else handle
+        function(handle)
+        if address:
+            released[name] += 1
+            after()
+    setattr(_raw, name, release)
+def interrupt_once():
+    if released["penstock_message_release"] == 1:
+        raise KeyboardInterrupt
+"""
+
+
+def test_an_interrupt_while_the_thread_of_requests_starts(server: str) -> None:
+    """The thread has begun already, and has its own reference to the call."""
+    text = """
+counted("penstock_call_release", lambda: None)
+begin = threading.Thread.start
+def start(thread):
+    begin(thread)
+    if thread.name == "penstock requests":
+        threads.append(thread)
+        raise KeyboardInterrupt
+threading.Thread.start = start
+threads = []
+def requests():
+    yield b"1"
+    there.wait(20)
+    yield b"2"
+there = threading.Event()
+try:
+    channel.stream_unary("/penstock.Probe/HangBidi")(requests())
+except KeyboardInterrupt:
+    there.set()
+threads[0].join(20)
+threads.clear()
+print(released["penstock_call_release"])
+"""
+    # The thread's and the call object's.
+    assert run(COUNTING + text, server) == "2\n"
+
+
+def test_an_interrupt_while_a_message_is_released(server: str) -> None:
+    text = """
+counted("penstock_message_release", interrupt_once)
+stream = channel.unary_stream("/penstock.Echo/ServerStream")(b"x", metadata={"x-repeat": "3"})
+read = []
+while True:
+    try:
+        read.extend(stream)
+        break
+    except KeyboardInterrupt:
+        print("interrupted")
+print(released["penstock_message_release"])
+"""
+    assert run(COUNTING + text, server) == "interrupted\n3\n"
+
+
+def test_an_interrupt_when_a_callback_has_failed(server: str) -> None:
+    """It comes while the failure is told of: the completion is released with its object, and by nobody else."""
+    text = """
+import gc
+counted("penstock_hop_release", lambda: None)
+class Kept(penstock.CompletionInterceptor):
+    def on_request(self, message, done):
+        kept.append(done)
+        raise ValueError
+def interrupt(*_):
+    raise KeyboardInterrupt
+kept = []
+sys.modules["penstock._completion"].report = interrupt
+channel.close()
+channel = penstock.Channel(target, tls=False, interceptors=[Kept()], runtime=penstock.Runtime(drive=False))
+try:
+    channel.unary_unary("/penstock.Echo/Unary")(b"x", timeout=20)
+except KeyboardInterrupt:
+    print("interrupted", released["penstock_hop_release"])
+kept.clear()
+channel.close()
+# The exception has the frames of the callback, and those the completion.
+gc.collect()
+print(released["penstock_hop_release"])
+"""
+    assert run(COUNTING + text, server) == "interrupted 0\n1\n"
+
+
+def test_interrupts_at_any_moment(server: str) -> None:
+    """Of each call what is interrupted is another place: nothing is given back twice, and the channel goes on."""
+    text = """
+import random
+class Look(penstock.Interceptor):
+    def on_receive(self, hop): hop.message = hop.message
+class Complete(penstock.CompletionInterceptor):
+    def on_request(self, message, done): done.next()
+    def on_status(self, status, done): done.next()
+def interrupt(*_):
+    global armed
+    if armed:
+        armed = False
+        raise KeyboardInterrupt
+def attempt(call):
+    global armed
+    armed = True
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.choice((5e-5, 2e-4, 1e-3, 4e-3)) * random.random() + 1e-6)
+        call()
+    finally:
+        armed = False
+penstock.set_exception_hook(lambda *_: None)
+# A KeyboardInterrupt may come out of a finalizer, too.
+sys.unraisablehook = lambda *_: None
+armed = False
+signal.signal(signal.SIGALRM, interrupt)
+random.seed(1)
+interrupted = 0
+for interceptors in ([], [Look()], [Complete()]) * 2:
+    channel = penstock.Channel(target, tls=False, interceptors=interceptors)
+    requests = [b"1", b"2"]
+    for turn in range(120):
+        calls = (
+            lambda: channel.unary_unary("/penstock.Echo/Unary")(b"x", timeout=5),
+            lambda: list(channel.unary_stream("/penstock.Echo/ServerStream")(b"x", timeout=5)),
+            lambda: channel.stream_unary("/penstock.Echo/ClientStream")(iter(requests), timeout=5),
+            lambda: list(channel.stream_stream("/penstock.Echo/Bidi")(requests, timeout=5)),
+        )
+        try:
+            attempt(calls[turn % 4])
+        except KeyboardInterrupt:
+            interrupted += 1
+        except (penstock.RpcError, RuntimeError, IndexError):
+            pass
+    assert channel.unary_unary("/penstock.Echo/Unary")(b"x", timeout=20) == b"x"
+    channel.close()
+print(interrupted > 100)
+"""
+    assert run(text, server) == "True\n"

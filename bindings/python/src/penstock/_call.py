@@ -122,16 +122,20 @@ def body(reply: int) -> Data:
 
 
 def _taken(message: c_void_p) -> Data:
-    """The bytes of a ``penstock_message *``, or the object that it is; it is released."""
+    """The bytes of a ``penstock_message *``, or the object that it is; it is released, and ``message`` is null."""
+    data: Data
     try:
         item = boxed(_raw.penstock_message_object(message)) if Boxed.ever else None
-        if item is not None:
-            return item
-        length = c_size_t()
-        return ctypes.string_at(_raw.penstock_message_bytes(message, byref(length)), length.value)
+        if item is None:
+            length = c_size_t()
+            data = ctypes.string_at(_raw.penstock_message_bytes(message, byref(length)), length.value)
+        else:
+            data = item
     finally:
-        _raw.penstock_message_release(message)
-        message.value = None
+        # Null first: after a Ctrl-C within the release nobody may release it again.
+        handle, message.value = message.value, None
+        _raw.penstock_message_release(handle)
+    return data
 
 
 def _tried(call: int, data: Data) -> Tuple[int, int]:
@@ -144,6 +148,17 @@ def _tried(call: int, data: Data) -> Tuple[int, int]:
         return int(_raw.penstock_call_try_send_message(call, message)), 0
     finally:
         _raw.penstock_message_release(message)
+
+
+class _KeptCall:
+    """A reference of its own to a call, for a thread. It is given back with this object, and so once, even where a
+    Ctrl-C leaves open whether the thread has begun."""
+
+    __slots__ = ("__weakref__", "handle")
+
+    def __init__(self, call: int) -> None:
+        self.handle: int = _raw.penstock_call_retain(call)
+        own(self, _raw.penstock_call_release, self.handle)
 
 
 class Requests:
@@ -209,25 +224,19 @@ class Requests:
             _raw.penstock_call_cancel(call, self.failure.details().encode())
 
     def send_on_thread(self, waiters: Waiters, call: int, first: Optional[Data]) -> None:
-        """`send_all` on a daemon thread, which has a reference of its own to the call."""
-        handle: int = _raw.penstock_call_retain(call)
+        """`send_all` on a daemon thread."""
+        kept = _KeptCall(call)
 
         def run() -> None:
             try:
-                self.send_all(waiters, handle, first)
+                self.send_all(waiters, kept.handle, first)
             except BaseException as error:
                 # SystemExit of the iterator, for one: nobody else would end the call.
                 _logger.exception("the requests can't be sent")
                 self._fail(error)
-                self._end(handle)
-            finally:
-                _raw.penstock_call_release(handle)
+                self._end(kept.handle)
 
-        try:
-            threading.Thread(target=run, name="penstock requests", daemon=True).start()
-        except BaseException:
-            _raw.penstock_call_release(handle)
-            raise
+        threading.Thread(target=run, name="penstock requests", daemon=True).start()
 
 
 class Call(Outcome):

@@ -121,10 +121,11 @@ def _copy(_: int, item: int) -> Optional[int]:
         return None
 
 
-# C takes a function that has not run for one that has done its work.
+# C takes a function that raises for one that has done its work.
 recover(_encode, lambda given: _encode(**given))
 recover(_decode, lambda given: _decode(**given))
-recover(_free, lambda given: _free(**given))
+recover(_copy, lambda given: None)
+recover(_free, lambda given: _free(**given), lambda given: registry.remove(given["item"]))
 _encode_trampoline = _raw.penstock_codec_encode(_encode)
 _decode_trampoline = _raw.penstock_codec_decode(_decode)
 _free_trampoline = _raw.penstock_codec_free(_free)

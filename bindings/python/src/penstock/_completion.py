@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctypes import byref, c_void_p, sizeof
-from typing import Any, Iterable, Optional
+from typing import Any, Dict, Iterable, Optional
 
 from . import _constants as c
 from . import _raw
@@ -13,7 +13,7 @@ from ._errors import StateError, check, check_with
 from ._executor import Executor
 from ._hop import Hop, Registered
 from ._metadata import Metadata, MetadataLike
-from ._objects import Raised, forget, own, registry
+from ._objects import Raised, forget, forget_again, own, registry
 from ._reply import EXCEPTION_KEY
 from ._reports import report
 from ._status import DetailLike, Status, StatusCode, StatusLike, as_status
@@ -192,12 +192,21 @@ def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
     report(name, callback, error)
 
 
+def _drop(given: Dict[str, Any]) -> None:
+    """The event's completion is dropped before anybody had it, which ends the call."""
+    _raw.penstock_hop_release(given["handle"])
+
+
+def _end_begun(given: Dict[str, Any]) -> None:
+    """Whoever has the completion keeps it. If nobody has, its memory is lost: better than to release it twice."""
+    _raw.penstock_hop_end(given["handle"], StatusCode.INTERNAL.number, b"a signal's handler raised in a callback")
+
+
 def _event_callback(callback: str) -> Any:
     def trampoline(handle: int, number: Optional[int]) -> None:
         _call(callback, handle, number)
 
-    # Where it has not run its completion is dropped, which ends the call.
-    recover(trampoline, lambda given: _raw.penstock_hop_release(given["handle"]))
+    recover(trampoline, _drop, _end_begun)
     return _raw.penstock_async_callback(trampoline)
 
 
@@ -237,7 +246,7 @@ def _destroy(handle: int, number: Optional[int]) -> None:
 
 recover(_cancel, lambda given: None)
 recover(_create, lambda given: None)
-recover(_destroy, lambda given: registry.remove(given["number"]))
+recover(_destroy, forget_again, forget_again)
 _create_trampoline = _raw.penstock_hop_create(_create)
 _destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
 # The fields of the C table.

@@ -5,24 +5,41 @@ from __future__ import annotations
 import sys
 import threading
 from types import CodeType
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 # By thread: an exception that goes on in the Python code that waits there.
 _escaping: Dict[int, BaseException] = {}
-# What is called in place of a function that C has called and that has not run: with its arguments, by name, and the
+# What is called where a function that C has called lets an exception out: with its local variables, by name, and the
 # exception. By the function's code.
-recoveries: Dict[CodeType, Callable[[Dict[str, Any], BaseException], object]] = {}
+_Recovery = Callable[[Dict[str, Any], BaseException], object]
+_unbegun: Dict[CodeType, _Recovery] = {}
+_begun: Dict[CodeType, _Recovery] = {}
 
 
-def recover(function: Callable[..., Any], undo: Callable[[Dict[str, Any]], object]) -> None:
-    """Where C calls ``function`` and it does not run, ``undo`` gets its arguments, by name, and the exception goes on
-    in the code that waits."""
+def recover(
+    function: Callable[..., Any],
+    unbegun: Callable[[Dict[str, Any]], object],
+    begun: Optional[Callable[[Dict[str, Any]], object]] = None,
+) -> None:
+    """Makes up for what C has asked of ``function`` where a signal's handler has raised instead; the exception goes
+    on in the code that waits. ``unbegun`` gets the arguments, by name, of a function that has not run at all, and
+    ``begun`` the local variables of one that has run in part: what that one has given away or released already is
+    not to be released again."""
 
-    def recovery(given: Dict[str, Any], error: BaseException) -> None:
-        escape(error)
-        undo(given)
+    def recovery(undo: Callable[[Dict[str, Any]], object]) -> _Recovery:
+        def run(given: Dict[str, Any], error: BaseException) -> None:
+            escape(error)
+            undo(given)
 
-    recoveries[function.__code__] = recovery
+        return run
+
+    recover_with(function, recovery(unbegun), recovery(begun or (lambda given: None)))
+
+
+def recover_with(function: Callable[..., Any], unbegun: _Recovery, begun: _Recovery) -> None:
+    """The same with functions that get the exception too and see to it themselves."""
+    _unbegun[function.__code__] = unbegun
+    _begun[function.__code__] = begun
 
 
 def escape(error: BaseException) -> None:
@@ -69,7 +86,10 @@ def _recovered(unraisable: sys.UnraisableHookArgs) -> bool:
     trace, error = unraisable.exc_traceback, unraisable.exc_value
     if trace is None or error is None:
         return False
-    recovery = recoveries.get(trace.tb_frame.f_code)
+    code = trace.tb_frame.f_code
+    # Python looks for signals when a function begins, which is the line of its `def`.
+    has_begun = trace.tb_next is not None or trace.tb_lineno != code.co_firstlineno
+    recovery = (_begun if has_begun else _unbegun).get(code)
     if recovery is None:
         return False
     recovery(trace.tb_frame.f_locals, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from ctypes import byref, c_void_p
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _raw
 from ._ctrl_c import recover
@@ -102,8 +102,14 @@ def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) 
         return int(taken._revoke())
 
 
-# C takes a job that this function has not seen for taken.
-recover(_take_job, lambda given: given["job"](given["argument"]))
+def _run_job(given: Dict[str, Any]) -> None:
+    # One that was made runs once, whoever else has it; else `submit` has not seen the job.
+    taken = given.get("taken") or Job(given["job"], given["argument"])
+    taken()
+
+
+# C takes a job for taken where this function raises.
+recover(_take_job, _run_job, _run_job)
 _take = _raw.penstock_submit(_take_job)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 
 from . import _constants as c
 from . import _raw
-from ._ctrl_c import recoveries
+from ._ctrl_c import recover_with
 from ._hop import Hop, Instance, Registered
 from ._objects import Raised, forget, registry
 from ._reply import EXCEPTION_KEY
@@ -54,7 +54,7 @@ def _event_trampoline(callback: str) -> Any:
         except BaseException as error:
             return _failed(callback, handle, number, error)
 
-    recoveries[trampoline.__code__] = _has_not_run
+    recover_with(trampoline, _has_failed, _has_failed)
     return _raw.penstock_hop_callback(trampoline)
 
 
@@ -144,19 +144,19 @@ def _finish(name: str, callback: str, handle: int, error: BaseException) -> None
     _raw.penstock_hop_end(handle, StatusCode.INTERNAL.number, encoded)
 
 
-def _has_not_run(given: Dict[str, Any], error: BaseException) -> None:
-    """Instead of a trampoline that a signal's handler has kept from running: a failure of that callback."""
+def _has_failed(given: Dict[str, Any], error: BaseException) -> None:
+    """For a trampoline that a signal's handler has kept from running to its end: a failure of that callback."""
     handle, number = given["handle"], given["number"]
     callback = given.get("callback") or ("create" if "state" in given else "destroy")
     _failed(callback, handle, number, error)
-    # C gets no verdict from a function that has not run: a call that has been finished needs none.
+    # C gets no verdict from a function that raises: a call that has been finished needs none.
     _finish("?", callback, handle, error)
     if callback == "destroy":
         registry.remove(number)
 
 
 for _function in (_create, _destroy):
-    recoveries[_function.__code__] = _has_not_run
+    recover_with(_function, _has_failed, _has_failed)
 create_trampoline = _raw.penstock_hop_create(_create)
 destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
 intercept_trampoline = _raw.penstock_intercept(_intercept)
