@@ -102,8 +102,9 @@ extension Model {
       if count > hop.demandShown { hurry(.demand(hop.index)) { count <= hop.demandShown } }
       if count > hop.demandShown { hurry { count <= hop.demandShown } }
       require(
-        count > 0 && count <= hop.demandShown, "demand", "\(name) of \(count), asked \(hop.demandShown)")
-      hop.demandShown -= count
+        count > 0 && count <= max(hop.demandShown, lateDemand(of: hop)), "demand",
+        "\(name) of \(count), asked \(hop.demandShown)")
+      hop.demandShown -= min(count, hop.demandShown)
     case .sent:
       if count > hop.sentPassed - hop.sentSeen { hurry { count <= hop.sentPassed - hop.sentSeen } }
       pairSent(below: hop.index) { count <= hop.sentPassed - hop.sentSeen }

@@ -324,8 +324,17 @@ extension Model {
         finishing == nil && !isAboutToRun && !isMoving(below: -1) && !isPutOff(before: first))
     else { return false }
     hop.renewals.removeFirst()
-    if hop.isActive { ask(hop, 1) }
+    if hop.isActive { ask(hop, 1) } else { hop.lateRenewals += 1 }
     return true
+  }
+
+  /// Demand that was on its way to the hop at the end of the call, and may have come before it.
+  func lateDemand(of hop: Hop) -> Int {
+    guard isOver || local != nil || !hop.isActive else { return 0 }
+    return hops[...hop.index].reduce(hop.demandShown) { sum, other in
+      let renewed = other === hop ? 0 : other.renewals.count + other.lateRenewals
+      return saturating(sum, saturating(renewed, other.demandCame - other.demandSeen))
+    }
   }
 
   private func isPutOff(before number: Int) -> Bool {

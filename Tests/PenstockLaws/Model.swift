@@ -146,6 +146,8 @@ final class Model {
 
     /// Demand that it asks for anew after what runs, for messages that it has dropped or held: numbered as `fresh`.
     var renewals: [Int] = []
+    /// Those that came when the hop was out of the call already, as far as the model knew.
+    var lateRenewals = 0
 
     func lessSurplus(_ n: Int) -> Int {
       let spent = min(surplus, n)
