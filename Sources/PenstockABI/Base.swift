@@ -46,7 +46,7 @@ func bytes(_ data: UnsafeRawPointer?, _ length: Int) -> ByteView? {
 
 /// A table of functions that says it has `size` bytes has fields that this version, which knows `known`, does not: some
 /// that are not zero, or more than a table of any version has. Those are not read.
-@inline(never) @_optimize(size)
+@inline(never)
 func hasUnknownFields(_ table: UnsafeRawPointer, _ size: Int, known: Int) -> Bool {
   guard size > known else { return false }
   return size > 1024 || ByteView(start: table + known, count: size - known).contains { $0 != 0 }

@@ -32,7 +32,7 @@ struct ParsedChannelOptions {
 
 /// A target that does not parse is an argument; what TLS refuses stands under `root` in the options, or "" is given for
 /// arguments.
-@inline(never) @_optimize(size)
+@inline(never)
 func explain(_ failure: SetupFailure, _ root: StaticString, _ outcome: Outcome) -> Failure {
   switch failure.kind {
   case .memory: return Failure(.noMemory, failure.text.view)

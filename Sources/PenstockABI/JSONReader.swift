@@ -12,7 +12,7 @@ struct JSONReader {
   let path: ByteBuffer
 
   /// Parses `text`, hands its root to `body`, and frees it.
-  @inline(never) @_optimize(size)
+  @inline(never)
   static func parse(_ text: ByteView, _ body: (JSONReader) -> Failure?) -> Failure? {
     var failure: Failure?
     guard let root = load(text, &failure) else { return failure }
@@ -23,7 +23,7 @@ struct JSONReader {
     return body(JSONReader(value: root, path: path))
   }
 
-  @inline(never) @_optimize(size)
+  @inline(never)
   private static func load(_ text: ByteView, _ failure: inout Failure?) -> Value? {
     if let deep = JSONPlace.tooDeep(text) {
       let path = JSONPlace.path(in: text, at: deep, withOpenKey: false)
@@ -54,16 +54,16 @@ struct JSONReader {
     return nil
   }
 
-  @inline(never) @_optimize(size)
+  @inline(never)
   func fail(_ expected: StaticString) -> Failure { fail(expected.bytes, got: typeName.bytes) }
 
-  @inline(never) @_optimize(size)
+  @inline(never)
   func fail(_ expected: ByteBuffer) -> Failure {
     withExtendedLifetime(expected) { fail(expected.view, got: typeName.bytes) }
   }
 
   /// For a whole number that is out of range, or for what is none.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func fail(_ range: ClosedRange<Int>, got number: Int?) -> Failure {
     let expected = ByteBuffer()
     _ = expected.append("an integer from ")
@@ -76,7 +76,7 @@ struct JSONReader {
     return withExtendedLifetime(expected) { fail(expected.view, got: number) }
   }
 
-  @inline(never) @_optimize(size)
+  @inline(never)
   private func fail(_ expected: ByteView, got number: Int) -> Failure {
     let got = ByteBuffer()
     append(number, to: got)
@@ -88,14 +88,14 @@ struct JSONReader {
     _ = appendDecimal(UInt64(number.magnitude), to: text)
   }
 
-  @inline(never) @_optimize(size)
+  @inline(never)
   private func fail(_ expected: ByteView, got: ByteView) -> Failure {
     Failure(
       .invalidJSON, path.view, (": expected " as StaticString).bytes, expected,
       (", got " as StaticString).bytes, got, path: path)
   }
 
-  @inline(never) @_optimize(size)
+  @inline(never)
   func fail(because parts: ByteView...) -> Failure {
     let whole = ByteBuffer()
     for part in parts { _ = whole.append(part) }
@@ -118,7 +118,7 @@ struct JSONReader {
   var isObject: Bool { value.pointee.type == JSON_OBJECT }
 
   /// Calls `body` for each member; it returns `unknown` for a key that it does not know.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func members(_ body: (_ key: ByteView, _ member: JSONReader) -> Failure?) -> Failure? {
     guard isObject else { return fail("an object") }
     var cursor = json_object_iter(value)
@@ -144,7 +144,7 @@ struct JSONReader {
 
   var unknown: Failure { fail(because: ("unknown key" as StaticString).bytes) }
 
-  @inline(never) @_optimize(size)
+  @inline(never)
   func elements(_ body: (JSONReader) -> Failure?) -> Failure? {
     guard value.pointee.type == JSON_ARRAY else { return fail("an array") }
     for index in 0..<json_array_size(value) {
@@ -201,7 +201,7 @@ enum JSONPlace {
   }
 
   /// The bracket that is more than 64 deep: parsing takes a frame of the stack for each.
-  @inline(never) @_optimize(size)
+  @inline(never)
   static func tooDeep(_ text: ByteView) -> Int? {
     var depth = 0
     var index = 0
@@ -219,7 +219,7 @@ enum JSONPlace {
     return nil
   }
 
-  @inline(never) @_optimize(size)
+  @inline(never)
   private static func endOfString(in text: ByteView, from start: Int) -> Int {
     var index = start
     while index < text.count, text[index] != 0x22 { index += text[index] == 0x5c ? 2 : 1 }
@@ -227,7 +227,7 @@ enum JSONPlace {
   }
 
   /// `withOpenKey`: without its colon, too.
-  @inline(never) @_optimize(size)
+  @inline(never)
   static func path(in text: ByteView, at position: Int, withOpenKey: Bool) -> ByteBuffer {
     var levels: [Level] = []
     var index = 0

@@ -210,7 +210,7 @@ private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Me
 
 extension JSONReader {
   /// Of a text that no field may have.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func failValue(_ text: ByteView) -> Failure {
     let words: StaticString =
       text.first == 0x20 || text.last == 0x20

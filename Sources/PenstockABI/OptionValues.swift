@@ -12,7 +12,7 @@ func ~= (name: StaticString, key: ByteView) -> Bool { bytesEqual(key, name) }
 
 extension JSONReader {
   /// A whole number: of anything.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func count(_ range: ClosedRange<Int>, _ into: (Int) -> Void) -> Failure? {
     guard value.pointee.type == JSON_INTEGER else { return fail(range, got: nil) }
     let number = Int(json_integer_value(value))
@@ -45,7 +45,7 @@ extension JSONReader {
   }
 
   /// One of some words: its number among them. The first is the default.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func choice(_ words: StaticString..., into: (Int) -> Void) -> Failure? {
     let expected = ByteBuffer()
     for (index, word) in words.enumerated() {
@@ -60,7 +60,7 @@ extension JSONReader {
   }
 
   /// Visible ASCII, without a space at its ends: a header's value.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func ascii(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, HeaderRules.isValidASCIIValue(string) else {
       return fail("visible ASCII, without a space at its ends")
@@ -69,7 +69,7 @@ extension JSONReader {
   }
 
   /// Visible ASCII, not empty: it goes into ":authority".
-  @inline(never) @_optimize(size)
+  @inline(never)
   func authority(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, !string.isEmpty, string.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
       return fail("a host, or host:port")
@@ -78,7 +78,7 @@ extension JSONReader {
   }
 
   /// Header fields, or null for none.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func credentials(_ into: (Metadata) -> Void) -> Failure? {
     if isNull { return nil }
     let fields = Metadata()
@@ -90,7 +90,7 @@ extension JSONReader {
   }
 
   /// true, false, or {"events": n}: how many events are kept.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func trace(_ into: (Int) -> Void) -> Failure? {
     if !isObject { return bool { into($0 ? TraceLog.defaultEvents : 0) } }
     var events = TraceLog.defaultEvents
@@ -102,7 +102,7 @@ extension JSONReader {
   }
 
   /// A number, whole or not.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func number(_ range: ClosedRange<Double>, _ expected: StaticString, _ into: (Double) -> Void) -> Failure? {
     let found: Double
     switch value.pointee.type {
@@ -124,7 +124,7 @@ extension JSONReader {
   func seed(_ into: (UInt64) -> Void) -> Failure? { count(0...Int.max) { into(UInt64($0)) } }
 
   /// A status code but OK, by name or number.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func code(_ into: (StatusCode) -> Void) -> Failure? {
     let expected: StaticString = "the name or number of a status other than OK"
     if value.pointee.type == JSON_INTEGER {
@@ -140,7 +140,7 @@ extension JSONReader {
   }
 
   /// A header's name, in lower case.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func headerName(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string else { return fail("a header's name") }
     let lowered = ByteBuffer()
@@ -151,7 +151,7 @@ extension JSONReader {
   }
 
   /// One whose value may be text of one's own.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func textHeaderName(_ into: (ByteBuffer) -> Void) -> Failure? {
     var header: ByteBuffer?
     if let failure = headerName({ header = $0 }) { return failure }
@@ -163,7 +163,7 @@ extension JSONReader {
   }
 
   /// An array of them.
-  @inline(never) @_optimize(size)
+  @inline(never)
   func headerNames(_ into: ([ByteBuffer]) -> Void) -> Failure? {
     var names: [ByteBuffer] = []
     if let failure = elements({ one in one.headerName { names.append($0) } }) { return failure }

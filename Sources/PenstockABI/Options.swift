@@ -8,7 +8,7 @@ import PenstockWire
 
 // ---- penstock_runtime_new: runtime.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -31,7 +31,7 @@ func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure?
 // ---- penstock_channel_new: channel.h ----
 
 extension ParsedChannelOptions {
-  @inline(never) @_optimize(size)
+  @inline(never)
   mutating func read(_ reader: JSONReader) -> Failure? {
     reader.members { key, option in
       switch key {
@@ -73,7 +73,7 @@ extension ParsedChannelOptions {
 
   // ---- "tls" of a channel: channel.h ----
 
-  @inline(never) @_optimize(size)
+  @inline(never)
   private mutating func readTLS(_ reader: JSONReader) -> Failure? {
     if !reader.isObject {
       return reader.bool { transport.tls = $0 ? TLSOptions() : nil }
@@ -108,7 +108,7 @@ extension ParsedChannelOptions {
 
 // ---- penstock_call_options_new: call.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
   reader.members { key, option in
     switch key {

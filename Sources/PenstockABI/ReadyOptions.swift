@@ -6,7 +6,7 @@ import PenstockWire
 
 // ---- penstock_ready_bearer_token: ready.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Failure? {
   var scheme = ByteBuffer()
   _ = scheme.append("Bearer")
@@ -35,7 +35,7 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
 
 // ---- penstock_ready_logging: ready.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -56,7 +56,7 @@ func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure
   }
 }
 
-@inline(never) @_optimize(size)
+@inline(never)
 private func readEvents(_ reader: JSONReader, _ into: (LogLines.Events) -> Void) -> Failure? {
   var events: LogLines.Events = []
   let failure = reader.elements { one in
@@ -73,7 +73,7 @@ private func readEvents(_ reader: JSONReader, _ into: (LogLines.Events) -> Void)
 
 // ---- penstock_metrics_new: ready.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -87,7 +87,7 @@ func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure?
   }
 }
 
-@inline(never) @_optimize(size)
+@inline(never)
 private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Failure? {
   var buckets: [UInt64] = []
   let failure = reader.elements { one in
@@ -104,7 +104,7 @@ private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Fa
 
 // ---- penstock_ready_trace_context: ready.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -121,7 +121,7 @@ func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Fai
 
 // ---- penstock_ready_response_cache: ready.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -140,7 +140,7 @@ func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Fa
 
 // ---- penstock_ready_rate_limit: ready.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failure? {
   var burst: Int?
   var rate = 0.0
@@ -168,7 +168,7 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
 
 // ---- penstock_ready_fault_injection: ready.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 func read(_ reader: JSONReader, into options: inout FaultInjection.Options) -> Failure? {
   reader.members { key, option in
     switch key {
@@ -185,7 +185,7 @@ func read(_ reader: JSONReader, into options: inout FaultInjection.Options) -> F
 
 // ---- "delay" of penstock_ready_fault_injection: ready.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 private func readDelay(_ reader: JSONReader, into options: inout FaultInjection.Options) -> Failure? {
   options.delayChance = Chance(percent: 100)
   return reader.members { key, option in
@@ -201,7 +201,7 @@ private func readDelay(_ reader: JSONReader, into options: inout FaultInjection.
 
 // ---- "abort" of penstock_ready_fault_injection: ready.h ----
 
-@inline(never) @_optimize(size)
+@inline(never)
 private func readAbort(_ reader: JSONReader, into options: inout FaultInjection.Options) -> Failure? {
   options.abortChance = Chance(percent: 100)
   let status = Status(.unavailable, "injected fault")

@@ -3,7 +3,7 @@ import PenstockWire
 
 /// W3C Trace Context, section 3.3: at most 32 members `key=value`; several headers are one list.
 enum TraceState {
-  @inline(never) @_optimize(size)
+  @inline(never)
   static func isValid(_ metadata: Metadata) -> Bool {
     let name = ("tracestate" as StaticString).bytes
     var members = 0
