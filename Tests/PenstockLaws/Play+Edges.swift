@@ -21,6 +21,8 @@ extension Play {
         below.headers(call)
       case .message(let size):
         guard call.wantsMessage else { return }
+        // A demand that was put off while something ran may go on now.
+        if !model.wantsMessage { model.advance() }
         model.require(model.wantsMessage, "demand", "a message is pulled that was not asked for")
         served += 1
         let item = Model.Item(.receive, id: identity(size), size: size)
