@@ -44,6 +44,15 @@ public func penstock_call_options_set_on_interrupted(
   return PENSTOCK_OK
 }
 
+@_cdecl("penstock_call_options_cancel") @implementation
+public func penstock_call_options_cancel(_ options: OpaquePointer!, _ reason: UnsafePointer<CChar>!)
+  -> penstock_result
+{
+  guard let options else { return PENSTOCK_E_INVALID_ARGUMENT }
+  return object(options, CallOptions.self).cancel(reason.map { bytes($0) } ?? ByteView(start: nil, count: 0))
+    .rawValue
+}
+
 @_cdecl("penstock_call_options_add_interceptor") @implementation
 public func penstock_call_options_add_interceptor(
   _ handle: OpaquePointer!, _ interceptor: UnsafePointer<penstock_interceptor>!, _ priority: Int32,

@@ -21,7 +21,8 @@ HANDLES = "|".join(SHARED + OWN)
 # Options may be changed in these ways before anybody else has them only.
 BEFORE_SHARED = {"penstock_call_options_metadata", "penstock_call_options_set_on_interrupted", "penstock_call_options_set_codec"}
 # Functions that end much, or that wait for long: one in so many of those that chance picks.
-RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock_call_trace_json": 16,
+RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock_call_options_cancel": 12,
+        "penstock_call_trace_json": 16,
         "penstock_hop_trace_json": 16, "penstock_executor_new_serial": 8, "penstock_runtime_snapshot_json": 4,
         "penstock_runtime_new": 8, "penstock_runtime_default": 8, "penstock_channel_new": 8, "penstock_channel_new_on": 4}
 # Functions that wait for a call.

@@ -258,6 +258,8 @@ TEST(null_call) {
   REFUSED(penstock_call_options_set_on_interrupted(NULL, interrupted, NULL, NULL));
   penstock_result result = penstock_call_options_set_on_interrupted(options, NULL, NULL, NULL);
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
+  REFUSED(penstock_call_options_cancel(NULL, "reason"));
+  OK(penstock_call_options_cancel(options, NULL));
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
   penstock_interceptor_id id = 0;
   REFUSED_WITH_ERROR(penstock_call_options_add_interceptor(NULL, &table, 0, &id, &error));

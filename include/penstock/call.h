@@ -79,6 +79,16 @@ PENSTOCK_API penstock_result penstock_call_options_add_interceptor(penstock_call
                                                                    const penstock_interceptor *interceptor,
                                                                    int32_t priority, penstock_interceptor_id *id,
                                                                    penstock_error **error);
+/* Cancels unary calls for good, from another thread: each one that penstock_channel_unary or
+ * penstock_channel_unary_message makes with these options ends with CANCELLED and `reason` (NUL-terminated UTF-8; NULL is
+ * ""). That is true of all those that run now, and of all that begin later: of these nothing is sent, and no hop sees
+ * them, so that a cancel is never lost by coming a moment before its call. A call that has ended keeps its reply. Does not
+ * wait: a call that ends meanwhile may end as it would have. Options for each call, or for each group of calls, make it
+ * possible to cancel that one. A call of penstock_channel_call goes on: it has penstock_call_cancel.
+ * result: E_ALREADY: cancelled before, and the first reason stays. E_INVALID_ARGUMENT, E_NO_MEMORY, E_FORKED.
+ * memory: `reason` is copied. The caller's reference to the options is to last until this returns.
+ * threads: any, in callbacks too */
+PENSTOCK_API penstock_result penstock_call_options_cancel(penstock_call_options *options, const char *reason);
 
 /* ---- The reply: how a call ended; immutable ---- */
 

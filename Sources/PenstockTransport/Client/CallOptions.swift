@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockWire
+import Synchronization
 
 /// Per-call options, parsed once. A nil option comes from the channel.
 public final class CallOptions {
@@ -27,11 +28,54 @@ public final class CallOptions {
   /// The interceptors of each call that is made with these options.
   public let interceptors = OwnInterceptors()
 
+  /// Under the lock: the unary calls that run with these options, each kept by its thread, and why they are cancelled.
+  private let lock = Lock()
+  private var running: [Unmanaged<ClientCall>] = []
+  private var reason: ByteBuffer?
+  /// There is a reason.
+  private let cancelled = Atomic<Bool>(false)
+
   public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32
 
   public init() {}
 
   deinit { if !Process.isForked(generation) { interceptors.removeAll() } }
+
+  var isCancelled: Bool { cancelled.load(ordering: .acquiring) }
+
+  /// The thread of a unary call, after `prepare`: it can be cancelled until `ended`.
+  func began(_ call: ClientCall) {
+    lock.withLock {
+      running.append(.passUnretained(call))
+      if let reason { call.call.submit(.endLocally(Status(.cancelled, reason.view))) }
+    }
+  }
+
+  func ended(_ call: ClientCall) {
+    let known = Unmanaged.passUnretained(call).toOpaque()
+    lock.withLock {
+      guard let index = running.firstIndex(where: { $0.toOpaque() == known }) else { return }
+      running.swapAt(index, running.count - 1)
+      running.removeLast()
+    }
+  }
+
+  /// Any thread, once.
+  @inline(never) @_optimize(size)
+  public func cancel(_ reason: ByteView) -> Outcome {
+    if Process.isForked(generation) { return .forked }
+    guard let copied = ByteBuffer(copying: reason) else { return .noMemory }
+    return lock.withLock {
+      if self.reason != nil { return .already }
+      self.reason = copied
+      cancelled.store(true, ordering: .releasing)
+      // Within the lock: a thread takes its call out before it lets it go.
+      for call in running {
+        call._withUnsafeGuaranteedRef { $0.call.submit(.endLocally(Status(.cancelled, reason))) }
+      }
+      return .ok
+    }
+  }
 
   func settings(_ defaults: CallDefaults) -> CallSettings {
     var made = CallSettings()

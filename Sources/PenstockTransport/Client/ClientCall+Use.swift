@@ -201,7 +201,10 @@ extension ClientCall {
     if !isShared, call.codec == nil, call.request.settings.credentials == nil { call.manner = .brief }
     let waiter = CallWaiter(.end)
     waiters.add(waiter)
-    prepare(message.takeRetainedValue())
+    let request = message.takeRetainedValue()
+    prepare(options?.isCancelled == true ? nil : request)
+    options?.began(self)
+    defer { options?.ended(self) }
     var nothing: AnyObject?
     var outcome = wait(with: waiter, isInterruptible, opens: true, &nothing)
     while true {

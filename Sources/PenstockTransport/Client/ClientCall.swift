@@ -48,7 +48,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// The channels that hops have redirected the call to; kept until the end.
   private var guests: [ClientChannel] = []
   /// The thread that has made the call by `unary` and waits for it: nobody else has it, or asks for anything before the
-  /// end. 0: none.
+  /// end, but that its options' `cancel` submits the end. 0: none.
   var wholeThread: UInt = 0
   var isWhole: Bool { wholeThread != 0 }
   let sendBufferBytes: Int
@@ -165,6 +165,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     borrow(channel.runtime.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
     if channel.isClosed || family.parent != nil, !beginsWithOthers() { return }
+    // Its options were cancelled before it began: the input that ends it is there.
+    if isWhole, question == nil { return }
     borrow(call) { $0.open(question.take()) }
   }
 

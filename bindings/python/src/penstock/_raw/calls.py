@@ -84,6 +84,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         POINTER(c_uint64),
         POINTER(c_void_p),
     ),
+    # penstock_result penstock_call_options_cancel(penstock_call_options *options, const char *reason);
+    "penstock_call_options_cancel": (c_int32, c_void_p, c_char_p),
     # penstock_reply *penstock_reply_retain(penstock_reply *reply);
     "penstock_reply_retain": (c_void_p, c_void_p),
     # void penstock_reply_release(penstock_reply *reply);
