@@ -37,6 +37,13 @@ public func penstock_message_new_object(
   return PENSTOCK_OK
 }
 
+@_cdecl("penstock_message_set_no_compress") @implementation
+public func penstock_message_set_no_compress(_ message: OpaquePointer!) -> penstock_result {
+  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  object(message, Message.self).staysPlain = true
+  return PENSTOCK_OK
+}
+
 @_cdecl("penstock_message_bytes") @implementation
 public func penstock_message_bytes(_ message: OpaquePointer!, _ length: UnsafeMutablePointer<Int>!)
   -> UnsafeRawPointer!

@@ -98,9 +98,10 @@ extension ByteBuffer {
 
   public var isObject: Bool { attachment != nil && !isLent }
 
-  public convenience init(object: CodecObject) {
+  public convenience init(object: CodecObject, staysPlain: Bool = false) {
     self.init()
     attachment = object
+    self.staysPlain = staysPlain
   }
 
   /// The message that a call with `codec` sends for this one: another with the same bytes or the same object, which hops may
@@ -108,7 +109,7 @@ extension ByteBuffer {
   @inline(never) @_optimize(size)
   public func fitting(_ codec: Codec?) -> Message? {
     guard let object = codecObject else { return codec == nil ? lend() : nil }
-    return object.isOf(codec) ? ByteBuffer(object: object) : nil
+    return object.isOf(codec) ? ByteBuffer(object: object, staysPlain: staysPlain) : nil
   }
 
   /// Its size where messages are kept: an object's size is not known.
@@ -118,8 +119,14 @@ extension ByteBuffer {
   /// A message of its own with the same bytes, or a copy of the object; nil: a copy could not be made.
   func copied() -> Message? {
     if isLent { return lend() }
-    guard let object = codecObject else { return ByteBuffer(copying: view) }
-    return object.copy().map { ByteBuffer(object: $0) }
+    let other: Message?
+    if let object = codecObject {
+      other = object.copy().map { ByteBuffer(object: $0) }
+    } else {
+      other = ByteBuffer(copying: view)
+    }
+    other?.staysPlain = staysPlain
+    return other
   }
 
   /// The text, with a NUL at its end.

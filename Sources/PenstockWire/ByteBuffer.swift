@@ -1,4 +1,5 @@
 internal import CMemory
+import Synchronization
 
 /// Growable bytes in `malloc` storage. The consumed prefix is an offset: it is compacted only when room is
 /// needed.
@@ -13,6 +14,13 @@ public final class ByteBuffer {
   private var end = 0
   /// An object attached to the bytes, for the code that put it there; for another's bytes, the object that keeps them.
   public var attachment: AnyObject?
+  /// A message that is to be sent as it is, whatever compression its call has. It stays with the message when its contents
+  /// are exchanged.
+  public var staysPlain: Bool {
+    get { plain.load(ordering: .relaxed) }
+    set { plain.store(newValue, ordering: .relaxed) }
+  }
+  private let plain = Atomic<Bool>(false)
 
   /// An empty buffer without storage.
   public init() {}
@@ -186,7 +194,9 @@ public final class ByteBuffer {
   /// for as long as nobody changes this. An empty one keeps nothing.
   @inline(never) @_optimize(size)
   public func lend() -> ByteBuffer {
-    ByteBuffer(lent: view, by: isEmpty ? nil : isLent ? attachment : self)
+    let other = ByteBuffer(lent: view, by: isEmpty ? nil : isLent ? attachment : self)
+    other.staysPlain = staysPlain
+    return other
   }
 
   /// Exchanges contents, storage and attachment. Cannot fail.

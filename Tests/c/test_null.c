@@ -270,6 +270,7 @@ TEST(null_call) {
 
   REFUSED(penstock_message_wrap(NULL, 1, NULL, NULL, &message));
   REFUSED(penstock_message_wrap("x", 1, NULL, NULL, NULL));
+  REFUSED(penstock_message_set_no_compress(NULL));
   REFUSED(penstock_message_new(NULL, 1, &message));
   REFUSED(penstock_message_new("x", 1, NULL));
   CHECK(penstock_message_bytes(NULL, NULL) == NULL);

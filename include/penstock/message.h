@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* A message that has been received, or was made to be sent: immutable. It may be sent any number of times, in any calls,
- * also at once: what hops change is what is sent, not the message. */
+/* A message that has been received, or was made to be sent: its contents are immutable. It may be sent any number of
+ * times, in any calls, also at once: what hops change is what is sent, not the message. */
 typedef struct penstock_message penstock_message;
 
 /* Makes a message with a copy of `length` bytes at `data` (NULL only with length 0).
@@ -32,6 +32,14 @@ PENSTOCK_API penstock_result penstock_message_new(const void *data, size_t lengt
  * threads: any */
 PENSTOCK_API penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data,
                                                    penstock_finalizer finalizer, penstock_message **message);
+/* Says that the message is sent as it is, also where its call compresses: for a secret that stands beside text of others
+ * (the length of what is compressed tells of it), or for what is compressed already. It stays so in every call that sends
+ * the message, through hops, also if one puts other contents in its place, and when it is sent again. The other messages
+ * of a call are compressed as before.
+ * result: E_INVALID_ARGUMENT: a NULL.
+ * memory: none.
+ * threads: any; it counts for what is sent from then on. */
+PENSTOCK_API penstock_result penstock_message_set_no_compress(penstock_message *message);
 /* Gives the bytes of the message, and in *length (nullable) how many.
  * result: NULL and 0 for a message that is an object, and for NULL; an empty message gives a pointer that is not NULL.
  * memory: the bytes live as long as the message.

@@ -121,6 +121,7 @@ final class GRPCFraming: Framing {
       deflation.behind.append(message)
       return .later
     }
+    if message.staysPlain { return piece(message, compressed: false) }
     deflation = Deflation(message)
     return encodeNext()
   }

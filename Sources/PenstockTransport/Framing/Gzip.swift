@@ -63,6 +63,7 @@ final class Deflation {
   /// Goes on by a slice. Nothing more is to be asked after anything but `more`.
   @inline(never) @_optimize(size)
   func step() -> Step {
+    if input.staysPlain { return .bytes(input) }
     let end = min(input.count, at + Deflation.slice)
     while true {
       guard let spare = out.spare(atLeast: 256) else { return .noMemory }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import threading
-from typing import Any, Iterator
+from typing import Any, Iterator, List, Optional
 
 import pytest
 
@@ -187,3 +188,74 @@ def test_compression_both_ways(service: Any) -> None:
     assert reply.payload.body == bytes(314159)
     assert call.stats["received"]["wire_bytes"] < 100_000
     assert call.stats["sent"]["wire_bytes"] < 100_000
+
+
+# ---- Uncompressed: the peer refuses a message whose flag is not as "expect_compressed" says ----
+
+
+class Watch(penstock.Interceptor):
+    """Counts messages, or puts a copy in the place of each."""
+
+    def __init__(self, level: penstock.Level, replaces: bool = False) -> None:
+        self.level = level
+        self.replaces = replaces
+        self.seen: List[Any] = []
+
+    def on_send(self, hop: penstock.Hop) -> None:
+        self.seen.append(hop.message)
+        if self.replaces:
+            hop.message = copy.copy(hop.message)
+
+
+@pytest.mark.parametrize("level", [None, penstock.Level.OBJECT, penstock.Level.BYTES])
+def test_one_request_is_not_compressed(
+    service: Any, channel: penstock.Channel, level: Optional[penstock.Level]
+) -> None:
+    import testing_pb2
+
+    watch = Watch(level or penstock.Level.BYTES, replaces=True)
+    if level is not None:
+        channel.add_interceptor(watch)
+
+    def request(expected: bool) -> Any:
+        payload = testing_pb2.Payload(body=bytes(1000))
+        flag = testing_pb2.BoolValue(value=expected)
+        return testing_pb2.SimpleRequest(payload=payload, expect_compressed=flag)
+
+    service.UnaryCall(request(True), compression="gzip")
+    service.UnaryCall(penstock.Uncompressed(request(False)), compression="gzip")
+    service.UnaryCall(penstock.Uncompressed(request(False)))
+    with pytest.raises(RpcError) as caught:
+        service.UnaryCall(penstock.Uncompressed(request(True)), compression="gzip")
+    assert caught.value.code() is StatusCode.INVALID_ARGUMENT
+    assert len(watch.seen) == (0 if level is None else 4)
+    assert not any(isinstance(message, penstock.Uncompressed) for message in watch.seen)
+
+
+@pytest.mark.parametrize("level", [None, penstock.Level.OBJECT, penstock.Level.BYTES])
+@pytest.mark.parametrize("kind", [list, iter])
+def test_some_requests_of_a_stream_are_not_compressed(
+    service: Any, channel: penstock.Channel, level: Optional[penstock.Level], kind: Any
+) -> None:
+    import testing_pb2
+
+    if level is not None:
+        channel.add_interceptor(Watch(level))
+    requests = []
+    for number in range(20):
+        request = testing_pb2.StreamingInputCallRequest(
+            payload=testing_pb2.Payload(body=bytes(1000)),
+            expect_compressed=testing_pb2.BoolValue(value=number % 3 > 0),
+        )
+        requests.append(request if number % 3 else penstock.Uncompressed(request))
+    assert service.StreamingInputCall(kind(requests), compression="gzip").aggregated_payload_size == 20_000
+
+
+def test_what_is_too_large_or_no_message_is_told(peer: str) -> None:
+    channel = penstock.Channel(peer, tls=False, options={"max_send_message_bytes": 10})
+    echo = channel.unary_unary("/penstock.Echo/Unary")
+    with pytest.raises(RpcError, match="11 bytes") as caught:
+        echo(penstock.Uncompressed(bytes(11)))
+    assert caught.value.code() is StatusCode.RESOURCE_EXHAUSTED
+    with pytest.raises(RpcError, match="Exception serializing request"):
+        echo(penstock.Uncompressed("text"))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import ready
+from ._arguments import Uncompressed
 from ._c_interceptor import CInterceptor
 from ._call import Call
 from ._channel import Channel
@@ -99,6 +100,7 @@ __all__ = [
     "TimedOutError",
     "UnaryStream",
     "UnaryUnary",
+    "Uncompressed",
     "Verdict",
     "WouldBlockError",
     "WouldDeadlockError",

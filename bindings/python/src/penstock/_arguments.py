@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Tuple, Union
+from typing import Any, Tuple, Union
 
 from . import _constants as c
 from ._errors import InvalidArgumentError
@@ -11,6 +11,18 @@ from ._errors import InvalidArgumentError
 _LONGEST = 2**63 - 1024  # ms, as a float holds it
 
 Payload = Union[bytes, bytearray, memoryview]
+
+
+class Uncompressed:
+    """A request that is sent as it is, also where its call compresses: ``stub.Put(Uncompressed(request))``, or among
+    the requests of a stream, of which the others are compressed. For a secret beside text of others (the length of
+    what is compressed tells of it), or for what is compressed already. Interceptors see the request itself; what they
+    put in its place is not compressed either."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
 
 
 def c_string(text: str, what: str) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, Iterator, Optional, Tup
 
 from . import _constants as c
 from . import _raw
-from ._arguments import payload
+from ._arguments import Uncompressed, payload
 from ._codec import Boxed, Codec, boxed
 from ._errors import check, check_with
 from ._metadata import ReceivedMetadata, owned_text
@@ -27,12 +27,16 @@ _logger = logging.getLogger("penstock")
 
 Serializer = Optional[Callable[[Any], bytes]]
 Deserializer = Optional[Callable[[bytes], Any]]
-# A message on its way: bytes, or with a codec the caller's own object.
+# A message: bytes, or with a codec the caller's own object.
 Data = Union[bytes, Boxed]
+# One to be sent: Uncompressed has such a message.
+Sent = Union[Data, Uncompressed]
 
 
-def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = None) -> Data:
+def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = None) -> Sent:
     """The request's bytes, or the request itself for a codec. RpcError INTERNAL, as grpcio: the serializer raised."""
+    if isinstance(request, Uncompressed):
+        return Uncompressed(serialize(serializer, request.message, codec))
     if codec is not None:
         return Boxed(request, codec)
     try:
@@ -60,16 +64,30 @@ def start(channel: int, method: bytes, kind: int, options: CallOptions) -> int:
     return call.value
 
 
-def send(waiters: Waiters, call: int, data: Data) -> bool:
+def send(waiters: Waiters, call: int, data: Sent) -> bool:
     """Sends, waiting for room. False: the call has ended. RpcError: the message is over the limit."""
-    if isinstance(data, Boxed):
-        message = c_void_p()
-        try:
-            data.fill(message)
-            return _sent(waiters.wait(_raw.penstock_call_send_message, call, message), 0)
-        finally:
-            _raw.penstock_message_release(message)
-    return _sent(waiters.wait(_raw.penstock_call_send, call, data, len(data)), len(data))
+    if isinstance(data, bytes):
+        return _sent(waiters.wait(_raw.penstock_call_send, call, data, len(data)), len(data))
+    message = c_void_p()
+    try:
+        length = _fill(message, data)
+        return _sent(waiters.wait(_raw.penstock_call_send_message, call, message), length)
+    finally:
+        _raw.penstock_message_release(message)
+
+
+def _fill(message: c_void_p, data: Sent) -> int:
+    """Makes a ``penstock_message *`` of it, to be released, and says how many bytes it has; 0 for an object."""
+    length = 0
+    inner = data.message if isinstance(data, Uncompressed) else data
+    if isinstance(inner, Boxed):
+        inner.fill(message)
+    else:
+        length = len(inner)
+        check(_raw.penstock_message_new(inner, length, byref(message)))
+    if isinstance(data, Uncompressed):
+        check(_raw.penstock_message_set_no_compress(message))
+    return length
 
 
 def _sent(result: int, length: int) -> bool:
@@ -138,14 +156,14 @@ def _taken(message: c_void_p) -> Data:
     return data
 
 
-def _tried(call: int, data: Data) -> Tuple[int, int]:
+def _tried(call: int, data: Sent) -> Tuple[int, int]:
     """The result of sending without waiting, and how many bytes that is."""
-    if not isinstance(data, Boxed):
+    if isinstance(data, bytes):
         return int(_raw.penstock_call_try_send(call, data, len(data))), len(data)
     message = c_void_p()
     try:
-        data.fill(message)
-        return int(_raw.penstock_call_try_send_message(call, message)), 0
+        length = _fill(message, data)
+        return int(_raw.penstock_call_try_send_message(call, message)), length
     finally:
         _raw.penstock_message_release(message)
 
@@ -172,7 +190,7 @@ class Requests:
         self._codec = codec
         self.failure: Optional[RpcError] = None
 
-    def __iter__(self) -> Iterator[Data]:
+    def __iter__(self) -> Iterator[Sent]:
         """The requests' bytes; ends early, with `failure` set, where the iterator or the serializer raises."""
         while True:
             try:
@@ -192,7 +210,7 @@ class Requests:
     def _fail(self, error: BaseException) -> None:
         self.failure = local_error(StatusCode.UNKNOWN, "Exception iterating requests!", error)
 
-    def send_all(self, waiters: Waiters, call: int, first: Optional[Data] = None) -> None:
+    def send_all(self, waiters: Waiters, call: int, first: Optional[Sent] = None) -> None:
         """Sends what is left and half-closes, waiting for room; cancels the call if the requests fail."""
         try:
             if first is not None and not send(waiters, call, first):
@@ -203,7 +221,7 @@ class Requests:
             self.failure = error
         self._end(call)
 
-    def send_ready(self, call: int) -> Tuple[bool, Optional[Data]]:
+    def send_ready(self, call: int) -> Tuple[bool, Optional[Sent]]:
         """Sends what there is room for. Returns whether that is all, and if not, the request that had none."""
         try:
             for data in self:
@@ -223,7 +241,7 @@ class Requests:
         else:
             _raw.penstock_call_cancel(call, self.failure.details().encode())
 
-    def send_on_thread(self, waiters: Waiters, call: int, first: Optional[Data]) -> None:
+    def send_on_thread(self, waiters: Waiters, call: int, first: Optional[Sent]) -> None:
         """`send_all` on a daemon thread."""
         kept = _KeptCall(call)
 

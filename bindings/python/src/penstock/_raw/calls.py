@@ -49,6 +49,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     # penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data, penstock_finalizer
     # finalizer, penstock_message **message);
     "penstock_message_wrap": (c_int32, c_void_p, c_size_t, c_void_p, penstock_finalizer, POINTER(c_void_p)),
+    # penstock_result penstock_message_set_no_compress(penstock_message *message);
+    "penstock_message_set_no_compress": (c_int32, c_void_p),
     # const void *penstock_message_bytes(const penstock_message *message, size_t *length);
     "penstock_message_bytes": (c_void_p, c_void_p, POINTER(c_size_t)),
     # penstock_message *penstock_message_retain(penstock_message *message);
