@@ -176,14 +176,18 @@ typedef struct penstock_call penstock_call;
 /* Callback style: what the call tells. All run on the driving thread, one at a time, in order: headers (unless the
  * answer is trailers-only), messages as they were asked for, and the reply exactly once, last. What they are given is
  * borrowed during the callback; retain it to keep it. The handle `call` is valid in every callback, released or not.
- * Any function that does not wait may be called in them. */
+ * Any function that does not wait may be called in them.
+ *
+ * on_sent says that the transport has taken `count` messages more (or that hops have dropped them), and so is the signal
+ * to go on after PENSTOCK_E_WOULD_BLOCK: a sender that was refused tries again in the next on_sent, which follows unless the
+ * call ends before. It may be refused again, if what it sends needs more room than there is by then. */
 typedef struct penstock_call_callbacks {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* after on_reply, or on error */
   void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data);
   void (*on_message)(penstock_call *call, penstock_message *message, void *user_data);
-  void (*on_sent)(penstock_call *call, uint64_t count, void *user_data); /* messages taken by the transport */
+  void (*on_sent)(penstock_call *call, uint64_t count, void *user_data); /* room: see above */
   void (*on_reply)(penstock_call *call, penstock_reply *reply, void *user_data);
 } penstock_call_callbacks;
 
@@ -226,7 +230,7 @@ PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
 /* Like penstock_call_send with its `data` and `length`, but never waits.
- * result: as penstock_call_send. E_WOULD_BLOCK: there is no room; on_sent tells when there is.
+ * result: as penstock_call_send. E_WOULD_BLOCK: there is no room; try again in the next on_sent.
  * memory: `data` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const void *data, size_t length);
@@ -237,7 +241,7 @@ PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const v
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, penstock_message *message);
 /* Like penstock_call_send_message with its `message`, but never waits.
- * result: as penstock_call_send_message. E_WOULD_BLOCK: there is no room; on_sent tells when there is.
+ * result: as penstock_call_send_message. E_WOULD_BLOCK: there is no room; try again in the next on_sent.
  * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);
