@@ -252,9 +252,19 @@ extension HopPlan {
           repeating: Reaction(operations: [], verdict: 2, takesTicket: random.chance(20)), count: 6)
       }
     }
+    // A whole answer at once, with messages that may be more than fit.
+    var holdBytes = random.pick([0, 0, 1, 64, 200])
+    let starts = Int(EventKind.start.rawValue)
+    for index in reactions[starts].indices where reactions[starts][index].verdict == 4 && random.chance(30) {
+      for _ in 0...random.below(2) {
+        reactions[starts][index].operations.append(.injectInbound(random.size()))
+      }
+      reactions[starts][index].operations.append(.deliverStatus(random.pick([0, 0, 5])))
+      holdBytes = random.pick([0, 1, 64])
+    }
     return HopPlan(
       registration: number, isObject: false, isPerAttempt: false, create: create, callbacks: callbacks,
-      holdBytes: random.pick([0, 0, 1, 64, 200]),
+      holdBytes: holdBytes,
       replayBytes: records ? random.pick([1, 20, 100, 1000, 1 << 20]) : 0,
       maxRestarts: random.pick([1, 1, 2, 3]),
       shares: random.chance(40),
