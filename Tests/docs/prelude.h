@@ -64,6 +64,7 @@ static void fetch_token(void (*done)(penstock_hop *waiting, const char *token), 
   if (pthread_create(&thread, NULL, bring_token, wanted) != 0) abort();
   pthread_detach(thread);
 }
+static const char *token_of(const char *host) { return NULL; }
 /* A cache that knows one answer. */
 static cached known = {"you, from the cache", 19}, unknown;
 static cached *cache_entry(const void *key, size_t length) {
