@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// async.h
+// The functions of async.h.
 
 @_cdecl("penstock_async_interceptor_table") @implementation
 public func penstock_async_interceptor_table(

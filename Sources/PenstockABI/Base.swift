@@ -4,14 +4,15 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// base.h: results, errors, memory. And what all exports share: turning objects into handles and back.
+// The functions of base.h (results, errors, memory), and the conversions between objects and handles that all exports
+// share.
 
 /// A handle with a reference of its own; pairs with `release`.
 func retained<T: AnyObject>(_ object: T) -> OpaquePointer {
   OpaquePointer(Unmanaged.passRetained(object).toOpaque())
 }
 
-/// A handle that lives as long as something else keeps the object.
+/// A handle without a reference of its own: it is valid as long as something else keeps the object.
 func borrowed<T: AnyObject>(_ object: T) -> OpaquePointer {
   OpaquePointer(Unmanaged.passUnretained(object).toOpaque())
 }
@@ -20,7 +21,8 @@ func object<T: AnyObject>(_ handle: OpaquePointer, _: T.Type) -> T {
   Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
 }
 
-/// The same for what comes back at once and calls no user code, without counting the reference: the handle keeps it.
+/// Runs `body` on the handle's object without counting a reference: the handle keeps the object meanwhile. `body`
+/// returns at once and calls no user code.
 @inline(__always)
 func look<T: AnyObject, R>(_ handle: OpaquePointer, _: T.Type, _ body: (T) -> R) -> R {
   Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle))._withUnsafeGuaranteedRef(body)
@@ -35,17 +37,18 @@ func release<T: AnyObject>(_ handle: OpaquePointer?, _: T.Type) {
   if let handle { Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).release() }
 }
 
-/// A NUL-terminated string's bytes.
+/// The bytes of a NUL-terminated string, without the NUL.
 func bytes(_ text: UnsafePointer<CChar>) -> ByteView { ByteView(start: text, count: strlen(text)) }
 
-/// nil: a length without bytes, or one that no memory has. So sums of a few lengths do not overflow.
+/// The bytes at `data`. nil: a length without bytes, or a length that no memory has, so that the sum of a few lengths
+/// can't overflow.
 func bytes(_ data: UnsafeRawPointer?, _ length: Int) -> ByteView? {
   guard UInt(bitPattern: length) >> 47 == 0, data != nil || length == 0 else { return nil }
   return ByteView(start: data, count: length)
 }
 
-/// A table of functions that says it has `size` bytes has fields that this version, which knows `known`, does not: some
-/// that are not zero, or more than a table of any version has. Those are not read.
+/// Whether a caller's table of `size` bytes has fields that this version, which knows `known` bytes, does not know:
+/// some are not zero, or there are more than a table of any version has, and those are not read.
 @inline(never)
 func hasUnknownFields(_ table: UnsafeRawPointer, _ size: Int, known: Int) -> Bool {
   guard size > known else { return false }
@@ -91,10 +94,10 @@ extension Outcome {
   }
 }
 
-/// Why a function failed. Immutable.
+/// The reason why a function failed. Immutable.
 final class Failure {
   let outcome: Outcome
-  /// Each followed by a NUL.
+  /// The message and the path, each followed by a NUL.
   let message = ByteBuffer()
   let path: ByteBuffer?
   private(set) var json: UnsafeMutablePointer<CChar>?
@@ -117,18 +120,18 @@ final class Failure {
 
   deinit { free(json) }
 
-  /// Gives it to the caller, if there is a place for it, and returns its code.
-  func report(_ place: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
-    place?.pointee = retained(self)
+  /// Gives it to the caller, if `out` is not NULL, and returns its code.
+  func report(_ out: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
+    out?.pointee = retained(self)
     return outcome.rawValue
   }
 }
 
-/// For functions whose outcome says all.
-func report(_ outcome: Outcome, _ what: StaticString, _ place: UnsafeMutablePointer<OpaquePointer?>?)
+/// Reports an outcome whose only detail is `what`.
+func report(_ outcome: Outcome, _ what: StaticString, _ out: UnsafeMutablePointer<OpaquePointer?>?)
   -> penstock_result
 {
-  outcome == .ok ? 0 : Failure(outcome, what).report(place)
+  outcome == .ok ? 0 : Failure(outcome, what).report(out)
 }
 
 @_cdecl("penstock_result_name") @implementation

@@ -4,19 +4,19 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// call.h: options, the call.
+// The functions of call.h for options and calls.
 
 @_cdecl("penstock_call_options_new") @implementation
 public func penstock_call_options_new(
-  _ json: UnsafePointer<CChar>!, _ place: UnsafeMutablePointer<OpaquePointer?>!,
+  _ json: UnsafePointer<CChar>!, _ out: UnsafeMutablePointer<OpaquePointer?>!,
   _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  guard let place else { return report(.invalidArgument, "options must not be NULL", error) }
+  guard let out else { return report(.invalidArgument, "options must not be NULL", error) }
   let options = CallOptions()
   if let json, let failure = JSONReader.parse(bytes(json), { read($0, into: options) }) {
     return failure.report(error)
   }
-  place.pointee = retained(options)
+  out.pointee = retained(options)
   return PENSTOCK_OK
 }
 
@@ -67,14 +67,14 @@ public func penstock_call_options_add_interceptor(
 
 // MARK: - The call
 
-/// The call, if the handle is one and this process's.
+/// Runs `body` on the call. A NULL handle, or one of another process, is an error.
 private func with(_ handle: OpaquePointer?, _ body: (ClientCall) -> Outcome) -> penstock_result {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
   let call = object(handle, ClientCall.self)
   return Process.isForked(call.generation) ? PENSTOCK_E_FORKED : body(call).rawValue
 }
 
-/// The same for what comes back at once.
+/// Like `with`, but for a `body` that returns at once: the reference is not counted.
 @inline(__always)
 private func ask(_ handle: OpaquePointer?, _ body: (ClientCall) -> Outcome) -> penstock_result {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
@@ -83,10 +83,10 @@ private func ask(_ handle: OpaquePointer?, _ body: (ClientCall) -> Outcome) -> p
   }
 }
 
-/// One reference stands for all handles.
+/// All handles of a call share one reference.
 @_cdecl("penstock_call_retain") @implementation
 public func penstock_call_retain(_ handle: OpaquePointer!) -> OpaquePointer! {
-  // Retained in a callback after its last handle has gone, the call needs that reference again.
+  // The handle was retained in a callback after the last handle had gone: the call needs the shared reference again.
   if let handle, look(handle, ClientCall.self, { $0.retainHandle() }) {
     return retain(handle, ClientCall.self)
   }

@@ -4,9 +4,9 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// channel.h
+// The functions of channel.h.
 
-/// The channel, if the handle is one and this process's.
+/// Runs `body` on the channel. A NULL handle, or one of another process, is an error.
 private func with(_ handle: OpaquePointer?, _ body: (ClientChannel) -> Outcome) -> penstock_result {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
   let channel = object(handle, ClientChannel.self)
@@ -16,23 +16,23 @@ private func with(_ handle: OpaquePointer?, _ body: (ClientChannel) -> Outcome) 
 @_cdecl("penstock_channel_new") @implementation
 public func penstock_channel_new(
   _ target: UnsafePointer<CChar>!, _ options: UnsafePointer<CChar>!,
-  _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+  _ out: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  guard let target, let place else {
+  guard let target, let out else {
     return report(.invalidArgument, "target and channel must not be NULL", error)
   }
   switch ClientRuntime.shared() {
   case .failed(let errno, let what): return systemFailure(errno, what).report(error)
-  case .made(let runtime): return make(runtime, target, options, place, error)
+  case .made(let runtime): return make(runtime, target, options, out, error)
   }
 }
 
 @_cdecl("penstock_channel_new_on") @implementation
 public func penstock_channel_new_on(
   _ handle: OpaquePointer!, _ target: UnsafePointer<CChar>!, _ options: UnsafePointer<CChar>!,
-  _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+  _ out: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  guard let handle, let target, let place else {
+  guard let handle, let target, let out else {
     return report(.invalidArgument, "runtime, target and channel must not be NULL", error)
   }
   let runtime = object(handle, ClientRuntime.self)
@@ -41,13 +41,13 @@ public func penstock_channel_new_on(
   }
   if runtime.isClosed { return report(.closed, "the runtime has been shut down", error) }
   runtime.addUser()
-  return make(runtime, target, options, place, error)
+  return make(runtime, target, options, out, error)
 }
 
-/// Takes over one user of `runtime`.
+/// Makes a channel on `runtime`, and takes over the caller's use of the runtime.
 private func make(
   _ runtime: ClientRuntime, _ target: UnsafePointer<CChar>, _ options: UnsafePointer<CChar>?,
-  _ place: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?
+  _ out: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?
 ) -> penstock_result {
   var parsed = ParsedChannelOptions()
   if let options, let failure = JSONReader.parse(bytes(options), { parsed.read($0) }) {
@@ -56,7 +56,7 @@ private func make(
   }
   switch parsed.channel(runtime, bytes(target)) {
   case .success(let channel):
-    place.pointee = retained(channel)
+    out.pointee = retained(channel)
     return PENSTOCK_OK
   case .failure(let failure):
     runtime.removeUser()
@@ -81,7 +81,7 @@ public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result 
   with(handle) { $0.close() }
 }
 
-/// A copy of what is given; missing: there is no memory for it.
+/// A copy of `text`, nil for NULL. isMissing: there is no memory for the copy.
 private func copied(_ text: UnsafePointer<CChar>?) -> (text: ByteBuffer?, isMissing: Bool) {
   let copy = text.flatMap { ByteBuffer(copying: bytes($0)) }
   return (copy, text != nil && copy == nil)
@@ -109,7 +109,7 @@ public func penstock_channel_set_tls_pem(
 
 // MARK: - Calls
 
-/// What both ways to make a call check first.
+/// The options of a handle; nil for NULL.
 func options(_ handle: OpaquePointer?) -> CallOptions? { handle.map { object($0, CallOptions.self) } }
 
 func explain(
@@ -162,8 +162,8 @@ public func penstock_channel_unary_message(
   }
 }
 
-/// A unary call, whole, with the message that `make` gives for it. The handle keeps the channel until there is a call,
-/// which does so then.
+/// Makes a unary call and waits for its end; `make` gives its message. The channel is kept by its handle until there
+/// is a call, and then by the call.
 private func unary(
   _ handle: OpaquePointer, _ method: UnsafePointer<CChar>, _ callOptions: OpaquePointer?,
   _ reply: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?,
@@ -192,7 +192,7 @@ private func unary(
   }
 }
 
-/// There is no message for the call.
+/// The error of a call whose message could not be made.
 @inline(never)
 private func explain(
   _ outcome: Outcome, _ call: Call, _ error: UnsafeMutablePointer<OpaquePointer?>?
@@ -211,12 +211,12 @@ private func explain(
 @_cdecl("penstock_channel_call") @implementation
 public func penstock_channel_call(
   _ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!, _ kind: Int32, _ callOptions: OpaquePointer!,
-  _ callbacks: UnsafePointer<penstock_call_callbacks>!, _ place: UnsafeMutablePointer<OpaquePointer?>!,
+  _ callbacks: UnsafePointer<penstock_call_callbacks>!, _ out: UnsafeMutablePointer<OpaquePointer?>!,
   _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   var (table, failure) = read(callbacks)
   if let failure { return failure.report(error) }
-  guard let handle, let method, let place else {
+  guard let handle, let method, let out else {
     return report(.invalidArgument, "channel, method and call must not be NULL", error)
   }
   guard let kind = CallKind(rawValue: kind) else {
@@ -229,15 +229,15 @@ public func penstock_channel_call(
     let (outcome, call) = ClientCall.make(
       channel, bytes(method), kind, options(callOptions), table.take())
     guard let call else { return explain(outcome, method, error) }
-    // Before it opens: callbacks on another thread may release it.
-    place.pointee = OpaquePointer(call._withUnsafeGuaranteedRef { retainNew($0) }.toOpaque())
+    // The handle is given out before the call opens, because a callback on another thread may release it.
+    out.pointee = OpaquePointer(call._withUnsafeGuaranteedRef { retainNew($0) }.toOpaque())
     call._withUnsafeGuaranteedRef { $0.open() }
     call.release()
     return PENSTOCK_OK
   }
 }
 
-/// The user data is taken over, whatever becomes of the rest.
+/// Reads the table of callbacks. The user data is taken over, also where this fails.
 func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, Failure?) {
   guard let given else { return (nil, nil) }
   let known = MemoryLayout<penstock_call_callbacks>.size

@@ -13,7 +13,7 @@ struct ParsedChannelOptions {
     case failure(Failure)
   }
 
-  /// The channel, which takes over one user of `runtime`; with a failure it does not.
+  /// Makes the channel, which takes over the caller's use of `runtime`. On failure the caller keeps it.
   func channel(_ runtime: ClientRuntime, _ target: ByteView) -> Made {
     var options = transport
     options.version = Version.bytes
@@ -30,8 +30,8 @@ struct ParsedChannelOptions {
   }
 }
 
-/// A target that does not parse is an argument; what TLS refuses stands under `root` in the options, or "" is given for
-/// arguments.
+/// The failure of a channel that could not be made. A target that does not parse is a wrong argument; TLS settings
+/// that were refused are reported below `root`, their path in the options ("" for arguments).
 @inline(never)
 func explain(_ failure: SetupFailure, _ root: StaticString, _ outcome: Outcome) -> Failure {
   switch failure.kind {

@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// codec.h
+// The functions of codec.h.
 
 @_cdecl("penstock_buffer_append") @implementation
 public func penstock_buffer_append(_ buffer: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
@@ -66,13 +66,13 @@ private func with(
   _ bound: (BoundHop, CodecObject) -> Outcome
 ) -> penstock_result {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let place = HopHandle.place(handle)
-  let hop = place.hop
+  let referent = HopHandle.referent(handle)
+  let hop = referent.hop
   if hop.isForked { return PENSTOCK_E_FORKED }
   guard hop.seesObjects, let codec = hop.call.codec else { return PENSTOCK_E_STATE }
   let object = CodecObject(given, codec)
   let outcome =
-    switch place {
+    switch referent {
     case .running(let hop): running(hop, object)
     case .bound(let hop): bound(hop, object)
     }

@@ -2,7 +2,7 @@ public import CPenstock
 import PenstockCall
 import PenstockTransport
 
-// executor.h
+// The functions of executor.h.
 
 @_cdecl("penstock_executor_new") @implementation
 public func penstock_executor_new(

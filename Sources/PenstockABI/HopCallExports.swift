@@ -4,17 +4,17 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// hop.h: calls that a hop makes, and where it sends its own.
+// The functions of hop.h for side calls and redirects.
 
 @_cdecl("penstock_hop_start_side_call") @implementation
 public func penstock_hop_start_side_call(
   _ handle: OpaquePointer!, _ method: UnsafePointer<CChar>!, _ kind: Int32, _ flags: UInt32,
   _ callOptions: OpaquePointer!, _ callbacks: UnsafePointer<penstock_call_callbacks>!,
-  _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+  _ out: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
   let (table, failure) = read(callbacks)
   if let failure { return failure.report(error) }
-  guard let handle, let method, let place else {
+  guard let handle, let method, let out else {
     return report(.invalidArgument, "hop, method and call must not be NULL", error)
   }
   guard let kind = CallKind(rawValue: kind) else {
@@ -24,7 +24,7 @@ public func penstock_hop_start_side_call(
   guard wanted.isSubset(of: .all) else {
     return report(.invalidArgument, "flags: expected PENSTOCK_SIDE_CALL_...", error)
   }
-  let hop = HopHandle.place(handle).hop
+  let hop = HopHandle.referent(handle).hop
   if hop.isForked { return report(.forked, "the hop belongs to the parent of this process", error) }
   let (outcome, call) = ClientCall.makeSide(
     of: hop, bytes(method), kind, wanted, callOptions.map { object($0, CallOptions.self) }, table)
@@ -32,8 +32,8 @@ public func penstock_hop_start_side_call(
     if outcome == .gone { return report(outcome, "the hop's call has ended", error) }
     return explain(outcome, method, error)
   }
-  // Before it opens: callbacks on another thread may release it.
-  place.pointee = OpaquePointer(call._withUnsafeGuaranteedRef { retainNew($0) }.toOpaque())
+  // The handle is given out before the call opens, because a callback on another thread may release it.
+  out.pointee = OpaquePointer(call._withUnsafeGuaranteedRef { retainNew($0) }.toOpaque())
   call._withUnsafeGuaranteedRef { $0.open() }
   call.release()
   return PENSTOCK_OK

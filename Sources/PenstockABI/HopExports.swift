@@ -4,16 +4,16 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// hop.h: the hop and its event.
+// The functions of hop.h for the hop and its event.
 
-/// The hop, for what does not depend on the event.
-func hop(_ handle: OpaquePointer?) -> Hop? { handle.map { HopHandle.place($0).hop } }
+/// The hop of a handle, for functions that do not depend on the event.
+func hop(_ handle: OpaquePointer?) -> Hop? { handle.map { HopHandle.referent($0).hop } }
 
 /// The contents of the handle's event: the hop's own handle shows that of its running callback.
 @inline(never)
 func find<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T?, _ bound: (BoundHop) -> T?) -> T? {
   guard let handle else { return nil }
-  switch HopHandle.place(handle) {
+  switch HopHandle.referent(handle) {
   case .running(let hop): return running(hop)
   case .bound(let hop): return bound(hop)
   }
@@ -25,15 +25,15 @@ func withHop(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_res
   return body(hop).rawValue
 }
 
-/// For what is done at the handle's event.
+/// Does `running` or `bound` at the event of the handle.
 @inline(never)
 func withHop(_ handle: OpaquePointer?, _ running: (Hop) -> Outcome, _ bound: (BoundHop) -> Outcome)
   -> penstock_result
 {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let place = HopHandle.place(handle)
-  if place.hop.isForked { return PENSTOCK_E_FORKED }
-  switch place {
+  let referent = HopHandle.referent(handle)
+  if referent.hop.isForked { return PENSTOCK_E_FORKED }
+  switch referent {
   case .running(let hop): return running(hop).rawValue
   case .bound(let hop): return bound(hop).rawValue
   }
@@ -80,7 +80,8 @@ public func penstock_hop_attempt(_ handle: OpaquePointer!) -> UInt32 { hop(handl
 
 @_cdecl("penstock_hop_request") @implementation
 public func penstock_hop_request(_ handle: OpaquePointer!) -> OpaquePointer! {
-  // One object, as long-lived as the hop: its view of the start depends on where the hop is.
+  // The request's handle is the hop's own: one object that lives as long as the hop, and whose view of the start
+  // depends on where the hop is.
   handle
 }
 
@@ -114,7 +115,7 @@ public func penstock_hop_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
   find(handle, { $0.metadata }, { $0.metadata }).map { borrowed($0) }
 }
 
-/// A pointer even where there are no bytes: NULL says that there is no message.
+/// Gives the bytes of a message. An empty message has a pointer too, because NULL says that there is no message.
 func give(
   _ message: Message, _ data: UnsafeMutablePointer<UnsafeRawPointer?>, _ length: UnsafeMutablePointer<Int>
 ) {
@@ -162,12 +163,12 @@ public func penstock_hop_set_count(_ handle: OpaquePointer!, _ n: UInt64) -> pen
   withHop(handle) { $0.setSignalCount(clamped(n)) }
 }
 
-/// Demand is counted in an Int, many times over without overflow.
+/// Clamps a demand so that many of them can be added in an Int without overflow.
 func clamped(_ n: UInt64) -> Int { Int(min(n, 1 << 40)) }
 
 // MARK: - Ending, injecting, answering
 
-/// nil: outside 0-16, or no memory for the message.
+/// A status of a code and a message. nil: the code is outside 0-16, or there is no memory for the message.
 func status(_ code: Int32, _ message: UnsafePointer<CChar>?) -> (Status?, Outcome) {
   guard let code = StatusCode(rawValue: code) else { return (nil, .invalidArgument) }
   let made = Status(code)

@@ -4,13 +4,13 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// Reading a penstock_interceptor, registering it, listing them.
+// Reads a penstock_interceptor, registers it, and lists what is registered.
 
-/// The table as this version knows it; what an older, smaller one lacks is zero. The user data is taken over
-/// by `userData`, whatever becomes of the rest.
+/// The table as this version knows it: fields that an older, smaller table lacks are zero. The user data is taken
+/// over by `userData`, also where the table is refused.
 struct InterceptorTable {
   var table = penstock_interceptor()
-  /// Of the first version.
+  /// The size of the first version's table.
   static let firstSize = 152
   let userData: UserData?
   let failure: Failure?
@@ -95,7 +95,8 @@ struct InterceptorTable {
 private func limit(_ size: Int) -> Int { size < 0 ? Int.max : size }
 
 extension CallFilter {
-  /// What the ABI gives: patterns separated by commas, or NULL for every method; a mask, or 0 for every kind.
+  /// Reads a filter: patterns separated by commas, or NULL for every method; and a mask of kinds, or 0 for every
+  /// kind.
   static func read(_ methods: UnsafePointer<CChar>?, _ kinds: UInt32) -> (CallFilter, Failure?) {
     guard kinds & ~0xf == 0 else {
       return (
@@ -143,7 +144,8 @@ func register(
   return PENSTOCK_OK
 }
 
-/// The list of interceptors as JSON, in the order of a chain: each where its first hop stands.
+/// Gives the list of interceptors as JSON, in the order of the chain; an interceptor with several hops stands where
+/// its first one does.
 func give(
   _ entries: [Registry.Entry], _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
 ) -> penstock_result {
@@ -167,7 +169,7 @@ private func json(_ entry: Registry.Entry) -> JSON.Value? {
     object.set("id", JSON.int(registration.id))
     object.set("name", JSON.string(ByteView(rebasing: registration.name.view.dropLast())))
     object.set("priority", JSON.int(Int(entry.priority)))
-    object.set("place", JSON.string(entry.place.name))
+    object.set("place", JSON.string(entry.scope.name))
     object.set("level", JSON.string(registration.level.name))
     object.set("per", JSON.string(registration.isPerAttempt ? "attempt" : "call"))
     object.set("methods", JSON.string(entry.filter.methods.text?.view ?? ("*" as StaticString).bytes))
@@ -188,7 +190,7 @@ private var kindNames: [(UInt32, StaticString)] {
   [(0, "unary"), (1, "client_stream"), (2, "server_stream"), (3, "bidi")]
 }
 
-extension Registry.Place {
+extension Registry.Scope {
   fileprivate var name: StaticString {
     switch self {
     case .runtime: "runtime"

@@ -2,7 +2,7 @@ import CJansson
 import CMemory
 import PenstockWire
 
-/// Writing JSON with jansson: each value owns its reference until it is put into another.
+/// Writes JSON with jansson: each value owns its reference until it is put into another.
 enum JSON {
   typealias Value = UnsafeMutablePointer<json_t>
 
@@ -14,7 +14,7 @@ enum JSON {
 
   static func int(_ value: UInt64) -> Value? { json_integer(json_int_t(Int64(clamping: value))) }
 
-  /// What is not UTF-8 is repaired.
+  /// A string; bytes that are not UTF-8 are repaired.
   static func string(_ bytes: ByteView) -> Value? {
     if let value = checked(bytes) { return value }
     let repaired = ByteBuffer()
@@ -66,24 +66,24 @@ enum JSON {
 
     func set(_ key: StaticString, _ value: Value?) { set(key.bytes, value) }
 
-    /// Takes `value` over.
+    /// Sets a member, and takes `value` over.
     func set(_ key: ByteView, _ value: Value?) {
       let start = key.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString("")
-      // NULLs are failures too; `value` is gone either way.
+      // A NULL value is a failure too; `value` has been let go in either case.
       if json_object_setn_new(made, start, key.count, value) != 0 { isComplete = false }
     }
 
-    /// The member, which stays this object's.
+    /// The member called `key`; the object keeps its reference.
     func get(_ key: ByteView) -> Value? {
       json_object_getn(made, key.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString(""), key.count)
     }
 
-    /// Adds the members of `other`, which stays the caller's.
+    /// Adds the members of `other`; the caller keeps `other` itself.
     func merge(_ other: Value) {
       if made == nil || json_object_update(made, other) != 0 { isComplete = false }
     }
 
-    /// nil: no memory. The reference is the caller's.
+    /// The finished object, whose reference the caller gets; nil: no memory.
     var value: Value? {
       if isComplete { return made }
       json_decref(made)

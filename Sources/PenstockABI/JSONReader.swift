@@ -3,8 +3,8 @@ import CMemory
 import PenstockCall
 import PenstockWire
 
-/// Reading option objects strictly: an unknown or repeated key, a wrong type or a value out of range is a
-/// failure that names its JSON path ("$.tls.verify"). No failure quotes a text: it may be a secret.
+/// Reads option objects strictly: an unknown or repeated key, a wrong type or a value out of range is a failure that
+/// names its JSON path ("$.tls.verify"). No failure quotes a text: it may be a secret.
 struct JSONReader {
   typealias Value = UnsafeMutablePointer<json_t>
 
@@ -25,8 +25,8 @@ struct JSONReader {
 
   @inline(never)
   private static func load(_ text: ByteView, _ failure: inout Failure?) -> Value? {
-    if let deep = JSONPlace.tooDeep(text) {
-      let path = JSONPlace.path(in: text, at: deep, withOpenKey: false)
+    if let deep = JSONPath.tooDeep(text) {
+      let path = JSONPath.path(in: text, at: deep, withOpenKey: false)
       failure = Failure(
         .invalidJSON, ("JSON at " as StaticString).bytes, path.view,
         (": nested more than 64 deep" as StaticString).bytes, path: path)
@@ -43,10 +43,10 @@ struct JSONReader {
     }
     withUnsafeBytes(of: &error.text) { raw in
       guard let start = raw.baseAddress else { return }
-      // "invalid escape near '...'", "invalid Unicode escape '...'", "invalid Unicode '\u...'"
+      // Some messages of jansson quote the text ("invalid escape near '...'"): the quotation is cut off.
       let words = cut(ByteView(start: start, count: strlen(start)), before: " near '")
       let isRepeated = bytesEqual(words, "duplicate object key")
-      let path = JSONPlace.path(in: text, at: Int(error.position), withOpenKey: isRepeated)
+      let path = JSONPath.path(in: text, at: Int(error.position), withOpenKey: isRepeated)
       failure = Failure(
         .invalidJSON, ("JSON at " as StaticString).bytes, path.view, (": " as StaticString).bytes,
         cut(cut(words, before: " escape '"), before: " '\\u"), path: path)
@@ -62,7 +62,7 @@ struct JSONReader {
     withExtendedLifetime(expected) { fail(expected.view, got: typeName.bytes) }
   }
 
-  /// For a whole number that is out of range, or for what is none.
+  /// The failure of a value that is no whole number, or one that is out of range.
   @inline(never)
   func fail(_ range: ClosedRange<Int>, got number: Int?) -> Failure {
     let expected = ByteBuffer()
@@ -125,21 +125,21 @@ struct JSONReader {
     while let at = cursor {
       guard let name = json_object_iter_key(at), let member = json_object_iter_value(at) else { break }
       let key = ByteView(start: name, count: json_object_iter_key_len(at))
-      guard let place = ByteBuffer(copying: path.view), place.append("."), place.append(key) else {
+      guard let longer = ByteBuffer(copying: path.view), longer.append("."), longer.append(key) else {
         return Failure(.noMemory, "no memory")
       }
-      if let failure = body(key, JSONReader(value: member, path: place)) { return failure }
+      if let failure = body(key, JSONReader(value: member, path: longer)) { return failure }
       cursor = json_object_iter_next(value, at)
     }
     return nil
   }
 
-  /// The member called `key`, if there is one. Without memory its path stays shorter.
+  /// The member called `key`, if there is one. Its path is shortened if there is no memory for it.
   func member(_ key: StaticString) -> JSONReader? {
     guard isObject, let member = json_object_get(value, cString(key)) else { return nil }
-    let place = ByteBuffer()
-    _ = place.append(path.view) && place.append(".") && place.append(key)
-    return JSONReader(value: member, path: place)
+    let longer = ByteBuffer()
+    _ = longer.append(path.view) && longer.append(".") && longer.append(key)
+    return JSONReader(value: member, path: longer)
   }
 
   var unknown: Failure { fail(because: ("unknown key" as StaticString).bytes) }
@@ -148,10 +148,10 @@ struct JSONReader {
   func elements(_ body: (JSONReader) -> Failure?) -> Failure? {
     guard value.pointee.type == JSON_ARRAY else { return fail("an array") }
     for index in 0..<json_array_size(value) {
-      guard let element = json_array_get(value, index), let place = ByteBuffer(copying: path.view),
-        place.append("["), appendDecimal(UInt64(index), to: place), place.append("]")
+      guard let element = json_array_get(value, index), let longer = ByteBuffer(copying: path.view),
+        longer.append("["), appendDecimal(UInt64(index), to: longer), longer.append("]")
       else { return Failure(.noMemory, "no memory") }
-      if let failure = body(JSONReader(value: element, path: place)) { return failure }
+      if let failure = body(JSONReader(value: element, path: longer)) { return failure }
     }
     return nil
   }
@@ -191,16 +191,17 @@ func appendDecimal(_ number: UInt64, to buffer: ByteBuffer) -> Bool {
   return buffer.append(byte: UInt8(0x30 + number % 10))
 }
 
-/// Where in a JSON text a byte stands, as a path: for what the parser refuses. A string is a key where a colon follows,
-/// and else it may be a value whose colon is missing.
-enum JSONPlace {
+/// Finds the path of a byte in a JSON text that the parser refuses. A string that a colon follows is a key; another
+/// may be a value whose colon is missing.
+enum JSONPath {
   private struct Level {
     var isArray: Bool
     var index = 0
     var key: (start: Int, end: Int)?
   }
 
-  /// The bracket that is more than 64 deep: parsing takes a frame of the stack for each.
+  /// The position of the first bracket that is more than 64 deep, as parsing takes a stack frame for each; nil: there
+  /// is none.
   @inline(never)
   static func tooDeep(_ text: ByteView) -> Int? {
     var depth = 0
@@ -226,7 +227,7 @@ enum JSONPlace {
     return index
   }
 
-  /// `withOpenKey`: without its colon, too.
+  /// The path of the byte at `position`. `withOpenKey`: it also names a key whose colon has not come.
   @inline(never)
   static func path(in text: ByteView, at position: Int, withOpenKey: Bool) -> ByteBuffer {
     var levels: [Level] = []
@@ -257,7 +258,7 @@ enum JSONPlace {
     if withOpenKey, let last = levels.indices.last { levels[last].key = found }
     let path = ByteBuffer()
     _ = path.append("$")
-    // A depth that only an attack has is not worth its path.
+    // Only the first 32 levels are named: only an attack is deeper.
     for level in levels.prefix(32) {
       if level.isArray {
         _ = path.append("[")

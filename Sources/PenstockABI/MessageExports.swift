@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// message.h, and the messages of codec.h that are objects.
+// The functions of message.h, and those of codec.h for messages that are objects.
 
 @_cdecl("penstock_message_new") @implementation
 public func penstock_message_new(
@@ -55,7 +55,7 @@ public func penstock_message_bytes(_ message: OpaquePointer!, _ length: UnsafeMu
   return look(message, Message.self) { give($0, length) }
 }
 
-/// Its bytes, of which an empty message has a place too; nil where it is an object.
+/// The bytes of a message, with a pointer also where there are none; nil where the message is an object.
 @inline(__always)
 func give(_ message: Message, _ length: UnsafeMutablePointer<Int>?) -> UnsafeRawPointer? {
   length?.pointee = message.count

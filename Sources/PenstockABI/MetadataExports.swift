@@ -4,7 +4,7 @@ public import CPenstock
 import PenstockCall
 import PenstockWire
 
-// metadata.h
+// The functions of metadata.h.
 
 @_cdecl("penstock_metadata_new") @implementation
 public func penstock_metadata_new(_ metadata: UnsafeMutablePointer<OpaquePointer?>!) -> penstock_result {
@@ -26,7 +26,7 @@ private func isReserved(_ name: ByteView) -> Bool {
   HeaderRules.isReserved(name) || bytesEqual(name, "user-agent")
 }
 
-/// Checks a name and a value as a user gives them, and adds or sets them.
+/// Checks a name and a value that a user gave, and adds them or sets them.
 func change(_ metadata: Metadata, _ name: ByteView, _ value: ByteView, replacing: Bool) -> Outcome {
   if metadata.isReadOnly { return .state }
   let lowered = ByteBuffer()
@@ -101,8 +101,8 @@ public func penstock_metadata_get(
   let all = object(metadata, Metadata.self)
   let lowered = ByteBuffer()
   guard HeaderRules.lowercased(bytes(name), into: lowered) else { return PENSTOCK_E_NO_MEMORY }
-  guard let place = all.index(of: lowered.view, occurrence: index) else { return PENSTOCK_E_NOT_FOUND }
-  let found = all.value(at: place)
+  guard let position = all.index(of: lowered.view, occurrence: index) else { return PENSTOCK_E_NOT_FOUND }
+  let found = all.value(at: position)
   value.pointee = found.baseAddress
   length?.pointee = found.count
   return PENSTOCK_OK
@@ -122,7 +122,7 @@ public func penstock_metadata_at(
   return PENSTOCK_OK
 }
 
-/// {"name": ["v1", "v2"]}, each name where its first value stands; nil: no memory.
+/// Metadata as {"name": ["v1", "v2"]}, in the order of each name's first value; nil: no memory.
 func json(_ metadata: Metadata) -> JSON.Value? {
   var isComplete = true
   let made = JSON.object { object in
@@ -131,7 +131,7 @@ func json(_ metadata: Metadata) -> JSON.Value? {
       let value = metadata.value(at: index)
       if object.get(name) == nil { object.set(name, json_array()) }
       let text = HeaderRules.isBinary(name) ? JSON.base64(value) : JSON.text(value)
-      // A NULL is a failure too, and takes the text along.
+      // A NULL object is a failure too, and jansson lets `text` go in any case.
       isComplete = json_array_append_new(object.get(name), text) == 0
     }
   }.value
@@ -157,7 +157,7 @@ func read(_ reader: JSONReader, into metadata: Metadata) -> Failure? {
   reader.members { name, member in read(member, named: name, into: metadata) }
 }
 
-/// One member of it.
+/// Reads one member of metadata JSON: a name and its value or values.
 func read(_ member: JSONReader, named name: ByteView, into metadata: Metadata) -> Failure? {
   if member.string != nil || member.isObject { return readValue(member, name, into: metadata) }
   return member.elements { readValue($0, name, into: metadata) }
@@ -181,7 +181,7 @@ private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Me
   if !isEncoded {
     outcome = change(metadata, name, text, replacing: false)
   } else {
-    // A list joined by commas is several values, as on the wire.
+    // A list of binary values joined by commas is several values, as on the wire.
     HeaderRules.forEachBinaryValue(text) { one in
       guard outcome == .ok else { return }
       decoded.removeAll(keepingCapacity: true)
@@ -209,7 +209,7 @@ private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Me
 }
 
 extension JSONReader {
-  /// Of a text that no field may have.
+  /// The failure for a text that no header field may have.
   @inline(never)
   func failValue(_ text: ByteView) -> Failure {
     let words: StaticString =

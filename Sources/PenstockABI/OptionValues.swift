@@ -4,14 +4,14 @@ import PenstockReady
 import PenstockTransport
 import PenstockWire
 
-// The types that options have: each reads a member, checks it against its bounds, and says what it expected. The rows
-// of Options.swift and ReadyOptions.swift are made of them; scripts/options knows their names.
+// The types of options. Each reads a member, checks it against its bounds, and names in its failure the value that it
+// expected. The rows of Options.swift and ReadyOptions.swift are made of them; scripts/options knows their names.
 
-/// So that the rows of a table are the cases of a `switch`.
+/// Lets the rows of a table be the cases of a `switch`.
 func ~= (name: StaticString, key: ByteView) -> Bool { bytesEqual(key, name) }
 
 extension JSONReader {
-  /// A whole number: of anything.
+  /// A whole number of things.
   @inline(never)
   func count(_ range: ClosedRange<Int>, _ into: (Int) -> Void) -> Failure? {
     guard value.pointee.type == JSON_INTEGER else { return fail(range, got: nil) }
@@ -30,12 +30,12 @@ extension JSONReader {
     count(range) { into(UInt32(truncatingIfNeeded: $0)) }
   }
 
-  /// Told in nanoseconds.
+  /// Milliseconds, converted to nanoseconds.
   func milliseconds(_ range: ClosedRange<Int>, _ into: (UInt64) -> Void) -> Failure? {
     count(range) { into(UInt64($0) * 1_000_000) }
   }
 
-  /// Milliseconds from now, told in nanoseconds; null is nil.
+  /// Milliseconds from now, converted to nanoseconds; null gives nil.
   func deadline(_ into: (UInt64?) -> Void) -> Failure? {
     if isNull {
       into(nil)
@@ -44,7 +44,7 @@ extension JSONReader {
     return int(0...Int.max / 1_000_000, "milliseconds from 0, or null") { into(UInt64($0) * 1_000_000) }
   }
 
-  /// One of some words: its number among them. The first is the default.
+  /// One of `words`; gives its index among them. The first word is the default.
   @inline(never)
   func choice(_ words: StaticString..., into: (Int) -> Void) -> Failure? {
     let expected = ByteBuffer()
@@ -59,7 +59,7 @@ extension JSONReader {
     return fail(expected)
   }
 
-  /// Visible ASCII, without a space at its ends: a header's value.
+  /// A header's value: visible ASCII, without a space at either end.
   @inline(never)
   func ascii(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, HeaderRules.isValidASCIIValue(string) else {
@@ -68,7 +68,7 @@ extension JSONReader {
     return self.string(into)
   }
 
-  /// Visible ASCII, not empty: it goes into ":authority".
+  /// A value for ":authority": visible ASCII, not empty.
   @inline(never)
   func authority(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string, !string.isEmpty, string.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
@@ -89,7 +89,7 @@ extension JSONReader {
     return nil
   }
 
-  /// true, false, or {"events": n}: how many events are kept.
+  /// A trace: true, false, or {"events": n}, where n is the number of events that are kept.
   @inline(never)
   func trace(_ into: (Int) -> Void) -> Failure? {
     if !isObject { return bool { into($0 ? TraceLog.defaultEvents : 0) } }
@@ -115,15 +115,15 @@ extension JSONReader {
     return nil
   }
 
-  /// Of a hundred.
+  /// A percentage.
   func percent(_ into: (Chance) -> Void) -> Failure? {
     number(0...100, "a number from 0 to 100") { into(Chance(percent: $0)) }
   }
 
-  /// Of random numbers.
+  /// A seed for random numbers.
   func seed(_ into: (UInt64) -> Void) -> Failure? { count(0...Int.max) { into(UInt64($0)) } }
 
-  /// A status code but OK, by name or number.
+  /// A status code other than OK, by name or number.
   @inline(never)
   func code(_ into: (StatusCode) -> Void) -> Failure? {
     let expected: StaticString = "the name or number of a status other than OK"
@@ -150,7 +150,7 @@ extension JSONReader {
     return nil
   }
 
-  /// One whose value may be text of one's own.
+  /// The name of a header that may have any text as its value: neither binary nor reserved.
   @inline(never)
   func textHeaderName(_ into: (ByteBuffer) -> Void) -> Failure? {
     var header: ByteBuffer?
@@ -162,7 +162,7 @@ extension JSONReader {
     return nil
   }
 
-  /// An array of them.
+  /// An array of header names.
   @inline(never)
   func headerNames(_ into: ([ByteBuffer]) -> Void) -> Failure? {
     var names: [ByteBuffer] = []

@@ -5,11 +5,11 @@ import PenstockReady
 import PenstockTransport
 import PenstockWire
 
-// ready.h: fills the tables.
+// The functions of ready.h, which fill the tables of ready-made interceptors.
 
 private typealias Table = UnsafeMutablePointer<penstock_interceptor>
 
-/// A reference to `ready` goes into the table.
+/// Fills the table, which gets a reference to `ready`.
 private func fill(_ table: Table, _ ready: ReadyInterceptor) {
   var fresh = penstock_interceptor()
   fresh.struct_size = MemoryLayout<penstock_interceptor>.size
@@ -31,7 +31,7 @@ private func fill(_ table: Table, _ ready: ReadyInterceptor) {
   table.pointee = fresh
 }
 
-/// Reads the options and fills the table with what is made of them.
+/// Reads the options, makes the interceptor and fills the table with it.
 private func make<Options>(
   _ json: UnsafePointer<CChar>?, _ table: Table?, _ error: UnsafeMutablePointer<OpaquePointer?>?,
   _ defaults: Options, _ read: (JSONReader, inout Options) -> Failure?,
@@ -44,7 +44,7 @@ private func make<Options>(
   return PENSTOCK_OK
 }
 
-/// NULL is an empty object.
+/// Parses the options; NULL counts as an empty object.
 private func parse<Options>(
   _ json: UnsafePointer<CChar>?, _ defaults: Options, _ read: (JSONReader, inout Options) -> Failure?
 ) -> (Options, Failure?) {
@@ -62,7 +62,7 @@ public func penstock_ready_share(
     unsafeBitCast(finalizer, to: UInt.self) == unsafeBitCast(ReadyInterceptor.finalize, to: UInt.self)
   else { return PENSTOCK_E_INVALID_ARGUMENT }
   let ready = ReadyInterceptor.from(state)
-  // A lock of it may have been held when the process was copied.
+  // The interceptor's lock may have been held by another thread when the process was forked.
   if Process.isForked(ready.generation) { return PENSTOCK_E_FORKED }
   fill(other, ready)
   return PENSTOCK_OK
@@ -164,15 +164,15 @@ public func penstock_ready_metrics(
 }
 
 private func give(
-  _ metrics: OpaquePointer?, _ place: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?,
+  _ metrics: OpaquePointer?, _ out: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?,
   _ text: (Metrics) -> ByteBuffer?
 ) -> penstock_result {
-  guard let metrics, let place else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let metrics, let out else { return PENSTOCK_E_INVALID_ARGUMENT }
   let counted = object(metrics, Metrics.self)
-  // Its lock may have been held when the process was copied.
+  // The lock of the metrics may have been held by another thread when the process was forked.
   if Process.isForked(counted.generation) { return PENSTOCK_E_FORKED }
   guard let made = text(counted)?.take().0 else { return PENSTOCK_E_NO_MEMORY }
-  place.pointee = made.assumingMemoryBound(to: CChar.self)
+  out.pointee = made.assumingMemoryBound(to: CChar.self)
   return PENSTOCK_OK
 }
 

@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockReady
 import PenstockWire
 
-// The header rules of ready.h.
+// Reads the rules of penstock_ready_headers.
 
 func read(_ reader: JSONReader, into lists: inout HeaderEdits.Lists) -> Failure? {
   reader.members { key, member in
@@ -38,7 +38,7 @@ private func readRules(_ reader: JSONReader, _ into: ([HeaderEdits.Edit]) -> Voi
   return failure
 }
 
-/// A name that metadata may have.
+/// Reads the name of a header, which has to be one that metadata may have.
 @inline(never)
 private func readName(_ member: JSONReader, _ into: (ByteBuffer) -> Void) -> Failure? {
   var name: ByteBuffer?

@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// registration.h
+// The functions of registration.h.
 
 private func explain(_ outcome: Outcome, _ error: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
   switch outcome {

@@ -4,11 +4,11 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// call.h: the reply.
+// The functions of call.h for replies.
 
 func reply(_ handle: OpaquePointer?) -> Reply? { handle.map { object($0, Reply.self) } }
 
-/// Something that the reply keeps.
+/// A borrowed handle of an object that the reply keeps; NULL where there is none.
 @inline(__always)
 private func part<P: AnyObject>(_ handle: OpaquePointer?, _ which: (Reply) -> P?) -> OpaquePointer? {
   handle.flatMap { look($0, Reply.self) { which($0).map { borrowed($0) } } }
@@ -35,7 +35,7 @@ public func penstock_reply_status_json(_ handle: OpaquePointer!) -> UnsafePointe
   replyText(handle, .status) { json($0.status) }
 }
 
-/// Made when it is first asked for, and kept by the reply; "{}" where there is none.
+/// A text that is made when it is first asked for and then kept by the reply; "{}" where there is none.
 func replyText(
   _ handle: OpaquePointer?, _ which: Reply.Text, _ make: (Reply) -> JSON.Value?
 ) -> UnsafePointer<CChar> {

@@ -3,20 +3,20 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// request.h: the start of a call, where a hop sees it. Its handle is the hop's.
+// The functions of request.h: the start of a call, at every point where a hop sees it. Its handle is the hop's own.
 
-/// The start as it is shown: in a callback of the hop, as the callback sees it; else the request that waits. nil: nothing
-/// is.
+/// The start that the handle shows: in a callback of the hop the start of the callback, otherwise the request that
+/// waits. nil: no start is shown.
 @inline(never)
 func start<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T, _ shown: (Request, Hop) -> T) -> T? {
   guard let handle else { return nil }
-  let place = HopHandle.place(handle)
-  if place.hop.currentEvent != .none { return running(place.hop) }
-  guard case .bound(let bound) = place else { return nil }
+  let referent = HopHandle.referent(handle)
+  if referent.hop.currentEvent != .none { return running(referent.hop) }
+  guard case .bound(let bound) = referent else { return nil }
   return bound.request.map { shown($0, bound.hop) }
 }
 
-/// The defaults where nothing is shown.
+/// The settings of the start that is shown; the defaults where none is.
 @inline(never)
 private func settings(_ handle: OpaquePointer?) -> CallSettings {
   start(handle, { $0.settings }, { request, _ in request.settings }) ?? CallSettings()
@@ -34,17 +34,17 @@ private func edit(_ handle: OpaquePointer?, _ change: (Request) -> Outcome) -> p
     { $0.hop.currentEvent == .none ? $0.edit(change) : $0.hop.editStart(change) })
 }
 
-/// A limit as the JSON options take it.
+/// A limit within the bounds of the JSON options; nil: it is outside.
 private func limit(_ bytes: Int) -> Int? { bytes >= 0 && bytes <= Int(Int32.max) ? bytes : nil }
 
 @_cdecl("penstock_request_metadata") @implementation
 public func penstock_request_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
   guard let handle else { return nil }
-  let place = HopHandle.place(handle)
-  if case .bound(let bound) = place, bound.hop.currentEvent == .none {
+  let referent = HopHandle.referent(handle)
+  if case .bound(let bound) = referent, bound.hop.currentEvent == .none {
     return bound.requestMetadata.map { borrowed($0) }
   }
-  return place.hop.requestMetadata.map { borrowed($0) }
+  return referent.hop.requestMetadata.map { borrowed($0) }
 }
 
 @_cdecl("penstock_request_method") @implementation
@@ -108,7 +108,7 @@ public func penstock_request_set_deadline_ms(_ handle: OpaquePointer!, _ ms: Int
     })
 }
 
-/// Saturates.
+/// Milliseconds in nanoseconds; at most the largest number.
 func nanoseconds(_ milliseconds: UInt64) -> UInt64 {
   let (product, overflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
   return overflow ? UInt64.max : product

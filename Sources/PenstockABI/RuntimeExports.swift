@@ -5,19 +5,20 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// runtime.h
+// The functions of runtime.h.
 
-/// A user's handle: what it stands for counts it, so that the last one is noticed before memory goes.
+/// The runtime of a user's handle. ClientRuntime counts the handles, so that the last release is noticed before the
+/// memory goes.
 private func runtime(_ handle: OpaquePointer) -> ClientRuntime { object(handle, ClientRuntime.self) }
 
-/// A runtime with one user, which the handle stands for; or why there is none.
+/// Gives the caller a runtime with one user, the handle; or reports why there is none.
 func give(
-  _ made: ClientRuntime.Made, _ place: UnsafeMutablePointer<OpaquePointer?>,
+  _ made: ClientRuntime.Made, _ out: UnsafeMutablePointer<OpaquePointer?>,
   _ error: UnsafeMutablePointer<OpaquePointer?>?
 ) -> penstock_result {
   switch made {
   case .made(let runtime):
-    place.pointee = retained(runtime)
+    out.pointee = retained(runtime)
     return PENSTOCK_OK
   case .failed(let errno, let what): return systemFailure(errno, what).report(error)
   }
@@ -27,7 +28,7 @@ func systemFailure(_ errno: Int32, _ what: StaticString) -> Failure {
   let number = ByteBuffer()
   _ = appendDecimal(UInt64(errno.magnitude), to: number)
   let text = errnoText(errno)
-  // A view does not keep what it views.
+  // `text` and `number` are kept until here, as views of them do not keep them.
   return withExtendedLifetime((text, number)) {
     Failure(
       errno == ENOMEM ? .noMemory : .system, what.bytes, (": " as StaticString).bytes, text.view,
@@ -48,23 +49,23 @@ private func errnoText(_ errno: Int32) -> ByteBuffer {
 
 @_cdecl("penstock_runtime_new") @implementation
 public func penstock_runtime_new(
-  _ options: UnsafePointer<CChar>!, _ place: UnsafeMutablePointer<OpaquePointer?>!,
+  _ options: UnsafePointer<CChar>!, _ out: UnsafeMutablePointer<OpaquePointer?>!,
   _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  guard let place else { return report(.invalidArgument, "runtime must not be NULL", error) }
+  guard let out else { return report(.invalidArgument, "runtime must not be NULL", error) }
   var parsed = Runtime.Options()
   if let options, let failure = JSONReader.parse(bytes(options), { read($0, into: &parsed) }) {
     return failure.report(error)
   }
-  return give(ClientRuntime.make(parsed), place, error)
+  return give(ClientRuntime.make(parsed), out, error)
 }
 
 @_cdecl("penstock_runtime_default") @implementation
 public func penstock_runtime_default(
-  _ place: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
+  _ out: UnsafeMutablePointer<OpaquePointer?>!, _ error: UnsafeMutablePointer<OpaquePointer?>!
 ) -> penstock_result {
-  guard let place else { return report(.invalidArgument, "runtime must not be NULL", error) }
-  return give(ClientRuntime.shared(), place, error)
+  guard let out else { return report(.invalidArgument, "runtime must not be NULL", error) }
+  return give(ClientRuntime.shared(), out, error)
 }
 
 @_cdecl("penstock_runtime_retain") @implementation
@@ -79,7 +80,7 @@ public func penstock_runtime_release(_ handle: OpaquePointer!) {
   release(handle, ClientRuntime.self)
 }
 
-/// The runtime, if the handle is one and this process's.
+/// Runs `body` on the runtime. A NULL handle, or one of another process, is an error.
 private func with(_ handle: OpaquePointer?, _ body: (ClientRuntime) -> penstock_result) -> penstock_result {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
   let found = runtime(handle)

@@ -4,13 +4,13 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// What is known of a call in numbers, at a hop and at the reply.
+// The statistics of a call as JSON, at a hop and in a reply.
 
 func json(_ stats: CallStatistics) -> JSON.Value? {
   func since(_ time: UInt64) -> JSON.Value? {
     time >= stats.createdAt && time != 0 ? JSON.int((time - stats.createdAt) / 1000) : JSON.null
   }
-  // The clocks' difference is taken now, so that a call that nobody asks pays nothing for it.
+  // The wall clock is read only now, so that a call whose statistics nobody asks for does not pay for it.
   let age = Runtime.monotonicNow() &- stats.createdAt
   let created = (Runtime.wallClock() &- age) / 1_000_000
   return JSON.object { object in
@@ -52,7 +52,7 @@ public func penstock_hop_stats_json(
   _ handle: OpaquePointer!, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
 ) -> penstock_result {
   guard let handle, let text else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = HopHandle.place(handle).hop
+  let hop = HopHandle.referent(handle).hop
   if hop.isForked { return PENSTOCK_E_FORKED }
   guard let made = JSON.dump(json(hop.call.stats)) else { return PENSTOCK_E_NO_MEMORY }
   text.pointee = made
@@ -64,7 +64,7 @@ public func penstock_hop_peer_certificates_pem(
   _ handle: OpaquePointer!, _ pem: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
 ) -> penstock_result {
   guard let handle, let pem else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = HopHandle.place(handle).hop
+  let hop = HopHandle.referent(handle).hop
   return hop.isForked ? PENSTOCK_E_FORKED : give(hop.call.connection, pem)
 }
 

@@ -3,7 +3,7 @@ public import CPenstock
 import PenstockCall
 import PenstockWire
 
-// status.h
+// The functions of status.h.
 
 @_cdecl("penstock_status_code_name") @implementation
 public func penstock_status_code_name(_ code: Int32) -> UnsafePointer<CChar>! {
@@ -51,7 +51,7 @@ public func penstock_status_message(_ status: OpaquePointer!) -> UnsafePointer<C
   status.map { cString(object($0, Status.self).message) } ?? cString("")
 }
 
-/// The status, if the handle is one and may be changed.
+/// Runs `body` on a status that may be changed. A NULL handle, or a status that is read only, is an error.
 private func changing(_ handle: OpaquePointer?, _ body: (Status) -> Outcome) -> penstock_result {
   guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
   let status = object(handle, Status.self)
@@ -155,7 +155,7 @@ public func penstock_status_details_bin(
   _ length: UnsafeMutablePointer<Int>!
 ) -> penstock_result {
   guard let status, let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
-  // A byte more than there is, so that the pointer is never NULL.
+  // One byte more than needed is reserved, so that the pointer is never NULL.
   let encoded = ByteBuffer()
   guard object(status, Status.self).encodeDetails(into: encoded), encoded.append(byte: 0) else {
     return PENSTOCK_E_NO_MEMORY

@@ -2,7 +2,7 @@ import CJansson
 import PenstockCall
 import PenstockWire
 
-/// {"code", "name", "message", "metadata", "details"}; nil: no memory.
+/// A status as {"code", "name", "message", "metadata", "details"}; nil: no memory.
 func json(_ status: Status) -> JSON.Value? {
   status.settleTrailers()
   return JSON.object { object in
@@ -47,7 +47,8 @@ private func json(_ typeURL: ByteView, _ value: ByteView) -> JSON.Value? {
   }.value
 }
 
-/// Builds what the visitor tells, as far as there is memory: a stack of containers, the innermost last.
+/// Builds JSON from the fields that the visitor is told of. The containers that are open form a stack, the innermost
+/// last.
 private struct DetailWriter: ErrorDetailVisitor {
   private struct Level {
     let value: JSON.Value
@@ -106,7 +107,7 @@ private struct DetailWriter: ErrorDetailVisitor {
 
   mutating func string(_ value: ByteView) { put(JSON.string(value)) }
 
-  /// As a string: ProtoJSON for int64.
+  /// ProtoJSON writes an int64 as a string.
   mutating func int(_ value: Int64) {
     let text = ByteBuffer()
     if value < 0 { _ = text.append("-") }

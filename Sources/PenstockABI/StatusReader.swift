@@ -51,8 +51,8 @@ struct StatusReader {
     return nil
   }
 
-  /// Where both are given the details count; but bytes that say the same stay as they came, with what is not shown of
-  /// them. nil: no memory.
+  /// Whether "details" says the same as the encoded bytes. Details win over bytes that say something else; bytes that
+  /// say the same are kept as they came, with the fields that JSON does not show. nil: no memory.
   private func agrees(_ given: JSON.Value, with encoded: ByteBuffer) -> Bool? {
     let other = Status(.unknown)
     other.takeDetails(encoded.view)
@@ -126,7 +126,7 @@ private var noMemory: Failure { Failure(.noMemory, "no memory") }
 /// Encodes the fields of a google.rpc error detail (ProtoJSON) as protobuf's own encoders do: in the order of their
 /// numbers, and without those that have their default. As deep as the schema, whatever the JSON says.
 private struct DetailReader {
-  /// A key that is not a field.
+  /// A key that is accepted although it is no field, such as "@type".
   let skipped: StaticString
 
   func read(_ reader: JSONReader, _ schema: DetailSchema, into out: ByteBuffer) -> Failure? {
@@ -205,7 +205,7 @@ private struct DetailReader {
     return reader.value.pointee.type == JSON_INTEGER ? Int64(json_integer_value(reader.value)) : nil
   }
 
-  /// The whole text as a number.
+  /// The number that the whole text is; nil: it is none.
   private func decimal(_ text: ByteView) -> Int64? {
     let isNegative = text.first == 0x2d
     let digits = ByteView(rebasing: text.dropFirst(isNegative ? 1 : 0))
@@ -223,7 +223,8 @@ private struct DetailReader {
     return number
   }
 
-  /// "1.5s": seconds and at most nine digits of a fraction (google/protobuf/duration.proto: seconds = 1, nanos = 2).
+  /// Writes a duration such as "1.5s": seconds and at most nine digits of a fraction (google/protobuf/duration.proto:
+  /// seconds = 1, nanos = 2).
   private func writeDuration(_ text: ByteView, into out: ByteBuffer) -> Bool {
     guard text.last == 0x73 else { return false }
     let number = ByteView(rebasing: text.dropLast())

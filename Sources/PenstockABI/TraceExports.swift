@@ -4,16 +4,16 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// Traces and snapshots: of hop.h, call.h and runtime.h.
+// The functions of hop.h, call.h and runtime.h for traces and snapshots.
 
-/// How long a trace waits for the loop to say where its call stands.
+/// How many nanoseconds a trace waits until the loop says where its call stands.
 private let patience: UInt64 = 100_000_000
 
-private func give(_ made: JSON.Value?, _ place: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>)
+private func give(_ made: JSON.Value?, _ out: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>)
   -> penstock_result
 {
   guard let text = JSON.dump(made) else { return PENSTOCK_E_NO_MEMORY }
-  place.pointee = text
+  out.pointee = text
   return PENSTOCK_OK
 }
 
@@ -32,7 +32,7 @@ public func penstock_hop_trace_json(
   _ handle: OpaquePointer!, _ json: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
 ) -> penstock_result {
   guard let handle, let json else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = HopHandle.place(handle).hop
+  let hop = HopHandle.referent(handle).hop
   if hop.isForked { return PENSTOCK_E_FORKED }
   guard let call = ClientCall.of(hop) else { return PENSTOCK_E_GONE }
   return give(traceJSON(call, call.view(within: patience)), json)

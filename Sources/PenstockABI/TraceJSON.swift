@@ -84,10 +84,10 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
   JSON.object { object in
     object.set("us", JSON.int(note.time > record.createdAt ? (note.time - record.createdAt) / 1000 : 0))
     object.set("what", JSON.string(name(note.what)))
-    if note.hop >= 0, note.hop < log.places.count {
-      object.set("hop", text(log.places[note.hop].name))
+    if note.hop >= 0, note.hop < log.hops.count {
+      object.set("hop", text(log.hops[note.hop].name))
       object.set("place", JSON.int(note.hop))
-      object.set("level", JSON.string(name(log.places[note.hop].level)))
+      object.set("level", JSON.string(name(log.hops[note.hop].level)))
       object.set("attempt", JSON.int(Int(note.attempt)))
     } else {
       object.set("hop", JSON.null)
@@ -120,7 +120,7 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
 
 // MARK: - Who holds it
 
-/// 3204 as "3,204".
+/// Appends a number with commas: 3204 as "3,204".
 private func append(_ number: UInt64, to text: ByteBuffer) {
   let digits = ByteBuffer()
   _ = appendDecimal(number, to: digits)
@@ -202,7 +202,7 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
     return made(state(standing), standing.name, words, standing.since)
   case .taken(let hop): return made("taken", hop, named("taken by ", hop, ", which has not answered"))
   case .connection: return plain("connection", "waiting for a connection")
-  case .place: return plain("place", "waiting for the server to allow one more call on the connection")
+  case .slot: return plain("place", "waiting for the server to allow one more call on the connection")
   case .demand: return plain("demand", "waiting for the caller to ask for a message")
   case .server: return plain("server", "waiting for the server, or for the caller to send")
   case .loop: return plain("loop", "about to go on")
@@ -212,7 +212,8 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
 
 // MARK: - Calls
 
-/// `view`: nil where the call has ended, or nobody could look.
+/// Fills in the members that every trace has. `view`: nil where the call has ended, or the loop did not answer in
+/// time.
 private func fill(_ object: JSON.Object, _ record: CallRecord) {
   object.set("id", JSON.int(record.id))
   object.set("method", text(record.path))
@@ -261,10 +262,10 @@ func traceJSON(_ record: CallRecord) -> JSON.Value? {
   }.value
 }
 
-/// The same of one that may live; without `view` nobody could look where it stands.
+/// The trace of a call that may still be running. `view`: nil where the loop did not answer in time.
 func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
   JSON.object { object in
-    // Asked once: the call may end meanwhile.
+    // Read only once, because the call may end meanwhile.
     let reply = call.ended
     let record = view?.record ?? reply?.trace ?? call.record
     fill(object, record)

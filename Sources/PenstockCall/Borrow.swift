@@ -17,7 +17,7 @@ public func borrow<T: AnyObject, R>(_ object: @autoclosure () -> T?, _ body: (T)
   }
 }
 
-/// One more reference to an object that nobody else has yet, and that is not confined: no atomic operation is needed.
+/// Retains an object that no other thread has yet, and that is not confined: no atomic operation is needed.
 @inline(__always)
 public func retainNew<T: AnyObject>(_ object: T) -> Unmanaged<T> {
   let reference = Unmanaged.passUnretained(object)

@@ -8,7 +8,7 @@ public enum Lack: Equatable {
   case nothing
   case connection
   /// There is a connection, and its peer allows no more calls at once.
-  case place
+  case slot
 }
 
 /// The layer below the chain: an attempt on a transport stream. Everything runs on the driving thread;
@@ -19,7 +19,7 @@ open class CallBelow {
 
   /// Opens the stream with `call.request`.
   open func start(_ call: Call) {}
-  /// Opens the stream with all that the call has to send: the request, its one message, then the half-close.
+  /// Opens the stream and sends all of the call: the request, its one message and the half-close.
   open func start(_ call: Call, saying message: Message) {
     start(call)
     if call.wantsMessage { pull() }
@@ -29,7 +29,8 @@ open class CallBelow {
   /// Takes a message; `call.transportSent` tells when the transport has taken it whole.
   open func send(_ message: Message) {}
   open func halfClose() {}
-  /// `call.wantsMessage` may have become true: deliver the messages that are there, one at a time, asking again after each.
+  /// `call.wantsMessage` may have become true: deliver the messages that have arrived, one at a time, and look at it
+  /// again after each.
   open func pull() {}
   /// A fresh attempt like this one: for a call that begins again.
   open func another() -> CallBelow { self }
@@ -48,7 +49,7 @@ open class CallAbove {
   /// Another message is there that has not been asked for: `call.perform(.demand(1))` has it.
   open func callOffersMessage() {}
   open func callSent(_ count: Int) {}
-  /// The end: exactly once, last.
+  /// The call has ended: told exactly once, as the last notice.
   open func callStatus(_ status: Status) {}
   /// A local end discards the messages that the caller has not read yet.
   open func callDiscardsMessages() {}
@@ -90,18 +91,18 @@ open class CallLoop {
   open func setDeadline(_ call: Call, _ time: UInt64?) {}
   /// Resolves `ticket` with NEXT at `time`.
   open func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {}
-  /// A ticket for `event`, which a callback of `hop` may pause or hold; `start` is the start that may be changed. 0: there are
-  /// no more. Any thread after `shareTickets`, else the driving one.
+  /// Issues a ticket for `event`, which a callback of `hop` may pause or hold; `start` is the start that may be
+  /// changed. 0: there are no more tickets. Any thread after `shareTickets`, before that only the driving one.
   open func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 { 0 }
   /// From now on any thread may issue tickets of the call.
   open func shareTickets(of call: Call) {}
-  /// The event went on without it: later use gives "already".
+  /// The event has gone on: later use of its ticket gives "already".
   open func spendTicket(_ ticket: UInt64, of call: Call) {}
-  /// The event was overtaken: later use gives "gone".
+  /// The event was overtaken: later use of its ticket gives "gone".
   open func loseTicket(_ ticket: UInt64, of call: Call) {}
   /// The call has ended: later use of any of its tickets gives "gone".
   open func closeTickets(of call: Call) {}
-  /// The call has ended: keeps it until there is time to let it go. False: it does not.
+  /// The call has ended: the loop may keep it until there is time to let it go. False: the loop does not keep it.
   open func keepUntilRest(_ call: Call) -> Bool { false }
   /// Any thread: runs `call.runPosted()` on the driving thread soon.
   open func post(_ call: Call) {}
@@ -111,6 +112,6 @@ open class CallLoop {
   open var isForked: Bool { false }
   /// Any thread: whether this is the driving thread.
   open var isDriving: Bool { true }
-  /// The calling thread; never 0.
+  /// The number of the calling thread; never 0.
   open var thread: UInt { 1 }
 }

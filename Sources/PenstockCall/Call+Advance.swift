@@ -6,11 +6,11 @@ import PenstockWire
 extension Call {
   /// The place to which an event has come.
   enum Exit {
-    /// Past the last hop: the transport's.
+    /// The event is past the last hop, and belongs to the transport.
     case below
-    /// Past the top hop: the caller's.
+    /// The event is past the top hop, and belongs to the caller.
     case above
-    /// The event stands somewhere, or goes no further: nothing is left to do.
+    /// The event waits somewhere, or goes no further: the caller of this function has nothing left to do.
     case stays
   }
 
@@ -29,7 +29,7 @@ extension Call {
     if advanceDown(event, at: index) == .below { leaveForTransport(event) }
   }
 
-  /// Moves `event` on from the hop at `index` up, of which -1 is the caller.
+  /// Moves `event` on from the hop at `index` up; index -1 is the caller.
   func moveUp(_ event: Event, at index: Int) {
     if advanceUp(event, at: index) == .above { arrive(event) }
   }
@@ -53,7 +53,7 @@ extension Call {
   /// direction: 30 instructions an event fewer.
   @inline(__always)
   private func advance(_ event: Event, at first: Int, goesDown: Bool) -> Exit {
-    // A run that an event can't go through as one takes itself apart first.
+    // The event can't go through the run as one place: the run is taken apart first.
     if goesDown {
       if _slowPath(outboundEnd < run.length) { splitRun(at: outboundEnd) }
     } else {
@@ -89,7 +89,7 @@ extension Call {
           index = goesDown ? next + 1 : next - 1
         }
       case .hop:
-        // The row keeps it, even if a RESTART puts another in its place meanwhile.
+        // The row keeps it, even if a RESTART replaces it meanwhile.
         guard hops.at(index)._withUnsafeGuaranteedRef({ passes(event, $0) }) else { return .stays }
         index += goesDown ? 1 : -1
       }
@@ -108,7 +108,8 @@ extension Call {
   @inline(__always)
   private func placeAbove(_ index: Int) -> Place { index < 0 ? .above : index < run.length ? .run : .hop }
 
-  /// The codec stands above the hop at its index. False: the message can't be translated, and the call has ended.
+  /// The event comes to the codec, which stands above the hop at `codecIndex`. False: the message can't be
+  /// translated, and the call has ended.
   @inline(never) @_optimize(size)
   private func translates(_ event: Event, at index: Int) -> Bool {
     guard let codec else { return true }
@@ -117,7 +118,7 @@ extension Call {
       return encode(message, codec)
     }
     guard index == codecIndex - 1 else { return true }
-    // One status is enough: a message that cannot be encoded ends nothing any more.
+    // The call ends with its first status: a message that can't be encoded later ends nothing.
     if case .status = event { outboundEnd = min(outboundEnd, codecIndex) }
     return event.message.map { decode($0, codec) } ?? true
   }

@@ -1,12 +1,12 @@
 import PenstockWire
 
-// A call that begins again: RESTART by a hop, and a request that the server has certainly not processed. Both are `again`
-// on a cut. A redirect is a RESTART whose start has another route.
+// A call begins again by RESTART of a hop, or because the server has certainly not processed the request. Both are
+// `again` on a cut. A redirect is a RESTART whose start has another route.
 
 /// The cut above the attempt. Most calls have no `Cut` there: a request that leaves whole needs no object for it.
 ///
-/// A case has one reference to the object that it names, which `Call.setBottom` lets go: where the compiler counts, a call
-/// has 30 instructions more.
+/// A case has one reference to the object that it names, which `Call.setBottom` lets go. If the compiler counted
+/// instead, a call would cost 30 instructions more.
 enum Bottom {
   /// Nothing has passed but a start that nothing below can change.
   case start
@@ -20,7 +20,7 @@ enum Bottom {
 
 /// How far a request came that has failed (gRFC A6, "Transparent Retries").
 public enum Repeat: Equatable, Sendable {
-  /// The server may have acted on it; or a hop has made the status.
+  /// The request may not be repeated: the server may have acted on it, or a hop has made the status.
   case no
   /// The request has left, and the server has certainly not processed it.
   case unprocessed
@@ -28,7 +28,7 @@ public enum Repeat: Equatable, Sendable {
 
 /// Decides whether a failed attempt is followed by another. No I/O, no clock.
 enum RetryPolicy {
-  /// Once for a request that was not processed, unless something inbound has come.
+  /// Makes one more attempt for a request that was not processed, unless something inbound has come.
   case transparent
 
   enum Advice: Equatable { case pass, again }
@@ -42,7 +42,7 @@ enum RetryPolicy {
 }
 
 extension Hop {
-  /// May the status that the hop looks at, or holds, be answered with RESTART.
+  /// Whether the status that the hop looks at, or holds, may be answered with RESTART.
   func mayRestart(_ status: Status) -> Outcome {
     guard let cut, !status.isLocal, call.phase == .live else { return .state }
     if let failure = cut.failure { return failure }
@@ -52,24 +52,25 @@ extension Hop {
 }
 
 extension Call {
-  /// The bounds of a record for another attempt: bytes, and events, for small messages take more room than their bytes.
+  /// The bounds of the record for another attempt: bytes, and a number of events, because small messages take more
+  /// room than their bytes.
   private static let bottomLimit = 1 << 20
   private static let bottomMost = 4096
 
   // MARK: - The cut above the attempt
 
-  /// The hops from `cutAt` on stand below it.
+  /// Whether there are hops below the cut: those from `cutAt` on.
   var hasHopsBelowCut: Bool { cutAt < hops.count }
 
   /// `event` passes the cut on its way down. False: it waits there.
   @inline(__always)
   func passesCut(down event: Event) -> Bool {
     if case .start = event, !hasHopsBelowCut { return true }
-    return isKept(event)
+    return passesOpenBottom(event)
   }
 
   @inline(never) @_optimize(size)
-  private func isKept(_ event: Event) -> Bool {
+  private func passesOpenBottom(_ event: Event) -> Bool {
     openBottom.map { passes(event, $0) } ?? true
   }
 
@@ -87,7 +88,7 @@ extension Call {
     return cut.passes(event, isOwn: false)
   }
 
-  /// Start, message and half-close of a request that leaves whole pass the cut.
+  /// The start, message and half-close of a request that leaves whole pass the cut.
   @inline(__always)
   func passesCutWhole(_ message: Message) {
     if case .start = bottom {
@@ -124,7 +125,7 @@ extension Call {
     }
   }
 
-  /// The call has ended. Mostly nothing is kept any more.
+  /// The call has ended: nothing is kept for another attempt. Mostly nothing was.
   @inline(__always)
   func forgetBottom() {
     if case .committed = bottom { return }
@@ -140,7 +141,7 @@ extension Call {
     }
   }
 
-  /// nil: there is no cut, or no object for it.
+  /// The object of the cut above the attempt; nil: there is no cut, or it needs no object.
   var bottomCut: Cut? {
     guard case .cut(let cut) = bottom else { return nil }
     return cut.takeUnretainedValue()
@@ -157,7 +158,8 @@ extension Call {
     }
   }
 
-  /// Nothing is sent again. Returns how many of the messages that wait at the cut were not told as sent.
+  /// Gives up the replay: nothing is sent again. Returns how many of the messages that wait at the cut were not told
+  /// as sent.
   @inline(never) @_optimize(size)
   func dropBottom() -> Int {
     let cut = bottomCut
@@ -194,7 +196,8 @@ extension Call {
     return true
   }
 
-  /// The record of the events that have passed, as an object. nil: the attempt counts.
+  /// The cut with the record of the events that have passed, made an object if it was none. nil: no other attempt can
+  /// follow.
   private var openBottom: Cut? {
     switch bottom {
     case .committed: return nil
@@ -208,14 +211,14 @@ extension Call {
     }
   }
 
-  /// The hop is one of the call's, and not of an attempt or a part of it that is over.
+  /// Whether the hop is one of the call's present hops, and not of an attempt that is over.
   @inline(never) @_optimize(size)
   func isCurrent(_ hop: Hop) -> Bool { phase == .live && hops[hop.index] === hop }
 
   // MARK: - Again
 
-  /// Everything below the hop goes, and all that left the hop is sent again. False: RESTART is not possible, and the
-  /// status passes.
+  /// RESTART: everything below the hop is dropped, and all that has left the hop is sent again. False: RESTART is not
+  /// possible, and the status passes.
   @inline(never) @_optimize(size)
   func restart(_ hop: Hop, _ status: Status) -> Bool {
     let allowed = hop.mayRestart(status)
@@ -228,7 +231,7 @@ extension Call {
     if trace != nil { note(.restarted, hop, .status, detail: cut.restarts + 1) }
     let owed = discardInbound(hop)
     cut.unanswered = saturatingSum(cut.unanswered, owed)
-    // Events that an earlier replay has not come to have left the hop all the same.
+    // Events that an earlier replay has not reached yet have left the hop all the same.
     while let (event, isTold) = cut.skipNext() {
       if case .send = event { hop.countInFlight(isOwn: isTold) }
     }
@@ -239,12 +242,12 @@ extension Call {
     return true
   }
 
-  /// All that stands below the cut, from the hop at `first` on, goes and is made anew; the events that have passed the cut are
-  /// sent again, in a step of their own. `untold` messages have not been told as sent to the hops above.
+  /// Drops all that stands below the cut, from the hop at `first` on, and makes it anew; the events that have passed
+  /// the cut are sent again, in a step of their own. `untold` messages were not told as sent to the hops above.
   @inline(never) @_optimize(size)
   private func again(_ cut: Cut, from first: Int, untold: Int, _ former: CallBelow?) {
     cut.begin()
-    // The demand of the hops below dies with them; messages that they have not told as `sent` are told now.
+    // The demand of the hops below is dropped with them; messages that they have not told as `sent` are told now.
     pending.removeAll { step in
       switch step {
       case .sentFrom(let index, _): index >= first - 1
@@ -280,7 +283,7 @@ extension Call {
     pending.append(.replay(cut, first))
   }
 
-  /// The events that have passed the cut go down again, if nothing has dropped them meanwhile (I3).
+  /// Sends the events that have passed the cut again, unless something has dropped them meanwhile (I3).
   @inline(never) @_optimize(size)
   func replay(_ cut: Cut, _ first: Int) {
     guard cut.state == .waiting else { return }
@@ -290,7 +293,8 @@ extension Call {
     if hop == nil { sentAgain = cut.toldAgain }
     cut.play()
     moveDown(.start, at: first)
-    // A RESTART below goes on with the events that this one sends; another one here, or above, sends everything itself.
+    // If a hop below restarts meanwhile, this replay goes on; if this hop or one above does, the new replay sends
+    // everything itself.
     while phase == .live, cut.state == .playing, cut.restarts == restarts,
       let (event, isTold) = cut.takeNext()
     {
@@ -304,7 +308,7 @@ extension Call {
     }
   }
 
-  /// Everything inbound that stands at the hop goes. Returns how much demand it leaves unanswered.
+  /// Drops everything inbound that stands at the hop. Returns how much demand is left unanswered by that.
   @inline(never) @_optimize(size)
   private func discardInbound(_ hop: Hop) -> Int {
     guard let station = hop.inbound else { return 0 }

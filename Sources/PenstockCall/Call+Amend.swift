@@ -1,5 +1,6 @@
 extension Call {
-  /// While start stands at a hop, outside of that hop's callbacks; on the driving thread. nil: none.
+  /// Moves the deadline while start waits at a hop, outside of that hop's callbacks; on the driving thread. nil: no
+  /// deadline.
   public func moveDeadline(to time: UInt64?) {
     guard phase == .live else { return }
     request.deadline = time
@@ -8,6 +9,7 @@ extension Call {
 }
 
 extension Hop {
-  /// The object that keeps the interceptor's user data, for code that uses them longer than the call lives. In `create`.
+  /// The interceptor's number and the object that keeps its user data, for code that uses them longer than the call
+  /// lives. Called in `create`.
   public var registered: (id: UInt64, userData: UserData) { (registration.id, registration.userData) }
 }

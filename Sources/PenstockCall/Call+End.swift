@@ -29,12 +29,13 @@ extension Call {
       let hop = hops[index]
       spendTicket(hop)
       if hop.life == .answering, status.code == .ok, waits(status, behindAnswersOf: hop) { return }
-      // The caller would take the messages that have come for all there are.
+      // Without the refused message the caller would take the messages that have come for all there are.
       if hop.life == .answering, status.code == .ok, hop.hasRefused.load(ordering: .acquiring) {
         status = failure(
           of: hop, "ended its answer with OK, but a message of that was refused and not delivered again")
       }
-      // Events that may leave the hop leave before its status: a message that it has just injected. That may end the call.
+      // Events that may leave the hop, such as a message that it has just injected, leave before its status. That may
+      // end the call.
       letGo(hop, .inbound)
       guard phase == .live, hop.isActive || !hop.isEntered else { return }
     }
@@ -57,7 +58,7 @@ extension Call {
     }
   }
 
-  /// Ends the hops that stand below the place where the call was ended (I2).
+  /// Ends the hops that stand below the hop that has ended the call (I2).
   @inline(never) @_optimize(size)
   func cancelHops(from index: Int, _ status: Status) {
     splitRun(at: index)
@@ -72,8 +73,9 @@ extension Call {
     }
   }
 
-  /// A cancel or deadline ends the call: it cannot be paused, its code is fixed, and it overtakes everything (law 4). It
-  /// comes up from the bottom; a hop that held another status, or has taken the call, sees on_cancel instead.
+  /// A cancel or deadline ends the call: its status cannot be paused, its code is fixed, and it overtakes everything
+  /// (law 4). It goes up from the bottom; a hop that held another status, or has taken the call, sees on_cancel
+  /// instead.
   @inline(never) @_optimize(size)
   func endLocally(_ status: Status) {
     guard phase == .live || phase == .created else { return }
@@ -144,7 +146,7 @@ extension Call {
     caller?.release()
   }
 
-  /// Messages that the transport has will not be told as `sent` any more: nobody is to wait for them.
+  /// Messages that the transport has will not be told as `sent` any more, so senders are released now.
   func releaseTransport() {
     let n = inTransport
     inTransport = 0
@@ -168,7 +170,7 @@ extension Call {
       !dispatchEnd(.cancel, status, to: hop, callback)
     else { return }
     show(.status(status))
-    // A status on its way up may be changed; here it is only told.
+    // A status on its way up may be changed; on_cancel only shows it, read only.
     let wasReadOnly = status.isReadOnly
     status.isReadOnly = true
     _ = hop.invoke(callback, .cancel)
@@ -192,7 +194,7 @@ extension Call {
     if trace != nil { note(.callback, hop, .destroy) }
   }
 
-  /// The events that stand at the hop go; their tickets are gone.
+  /// Drops the events that stand at the hop; their tickets are gone.
   func discardStations(_ hop: Hop) {
     discardOutbound(hop)
     discardInboundStation(hop)
@@ -205,9 +207,9 @@ extension Call {
     hop.inbound = nil
   }
 
-  /// The outbound events that stand at the hop go; a sender that waits for room is not to wait for them.
+  /// Drops the outbound events that stand at the hop; a sender that waits for room does not wait for them.
   func discardOutbound(_ hop: Hop) {
-    // Events that wait behind a RESTART.
+    // Events that wait to be sent again after a RESTART are dropped too.
     var abandoned = hop.cut?.drop() ?? 0
     if let station = hop.outbound {
       for index in 0..<station.parked.count {

@@ -3,7 +3,8 @@ import PenstockWire
 // The inbound lane: headers, messages and the status, from the server toward the caller.
 
 extension Call {
-  /// Delivers an event of a hop that has taken the call. Where start stands at the hop still, it counts if TAKE comes.
+  /// Delivers an event that a hop answers the call with. If start still waits at the hop, the event counts only if
+  /// TAKE comes.
   @inline(never) @_optimize(size)
   func answer(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
@@ -23,7 +24,7 @@ extension Call {
     }
   }
 
-  /// Whether messages of its answer stand here that nobody has asked for yet: the status leaves behind them.
+  /// Whether messages of the hop's answer wait here for demand: the status leaves behind them.
   func waits(_ status: Status, behindAnswersOf hop: Hop) -> Bool {
     letGo(hop, .inbound)
     guard phase == .live, let station = hop.inbound, let last = station.parked.last else { return false }
@@ -44,8 +45,8 @@ extension Call {
     drain(hop, .inbound)
   }
 
-  /// A message, or a half-close that is the hop's own: later events from above go no further, and nobody is to
-  /// wait for them.
+  /// Puts in a message or a half-close of the hop's own. After a half-close events from above go no further, and
+  /// their senders do not wait for them.
   @inline(never) @_optimize(size)
   private func inject(_ event: Event, from hop: Hop) {
     guard hop.life == .passing else { return }
@@ -53,7 +54,7 @@ extension Call {
     if case .halfClose = event {
       while let unseen = station.waiting.popFirst() { discardOutbound(unseen, at: hop.index) }
       if let last = station.parked.last, last.event.isLast { return }
-      // No NEXT comes any more that they could wait for.
+      // Events that wait for the hop's next NEXT are released, since none comes any more.
       station.releaseTicketless()
       hop.become(.closed)
     }
@@ -82,7 +83,7 @@ extension Call {
   }
 
   func arrive(_ message: Message) {
-    // gRPC status codes, "Response cardinality violation".
+    // gRPC status codes, "Response cardinality violation": a second response message is an error.
     if inboundCount == 1, request.kind.receivesOne {
       finish(at: -1, Status(.unimplemented, "more than one response message in a call that has one"))
       return

@@ -1,6 +1,6 @@
 import PenstockWire
 
-// Callbacks on executors: an event waits at its hop, as with PAUSE, until its callback has run elsewhere.
+// An event whose callback runs on an executor waits at its hop, as with PAUSE, until the callback has run there.
 
 extension Call {
   /// Hands the event's callback to the lane's executor.
@@ -16,7 +16,7 @@ extension Call {
       }
     case .status(let status):
       let allowed = hop.mayRestart(status)
-      // A message that the hop has put in leaves before its status, and then it may not begin again.
+      // A message that the hop has put in leaves before its status; after that the call may not begin again.
       let isPreceded = hop.inbound?.mayLetGo(hasDemand: hop.owed > 0) ?? false
       job.canRestart = allowed == .ok && isPreceded ? .state : allowed
       if !isPreceded { job.start = hop.cut?.start }
@@ -27,7 +27,8 @@ extension Call {
     if !queue.append(job) { executorLost(hop) }
   }
 
-  /// A signal's callback, or one that tells of a call's end: nothing waits for it, unless `isAwaited`. False: law 7.
+  /// Hands over a signal's callback, or one that tells of the call's end: no event waits for it, unless `isAwaited`.
+  /// False: law 7.
   @inline(never) @_optimize(size)
   func dispatch(
     _ kind: EventKind, _ event: Event, _ count: Int, to hop: Hop, _ callback: @escaping HopCallback,
@@ -38,8 +39,8 @@ extension Call {
     return queue.append(job)
   }
 
-  /// How a call ended, for a callback that runs when others have the status already. `destroy`, which follows at once,
-  /// takes it along.
+  /// Hands over the call's status for a callback that runs when others already have it. `destroy`, which follows at
+  /// once, takes the status along.
   @inline(never) @_optimize(size)
   func dispatchEnd(_ kind: EventKind, _ status: Status, to hop: Hop, _ callback: @escaping HopCallback)
     -> Bool
@@ -52,7 +53,7 @@ extension Call {
     return true
   }
 
-  /// `destroy`, behind everything that runs for the hop on either executor.
+  /// Hands over `destroy`, behind everything that runs for the hop on either executor.
   @inline(never) @_optimize(size)
   func dispatchDestroy(_ hop: Hop, _ queue: JobQueue) {
     let ending = queue.ending.take()
@@ -101,7 +102,7 @@ extension Call {
       request.adopt(start)
       if request.deadline != deadline { loop.setDeadline(self, request.deadline) }
     }
-    // Messages that it has injected in its own lane stand before its event.
+    // Messages that the callback has injected in its own lane go before its event.
     for event in job.injected {
       if event.kind.lane == lane {
         if lane == .inbound { hop.reserved += 1 }
@@ -121,8 +122,8 @@ extension Call {
     }
   }
 
-  /// A ticket that nothing waits for: of an event whose callback has not come back from its executor, perhaps. Then
-  /// it counts when the callback has.
+  /// A ticket was resolved that no event waits with: perhaps its callback has not come back from the executor. Then
+  /// the resolution counts when the callback has.
   @inline(never) @_optimize(size)
   func keepIfShown(_ ticket: UInt64, _ resolution: Resolution) {
     let isShown = hops.contains { hop in

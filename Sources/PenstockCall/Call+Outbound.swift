@@ -4,11 +4,11 @@ import Synchronization
 // The outbound lane: start, messages and half-close, from the caller toward the server.
 
 extension Call {
-  /// Asks `create`. False: the hop is not in this call.
+  /// Calls `create`. False: the hop takes no part in this call.
   func enter(_ hop: Hop) -> Bool {
     if hop.index >= run.length { hop.wear(.waiting) }
     if let create = hop.callbacks.pointee.create {
-      hop.row.isTouched.store(true, ordering: .relaxed)
+      hop.row.wasLookedAt.store(true, ordering: .relaxed)
       hop.running = .create
       var state: UnsafeMutableRawPointer?
       hop.become(.creating)
@@ -44,7 +44,7 @@ extension Call {
     return true
   }
 
-  /// The hop is the far end from now on.
+  /// TAKE: the hop answers instead of the server from now on.
   func take(_ hop: Hop) {
     hop.become(.answering)
     hop.share()
@@ -59,14 +59,15 @@ extension Call {
     hop.earlyAnswers = []
   }
 
-  /// Nothing listens there any more; the sender is not to wait for it.
+  /// Drops an event that has come to a part of the chain that has ended; its sender does not wait for it.
   func discardOutbound(_ event: Event, at index: Int) {
     guard case .send = event else { return }
     tellSent(1, from: index - 1)
   }
 
-  /// Start has passed all hops, which are in the run and do not look at the events behind it: it leaves with the one message
-  /// and the half-close, which is 350 instructions fewer than one by one. False: they are to leave one by one.
+  /// Start has passed all hops, which are in the run and do not look at the events behind it: start, the one message
+  /// and the half-close leave in one step, which takes 350 instructions fewer than one by one. False: they have to
+  /// leave one by one.
   func leavesWhole(_ message: Message) -> Bool {
     guard run.length == hops.count, outboundEnd > run.length, pending.isEmpty,
       message.count <= request.settings.maxSendBytes
@@ -108,7 +109,7 @@ extension Call {
     switch event {
     case .start:
       leg = .open
-      door = isPlain && run.length == hops.count ? .direct : .queued
+      door = hasOnlyHops && run.length == hops.count ? .direct : .queued
       startAt = hops.count + 1
       measures.attempts.add(1)
       request.metadata.seal()

@@ -23,7 +23,7 @@ extension Call {
     return memory.initializeMemory(as: Posted.self, to: Posted(input: input))
   }
 
-  /// Stands for `open`, which is to run first: a thread that asks for something meanwhile need not post the call.
+  /// A mark that stands for `open`, which runs first: a thread that posts an input meanwhile need not post the call.
   private static var opening: UnsafeMutablePointer<Posted> {
     UnsafeMutablePointer(bitPattern: 16).unsafelyUnwrapped
   }
@@ -31,12 +31,13 @@ extension Call {
   /// Called before anyone else has the call: `open` is about to be run.
   public func awaitOpen() { posted.store(Call.opening, ordering: .releasing) }
 
-  /// The one message of a plain call and its half-close, if they are all that has been asked for.
+  /// Takes the one message of a call without codec or trace, and its half-close, if no other input was posted.
   func takeWhole() -> Message? {
-    guard isPlain, request.kind.sendsOne, let last = posted.load(ordering: .acquiring), last != Call.opening,
+    guard hasOnlyHops, request.kind.sendsOne, let last = posted.load(ordering: .acquiring),
+      last != Call.opening,
       case .halfClose = last.pointee.input, let first = last.pointee.next, first != Call.opening,
       first.pointee.next == Call.opening, case .send(let message) = first.pointee.input,
-      // Unless more has come meanwhile.
+      // Fails if another input was posted meanwhile.
       posted.compareExchange(
         expected: last, desired: Call.opening, ordering: .acquiringAndReleasing
       ).exchanged
@@ -46,7 +47,7 @@ extension Call {
     return message
   }
 
-  /// Any thread. Done in order, on the driving thread, soon.
+  /// Posts an input, on any thread. The driving thread carries the inputs out soon, in order.
   public func submit(_ input: consuming Input) {
     let node = Call.make(input)
     var head = posted.load(ordering: .relaxed)
@@ -60,7 +61,7 @@ extension Call {
     if head == nil { withLoop { $0.post(self) } }
   }
 
-  /// Instead of `runPosted` where nothing drives the call any more: it has ended. Any thread.
+  /// Called instead of `runPosted` where no thread drives the call any more: it has ended. Any thread.
   public func dropPosted() {
     var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
     while let node = next, node != Call.opening {
@@ -69,7 +70,7 @@ extension Call {
     }
   }
 
-  /// The loop's answer to `CallLoop.post`.
+  /// Called by the loop, on the driving thread, after `CallLoop.post`.
   public func runPosted() {
     var newest = posted.exchange(nil, ordering: .acquiringAndReleasing)
     var oldest: UnsafeMutablePointer<Posted>?
@@ -82,7 +83,7 @@ extension Call {
       oldest = pointer.pointee.next
       step(Call.take(pointer))
     }
-    // Not before the inputs are done: each of them may refer to a hop.
+    // The row is given back only after the inputs, as each of them may refer to a hop.
     if phase == .ended, !isRunning { giveRow() }
   }
 }

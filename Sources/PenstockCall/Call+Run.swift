@@ -34,13 +34,14 @@ extension Call {
     return .through
   }
 
-  // The events that hops of the run look at. The run has at least one hop.
+  // Whether no hop of the run looks at messages on their way down. The run has at least one hop.
   var runPassesMessages: Bool { callbacks.passesMessages }
   var runSeesHeaders: Bool { !callbacks.headers.isEmpty }
-  /// The lowest hop keeps messages that nobody has asked for.
+  /// Whether the hops of the run have to see a message on its way up: one has a callback for it, or the lowest hop
+  /// has to keep it, as nobody has asked for it.
   var runSeesMessages: Bool { run.owed == 0 || !callbacks.receive.isEmpty }
 
-  /// Passes start on where `create` goes before it or demand with it.
+  /// Passes start on through hops where `create` goes before it or demand goes with it.
   @inline(never)
   private func startRun() -> RunExit {
     let demand = frontierDemand
@@ -79,7 +80,7 @@ extension Call {
         wearInRun(.mayAnswer)
       case .demand:
         guard demand > 0 else { continue }
-        // Demand is shown when start has left the hop, and has not been shown to the next.
+        // Demand is shown to a hop when start has left it, before start is shown to the next hop.
         run.event = .create
         run.at = index + 1
         wearInRun(.open)
@@ -127,8 +128,8 @@ extension Call {
     list.isEmpty ? .through : visit(event, kind, list)
   }
 
-  /// Shows `event` to the hops of the run that want it, until one has not just passed it on. 13 instructions a hop: nothing
-  /// is read again that callbacks do not change.
+  /// Shows `event` to the hops of the run that want it, until a hop does more than pass it on. A hop costs 13
+  /// instructions: values that callbacks do not change are not read again.
   @inline(never)
   private func visit(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
     let watch = Unmanaged.passUnretained(self.watch)
@@ -139,10 +140,10 @@ extension Call {
     run.event = kind
     while true {
       run.end = UInt(bitPattern: rest.end)
-      // One number to count with: as a pointer it stands in two registers.
-      var place = UInt(bitPattern: rest.first)
-      while place < run.end {
-        let entry = UnsafePointer<Chain.Callbacks.Entry>(bitPattern: place).unsafelyUnwrapped
+      // The position as one number: a pointer would take two registers.
+      var address = UInt(bitPattern: rest.first)
+      while address < run.end {
+        let entry = UnsafePointer<Chain.Callbacks.Entry>(bitPattern: address).unsafelyUnwrapped
         let index = entry.pointee.index
         run.at = index
         watch._withUnsafeGuaranteedRef { $0.show(entry.pointee.name) }
@@ -151,11 +152,11 @@ extension Call {
           watch._withUnsafeGuaranteedRef { $0.end() }
           return .answered(entry.pointee.index, answer)
         }
-        place &+= UInt(MemoryLayout<Chain.Callbacks.Entry>.stride)
+        address &+= UInt(MemoryLayout<Chain.Callbacks.Entry>.stride)
       }
       if run.end != 0 { break }
       // The callback has set hops apart, perhaps its own.
-      rest.first = UnsafePointer(bitPattern: place).unsafelyUnwrapped
+      rest.first = UnsafePointer(bitPattern: address).unsafelyUnwrapped
       let index = (rest.first - 1).pointee.index
       guard index < run.length else {
         watch._withUnsafeGuaranteedRef { $0.end() }
@@ -174,7 +175,7 @@ extension Call {
     switch event {
     case .headers: return walk(event, .headers, callbacks.headers)
     case .receive:
-      // The lowest hop keeps the event.
+      // Nobody has asked for the message: the lowest hop keeps it.
       if run.owed == 0 {
         splitRun(at: run.length - 1)
         return .goesOn(run.length)
@@ -185,7 +186,7 @@ extension Call {
     case .status:
       let exit = walk(event, .status, callbacks.status)
       guard case .through = exit else { return exit }
-      // Until the call's end, which follows.
+      // The status stays noted until the call's end, which follows.
       run.event = .status
       run.at = -1
       outboundEnd = 0
@@ -194,7 +195,7 @@ extension Call {
     return .through
   }
 
-  /// Shows a signal, whose count the hop has to know. Returns how much of it is left when it leaves the hop.
+  /// Shows a signal with its count. Returns how much of it is left when it leaves the hop.
   private func tell(_ n: Int, _ entry: UnsafePointer<Chain.Callbacks.Entry>) -> Int {
     let hop = hops.at(entry.pointee.index)
     hop._withUnsafeGuaranteedRef {
@@ -284,7 +285,7 @@ extension Call {
     row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.face.store(face.rawValue, ordering: .releasing) }
   }
 
-  /// The hop's callback has returned, and the hop settles the event by itself.
+  /// The hop's callback has returned: sets the hop apart, so that it settles the event by itself.
   func setAside(_ index: Int) -> Hop {
     splitRun(at: index)
     let hop = hops[index]
@@ -303,14 +304,14 @@ extension Call {
       switch run.event {
       case .none: hasPassed = false
       case .create, .start, .send, .halfClose: hasPassed = index < run.at
-      // Counted before the callback.
+      // Demand is counted before the callback.
       case .demand: hasPassed = index <= run.at
       case .sent: hasPassed = index >= run.at
       case .destroy: hasPassed = true
       case .headers, .receive, .status, .cancel: hasPassed = index > run.at
       }
       if hop.running == .none { hop.running = callbackInRun(index) }
-      // Before start has come nothing else has.
+      // Before start no other event has come.
       if run.event == .start || run.event == .create {
         hop.leaveRun(hasPassed ? .passing : hop.running == .start ? .starting : hop.life)
         if hasPassed { hop.owed = run.count }
@@ -335,7 +336,7 @@ extension Call {
     if run.event == .start || run.event == .create { startAt = run.at }
     if run.event == .status { outboundEnd = min(outboundEnd, run.at + 1) }
     if first <= run.at {
-      // The hops above have all passed it, or none has.
+      // Either all hops above have passed the event, or none has.
       switch run.event {
       case .create, .start:
         run.owed = run.count
@@ -352,8 +353,8 @@ extension Call {
     run.end = 0
   }
 
-  /// The call ends. Returns how many hops of the run, from the top, the status has passed: nothing is left to be done for
-  /// them.
+  /// The call ends. Returns how many hops of the run, from the top, the status has passed: nothing more has to be
+  /// done for them.
   @inline(__always)
   func endRun() -> Int {
     if run.event != .status || run.at >= 0 { splitRun(at: 0) }

@@ -1,7 +1,8 @@
 import PenstockWire
 
-// One hop and one event: is it shown, what does its callback's answer mean, does it leave. Answers of a callback, a ticket
-// and an executor come in by one door, `settle`; it is the only place that knows what a verdict means.
+// Handles one event at one hop: whether it is shown, what its callback's answer means, and whether it leaves. The
+// answers of a callback, a ticket and an executor all go through `settle`, the only function that knows what a
+// verdict means.
 
 extension Call {
   /// Where the settled event stands.
@@ -24,8 +25,8 @@ extension Call {
     case ends
   }
 
-  /// `event` has come to `hop`. True: it leaves the hop now. Else it waits in front, unseen, or stands behind the callback,
-  /// or goes no further; and events that stood before it have been let go.
+  /// `event` has come to `hop`. True: it leaves the hop now. False: it waits in front, unseen, or stands behind the
+  /// callback, or goes no further. Events that stood before it have been let go.
   func meet(_ event: Event, _ hop: Hop) -> Bool {
     let lane = event.kind.lane
     if lane == .outbound, hop.life == .closed {
@@ -33,13 +34,13 @@ extension Call {
       return false
     }
     if let station = hop.standing(lane) {
-      // I6: a lane that is shut, or has just been, is not overtaken.
+      // I6: an event does not overtake a lane that is shut, or was shut until now.
       if station.isShut || !station.waiting.isEmpty {
         station.waiting.append(event)
         return false
       }
     } else if hop.callbacks.pointee.of(event.kind) == nil {
-      // Most events at most hops: `show` would find that nothing is to be called.
+      // Most hops have no callback for most events: `show` would find nothing to call.
       if case .receive = event { hop.noteAnswered() }
       return leave(event, hop)
     }
@@ -70,7 +71,7 @@ extension Call {
     case .leaves: return true
     case .stays: return false
     case .ends:
-      // Nobody is to wait for its `sent`. After a restart `sent` has been told already.
+      // The event ends here, so it is told as sent: nobody has to wait for that. After a restart it was told already.
       if case .send = event, isCurrent(hop) { tellSent(1, from: hop.index - 1) }
       return false
     }
@@ -92,7 +93,8 @@ extension Call {
   func settle(_ hop: Hop, _ event: Event, _ slot: Slot, _ resolution: Resolution) -> Settled {
     switch resolution {
     case .finish(let status):
-      // An OK may wait behind what the hop has delivered. The event does not: nobody is to wait for it.
+      // An OK may have to wait behind messages that the hop has delivered. The event that was answered with it does
+      // not wait: it ends.
       if hop.life == .answering, status.code == .ok {
         spendTicket(hop)
         drop(event, at: hop, slot)
@@ -173,7 +175,7 @@ extension Call {
     }
   }
 
-  /// HOLD: as PAUSE, but later events are shown, and the sender goes on (I7).
+  /// HOLD: the event waits as with PAUSE, but later events are shown, and the sender goes on (I7).
   @inline(never) @_optimize(size)
   private func hold(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let lane = event.kind.lane
@@ -230,7 +232,7 @@ extension Call {
     keepIfShown(ticket, resolution)
   }
 
-  /// The event at `index` waits no more.
+  /// Ends the wait of the event at `index`.
   private func release(_ hop: Hop, _ lane: Lane, _ event: Event, at index: Int, _ resolution: Resolution) {
     if let station = hop.standing(lane), case .pause = station.parked[index].wait { open(station, lane) }
     _ = settle(hop, event, .parked(index), resolution)
@@ -276,8 +278,8 @@ extension Call {
 
   // MARK: Leaving
 
-  /// The event has the hop's NEXT. True: it goes on at once; else it stands behind others, waits for demand, or the hop has
-  /// taken it.
+  /// The hop has answered the event with NEXT. True: it goes on at once. False: it stands behind others, waits for
+  /// demand, or the hop has taken it.
   func leave(_ event: Event, _ hop: Hop) -> Bool {
     let stands = hop.standing(event.kind.lane).map { !$0.parked.isEmpty } ?? false
     if stands || event.kind == .receive && hop.owed == 0 {
@@ -287,7 +289,7 @@ extension Call {
     return go(event, hop, isOwn: false)
   }
 
-  /// The event leaves the hop. False: nothing is beyond.
+  /// The event leaves the hop. False: it ends here, since the part beyond has ended.
   private func go(_ event: Event, _ hop: Hop, isOwn: Bool) -> Bool {
     switch event {
     case .start: return startLeaves(hop)

@@ -1,7 +1,7 @@
 import PenstockWire
 
-// Signals, which do not queue: demand on its way down, `sent` on its way up. And the functions that park an event, or let
-// it go.
+// Signals, which never queue: demand on its way down, and `sent` on its way up; and the functions that park events
+// and let them go.
 
 extension Call {
   /// `n` more messages are asked for, seen by the hops from `index` on.
@@ -18,7 +18,7 @@ extension Call {
       }
     }
     while n > 0 {
-      // Where start has not come to, nothing can be asked: it waits, and moves on with start.
+      // Demand does not pass start: it waits there, and moves on with start.
       if index >= startAt, startAt <= hops.count {
         addFrontierDemand(n)
         return
@@ -51,7 +51,8 @@ extension Call {
     }
   }
 
-  /// Shows the signal to the hop, and returns how much it passes on. The caller looks whether the hop wants to finish.
+  /// Shows demand to the hop, and returns how much the hop passes on. The caller then looks whether the hop wants to
+  /// finish.
   func showDemand(_ n: Int, to hop: Hop) -> Int {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
@@ -73,7 +74,8 @@ extension Call {
     if wantsMessage { tellBelow { $0.pull() } }
   }
 
-  /// Done after the running step: `sent` is never shown between an event's callback and the event's settling.
+  /// Queued until the running step is done, so that `sent` is never shown between an event's callback and the event's
+  /// settling.
   func tellSent(_ n: Int, from index: Int) {
     if n > 0, phase == .live { pending.append(.sentFrom(index, n)) }
   }
@@ -84,7 +86,7 @@ extension Call {
       || trace != nil
   }
 
-  /// `n` messages were taken below, told to the hops from `index` up. `isCounted`: at the cut above the attempt too.
+  /// `n` messages were taken below: tells the hops from `index` up. `isCounted`: at the cut above the attempt too.
   func runSent(_ n: Int, at index: Int, isCounted: Bool = false) {
     var n = n
     var index = index
@@ -112,7 +114,7 @@ extension Call {
             _ = hop.invoke(callback, .sent)
             _ = finishIfAsked(hop)
           }
-          // After a RESTART above they have been told.
+          // After a RESTART above the messages have been told already.
           guard isCurrent(hop) else { return }
         }
         n += held

@@ -23,52 +23,53 @@ public final class Call {
   /// The present attempt.
   enum Leg { case unstarted, open, ended }
 
-  /// Whether events from the attempt go straight to the caller, by hops of the run at most: 70 instructions an event
-  /// fewer than by `execute` (I12). They do while the attempt is open, unless a hop counts by itself, or a codec or a trace
-  /// wants each event.
+  /// How events from the attempt come to the caller. `direct`: straight, by hops of the run at most, which takes 70
+  /// instructions an event fewer than `execute` (I12). So it is while the attempt is open, unless a hop counts by
+  /// itself, or a codec or a trace needs each event.
   enum Door { case direct, queued }
 
   /// Which notices the layer above gets.
   public enum Manner {
     case toldSent
-    /// The layer gets everything but `sent`.
+    /// The layer gets all notices but `sent`.
     case untold
-    /// Everything but `sent`; and nobody has the call after its end, nor does anything of the user's go with it.
+    /// All notices but `sent`; besides, nobody has the call after its end, and no user's object is released with it.
     case brief
   }
 
   public let id: UInt64
   public let request: Request
-  /// One reference to the object that `values` has made.
+  /// A counted reference to the object that `values` has made.
   private let madeValues = Atomic<UnsafeMutableRawPointer?>(nil)
   public let measures = Measures()
-  /// One reference to a ConnectionFacts.
+  /// A counted reference to a ConnectionFacts.
   let connectionFacts = Atomic<UnsafeMutableRawPointer?>(nil)
-  /// The facts of earlier attempts' connections: another thread may be about to look at them.
+  /// The facts of earlier attempts' connections, kept because another thread may be about to read them.
   var pastConnections: [ConnectionFacts] = []
   public let origin: CallOrigin
   var loop: CallLoop { origin.loop }
   /// Like `loop`, for code that runs often: no reference is counted.
   @inline(__always)
   func withLoop<R>(_ body: (CallLoop) -> R) -> R { borrow(origin) { borrow($0.loop, body) } }
-  /// Any thread.
+  /// Whether this is the driving thread. Any thread.
   var isDriving: Bool { withLoop { $0.isDriving } }
 
-  /// nil once the call has ended.
+  /// The chain; nil once the call has ended.
   public internal(set) var chain: Chain?
   var hops = HopRow.Hops()
-  /// The holder of the hops, one reference; until the call ends, or the step that ends it is done.
+  /// The row that holds the hops, a counted reference; kept until the call has ended and the step that ends it is
+  /// done.
   private(set) var row: Unmanaged<HopRow>?
-  /// The chain's stock, from which the row comes; one reference when the chain has gone before the row.
+  /// The chain's stock, from which the row comes; a counted reference if the chain has gone before the row.
   private var stock: Unmanaged<Chain.Stock>?
   /// The chain's callbacks, while there is a chain.
   private(set) var table: UnsafePointer<Chain.Callbacks>?
-  /// Set before `open`. nil: both levels see bytes.
+  /// The codec, set before `open`. nil: both levels see bytes.
   public var codec: Codec?
   var below: CallBelow?
-  /// One reference, which is let go when the call ends: in no step that tells it.
+  /// The layer above, a counted reference; it is let go when the call ends, not within a step that tells it.
   private(set) var above: Unmanaged<CallAbove>?
-  /// nil: no trace is kept.
+  /// The trace; nil: none is kept.
   public let trace: (any CallTrace)?
   /// An object that the loop keeps with the call.
   private let attachment: AnyObject
@@ -80,7 +81,7 @@ public final class Call {
   var bottom = Bottom.start
   /// How tickets were resolved of events whose callbacks still run on executors.
   var earlyResolutions: [(ticket: UInt64, resolution: Resolution)] = []
-  /// Inputs from other threads, newest first.
+  /// Inputs that other threads have posted, the newest first.
   let posted = Atomic<UnsafeMutablePointer<Posted>?>(nil)
 
   /// The hops from the top that nothing has set apart.
@@ -92,20 +93,21 @@ public final class Call {
   var outboundCount = 0
   /// Messages that the transport has and has not told as `sent`.
   var inTransport = 0
-  /// Before `open`.
+  /// Set before `open`.
   public var manner = Manner.toldSent
 
   // Inbound.
   var demandBelow = 0
   var inboundCount = 0
   var headersCount = 0
-  /// The event of the running callback. The code that shows it keeps it until the callback returns: no reference is counted.
+  /// The event of the running callback. The code that shows it keeps it until the callback returns, so the reference
+  /// is not counted.
   private var shown = unsafeBitCast(Event.start, to: UInt.self)
   var event: Event { unsafeBitCast(shown, to: Event.self) }
   @inline(__always)
   func show(_ event: Event) { shown = unsafeBitCast(event, to: UInt.self) }
 
-  // Small fields stand together: ten thousand calls may be open and idle.
+  // Small fields stand together to save memory: ten thousand calls may be open and idle.
   var phase = Phase.created
   var isRunning = false
   var leg = Leg.unstarted
@@ -119,7 +121,7 @@ public final class Call {
   @Small private(set) var codecIndex: Int
   /// The cut above the attempt stands above the hop at this index.
   @Small private(set) var cutAt: Int
-  /// Of the messages that go down from the cut: how many of the next `sent` have been told before.
+  /// The number of `sent` signals to come, for messages below the cut, that were told before a restart.
   @Small var sentAgain = 0
 
   public init(
@@ -144,7 +146,7 @@ public final class Call {
     if let row { Chain.Stock.drop(row) }
     forgetBottom()
     above?.release()
-    // Inputs that were posted after the end.
+    // Frees inputs that were posted after the end.
     if posted.load(ordering: .acquiring) != nil { dropPosted() }
     if let facts = connectionFacts.load(ordering: .relaxed) {
       Unmanaged<ConnectionFacts>.fromOpaque(facts).release()
@@ -169,10 +171,10 @@ public final class Call {
     return knownValues.unsafelyUnwrapped
   }
 
-  /// Called before `open`, and before anything else has a reference to `above`.
+  /// Sets the layer above. Called before `open`, and before any other thread has a reference to `above`.
   public func attach(above: CallAbove) { self.above = retainNew(above) }
 
-  /// At the end: the code that takes the reference lets it go.
+  /// Takes the layer above out at the end; the caller releases the reference.
   func detachAbove() -> Unmanaged<CallAbove>? { above.take() }
   public func attach(below: CallBelow) { self.below = below }
 
@@ -183,18 +185,18 @@ public final class Call {
 
   public var isEnded: Bool { phase == .ended }
 
-  /// There is no trace, and nothing but hops stands between the caller and the attempt.
-  var isPlain: Bool { codec == nil && trace == nil }
+  /// Nothing but hops stands between the caller and the attempt: neither a codec nor a trace.
+  var hasOnlyHops: Bool { codec == nil && trace == nil }
 
-  /// The call has, or had, hops, which lead other threads to it.
-  public var mayBeSeen: Bool { stock != nil }
+  /// Whether the call was made with hops; also true after its end. A hop's handle leads other threads to the call.
+  public var wasMadeWithHops: Bool { stock != nil }
 
   // MARK: - From below, on the driving thread
 
   /// There is demand, and nothing pauses the inbound lane.
   public var wantsMessage: Bool { demandBelow > 0 && pausesInbound == 0 && phase == .live && leg == .open }
 
-  /// A small message has come whole behind the last one that was asked for.
+  /// A small message has arrived completely, although it was not asked for yet.
   public func offerMessage() {
     if demandBelow == 0, pausesInbound == 0, phase == .live, !isRunning {
       tellAbove { $0.callOffersMessage() }
@@ -254,14 +256,14 @@ public final class Call {
 
   // MARK: - Inputs, a step each
 
-  /// The inputs of a call: each is a step.
+  /// The inputs of a call. Carrying one out is a step.
   public enum Input {
-    /// Begins: start, then demand, then the message of a unary call with its half-close.
+    /// Begins the call: start, then demand, then the message of a unary call with its half-close.
     case open(demand: Int, message: Message?)
     case send(Message)
     case halfClose
     case demand(Int)
-    /// The caller's cancel, a closed channel.
+    /// The caller has cancelled, or the channel was closed.
     case endLocally(Status)
     case headersFromBelow(Metadata)
     case messageFromBelow(Message)
@@ -272,7 +274,7 @@ public final class Call {
     case resolve(UInt64, Resolution)
     /// Resolves the ticket with NEXT, at this time.
     case resume(UInt64, at: UInt64)
-    /// An event that a hop delivers which has taken the call, or still may.
+    /// An event that a hop delivers as its answer: it has taken the call, or may still take it.
     case answer(Hop, Event)
     /// An event that a hop puts in outside of its callbacks, in either direction.
     case put(Hop, Event)
@@ -285,7 +287,7 @@ public final class Call {
     case ran(Job)
     case executorLost(Hop)
 
-    /// A call that was not opened has nothing yet that could take anything else.
+    /// Whether the call may begin with this input: before `open` it can take nothing else but an end.
     fileprivate var mayBegin: Bool {
       switch self {
       case .open, .endLocally: true
@@ -297,7 +299,7 @@ public final class Call {
     }
   }
 
-  /// How a ticket ends.
+  /// The resolution of a ticket.
   public enum Resolution {
     case verdict(Verdict)
     case finish(Status)
@@ -305,7 +307,7 @@ public final class Call {
     case broken(StaticString)
   }
 
-  /// The driving thread only: at once, or after the step that runs.
+  /// Carries out an input at once, or after the step that runs. The driving thread only.
   public func perform(_ input: Input) {
     step(input)
     if phase == .ended, !isRunning { giveRow() }
@@ -350,17 +352,18 @@ public final class Call {
     }
   }
 
-  /// On the driving thread: no other thread has, or can come by, one of the call's hops.
-  public var isAlone: Bool {
+  /// On the driving thread: no other thread has, or can come by, one of the call's hops, so that none needs a lock.
+  public var hopsArePrivate: Bool {
     row.map {
-      run.length == hops.count && !$0._withUnsafeGuaranteedRef { $0.isTouched.load(ordering: .acquiring) }
+      run.length == hops.count && !$0._withUnsafeGuaranteedRef { $0.wasLookedAt.load(ordering: .acquiring) }
     } ?? true
   }
 
-  /// The call has ended, and its chain is there still. Objects that nobody else knows can go at once.
+  /// The call has ended, and its chain still exists. If no other thread knows the hops, the row is given back at
+  /// once.
   func letRowGo() {
     guard let row, let stock else { return }
-    if isAlone, stock._withUnsafeGuaranteedRef({ $0.giveAlone(row) }) {
+    if hopsArePrivate, stock._withUnsafeGuaranteedRef({ $0.givePrivate(row) }) {
       self.row = nil
     } else {
       _ = stock.retain()
@@ -368,7 +371,7 @@ public final class Call {
     table = nil
   }
 
-  /// Nothing of the call runs any more that might have one of its hops.
+  /// Gives the row back: nothing of the call runs any more that might use one of its hops.
   func giveRow() {
     guard let row, let stock else { return }
     self.row = nil
@@ -395,7 +398,7 @@ public final class Call {
     case .statusFromBelow(let status):
       guard leg == .open else { return }
       endBelow()
-      // It may go no further than to the cut.
+      // The status may go no further than the cut, so the hops above must count by themselves.
       if status.canRepeat != .no { splitRun(at: cutAt) }
       moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):
@@ -422,12 +425,12 @@ public final class Call {
     }
   }
 
-  /// On the driving thread, after `awaitOpen`.
+  /// Opens the call on the driving thread, after `awaitOpen`. `message`: the one of a unary call.
   public func open(_ message: consuming Message?) {
     let said = message ?? takeWhole()
     let demand = request.kind.receivesOne ? 2 : 0
     guard trace == nil, !isRunning else { return perform(.open(demand: demand, message: consume said)) }
-    // The result is that of the way below, for 60 instructions fewer.
+    // Does what `execute` would do, in 60 instructions fewer.
     isRunning = true
     open(demand, said)
     checkStep()
@@ -448,24 +451,25 @@ public final class Call {
       self.row = row
       self.table = table
       hops = row._withUnsafeGuaranteedRef { $0.hops }
-      // Only a call with a trace pays for it.
+      // A call with a trace has no run, so that each event is noted; others do not pay for a trace.
       if trace == nil {
         run.length = table.pointee.runLength
         if codec != nil { run.length = min(run.length, codecIndex) }
       }
     }
     frontierDemand = demand
-    let isWhole = message != nil && isPlain && request.kind.sendsOne && (run.length == 0 || runPassesMessages)
+    let mayLeaveWhole =
+      message != nil && hasOnlyHops && request.kind.sendsOne && (run.length == 0 || runPassesMessages)
     switch advanceDown(.start, at: 0) {
     case .below:
-      // Hops have seen it; nothing is to be sent.
+      // Start has passed the hops, but the deadline is over: nothing is sent.
       if isLate, let deadline = request.deadline, deadline <= withLoop({ $0.now }) { return deadlinePassed() }
-      if isWhole, let message, leavesWhole(message) { return }
+      if mayLeaveWhole, let message, leavesWhole(message) { return }
       leaveForTransport(.start)
     case .above, .stays: break
     }
     if let message {
-      // Behind the events that start has brought; mostly there are none.
+      // The message goes behind the events that start has caused; mostly there are none.
       if pending.isEmpty { execute(.send(message)) } else { pending.append(.send(message)) }
       if pending.isEmpty { execute(.halfClose) } else { pending.append(.halfClose) }
     }

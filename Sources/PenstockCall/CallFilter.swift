@@ -1,12 +1,12 @@
 import PenstockWire
 
-/// Which calls an interceptor wants.
+/// The calls that an interceptor wants: by method and by kind.
 public struct CallFilter {
   public let methods: MethodFilter
   /// A mask of (1 << kind), never 0.
   public let kinds: UInt32
 
-  /// `kinds`: 0 is all.
+  /// `kinds`: a mask; 0 stands for all kinds.
   public init(_ methods: MethodFilter = MethodFilter(), kinds: UInt32 = 0) {
     self.methods = methods
     self.kinds = kinds & 0xf == 0 ? 0xf : kinds & 0xf
@@ -23,10 +23,10 @@ public struct CallFilter {
 public struct MethodFilter {
   public let text: ByteBuffer?
 
-  /// No text: everything.
+  /// Matches every method.
   public init() { text = nil }
 
-  /// nil: a pattern that can match nothing.
+  /// Makes a filter of patterns. nil: one of them is malformed and can match nothing.
   public init?(_ patterns: ByteBuffer) {
     text = patterns
     var valid = true
@@ -62,7 +62,7 @@ public struct MethodFilter {
     return found
   }
 
-  /// Trims spaces; the body returns false to stop.
+  /// Calls `body` with each pattern, without spaces around it, until it returns false.
   private func forEachPattern(_ body: (ByteView) -> Bool) {
     guard let text else { return }
     let view = text.view

@@ -9,20 +9,21 @@ public enum Idempotency: Int32, Sendable {
   case noSideEffects = 2
 }
 
-/// Whether others may listen on a channel; from the least to the most secure.
+/// How private a channel is, from the least to the most secure.
 public enum Privacy: UInt8, Sendable {
   case cleartext = 0
-  /// A unix socket without TLS: nothing leaves the machine.
+  /// A unix socket without TLS: no bytes leave the machine.
   case local = 1
   case tls = 2
 }
 
-/// Words of a call's own instead of the channel's. Never changed, only replaced; each with a NUL. nil: the channel's.
+/// The authority, content-type and user agent of a call that differ from the channel's. Never changed, only replaced;
+/// each is followed by a NUL. nil: the channel's.
 public final class RequestLabels {
   public let authority: ByteBuffer?
   /// "application/grpc+json". nil: "application/grpc".
   public let contentType: ByteBuffer?
-  /// The whole of it.
+  /// The complete user agent.
   public let userAgent: ByteBuffer?
 
   public init(authority: ByteBuffer?, contentType: ByteBuffer?, userAgent: ByteBuffer?) {
@@ -38,7 +39,7 @@ public struct CallSettings {
   public var maxSendBytes = Int(Int32.max)
   /// Header fields that only a secure connection may carry. Never changed, only replaced: options share it.
   public var credentials: Metadata?
-  /// At least this privacy: there is a secret among the metadata.
+  /// The privacy that the connection has to have at least, because of a secret in the metadata.
   public var privacy = Privacy.cleartext
   /// The compression of sent messages.
   public var compression = Compression.identity

@@ -5,16 +5,16 @@ public struct TraceNote {
   public enum What: Int, Sendable {
     /// A hop's callback has returned.
     case callback
-    /// Handed to a hop's executor, which will run the callback.
+    /// A callback was handed to its hop's executor, which will run it.
     case executor
     /// A ticket was resolved, with a verdict or with a status, whose code is `detail`.
     case resolved
     /// The hop has ended the call; `detail` is the code.
     case finished
-    /// A RESTART was honoured, or without a hop: the server has not processed the request, and it is sent again; `detail`
-    /// counts them.
+    /// The call begins again after a RESTART, or, without a hop, because the server has not processed the request;
+    /// `detail` counts these.
     case restarted
-    /// A RESTART was not honoured; `detail` is the outcome that says why.
+    /// A RESTART was not possible; `detail` is the outcome that says why.
     case notRestarted
     /// The call was sent to another channel.
     case redirected
@@ -32,13 +32,13 @@ public struct TraceNote {
 
   public let what: What
   public let event: EventKind
-  /// -1: no hop.
+  /// The index of the hop; -1: none.
   public let hop: Int
   public let attempt: UInt32
-  /// nil: no verdict, or the event is not answered.
+  /// The verdict; nil: there was none, or the event is not answered.
   public var verdict: Int32?
   public var detail: Int
-  /// Monotonic nanoseconds; for a callback its beginning.
+  /// The time in monotonic nanoseconds; of a callback, when it began.
   public var time: UInt64
   public var took: UInt64 = 0
   public let thread: UInt
@@ -51,7 +51,8 @@ public protocol CallTrace: AnyObject {
 }
 
 extension Call {
-  /// Only where there is a trace: `if trace != nil`, so that none costs a branch.
+  /// Notes something about a hop. Call it only if `trace != nil`, so that a call without a trace pays for a branch
+  /// alone.
   @inline(never)
   public func note(
     _ what: TraceNote.What, _ hop: Hop? = nil, _ event: EventKind = .none, verdict: Int32? = nil,

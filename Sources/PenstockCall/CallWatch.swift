@@ -9,42 +9,42 @@ public final class CallWatch: @unchecked Sendable {
   public struct Running {
     public let call: UInt64
     public let event: EventKind
-    /// The number of its registration; 0: a callback of the call's own.
+    /// The number of the interceptor's registration; 0: it is a callback of the call itself.
     public let interceptor: UInt64
   }
 
   /// How often callbacks have begun.
   private let begun = Atomic<UInt64>(0)
-  /// The event, and above it the registration; 0: none runs.
+  /// The event, with the registration in the upper bits; 0: no callback runs.
   private let what = Atomic<UInt64>(0)
   private let call = Atomic<UInt64>(0)
 
-  /// For the driving thread: code of the user's has run since its loop read the clock, and may have taken long.
+  /// User code has run since the loop read the clock, and may have taken long. For the driving thread.
   public var hasRun = false
 
   public init() {}
 
-  /// A callback of an interceptor; or of the caller's, with 0 for the registration.
+  /// A callback begins: an interceptor's, or the caller's, which has 0 as its registration.
   @inline(__always)
   public func begin(_ id: UInt64, _ event: EventKind, of registration: UInt64 = 0) {
     begin(id, CallWatch.name(registration, event))
   }
 
-  /// The two numbers, read together.
+  /// The event and the registration as one number.
   @inline(__always)
   static func name(_ registration: UInt64, _ event: EventKind) -> UInt64 {
     registration << 8 | UInt64(UInt8(truncatingIfNeeded: event.rawValue))
   }
 
-  /// In this order: a reader that sees the new call sees that the old callback is over, and one that sees the new callback
-  /// sees that there was another.
+  /// The order of the writes matters: a reader that sees the new call sees that the old callback is over, and one
+  /// that sees the new callback sees that there was another.
   @inline(__always)
   func begin(_ id: UInt64, _ name: UInt64) {
     begin(id)
     show(name)
   }
 
-  /// Callbacks of one call, of which `show` names each; the last is over when `end` says so.
+  /// Several callbacks of one call begin, each named by `show`; the last is over when `end` is called.
   @inline(__always)
   func begin(_ id: UInt64) {
     hasRun = true
@@ -59,7 +59,7 @@ public final class CallWatch: @unchecked Sendable {
   @inline(__always)
   public func end() { what.store(0, ordering: .releasing) }
 
-  /// Any thread. nil: none, or so many in a row that none is worth a name.
+  /// The callback that runs, for any thread. nil: none, or callbacks change too fast for one to be named.
   public func running() -> Running? {
     for _ in 0..<1000 {
       let seen = what.load(ordering: .acquiring)

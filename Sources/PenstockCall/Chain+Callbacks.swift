@@ -3,12 +3,13 @@ extension Chain {
   /// It is read for every event, so that a walk through a list touches nothing of the hops themselves.
   struct Callbacks {
     struct Entry {
-      /// For `create` it is not called: the hop's is. The one for `destroy` returns nothing.
+      /// The function to call. For `create` it is not called, since the hop calls its own; for `destroy` it returns
+      /// nothing.
       let function: HopCallback
       /// The argument of `function`: the registration's user data. Where a `create` has made a state, `function` is one that
       /// finds the state in the hop, and this is the entry: the others don't pay for a test.
       let userData: UnsafeMutableRawPointer?
-      /// With a state: the interceptor's own function.
+      /// The interceptor's own function, where the hop has a state.
       private let own: HopCallback
       /// The number of the registration and the event, for `CallWatch`.
       let name: UInt64
@@ -18,11 +19,11 @@ extension Chain {
       @inline(never) @_optimize(size)
       fileprivate init(
         _ function: HopCallback, _ registration: Registration, _ kind: EventKind, _ index: Int,
-        at place: UnsafeMutablePointer<Entry>
+        at entry: UnsafeMutablePointer<Entry>
       ) {
         let hasState = registration.callbacks.pointee.create != nil
         self.function = hasState ? { Entry.callWithState($0, $1) } : function
-        userData = hasState ? UnsafeMutableRawPointer(place) : registration.userData.pointer
+        userData = hasState ? UnsafeMutableRawPointer(entry) : registration.userData.pointer
         own = function
         name = CallWatch.name(registration.id, kind)
         self.kind = kind
@@ -51,7 +52,7 @@ extension Chain {
         return some
       }
 
-      /// For an event that goes down: the entries of the hop at `index` and below.
+      /// The entries of the hop at `index` and below, for an event that goes down.
       @inline(never) @_optimize(size)
       func from(_ index: Int) -> List {
         var some = self
@@ -65,9 +66,11 @@ extension Chain {
     let hasCreate: Bool
     /// `start` has nothing but callbacks of on_start.
     let startsPlainly: Bool
-    /// `start` has nothing but those, and nothing looks at messages on their way down, or at the half-close.
+    /// `start` has nothing but callbacks of on_start, and no callback sees messages on their way down, or the
+    /// half-close.
     let passesMessages: Bool
-    /// on_start, with `create` before it and the demand that goes with start behind it, hop by hop.
+    /// The callbacks for start, hop by hop: `create`, then on_start, then on_demand for the demand that goes with
+    /// start.
     let start: List
     let send: List
     let halfClose: List
@@ -89,7 +92,7 @@ extension Chain {
       var filler = Filler(entries, runLength)
       start = filler.list(.start)
       hasCreate = filler.hasCreate
-      startsPlainly = filler.isPlain
+      startsPlainly = filler.startsPlainly
       send = filler.list(.send)
       halfClose = filler.list(.halfClose)
       passesMessages = startsPlainly && send.isEmpty && halfClose.isEmpty
@@ -108,20 +111,20 @@ extension Chain {
       let runLength: Int
       var next: UnsafeMutablePointer<Entry>
       var hasCreate = false
-      var isPlain = true
+      var startsPlainly = true
 
       init(_ entries: [Chain.Entry], _ runLength: Int) {
         self.entries = entries
         self.runLength = runLength
-        // Demand is there twice, and nothing for on_cancel.
+        // The callback for demand is listed twice, and on_cancel not at all, so that the size fits.
         next = .allocate(capacity: max(runLength, 1) * MemoryLayout<Registration.Callbacks>.size / 8)
       }
 
       @inline(never) @_optimize(size)
       mutating func list(_ kind: EventKind, isUp: Bool = false) -> List {
         let first = next
-        for place in 0..<runLength {
-          let index = isUp ? runLength - 1 - place : place
+        for offset in 0..<runLength {
+          let index = isUp ? runLength - 1 - offset : offset
           if kind == .start { add(.create, index) }
           add(kind, index)
           if kind == .start { add(.demand, index) }
@@ -149,7 +152,7 @@ extension Chain {
           }
         guard let function else { return }
         if kind == .create { hasCreate = true }
-        if kind == .create || kind == .demand { isPlain = false }
+        if kind == .create || kind == .demand { startsPlainly = false }
         next.initialize(to: Entry(function, registration, kind, index, at: next))
         next += 1
       }

@@ -1,11 +1,11 @@
 import Synchronization
 
-/// Where an interceptor stands: above the codec, where messages are the caller's objects, or below it, where they
-/// are bytes. The values are the ABI's.
+/// The level of an interceptor: above the codec, where messages are the caller's objects, or below it, where they are
+/// bytes. The values are the ABI's.
 public enum Level: UInt32, Sendable {
   case bytes = 0
   case object = 1
-  /// A registration only: its two hops stand at one level each.
+  /// Both levels: only a registration has this, and its two hops stand at one level each.
   case both = 2
 }
 
@@ -19,14 +19,14 @@ public final class Chain {
     /// The hop's level, never `both`.
     public let level: Level
     public let isPerAttempt: Bool
-    /// The entry of the registry, as it was then.
+    /// The entry of the registry at the time when the chain was made.
     let source: Registry.Entry?
 
     /// Whether the hop may RESTART.
     var records: Bool { registration.records(at: level) }
 
-    /// The level's number: 0, 1, 2 from the top.
-    var story: Int { level == .object ? 0 : isPerAttempt ? 2 : 1 }
+    /// The rank of its level in the chain: 0 objects, 1 bytes, 2 per attempt.
+    var levelRank: Int { level == .object ? 0 : isPerAttempt ? 2 : 1 }
   }
 
   public let entries: [Entry]
@@ -34,15 +34,16 @@ public final class Chain {
   public let codecIndex: Int
   /// The hops from here on are made anew with each attempt.
   let cutAt: Int
-  /// The entries it was made of, in order of priority: for calls that merge their own into it.
+  /// The entries that the chain was made of, in order of priority; calls with interceptors of their own merge those
+  /// into it.
   public let sources: [Registry.Entry]
   /// The registrations that count its calls: each once, however many hops it has.
   private let counting: [Registration]
-  /// One link for each registration.
+  /// The links by which each registration knows its chains, one for each.
   private let links: UnsafeMutablePointer<ChainLink>
   let stock: Stock
 
-  /// In order of priority, as `Registry.merged` gives it.
+  /// Makes a chain of entries in order of priority, as `Registry.merged` gives them.
   @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry]) {
     self.sources = sources
@@ -68,17 +69,17 @@ public final class Chain {
   }
 
   /// The entries of `sources` that stand below `hop`, wherever that stood, without the hop's own interceptor and the one that
-  /// has taken its place; but all that are registered for one call.
+  /// has replaced it. Entries that are registered for one call are all kept.
   @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
     let entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
-      guard let place = hop.source, let source = entry.source, source.place != .call else { return true }
-      if source.sequence == place.sequence { return false }
-      return entry.story != hop.story
-        ? entry.story > hop.story : Registry.precedes(place, source, newestFirst: newestFirst)
+      guard let own = hop.source, let source = entry.source, source.scope != .call else { return true }
+      if source.sequence == own.sequence { return false }
+      return entry.levelRank != hop.levelRank
+        ? entry.levelRank > hop.levelRank : Registry.precedes(own, source, newestFirst: newestFirst)
     }
     self.entries = entries
-    // An interceptor that the call does not have is not kept.
+    // Only interceptors that the call has are kept.
     self.sources = sources.filter { source in entries.contains { $0.source === source } }
     codecIndex = Chain.codecIndex(entries)
     cutAt = Chain.cutIndex(entries)
@@ -93,13 +94,13 @@ public final class Chain {
   }
 
   deinit {
-    // First the step that reads `callsEnded`: the stock is then seen as the calls have left it.
+    // This reads `callsEnded`, and so comes first: the stock is then seen as the calls have left it.
     for index in counting.indices { counting[index].remove(links + index, of: self) }
     stock.close()
     links.deallocate()
   }
 
-  /// Before the first call: the registrations count its calls from now on.
+  /// Lets the registrations count the chain's calls; done before the first call.
   private func enroll() {
     for index in counting.indices {
       (links + index).initialize(to: ChainLink(chain: .passUnretained(self)))
@@ -134,16 +135,16 @@ public final class Chain {
     entries.firstIndex { $0.isPerAttempt } ?? entries.count
   }
 
-  // How many calls have had it, and how many of them have ended. Counted here and not in each registration: an atomic
-  // addition for each hop was a third of what a hop cost.
+  // How many calls have had the chain, and how many of them have ended. Counted here and not in each registration: an
+  // atomic addition for each hop was a third of the cost of a hop.
   private let begun = Atomic<UInt64>(0)
   private let over = Atomic<UInt64>(0)
   private let dropped = Atomic<UInt64>(0)
-  /// A call has it, until `callEnded` or `callDropped`. Any thread.
+  /// A call uses the chain, until `callEnded` or `callDropped`. Any thread.
   func callBegan() { begun.wrappingAdd(1, ordering: .relaxed) }
-  /// The driving thread only, and so without an atomic addition.
+  /// A call has ended. Only the driving thread counts these, so no atomic addition is needed.
   func callEnded() { over.store(over.load(ordering: .relaxed) &+ 1, ordering: .releasing) }
-  /// The call goes without having ended. Any thread.
+  /// A call is released without having ended. Any thread.
   func callDropped() { dropped.wrappingAdd(1, ordering: .releasing) }
   var callsBegun: UInt64 { begun.load(ordering: .relaxed) }
   var callsEnded: UInt64 { over.load(ordering: .acquiring) &+ dropped.load(ordering: .acquiring) }

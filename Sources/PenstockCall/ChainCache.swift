@@ -17,13 +17,13 @@ public struct ChainCache {
     }
   }
 
-  /// A power of two. More methods than three quarters of this start the table anew.
+  /// The most slots, a power of two. The table starts anew when more than three quarters of them are taken.
   private static let limit = 2048
 
   private var merged: [Registry.Entry] = []
   private var isFiltered = false
   private var everything: Chain?
-  /// Open addressing; empty until a method is asked for, and at least a quarter free.
+  /// The table, with open addressing: empty until a method is asked for, and at least a quarter free.
   private var slots: [Slot?] = []
   private var count = 0
   private var generations: (UInt64, UInt64) = (UInt64.max, UInt64.max)
@@ -45,7 +45,7 @@ public struct ChainCache {
     }
   }
 
-  /// Starts anew from `entries`, in chain order.
+  /// Empties the cache; chains are made from `entries`, in chain order, from now on.
   public mutating func rebuild(_ entries: [Registry.Entry], _ first: UInt64, _ second: UInt64) -> Remains {
     let remains = Remains(self)
     merged = entries
@@ -60,7 +60,7 @@ public struct ChainCache {
   /// Forgets everything, so that a removed interceptor is not kept until the next call.
   public mutating func invalidate() -> Remains { rebuild([], UInt64.max, UInt64.max) }
 
-  /// nil: no interceptor wants this method.
+  /// The chain of a method; nil: no interceptor wants it.
   @inline(__always)
   public mutating func chain(_ path: ByteView, _ kind: CallKind) -> Chain? {
     isFiltered ? filtered(path, kind) : everything
@@ -86,7 +86,7 @@ public struct ChainCache {
     return nil
   }
 
-  /// A chain that is dropped here does not end an interceptor: `merged` has it too.
+  /// A chain that is dropped here releases no interceptor, because `merged` keeps it too.
   private mutating func keep(_ slot: Slot) {
     if (count + 1) * 4 > slots.count * 3 {
       let old = slots
@@ -96,13 +96,13 @@ public struct ChainCache {
         slots = [Slot?](repeating: nil, count: 16)
       } else {
         slots = [Slot?](repeating: nil, count: size)
-        for case .some(let kept) in old { place(kept) }
+        for case .some(let kept) in old { put(kept) }
       }
     }
-    place(slot)
+    put(slot)
   }
 
-  private mutating func place(_ slot: Slot) {
+  private mutating func put(_ slot: Slot) {
     var index = Int(truncatingIfNeeded: slot.hash) & (slots.count - 1)
     while slots[index] != nil { index = (index + 1) & (slots.count - 1) }
     slots[index] = slot

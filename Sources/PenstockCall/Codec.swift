@@ -37,13 +37,13 @@ public final class Codec {
 
   fileprivate func free(_ object: UnsafeMutableRawPointer?) { freeFunction(userData.pointer, object) }
 
-  /// nil: the user's function gave none.
+  /// A copy of an object, made by the user's function; nil: the function gave none.
   func copy(_ object: CodecObject) -> CodecObject? {
     guard let copyFunction, let made = copyFunction(userData.pointer, object.pointer) else { return nil }
     return CodecObject(made, self)
   }
 
-  /// Puts the bytes in the object's place. False: it failed.
+  /// Replaces the object by its bytes. False: it failed.
   func encode(_ message: Message, _ path: ByteBuffer) -> Bool {
     guard let object = message.codecObject else { return true }
     let bytes = ByteBuffer()
@@ -56,7 +56,7 @@ public final class Codec {
     return true
   }
 
-  /// Puts an object in the bytes' place. False: it failed.
+  /// Replaces the bytes by an object. False: it failed.
   func decode(_ message: Message, _ path: ByteBuffer) -> Bool {
     var made: UnsafeMutableRawPointer?
     let failed = withExtendedLifetime((message, path)) {
@@ -82,17 +82,17 @@ public final class CodecObject {
 
   deinit { if isOurs { codec.free(pointer) } }
 
-  /// The object was not taken: it stays its owner's.
+  /// The object was not accepted: its owner keeps it.
   public func leave() { isOurs = false }
 
-  /// Another object of this codec, to stand in its place.
+  /// Another object of this codec, to replace this one.
   public func another(_ pointer: UnsafeMutableRawPointer?) -> CodecObject { CodecObject(pointer, codec) }
 }
 
 extension ByteBuffer {
-  /// The object that this message is, above a codec.
+  /// The object of a message, above a codec; nil where the message has bytes.
   public var codecObject: CodecObject? {
-    // Nothing else is ever attached to a message whose bytes are its own.
+    // Only codec objects are attached to messages whose bytes are not lent.
     isLent ? nil : attachment.map { unsafeDowncast($0, to: CodecObject.self) }
   }
 
@@ -112,11 +112,12 @@ extension ByteBuffer {
     return object.isOf(codec) ? ByteBuffer(object: object, staysPlain: staysPlain) : nil
   }
 
-  /// Its size where messages are kept: an object's size is not known.
+  /// The size that counts where messages are kept; an object counts a fixed size, as its own is not known.
   var charge: Int { isObject ? ByteBuffer.objectCharge : count }
   private static var objectCharge: Int { 64 }
 
-  /// A message of its own with the same bytes, or a copy of the object; nil: a copy could not be made.
+  /// A separate message with the same bytes, or with a copy of the object; nil: there is no memory, or no copy could
+  /// be made.
   func copied() -> Message? {
     if isLent { return lend() }
     let other: Message?
@@ -142,8 +143,8 @@ extension CodecObject {
 }
 
 extension Call {
-  /// A message has come to the codec, or to the hop next above it. False: the codec has
-  /// failed, and the call has been ended.
+  /// A message comes to the codec, or to the hop directly above it. False: the codec has failed, and the call was
+  /// ended.
   func encode(_ message: Message, _ codec: Codec) -> Bool {
     watch.hasRun = true
     if codec.encode(message, request.path) { return true }
@@ -163,7 +164,7 @@ extension Call {
     endBetween(codecIndex, Status(.internal, parts: words.bytes, request.pathView))
   }
 
-  /// Ends the call where no hop stands: above the one at `index`. The hops above see the status, the hops from there on
+  /// Ends the call between two hops, above the one at `index`. The hops above see the status, the hops from there on
   /// see on_cancel, then destroy.
   func endBetween(_ index: Int, _ status: Status) {
     guard phase == .live else { return }

@@ -1,8 +1,8 @@
 import PenstockWire
 
-/// A place where a call may begin again: below each hop that records, and above the attempt (`Bottom`). It keeps the start
-/// as it passed, and every message and half-close behind it, until something inbound has gone above. `Call.again` drops
-/// all that stands below, makes it anew, and plays that.
+/// A point in the chain where a call may begin again: below each hop that records, and above the attempt (`Bottom`).
+/// It keeps the start as it passed, and every message and half-close behind it, until something inbound has gone
+/// above. `Call.again` drops all that stands below, makes it anew, and plays that.
 ///
 /// | | passes down | `again` | the step that plays |
 /// |---|---|---|---|
@@ -12,27 +12,27 @@ import PenstockWire
 public final class Cut {
   struct Entry {
     let event: Event
-    /// Its `sent` has gone above the cut already, or was never to: it stops there when it comes again.
+    /// The hops above were already told that it was sent, or never are: a further `sent` stops at the cut.
     var isTold: Bool
-    /// The cut keeps it for another time: the hops below get a copy, if they may change it.
-    var isKept = true
+    /// The cut keeps the event for another replay: the hops below get a copy, if they may change it.
+    var isRecorded = true
   }
 
   enum State { case idle, waiting, playing, dropped }
 
-  /// The bounds of the record: bytes of messages, of which an empty one counts for one; and how many events.
+  /// The bounds of the record: the bytes of messages (an empty one counts one), and the number of events.
   let limit: Int
   let most: Int
-  /// Hops stand below, which may change the events that pass.
+  /// There are hops below, which may change the events that pass.
   let hasHops: Bool
   private(set) var state = State.idle
   private(set) var bytes = 0
   private(set) var entries: [Entry] = []
-  /// The events that are sent again, and those that have come behind them since.
+  /// The events to be sent again, and those that have come behind them since.
   private var queue = Fifo<Entry>()
-  /// No more of the record could be copied.
+  /// The replay was cut short: there was no memory for a copy.
   private(set) var isCutShort = false
-  /// nil until start has passed, and where it passes unchanged.
+  /// The start as it passed; nil until then, and where nothing below can change it.
   private(set) var start: Request?
   private(set) var below: CallBelow?
   /// The reason why nothing is kept any more; nil: all of it is.
@@ -41,7 +41,7 @@ public final class Cut {
   private(set) var restarts = 0
   /// Demand that has passed downward and that no message has answered.
   var unanswered = 0
-  /// Of the cut above the attempt: messages that have passed, and have not been told as sent (I16).
+  /// How many messages have passed the cut above the attempt without being told as sent (I16).
   var untold = 0
 
   init(limit: Int, most: Int = .max, hasHops: Bool = true) {
@@ -50,7 +50,7 @@ public final class Cut {
     self.hasHops = hasHops
   }
 
-  /// Start will be needed again as it is: it may be changed below.
+  /// Keeps a copy of the start, which may be changed below and is needed again as it is now.
   @inline(never) @_optimize(size)
   func noteStart(_ request: Request, _ below: CallBelow?) {
     guard failure == nil else { return }
@@ -59,10 +59,11 @@ public final class Cut {
     if start == nil { close(.noMemory) }
   }
 
-  /// An event passes. True: at once. False: it waits behind the events to be sent again, also if it can't be kept itself.
+  /// An event comes to the cut. True: it passes at once. False: it waits behind the events to be sent again, even if
+  /// it can't be recorded itself.
   @inline(never) @_optimize(size)
   func passes(_ event: Event, isOwn: Bool) -> Bool {
-    if state == .waiting { queue.append(Entry(event: event, isTold: isOwn, isKept: false)) }
+    if state == .waiting { queue.append(Entry(event: event, isTold: isOwn, isRecorded: false)) }
     keep(event, isTold: isOwn)
     return state != .waiting
   }
@@ -90,7 +91,8 @@ public final class Cut {
     }
   }
 
-  /// The call can't begin again here any more, and nothing is kept; a replay that has begun goes on.
+  /// Closes the cut: the call can't begin again here, and nothing is recorded any more. A replay that has begun goes
+  /// on.
   @inline(never) @_optimize(size)
   func close(_ reason: Outcome) {
     if failure == nil { failure = reason }
@@ -99,7 +101,7 @@ public final class Cut {
     below = nil
   }
 
-  /// All that has passed has left, and is told as sent.
+  /// All that has passed has left, and was told as sent.
   @inline(never) @_optimize(size)
   func begin() {
     restarts += 1
@@ -111,11 +113,11 @@ public final class Cut {
     }
   }
 
-  /// The step that plays has come, and the waiting events go on; and that is over.
+  /// The replay begins, and the waiting events are sent; `rest` ends it.
   func play() { state = .playing }
   func rest() { state = .idle }
 
-  /// Nothing is sent again any more. How many of the messages that wait were not told as sent.
+  /// Drops the waiting events. Returns how many of the messages among them were not told as sent.
   @inline(never) @_optimize(size)
   func drop() -> Int {
     state = .dropped
@@ -127,7 +129,7 @@ public final class Cut {
   }
 
   #if PENSTOCK_CHECKS
-    /// How many it keeps.
+    /// The number of messages that are kept.
     var messages: Int {
       var count = 0
       for entry in entries { if case .send = entry.event { count += 1 } }
@@ -135,14 +137,14 @@ public final class Cut {
     }
   #endif
 
-  /// Of the messages that are sent again, those that have been told as sent.
+  /// The number of messages to be sent again that were told as sent already.
   var toldAgain: Int {
     var count = 0
     for index in 0..<queue.count { if case .send = queue[index].event, queue[index].isTold { count += 1 } }
     return count
   }
 
-  /// Takes the next event without a copy, for one that is not to be sent.
+  /// Takes the next event without copying it, because it is not sent.
   @inline(never) @_optimize(size)
   func skipNext() -> (event: Event, isTold: Bool)? { queue.popFirst().map { ($0.event, $0.isTold) } }
 
@@ -150,7 +152,9 @@ public final class Cut {
   @inline(never) @_optimize(size)
   func takeNext() -> (event: Event, isTold: Bool)? {
     guard let entry = queue.popFirst() else { return nil }
-    guard hasHops, entry.isKept, let message = entry.event.message else { return (entry.event, entry.isTold) }
+    guard hasHops, entry.isRecorded, let message = entry.event.message else {
+      return (entry.event, entry.isTold)
+    }
     guard let copied = message.copied() else {
       isCutShort = true
       close(.noMemory)

@@ -11,7 +11,7 @@ public enum Event {
   case receive(Message)
   case status(Status)
 
-  /// The ABI's PENSTOCK_EVENT_...
+  /// The kind of the event; its values are PENSTOCK_EVENT_... of the ABI.
   public var kind: EventKind {
     switch self {
     case .start: .start
@@ -51,7 +51,7 @@ public enum EventKind: Int32, Sendable {
   /// The lane of an event of this kind.
   var lane: Lane { rawValue <= EventKind.halfClose.rawValue ? .outbound : .inbound }
 
-  /// May a callback answer this event with `verdict`.
+  /// Whether a callback may answer this event with `verdict`.
   func allows(_ verdict: Verdict) -> Bool {
     switch verdict {
     case .next, .pause, .hold: true
@@ -62,7 +62,7 @@ public enum EventKind: Int32, Sendable {
     }
   }
 
-  /// May a ticket for this event be resolved with `verdict`.
+  /// Whether a ticket for this event may be resolved with `verdict`.
   public func resolves(with verdict: Verdict) -> Bool {
     verdict != .pause && verdict != .hold && allows(verdict)
   }

@@ -2,19 +2,19 @@ import Synchronization
 
 /// Runs an interceptor's callbacks elsewhere than on the driving thread.
 ///
-/// Nothing here has a thread: the executors themselves stand in the transport.
+/// This file has no threads: the executors themselves are in PenstockTransport.
 public protocol Executor: AnyObject {
-  /// Any thread. True: `job` runs exactly once, on any thread, perhaps before this returns. False: it was not taken,
-  /// and does not run.
+  /// Submits a job, on any thread. True: `job` runs exactly once, on any thread, perhaps before this returns. False:
+  /// the executor did not take it, and does not run it.
   func submit(_ job: ExecutorJob) -> Bool
 
-  /// The calling thread is the only one that runs this executor's jobs: while it waits, none runs.
+  /// Whether the calling thread is the only one that runs this executor's jobs, so that none runs while it waits.
   var isOnThisThread: Bool { get }
 }
 
 /// Work for an executor. A subclass carries what it needs and overrides `run`.
 open class ExecutorJob {
-  /// Used by the executor's queue, while it has the job.
+  /// The next job of the executor's queue, while that has this job.
   public final var next: ExecutorJob?
   private final let ran = Atomic<Bool>(false)
 

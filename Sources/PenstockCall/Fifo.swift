@@ -15,7 +15,7 @@ struct Fifo<Element> {
     set { elements[head + index] = newValue }
   }
 
-  mutating func insert(_ element: Element, at index: Int) { elements.place(element, at: head + index) }
+  mutating func insert(_ element: Element, at index: Int) { elements.put(element, at: head + index) }
 
   mutating func append(_ element: Element) { elements.append(element) }
 

@@ -1,30 +1,32 @@
 import PenstockWire
 import Synchronization
 
-/// One interceptor's place in one call. Everything here belongs to the driving thread, unless its comment says
+/// One interceptor in one call. Everything here belongs to the driving thread, unless its comment says
 /// otherwise. The handle that callbacks get is this object; it may be retained past the call, whose memory it
 /// then keeps. A hop that is not retained is used again by a later call with the same chain: see `HopRow`.
 ///
 /// A callback in the run touches none of it unless it asks: see `Call+Run`.
 public final class Hop: HopHandle {
   let row: HopRow
-  /// The call's chain owns it until the call ends: a hop that is retained longer does not keep the interceptor.
+  /// The registration. The call's chain owns it until the call ends: a hop that is retained longer does not keep the
+  /// interceptor.
   private let registrationReference: Unmanaged<Registration>
-  /// The registration's callbacks, which live as long: read for every event, without touching its reference count.
+  /// The registration's callbacks, which live as long as the registration: they are read for every event without
+  /// touching its reference count.
   let callbacks: UnsafePointer<Registration.Callbacks>
   var state: UnsafeMutableRawPointer?
-  /// The callback that runs, where it has been noted here.
+  /// The callback that runs, if it was noted here and not in the run.
   var running = EventKind.none
   var life = Life.waiting
-  /// Any thread: a Face.
+  /// The hop's Face, for any thread.
   let face = Atomic<UInt8>(Face.asRun.rawValue)
-  /// Any thread: an Answer.
+  /// The hop's Answer, for any thread.
   let answer = Atomic<UInt8>(Answer.nothing.rawValue)
-  /// Any thread: a message of its answer was not taken, and no later one has been.
+  /// A message of the hop's answer was refused, and no later one was taken. Any thread.
   let hasRefused = Atomic<Bool>(false)
-  /// Other threads may have the hop.
+  /// Other threads may have the hop, and deliver and spend demand through it (`sharedOwed`).
   private(set) var isShared = false
-  /// In a callback, or while a ticket is open: somebody keeps a reference that another thread may let go.
+  /// Somebody keeps a reference that another thread may release. Called in a callback, or while a ticket is open.
   public func lend() { row.isSpent.store(true, ordering: .relaxed) }
   /// The ticket that the running callback has taken; 0 for none.
   var ticket: UInt64 = 0
@@ -47,22 +49,23 @@ public final class Hop: HopHandle {
   /// for below; else each of them would leave one message more standing here, for as long as the call lasts.
   var surplus = 0
   var inFlight = 0
-  /// For each message in flight, in order: does its `sent` stop here. nil: for none.
+  /// For each message in flight, in order: whether its `sent` stops here. nil: none does.
   var ledger: Fifo<Bool>?
-  /// How many of them stop here. And how many messages that were held have not been told yet: their `sent` goes up with the
-  /// `sent` of a message that stops here.
+  /// How many `sent` of messages in flight stop here; and how many held messages were not told yet: their `sent` goes
+  /// up with the `sent` of a message that stops here.
   private(set) var ownInFlight = 0
   private(set) var untold = 0
-  /// `owed` less `reserved`, which other threads spend from, kept once the hop is shared with them.
+  /// The part of `owed` that is not reserved, which other threads spend from; kept once the hop is shared with them.
   let sharedOwed = Atomic<Int>(0)
-  /// Any thread: how many messages of its answer have not left it, and their bytes, of which hold_bytes may wait for demand.
+  /// How many messages of the hop's answer have not left it, and their bytes, of which hold_bytes may wait for
+  /// demand. Any thread.
   let answersWaiting = Atomic<Int>(0)
   let answerBytes = Atomic<Int>(0)
   private let answerLimit: Int
   /// Events that were delivered before TAKE.
   var earlyAnswers: [Event] = []
 
-  /// nil: the hop does not restart.
+  /// The cut below the hop; nil: the hop does not restart.
   private(set) var cut: Cut?
 
   /// The queues of its callbacks that run on executors. nil: the callbacks of that lane run on the driving thread.
@@ -76,7 +79,7 @@ public final class Hop: HopHandle {
     self.init(row, index, entry.level, entry.registration, attempt: 1)
   }
 
-  /// The next instance, after a RESTART above.
+  /// The next instance of the hop, after a RESTART above it.
   convenience init(again old: Hop) {
     let attempt = old.attempt == .max ? .max : old.attempt &+ 1
     self.init(old.row, old.index, old.level, old.registration, attempt: attempt)
@@ -94,7 +97,7 @@ public final class Hop: HopHandle {
     begin()
   }
 
-  /// Sets the hop up for a call; the registration is there still.
+  /// Sets the hop up for a call. The registration still exists.
   func begin() {
     registrationReference._withUnsafeGuaranteedRef {
       state = $0.userData.pointer
@@ -134,20 +137,20 @@ public final class Hop: HopHandle {
     hasRefused.store(false, ordering: .relaxed)
     life = .waiting
   }
-  /// Puts the registration's user data in place of the state that `create` has set.
+  /// Replaces the state that `create` has set by the registration's user data.
   func resetState() { state = registrationReference._withUnsafeGuaranteedRef { $0.userData.pointer } }
 
   public var call: Call { row.call }
 
-  /// Only while the call has not ended.
+  /// The registration, which may be used only until the call has ended.
   var registration: Registration { registrationReference.takeUnretainedValue() }
   /// Read without counting a reference.
   var registrationID: UInt64 { registrationReference._withUnsafeGuaranteedRef { $0.id } }
 
-  /// The callback that runs; of a hop of the run the call knows it.
+  /// The callback that runs; the call knows it if the hop is in the run.
   var current: EventKind { running == .none ? call.callbackInRun(index) : running }
 
-  /// Sets the executors, in create.
+  /// Sets the executors. Called in `create`.
   func choose(_ outbound: (any Executor)?, _ inbound: (any Executor)?) {
     call.splitRun(at: index)
     setExecutors(outbound, inbound)
@@ -160,9 +163,9 @@ public final class Hop: HopHandle {
 
   var hasExecutors: Bool { lastJobs != nil }
   func jobs(_ lane: Lane) -> JobQueue? { lane == .outbound ? outboundJobs : inboundJobs }
-  /// The queue in which its end is told.
+  /// The queue in which the callback for the call's end runs.
   var lastJobs: JobQueue? { inboundJobs ?? outboundJobs }
-  /// The callback that `thread`, which is the calling one, runs for an executor.
+  /// The job that `thread`, the calling one, runs for an executor.
   func job(on thread: UInt) -> Job? { outboundJobs?.job(on: thread) ?? inboundJobs?.job(on: thread) }
 
   /// The borrowed handle of the C side; pairs with `Hop.from`.
@@ -179,12 +182,12 @@ public final class Hop: HopHandle {
     return verdict
   }
 
-  /// nil: nothing stands there.
+  /// The station of a lane; nil: no event stands there.
   func standing(_ lane: Lane) -> Station? { lane == .outbound ? outbound : inbound }
 
   func clear(_ lane: Lane) { if lane == .outbound { outbound = nil } else { inbound = nil } }
 
-  /// The event that waits has the ticket from now on.
+  /// Hands the callback's ticket over to the event that waits.
   func takeOverTicket() -> UInt64 {
     defer { ticket = 0 }
     return ticket
@@ -218,7 +221,7 @@ public final class Hop: HopHandle {
     }
   }
 
-  /// A message leaves upward. An injected message has paid already (I9).
+  /// A message leaves upward and answers demand. An injected message has reserved its demand before (I9).
   func spendOwed(prepaid: Bool) {
     owed = owed > 0 ? owed - 1 : 0
     if prepaid {
@@ -234,7 +237,7 @@ public final class Hop: HopHandle {
     if isShared { sharedOwed.wrappingAdd(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// Demand leaves downward, and a message answers one.
+  /// Demand leaves downward. A message that comes answers a part of it.
   func noteAsked(_ n: Int) {
     if let cut { cut.unanswered = saturatingSum(cut.unanswered, n) }
   }
@@ -242,17 +245,18 @@ public final class Hop: HopHandle {
     if let cut, cut.unanswered > 0 { cut.unanswered -= 1 }
   }
 
-  /// The rest for below of the demand that the hop passes on.
+  /// The part of the hop's demand that still has to go down, after the surplus is deducted.
   func lessSurplus(_ n: Int) -> Int {
     let spent = min(surplus, n)
     surplus -= spent
     return n - spent
   }
 
-  /// Any thread: a message of its answer may wait here until it is asked for.
+  /// Reserves room for a message of the hop's answer, which waits here until it is asked for. Any thread.
   func takeRoom(_ message: Message) -> Bool {
     let size = Hop.room(message)
-    // Asked for already. A refused message is never counted: another thread's would be refused for it.
+    // The message has been asked for already. A refused one is never counted, or a message of another thread would be
+    // refused for it.
     var waiting = answersWaiting.load(ordering: .acquiring)
     while waiting < sharedOwed.load(ordering: .acquiring) {
       let (done, now) = answersWaiting.weakCompareExchange(
@@ -284,14 +288,14 @@ public final class Hop: HopHandle {
     answerBytes.wrappingSubtract(Hop.room(message), ordering: .acquiringAndReleasing)
   }
 
-  /// Events that were delivered in the hope of TAKE are void.
+  /// Drops events that were delivered in the hope of TAKE.
   func forgetAnswers() {
     if !earlyAnswers.isEmpty { earlyAnswers = [] }
     answersWaiting.store(0, ordering: .relaxed)
     answerBytes.store(0, ordering: .relaxed)
   }
 
-  /// From now on other threads may deliver.
+  /// Lets other threads deliver through the hop from now on.
   func share() {
     // After the end there is nothing to share, and no hop of the call that could be set apart.
     guard !isShared, !isOver else { return }
@@ -313,16 +317,17 @@ public final class Hop: HopHandle {
     if isOwn { ownInFlight += 1 }
   }
 
-  /// A message is held. True: it is told as sent now, so that the next one comes. False: messages that left the hop after
-  /// being told like that are still on their way, and when some have gone this one is told; else a hop that holds and lets go
-  /// would take the sender's bound away.
+  /// A message is held. True: it is told as sent now, so that the next one comes. False: messages that left the hop
+  /// after being told so are still on their way, and this one is told when some of them have gone; otherwise a hop
+  /// that holds messages and lets them go would lift the bound on the sender.
   func tellsHeld() -> Bool {
     if ownInFlight == untold { return true }
     untold += 1
     return false
   }
 
-  /// Of `n` messages that were taken below: how many concern this hop and those above, and how many more those above alone.
+  /// Counts `n` messages that were taken below. Returns how many concern this hop and those above, and how many more
+  /// only those above.
   func countSent(_ n: Int) -> (passed: Int, held: Int) {
     inFlight -= n
     guard ledger != nil else { return (n, 0) }
@@ -336,7 +341,7 @@ public final class Hop: HopHandle {
   }
 }
 
-/// A number that a user counts may be any number.
+/// Adds without overflow, because a user may count any number.
 func saturatingSum(_ a: Int, _ b: Int) -> Int {
   let (sum, overflow) = a.addingReportingOverflow(b)
   return overflow ? (b < 0 ? Int.min : Int.max) : sum

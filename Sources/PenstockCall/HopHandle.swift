@@ -5,10 +5,10 @@ import PenstockWire
 open class HopHandle {
   public init() {}
 
-  /// nil: the hop itself.
+  /// The handle as a bound one; nil: it is the hop itself.
   open var bound: BoundHop? { nil }
 
-  public enum Place {
+  public enum Referent {
     case running(Hop)
     case bound(BoundHop)
 
@@ -21,9 +21,9 @@ open class HopHandle {
     }
   }
 
-  /// The handle's object. Every way from a hop's own handle to the hop leads through `Hop.from`.
+  /// What the handle refers to. Only `Hop.from` turns a hop's own handle into the hop.
   @inline(never)
-  public static func place(_ handle: OpaquePointer) -> Place {
+  public static func referent(_ handle: OpaquePointer) -> Referent {
     let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
     if let bound = object.bound { return .bound(bound) }
     return .running(Hop.from(handle))
@@ -39,7 +39,7 @@ open class BoundHop: HopHandle {
 
   public final override var bound: BoundHop? { self }
 
-  /// `.none` when the event waits no more.
+  /// The event that waits; `.none` when it does not wait any more.
   open var event: EventKind { .none }
   open var metadata: Metadata? { nil }
   open var message: Message? { nil }
@@ -48,17 +48,17 @@ open class BoundHop: HopHandle {
   open var status: Status? { nil }
   open func setMessage(_ bytes: ByteView) -> Outcome { .state }
   open func setObject(_ object: CodecObject) -> Outcome { .state }
-  /// Ends the wait.
+  /// Ends the wait of the event with a verdict.
   open func resolve(_ verdict: Verdict) -> Outcome { .state }
-  /// Ends the wait, and the call.
+  /// Ends the wait of the event, and the call with it.
   open func end(_ status: Status) -> Outcome { .state }
-  /// Waits for the response.
+  /// Lets start go on, and waits for the response.
   open func next() -> Outcome { .state }
   open func takeTicket() -> UInt64 { 0 }
   /// Called when somebody keeps the handle.
   open func becomeShared() {}
 
-  /// The start as it is shown here; nil: it is not.
+  /// The start as this handle shows it; nil: it shows none.
   open var request: Request? { nil }
   open var requestMetadata: Metadata? { request?.metadata }
   open func edit(_ change: (Request) -> Outcome) -> Outcome { .state }

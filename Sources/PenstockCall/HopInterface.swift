@@ -5,10 +5,10 @@ import Synchronization
 // thread; the ABI has checked neither.
 
 extension Hop {
-  /// The handle's object; pairs with `handle`. Every way from a handle to its hop leads here.
+  /// The hop of its own handle; pairs with `handle`. No other function turns a handle into a hop.
   public static func from(_ handle: OpaquePointer) -> Hop {
     let hop = Unmanaged<Hop>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
-    hop.row.isTouched.store(true, ordering: .relaxed)
+    hop.row.wasLookedAt.store(true, ordering: .relaxed)
     return hop
   }
 
@@ -18,16 +18,16 @@ extension Hop {
   /// Any thread.
   public var isForked: Bool { call.loop.isForked }
 
-  /// In a callback, on its thread: the callback's event.
+  /// The event of the callback that runs on the calling thread.
   public var currentEvent: EventKind {
     if isInline { return current }
     return job?.kind ?? .none
   }
 
-  /// The callback that the calling thread runs is one that runs on the driving thread.
+  /// Whether the calling thread runs a callback of the hop as the driving thread.
   private var isInline: Bool { call.isDriving && current != .none }
 
-  /// The callback that the calling thread runs for an executor.
+  /// The job in which the calling thread runs a callback for an executor; nil: it runs none.
   var job: Job? { hasExecutors ? job(on: call.withLoop { $0.thread }) : nil }
 
   private var currentValue: Event { isInline ? call.event : job?.event ?? .start }
@@ -57,10 +57,10 @@ extension Hop {
     }
   }
 
-  /// Messages are objects at this hop.
+  /// Whether messages are objects at this hop.
   public var seesObjects: Bool { level == .object && call.codec != nil }
 
-  /// At the object level: replaces the message by another object, which is let go if it is not taken.
+  /// Replaces the message by another object, at the object level. The object is let go if it is not accepted.
   public func setObject(_ object: CodecObject) -> Outcome {
     guard seesObjects, let message else { return check() == .gone ? .gone : .state }
     message.attachment = object
@@ -135,13 +135,13 @@ extension Hop {
   /// Target and default authority of the channel, or of the one that the call was sent to; each followed by a NUL. Any thread.
   public var target: ByteBuffer { route?.target ?? call.origin.target }
   public var defaultAuthority: ByteBuffer { route?.authority ?? call.origin.defaultAuthority }
-  /// In on_status: of the channel on which the call was in the end.
+  /// How private the connection is; in on_status that of the channel on which the call ran in the end.
   public var privacy: Privacy {
     (currentEvent == .status ? call.request.route : route)?.privacy ?? call.origin.privacy
   }
   private var route: CallRoute? { (editedStart ?? call.request).route }
 
-  /// Any thread: the clock that deadlines are counted by.
+  /// The clock by which deadlines are counted. Any thread.
   public var clock: UInt64 { call.loop.clock }
 
   public var deadline: UInt64? {
@@ -149,7 +149,7 @@ extension Hop {
     return job.map({ $0.start?.deadline ?? $0.deadline }) ?? call.request.deadline
   }
 
-  /// nil: no deadline.
+  /// Sets the deadline; nil: none.
   public func setDeadline(_ time: UInt64?) -> Outcome {
     editStart { start in
       start.deadline = time
@@ -160,8 +160,8 @@ extension Hop {
 
   // MARK: - Ending, injecting, answering
 
-  /// In a callback of the hop the callback's verdict will be ignored. Elsewhere, on any thread: the call ends soon, unless the
-  /// hop's part is over by then.
+  /// Ends the call. In a callback of the hop the callback's verdict is then ignored. Elsewhere, on any thread, the
+  /// call ends soon, unless the hop's part is over by then.
   public func finish(_ status: Status) -> Outcome {
     if hasEnded { return check() }
     if currentEvent == .none { return mayAct ? submit(.finish(self, status)) : .state }
@@ -171,7 +171,7 @@ extension Hop {
     case .status where self.status?.isLocal == true: return .state
     case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent:
       if seen == .answering, status.code == .ok {
-        // The way of its answer, behind the messages that it has delivered.
+        // The status goes the way of the hop's answer, behind the messages that it has delivered.
         return job != nil || isActive ? submit(.finish(self, status)) : .state
       }
       if let job {
@@ -192,7 +192,7 @@ extension Hop {
     return .ok
   }
 
-  /// Any thread: start has come to it.
+  /// Whether start has come to the hop, so that it may act. Any thread.
   private var mayAct: Bool {
     switch seen {
     case .mayAnswer, .open, .halfClosed, .answering: true
@@ -200,15 +200,15 @@ extension Hop {
     }
   }
 
-  /// Any thread. The half-close leaves the hop behind the events that stand there and the event of its callback; later
-  /// events from above go no further.
+  /// Half-closes, on any thread. The half-close leaves the hop behind the events that stand there and the event of
+  /// its callback; later events from above go no further.
   public func halfClose() -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
     switch seen {
     case .open:
       guard isInline else { return submit(.put(self, .halfClose)) }
-      // Before anything else that waits to be done.
+      // Carried out before any other input that waits.
       call.perform(.put(self, .halfClose))
       return .ok
     case .halfClosed: return .already
@@ -216,7 +216,8 @@ extension Hop {
     }
   }
 
-  /// Any thread: where no callback of the hop runs there, the message leaves soon, unless the hop's part is over by then.
+  /// Sends a message, on any thread. If no callback of the hop runs on that thread, the message leaves soon, unless
+  /// the hop's part is over by then.
   @inline(never) @_optimize(size)
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
@@ -234,8 +235,9 @@ extension Hop {
     return .ok
   }
 
-  /// On the driving thread, or on any thread after `share`. Events that a hop delivers which has taken the call go one way,
-  /// on any thread, so that they keep their order; messages that nobody has asked for yet wait there, up to hold_bytes.
+  /// Delivers a message upward, on the driving thread, or on any thread after `share`. The events of a hop that has
+  /// taken the call go one way from every thread, so that they keep their order; messages that nobody has asked for
+  /// wait there, up to hold_bytes.
   @inline(never) @_optimize(size)
   public func injectInbound(_ message: Message) -> Outcome {
     let outcome = putInbound(message)
@@ -288,7 +290,7 @@ extension Hop {
     return false
   }
 
-  /// Any thread, for a hop whose verdict on start is TAKE.
+  /// Delivers a part of the hop's answer, on any thread; its verdict on start is or will be TAKE.
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
@@ -299,7 +301,7 @@ extension Hop {
     return .ok
   }
 
-  /// Any thread, for a hop whose verdict on start is TAKE.
+  /// Delivers a part of the hop's answer, on any thread; its verdict on start is or will be TAKE.
   public func deliverStatus(_ status: Status) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
@@ -329,7 +331,7 @@ extension Hop {
     currentEvent == .none ? nil : call.knownValues?.get(key)
   }
 
-  /// Takes a ticket for the event. 0: there is nothing that can be paused here.
+  /// Takes a ticket for the event. 0: the event can't be paused.
   public func takeTicket() -> UInt64 {
     if let job = isInline ? nil : job {
       guard job.ticket == 0, !hasEnded, self.status?.isLocal != true,
@@ -352,14 +354,14 @@ extension Hop {
     call.withLoop { $0.issueTicket(event, of: self, start: start) }
   }
 
-  /// Sets the executors, in create: nil is the driving thread.
+  /// Sets the executors, in `create`; nil stands for the driving thread.
   public func chooseExecutors(_ outbound: (any Executor)?, _ inbound: (any Executor)?) -> Outcome {
     guard call.isDriving, life == .creating else { return check() == .gone ? .gone : .state }
     choose(outbound, inbound)
     return .ok
   }
 
-  /// The handle is kept from now on: any thread may deliver and demand by it.
+  /// The handle is kept from now on, so that any thread may deliver and demand with it.
   public func becomeShared() {
     guard call.isDriving else { return }
     lend()

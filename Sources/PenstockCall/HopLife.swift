@@ -1,6 +1,6 @@
 import Synchronization
 
-// The life of a hop, and the part of it that other threads may see.
+// The life of a hop, and its face: the part of it that other threads may see.
 
 /// A hop's life in one call. It never goes back (I1); `Hop.become` alone changes it.
 ///
@@ -18,7 +18,7 @@ enum Life: Equatable {
   case out
   /// `create` runs: executors may be chosen.
   case creating
-  /// Start is shown, or stands here: the hop may become the far end.
+  /// Start is shown to the hop or waits at it, and the hop may take the call.
   case starting
   /// Start has left downward.
   case passing
@@ -26,9 +26,9 @@ enum Life: Equatable {
   case closed
   /// The half-close has left downward.
   case halfClosed
-  /// Its verdict on start was TAKE: it is the far end.
+  /// Its verdict on start was TAKE: it answers instead of the server.
   case answering
-  /// Nothing more comes but `destroy`.
+  /// The hop's part is over: only `destroy` follows.
   case over(Ending)
   /// `destroy` has been called.
   case gone
@@ -43,7 +43,7 @@ extension Life {
     case .passing: .open
     case .closed, .halfClosed: .halfClosed
     case .answering: .answering
-    // Until `destroy` it works as before.
+    // The face stays until `destroy`, so other threads may use the hop as before.
     case .over: nil
     case .out, .gone: .over
     }
@@ -66,26 +66,17 @@ enum Face: UInt8 {
   /// No face of its own yet: the row's, which is that of all hops of the run.
   case asRun
   case waiting
-  /// The hop may still become the far end: its deliveries count if its verdict is TAKE.
+  /// The hop may still take the call: its deliveries count if its verdict is TAKE.
   case mayAnswer
   /// Start has gone below: messages may be put in.
   case open
   case halfClosed
   case answering
-  /// Nothing of the hop works any more.
+  /// No function of the hop works any more.
   case over
 }
 
-/// Which of the events that come once the far end has delivered. Any thread.
-///
-/// | | headers | message | status |
-/// |---|---|---|---|
-/// | nothing | headers | bareMessages | bareEnd |
-/// | headers | ALREADY | messages | end |
-/// | bareMessages | STATE | - | bareEnd |
-/// | messages | ALREADY | - | end |
-/// | bareEnd | STATE | STATE | ALREADY |
-/// | end | ALREADY | STATE | ALREADY |
+/// Which events that may come only once a hop has delivered in its answer. Any thread.
 enum Answer: UInt8 {
   case nothing, headers, bareMessages, messages, bareEnd, end
 
@@ -128,7 +119,7 @@ extension Hop {
   /// Whether the hop was entered, and is not destroyed.
   var isPresent: Bool { isEntered && life != .gone }
 
-  /// On the driving thread. For a hop of the run the row has the face that others see.
+  /// Changes the hop's life, on the driving thread. The face of a hop of the run is the row's.
   func become(_ next: Life) {
     #if PENSTOCK_CHECKS
       checkStep(to: next)
@@ -137,7 +128,7 @@ extension Hop {
     if face.load(ordering: .relaxed) != Face.asRun.rawValue, let face = next.face { wear(face) }
   }
 
-  /// From now on it counts by itself, and has come to this.
+  /// Takes the hop out of the run: it counts by itself from now on, and has come to this life.
   func leaveRun(_ life: Life) {
     self.life = life
     wear(life.face ?? .waiting)
@@ -148,7 +139,8 @@ extension Hop {
 
   /// Any thread.
   var seen: Face {
-    // The row's first: a thread that sees there a change made after the hop was set apart sees the hop's own face, too.
+    // The row's face is read first: a thread that sees a change of it made after the hop was set apart also sees the
+    // hop's own face.
     let shared = row.face.load(ordering: .acquiring)
     let own = face.load(ordering: .acquiring)
     return Face(rawValue: own == Face.asRun.rawValue ? shared : own) ?? .waiting

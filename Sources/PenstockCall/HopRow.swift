@@ -1,27 +1,27 @@
 import PenstockWire
 import Synchronization
 
-/// The hops of one call, in the order of its chain. The chain keeps those of calls that have ended for the next ones:
+/// The hops of one call, in the order of its chain. When the call has ended the chain keeps them for a later call:
 /// making a hop anew for each call cost 600 instructions.
 ///
-/// Each hop keeps its row, and the row its hops until it is dissolved.
+/// Each hop keeps its row, and the row keeps its hops until it is dissolved.
 final class HopRow {
-  /// The call lives as long as it runs, and as long as `kept` holds it.
+  /// The call, not counted: it lives as long as it runs, and as long as `kept` holds it.
   fileprivate(set) unowned(unsafe) var call: Call
-  /// Set where a hop may be used longer than the call runs.
+  /// Keeps the call where a hop may be used longer than the call runs.
   var kept: Call?
   fileprivate var next: Unmanaged<HopRow>?
   private(set) var hops = Hops()
-  /// Any thread: the Face of the hops of the run, written by the driving thread only.
+  /// The Face of the hops of the run: read by any thread, written by the driving thread only.
   let face = Atomic<UInt8>(Face.waiting.rawValue)
-  /// No later call uses the row: somebody keeps a reference to one of its hops, which another thread may let go; or some hops
-  /// were made anew. Set on any thread that knows that the call goes on.
+  /// The row is not used again: somebody keeps a reference to one of its hops, which another thread may release, or
+  /// some hops were made anew. Set on any thread that knows that the call goes on.
   let isSpent = Atomic<Bool>(false)
-  /// Hops in whose place others stand. An event may just be on its way through one of them.
+  /// Hops that were replaced. An event may still be on its way through one of them.
   private var replaced: [Hop] = []
-  /// Any thread: a hop of the row has been looked at, by its handle or for `create`. Else nobody can have a reference to one,
-  /// and none has been written to.
-  let isTouched = Atomic<Bool>(false)
+  /// A hop of the row was looked at, by its handle or for `create`. Otherwise nobody can have a reference to a hop,
+  /// and none was written to. Any thread.
+  let wasLookedAt = Atomic<Bool>(false)
 
   fileprivate init(_ call: Call, _ entries: [Chain.Entry]) {
     self.call = call
@@ -40,7 +40,7 @@ final class HopRow {
     replaced = []
   }
 
-  /// Another hop stands in the old one's place; the old one is kept until `forgetReplaced`.
+  /// Replaces `old` by `fresh`; the old one is kept until `forgetReplaced`.
   @inline(never) @_optimize(size)
   func replace(_ old: Hop, by fresh: Hop) {
     old.lend()
@@ -49,10 +49,10 @@ final class HopRow {
     hops.base.unsafelyUnwrapped[old.index] = .passRetained(fresh)
   }
 
-  /// Called between two events.
+  /// Releases the replaced hops. Called between two events.
   func forgetReplaced() { if !replaced.isEmpty { replaced = [] } }
 
-  /// A view of them, without a reference.
+  /// A view of the hops, without a reference.
   struct Hops: RandomAccessCollection {
     fileprivate(set) var base: UnsafeMutablePointer<Unmanaged<Hop>>?
     var count = 0
@@ -67,7 +67,7 @@ final class HopRow {
     }
 
     /// Whether nobody else has a reference to the hop.
-    fileprivate func isAlone(_ index: Int) -> Bool {
+    fileprivate func isUniquelyReferenced(_ index: Int) -> Bool {
       UnsafeMutableRawPointer(base.unsafelyUnwrapped).withMemoryRebound(to: Hop.self, capacity: count) {
         isKnownUniquelyReferenced(&$0[index])
       }
@@ -78,18 +78,18 @@ final class HopRow {
 }
 
 extension Chain {
-  /// The rows of hops that no call of a chain has; the driving thread's. It outlives its chain, so that a call may give
-  /// back its row when the chain has gone: then they are not wanted any more.
+  /// The rows of a chain that no call uses; the driving thread's. It outlives its chain, so that a call may give back
+  /// its row when the chain has gone: then the row is dissolved.
   final class Stock {
     let table: UnsafePointer<Callbacks>
-    /// The chain may go on another thread while a call that has let it go gives back its row.
+    /// The chain may be released on another thread while a call gives back its row.
     private let lock = SpinLock()
     private var first: Unmanaged<HopRow>?
     private var kept = 0
     private var isOpen = true
-    /// In hops: a thousand of them are some 300 KiB, for each method where filters tell methods apart. So that a hundred
-    /// calls with 32 find theirs a long chain keeps more: with 1,024 every second of such calls made its row anew, and
-    /// cost a third more.
+    /// The most hops that are kept: a thousand take some 300 KiB, for each method where filters tell methods apart. A
+    /// long chain keeps more, so that a hundred calls with 32 hops find a row each: with 1,024 hops every second of
+    /// such calls made its row anew, and cost a third more.
     private let limit: Int
 
     init(_ entries: [Chain.Entry]) {
@@ -104,7 +104,7 @@ extension Chain {
       table.deallocate()
     }
 
-    /// A row for a call with its chain.
+    /// Takes a row for a call of this chain, or makes one.
     func take(_ call: Call) -> Unmanaged<HopRow> {
       guard let row = first else { return .passRetained(HopRow(call, call.chain?.entries ?? [])) }
       row._withUnsafeGuaranteedRef {
@@ -115,8 +115,9 @@ extension Chain {
       return row
     }
 
-    /// Takes back the row of a call that is alone, and has its chain, so that nobody closes this. False: there is no room.
-    func giveAlone(_ row: Unmanaged<HopRow>) -> Bool {
+    /// Takes back the row of a call whose hops no other thread has. The call still has its chain, so the stock is
+    /// open. False: there is no room.
+    func givePrivate(_ row: Unmanaged<HopRow>) -> Bool {
       row._withUnsafeGuaranteedRef {
         let total = kept + $0.hops.count
         if total > limit { return false }
@@ -127,14 +128,15 @@ extension Chain {
       }
     }
 
-    /// Called after the call's last step. Hops that others have, or that other threads have had, are not used again.
+    /// Takes back a row, after the call's last step. Hops that others have, or that other threads have had, are not
+    /// used again.
     @inline(never) @_optimize(size)
     func give(_ owned: Unmanaged<HopRow>, of call: Call, runLength: Int) {
       let row = owned.takeUnretainedValue()
       var isFree = kept + row.hops.count <= limit && !row.isSpent.load(ordering: .relaxed)
       for index in row.hops.indices {
         row.hops.at(index)._withUnsafeGuaranteedRef { hop in
-          if row.hops.isAlone(index), !hop.hasExecutors {
+          if row.hops.isUniquelyReferenced(index), !hop.hasExecutors {
             if index < runLength { hop.renewInRun() }
           } else {
             isFree = false
@@ -148,11 +150,11 @@ extension Chain {
       }
       for index in runLength..<max(row.hops.count, runLength) { row.hops[index].renew() }
       row.kept = nil
-      row.isTouched.store(false, ordering: .relaxed)
+      row.wasLookedAt.store(false, ordering: .relaxed)
       lock.lock()
       let isTaken = isOpen
       if isTaken {
-        // The registrations are there as long as the chain.
+        // The registrations exist as long as the chain.
         if table.pointee.hasCreate { for index in 0..<runLength { row.hops[index].resetState() } }
         for index in runLength..<max(row.hops.count, runLength) { row.hops[index].begin() }
         row.next = first
@@ -163,7 +165,7 @@ extension Chain {
       if !isTaken { Stock.drop(owned) }
     }
 
-    /// Called when the chain goes; its registrations are there until this returns. Any thread.
+    /// Called when the chain goes; its registrations exist until this returns. Any thread.
     func close() {
       lock.lock()
       isOpen = false

@@ -1,7 +1,7 @@
 import PenstockWire
 
-// How the call is to be made: read in any callback, changed in on_start, and in on_status of a hop that records, where
-// a RESTART sends it.
+// The settings of the call: read in any callback; changed in on_start, and in on_status of a hop that records, where
+// a RESTART sends them.
 
 extension Hop {
   /// The settings as the running callback sees them.

@@ -29,7 +29,8 @@ public protocol UserDataKeeper: AnyObject {
 public final class UserData {
   public let pointer: UnsafeMutableRawPointer?
   private let finalizer: Finalizer?
-  /// Told before the finalizer runs, and let go after it. Set once, before anything else has this object.
+  /// The object that is told before the finalizer runs, and released after it. Set once, before any other thread has
+  /// this object.
   public var keeper: (any UserDataKeeper)?
 
   public init(_ pointer: UnsafeMutableRawPointer?, _ finalizer: Finalizer?) {
@@ -77,19 +78,19 @@ public final class Registration {
 
   public static let defaultHoldBytes = 65536
 
-  /// Process-wide, in the order of registration; never 0.
+  /// The number of the registration: process-wide, rising, never 0.
   public let id: UInt64
   public let name: ByteBuffer
-  /// The filter it was registered with: its entry in a registry has the one that is in force.
+  /// The filter that the interceptor was registered with; the filter in force is in its entry of a registry.
   public let filter: CallFilter
   public let level: Level
-  /// Its hop at the bytes level is made anew with each attempt.
+  /// Whether its hop at the bytes level is made anew with each attempt.
   public let isPerAttempt: Bool
   public let holdBytes: Int
   /// How many message bytes are recorded for RESTART; 0: no recording.
   public let replayBytes: Int
   public let maxRestarts: Int
-  /// nil: the driving thread.
+  /// The executors of its callbacks; nil: the driving thread.
   public let outboundExecutor: (any Executor)?
   public let inboundExecutor: (any Executor)?
   let hasExecutors: Bool
@@ -123,7 +124,7 @@ public final class Registration {
   /// Whether its hop at this level may RESTART. A hop that is made anew with each attempt may not.
   func records(at level: Level) -> Bool { replayBytes > 0 && (level == .object || !isPerAttempt) }
 
-  // The chains that have it, which count their calls, and the counts of the chains that have gone.
+  // The chains that have the registration and count its calls; and the counts of chains that have gone.
   private let lock = SpinLock()
   private var links: UnsafeMutablePointer<ChainLink>?
   private var formerlyBegun: UInt64 = 0
@@ -150,7 +151,7 @@ public final class Registration {
     lock.unlock()
   }
 
-  /// The calls that have or had it in their chain, and those of them that have not ended. Any thread.
+  /// How many calls have had the registration in their chain, and how many of those have not ended. Any thread.
   public var calls: (seen: UInt64, inFlight: UInt64) {
     lock.lock()
     var ended = formerlyEnded
@@ -158,7 +159,7 @@ public final class Registration {
     var next = links
     while let link = next {
       link.pointee.chain._withUnsafeGuaranteedRef { chain in
-        // In this order: a call that ends in between counts as in flight, and never the other way round.
+        // Read in this order, so that a call that ends in between counts as in flight.
         ended &+= chain.callsEnded
         seen &+= chain.callsBegun
       }

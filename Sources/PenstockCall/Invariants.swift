@@ -34,7 +34,7 @@
       return brokenClaims
     }
 
-    /// When all hops have been told of the end; the first `passed` in the run.
+    /// Checks the ends of the hops, when all were told of the end; the first `passed` hops are in the run.
     func checkEnds(_ passed: Int) {
       for hop in hops where hop.index >= passed && hop.isEntered {
         if hop.life != .gone || hop.brokenLife != nil { fatalError("invariant I2: a hop has not ended once") }
@@ -54,14 +54,14 @@
       if inTransport < 0 || run.inFlight < 0 { return "I10: more was told as sent than was sent" }
       if inTransport > outboundCount { return "I10: the transport has more than it was given" }
       if run.length > hops.count { return "I8: more hops of the run than there are" }
-      let isDirect = isPlain && run.length == hops.count && phase == .live && leg == .open
+      let isDirect = hasOnlyHops && run.length == hops.count && phase == .live && leg == .open
       if isDirect != (door == .direct) { return "I12: the door is not what stands behind it" }
       if sentAgain < 0 { return "I16: more was told again than was sent again" }
       if let cut = bottomCut { return cut.broken ?? cut.brokenAboveAttempt }
       return nil
     }
 
-    /// Where start is: at a hop, or beyond the last.
+    /// What is wrong with the position of start, at a hop or beyond the last one; nil: nothing.
     private var brokenHead: StaticString? {
       if startAt > hops.count + 1 { return "I11: start is beyond the transport" }
       if leg == .open, startAt != hops.count + 1 {
@@ -118,7 +118,7 @@
   }
 
   extension Hop {
-    /// Its life goes forward only.
+    /// Checks that a hop's life goes forward only.
     func checkStep(to next: Life) {
       if next.rank <= life.rank, next != life { fatalError("invariant I1: a hop's life goes back") }
       guard next == .gone else { return }
@@ -158,7 +158,7 @@
       case .passing: isRight = seen == .open
       case .closed, .halfClosed: isRight = seen == .halfClosed
       case .answering: isRight = seen == .answering
-      // Until `destroy` it works as before.
+      // Until `destroy` the face stays as it was.
       case .over: isRight = true
       case .out, .gone: isRight = seen == .over
       }
@@ -188,7 +188,7 @@
   }
 
   extension Station {
-    /// With thousands of events each step would look at all of them.
+    /// Whether there are so many events that looking at all of them after each step would take too long.
     fileprivate var isLong: Bool { parked.count + waiting.count > 64 }
 
     fileprivate func broken(limit: Int) -> StaticString? {

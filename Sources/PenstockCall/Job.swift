@@ -1,13 +1,13 @@
 import PenstockWire
 import Synchronization
 
-/// One callback of a hop that runs on an executor: its event, and its requests. It keeps all it needs,
-/// for the call may end, or go on without the event, while it runs.
+/// One callback of a hop that runs on an executor: its event, and its requests. The job keeps all that it needs,
+/// because the call may end, or go on without the event, while it runs.
 public final class Job: ExecutorJob {
   enum Work {
     case callback(HopCallback)
     case destroy
-    /// Nothing runs on this lane any more: how the call ended, and `destroy`, follow on the other.
+    /// The last job of this lane: the callback for the call's end, and `destroy`, follow on the other lane.
     case lastOfLane(Job?, then: Job)
   }
 
@@ -19,10 +19,11 @@ public final class Job: ExecutorJob {
   private unowned(unsafe) let queue: JobQueue
   /// The call waits for the answer.
   let isAwaited: Bool
-  /// The next of this lane; written by the producer before it counts it.
+  /// The next job of this lane; written by the producer before it counts that job.
   fileprivate var following: Job?
 
-  /// The start that on_start changes: a copy, which the call takes over with the verdict. In on_status the recorded start.
+  /// The start that on_start changes, a copy that the call takes over with the verdict; in on_status the recorded
+  /// start.
   var start: Request?
   // The call's values as they were when the event came.
   let path: ByteBuffer
@@ -30,7 +31,7 @@ public final class Job: ExecutorJob {
   let deadline: UInt64?
   let settings: CallSettings
 
-  /// In on_status: the answer as it was when the status came.
+  /// Whether a RESTART was possible when the status came; for on_status.
   var canRestart = Outcome.state
   public internal(set) var count = 0
   var ticket: UInt64 = 0
@@ -52,7 +53,7 @@ public final class Job: ExecutorJob {
     deadline = hop.call.request.deadline
     settings = hop.call.request.settings
     if isAwaited { hop.call.withLoop { $0.shareTickets(of: hop.call) } }
-    // The executor is the user's, and may run it at once.
+    // The executor is the user's code, and may have run the job at once.
     hop.call.watch.hasRun = true
   }
 
@@ -61,7 +62,8 @@ public final class Job: ExecutorJob {
     queue.goOn(after: self)
   }
 
-  /// `destroy`, and before it the callback that tells of the end: nothing of the hop runs any more on its other lane.
+  /// Runs `destroy`, and before it the callback that tells of the end: no callback of the hop runs on its other lane
+  /// any more.
   @inline(never) @_optimize(size)
   func goLast(behind ending: Job?) {
     if let ending { queue.appendOrPerform(ending) }
@@ -72,7 +74,7 @@ public final class Job: ExecutorJob {
   @inline(never) @_optimize(size)
   func perform() {
     if case .lastOfLane(let ending, let last) = work {
-      // Not as a callback that runs: an executor may run the last one in `submit`.
+      // Not noted as a running callback, because an executor may run the last job in `submit`.
       queue.close()
       last.goLast(behind: ending)
       return
@@ -94,8 +96,8 @@ public final class Job: ExecutorJob {
   }
 }
 
-/// The callbacks of one hop that run on one executor: in order, one at a time. The driving thread appends; each,
-/// when it has run, submits the next.
+/// The callbacks of one hop that run on one executor: in order, one at a time. The driving thread appends jobs; each
+/// job, when it has run, submits the next.
 final class JobQueue {
   let executor: any Executor
   /// Used by the producer only.
@@ -103,15 +105,15 @@ final class JobQueue {
   private var isLost = false
   /// The job that tells of the call's end: it goes with `destroy`, behind the jobs of either lane (law 2).
   var ending: Job?
-  /// How many have been appended and have not run.
+  /// The number of jobs that were appended and have not run.
   private let count = Atomic<Int>(0)
-  /// The thread on which one runs; only that thread looks at `running`.
+  /// The thread on which a job runs; only that thread looks at `running`.
   private let runner = Atomic<UInt>(0)
   private var running: Job?
 
   init(_ executor: any Executor) { self.executor = executor }
 
-  /// False: the executor has not taken it, and takes none any more.
+  /// Appends a job. False: the executor has refused it, and takes none any more.
   @inline(never) @_optimize(size)
   func append(_ job: Job) -> Bool {
     if isLost { return false }
@@ -123,7 +125,7 @@ final class JobQueue {
     return false
   }
 
-  /// Where the executor is lost, jobs that have to run are run here: nothing else of the lane runs then.
+  /// Appends a job, or runs it here if the executor is lost: no other job of the lane runs then.
   func appendOrPerform(_ job: Job) { if !append(job) { job.perform() } }
 
   @inline(never) @_optimize(size)
@@ -133,7 +135,7 @@ final class JobQueue {
       guard let next = done.following else { return }
       done.following = nil
       if executor.submit(next) { return }
-      // Law 7; but this thread is the executor's still, so the rest runs here.
+      // The executor has refused a job: law 7. This thread is still the executor's, so the rest runs here.
       next.hop.call.submit(.executorLost(next.hop))
       next.perform()
       done = next
@@ -150,9 +152,9 @@ final class JobQueue {
     running = nil
   }
 
-  /// Nothing is appended any more. The newest job keeps the hop, and that the queue.
+  /// Closes the queue: no job is appended any more. The newest job keeps the hop, which keeps the queue.
   fileprivate func close() { last = nil }
 
-  /// The job that runs on `thread`, which is the calling one.
+  /// The job that runs on `thread`, the calling one.
   func job(on thread: UInt) -> Job? { runner.load(ordering: .acquiring) == thread ? running : nil }
 }

@@ -21,14 +21,14 @@ public final class Metadata {
   /// How many arena bytes belong to removed entries.
   private var garbage = 0
   public private(set) var count = 0
-  /// Set for a reply's metadata, or that of an event that has passed: the ABI refuses changes.
+  /// Set for the metadata of a reply, or of an event that has passed: the ABI refuses changes.
   public var isReadOnly = false
 
   public init() {}
 
   private init(isReadOnly: Bool) { self.isReadOnly = isReadOnly }
 
-  /// Empty for ever: stands where there is no metadata, and nobody who could add to it.
+  /// A shared object that is always empty, used where there is no metadata.
   public nonisolated(unsafe) static let none = Metadata(isReadOnly: true)
 
   /// Refuses changes from now on. `none` is shared by all: it is not written.
@@ -52,7 +52,7 @@ public final class Metadata {
     return ByteView(start: arena + entries[index].value, count: entries[index].valueCount)
   }
 
-  /// The place of the `occurrence`-th entry called `name`.
+  /// The index of the `occurrence`-th entry called `name`.
   public func index(of name: ByteView, occurrence: Int = 0) -> Int? {
     guard occurrence >= 0 else { return nil }
     var left = occurrence
@@ -67,7 +67,7 @@ public final class Metadata {
   public func add(_ name: ByteView, _ value: ByteView) -> Outcome {
     guard count < capacity || grow() else { return .noMemory }
     let needed = name.count + value.count + 2
-    // The storage that they may point into goes when they have been copied.
+    // The old storage is freed after the copy, because `name` and `value` may point into it.
     var old: UnsafeMutableRawPointer?
     if needed > arenaCapacity - arenaSize {
       let size = arenaSize + needed
@@ -106,14 +106,14 @@ public final class Metadata {
     garbage = 0
   }
 
-  /// nil: no memory.
+  /// A copy; nil: no memory.
   public func copy() -> Metadata? {
     let other = Metadata()
     guard other.append(contentsOf: self) else { return nil }
     return other
   }
 
-  /// False: no memory; some of `other` may have been added.
+  /// Appends all entries of `other`. False: no memory; some may have been added.
   public func append(contentsOf other: Metadata) -> Bool {
     for index in 0..<other.count where add(other.name(at: index), other.value(at: index)) != .ok {
       return false
@@ -121,7 +121,7 @@ public final class Metadata {
     return true
   }
 
-  /// Takes over everything that `other` holds; `other` becomes empty. Cannot fail.
+  /// Takes over all entries of `other`, which becomes empty. Cannot fail.
   public func replace(with other: Metadata) {
     clear()
     swap(&arena, &other.arena)
@@ -133,20 +133,20 @@ public final class Metadata {
     swap(&garbage, &other.garbage)
   }
 
-  /// Appends an entry; there is room for it.
+  /// Appends an entry, for which there is room already.
   private func append(_ name: ByteView, _ value: ByteView) {
     guard let entries, let arena else { return }
     let entry = Entry(
       name: arenaSize, nameCount: name.count, value: arenaSize + name.count + 1, valueCount: value.count)
-    place(name, arena + entry.name)
-    place(value, arena + entry.value)
+    write(name, arena + entry.name)
+    write(value, arena + entry.value)
     arenaSize += name.count + value.count + 2
     entries[count] = entry
     count += 1
   }
 
   @inline(__always)
-  private func place(_ bytes: ByteView, _ to: UnsafeMutableRawPointer) {
+  private func write(_ bytes: ByteView, _ to: UnsafeMutableRawPointer) {
     if let start = bytes.baseAddress { memcpy(to, start, bytes.count) }
     to.storeBytes(of: 0, toByteOffset: bytes.count, as: UInt8.self)
   }

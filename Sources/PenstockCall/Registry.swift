@@ -1,44 +1,44 @@
 import PenstockWire
 
-/// The interceptors registered in one place (a runtime, a channel, the options of calls), sorted: higher priority
+/// The interceptors registered in one scope (a runtime, a channel, the options of calls), sorted: higher priority
 /// first, then in the order of registration. The owner of a registry guards it with a lock; calls read lists made under it.
 /// Registrations that come out of a registry are released outside of that lock.
 public struct Registry {
-  /// The values are of no meaning; the names are those of lists.
-  public enum Place: Sendable { case runtime, channel, call }
+  /// Where the registry is; JSON lists have the names.
+  public enum Scope: Sendable { case runtime, channel, call }
 
   /// Immutable: each change makes another, so that a list can be shared and copied cheaply.
   public final class Entry {
     public let registration: Registration
     public let priority: Int32
-    /// Its turn among equal priorities, process-wide; it stays through all changes.
+    /// The order among equal priorities, process-wide; it stays through all changes.
     let sequence: UInt64
     public let filter: CallFilter
-    public let place: Place
+    public let scope: Scope
 
     init(
-      _ registration: Registration, priority: Int32, sequence: UInt64, filter: CallFilter, place: Place
+      _ registration: Registration, priority: Int32, sequence: UInt64, filter: CallFilter, scope: Scope
     ) {
       self.registration = registration
       self.priority = priority
       self.sequence = sequence
       self.filter = filter
-      self.place = place
+      self.scope = scope
     }
   }
 
-  public let place: Place
+  public let scope: Scope
   public private(set) var entries: [Entry] = []
   /// Changes with every change of the registry.
   public private(set) var generation: UInt64 = 0
 
-  public init(_ place: Place = .channel) { self.place = place }
+  public init(_ scope: Scope = .channel) { self.scope = scope }
 
   public mutating func add(_ registration: Registration, priority: Int32) {
     insert(
       Entry(
         registration, priority: priority, sequence: registration.id, filter: registration.filter,
-        place: place))
+        scope: scope))
     generation &+= 1
   }
 
@@ -53,7 +53,7 @@ public struct Registry {
     let old = entries.remove(at: index)
     insert(
       Entry(
-        old.registration, priority: priority, sequence: old.sequence, filter: old.filter, place: place))
+        old.registration, priority: priority, sequence: old.sequence, filter: old.filter, scope: scope))
     generation &+= 1
     return true
   }
@@ -62,17 +62,17 @@ public struct Registry {
     guard let index = index(of: id) else { return false }
     let old = entries[index]
     entries[index] = Entry(
-      old.registration, priority: old.priority, sequence: old.sequence, filter: filter, place: place)
+      old.registration, priority: old.priority, sequence: old.sequence, filter: filter, scope: scope)
     generation &+= 1
     return true
   }
 
-  /// Puts `registration`, with its own filter, where the other was: the old one, or nil if it is not here.
+  /// Replaces the registration `id` by another, with its own filter. Returns the old entry; nil: it is not here.
   public mutating func replace(_ id: UInt64, by registration: Registration) -> Entry? {
     guard let index = index(of: id) else { return nil }
     let old = entries[index]
     entries[index] = Entry(
-      registration, priority: old.priority, sequence: old.sequence, filter: registration.filter, place: place)
+      registration, priority: old.priority, sequence: old.sequence, filter: registration.filter, scope: scope)
     generation &+= 1
     return old
   }
@@ -97,7 +97,7 @@ public struct Registry {
         low = middle + 1
       }
     }
-    entries.place(entry, at: low)
+    entries.put(entry, at: low)
   }
 
   // MARK: - Order
@@ -117,7 +117,8 @@ public struct Registry {
     return turned
   }
 
-  /// Two lists in the order of calls as one, which shares its storage with neither: it may be read outside the locks of both.
+  /// Merges two lists in the order of calls. The result shares its storage with neither, so it may be read outside of
+  /// both locks.
   @inline(never) @_optimize(size)
   public static func merged(_ first: [Entry], _ second: [Entry], newestFirst: Bool) -> [Entry] {
     var all: [Entry] = []

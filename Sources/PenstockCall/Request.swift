@@ -21,24 +21,25 @@ public final class Request {
   /// The path at present: hops may change it.
   public var path: ByteBuffer { otherPath ?? firstPath }
   private var otherPath: ByteBuffer?
-  /// Followed by a NUL; nil until the channel or a hop names one.
+  /// The authority, followed by a NUL; nil until the channel or a hop names one.
   public var authority: ByteBuffer? { labels?.authority }
   public var labels: RequestLabels?
   public private(set) var metadata: Metadata
   private var end = UInt64.max
   public var settings = CallSettings()
   public let kind: CallKind
-  /// The routes that it has or has had, so that any thread may read the latest.
+  /// The routes that the request has or has had, kept so that any thread may read the latest.
   private var routes: [CallRoute] = []
   private let currentRoute = Atomic<UnsafeMutableRawPointer?>(nil)
 
-  /// Monotonic nanoseconds.
+  /// The deadline in monotonic nanoseconds; nil: none.
   public var deadline: UInt64? {
     get { end == UInt64.max ? nil : end }
     set { end = newValue ?? UInt64.max }
   }
 
-  /// `path` is followed by a NUL, and may be that of other requests too. Counts `deadline` from the call's creation.
+  /// Makes a start. `path` is followed by a NUL, and other requests may share it. `deadline` counts from the call's
+  /// creation.
   public init(kind: CallKind, terminated path: ByteBuffer, metadata: Metadata, deadline: UInt64?) {
     self.kind = kind
     firstPath = path
@@ -46,7 +47,7 @@ public final class Request {
     self.deadline = deadline
   }
 
-  /// nil: no memory.
+  /// Makes a start with a path of its own; nil: no memory.
   public convenience init?(kind: CallKind, path: ByteView, metadata: Metadata, deadline: UInt64?) {
     guard let copied = Request.terminated(path) else { return nil }
     self.init(kind: kind, terminated: copied, metadata: metadata, deadline: deadline)
@@ -81,22 +82,22 @@ public final class Request {
   }
 
   public var pathView: ByteView {
-    // The first is never replaced: it needs no count.
+    // The first path is never replaced, so no reference is counted.
     guard let otherPath else { return ByteView(rebasing: firstPath.view.dropLast()) }
     return ByteView(rebasing: otherPath.view.dropLast())
   }
-  /// Whether everything that goes with it is the channel's, but for its path and its deadline.
-  public var isPlain: Bool {
+  /// Nothing in it differs from the channel's defaults but the path and the deadline.
+  public var hasOnlyDefaults: Bool {
     labels == nil && metadata.count == 0 && settings.credentials == nil
   }
   public var authorityView: ByteView? { authority.map { ByteView(rebasing: $0.view.dropLast()) } }
 
-  /// The channel to which it goes instead of the call's own. Any thread.
+  /// The route to the channel to which the request goes instead of the call's own. Any thread.
   public var route: CallRoute? {
     currentRoute.load(ordering: .acquiring).map { Unmanaged<CallRoute>.fromOpaque($0).takeUnretainedValue() }
   }
 
-  /// Called by the holder of the start.
+  /// Sets the route. Only the holder of the start calls it.
   public func setRoute(_ route: CallRoute?) {
     if let route, routes.last !== route { routes.append(route) }
     currentRoute.store(route.map { Unmanaged.passUnretained($0).toOpaque() }, ordering: .releasing)
@@ -115,7 +116,8 @@ public final class Request {
     return true
   }
 
-  /// "/service/method" with neither part empty, visible ASCII only (RFC 9113 ":path", gRPC "Path").
+  /// Whether a path is valid: "/service/method" with neither part empty, visible ASCII only (RFC 9113 ":path", gRPC
+  /// "Path").
   public static func isValidPath(_ path: ByteView) -> Bool {
     let count = path.count
     guard count >= 4, let start = path.baseAddress else { return false }
@@ -132,7 +134,7 @@ public final class Request {
     return slash > 1 && slash < count - 1
   }
 
-  /// The value of ":authority": visible ASCII.
+  /// Whether an authority is valid: visible ASCII.
   public static func isValidAuthority(_ authority: ByteView) -> Bool {
     !authority.isEmpty && authority.allSatisfy { $0 > 0x20 && $0 < 0x7f }
   }
@@ -147,12 +149,12 @@ public final class Request {
   }
 }
 
-/// A message's bytes. Hops may replace them.
+/// A message: bytes, which hops may replace, or an object.
 public typealias Message = ByteBuffer
 
 /// Another channel that a hop has sent the call to.
 open class CallRoute {
-  /// Each followed by a NUL; hops see them as the call's.
+  /// The target and authority, each followed by a NUL; hops see them as the call's.
   public final let target: ByteBuffer
   public final let authority: ByteBuffer
   public final let privacy: Privacy
@@ -163,6 +165,6 @@ open class CallRoute {
     self.privacy = privacy
   }
 
-  /// On the driving thread: the layer below the call on that channel.
+  /// Makes the layer below the call on that channel. On the driving thread.
   open func newBelow() -> CallBelow? { nil }
 }

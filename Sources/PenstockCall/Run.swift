@@ -6,17 +6,17 @@ struct Run {
   /// How many messages have gone down and have not been told as `sent`.
   var inFlight = 0
 
-  // While an event or a signal is on its way through them.
-  /// How many messages the signal is about; with start, how much demand goes with it.
+  // Used while an event or a signal is on its way through the run: how many messages the signal is about; with start,
+  // how much demand goes with it.
   var count = 0
-  /// The address behind the last callback that the event is shown to; 0: hops have been set apart meanwhile, and the code that
-  /// shows it looks again which are left.
+  /// The address behind the last callback to which the event is shown. 0: hops were set apart meanwhile, so the rest
+  /// of the list has to be looked up again.
   var end: UInt = 0
   /// The event that is on its way, and the hop whose callback runs.
   var event = EventKind.none
   @Small var at = 0
 
-  /// Once start has passed them: passing or halfClosed.
+  /// The life of the hops once start has passed them: passing or halfClosed.
   var life = Life.passing
   /// How many hops the run has.
   @Small var length = 0

@@ -4,23 +4,23 @@ import PenstockWire
 public struct Standing {
   public enum State: Sendable {
     case paused, held
-    /// Its callback has been handed to an executor.
+    /// The event's callback was handed to an executor.
     case onExecutor
-    /// The message would go, but nobody above asks for one.
+    /// The message could go on, but nobody above has asked for one.
     case unasked
     /// The event stands behind another.
     case queued
   }
 
   public let hop: Int
-  /// Followed by a NUL.
+  /// The interceptor's name, followed by a NUL.
   public let name: ByteBuffer
   public let level: Level
   public let attempt: UInt32
   public let lane: Lane
   public let state: State
   public let event: EventKind
-  /// Monotonic nanoseconds; 0: not known.
+  /// The time since which it stands there, in monotonic nanoseconds; 0: not known.
   public let since: UInt64
   /// How many events wait in front of the hop, unseen.
   public let waiting: Int
@@ -28,24 +28,24 @@ public struct Standing {
 
 /// The party that has to do something next.
 public enum Holder {
-  /// A callback, whose thread asks.
+  /// A callback that runs on the very thread that asks.
   case running(name: ByteBuffer, EventKind)
   case hop(Standing)
   /// The hop that has taken the call.
   case taken(name: ByteBuffer)
   case connection
   /// The connection is there, and its peer allows no more calls at once.
-  case place
+  case slot
   /// The caller has not asked for a message.
   case demand
   case server
-  /// The next step is about to be done.
+  /// The loop, which is about to do the next step.
   case loop
   case nobody
 }
 
 extension Call {
-  /// On the driving thread: the standing events with their hops, from the top.
+  /// The events that stand at hops, from the top. On the driving thread.
   @inline(never) @_optimize(size)
   public var standings: [Standing] {
     var found: [Standing] = []
@@ -74,14 +74,14 @@ extension Call {
     }
   }
 
-  /// On the driving thread.
+  /// The party that has to do something next. On the driving thread.
   @inline(never) @_optimize(size)
   public func holder(_ standings: [Standing]) -> Holder {
     guard phase == .live else { return phase == .created ? .loop : .nobody }
     for hop in hops where hop.current != .none {
       return .running(name: hop.registration.name, hop.current)
     }
-    // Among the hops that hold something, the one that has done so longest.
+    // The event that has been held longest.
     var oldest: Standing?
     for one in standings {
       switch one.state {
@@ -94,7 +94,7 @@ extension Call {
     if leg == .unstarted { return .loop }
     switch borrow(below, { $0.lacks }) ?? .nothing {
     case .connection: return .connection
-    case .place: return .place
+    case .slot: return .slot
     case .nothing: break
     }
     if let unasked = standings.first(where: { $0.state == .unasked }) { return .hop(unasked) }

@@ -20,13 +20,14 @@ final class Station {
   struct Parked {
     var event: Event
     var wait: Wait
-    /// Its `sent` stops at this hop: it was injected here, or `sent` was already told when it was held.
+    /// The event's `sent` stops at this hop, because the hop has injected the event, or was told `sent` when it was
+    /// held.
     var isOwn = false
-    /// Its part of `heldBytes`, until it leaves.
+    /// The event's part of `heldBytes`, until it leaves.
     var heldBytes = 0
     /// The ticket that it waits for, or has waited for. 0: none.
     var ticket: UInt64 = 0
-    /// When it was paused, held or handed on; 0: not at all.
+    /// The time when it was paused, held or handed to an executor; 0: it was not.
     var since: UInt64 = 0
 
     init(event: Event, wait: Wait, isOwn: Bool = false, heldBytes: Int = 0, since: UInt64 = 0) {
@@ -45,9 +46,10 @@ final class Station {
   var waiting = Fifo<Event>()
   var parked = Fifo<Parked>()
   var heldBytes = 0
-  /// How many are held without a ticket.
+  /// The number of events that are held without a ticket.
   var ticketless = 0
-  /// A pause is open: at most one can be, for later events are not shown. Injected ones may stand behind it.
+  /// Whether a pause is open. There is at most one, since later events are not shown; injected events may stand
+  /// behind it.
   var isShut = false
 
   var isEmpty: Bool { parked.isEmpty && waiting.isEmpty }
@@ -57,7 +59,7 @@ final class Station {
     !parked.isEmpty && parked[0].wait == .none && (hasDemand || parked[0].event.kind != .receive)
   }
 
-  /// Behind the events that are parked here, but before the last event of the lane.
+  /// Puts an event behind those that are parked here, but before the last event of the lane.
   func inject(_ event: Event) {
     let own = Parked(event: event, wait: .none, isOwn: true)
     if let last = parked.last, last.event.isLast {
@@ -67,7 +69,7 @@ final class Station {
     }
   }
 
-  /// Thousands may wait: among many an event is found by halving, for tickets rise along the lane.
+  /// The index of the event with a ticket. Thousands may wait, so it is a binary search: tickets rise along the lane.
   func index(of ticket: UInt64) -> Int? {
     var low = 0
     var high = parked.count

@@ -17,9 +17,9 @@ public struct CallStatistics {
 
   public struct Traffic {
     public var messages: UInt64 = 0
-    /// Bytes of messages as they are.
+    /// Bytes of messages without compression.
     public var bytes: UInt64 = 0
-    /// Bytes of messages as they travel: compressed, if they are.
+    /// Bytes of messages as they are sent: compressed, if they are.
     public var compressedBytes: UInt64 = 0
     /// Bytes of bodies on the wire: with the prefix of each message.
     public var wireBytes: UInt64 = 0
@@ -65,10 +65,10 @@ public struct Measures: ~Copyable {
 
 /// The facts of the connection that a call runs on. Never changed: its calls and their replies keep them.
 public final class ConnectionFacts {
-  /// "127.0.0.1:50051".
+  /// The peer's address, such as "127.0.0.1:50051".
   public let peer: ByteBuffer
   public let local: ByteBuffer?
-  /// nil: cleartext.
+  /// The facts of TLS; nil: cleartext.
   public let security: SecurityFacts?
 
   public init(peer: ByteBuffer, local: ByteBuffer?, security: SecurityFacts?) {
@@ -78,9 +78,9 @@ public final class ConnectionFacts {
   }
 }
 
-/// How a connection is secured.
+/// The facts of a connection's security.
 open class SecurityFacts {
-  /// "TLSv1.3", "TLS_AES_256_GCM_SHA384", "h2".
+  /// The version, the cipher and the ALPN protocol, such as "TLSv1.3", "TLS_AES_256_GCM_SHA384" and "h2".
   public final let version: ByteBuffer
   public final let cipher: ByteBuffer
   public final let alpn: ByteBuffer
@@ -93,12 +93,12 @@ open class SecurityFacts {
 
   /// How many certificates the peer has shown.
   open var certificateCount: Int { 0 }
-  /// Any thread: the certificates in PEM form, the peer's own first. nil: no memory.
+  /// The certificates in PEM form, the peer's own first. Any thread. nil: no memory.
   open func certificates() -> ByteBuffer? { nil }
 }
 
 extension Call {
-  /// Any thread: the measures of the call so far.
+  /// The measures of the call so far. Any thread.
   public var stats: CallStatistics { stats(with: connection) }
 
   /// The measures at the end of the call, taken on the driving thread, once.
@@ -114,7 +114,7 @@ extension Call {
       received: measures.received.snapshot, connection: connection)
   }
 
-  /// Any thread reads it, the driving thread sets it.
+  /// The connection of the call: any thread reads it, the driving thread sets it.
   public var connection: ConnectionFacts? {
     get {
       connectionFacts.load(ordering: .acquiring).map {
@@ -131,7 +131,7 @@ extension Call {
   @inline(never) @_optimize(size)
   private func keepPast(_ old: Unmanaged<ConnectionFacts>) { pastConnections.append(old.takeRetainedValue()) }
 
-  /// Only hops lead another thread here: where none is left to anybody the call's own reference goes with it.
+  /// Releases the call's own reference: only through hops could another thread come here, and none has one.
   @inline(__always)
   private func lastConnection() -> ConnectionFacts? {
     guard row == nil else { return connection }

@@ -1,12 +1,12 @@
 import PenstockWire
 
-/// How a call ended: code, message, details, trailers (gRPC "Status", google.rpc.Status).
+/// The status with which a call ended: code, message, details, trailers (gRPC "Status", google.rpc.Status).
 ///
-/// Code, message and details are the truth. "grpc-status-details-bin" among the trailers is a picture of them: it
-/// stays as it came until one of them is changed, and from then on shows their present values.
+/// Code, message and details count. "grpc-status-details-bin" among the trailers only shows them: it stays as it came
+/// until one of them is changed, and then shows their present values.
 public final class Status {
   public private(set) var code: StatusCode
-  /// UTF-8, followed by a NUL in its storage; nil: empty.
+  /// The message in UTF-8, followed by a NUL in its storage; nil: empty.
   private var text: ByteBuffer?
   /// The trailers, made when they are first asked for, where they may be changed.
   public var trailers: Metadata {
@@ -20,13 +20,13 @@ public final class Status {
     set { made = newValue }
   }
   private var made: Metadata?
-  /// type URL, value, type URL, value...
+  /// The details: type URL, value, type URL, value, and so on.
   private var details: [ByteBuffer] = []
   /// grpc-status-details-bin came, but did not decode; the raw bytes stay readable in the trailers.
   public private(set) var detailsAreMalformed = false
-  /// A caller's cancel, a deadline, a closed channel: its code is fixed.
+  /// The status of a cancel, a deadline or a closed channel, whose code is fixed.
   public var isLocal = false
-  /// Set by the code that knows how the request ended.
+  /// Whether the request may be repeated; set by the code that knows how it ended.
   public var canRepeat = Repeat.no
   public var isReadOnly = false {
     willSet { if newValue { settleTrailers() } }
@@ -56,7 +56,7 @@ public final class Status {
   }
 
   public func setCode(_ code: StatusCode) {
-    // A status that a hop has decided is not the end of the stream any more.
+    // A status that a hop has changed is not that of the stream any more.
     if code != self.code { canRepeat = .no }
     self.code = code
     showDetails()
@@ -141,7 +141,8 @@ public final class Status {
   }
 
   /// Takes the details out of a google.rpc.Status as it came ("grpc-status-details-bin" without its base64), which
-  /// stays readable in the trailers; nothing else of it counts. Bytes that do not decode are only kept there.
+  /// stays readable in the trailers; its other fields are ignored. Bytes that do not decode are only kept in the
+  /// trailers.
   @inline(never) @_optimize(size)
   public func takeDetails(_ encoded: ByteView) {
     _ = trailers.set(Status.detailsName, encoded)
@@ -159,7 +160,7 @@ public final class Status {
     }
   }
 
-  /// The field that came as details is not even base64: kept as it is.
+  /// Keeps a details field as it is because it is not even base64.
   public func takeMalformedDetails(_ wire: ByteView) {
     detailsAreMalformed = true
     _ = trailers.set(Status.detailsName, wire)
@@ -177,7 +178,7 @@ public final class Status {
 
   public static var detailsName: ByteView { ("grpc-status-details-bin" as StaticString).bytes }
 
-  /// Sees to it that the trailers show the details, where a change of all trailers at once has swept them out.
+  /// Makes the trailers show the details again, after all trailers were replaced at once.
   public func settleTrailers() {
     guard !isReadOnly, detailCount > 0, trailers.index(of: Status.detailsName) == nil else { return }
     showDetails()
@@ -199,14 +200,14 @@ public final class Status {
     _ = trailers.remove(Status.detailsName)
   }
 
-  /// Something has changed: the trailers show it. Bytes that never decoded stay as they came.
+  /// Updates the field in the trailers after a change. Bytes that never decoded stay as they came.
   private func showDetails() {
     if details.isEmpty {
       if let made, made.count > 0, !detailsAreMalformed { _ = made.remove(Status.detailsName) }
       return
     }
     let encoded = ByteBuffer()
-    // Better no field than one that says something else.
+    // No field is better than one that says something else.
     guard encodeDetails(into: encoded), trailers.set(Status.detailsName, encoded.view) == .ok else {
       _ = trailers.remove(Status.detailsName)
       return

@@ -15,7 +15,7 @@ open class CallValues {
   }
 
   private final var slots: [Slot] = []
-  /// The number of users: at first the caller.
+  /// The number of users; at first only the caller.
   private final let users = Atomic<Int>(1)
 
   public init() {}
@@ -24,10 +24,10 @@ open class CallValues {
   open func lock() {}
   open func unlock() {}
 
-  /// Any thread. Pairs with `letGo`.
+  /// Adds a user. Any thread. Pairs with `letGo`.
   public final func hold() { users.wrappingAdd(1, ordering: .relaxed) }
 
-  /// Any thread. Nobody else uses the values when the last of them goes.
+  /// Removes a user; the last one releases the values. Any thread.
   public final func letGo() {
     guard users.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
     lock()
@@ -44,16 +44,16 @@ open class CallValues {
     return nil
   }
 
-  /// nil removes. False: no memory; `value` is let go all the same.
+  /// Sets a value; nil removes it. False: no memory; `value` is released all the same.
   public final func set(_ key: ByteView, _ value: UserData?) -> Bool {
-    // Let go after the lock: its finalizer may come back here.
+    // Released after the lock, because its finalizer may call back here.
     var old: UserData?
     lock()
-    let place = slots.firstIndex { bytesEqual($0.key.view, key) }
+    let index = slots.firstIndex { bytesEqual($0.key.view, key) }
     var isDone = true
-    if let place {
-      old = slots[place].value
-      if let value { slots[place].value = value } else { _ = slots.remove(at: place) }
+    if let index {
+      old = slots[index].value
+      if let value { slots[index].value = value } else { _ = slots.remove(at: index) }
     } else if let value {
       if let copied = ByteBuffer(copying: key) {
         slots.append(Slot(key: copied, value: value))

@@ -6,13 +6,13 @@ import PenstockWire
 /// new start for a call whose token the server has refused. `TokenStore` has the token; here it meets the calls.
 public final class BearerToken: ReadyInterceptor {
   public struct Options {
-    /// Lower case.
+    /// The header's name, in lower case.
     public var header = ByteBuffer()
     /// The scheme before the token, with its space.
     public var prefix = ByteBuffer()
-    /// Nanoseconds.
+    /// The time in nanoseconds before a token's expiry at which the next one is requested.
     public var refreshEarly: UInt64 = 60_000_000_000
-    /// Nanoseconds; 0: without end.
+    /// The time in nanoseconds for which a call waits for a token; 0: without limit.
     public var refreshTimeout: UInt64 = 30_000_000_000
     public var replayBytes = 65536
     public var allowsCleartext = false
@@ -25,8 +25,8 @@ public final class BearerToken: ReadyInterceptor {
   public init(_ options: Options, _ source: @escaping TokenStore.Source, _ userData: UserData) {
     store = TokenStore(options, source, userData)
     var callbacks = Registration.Callbacks()
-    callbacks.create = { _, userData, place in
-      keep(TokenUse(this(userData, BearerToken.self).store), place)
+    callbacks.create = { _, userData, out in
+      keep(TokenUse(this(userData, BearerToken.self).store), out)
     }
     callbacks.onStart = { handle, state in
       let (hop, use) = behind(handle, state, TokenUse.self)
@@ -38,11 +38,12 @@ public final class BearerToken: ReadyInterceptor {
         _ = hop.finish(Status(.unauthenticated, words))
         return next
       }
-      // A hop below may send the call to another channel.
+      // The call may be sent to another channel by a hop below, which then has to be private too.
       if !options.allowsCleartext { _ = hop.changeSettings { $0.privacy = .local } }
       return BearerToken.supply(use, metadata, hop, or: .next)
     }
-    // A response that has begun to go up cannot be started anew: a unary call's headers wait for the events behind them.
+    // A response that has begun to go up prevents a new start, so a unary call's headers wait for the events behind
+    // them.
     callbacks.onHeaders = { handle, _ in
       Hop.from(handle.unsafelyUnwrapped).call.request.kind == .unary ? hold : next
     }
@@ -62,7 +63,7 @@ public final class BearerToken: ReadyInterceptor {
     super.init("bearer_token", callbacks, replayBytes: options.replayBytes)
   }
 
-  /// Gives the call a token, and `verdict`; or has it wait for both.
+  /// Gives the call a token, and returns `verdict`; or makes it wait for both.
   private static func supply(_ use: TokenUse, _ metadata: Metadata, _ hop: Hop, or verdict: Verdict) -> Int32
   {
     let store = use.store
@@ -91,7 +92,7 @@ public final class BearerToken: ReadyInterceptor {
 /// The state of one call at a bearer token.
 final class TokenUse {
   let store: TokenStore
-  /// For the driving thread: the call may be among those that wait.
+  /// Whether the call may be among those that wait. The driving thread only.
   var hasWaited = false
 
   // Under the store's lock, once it waits.
@@ -103,6 +104,6 @@ final class TokenUse {
 
   init(_ store: TokenStore) { self.store = store }
 
-  /// The token may go where the call goes.
+  /// Whether the token may be sent on the call's channel.
   func isPrivate(_ hop: Hop) -> Bool { store.options.allowsCleartext || hop.privacy != .cleartext }
 }

@@ -13,15 +13,15 @@ final class CachedResponse {
       + (status?.message.count ?? 0)
   }
 
-  /// The part of the key before the message: method and chosen metadata, each with its length, so that no two calls
-  /// have the same. No names: the "authorization". nil: no memory.
+  /// Begins the key: method and chosen metadata, each with its length, so that no two calls have the same; the
+  /// message is added later. Without `names` it is "authorization". nil: no memory.
   static func beginKey(_ path: ByteBuffer, _ metadata: Metadata, _ names: [ByteBuffer]?) -> ByteBuffer? {
     let key = ByteBuffer()
     var isComplete = append(path.view, to: key)
     func add(_ name: ByteView) {
       var occurrence = 0
-      while isComplete, let place = metadata.index(of: name, occurrence: occurrence) {
-        isComplete = append(metadata.value(at: place), to: key)
+      while isComplete, let index = metadata.index(of: name, occurrence: occurrence) {
+        isComplete = append(metadata.value(at: index), to: key)
         occurrence += 1
       }
       isComplete = isComplete && key.append(byte: 0)
@@ -42,7 +42,7 @@ final class CachedResponse {
 /// The state of one call at the cache.
 final class CachedExchange {
   let cache: ResponseCache
-  /// The held start's; 0 once it is resolved.
+  /// The ticket of the held start; 0 once it is resolved.
   var ticket: UInt64 = 0
   /// The key of the call as it came; complete with its message.
   var key: ByteBuffer?

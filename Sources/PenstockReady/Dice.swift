@@ -1,10 +1,10 @@
 import PenstockTransport
 
-/// How often something is to happen: out of 2^32.
+/// A probability, out of 2^32.
 public struct Chance: Sendable {
   let threshold: UInt64
 
-  /// From 0 to 100.
+  /// Makes a probability from a percentage, 0 to 100.
   public init(percent: Double) { threshold = UInt64(percent / 100 * 4_294_967_296) }
 }
 

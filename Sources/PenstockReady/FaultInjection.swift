@@ -5,7 +5,7 @@ import PenstockWire
 /// Fault injection: delays calls before anything is sent, or ends them, or one after the other.
 public final class FaultInjection: ReadyInterceptor {
   public struct Options {
-    /// Nanoseconds.
+    /// The delay in nanoseconds.
     public var delay: UInt64 = 0
     public var delayChance = Chance(percent: 0)
     public var abort: Status?

@@ -45,7 +45,7 @@ public final class HeaderEdits: ReadyInterceptor {
   }
 
   private func apply(_ edits: [Edit], _ hop: Hop) -> Int32 {
-    // The trailers of a cancel or a deadline are nobody's to change.
+    // The trailers of a cancel or a deadline can't be changed.
     guard let metadata = hop.metadata, !metadata.isReadOnly else { return next }
     for edit in edits where HeaderEdits.apply(edit, to: metadata) == .noMemory {
       _ = hop.finish(Status(.resourceExhausted, "no memory for the header rules"))
@@ -61,8 +61,8 @@ public final class HeaderEdits: ReadyInterceptor {
     case .remove(let name): return metadata.remove(name.view)
     case .rename(let name, let other):
       var occurrence = 0
-      while let place = metadata.index(of: name.view, occurrence: occurrence) {
-        guard metadata.add(other.view, metadata.value(at: place)) == .ok else { return .noMemory }
+      while let index = metadata.index(of: name.view, occurrence: occurrence) {
+        guard metadata.add(other.view, metadata.value(at: index)) == .ok else { return .noMemory }
         occurrence += 1
       }
       return metadata.remove(name.view)

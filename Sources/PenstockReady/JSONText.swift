@@ -51,14 +51,14 @@ final class JSONText {
     needsComma = true
   }
 
-  /// Nanoseconds as seconds.
+  /// Writes nanoseconds as seconds.
   func seconds(_ nanoseconds: UInt64) {
     begin()
     if !appendSeconds(nanoseconds, to: buffer) { isComplete = false }
     needsComma = true
   }
 
-  /// Bytes that are not UTF-8 are repaired.
+  /// Writes a string; bytes that are not UTF-8 are repaired.
   func string(_ text: ByteView) {
     begin()
     var shown = text
@@ -101,7 +101,7 @@ func appendDecimal(_ number: UInt64, to buffer: ByteBuffer) -> Bool {
   return buffer.append(byte: UInt8(0x30 + number % 10))
 }
 
-/// Nanoseconds as seconds, with as many decimals as needed.
+/// Appends nanoseconds as seconds, with as many decimals as needed.
 func appendSeconds(_ nanoseconds: UInt64, to buffer: ByteBuffer) -> Bool {
   guard appendDecimal(nanoseconds / 1_000_000_000, to: buffer) else { return false }
   var rest = nanoseconds % 1_000_000_000

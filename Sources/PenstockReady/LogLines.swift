@@ -9,7 +9,7 @@ public final class LogLines: ReadyInterceptor {
 
   public struct Options {
     public var events: Events = .standard
-    /// Lower case.
+    /// The names of headers to redact, in lower case; nil: the default.
     public var redacted: [ByteBuffer]?
     public var redactsBinary = false
     public var showsMetadata = true
@@ -27,7 +27,7 @@ public final class LogLines: ReadyInterceptor {
 
     static var standard: Events { [Events(.start), Events(.headers), Events(.status), Events(.cancel)] }
 
-    /// nil: no event that can be logged.
+    /// The event of this name; nil: it can't be logged.
     public init?(name: ByteView) {
       for kind in LogLines.kinds where bytesEqual(name, LogLines.name(kind)) {
         self.init(kind)
@@ -97,7 +97,7 @@ public final class LogLines: ReadyInterceptor {
     withExtendedLifetime(json) {}
   }
 
-  /// Each name where its first value stands.
+  /// Shows metadata, in the order of each name's first value.
   private func show(_ metadata: Metadata, _ json: JSONText) {
     for index in 0..<metadata.count {
       let name = metadata.name(at: index)

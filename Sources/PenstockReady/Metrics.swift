@@ -6,7 +6,7 @@ import PenstockWire
 /// are and lets go of the lock; the next change copies the part that it changes.
 public final class Metrics: @unchecked Sendable {
   public struct Options {
-    /// Nanoseconds, rising.
+    /// The upper bounds of the buckets in nanoseconds, rising.
     public var buckets: [UInt64] = [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000].map {
       $0 * 1_000_000
     }
@@ -25,7 +25,7 @@ public final class Metrics: @unchecked Sendable {
   }
 
   struct Method {
-    /// nil: all that came when there were too many.
+    /// The method; nil: all methods that came when there were too many.
     let path: ByteBuffer?
     let kind: CallKind
     var started: UInt64 = 0
@@ -44,8 +44,8 @@ public final class Metrics: @unchecked Sendable {
 
   public init(_ options: Options) { self.options = options }
 
-  /// Lends the counts. They are let go under the lock, so that the next change of them, in place, comes after
-  /// the last look at it.
+  /// Lends the counts to `body`. They are released under the lock, so that the next change of them is made in the
+  /// same storage, after the last look at it.
   func read<Result>(_ body: ([Method]) -> Result) -> Result {
     var lent = lock.withLock { methods }
     let result = body(lent)
@@ -60,42 +60,42 @@ public final class Metrics: @unchecked Sendable {
   fileprivate func begin(_ path: ByteView, _ kind: CallKind) -> Int {
     lock.lock()
     defer { lock.unlock() }
-    let place = index(path, kind)
-    methods[place].started += 1
-    return place
+    let method = index(path, kind)
+    methods[method].started += 1
+    return method
   }
 
   private func index(_ path: ByteView, _ kind: CallKind) -> Int {
-    for place in 0..<methods.count where methods[place].kind == kind {
-      if let known = methods[place].path, bytesEqual(known.view, path) { return place }
+    for method in 0..<methods.count where methods[method].kind == kind {
+      if let known = methods[method].path, bytesEqual(known.view, path) { return method }
     }
     let isRoom = methods.count < options.maxMethods
     let copy = isRoom ? ByteBuffer(copying: path) : nil
-    if copy == nil, let place = methods.firstIndex(where: { $0.path == nil && $0.kind == kind }) {
-      return place
+    if copy == nil, let method = methods.firstIndex(where: { $0.path == nil && $0.kind == kind }) {
+      return method
     }
     methods.append(Method(path: copy, kind: kind))
     return methods.count - 1
   }
 
-  fileprivate func end(_ place: Int, _ code: StatusCode, _ nanoseconds: UInt64, _ call: Call) {
+  fileprivate func end(_ method: Int, _ code: StatusCode, _ nanoseconds: UInt64, _ call: Call) {
     let bucket = options.buckets.firstIndex { nanoseconds <= $0 } ?? options.buckets.count
     lock.lock()
     defer { lock.unlock() }
-    methods[place].ended += 1
-    methods[place].sentMessages += call.measures.sent.messages.value
-    methods[place].sentBytes += call.measures.sent.bytes.value
-    methods[place].receivedMessages += call.measures.received.messages.value
-    methods[place].receivedBytes += call.measures.received.bytes.value
-    let known = methods[place].codes.firstIndex { $0.code == code }
+    methods[method].ended += 1
+    methods[method].sentMessages += call.measures.sent.messages.value
+    methods[method].sentBytes += call.measures.sent.bytes.value
+    methods[method].receivedMessages += call.measures.received.messages.value
+    methods[method].receivedBytes += call.measures.received.bytes.value
+    let known = methods[method].codes.firstIndex { $0.code == code }
     if known == nil {
-      methods[place].codes.append(
+      methods[method].codes.append(
         Ended(code: code, buckets: [UInt64](repeating: 0, count: options.buckets.count + 1)))
     }
-    let index = known ?? methods[place].codes.count - 1
-    methods[place].codes[index].count += 1
-    methods[place].codes[index].nanoseconds += nanoseconds
-    methods[place].codes[index].buckets[bucket] += 1
+    let index = known ?? methods[method].codes.count - 1
+    methods[method].codes[index].count += 1
+    methods[method].codes[index].nanoseconds += nanoseconds
+    methods[method].codes[index].buckets[bucket] += 1
   }
 }
 
@@ -103,19 +103,19 @@ public final class Metrics: @unchecked Sendable {
 public final class MetricsInterceptor: ReadyInterceptor {
   private final class Timed {
     let metrics: Metrics
-    let place: Int
+    let method: Int
     let startedAt = Runtime.monotonicNow()
     var isEnded = false
 
     init(_ metrics: Metrics, _ request: Request) {
       self.metrics = metrics
-      place = metrics.begin(request.pathView, request.kind)
+      method = metrics.begin(request.pathView, request.kind)
     }
 
     func end(_ code: StatusCode, _ hop: Hop) {
       guard !isEnded else { return }
       isEnded = true
-      metrics.end(place, code, Runtime.monotonicNow() - startedAt, hop.call)
+      metrics.end(method, code, Runtime.monotonicNow() - startedAt, hop.call)
     }
   }
 
@@ -124,9 +124,9 @@ public final class MetricsInterceptor: ReadyInterceptor {
   public init(_ metrics: Metrics) {
     self.metrics = metrics
     var callbacks = Registration.Callbacks()
-    callbacks.create = { handle, userData, place in
+    callbacks.create = { handle, userData, out in
       let (hop, this) = behind(handle, userData, MetricsInterceptor.self)
-      return keep(Timed(this.metrics, hop.call.request), place)
+      return keep(Timed(this.metrics, hop.call.request), out)
     }
     let end: HopCallback = { handle, state in
       let (hop, timed) = behind(handle, state, Timed.self)

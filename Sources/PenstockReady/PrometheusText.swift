@@ -24,7 +24,7 @@ final class PrometheusText {
     raw(name)
     raw("{grpc_type=\"")
     raw(method.kind == .bidi ? "bidi_stream" : method.kind.name)
-    // "/service/method"
+    // The path is "/service/method".
     let path = method.path?.view ?? ("/other/other" as StaticString).bytes
     let slash = path.lastIndex(of: 0x2f) ?? 0
     raw("\",grpc_service=\"")

@@ -8,7 +8,7 @@ import PenstockWire
 /// interval, and so has its own turn, fixed, from the start; nobody needs to be woken by anybody.
 public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
   public struct Options {
-    /// Nanoseconds between two calls.
+    /// The interval between two calls in nanoseconds.
     public var interval: UInt64 = 0
     public var burst: UInt64 = 1
     public var maxWait: UInt64 = 1_000_000_000
@@ -21,7 +21,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
   /// One call's turn.
   private final class Turn {
     let limit: RateLimit
-    /// Nanoseconds; 0: it has not waited.
+    /// The time of its turn in nanoseconds; 0: the call has not waited.
     var at: UInt64 = 0
 
     init(_ limit: RateLimit) { self.limit = limit }
@@ -36,7 +36,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
   public init(_ options: Options) {
     self.options = options
     var callbacks = Registration.Callbacks()
-    callbacks.create = { _, userData, place in keep(Turn(this(userData, RateLimit.self)), place) }
+    callbacks.create = { _, userData, out in keep(Turn(this(userData, RateLimit.self)), out) }
     callbacks.onStart = { handle, state in
       let (hop, turn) = behind(handle, state, Turn.self)
       return turn.limit.start(hop, turn)
@@ -56,7 +56,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     case .at(let time):
       turn.at = time
       let ticket = hop.takeTicket()
-      // By the clock that counts turns: the loop's may be older.
+      // Counted from the clock that gave the turn, as the loop's time may be older.
       if ticket != 0, Tickets.resolveAfter(ticket, .verdict(.next), nanoseconds: time - now) == .ok {
         return pause
       }
@@ -77,7 +77,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
         return .now
       }
       let wait = full - now - depth
-      // The waiting calls stand one interval apart.
+      // The waiting calls have their turns one interval apart.
       if (wait + options.interval - 1) / options.interval > options.maxWaiting { return .tooMany }
       if wait > options.maxWait { return .tooLate }
       fullAt = full

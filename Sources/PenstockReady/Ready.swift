@@ -11,7 +11,7 @@ import PenstockWire
 open class ReadyInterceptor {
   public final let name: StaticString
   public final let callbacks: Registration.Callbacks
-  /// A mask of (1 << kind); 0: all.
+  /// The kinds of call that it wants: a mask of (1 << kind); 0: all.
   public final let kinds: UInt32
   public final let replayBytes: Int
   public final let generation = Process.generation
@@ -30,8 +30,8 @@ open class ReadyInterceptor {
     Unmanaged<ReadyInterceptor>.passRetained(self).toOpaque()
   }
 
-  /// The finalizer of every table, by which a table is known: so it calls a function that no other calls. The linker folds
-  /// functions with equal code into one.
+  /// The finalizer of every table, by which a table of this module is recognised. It calls a function that nothing
+  /// else calls, because the linker folds functions with equal code into one.
   public static var finalize: Finalizer { { pointer in if let pointer { letGo(pointer) } } }
 
   public static func from(_ pointer: UnsafeMutableRawPointer) -> ReadyInterceptor {
@@ -44,7 +44,7 @@ private func letGo(_ table: UnsafeMutableRawPointer) {
   Unmanaged<ReadyInterceptor>.fromOpaque(table).release()
 }
 
-/// The hop and the object that a callback is given: the library's own chain calls it, and never with NULL.
+/// The hop and the object that a callback gets. Neither is NULL: only the library's own chain calls it.
 @inline(__always)
 func behind<T: AnyObject>(_ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _: T.Type) -> (Hop, T)
 {
@@ -56,9 +56,9 @@ func this<T: AnyObject>(_ state: UnsafeMutableRawPointer?, _: T.Type) -> T {
   Unmanaged<T>.fromOpaque(state.unsafelyUnwrapped).takeUnretainedValue()
 }
 
-/// Has `create` keep `made` as the hop's state; `forget` is the `destroy` that lets it go.
-func keep<T: AnyObject>(_ made: T, _ place: UnsafeMutablePointer<UnsafeMutableRawPointer?>?) -> Int32 {
-  place?.pointee = Unmanaged.passRetained(made).toOpaque()
+/// Stores `made` as the hop's state, for `create`; `forget` is the `destroy` that releases it.
+func keep<T: AnyObject>(_ made: T, _ out: UnsafeMutablePointer<UnsafeMutableRawPointer?>?) -> Int32 {
+  out?.pointee = Unmanaged.passRetained(made).toOpaque()
   return next
 }
 

@@ -8,11 +8,11 @@ import PenstockWire
 /// goes on and its response is remembered.
 public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
   public struct Options {
-    /// Nanoseconds.
+    /// The time in nanoseconds for which a response may be used.
     public var timeToLive: UInt64 = 60_000_000_000
     public var maxEntries = 1024
     public var maxBytes = 16 << 20
-    /// Lower case; nil: "authorization".
+    /// The metadata that belongs to the key, in lower case; nil: "authorization".
     public var metadata: [ByteBuffer]?
 
     public init() {}
@@ -27,7 +27,7 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
     entries = LeastRecentlyUsed(
       maxEntries: options.maxEntries, maxBytes: options.maxBytes, seed: Dice(seed: nil).roll())
     var callbacks = Registration.Callbacks()
-    callbacks.create = { _, userData, place in keep(CachedExchange(this(userData, ResponseCache.self)), place)
+    callbacks.create = { _, userData, out in keep(CachedExchange(this(userData, ResponseCache.self)), out)
     }
     callbacks.onStart = { handle, state in
       let (hop, exchange) = behind(handle, state, CachedExchange.self)
@@ -41,7 +41,7 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
       if exchange.ticket != 0 { exchange.cache.look(exchange, hop) }
       return next
     }
-    // The message did not come: some hop above has dropped it.
+    // No message came, because a hop above has dropped it.
     callbacks.onHalfClose = { _, state in
       ResponseCache.goOn(this(state, CachedExchange.self), .next)
       return next
@@ -100,7 +100,7 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
     ResponseCache.goOn(exchange, found == nil ? .next : .take)
   }
 
-  /// Once, when the caller's demand is there; with copies, which are the call's.
+  /// Delivers a response once the caller has asked for it; with copies, which the call owns.
   private static func deliver(_ hit: CachedResponse, _ exchange: CachedExchange, _ hop: Hop) {
     exchange.hit = nil
     if let headers = hit.headers?.copy() { _ = hop.deliverHeaders(headers) }

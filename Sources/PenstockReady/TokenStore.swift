@@ -31,7 +31,7 @@ public final class TokenStore: @unchecked Sendable {
     self.userData = userData
   }
 
-  /// The server has refused the call's token. False: the token was not from here.
+  /// The server has refused the call's token: drops it. False: the token was not from this store.
   func refuse(_ use: TokenUse) -> Bool {
     lock.lock()
     defer { lock.unlock() }
@@ -43,7 +43,8 @@ public final class TokenStore: @unchecked Sendable {
     return use.number > 0
   }
 
-  /// The token for `use`, which else waits with `ticket`; and the number of a request that is to be made, or 0.
+  /// The token for `use`; without a token `use` waits with `ticket`. Also returns the number of a request that has to
+  /// be made; 0: none.
   func take(_ use: TokenUse, _ ticket: UInt64) -> (ByteBuffer?, UInt64) {
     let now = Runtime.monotonicNow()
     lock.lock()
@@ -59,7 +60,7 @@ public final class TokenStore: @unchecked Sendable {
       waiting.append(use)
       isWanted = true
     }
-    // A source that has let everybody wait in vain is asked again.
+    // A source that has not answered in time is asked again.
     let isLate = options.refreshTimeout > 0 && now - min(now, openedAt) >= options.refreshTimeout
     guard isWanted, open == 0 || isLate else { return (text, 0) }
     count += 1
@@ -79,7 +80,7 @@ public final class TokenStore: @unchecked Sendable {
 
   // MARK: - The answer, on any thread
 
-  /// `lifetime` in nanoseconds; nil: without end.
+  /// Stores the answer to a request. `lifetime` in nanoseconds; nil: without end.
   func complete(_ number: UInt64, _ text: ByteBuffer, _ lifetime: UInt64?) -> Outcome {
     let now = Runtime.monotonicNow()
     let (expiresAt, isEndless) = now.addingReportingOverflow(lifetime ?? UInt64.max)
@@ -119,7 +120,7 @@ public final class TokenStore: @unchecked Sendable {
       token = fresh
       refused = nil
     } else {
-      // The old one may still be good: the next attempt after a second.
+      // The old token may still be good: the next request is made after a second.
       token?.refreshAt = Runtime.monotonicNow() + 1_000_000_000
     }
     var served: [(UInt64, Metadata, isRefused: Bool)] = []

@@ -32,14 +32,14 @@ public final class TraceContext: ReadyInterceptor {
     guard let metadata = hop.metadata else { return next }
     let name = ("traceparent" as StaticString).bytes
     let state = ("tracestate" as StaticString).bytes
-    // Text of "00-", 32 digits, "-", 16 digits, "-", 2 digits.
+    // Writes "00-", 32 digits, "-", 16 digits, "-", 2 digits.
     let text = ByteBuffer()
     _ = text.append("00-")
     var isPassedOn = false
-    if let place = metadata.index(of: name), metadata.index(of: name, occurrence: 1) == nil,
-      TraceContext.isValid(metadata.value(at: place))
+    if let index = metadata.index(of: name), metadata.index(of: name, occurrence: 1) == nil,
+      TraceContext.isValid(metadata.value(at: index))
     {
-      let given = metadata.value(at: place)
+      let given = metadata.value(at: index)
       isPassedOn = true
       _ = text.append(ByteView(rebasing: given[3..<36]))
       if options.keepsParentID {
@@ -48,7 +48,7 @@ public final class TraceContext: ReadyInterceptor {
         appendID(text)
         _ = text.append("-")
       }
-      // "Vendors MUST set those to zero": of the flags there is only "sampled".
+      // "Vendors MUST set those to zero": "sampled" is the only flag that is passed on.
       _ = text.append(TraceContext.digit(given[54]) & 1 == 1 ? "01" : "00")
     } else {
       let isSampled = dice.happens(options.sampled)
@@ -64,14 +64,14 @@ public final class TraceContext: ReadyInterceptor {
     return next
   }
 
-  /// The call's value: a string that lives as long as it is set.
+  /// Sets the value of the call: a string that lives as long as it is set.
   private func publish(_ text: ByteBuffer, _ hop: Hop) {
     let (storage, _) = text.take()
     let value = UserData(storage) { pointer in free(pointer) }
     _ = hop.setValue(("penstock.traceparent" as StaticString).bytes, value)
   }
 
-  /// 16 digits; never all zero.
+  /// Appends an id of 16 digits, never all zero.
   private func appendID(_ text: ByteBuffer) {
     var number = dice.roll()
     if number == 0 { number = 1 }
@@ -87,8 +87,8 @@ public final class TraceContext: ReadyInterceptor {
     bytes.allSatisfy { ($0 >= 0x30 && $0 <= 0x39) || ($0 >= 0x61 && $0 <= 0x66) }
   }
 
-  /// Section 3.2: version ff is invalid; of a higher version the fields that this one has are read, and more may
-  /// follow behind a dash.
+  /// Whether a traceparent is valid. Section 3.2: version ff is invalid; of a higher version the fields that this one
+  /// has are read, and more may follow behind a dash.
   static func isValid(_ value: ByteView) -> Bool {
     guard value.count >= 55, value[2] == 0x2d, value[35] == 0x2d, value[52] == 0x2d else { return false }
     guard isLowerHex(value[0..<2]), isLowerHex(value[3..<35]), isLowerHex(value[36..<52]),

@@ -8,9 +8,9 @@ enum TraceState {
     let name = ("tracestate" as StaticString).bytes
     var members = 0
     var occurrence = 0
-    while let place = metadata.index(of: name, occurrence: occurrence) {
+    while let index = metadata.index(of: name, occurrence: occurrence) {
       occurrence += 1
-      for member in metadata.value(at: place).split(separator: 0x2c, omittingEmptySubsequences: true) {
+      for member in metadata.value(at: index).split(separator: 0x2c, omittingEmptySubsequences: true) {
         let trimmed = HeaderRules.trimmed(ByteView(rebasing: member))
         if trimmed.isEmpty { continue }
         members += 1
@@ -24,7 +24,7 @@ enum TraceState {
     guard let equals = member.firstIndex(of: 0x3d), equals > 0, equals <= 256 else { return false }
     let value = member[(equals + 1)...]
     guard !value.isEmpty, value.count <= 256 else { return false }
-    // Printable, without a comma or another "="; no space at the end, which was trimmed.
+    // A value is printable, without a comma or another "="; a space at its end was trimmed.
     guard value.allSatisfy({ $0 >= 0x20 && $0 <= 0x7e && $0 != 0x3d }) else { return false }
     let key = member[0..<equals]
     let parts = key.split(separator: 0x40, omittingEmptySubsequences: false)
@@ -34,7 +34,7 @@ enum TraceState {
     {
       return false
     }
-    // A tenant may begin with a digit, all else with a letter.
+    // A tenant's name may begin with a digit; every other key begins with a letter.
     guard isLetter(key[key.startIndex]) || (parts.count == 2 && isDigit(key[key.startIndex])) else {
       return false
     }

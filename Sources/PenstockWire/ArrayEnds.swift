@@ -22,7 +22,7 @@ extension Array {
 
   /// Like `insert(_:at:)`.
   @inline(never) @_optimize(size)
-  public mutating func place(_ element: Element, at index: Int) {
+  public mutating func put(_ element: Element, at index: Int) {
     append(element)
     withUnsafeMutableBufferPointer { all in
       var last = all.count &- 1

@@ -9,7 +9,7 @@ public enum Base64 {
     case ok, malformed, noMemory
   }
 
-  /// False: no memory, and `out` is as it was.
+  /// Appends the base64 of `bytes`. False: no memory, and `out` is as it was.
   public static func encode(_ bytes: ByteView, padded: Bool, into out: ByteBuffer) -> Bool {
     let (triples, rest) = bytes.count.quotientAndRemainder(dividingBy: 3)
     let (body, overflow) = triples.multipliedReportingOverflow(by: 4)
@@ -67,7 +67,7 @@ public enum Base64 {
     return .ok
   }
 
-  /// The letter of the low six bits.
+  /// The letter that stands for the low six bits.
   private static func letter(_ byte: UInt8) -> UInt8 {
     let value = byte & 0x3F
     switch value {

@@ -8,11 +8,11 @@ import Synchronization
 /// these, where failure is a `false` or a `nil` and leaves the contents as they were.
 public final class ByteBuffer {
   private var storage: UnsafeMutableRawPointer?
-  /// Negative: the storage is another's.
+  /// The size of the storage; negative: the bytes are lent, and the storage is another's.
   private var capacity = 0
   private var start = 0
   private var end = 0
-  /// An object attached to the bytes, for the code that put it there; for another's bytes, the object that keeps them.
+  /// An object attached to the bytes, for the code that put it there; of lent bytes, the object that keeps them.
   public var attachment: AnyObject?
   /// A message that is to be sent as it is, whatever compression its call has. It stays with the message when its contents
   /// are exchanged.
@@ -42,8 +42,8 @@ public final class ByteBuffer {
     end = bytes.count
   }
 
-  /// Another's bytes, which `keeper` keeps as they are and where they are: they are never written, and a change begins
-  /// with a copy.
+  /// A buffer of lent bytes: `keeper` keeps them unchanged and at their address. They are never written, and a change
+  /// of the buffer begins with a copy.
   public convenience init(lent bytes: ByteView, by keeper: AnyObject?) {
     self.init()
     storage = UnsafeMutableRawPointer(mutating: bytes.baseAddress)
@@ -56,7 +56,7 @@ public final class ByteBuffer {
     if !isLent, let storage { cm_free(storage) }
   }
 
-  /// The bytes are another's.
+  /// Whether the bytes are lent: another object owns them.
   public var isLent: Bool { capacity < 0 }
 
   /// How many bytes can be read.
@@ -105,7 +105,7 @@ public final class ByteBuffer {
     guard let base = bytes.baseAddress, !bytes.isEmpty else { return true }
     var source = base
     if bytes.count > capacity &- end {
-      // The source may be our own storage, which is about to move.
+      // The source may be in this buffer's own storage, which is about to move.
       let own = ownOffset(of: base)
       guard reserve(bytes.count), let storage else { return false }
       if let own { source = UnsafeRawPointer(storage + start + own) }
@@ -116,7 +116,7 @@ public final class ByteBuffer {
     return true
   }
 
-  /// As `append`; bytes that stand in the writable tail already become readable where they are.
+  /// Like `append`, but bytes that are already in the writable tail are not copied.
   func accept(_ bytes: ByteView) -> Bool {
     guard let storage, let base = bytes.baseAddress, base == UnsafeRawPointer(storage + end),
       bytes.count <= capacity &- end
@@ -174,8 +174,8 @@ public final class ByteBuffer {
     end &+= min(max(n, 0), capacity &- end)
   }
 
-  /// Hands over the storage, which is its own, its readable bytes at the front: the caller frees it. The buffer is empty
-  /// afterwards. An empty buffer gives nil and 0.
+  /// Hands over the storage, which must not be lent, with the readable bytes at its front. The caller frees it, and
+  /// the buffer is empty afterwards. An empty buffer gives nil and 0.
   public func take() -> (UnsafeMutableRawPointer?, Int) {
     precondition(!isLent)
     guard count > 0 else {
@@ -190,8 +190,8 @@ public final class ByteBuffer {
     return taken
   }
 
-  /// Another with the same bytes: kept by whom they are lent by, so that this may be changed meanwhile; of its own bytes,
-  /// for as long as nobody changes this. An empty one keeps nothing.
+  /// Another buffer with the same bytes. Lent bytes are kept by their lender, so this buffer may be changed
+  /// meanwhile; its own bytes may not be changed as long as the other is used. An empty one keeps nothing.
   @inline(never) @_optimize(size)
   public func lend() -> ByteBuffer {
     let other = ByteBuffer(lent: view, by: isEmpty ? nil : isLent ? attachment : self)

@@ -243,12 +243,12 @@ private struct Duration {
         space[n] = 0x2E
         n &+= 1
         var rest = nanos.magnitude
-        var place: UInt32 = 100_000_000
-        while rest > 0 && place > 0 {
-          space[n] = 0x30 &+ UInt8(truncatingIfNeeded: rest / place)
+        var unit: UInt32 = 100_000_000
+        while rest > 0 && unit > 0 {
+          space[n] = 0x30 &+ UInt8(truncatingIfNeeded: rest / unit)
           n &+= 1
-          rest %= place
-          place /= 10
+          rest %= unit
+          unit /= 10
         }
       }
       space[n] = 0x73

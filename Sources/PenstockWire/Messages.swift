@@ -139,7 +139,7 @@ public struct MessageDecoder {
 
   /// Where the next bytes of the message that is under way may be put before they are pushed: then they are not
   /// copied. nil: no message is under way, or no memory.
-  public func place() -> UnsafeMutableRawBufferPointer? {
+  public func space() -> UnsafeMutableRawBufferPointer? {
     guard case .body(let body) = state else { return nil }
     let left = body.length &- body.bytes.count
     guard MessageDecoder.makeRoom(body, for: 1), let spare = body.bytes.spare(atLeast: 0) else { return nil }

@@ -4,14 +4,14 @@ public enum PercentCoding {
   /// False: no memory, and `out` is as it was.
   public static func encode(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     var escapes = 0
-    for byte in bytes where !isPlain(byte) { escapes &+= 1 }
+    for byte in bytes where !needsNoEscape(byte) { escapes &+= 1 }
     if escapes == 0 { return out.append(bytes) }
     let (extra, tooMany) = escapes.multipliedReportingOverflow(by: 2)
     let (size, tooLarge) = bytes.count.addingReportingOverflow(extra)
     guard !tooMany, !tooLarge, let spare = out.spare(atLeast: size) else { return false }
     var at = 0
     for byte in bytes {
-      if isPlain(byte) {
+      if needsNoEscape(byte) {
         spare[at] = byte
         at &+= 1
       } else {
@@ -48,7 +48,7 @@ public enum PercentCoding {
     return true
   }
 
-  private static func isPlain(_ byte: UInt8) -> Bool { byte >= 0x20 && byte <= 0x7E && byte != 0x25 }
+  private static func needsNoEscape(_ byte: UInt8) -> Bool { byte >= 0x20 && byte <= 0x7E && byte != 0x25 }
 
   /// Upper case, as the grammar has it ("2HEXDIGIT ; 0-9 A-F"); `hexValue` takes both.
   private static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 &+ value : 0x37 &+ value }

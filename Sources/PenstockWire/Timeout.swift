@@ -65,8 +65,8 @@ func writeDecimal(_ value: UInt64, into out: ByteBuffer) -> Bool {
   return true
 }
 
-/// Writes the decimal digits of `value` to a place with room for 20 of them; how many there were.
-func writeDecimal(_ value: UInt64, to place: UnsafeMutableRawBufferPointer) -> Int {
+/// Writes the decimal digits of `value` to `space`, which has room for 20 of them; how many there were.
+func writeDecimal(_ value: UInt64, to space: UnsafeMutableRawBufferPointer) -> Int {
   var digits = 1
   var rest = value / 10
   while rest > 0 {
@@ -77,7 +77,7 @@ func writeDecimal(_ value: UInt64, to place: UnsafeMutableRawBufferPointer) -> I
   var i = digits
   while i > 0 {
     i &-= 1
-    place[i] = 0x30 &+ UInt8(truncatingIfNeeded: rest % 10)
+    space[i] = 0x30 &+ UInt8(truncatingIfNeeded: rest % 10)
     rest /= 10
   }
   return digits

@@ -60,7 +60,7 @@ extension Call {
     }
   }
 
-  /// One reply and the status; a status that is an error takes the place of the reply.
+  /// One reply and the status; a status that is an error is sent instead of the reply.
   private func finish(_ body: ByteBuffer) { finish(Reply(body: body)) }
 
   func finish(_ answer: Reply) {
@@ -116,7 +116,7 @@ extension Call {
       return end(.resourceExhausted, "the stream is larger than the limit for one message")
     }
     if framed {
-      guard let place = gathered.spare(atLeast: 5), let base = place.baseAddress else {
+      guard let space = gathered.spare(atLeast: 5), let base = space.baseAddress else {
         return end(.resourceExhausted, "no memory")
       }
       MessagePrefix.write(compressed: false, length: UInt32(truncatingIfNeeded: message.count), to: base)

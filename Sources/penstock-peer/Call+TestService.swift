@@ -127,7 +127,7 @@ extension Call {
     writer.messageHeader(1, length: size == 0 ? 0 : inner)
     if size == 0 { return writer.isComplete }
     writer.messageHeader(2, length: size)
-    guard writer.isComplete, let place = out.spare(atLeast: size), let base = place.baseAddress else {
+    guard writer.isComplete, let space = out.spare(atLeast: size), let base = space.baseAddress else {
       return false
     }
     base.initializeMemory(as: UInt8.self, repeating: 0, count: size)

@@ -27,7 +27,7 @@ final class Call: Source {
   unowned(unsafe) var session: Session?  // Holds this call while the stream lives.
   private(set) var id: Int32 = 0
   /// Where it stands among the session's calls.
-  var place = 0
+  var index = 0
   var closeCode: UInt32 = 0
 
   // The request.
@@ -77,10 +77,10 @@ final class Call: Source {
 
   // MARK: Life
 
-  func begin(_ session: Session, _ id: Int32, place: Int) {
+  func begin(_ session: Session, _ id: Int32, index: Int) {
     self.session = session
     self.id = id
-    self.place = place
+    self.index = index
     decoder = MessageDecoder(limit: session.options.maxMessageBytes)
     skipper = MessageSkipper(limit: session.options.maxMessageBytes)
   }
@@ -138,9 +138,9 @@ final class Call: Source {
     } else {
       knobs.read(name, value)
     }
-    guard let place = fields.spare(atLeast: 8) else { return }
-    place.storeBytes(of: UInt32(truncatingIfNeeded: name.count), as: UInt32.self)
-    place.storeBytes(of: UInt32(truncatingIfNeeded: value.count), toByteOffset: 4, as: UInt32.self)
+    guard let space = fields.spare(atLeast: 8) else { return }
+    space.storeBytes(of: UInt32(truncatingIfNeeded: name.count), as: UInt32.self)
+    space.storeBytes(of: UInt32(truncatingIfNeeded: value.count), toByteOffset: 4, as: UInt32.self)
     fields.commit(8)
     _ = fields.append(name) && fields.append(value)
   }

@@ -47,9 +47,9 @@ final class FrameMaker {
     return list.withVectors { vectors, count in
       let vectors = UnsafeMutablePointer(mutating: vectors)
       let bound = nghttp2_hd_deflate_bound(deflater, vectors, count)
-      guard let place = block.spare(atLeast: bound) else { return false }
-      let start = place.baseAddress?.assumingMemoryBound(to: UInt8.self)
-      let n = nghttp2_hd_deflate_hd(deflater, start, place.count, vectors, count)
+      guard let space = block.spare(atLeast: bound) else { return false }
+      let start = space.baseAddress?.assumingMemoryBound(to: UInt8.self)
+      let n = nghttp2_hd_deflate_hd(deflater, start, space.count, vectors, count)
       if n > 0 { block.commit(n) }
       return n >= 0
     }
@@ -59,8 +59,8 @@ final class FrameMaker {
   {
     let size = step.split ?? 16384 - 256
     var at = min(size, block.count)
-    let isWhole = at == block.count && !step.isOpen
-    guard frame(step, stream, part(block, 0, at), more: isWhole ? 4 : 0, into: out) else { return false }
+    let isLast = at == block.count && !step.isOpen
+    guard frame(step, stream, part(block, 0, at), more: isLast ? 4 : 0, into: out) else { return false }
     while at < block.count {
       let next = min(at + size, block.count)
       let isLast = next == block.count && !step.isOpen

@@ -153,10 +153,10 @@ enum FrameParser {
   }
 
   private static func zeros(_ value: ByteView, into out: ByteBuffer) -> Bool {
-    guard let count = decimal(value, limit: 64 << 20), let place = out.spare(atLeast: count) else {
+    guard let count = decimal(value, limit: 64 << 20), let space = out.spare(atLeast: count) else {
       return false
     }
-    for i in 0..<count { place[i] = 0 }
+    for i in 0..<count { space[i] = 0 }
     out.commit(count)
     return true
   }

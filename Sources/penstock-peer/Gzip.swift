@@ -26,9 +26,9 @@ enum Gzip {
     stream.next_in = UnsafeMutablePointer(mutating: bytes.baseAddress?.assumingMemoryBound(to: UInt8.self))
     stream.avail_in = count
     while true {
-      guard let place = out.spare(atLeast: 16 << 10) else { return false }
-      let room = min(place.count, 1 << 30)
-      stream.next_out = place.baseAddress?.assumingMemoryBound(to: UInt8.self)
+      guard let space = out.spare(atLeast: 16 << 10) else { return false }
+      let room = min(space.count, 1 << 30)
+      stream.next_out = space.baseAddress?.assumingMemoryBound(to: UInt8.self)
       stream.avail_out = UInt32(room)
       let result = deflate(&stream, Z_FINISH)
       out.commit(room - Int(stream.avail_out))
@@ -45,9 +45,9 @@ enum Gzip {
     stream.next_in = UnsafeMutablePointer(mutating: bytes.baseAddress?.assumingMemoryBound(to: UInt8.self))
     stream.avail_in = count
     while true {
-      guard let place = out.spare(atLeast: 16 << 10) else { return .noMemory }
-      let room = min(place.count, 1 << 30)
-      stream.next_out = place.baseAddress?.assumingMemoryBound(to: UInt8.self)
+      guard let space = out.spare(atLeast: 16 << 10) else { return .noMemory }
+      let room = min(space.count, 1 << 30)
+      stream.next_out = space.baseAddress?.assumingMemoryBound(to: UInt8.self)
       stream.avail_out = UInt32(room)
       let result = inflate(&stream, Z_NO_FLUSH)
       out.commit(room - Int(stream.avail_out))

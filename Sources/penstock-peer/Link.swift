@@ -46,13 +46,13 @@ final class Link {
     fd = -1
   }
 
-  /// Plain bytes in `place`, valid until it is used again. Ask until it would block.
-  func receive(_ place: UnsafeMutableRawBufferPointer) -> Received {
-    guard let tls else { return receiveRaw(place) }
+  /// Plain bytes in `space`, valid until it is used again. Ask until it would block.
+  func receive(_ space: UnsafeMutableRawBufferPointer) -> Received {
+    guard let tls else { return receiveRaw(space) }
     while true {
       if isOpen {
-        switch tls.read(into: place) {
-        case .bytes(let n): return .bytes(part(ByteView(place), 0, n))
+        switch tls.read(into: space) {
+        case .bytes(let n): return .bytes(part(ByteView(space), 0, n))
         case .needsMore: break
         case .closed: return .ended
         case .failed: return .failed
@@ -77,10 +77,10 @@ final class Link {
     }
   }
 
-  private func receiveRaw(_ place: UnsafeMutableRawBufferPointer) -> Received {
+  private func receiveRaw(_ space: UnsafeMutableRawBufferPointer) -> Received {
     while true {
-      let n = cs_recv(fd, place.baseAddress, place.count)
-      if n > 0 { return .bytes(part(ByteView(place), 0, Int(n))) }
+      let n = cs_recv(fd, space.baseAddress, space.count)
+      if n > 0 { return .bytes(part(ByteView(space), 0, Int(n))) }
       if n == 0 { return .ended }
       if n == -Int64(EINTR) { continue }
       return n == -Int64(EAGAIN) ? .wouldBlock : .failed

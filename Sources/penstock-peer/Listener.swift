@@ -91,8 +91,8 @@ final class Listener: Source {
     port = Int(cs_address_port(&storage))
     let isSix = Int32(storage.ss_family) == AF_INET6
     if isSix { address.put("[") }
-    withUnsafeTemporaryAllocation(byteCount: 64, alignment: 1) { place in
-      guard let base = place.baseAddress?.assumingMemoryBound(to: CChar.self) else { return }
+    withUnsafeTemporaryAllocation(byteCount: 64, alignment: 1) { space in
+      guard let base = space.baseAddress?.assumingMemoryBound(to: CChar.self) else { return }
       cs_address_text(&storage, base, 64)
       address.put(cString(base))
     }

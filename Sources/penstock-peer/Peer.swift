@@ -1,7 +1,7 @@
 // penstock-peer: a gRPC server for the demo, the tests and the benchmarks.
 //
 // It runs in one of two ways. As a *server* it speaks HTTP/2 through nghttp2 and answers a handful of services. As a
-// *scripted peer* it plays a story, frame by frame, in which anything may be wrong: such frames are made by hand, and
+// *scripted peer* it plays a script, frame by frame, in which anything may be wrong: such frames are made by hand, and
 // no HTTP/2 library stands between the script and the wire.
 //
 // One thread, one epoll loop. Per turn: read all, dispatch all, write once. It keeps no more per stream than one

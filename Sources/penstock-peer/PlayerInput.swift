@@ -16,7 +16,7 @@ final class PlayerInput {
   private var seen: [Int] = Array(repeating: 0, count: Script.Event.count)
   private var streams: [Stream] = []
   /// Index into `streams`, or -1.
-  private var place = -1
+  private var currentIndex = -1
 
   private static let preface: StaticString = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -26,13 +26,15 @@ final class PlayerInput {
   }
 
   /// The stream that the script is about; 1 before the first HEADERS.
-  var current: Int { place >= 0 && place < streams.count ? streams[place].id : 1 }
+  var current: Int { currentIndex >= 0 && currentIndex < streams.count ? streams[currentIndex].id : 1 }
 
   /// The `count`th stream becomes the current one.
-  func follow(_ count: Int) { place = min(count, streams.count) - 1 }
+  func follow(_ count: Int) { currentIndex = min(count, streams.count) - 1 }
 
   func has(_ event: Script.Event, _ count: Int) -> Bool {
-    if event == .end { return place >= 0 && place < streams.count && streams[place].hasEnded }
+    if event == .end {
+      return currentIndex >= 0 && currentIndex < streams.count && streams[currentIndex].hasEnded
+    }
     return seen[event.rawValue] >= count
   }
 

@@ -1,7 +1,7 @@
 import CZlib
 import PenstockWire
 
-/// A story for connections: what is sent, what is waited for, where it stops. docs/peer.md has the language.
+/// A script for connections: what is sent, what is waited for, where it stops. docs/peer.md has the language.
 final class Script {
   enum Loaded {
     case loaded(Script)
@@ -86,8 +86,8 @@ final class Script {
     else { return .failed(Text("cannot read ").put(path)) }
     defer { gzclose(file) }
     while text.count < 1 << 20 {
-      guard let place = text.spare(atLeast: 4096) else { return .failed(Text("no memory")) }
-      let n = gzread(file, place.baseAddress, 4096)
+      guard let space = text.spare(atLeast: 4096) else { return .failed(Text("no memory")) }
+      let n = gzread(file, space.baseAddress, 4096)
       if n < 0 { return .failed(Text("cannot read ").put(path)) }
       if n == 0 { break }
       text.commit(Int(n))

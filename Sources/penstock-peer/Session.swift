@@ -148,7 +148,7 @@ final class Session: Source {
   /// The stream's user data is the call, unretained: `calls` holds it until the stream closes.
   func open(_ id: Int32) -> Call {
     let call = pool.take()
-    call.begin(self, id, place: calls.count)
+    call.begin(self, id, index: calls.count)
     calls.append(call)
     return call
   }
@@ -156,8 +156,8 @@ final class Session: Source {
   func drop(_ call: Call) {
     let last = calls.removeLast()
     if last !== call {
-      last.place = call.place
-      calls[call.place] = last
+      last.index = call.index
+      calls[call.index] = last
     }
     release(call)
   }

@@ -3,7 +3,7 @@ import CSystem
 import PenstockTransport
 import PenstockWire
 
-/// What nghttp2 calls. The only place where pointers of its become objects of ours.
+/// The callbacks that nghttp2 calls. Only this file turns nghttp2's pointers into objects of ours.
 enum SessionCallbacks {
   /// nil: no memory.
   static func makeHandle(_ session: UnsafeMutableRawPointer) -> OpaquePointer? {

@@ -37,8 +37,8 @@ extension ByteBuffer {
 
   @discardableResult
   func put(errno code: Int32) -> ByteBuffer {
-    withUnsafeTemporaryAllocation(byteCount: 128, alignment: 1) { place in
-      guard let base = place.baseAddress?.assumingMemoryBound(to: CChar.self) else { return }
+    withUnsafeTemporaryAllocation(byteCount: 128, alignment: 1) { space in
+      guard let base = space.baseAddress?.assumingMemoryBound(to: CChar.self) else { return }
       cs_error_text(code < 0 ? -code : code, base, 128)
       put(ByteView(start: base, count: strlen(base)))
     }

@@ -32,7 +32,7 @@ import Testing
         var rest = view
         repeat {
           var input = rest
-          if placed, let place = decoder.place() {
+          if placed, let place = decoder.space() {
             input = ByteView(rebasing: ByteView(place).prefix(rest.count))
             place.copyMemory(from: ByteView(rebasing: rest.prefix(input.count)))
           }

@@ -1,4 +1,5 @@
-/* sync.h: workers. One serves a call's nest and what it waits for; they are bounded, and joined. */
+/* sync.h: workers. One worker serves the interceptors of one call and the calls that they wait for; workers are
+ * bounded, and joined. */
 #include "test.h"
 
 #include <errno.h>
@@ -76,7 +77,7 @@ static int32_t pass(layer *self, penstock_hop *call) {
   return PENSTOCK_NEXT;
 }
 
-/* ---- The nest ---- */
+/* ---- One worker for one call ---- */
 
 static int32_t note_thread(layer *self, penstock_hop *call) {
   worker_bench *bench = self->bench;

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* One interceptor's place in one call: what its callbacks get. Valid until its `destroy` has returned; retained
+/* One interceptor in one call: what its callbacks get. Valid until its `destroy` has returned; retained
  * longer it gives PENSTOCK_E_GONE. See hop.h. */
 typedef struct penstock_hop penstock_hop;
 

@@ -1,4 +1,4 @@
-/// The actions of a decision, in order: at most two things, without an array.
+/// The actions of a decision, in order: at most two, stored without an array.
 struct Actions<Action: Equatable>: Equatable {
   private var first: Action?
   private var second: Action?

@@ -10,11 +10,11 @@ import PenstockWire
 ///
 /// Its fields, like a stream's, are ordered so that it takes little: 144 bytes.
 final class Attempt: StreamOwner, TurnTask, Queued {
-  /// The channel's, which a call that has not ended keeps: used only while there is one.
+  /// The channel's core, not counted: used only while there is a call, which keeps the channel.
   private let channel: Unmanaged<ChannelCore>
   private var core: ChannelCore { channel.takeUnretainedValue() }
-  /// nil before the start, and after the end. Lent: a call that has begun is there until it has ended, and before it
-  /// ends it has reset its attempt, or has had its status.
+  /// The call; nil before the start, and after the end. Its reference is not counted: a call that has begun exists
+  /// until it has ended, and before that it has reset its attempt or has got its status.
   private var call: Unmanaged<Call>?
   private var framing: Framing?
   private var stream: TransportStream?
@@ -24,27 +24,27 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var headersCame = false
   var isScheduled = false
   private var wasPickedAgain = false
-  /// A connection on which it waited for a place has gone.
-  private var hasLostPlace = false
+  /// The connection on which it waited for a slot has gone once already.
+  private var hasLostSlot = false
   /// How many of the stream's `piecesSent` the call has been told of.
   private var told: UInt32 = 0
-  /// How large `message` was on its way.
+  /// The size of `message` as it was received, perhaps compressed.
   private var messageSize: UInt32 = 0
-  private var place: Int32 = -1
+  private var storedIndex: Int32 = -1
   private var message: Message?
   private var trailers: Status?
-  /// Ends the call, behind `message`.
+  /// The status that ends the call, behind `message`.
   private var failure: Status?
-  /// The result of the response's head, until the call is told.
+  /// The result of the response's head, until the call is told of it.
   private var head: ResponseStart?
 
-  /// Larger messages are not read ahead.
+  /// The largest message that is read before it is asked for.
   private static let aheadLimit = 512
 
-  /// Where it stands in the channel's list; -1: nowhere.
-  var slot: Int {
-    get { Int(place) }
-    set { place = Int32(truncatingIfNeeded: newValue) }
+  /// The index in the channel's list of attempts; -1: it is not in the list.
+  var listIndex: Int {
+    get { Int(storedIndex) }
+    set { storedIndex = Int32(truncatingIfNeeded: newValue) }
   }
 
   init(_ channel: Unmanaged<ChannelCore>) {
@@ -56,8 +56,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   @inline(__always)
   private func withCore<R>(_ body: (ChannelCore) -> R) -> R { channel._withUnsafeGuaranteedRef(body) }
 
-  override var lacks: Lack { isWaiting ? (withCore { $0.isReady } ? .place : .connection) : .nothing }
-  /// Whether it waits for a connection, or for a place on one.
+  override var lacks: Lack { isWaiting ? (withCore { $0.isReady } ? .slot : .connection) : .nothing }
+  /// Whether it waits for a connection, or for a slot on one.
   @inline(never)
   var isWaiting: Bool { call != nil && stream == nil && failure == nil }
 
@@ -67,12 +67,12 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     if begins(call), mayOpen { withCore { $0.attach(self) } }
   }
 
-  /// Whether its headers can be made.
+  /// Whether the request headers can be made already.
   private var mayOpen: Bool {
     return borrow(framing) { $0.opening == .atOnce || (isHalfClosed && !$0.isPacking) } ?? false
   }
 
-  /// The request waits for the stream, which so begins to send once instead of three times.
+  /// The whole request waits for the stream, which so begins to send once instead of three times.
   override func start(_ call: Call, saying message: Message) {
     guard begins(call) else { return }
     isHalfClosed = true
@@ -116,7 +116,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   private var isPacking: Bool { framing?.isPacking ?? false }
 
-  /// A slice of a message that takes long to compress.
+  /// Compresses a slice of a message that takes long.
   @inline(never) @_optimize(size)
   private func pack() {
     guard let call, let framing, failure == nil else { return }
@@ -136,7 +136,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override func another() -> CallBelow { Attempt(channel) }
 
-  /// Bytes that have come and wait go on, in the same turn; later ones are told of when they come.
+  /// Passes on bytes that have come and waited, in the same turn; the stream tells of later ones.
   override func pull() {
     guard call != nil, let stream,
       message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil
@@ -168,11 +168,11 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     if isWaiting { finish(Status(.unavailable, words: words)) }
   }
 
-  /// The connection on which it waits for a place goes: it waits for another, once.
+  /// The connection on which the attempt waits for a slot has gone: it waits for another connection, once.
   @inline(never) @_optimize(size)
-  func losePlace(_ words: ByteBuffer) {
-    if hasLostPlace { failSoon(Status(.unavailable, words: words)) }
-    hasLostPlace = true
+  func loseSlot(_ words: ByteBuffer) {
+    if hasLostSlot { failSoon(Status(.unavailable, words: words)) }
+    hasLostSlot = true
   }
 
   private func failSoon(_ status: Status) {
@@ -184,7 +184,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     guard let call else { return false }
     return call._withUnsafeGuaranteedRef { call in
       withCore { core in
-        // The time that is left, and not a turn more: the server counts from here.
+        // The clock is read anew, because the server counts the deadline from now on: the time of the turn's
+        // beginning would tell it too long a time.
         if call.request.deadline != nil { core.runtime.refreshNow() }
         let now = core.runtime.now
         return borrow(framing) { framing in
@@ -221,7 +222,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   override func streamReceives(_ bytes: ByteView) -> Int {
     guard message == nil, failure == nil, wantsMessage else { return 0 }
     return borrow(framing) { framing in
-      // Before the call knows of the headers, at which it may be paused, only messages that need no more room are decoded.
+      // Until the call knows of the headers, at which it may be paused, only messages that need no more memory are
+      // decoded.
       guard headersCame || (headersWait && framing.beginsWithMessage(bytes)), !framing.isBusy else {
         return 0
       }
@@ -229,18 +231,18 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     } ?? 0
   }
 
-  override func streamPlace() -> UnsafeMutableRawBufferPointer? {
+  override func streamSpace() -> UnsafeMutableRawBufferPointer? {
     guard message == nil, failure == nil, headersCame, wantsMessage else { return nil }
-    return framing?.place()
+    return framing?.space()
   }
 
-  /// Whether the headers have come, and the call does not know yet.
+  /// Whether the headers have come and the call was not told of them.
   private var headersWait: Bool {
     if case .headers = head { return true }
     return false
   }
 
-  /// Keeps the bytes that come out; returns how many go in.
+  /// Decodes bytes and keeps the messages; returns how many bytes were used.
   private func decode(_ bytes: ByteView, _ framing: Framing) -> Int {
     let (consumed, step) = framing.decode(bytes)
     take(step)
@@ -270,7 +272,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     proceed()
   }
 
-  /// The call, whose end may come in there, is kept until it is done; the attempt is kept by the caller.
+  /// Tells the call what has come. The call may end meanwhile, and so is kept until this returns; the caller keeps
+  /// the attempt.
   private func proceed() {
     guard let call else { return }
     _ = call.retain()
@@ -305,14 +308,14 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       } else if framing?.isBusy == true {
         return core.work.scheduleLater(self)
       } else if !stream.bodyIsEmpty, headersCame, let framing {
-        // Not the last message: the status is to wait behind a message that nobody has asked for.
+        // The last message is not read ahead: the status has to wait behind a message that nobody has asked for.
         if hasDelivered, !call.wantsMessage,
           framing.beginsWithTwo(stream.body, limit: Attempt.aheadLimit)
         {
           call.offerMessage()
           guard self.stream === stream, self.call != nil else { return }
         }
-        // At the end the rest is looked at even if nobody asks: a cut message is no message.
+        // At the stream's end the rest is decoded even if nobody asks for it: a message that is cut off is an error.
         guard call.wantsMessage || stream.end != nil else { return }
         let consumed = decode(stream.body, framing)
         stream.consume(consumed)
@@ -326,7 +329,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   private func noteSending(_ stream: TransportStream, _ call: Call) {
     guard call.hearsSent else { return }
-    // Less than nothing on a stream that begins again.
+    // The difference is negative on a stream that begins again.
     let sent = Int32(bitPattern: stream.piecesSent &- told)
     if sent > 0 {
       told = stream.piecesSent
@@ -334,7 +337,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  /// False: the call has ended.
+  /// Tells the call of the headers. False: the call has ended.
   private func takeHeaders(_ start: ResponseStart, _ stream: TransportStream, _ call: Call) -> Bool {
     switch start {
     case .informational: return true
@@ -368,10 +371,10 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  /// The end, from below.
+  /// Ends the call with a status from below.
   func finish(_ status: Status) {
     guard let call else { return }
-    // It may go with its end.
+    // Kept, as the call may be freed at its end.
     _ = call.retain()
     call._withUnsafeGuaranteedRef { finish(status, $0) }
     call.release()
@@ -388,7 +391,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     call.inboundStatus(status)
   }
 
-  /// Everything else it has goes with it, its stream too: without a call it does nothing any more.
+  /// Leaves the stream, and releases everything: without a call the attempt has nothing more to do.
   private func leave(_ why: Leave) {
     if borrow(stream, { $0.leave(why) }) == nil { withCore { $0.forgetWaiting() } }
     if message != nil { message = nil }

@@ -12,7 +12,7 @@ enum Balancer: Equatable {
     }
   }
 
-  /// Once for each attempt: the answer is ready beforehand.
+  /// The endpoint for an attempt. Asked for each attempt, so the answer is ready beforehand.
   @inline(__always)
   var pick: Pick {
     switch self {
@@ -20,7 +20,7 @@ enum Balancer: Equatable {
     }
   }
 
-  /// Whether it does nothing, and would begin if a call wanted it to.
+  /// Whether it does nothing until a call wants a connection.
   var isIdle: Bool {
     switch self {
     case .pickFirst(let first): return first.state == .idle
@@ -29,20 +29,20 @@ enum Balancer: Equatable {
 }
 
 enum Pick: Equatable {
-  /// An endpoint that is ready.
+  /// The index of an endpoint that is ready.
   case endpoint(Int)
   /// The attempt waits until the balancer has a connection.
   case wait
-  /// There will be no connection.
+  /// The attempt fails: there will be no connection.
   case fail
 }
 
 enum BalancerEvent: Equatable {
-  /// A call waits.
+  /// A call waits for a connection.
   case wanted
-  /// The number of addresses, which are endpoints from 0 on.
+  /// The addresses have come, so many; they are the endpoints from 0 on.
   case named(Int)
-  /// There are no addresses.
+  /// The name has no addresses, or could not be looked up.
   case nameless
   case endpoint(Int, EndpointNews)
   case close
@@ -53,14 +53,14 @@ enum EndpointNews: Equatable {
   case ready
   /// The endpoint could not be connected to.
   case failed
-  /// The endpoint was ready, and has no connection any more that takes new calls.
+  /// The endpoint was ready, and no longer has a connection that takes new calls.
   case left
-  /// A place has come free on its connection.
+  /// A slot has come free on the endpoint's connection.
   case room
 }
 
 enum BalancerAction: Equatable {
-  /// Asks for addresses, which are to come by this time.
+  /// Asks for addresses, which have to come by this time.
   case resolve(until: UInt64)
   case connect(Int, until: UInt64)
   /// The calls that wait are picked for again.

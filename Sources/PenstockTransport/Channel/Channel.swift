@@ -10,9 +10,9 @@ import Synchronization
 public final class Channel: @unchecked Sendable {
   let core: ChannelCore
   private let runtime: Runtime
-  /// nil: without TLS.
+  /// The TLS options; nil: without TLS.
   private let tls: TLSOptions?
-  /// Once: where the runtime has ended, two threads might close the core at a time.
+  /// Lets only one thread close the core, also where the runtime has ended and no thread drives.
   private let isClosing = Atomic<Bool>(false)
 
   init(_ core: ChannelCore, _ runtime: Runtime, _ tls: TLSOptions? = nil) {
@@ -21,12 +21,12 @@ public final class Channel: @unchecked Sendable {
     self.tls = tls
   }
 
-  /// Without a user left, connections close. In a forked child only their descriptors do.
+  /// No user is left: the connections close. In a forked child only their descriptors do.
   deinit {
     if Process.isForked(runtime.generation) { core.closeInChild() } else { close() }
   }
 
-  /// Any thread. Nothing is connected before the first call.
+  /// Makes a channel, on any thread. It connects when the first call needs it.
   @inline(never) @_optimize(size)
   public static func make(runtime: Runtime, target: ByteView, options: ChannelOptions) -> Made<Channel> {
     let parsed: Target
@@ -55,20 +55,20 @@ public final class Channel: @unchecked Sendable {
     let defaults = RequestDefaults(
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent)
     let destination = Destination(parsed, name, context, limits, options.connectTimeout)
-    let resolver = runtime.platform.makeResolver(parsed.place, runtime)
+    let resolver = runtime.platform.makeResolver(parsed.location, runtime)
     return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls))
   }
 
-  /// On the driving thread.
+  /// Makes an attempt, on the driving thread.
   public func newAttempt() -> CallBelow { Attempt(.passUnretained(core)) }
 
-  /// Without a NUL; as long-lived as the channel.
+  /// The default authority, without a NUL, valid as long as the channel.
   public var defaultAuthority: ByteView { core.defaults.authority.view }
 
   public var privacy: Privacy { core.defaults.privacy }
 
-  /// Any thread: for connections that begin from now on. A part that is not given is as the channel's options say, and its file
-  /// is read again. nil: no TLS.
+  /// Sets the certificates for connections that begin from now on. Any thread. A part that is not given is as the
+  /// channel's options say, and its file is read again. nil: no TLS.
   @inline(never) @_optimize(size)
   public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
     guard var tls else { return nil }
@@ -83,7 +83,8 @@ public final class Channel: @unchecked Sendable {
     }
   }
 
-  /// Any thread, without waiting: ends the calls under way with CANCELLED, and closes the connections.
+  /// Closes the channel, on any thread, without waiting: the calls under way end with CANCELLED, and the connections
+  /// close.
   public func close() {
     if !isClosing.exchange(true, ordering: .relaxed) { runtime.post(ChannelClosing(core)) }
   }
@@ -107,6 +108,6 @@ private final class ChannelClosing: InboxItem {
   init(_ core: ChannelCore) { self.core = core }
 
   override func run() { core.close(.channelClosed) }
-  /// Nobody drives any more, so nobody is in anyone's way.
+  /// No thread drives any more, so this one may close the core.
   override func dropped(_ why: Closing) { core.close(.channelClosed) }
 }

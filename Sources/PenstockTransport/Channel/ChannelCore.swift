@@ -2,10 +2,10 @@ import PenstockCall
 import PenstockWire
 
 /// The driving thread's side of a channel: its attempts, the names and endpoints that its balancer asks for, and the
-/// attempts that wait for a pick, or for a place on the connection that was picked.
+/// attempts that wait for a pick, or for a slot on the connection that was picked.
 ///
 /// ```
-/// attempt --> pick: endpoint --> its connection's next stream; without a place: waits here
+/// attempt --> pick: endpoint --> its connection's next stream; without a slot: waits here
 ///                   wait ------> waits here, until the balancer says "serve" or "fail"
 ///                   fail ------> fails
 /// ```
@@ -15,7 +15,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   let defaults: RequestDefaults
   let destination: Destination
   let work: TurnWork
-  /// Set once it is closed.
+  /// The reason for which the channel was closed; nil: it is open.
   private(set) var closedBecause: Closing?
   private var attempts: [Attempt] = []
   private var isHooked = false
@@ -25,11 +25,11 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   private let resolver: Resolver
   private var names = Names.unresolved
   private var balancer: Balancer
-  /// The endpoints of the names that came last.
+  /// The endpoints of the addresses that came last.
   private var endpoints: [Subchannel] = []
-  /// Endpoints of earlier names whose connections drain.
+  /// Endpoints of earlier addresses, whose connections drain.
   private var leaving: [Subchannel] = []
-  /// Attempts that wait for a pick, or for a place.
+  /// Attempts that wait for a pick, or for a slot.
   private(set) var waiting = WaitQueue<Attempt>()
   var isScheduled = false
   private var report = ConnectReport()
@@ -50,32 +50,32 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
       isHooked = true
       runtime.onShutdown(self)
     }
-    attempt.slot = attempts.count
+    attempt.listIndex = attempts.count
     attempts.append(attempt)
   }
 
-  /// Whether the channel, without TLS, is too open for the call's settings.
+  /// Whether the channel is less private than the call's settings demand.
   func isTooOpen(_ settings: CallSettings) -> Bool {
     settings.credentials != nil || settings.privacy.rawValue > defaults.privacy.rawValue
   }
 
   func end(_ attempt: Attempt) {
-    guard attempt.slot >= 0 else { return }
+    guard attempt.listIndex >= 0 else { return }
     let last = attempts.removeLast()
-    if attempt.slot < attempts.count {
-      attempts[attempt.slot] = last
-      last.slot = attempt.slot
+    if attempt.listIndex < attempts.count {
+      attempts[attempt.listIndex] = last
+      last.listIndex = attempt.listIndex
     }
-    attempt.slot = -1
+    attempt.listIndex = -1
   }
 
   // MARK: Where an attempt goes
 
-  /// `attempt` gets a connection or a failure, the latter never from within this.
+  /// Gives `attempt` a connection, or tells it a failure; a failure is never told from within this function.
   @inline(never)
   func attach(_ attempt: Attempt) {
-    if waiting.isEmpty, case .endpoint(let place) = balancer.pick,
-      borrow(endpoints[place], { $0.open(attempt) })
+    if waiting.isEmpty, case .endpoint(let index) = balancer.pick,
+      borrow(endpoints[index], { $0.open(attempt) })
     {
       return
     }
@@ -88,17 +88,17 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     if balancer.isIdle || balancer.pick == .fail { work.schedule(self) }
   }
 
-  /// An attempt has ended that had no stream.
+  /// An attempt without a stream has ended: it waits no more.
   @inline(never) @_optimize(size)
   func forgetWaiting() { waiting.forget() }
 
-  /// An attempt that waits does so for a place.
+  /// Whether there is a connection, so that attempts that wait do so for a slot.
   var isReady: Bool {
     if case .endpoint = balancer.pick { return true }
     return false
   }
 
-  /// The balancer begins, if somebody still waits.
+  /// Wakes the balancer, if an attempt still waits.
   @inline(never) @_optimize(size)
   func runInTurn() {
     waiting.sweep()
@@ -107,8 +107,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     follow(.wanted)
   }
 
-  /// Tells the balancer, and carries out its decisions. Their immediate results are told after it, and not from within:
-  /// there may be hundreds of addresses to none of which a connection can be begun.
+  /// Tells the balancer of an event, and carries out its decisions. Events that result at once are told to it
+  /// afterwards and not recursively, as there may be hundreds of addresses that can't be connected to.
   @inline(never) @_optimize(size)
   private func follow(_ event: BalancerEvent) {
     var next: BalancerEvent? = event
@@ -117,8 +117,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
       while let action = actions.next() {
         switch action {
         case .resolve(let until): resolve(until)
-        case .connect(let place, let until):
-          if let news = endpoints[place].connect(until: until) { next = .endpoint(place, news) }
+        case .connect(let index, let until):
+          if let news = endpoints[index].connect(until: until) { next = .endpoint(index, news) }
         case .serve: serve()
         case .fail(let why): fail(why)
         }
@@ -127,11 +127,11 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     if balancer.isIdle, !waiting.isEmpty { work.schedule(self) }
   }
 
-  /// Attempts that find no place go on waiting.
+  /// Serves the attempts that wait; those that find no slot go on waiting.
   @inline(never) @_optimize(size)
   private func serve() {
-    while !waiting.isEmpty, case .endpoint(let place) = balancer.pick, endpoints[place].hasPlace {
-      if let attempt = waiting.popFirst() { _ = endpoints[place].open(attempt) }
+    while !waiting.isEmpty, case .endpoint(let index) = balancer.pick, endpoints[index].hasSlot {
+      if let attempt = waiting.popFirst() { _ = endpoints[index].open(attempt) }
     }
   }
 
@@ -143,7 +143,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     case .unconnected(let plan): words = report.words(destination.name, plan)
     case .closed: words = ByteBuffer().say("the channel is closed")
     }
-    // Attempts that begin through their ends wait anew.
+    // Calls that begin while these fail wait in a new queue.
     var all = waiting
     waiting = WaitQueue()
     while let attempt = all.popFirst() { attempt.connectFailed(words) }
@@ -199,20 +199,21 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     report.failed(ByteBuffer().say(address.text()), words)
   }
 
-  /// `words`: why it has left.
+  /// An endpoint has news. `words`: the reason why its connection has left.
   @inline(never) @_optimize(size)
   func hears(_ news: EndpointNews, _ subchannel: Subchannel, _ words: ByteBuffer?) {
-    guard subchannel.place < endpoints.count, endpoints[subchannel.place] === subchannel else { return }
-    if news == .left, let words { losePlaces(words) }
-    follow(.endpoint(subchannel.place, news))
+    guard subchannel.endpointIndex < endpoints.count, endpoints[subchannel.endpointIndex] === subchannel
+    else { return }
+    if news == .left, let words { loseSlots(words) }
+    follow(.endpoint(subchannel.endpointIndex, news))
   }
 
   @inline(never) @_optimize(size)
-  private func losePlaces(_ words: ByteBuffer) {
-    waiting.forEach { $0.losePlace(words) }
+  private func loseSlots(_ words: ByteBuffer) {
+    waiting.forEach { $0.loseSlot(words) }
   }
 
-  /// The last of its connections that drained has ended.
+  /// The last draining connection of an earlier endpoint has ended.
   @inline(never) @_optimize(size)
   func isDone(_ subchannel: Subchannel) { leaving.drop(subchannel) }
 

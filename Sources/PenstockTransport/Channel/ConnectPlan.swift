@@ -22,7 +22,7 @@ struct ConnectPlan: Equatable {
     deadline = overflow ? .max : sum
   }
 
-  /// How many addresses there are.
+  /// The addresses have come, `count` of them: gives the first step.
   mutating func resolved(_ count: Int, now: UInt64) -> Step {
     self.count = count
     index = -1
@@ -39,7 +39,7 @@ struct ConnectPlan: Equatable {
   }
 }
 
-/// Why each address of a plan failed, in words.
+/// The reasons why the addresses of a plan failed, in words.
 struct ConnectReport {
   private let report = ByteBuffer()
   private var first: ByteBuffer?
@@ -55,7 +55,8 @@ struct ConnectReport {
     report.say(address.view).say(": ").say(words.view)
   }
 
-  /// Every address tried with its error; of one that the name is, the error alone.
+  /// The error text: every address that was tried, with its error. If the target is itself the address, only the
+  /// error.
   @inline(never) @_optimize(size)
   func words(_ name: ByteBuffer, _ plan: ConnectPlan) -> ByteBuffer {
     var told = report.view
@@ -69,12 +70,12 @@ struct ConnectReport {
     return text
   }
 
-  /// "ipv4:127.0.0.1:1" with "127.0.0.1:1", and "unix:///a" with "unix:/a".
+  /// Whether a target names just this address, as "ipv4:127.0.0.1:1" names "127.0.0.1:1", and "unix:///a" "unix:/a".
   private static func ends(_ name: ByteView, with address: ByteView) -> Bool {
     let unix = ("unix:" as StaticString).bytes
     let isUnix =
       address.count > unix.count && bytesEqual(ByteView(rebasing: address.prefix(unix.count)), unix)
-    let place = ByteView(rebasing: address.dropFirst(isUnix ? unix.count : 0))
-    return bytesEqual(ByteView(rebasing: name.suffix(place.count)), place)
+    let bare = ByteView(rebasing: address.dropFirst(isUnix ? unix.count : 0))
+    return bytesEqual(ByteView(rebasing: name.suffix(bare.count)), bare)
   }
 }

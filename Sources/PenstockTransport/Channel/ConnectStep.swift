@@ -10,16 +10,16 @@ class ConnectStep {
     case failed(ByteBuffer)
   }
 
-  /// The step that follows; nil: HTTP does.
+  /// The next step; nil: HTTP follows.
   final var next: ConnectStep?
-  /// Where it stands in an error text: " during the TLS handshake".
+  /// The name of the step in an error text: " during the TLS handshake".
   var during: StaticString { "" }
 
-  /// Begins the step. There may be input already.
+  /// Begins the step. There may already be input.
   func begin(_ link: Link) -> Outcome { take(link) }
-  /// There is more in `link.input`. Bytes that it leaves there are for the next step.
+  /// More input has come to `link.input`. Bytes that the step leaves there are for the next step.
   func take(_ link: Link) -> Outcome { .done }
-  /// Adds a guess at the reason of a peer that has ended the connection within it.
+  /// Adds a guess at the reason why the peer has ended the connection during this step.
   func guess(_ text: ByteBuffer) {}
 }
 
@@ -55,7 +55,7 @@ class Destination {
   final let target: Target
   /// The target as the user wrote it, for error texts.
   final let name: ByteBuffer
-  /// The driving thread's.
+  /// The TLS configuration, used by the driving thread only.
   final var tls: TLSContext?
   final let limits: HTTP2Limits
   final let connectTimeout: UInt64
@@ -71,7 +71,7 @@ class Destination {
   }
 
   enum Steps {
-    /// The first; nil: HTTP follows the socket.
+    /// The first step; nil: HTTP follows the socket directly.
     case made(ConnectStep?)
     case failed(ByteBuffer)
   }

@@ -23,7 +23,7 @@ final class Connector: ReadyHandler, TurnTask {
   private let first: ConnectStep?
   private let peer: ByteBuffer
   private let channel: ChannelCore
-  /// nil: nothing is told to the owner any more.
+  /// The owner; nil: it is not told any more.
   private var owner: Subchannel?
 
   private static let readBudget = 256 << 10
@@ -34,7 +34,7 @@ final class Connector: ReadyHandler, TurnTask {
     case failed(ByteBuffer)
   }
 
-  /// Begins to connect. The owner hears nothing from within this.
+  /// Begins to connect. The owner is not told from within this function.
   @inline(never) @_optimize(size)
   static func start(_ address: SocketAddress, _ channel: ChannelCore, _ owner: Subchannel) -> Started {
     switch channel.runtime.platform.connect(to: address) {
@@ -87,7 +87,7 @@ final class Connector: ReadyHandler, TurnTask {
     }
   }
 
-  /// Sends the output of a step. First, where the socket was connected at once, the steps begin.
+  /// Sends the output of a step. If the socket was connected at once, the steps begin here.
   @inline(never) @_optimize(size)
   func runInTurn() {
     switch phase {
@@ -95,7 +95,7 @@ final class Connector: ReadyHandler, TurnTask {
     case .socket: enter(first)
     case .step:
       if !link.isSent, case .failed(let code) = link.send(.max) {
-        // The peer's last words may explain it better.
+        // Bytes that the peer sent before its end may explain the failure better.
         receive()
         return lose(code)
       }
@@ -107,10 +107,10 @@ final class Connector: ReadyHandler, TurnTask {
   private func receive() {
     var budget = Connector.readBudget
     while budget > 0, case .step(let step) = phase, !link.isClogged {
-      guard let place = link.input.spare(atLeast: Connector.leastRoom) else {
+      guard let space = link.input.spare(atLeast: Connector.leastRoom) else {
         return fail(ByteBuffer().say("no memory to receive"))
       }
-      switch link.socket.receive(into: place) {
+      switch link.socket.receive(into: space) {
       case .wouldBlock: return
       case .end:
         let text = Link.ended(step.during)
@@ -121,8 +121,8 @@ final class Connector: ReadyHandler, TurnTask {
         link.input.commit(n)
         follow(step.take(link), step)
         budget -= n
-        // A short read has emptied the socket; if not, the loop comes back.
-        if n < place.count { return }
+        // A read of less than the space has emptied the socket; otherwise the loop comes back.
+        if n < space.count { return }
       }
     }
   }
@@ -139,7 +139,7 @@ final class Connector: ReadyHandler, TurnTask {
     case .more: channel.work.scheduleWrite(self)
     case .done: enter(step.next)
     case .failed(let words):
-      // It may say why, as a TLS alert does.
+      // The step's last output may tell the peer the reason, as a TLS alert does.
       link.flush()
       fail(words)
     }
@@ -160,7 +160,7 @@ final class Connector: ReadyHandler, TurnTask {
 
   // MARK: The end
 
-  /// The owner's time for connecting is over.
+  /// The time for connecting is over; the owner calls this.
   @inline(never) @_optimize(size)
   func timedOut() {
     let words = ByteBuffer().say("connect timeout")

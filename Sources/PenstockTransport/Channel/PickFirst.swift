@@ -13,7 +13,7 @@
 struct PickFirst: Equatable {
   enum State: Equatable {
     case idle
-    /// Addresses have been asked for; their time counts from here.
+    /// Addresses have been asked for; the plan's time runs from here.
     case naming(ConnectPlan)
     case connecting(ConnectPlan)
     case ready(Int)
@@ -21,7 +21,7 @@ struct PickFirst: Equatable {
   }
 
   private(set) var state = State.idle
-  /// The time for addresses and connecting together.
+  /// The timeout for looking up addresses and connecting together.
   let timeout: UInt64
 
   init(timeout: UInt64) { self.timeout = timeout }

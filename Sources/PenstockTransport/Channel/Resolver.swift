@@ -1,14 +1,15 @@
 import PenstockWire
 
-/// Where a channel's addresses come from. A further source is a further class, and a case in `make`. Driving thread only.
+/// The source of a channel's addresses. A new source is a subclass, and a case in `make`. Driving thread only.
 class Resolver {
-  /// Asks. The completion is told once, be it from within this, unless `stop` comes before.
+  /// Asks for the addresses. The completion is told once, perhaps from within this function, unless `stop` comes
+  /// before.
   func start(_ completion: any ResolverCompletion) {}
   func stop() {}
 
   @inline(never) @_optimize(size)
-  static func make(_ place: Target.Place, _ runtime: Runtime) -> Resolver {
-    switch place {
+  static func make(_ location: Target.Location, _ runtime: Runtime) -> Resolver {
+    switch location {
     case .addresses(let list): return FixedAddresses(list)
     case .name(let host, let port): return SystemResolver(host, port, runtime)
     }

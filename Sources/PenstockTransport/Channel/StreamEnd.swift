@@ -8,7 +8,7 @@ enum StreamEnd {
   case body
   /// Nothing of the request was written.
   case neverSent(ByteBuffer)
-  /// Some of it was, but the peer has certainly done nothing with it.
+  /// Some of the request was written, but the peer has certainly not processed it.
   case unprocessed(ByteBuffer)
   /// The peer has reset the stream: it cancelled the request, it saw too much traffic, it wants a safer connection, or
   /// it had another reason.
@@ -27,10 +27,10 @@ enum StreamEnd {
   case noMemory
 }
 
-/// Why a stream is left by its owner.
+/// The reason why its owner leaves a stream.
 enum Leave {
-  /// Anything that may still come is of no use.
+  /// The call was cancelled: bytes that may still come are of no use.
   case cancelled
-  /// The answer is there, and the rest of the request is of no use.
+  /// The answer is complete, and the rest of the request is of no use.
   case done
 }

@@ -7,57 +7,59 @@ import PenstockWire
 /// A connection that drains (GOAWAY) goes on beside it until its streams have ended.
 final class Subchannel: Timer {
   private let address: SocketAddress
-  /// Which of its channel's endpoints it is.
-  let place: Int
-  /// A channel closes its subchannels before it goes, and a closed one tells it nothing: the reference needs no count.
+  /// The index among the channel's endpoints.
+  let endpointIndex: Int
+  /// The channel. It closes its subchannels before it goes, and a closed one does not use it, so the reference is not
+  /// counted.
   private unowned(unsafe) let channel: ChannelCore
   private var state = SubchannelState.idle
-  /// One of the two is there while it connects.
+  /// The connector, while it connects; later the connection takes its work over.
   private var connector: Connector?
-  /// There is one while it is ready, and before, while HTTP begins.
+  /// The connection, while the subchannel is ready, and before that while HTTP begins.
   private var connection: TransportConnection?
   private var draining: [TransportConnection] = []
 
-  init(_ address: SocketAddress, _ place: Int, _ channel: ChannelCore) {
+  init(_ address: SocketAddress, _ index: Int, _ channel: ChannelCore) {
     self.address = address
-    self.place = place
+    endpointIndex = index
     self.channel = channel
     super.init()
   }
 
-  /// Whether any connection is there.
+  /// Whether there is any connection, or one being made.
   var isInUse: Bool { connector != nil || connection != nil || !draining.isEmpty }
 
-  /// Gives `attempt` a stream. False: there is no place; the balancer hears of the next one.
+  /// Gives `attempt` a stream. False: there is no slot; the balancer hears of the next one.
   @inline(__always)
   func open(_ attempt: Attempt) -> Bool {
     let isOpen = borrow(connection) { connection in
-      guard connection.places > 0 else { return false }
+      guard connection.slots > 0 else { return false }
       attempt.open(on: connection)
       return true
     }
     if isOpen == true { return true }
-    lackPlace()
+    lackSlot()
     return false
   }
 
   /// False: the balancer hears of the next one.
   @inline(never) @_optimize(size)
-  var hasPlace: Bool {
-    if let connection, connection.places > 0 { return true }
-    lackPlace()
+  var hasSlot: Bool {
+    if let connection, connection.slots > 0 { return true }
+    lackSlot()
     return false
   }
 
   @inline(never) @_optimize(size)
-  private func lackPlace() {
+  private func lackSlot() {
     if let words = connection?.leaving { tell(follow(.draining), words) } else { tell(follow(.full)) }
   }
 
-  /// The immediate result: a connection that can't be begun has failed.
+  /// Connects. Returns news that results at once: a connection that can't be begun has failed.
   func connect(until: UInt64) -> EndpointNews? { follow(.wanted(until: until)) }
 
-  /// Carries out the decisions, and returns the news for the balancer. `words`: why a connection has ended.
+  /// Carries out the decisions on an event, and returns the news for the balancer. `words`: the reason why a
+  /// connection has ended.
   @inline(never) @_optimize(size)
   private func follow(_ event: SubchannelEvent, _ words: ByteBuffer? = nil) -> EndpointNews? {
     var words = words
@@ -93,7 +95,7 @@ final class Subchannel: Timer {
     if let news { channel.hears(news, self, words) }
   }
 
-  /// Begins a connection. Returns why not, if it could not.
+  /// Begins a connection. Returns the reason if it could not.
   @inline(never) @_optimize(size)
   private func begin() -> ByteBuffer? {
     switch Connector.start(address, channel, self) {
@@ -125,7 +127,7 @@ final class Subchannel: Timer {
     if self.connection === connection { tell(follow(.connected)) }
   }
 
-  func connectionHasPlaces(_ connection: TransportConnection) {
+  func connectionHasSlots(_ connection: TransportConnection) {
     if self.connection === connection { tell(follow(.room)) }
   }
 

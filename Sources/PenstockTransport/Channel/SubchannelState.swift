@@ -17,13 +17,13 @@ enum SubchannelState: Equatable {
 }
 
 enum SubchannelEvent: Equatable {
-  /// A connection is to be there by this time.
+  /// A connection is wanted by this time.
   case wanted(until: UInt64)
   /// The connection that is being made can be used.
   case connected
-  /// A call has found no place on the connection in use. (Here another connection may be opened one day.)
+  /// A call has found no slot on the connection in use. (Here another connection may be opened one day.)
   case full
-  /// A place that was asked for has come free there.
+  /// A slot that was asked for has come free there.
   case room
   /// The connection in use takes no new streams.
   case draining
@@ -39,13 +39,13 @@ enum SubchannelAction: Equatable {
   case connect(until: UInt64)
   case arm(UInt64)
   case disarm
-  /// Closes the connection that is being made, which so ends.
+  /// Closes the connection that is being made, so that it ends.
   case giveUp
-  /// The connection in use is to tell of a place that comes free.
+  /// Asks the connection in use to tell of a slot that comes free.
   case ask
-  /// The connection in use goes on beside, until its streams have ended.
+  /// Puts the connection in use aside, until its streams have ended.
   case retire
-  /// The balancer learns of it.
+  /// Tells the balancer the news.
   case tell(EndpointNews)
   /// Ends the timer, and every connection.
   case closeAll

@@ -3,13 +3,13 @@ import PenstockWire
 
 /// A connection as attempts and subchannels know it, independent of its protocol. `HTTPVersion` says which there are.
 ///
-/// It tells its subchannel, on the driving thread: `connectionReady` when HTTP is established, `connectionHasPlaces` where
+/// It tells its subchannel, on the driving thread: `connectionReady` when HTTP is established, `connectionHasSlots` where
 /// somebody had asked, `connectionDraining` when it takes no new streams while those that it has go on, and
 /// `connectionEnded`, last and once; its streams are told after that.
 ///
 /// A class that is borrowed, as a stream is.
 class TransportConnection: ReadyHandler {
-  /// A call waits for a place: the subchannel is to be told of one.
+  /// A call waits for a slot: the subchannel is to be told of one.
   final var isAsked = false
 
   // MARK: For attempts
@@ -17,7 +17,7 @@ class TransportConnection: ReadyHandler {
   /// The facts for the statistics of its calls, once it is open.
   var facts: ConnectionFacts? { nil }
   /// How many streams may still be opened now; none or less: a call has to wait, or to look for another connection.
-  var places: Int { 0 }
+  var slots: Int { 0 }
   /// Makes a stream, which is to be opened at once.
   func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
     TransportStream(owner, sending: pieces)
@@ -25,16 +25,16 @@ class TransportConnection: ReadyHandler {
 
   // MARK: For a subchannel
 
-  /// The link is its own from here on, with the bytes that the connector's steps have left in it. The subchannel hears nothing
-  /// before.
+  /// Begins. The connection owns the link from here on, with the bytes that the connector's steps have left in it.
+  /// The subchannel is not told anything before.
   func begin() {}
-  /// Why it takes no new streams any more; nil: it does.
+  /// The reason why it takes no new streams any more; nil: it still does.
   var leaving: ByteBuffer? { nil }
-  /// The time for connecting is over: it closes.
+  /// The time for connecting is over: the connection closes.
   func timedOut() {}
   /// Closes the connection, and tells the peer first.
   func closeGracefully() {}
-  /// In a forked child: closes nothing but the descriptor.
+  /// Closes only the descriptor; called in a forked child.
   func closeInChild() {}
 
   // MARK: For the loop

@@ -10,14 +10,14 @@ class StreamOwner: CallBelow {
   /// The stream is about to open: adds its header list, and says whether messages go both ways. False: no memory, and the
   /// stream ends.
   func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool { false }
-  /// Something of the request is on its way: true if `streamChanged` is to tell. Must only record.
+  /// A part of the request is about to be sent. True: `streamChanged` is to be called later. Must only record.
   func streamSends() -> Bool { false }
-  /// The head of the final response, there until this returns. Must only record.
+  /// The head of the final response, valid until this returns. Must only record.
   func streamReceives(head: HeaderBlock, endsStream: Bool) {}
-  /// The trailers, there until this returns. Must only record.
+  /// The trailers, valid until this returns. Must only record.
   func streamReceives(trailers: HeaderBlock) {}
-  /// Where the next bytes of the body may be put before `streamReceives` gets them; nil: there is no such place.
-  func streamPlace() -> UnsafeMutableRawBufferPointer? { nil }
+  /// Where the next bytes of the body may be put before `streamReceives` gets them; nil: there is no such space.
+  func streamSpace() -> UnsafeMutableRawBufferPointer? { nil }
   /// Takes as much of a body as it wants now, and says how much; the rest is buffered. Must only record.
   func streamReceives(_ bytes: ByteView) -> Int { 0 }
   /// Something has changed since the last call: look at `body`, `end`, `piecesSent`.
@@ -40,9 +40,9 @@ class TransportStream {
   private final var unread: ByteBuffer?
   private final var pieces: PieceQueue
   final var endsAfterPieces = false
-  /// Pieces framed whole, ever; beyond 2^32 it begins anew.
+  /// The number of pieces that were framed completely; it wraps around at 2^32.
   private(set) final var piecesSent: UInt32 = 0
-  /// Bytes that have come and that the owner has not counted.
+  /// The number of bytes that have come and that the owner has not counted.
   private final var uncounted: UInt32 = 0
   private(set) final var end: StreamEnd?
 
@@ -55,9 +55,9 @@ class TransportStream {
 
   // MARK: Verbs
 
-  /// Opens as soon as it may, with the bytes that are there.
+  /// Opens as soon as it may, and sends the bytes that were added.
   func open() {}
-  /// Adds to the body.
+  /// Adds a piece to the body.
   func send(_ piece: BodyPiece) {}
   /// The body ends behind the bytes that are there.
   func endBody() {}
@@ -89,7 +89,7 @@ class TransportStream {
     return true
   }
 
-  /// This many messages are told of as sent when the headers are.
+  /// This many messages are sent with the headers, and so told of.
   final func sentWithHeaders(_ count: UInt32) { piecesSent &+= count }
 
   // MARK: Inbound
@@ -98,7 +98,7 @@ class TransportStream {
   /// The bytes that the owner has not taken yet, until it takes some or more comes.
   final var body: ByteView { unread.map { $0.view } ?? ByteView(start: nil, count: 0) }
 
-  /// False: no memory.
+  /// Keeps bytes that the owner has not taken. False: no memory.
   final func keep(_ bytes: ByteView) -> Bool {
     if unread == nil { unread = ByteBuffer() }
     return borrow(unread) { $0.append(bytes) } ?? false
@@ -108,7 +108,7 @@ class TransportStream {
 
   final func received(_ count: Int) { uncounted &+= UInt32(truncatingIfNeeded: count) }
 
-  /// How much has come since the last call of this.
+  /// How many bytes have come since the last call of this function.
   final func takeCount() -> Int {
     defer { uncounted = 0 }
     return Int(uncounted)

@@ -1,14 +1,14 @@
 import PenstockWire
 
 protocol Queued: AnyObject {
-  /// False once it has gone.
+  /// Whether the element still waits in the queue.
   var isWaiting: Bool { get }
 }
 
-/// The elements that wait for something, oldest first. A queue that does not move may still have comers and goers: those that
-/// have gone are passed over, and swept out in time.
+/// The elements that wait for something, oldest first. Elements may come and go while the queue does not move: those
+/// that have gone are skipped, and removed in time.
 struct WaitQueue<Element: Queued> {
-  /// nil: has left the queue.
+  /// The elements; nil: it has left the queue.
   private var all: [Element?] = []
   private var next = 0
   private var gone = 0
@@ -19,7 +19,7 @@ struct WaitQueue<Element: Queued> {
 
   mutating func append(_ one: Element) { all.append(one) }
 
-  /// The oldest that still waits.
+  /// The oldest element that still waits.
   @inline(__always)
   mutating func popFirst() -> Element? { isEmpty ? nil : findFirst() }
 
@@ -39,7 +39,7 @@ struct WaitQueue<Element: Queued> {
     return nil
   }
 
-  /// An element has gone; it does no harm if it was not in the queue.
+  /// An element has gone; it need not have been in the queue.
   @inline(never) @_optimize(size)
   mutating func forget() {
     gone += 1

@@ -14,21 +14,22 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   fileprivate let thread = UInt(cs_thread_self())
   /// The next waiter of the list.
   fileprivate var next: Unmanaged<CallWaiter>?
-  /// The waiter has been told, and has not looked since: it need not be told again.
+  /// The waiter was woken and has not looked at its call since: it need not be woken again.
   fileprivate var isTold = false
 
-  /// The thread that sets it has the call, or its workers: they keep the runtime.
+  /// The threads that set the cell hold the call or its workers, which keep the runtime.
   init(_ awaited: Awaited) {
     self.awaited = awaited
     super.init(keepsRuntime: false)
   }
 }
 
-/// The threads that wait in a call: a wake-up costs two of a processor's switches, so nobody is woken for news that others
-/// wait for. Under the call's lock. References are not counted: a waiter takes itself out before it goes.
+/// The threads that wait in a call, under the call's lock. A wake-up costs two switches of a processor, so a thread
+/// is woken only for the news that it waits for. References are not counted: a waiter takes itself out before it
+/// goes.
 struct CallWaiters {
   private var first: Unmanaged<CallWaiter>?
-  /// The news for which the waiters that have not been told wait.
+  /// The news that the waiters which have not been woken wait for.
   private var awaited: UInt8 = 0
 
   mutating func add(_ waiter: CallWaiter) {
@@ -37,7 +38,7 @@ struct CallWaiters {
     if !waiter.isTold { awaited |= waiter.awaited.rawValue }
   }
 
-  /// The waiter has looked, and waits again.
+  /// The waiter has looked at its call, and waits again.
   mutating func renew(_ waiter: CallWaiter) {
     waiter.isTold = false
     awaited |= waiter.awaited.rawValue
@@ -57,19 +58,19 @@ struct CallWaiters {
 
   func isAwaited(_ news: Awaited) -> Bool { awaited & (news == .end ? .max : news.rawValue) != 0 }
 
-  /// Sets all waiters, which are this thread's own; it drives.
-  func setAlone() {
+  /// Sets all waiters without atomic operations: this thread drives, and all of them are its own.
+  func setUnshared() {
     var next = first
     while let known = next {
       known._withUnsafeGuaranteedRef {
-        $0.setAlone()
+        $0.setUnshared()
         next = $0.next
       }
     }
   }
 
-  /// The waiters to set for `news`, outside of the lock: mostly one, with a reference unless it is this thread's own, which is
-  /// there as long as this thread is here.
+  /// The waiters to set for `news`, outside of the lock. Mostly that is one waiter: with a counted reference unless
+  /// it is this thread's own, which lives as long as this thread is here.
   mutating func awaiting(_ news: Awaited) -> (one: Unmanaged<CallWaiter>?, isOwn: Bool, more: [CallWaiter]) {
     var one: Unmanaged<CallWaiter>?
     var isOwn = false

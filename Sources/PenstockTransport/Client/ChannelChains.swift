@@ -8,14 +8,15 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   private var registry = Registry(.channel)
   private var cache = ChainCache()
   private var isOver = false
-  /// The generation of the runtime's registry for which there is no interceptor at all, so that no lock is needed; else
-  /// UInt64.max.
+  /// The generation of the runtime's registry at which neither the channel nor the runtime had an interceptor, so
+  /// that a call needs no lock; otherwise UInt64.max.
   private let noneAt = Atomic<UInt64>(.max)
   let newestFirst: Bool
 
   init(newestFirst: Bool) { self.newestFirst = newestFirst }
 
-  /// The chain of a call that is created now, with the interceptors that are its own; nil: none wants it.
+  /// The chain of a call that is created now. `own`: the interceptors of the call itself. nil: no interceptor wants
+  /// the call.
   func chain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime, with own: OwnInterceptors?)
     -> Chain?
   {
@@ -35,7 +36,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return chain
   }
 
-  /// The chain where a registry has changed; unlocks.
+  /// Makes the chain anew after a registry has changed, and releases the lock.
   @inline(never) @_optimize(size)
   private func newChain(_ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime) -> Chain? {
     let (merged, generation) = runtime.merged(with: registry, newestFirst: newestFirst)
@@ -47,9 +48,8 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return chain
   }
 
-  /// The chain of a call that a hop makes: the chain of a call on the channel now, from below the hop's place on, and
-  /// never the hop's own interceptor, with those that are the new call's own. `parent` is the chain that has the hop,
-  /// at `index`.
+  /// The chain of a side call: the interceptors that the channel has now below the hop at `index` of `parent`, never
+  /// the hop's own interceptor; and `own`, those of the new call itself.
   func sideChain(
     _ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime, below index: Int, in parent: Chain,
     with own: OwnInterceptors?
@@ -63,13 +63,13 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     return side.entries.isEmpty ? nil : side
   }
 
-  /// Lets go of the chains kept for the next call.
+  /// Lets go of the chains that are kept for the next calls.
   func invalidate() {
     let remains = lock.withLock { cache.invalidate() }
     withExtendedLifetime(remains) {}
   }
 
-  /// False: nothing is registered here any more.
+  /// Adds a registration. False: the channel takes none any more.
   func add(_ registration: Registration, priority: Int32) -> Bool {
     lock.withLock {
       if !isOver { registry.add(registration, priority: priority) }
@@ -99,12 +99,12 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
     withExtendedLifetime((gone, remains)) {}
   }
 
-  /// The registrations go when the last call has ended.
+  /// The channel has no handle left: its registrations go when the last call has ended.
   func areLeftAlone() {
     for entry in lock.withLock({ registry.entries }) { Registrations.isLeftAlone(entry.registration) }
   }
 
-  /// Both registries, by priority.
+  /// The registrations of the runtime and of the channel, sorted by priority.
   @inline(never) @_optimize(size)
   func merged(with runtime: ClientRuntime) -> [Registry.Entry] {
     lock.withLock { runtime.merged(with: registry, newestFirst: newestFirst).entries }
@@ -129,7 +129,7 @@ public final class OwnInterceptors: RegistrationOwner, @unchecked Sendable {
     return isHere
   }
 
-  /// The options go.
+  /// Removes the registrations, because the options are released.
   @inline(never) @_optimize(size)
   func removeAll() {
     let gone = lock.withLock { registry.removeAll() }

@@ -7,16 +7,18 @@ import Synchronization
 extension ClientCall {
   public var ended: Reply? { lock.withLock { reply } }
 
-  /// When it has returned, nothing is delivered any more; the parts of the reply that have come stay in it.
+  /// Cancels the call. After it has returned nothing is delivered any more; the parts of the reply that have come
+  /// stay in the reply.
   public func cancel(_ reason: ByteView) {
-    // The end first: a thread that finds no more messages for the cancel must not get another status than its.
+    // The end is submitted before the unread messages are dropped: a thread that then finds no more messages gets the
+    // status of this cancel, not another one.
     if ended == nil { call.submit(.endLocally(Status(.cancelled, reason))) }
     let dropped = lock.withLock { () -> ShortQueue<Message> in
       discards.store(true, ordering: .releasing)
       hasAnswered = true
       return takeUnread()
     }
-    // Let go after the lock: an object's finalizer is the user's.
+    // Released after the lock, because an object's finalizer is user code.
     withExtendedLifetime(dropped) {}
   }
 
@@ -36,7 +38,7 @@ extension ClientCall {
     return .ok
   }
 
-  /// Demand is counted in an Int, many times over without overflow.
+  /// Clamps a demand so that many of them can be added in an Int without overflow.
   static func clamped(_ count: UInt64) -> Int { Int(min(count, 1 << 40)) }
 
   public func halfClose() -> Outcome {
@@ -51,7 +53,7 @@ extension ClientCall {
   /// Queues a copy of `bytes` if there is room.
   public func trySend(_ bytes: ByteView) -> Outcome {
     if call.codec != nil { return .state }
-    // Not copied in vain; the one message of a kind that sends one has room.
+    // Looks for room first, so that no copy is made in vain. A kind with one request message always has room for it.
     if !kind.sendsOne || bytes.count > maxSendBytes {
       let checked = lock.withLock { checkSend(bytes.count) }
       guard checked == .ok else { return checked }
@@ -60,7 +62,7 @@ extension ClientCall {
     return queue(message)
   }
 
-  /// Queues the message if there is room; else it is the caller's to keep.
+  /// Queues the message if there is room; otherwise the caller keeps it.
   public func trySend(_ message: Message) -> Outcome { queue(message) }
 
   private func queue(_ message: consuming Message) -> Outcome {
@@ -70,7 +72,8 @@ extension ClientCall {
     return outcome
   }
 
-  /// Within the lock, so that messages of several threads keep the order in which they were counted.
+  /// Queues a message. The lock is held, so that messages of several threads leave in the order in which they were
+  /// counted.
   func queueLocked(_ message: consuming Message) -> Outcome {
     let count = message.count
     let outcome = checkSend(count)
@@ -86,14 +89,15 @@ extension ClientCall {
     return outcome
   }
 
-  /// A message costs this much of the send buffer beyond its bytes, so that empty ones are bounded too: about the memory that
-  /// is allocated for it.
+  /// The bytes that each message takes of the send buffer beyond its content, so that the number of empty messages is
+  /// bounded too: about the memory that is allocated for a message.
   private static let messageOverhead = 256
-  /// Nine messages of 64 KiB go up at a time: more than half a window of 1 MiB, for which a peer gives credit at once. A
-  /// peer that gets three sleeps in between, and to wake it is work of the sender (0.85 of the rate).
+  /// The send buffer of a client stream. Nine messages of 64 KiB are sent at a time: more than half a window of 1
+  /// MiB, for which a peer gives credit at once. A peer that gets only three goes to sleep in between, and waking it
+  /// is work of the sender (0.85 of the rate).
   private static let bytesAhead = 640 << 10
-  /// But no more small ones: to queue them takes longer than the loop stays free for their sender (`linger_us`), and its
-  /// own thread would come between (1,024 of 256 bytes: 0.65 of the rate).
+  /// The limit on small messages: queueing more of them takes longer than the loop stays free for their sender
+  /// (`linger_us`), and the own thread would take the loop in between (1,024 of 256 bytes: 0.65 of the rate).
   private static let messagesAhead = 16
 
   /// The size of the send buffer at present.
@@ -113,7 +117,7 @@ extension ClientCall {
 
   public func send(_ bytes: ByteView) -> Outcome {
     if call.codec != nil { return .state }
-    // A message that is too large is not copied.
+    // A message that is too large is refused before it is copied.
     guard bytes.count <= maxSendBytes else { return lock.withLock { checkSend(bytes.count) } }
     guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
     return send(message)
@@ -124,8 +128,8 @@ extension ClientCall {
     return wait(for: .room, &found)
   }
 
-  /// A kind with one request message has said all once that is sent: a thread that waits for the answer need not
-  /// say so.
+  /// Half-closes a kind with one request message as soon as that is sent, so that a thread that waits for the answer
+  /// need not half-close.
   private func closeWhenSaid() {
     guard kind.sendsOne else { return }
     lock.lock()
@@ -146,7 +150,7 @@ extension ClientCall {
 
   func takeMessage() -> Message? {
     guard kind.receivesOne else { return received.popFirst() }
-    // It stays for the reply.
+    // The message stays here, for the reply.
     let message = hasAnswered ? nil : answer ?? reply?.message
     hasAnswered = message != nil || hasAnswered
     return message
@@ -192,13 +196,13 @@ extension ClientCall {
     return (outcome, found.map { unsafeDowncast($0, to: Reply.self) })
   }
 
-  /// A unary call, whole, after `make`. A signal that is not to be ignored cancels it.
-  /// `message` is taken over; the reply is one reference.
+  /// Runs a unary call from start to end, after `make`. A signal that is not to be ignored cancels it. `message` is
+  /// taken over; the caller gets one reference to the reply.
   public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
-    wholeThread = UInt(cs_thread_self())
-    // Hops lead other threads to a call as it ends.
-    let isShared = call.chain != nil
-    if !isShared, call.codec == nil, call.request.settings.credentials == nil { call.manner = .brief }
+    unaryThread = UInt(cs_thread_self())
+    // Through its hops other threads may come by a call while it ends.
+    let hasHops = call.chain != nil
+    if !hasHops, call.codec == nil, call.request.settings.credentials == nil { call.manner = .brief }
     let waiter = CallWaiter(.end)
     waiters.add(waiter)
     let request = message.takeRetainedValue()
@@ -213,8 +217,8 @@ extension ClientCall {
       }
       guard outcome == .interrupted else {
         guard outcome == .ok else { return (outcome, nil) }
-        // It has ended: if nobody else had it, only this thread has it.
-        return (outcome, (isShared ? ended : reply.take()).map { .passRetained($0) })
+        // The call has ended. If it had no hops, this thread is the only one that has it.
+        return (outcome, (hasHops ? ended : reply.take()).map { .passRetained($0) })
       }
       guard let asked = options?.onInterrupted, asked.callback(asked.userData.pointer) == 0 else {
         cancel(("interrupted" as StaticString).bytes)
@@ -225,12 +229,12 @@ extension ClientCall {
     }
   }
 
-  /// The values that the call's hops share, too.
+  /// A value that the call and its hops share.
   public func value(_ key: ByteView) -> UnsafeMutableRawPointer? { call.knownValues?.get(key) }
 
   public func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
     let values = call.values
-    // Made after the end, they are the reply's all the same.
+    // If the values were made after the end, the reply gets them here.
     ended?.adopt(values)
     return values.set(key, value) ? .ok : .noMemory
   }

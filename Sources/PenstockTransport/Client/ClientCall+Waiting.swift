@@ -4,8 +4,8 @@ import PenstockCall
 extension ClientCall {
   var isOnDrivingThread: Bool { runtime.isDriving }
 
-  /// nil: the thread has to wait. Under the lock. `found` is the message that is to be sent, or becomes the object that has
-  /// come: a message, headers, or the reply.
+  /// Looks for the awaited news, under the lock. nil: there is none, and the thread has to wait. `found` is the
+  /// message to be sent, or becomes the object that has come: a message, headers, or the reply.
   private func look(for awaited: Awaited, _ found: inout AnyObject?) -> Outcome? {
     switch awaited {
     case .room:
@@ -25,12 +25,12 @@ extension ClientCall {
       found = headers ?? reply?.headers
       return found != nil ? .ok : reply != nil ? .end : nil
     case .end:
-      if !isWhole { found = reply }
+      if !hasNoHandle { found = reply }
       return reply != nil ? .ok : nil
     }
   }
 
-  /// Waits until there is an outcome. It is looked for again after each awaited news from the call.
+  /// Waits until there is an outcome; looks for it again after each piece of awaited news.
   func wait(for awaited: Awaited, interruptible: Bool? = nil, _ found: inout AnyObject?) -> Outcome {
     lock.lock()
     var outcome = look(for: awaited, &found)
@@ -46,14 +46,15 @@ extension ClientCall {
     return wait(with: waiter, interruptible ?? isInterruptible, &found)
   }
 
-  /// Waits by a waiter that is among the call's, and is taken out. `opens`: after `prepare`.
+  /// Waits with a waiter that is among the call's waiters, and takes it out. `opens`: the call is opened here, after
+  /// `prepare`.
   func wait(
     with waiter: CallWaiter, _ interruptible: Bool, opens: Bool = false, _ found: inout AnyObject?
   ) -> Outcome {
     var opens = opens
-    // A worker runs the functions of the call's synchronous interceptors, and does not do the host program's work.
-    // Where there are none, and any thread may drive, it is like others.
-    let isSimple = !call.mayBeSeen && driver._withUnsafeGuaranteedRef { $0.options.mode == .thread }
+    // A worker runs the functions of the call's synchronous interceptors while it waits, and does not do the host
+    // program's work. If the call has no hops and any thread may drive, a worker waits like every other thread.
+    let isSimple = !call.wasMadeWithHops && driver._withUnsafeGuaranteedRef { $0.options.mode == .thread }
     let attendant = isSimple ? nil : call.withItem { $0.attend(waiter) }
     defer { if let attendant { channel.runtime.workers.leave(call.item, attendant) } }
     while true {
@@ -73,8 +74,8 @@ extension ClientCall {
           for: waiter, deadline: nil, interruptible: interruptible,
           mayDrive: attendant == nil || runtime.options.mode == .thread)
       }
-      // Set at the end alone, and nobody else has the call.
-      if isWhole, result == .ready, attendant == nil, !call.mayBeSeen { return .ok }
+      // The waiter is set only at the end, and no other thread has the call.
+      if hasNoHandle, result == .ready, attendant == nil, !call.wasMadeWithHops { return .ok }
       lock.lock()
       var outcome = look(for: waiter.awaited, &found)
       if outcome == nil {
@@ -96,7 +97,7 @@ extension ClientCall {
     }
   }
 
-  /// While this thread waits, a hop's callbacks can't run, and so the call can't end. Under the lock.
+  /// Whether a hop's callbacks run on this very thread, so that the call can't end while it waits. Under the lock.
   private var needsThisThread: Bool { !needed.isEmpty && needed.contains { $0.isOnThisThread } }
 
   /// Releases the lock, and wakes the threads that wait for `news`.

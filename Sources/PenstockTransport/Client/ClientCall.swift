@@ -8,7 +8,7 @@ import Synchronization
 public final class ClientCall: CallAbove, @unchecked Sendable {
   public let call: Call
   public let channel: ClientChannel
-  /// The channel's, which is kept.
+  /// The channel's runtime; the channel is kept, and keeps it.
   let driver: Unmanaged<Runtime>
   var runtime: Runtime { driver.takeUnretainedValue() }
   public let generation: UInt64
@@ -16,55 +16,57 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   let createdAt: UInt64
   var isCallbackStyle: Bool { callbacks != nil }
 
-  // The driving thread's.
+  // Used by the driving thread only: the links of the list of live calls.
   var nextLive: Unmanaged<ClientCall>?
   var previousLive: Unmanaged<ClientCall>?
-  /// nil in blocking style.
+  /// The caller's callbacks; nil in blocking style.
   private let callbacks: CallCallbacks.Table?
   /// The user data of the callbacks, until the end.
   private var userData: UserData?
   /// Used by SideCalls.swift.
-  var family = Family()
+  var sideLinks = SideCallLinks()
 
   // Under the lock.
   let lock = Lock()
   var waiters = CallWaiters()
-  /// Executors without which the call does not end.
+  /// Executors that have to run a callback before the call can end.
   var needed: [any Executor] = []
   var received = ShortQueue<Message>()
   /// The message of a unary call, until its first run.
-  private var question: Message?
-  /// The one message of a kind that has one, until the reply has it.
+  private var firstMessage: Message?
+  /// The response message of a kind that has one, until the reply takes it.
   var answer: Message?
   var demanded = 0
-  /// The response's headers, until the reply has them.
+  /// The response's headers, until the reply takes them.
   var headers: Metadata?
   var reply: Reply?
-  /// The sizes of messages in flight, without the one message of a kind that has one.
+  /// The sizes of the messages in flight; the only message of a unary or server stream call is not counted.
   var sizesInFlight = ShortQueue<Int>()
-  /// Their bytes, with the overhead of each; without the one message of a kind that has one.
+  /// The bytes of the messages in flight, with the overhead of each; counted as `sizesInFlight` are.
   var bytesInFlight = 0
   var sentMessages = 0
   /// The channels that hops have redirected the call to; kept until the end.
-  private var guests: [ClientChannel] = []
-  /// The thread that has made the call by `unary` and waits for it: nobody else has it, or asks for anything before the
-  /// end, but that its options' `cancel` submits the end. 0: none.
-  var wholeThread: UInt = 0
-  var isWhole: Bool { wholeThread != 0 }
+  private var redirectChannels: [ClientChannel] = []
+  /// The thread that has made the call by `unary` and waits for its end; 0: the call was made otherwise.
+  var unaryThread: UInt = 0
+  /// No handle of the call was given out, since `unary` has made it: nobody asks for anything before the end, except that
+  /// the `cancel` of its options submits the end. Only hops can lead another thread to it (`Call.wasMadeWithHops`).
+  var hasNoHandle: Bool { unaryThread != 0 }
   let sendBufferBytes: Int
   let sendsAhead: Bool
   let maxSendBytes: Int
-  /// No message is delivered any more. Set under the lock; callback style looks without.
+  /// No message is delivered any more. Set under the lock; callback style reads it without the lock.
   let discards = Atomic<Bool>(false)
   var isHalfClosed = false
   /// Whether `answer` has been received.
   var hasAnswered = false
   let isInterruptible: Bool
 
-  /// Users' handles; with the last one a call in blocking style that has not ended is cancelled.
+  /// The number of users' handles. When the last one is released, a call in blocking style that has not ended is
+  /// cancelled.
   private let handles = Atomic<Int>(1)
 
-  /// How many messages of a stream wait for a blocking `receive` that have not been asked for.
+  /// The limit on messages of a stream that are taken before a blocking `receive` has asked for them.
   private static let readAhead = 64
 
   /// Makes a call, with one reference, which is the caller's.
@@ -109,7 +111,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return (.ok, .passRetained(ClientCall(call, channel, options, consume callbacks)))
   }
 
-  /// Inlined: so it takes over the references of `make`.
+  /// Inlined, so that it takes over the references of `make`.
   @inline(__always)
   private init(
     _ call: Call, _ channel: borrowing ClientChannel, _ options: CallOptions?,
@@ -144,30 +146,30 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }
   }
 
-  /// The steps before the first run, which `driver` is to be given. The message of a unary call goes with it.
+  /// Prepares the first run, for which the item is then to be posted to `driver`. The message of a unary call goes
+  /// with it.
   func prepare(_ message: consuming Message?) {
-    // Counted until the end, on the driving thread: a runtime does not end over it, and a shutdown waits for
-    // it.
+    // The call is counted until its end: a runtime does not end while it runs, and a shutdown waits for it.
     driver._withUnsafeGuaranteedRef { runtime in
       runtime.beginCall()
       if isCallbackStyle { runtime.beginBackground() }
     }
     call.attach(above: self)
     if message != nil { isHalfClosed = true }
-    question = consume message
+    firstMessage = consume message
     call.awaitOpen()
     call.withItem { $0.awaitFirstRun(call) }
   }
 
-  /// The call may end here, and let it go.
+  /// Runs on the driving thread, first of all. The call may end here, and be freed.
   func firstRun() {
     driver._withUnsafeGuaranteedRef { $0.advance(to: createdAt) }
     borrow(channel.runtime.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
-    if channel.isClosed || family.parent != nil, !beginsWithOthers() { return }
-    // Its options were cancelled before it began: the input that ends it is there.
-    if isWhole, question == nil { return }
-    borrow(call) { $0.open(question.take()) }
+    if channel.isClosed || sideLinks.parent != nil, !beginsWithOthers() { return }
+    // Its options were cancelled before the call began: the input that ends it has been posted.
+    if hasNoHandle, firstMessage == nil { return }
+    borrow(call) { $0.open(firstMessage.take()) }
   }
 
   @inline(never) @_optimize(size)
@@ -178,16 +180,16 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       let closing = channel.runtime.isClosed ? channel.runtime.runtime.closing : .channelClosed
       call.perform(.endLocally(closing.status))
     }
-    joinFamily()
+    attachToParent()
     return !call.isEnded
   }
 
   // MARK: - Redirect
 
-  /// Any thread. False: the call has ended.
-  func keep(_ guest: ClientChannel) -> Bool {
+  /// Keeps a channel that the call was redirected to. Any thread. False: the call has ended.
+  func keep(_ other: ClientChannel) -> Bool {
     lock.withLock {
-      if reply == nil { guests.append(guest) }
+      if reply == nil { redirectChannels.append(other) }
       return reply == nil
     }
   }
@@ -197,11 +199,11 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// The borrowed handle that callbacks get.
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
 
-  /// True: there was none (a callback may retain a handle that has gone), and the reference has to be taken
-  /// again.
+  /// Counts one more handle. True: there was none, as a callback may retain a handle that has gone; the caller then
+  /// has to take the shared reference again.
   public func retainHandle() -> Bool { handles.wrappingAdd(1, ordering: .relaxed).oldValue == 0 }
 
-  /// True: that was the last, and the reference that handles stand for is to be released.
+  /// Counts one handle less. True: it was the last one, and the caller releases the reference that all handles share.
   public func releaseHandle() -> Bool {
     guard handles.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return false }
     if !isCallbackStyle, !Process.isForked(generation) { cancel(("released" as StaticString).bytes) }
@@ -211,8 +213,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   // MARK: - News from the call, on the driving thread
 
   public override func callHeaders(_ headers: Metadata) {
-    // Nobody waits for them, or looks at them before the end.
-    if isWhole || isCallbackStyle {
+    // No other thread waits for the headers or looks at them before the end.
+    if hasNoHandle || isCallbackStyle {
       self.headers = headers
     } else {
       lock.lock()
@@ -227,7 +229,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   public override func callMessage(_ message: Message) {
-    if isWhole || isCallbackStyle {
+    if hasNoHandle || isCallbackStyle {
       if kind.receivesOne { answer = message }
     } else {
       lock.lock()
@@ -246,8 +248,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     }
   }
 
-  /// Some small messages are taken before they are waited for, so that a thread that receives one after the other
-  /// drives one turn for many.
+  /// Takes some small messages before they are asked for, so that a thread that receives one message after the other
+  /// drives one turn of the loop for many.
   public override func callOffersMessage() {
     guard !isCallbackStyle, !kind.receivesOne else { return }
     lock.lock()
@@ -278,29 +280,30 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let isNew = !needed.contains { $0 === executor }
     guard isNew else { return lock.unlock() }
     needed.append(executor)
-    // A waiter on that executor's own thread waits in vain.
+    // Wakes the waiters: one on that executor's own thread would wait in vain.
     unlock(andWake: .end)
   }
 
   public override func callStatus(_ status: Status) {
     borrow(channel.runtime.live) { $0.remove(self) }
-    leaveFamily()
-    // A unary call whose thread drives: nobody else has it.
-    let isAlone = isWhole && !call.mayBeSeen && wholeThread == UInt(cs_thread_self())
+    endSideCalls()
+    // The thread that has made the call drives, and no other thread has the call.
+    let needsNoLock = hasNoHandle && !call.wasMadeWithHops && unaryThread == UInt(cs_thread_self())
     var visited: [ClientChannel] = []
-    if !isAlone { lock.lock() }
-    if !guests.isEmpty { swap(&visited, &guests) }
-    // Within the lock: a value that another thread sets is in the reply that this makes, or comes to it afterwards.
+    if !needsNoLock { lock.lock() }
+    if !redirectChannels.isEmpty { swap(&visited, &redirectChannels) }
+    // Made within the lock: a value that another thread sets meanwhile is either in this reply or added to it
+    // afterwards.
     let ended = Reply(status, generation, call)
     swap(&ended.headers, &headers)
     swap(&ended.message, &answer)
     let handed = OpaquePointer(Unmanaged.passUnretained(ended).toOpaque())
     reply = consume ended
-    if isAlone { waiters.setAlone() } else { unlock(andWake: .end) }
+    if needsNoLock { waiters.setUnshared() } else { unlock(andWake: .end) }
     withExtendedLifetime(visited) {}
     if let callbacks {
       call.watch.begin(call.id, .status)
-      // The call keeps it.
+      // The call keeps the reply meanwhile.
       callbacks.onReply?(handle, handed, callbacks.pointer)
       if userData != nil { userData = nil }
       call.watch.end()

@@ -14,12 +14,12 @@ public final class ClientChannel: @unchecked Sendable {
   private let closed = Atomic<Bool>(false)
   private let lock = Lock()
   private var ownCodec: Codec?
-  /// So that calls of a channel without one take no lock.
+  /// Whether a codec is set, so that calls of a channel without one take no lock.
   private let hasCodec = Atomic<Bool>(false)
-  /// Users' handles: calls keep the channel longer.
+  /// The number of users' handles. Calls may keep the channel longer.
   private let handles = Atomic<Int>(1)
 
-  /// Takes over one user of `runtime`.
+  /// Takes over the caller's use of `runtime`.
   @inline(never) @_optimize(size)
   public init(
     _ runtime: ClientRuntime, _ transport: Channel, target: ByteBuffer, authority: ByteBuffer,
@@ -49,7 +49,7 @@ public final class ClientChannel: @unchecked Sendable {
 
   public func retainHandle() { handles.wrappingAdd(1, ordering: .relaxed) }
 
-  /// The reference is yet to be released.
+  /// Counts one handle less; the caller still has to release the handle's reference.
   public func releaseHandle() {
     guard handles.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
       !Process.isForked(generation)
@@ -97,12 +97,12 @@ public final class ClientChannel: @unchecked Sendable {
     return chains.add(registration, priority: priority) ? .ok : .closed
   }
 
-  /// Any thread: as `Channel.setCertificates`.
+  /// Like `Channel.setCertificates`, on any thread.
   public func setCertificates(roots: ByteBuffer?, chain: ByteBuffer?, key: ByteBuffer?) -> Made<Void>? {
     transport.setCertificates(roots: roots, chain: chain, key: key)
   }
 
-  /// The registry out of which a registration on the channel is taken.
+  /// The owner of the channel's registrations.
   public var registrations: RegistrationOwner { chains }
 
   /// The registrations of the runtime and the channel, by priority.

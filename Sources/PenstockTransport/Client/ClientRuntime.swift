@@ -15,9 +15,10 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   public let generation: UInt64
   let loop: RuntimeLoop
   private let isShared: Bool
-  /// Handles of users, and channels. Under the page's lock if shared.
+  /// The number of users' handles and of channels. Under the lock of the process's page if the runtime is the shared
+  /// one, otherwise under `lock`.
   private var users = 1
-  /// Handles of users, and channels that have some: the holders that can change the registrations.
+  /// The number of users' handles and of channels that have handles: the holders that can change the registrations.
   private let reach = Atomic<Int>(1)
   private let lock = Lock()
   private var registry = Registry(.runtime)
@@ -25,7 +26,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   private var isOver = false
   /// The chains that channels keep for their next call.
   private var caches: [ChannelChains] = []
-  /// The registry's, so that a call sees without the lock that nothing has changed.
+  /// The registry's generation, so that a call sees without the lock that nothing has changed.
   let registryGeneration = Atomic<UInt64>(0)
   let live = LiveCalls()
   let workers: WorkerPool
@@ -53,7 +54,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
 
   /// The default runtime, with one more user.
   public static func shared() -> Made {
-    // Released outside the lock: objects that users finalize may go with it.
+    // Released outside of the lock, because objects with a user's finalizer may go with it.
     var old: Unmanaged<ClientRuntime>?
     defer { old?.release() }
     return Process.withLock { () -> Made in
@@ -65,7 +66,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
           known.reach.wrappingAdd(1, ordering: .relaxed)
           return .made(known)
         }
-        // It was shut down: its users keep it, new ones get another.
+        // The runtime was shut down: its users keep it, and new users get another one.
         slot.pointee = 0
         old = Unmanaged.passUnretained(known)
       }
@@ -86,13 +87,13 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     if isShared { Process.withLock { users += 1 } } else { lock.withLock { users += 1 } }
   }
 
-  /// The last one lets the loop end by itself. Never blocks.
+  /// Counts one user less; after the last one the loop ends by itself. Never blocks.
   public func removeUser() {
     isOutOfReach()
     removeHolder()
   }
 
-  /// A channel whose handles are gone is no user any more, but holds the runtime as long as it lives.
+  /// A channel has no handles left: it does not count as a user any more, but holds the runtime as long as it lives.
   func isOutOfReach() {
     guard reach.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
       !Process.isForked(generation)
@@ -103,7 +104,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   @inline(never) @_optimize(size)
   func removeHolder() {
     if Process.isForked(generation) {
-      // The locks may be held by threads that this process does not have.
+      // In a forked child the locks may be held by threads that it does not have.
       users -= 1
       if users == 0 { runtime.releaseHandle() }
       return
@@ -177,7 +178,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     let (isHere, gone) = self.change { registry.make(change, of: id) }
     if let gone {
       Registrations.removed(gone.registration)
-      // The chains that channels keep for their next call are not to keep the interceptor.
+      // Removes the interceptor from the chains that channels keep for their next call, too.
       for cache in lock.withLock({ caches }) { cache.invalidate() }
     }
     return isHere
@@ -194,7 +195,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     }
   }
 
-  /// Its own and those of `other` in the order of calls, and the generation of its own.
+  /// Its own registrations and those of `other`, in the order in which calls meet them; and its own generation.
   @inline(never) @_optimize(size)
   func merged(with other: Registry, newestFirst: Bool) -> (entries: [Registry.Entry], generation: UInt64) {
     lock.withLock {

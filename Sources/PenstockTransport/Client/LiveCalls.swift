@@ -38,7 +38,8 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     return found
   }
 
-  /// Ends those that were made on `channel` or run on it; all without one. A call that ends takes itself out.
+  /// Ends the calls that were made on `channel` or run on it; without a channel all calls. A call that ends takes
+  /// itself out.
   @inline(never) @_optimize(size)
   func end(_ channel: ClientChannel?, _ why: Closing) {
     var ending: [ClientCall] = []
@@ -55,7 +56,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     end(nil, why)
   }
 
-  /// Tells a new runtime of its hook, on its driving thread.
+  /// Registers the shutdown hook of a new runtime, on its driving thread.
   final class Registering: InboxItem {
     private let live: LiveCalls
     private unowned(unsafe) let runtime: Runtime
@@ -65,7 +66,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
       self.runtime = runtime
     }
 
-    /// The runtime runs this item, so the runtime is there.
+    /// The runtime exists: it is running this item.
     override func run() { runtime.onShutdown(live) }
   }
 }

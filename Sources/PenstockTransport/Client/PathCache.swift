@@ -2,33 +2,33 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// The paths of a channel's calls, as requests have them: calls of one method share one, which has been checked.
-/// The first that falls on a place stays there as long as the channel: so nobody takes a lock to look.
+/// The paths of a channel's calls as requests have them: the calls of one method share a path that has been checked.
+/// The first path that falls on a slot stays there as long as the channel lives, so no lock is needed to look.
 final class PathCache: @unchecked Sendable {
-  /// The paths, each one reference, set once.
+  /// The paths, each a counted reference that is set once.
   private let paths: UnsafeMutablePointer<Atomic<UnsafeMutableRawPointer?>>
-  private static let places = 32
+  private static let slotCount = 32
   private static let longest = 200
 
   init() {
-    paths = .allocate(capacity: PathCache.places)
-    for place in 0..<PathCache.places { (paths + place).initialize(to: Atomic(nil)) }
+    paths = .allocate(capacity: PathCache.slotCount)
+    for index in 0..<PathCache.slotCount { (paths + index).initialize(to: Atomic(nil)) }
   }
 
   deinit {
-    for place in 0..<PathCache.places {
-      if let known = paths[place].load(ordering: .acquiring) {
+    for index in 0..<PathCache.slotCount {
+      if let known = paths[index].load(ordering: .acquiring) {
         Unmanaged<ByteBuffer>.fromOpaque(known).release()
       }
     }
-    paths.deinitialize(count: PathCache.places)
+    paths.deinitialize(count: PathCache.slotCount)
     paths.deallocate()
   }
 
-  /// Any thread. A path that no call may have is `.invalidArgument`.
+  /// Finds or makes the path. Any thread. `.invalidArgument`: no call may have such a path.
   func find(_ path: ByteView) -> (Outcome, ByteBuffer?) {
-    let place = (path.count &* 5 &+ Int(path.last ?? 0)) & (PathCache.places - 1)
-    if let opaque = paths[place].load(ordering: .acquiring) {
+    let index = (path.count &* 5 &+ Int(path.last ?? 0)) & (PathCache.slotCount - 1)
+    if let opaque = paths[index].load(ordering: .acquiring) {
       let known = Unmanaged<ByteBuffer>.fromOpaque(opaque)
       let isKnown = known._withUnsafeGuaranteedRef {
         $0.count == path.count + 1
@@ -38,14 +38,14 @@ final class PathCache: @unchecked Sendable {
     }
     guard Request.isValidPath(path) else { return (.invalidArgument, nil) }
     guard let fresh = Request.terminated(path) else { return (.noMemory, nil) }
-    if path.count <= PathCache.longest { keep(fresh, at: place) }
+    if path.count <= PathCache.longest { keep(fresh, at: index) }
     return (.ok, fresh)
   }
 
   @inline(never) @_optimize(size)
-  private func keep(_ path: ByteBuffer, at place: Int) {
+  private func keep(_ path: ByteBuffer, at index: Int) {
     let kept = Unmanaged.passRetained(path)
-    let (isFirst, _) = paths[place].compareExchange(
+    let (isFirst, _) = paths[index].compareExchange(
       expected: nil, desired: kept.toOpaque(), ordering: .acquiringAndReleasing)
     if !isFirst { kept.release() }
   }

@@ -8,12 +8,13 @@ public enum RegistrationChange {
   case removal
   case priority(Int32)
   case filter(CallFilter)
-  /// Another registration stands in its turn from then on, with a filter of its own.
+  /// Another registration, with a filter of its own, is used from then on.
   case replacement(Registration)
 }
 
 extension Registry {
-  /// Whether it is registered here, and the registration that the change has taken out.
+  /// Makes the change. Returns whether the registration is in this registry, and the registration that the change has
+  /// taken out.
   mutating func make(_ change: RegistrationChange, of id: UInt64) -> (isHere: Bool, gone: Entry?) {
     switch change {
     case .removal:
@@ -28,11 +29,12 @@ extension Registry {
   }
 }
 
-/// Has a registry: the interceptors of a runtime, of a channel, of the options of calls. Before it goes it takes all out.
+/// The owner of a registry: a runtime, a channel or the options of calls. Before it goes it takes all registrations
+/// out.
 public class RegistrationOwner {
   init() {}
 
-  /// False: `id` is not registered here.
+  /// Changes the registration `id`. False: it is not registered here.
   public func make(_ change: RegistrationChange, of id: UInt64) -> Bool { false }
 }
 
@@ -46,14 +48,14 @@ public enum Registrations {
     struct Live {
       let id: UInt64
       let name: ByteBuffer
-      /// nil: it was taken out of there.
+      /// The owner of the registry that has it; nil: it was removed.
       var owner: Unmanaged<RegistrationOwner>?
       var isRemoved = false
       /// The thread that runs the finalizer.
       var finalizer: UInt64 = 0
     }
 
-    /// The newest number that an ancestor of this process has given.
+    /// The newest number that was given by a process of which this one is a fork.
     let inherited: UInt64
     var live: [Live] = []
     var waiting: [(id: UInt64, cell: WaitCell)] = []
@@ -91,7 +93,7 @@ public enum Registrations {
     return fresh
   }
 
-  /// Gives `userData` a number, which ends with its finalizer. `name` stays as it is.
+  /// Gives `userData` a number, which is valid until its finalizer has run. `name` is not copied.
   @inline(never) @_optimize(size)
   public static func begin(_ userData: UserData, _ name: ByteBuffer, of owner: RegistrationOwner) -> UInt64 {
     let generation = Process.generation
@@ -105,7 +107,7 @@ public enum Registrations {
     return id
   }
 
-  /// Followed by a NUL; nil: it has been finalized, or there was none.
+  /// The name of a registration, followed by a NUL; nil: it has been finalized, or never existed.
   @inline(never) @_optimize(size)
   public static func name(of id: UInt64) -> ByteBuffer? {
     Process.withLock {
@@ -124,7 +126,8 @@ public enum Registrations {
     }
   }
 
-  /// The registration will end by itself, with the last call that has it: its channel or runtime has no handle left.
+  /// The channel or runtime of the registration has no handle left: the registration ends by itself, with the last
+  /// call that has it.
   static func isLeftAlone(_ registration: Registration) {
     Process.withLock {
       let table = table
@@ -132,7 +135,7 @@ public enum Registrations {
     }
   }
 
-  /// The registry in which `id` is now; without one, why not.
+  /// The owner of the registry that has `id` now; if there is none, the reason.
   @inline(never) @_optimize(size)
   public static func owner(of id: UInt64) -> (Outcome, RegistrationOwner?) {
     Process.withLock {
@@ -146,12 +149,12 @@ public enum Registrations {
     }
   }
 
-  /// Until the finalizer has run. Negative: without limit.
+  /// Waits until the finalizer of `id` has run. A negative timeout means without limit.
   @inline(never) @_optimize(size)
   public static func waitForRemoval(_ id: UInt64, timeoutMilliseconds: Int64) -> Outcome {
     let cell = WaitCell()
     let me = cs_thread_self()
-    // A function keeps its call, too.
+    // A synchronous interceptor's function that runs on this thread keeps its call, and with it the registration.
     let isDriving = DrivingThread.isCurrent() || Worker.current?.runs(registration: id) == true
     let outcome = Process.withLock { () -> Outcome? in
       let table = table

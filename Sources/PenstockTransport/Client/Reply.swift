@@ -11,11 +11,11 @@ public final class Reply {
   /// The facts of the call for its trace; nil: no trace was kept.
   public let trace: CallRecord?
   private let lock = Lock()
-  /// nil: the call has none. Under the lock.
+  /// The values of the call, under the lock; nil: it has none.
   private var values: CallValues?
   private var texts: (status: ByteBuffer?, stats: ByteBuffer?, trace: ByteBuffer?) = (nil, nil, nil)
 
-  /// Inlined: so the holder of the call lends it.
+  /// Inlined, so that the holder of the call lends it instead of counting a reference.
   @inline(__always)
   init(_ status: Status, _ generation: UInt64, _ call: borrowing Call) {
     self.status = status
@@ -41,7 +41,7 @@ public final class Reply {
 
   public enum Text { case status, stats, trace }
 
-  /// Made once by `make`, then kept as long as the reply.
+  /// A text that is made once by `make`, and kept as long as the reply.
   public func text(_ which: Text, _ make: (Reply) -> ByteBuffer?) -> ByteBuffer? {
     lock.lock()
     let known: ByteBuffer?

@@ -2,38 +2,41 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// The state that a call keeps with its loop: its place in the inbox, its timers, its tickets. The call owns it.
+/// The state that a call keeps with its loop: its item in the inbox, its timers, its tickets. The call owns it.
 final class CallItem: InboxItem {
-  /// Set while posted: keeps the call until it has run. One thread posts at a time (`Call.submit`).
+  /// A reference that keeps the call while the item is posted, until it has run. One thread posts at a time
+  /// (`Call.submit`).
   fileprivate var posted: Unmanaged<Call>?
-  /// The owner has something to do first.
+  /// The next run is the first: the owner opens the call then.
   private var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []
-  /// Made by the driving thread, and there from then on: other threads look at it.
+  /// The call's tickets: made by the driving thread, and never taken away, so that other threads may look at them.
   fileprivate var book: TicketBook?
-  /// The workers that run its synchronous interceptors; and which of them wait. The latter is the pool's, under its lock.
-  /// The runtime's, which a call that has not ended keeps.
+  /// The workers that run the call's synchronous interceptors; not counted, since a call that has not ended keeps the
+  /// runtime. `syncWork`, the interceptors and workers that wait for each other, is the pool's, under the pool's
+  /// lock.
   private let pool: Unmanaged<WorkerPool>
   var workers: WorkerPool { pool.takeUnretainedValue() }
-  var nest: Nest?
+  var syncWork: SyncWork?
 
-  /// See `WorkerPool.attend`.
+  /// Like `WorkerPool.attend`, for the calling thread.
   func attend(_ waiter: CallWaiter) -> Attendant? {
     pool._withUnsafeGuaranteedRef { $0.attend(self, waiter, isInNext: false) }
   }
 
-  /// While it is posted its call is kept, and so is it.
+  /// The inbox need not keep the item: while it is posted its call is kept, and the call keeps the item.
   init(_ workers: Unmanaged<WorkerPool>) {
     pool = workers
-    super.init(isKept: true)
+    super.init(isKeptElsewhere: true)
   }
 
   private let lock = Lock()
-  /// Under the lock. The call keeps it until it ends, and its end clears this before.
+  /// The call as its user sees it, under the lock. It keeps this until it ends, and its end clears the reference
+  /// before.
   private var owner: Unmanaged<ClientCall>?
 
-  /// The item is about to be posted, or to run.
+  /// Called before the item is posted, or run, for the first time.
   func awaitFirstRun(_ call: Call) {
     isFirstRun = true
     posted = retainNew(call)
@@ -42,7 +45,7 @@ final class CallItem: InboxItem {
   /// Called before anyone else has the call.
   func attach(_ owner: Unmanaged<ClientCall>) { self.owner = owner }
 
-  /// Any thread: whose call it is, and its chain; nil once the call has ended.
+  /// The owner of the call and its chain, on any thread; nil once the call has ended.
   func live(_ call: Call) -> (owner: ClientCall, chain: Chain)? {
     lock.lock()
     defer { lock.unlock() }
@@ -50,23 +53,23 @@ final class CallItem: InboxItem {
     return (owner.takeUnretainedValue(), chain)
   }
 
-  /// The call ends. Only a hop leads another thread here.
+  /// Called as the call ends. Only through a hop can another thread come here.
   fileprivate func detachOwner(_ call: Call) {
-    if call.isAlone { owner = nil } else { lock.withLock { owner = nil } }
+    if call.hopsArePrivate { owner = nil } else { lock.withLock { owner = nil } }
   }
 
   override func run() {
     guard let call = posted.take() else { return }
     if isFirstRun {
       isFirstRun = false
-      // Only this thread clears it, at the call's end.
+      // No lock is needed: only this thread clears the owner, at the call's end.
       owner?._withUnsafeGuaranteedRef { $0.firstRun() }
     }
     call._withUnsafeGuaranteedRef { $0.runPosted() }
     call.release()
   }
 
-  /// The runtime has ended before it ran: so has the call.
+  /// The runtime has ended before the item ran: so the call has ended too.
   override func dropped(_ why: Closing) {
     let call = posted.take()?.takeRetainedValue()
     isFirstRun = false
@@ -75,7 +78,8 @@ final class CallItem: InboxItem {
   }
 }
 
-/// Timers are disarmed when the call ends, before it can be freed: so their reference needs no count.
+/// Fires at the call's deadline. Timers are disarmed when the call ends, before it can be freed, so their reference
+/// is not counted.
 private final class DeadlineTimer: Timer {
   unowned(unsafe) let call: Call
 
@@ -90,7 +94,7 @@ private final class ResumeTimer: Timer {
   unowned(unsafe) let call: Call
   let ticket: UInt64
   let resolution: Call.Resolution
-  /// Where it stands among the call's.
+  /// The index of the timer among the call's.
   var slot: Int
 
   init(_ call: Call, _ ticket: UInt64, _ resolution: Call.Resolution = .verdict(.next)) {
@@ -136,15 +140,15 @@ final class DelayedResolution: InboxItem {
 }
 
 extension Call {
-  /// The attached object is a CallItem: `ClientCall.make` sets it, before anyone else has the call.
+  /// The attached object is always a CallItem: `ClientCall.make` sets it before any other thread has the call.
   private var itemReference: Unmanaged<CallItem> { .fromOpaque(attached) }
   var item: CallItem { itemReference.takeUnretainedValue() }
 
-  /// Like `item`, for a few steps of code that runs often.
+  /// Like `item`, but without counting the reference, for code that runs often.
   @inline(__always)
   func withItem<R>(_ body: (CallItem) -> R) -> R { itemReference._withUnsafeGuaranteedRef(body) }
 
-  /// The driving thread: resolves a ticket at once, if it is still open.
+  /// Resolves a ticket at once if it is still open. The driving thread only.
   func settle(_ ticket: UInt64, _ resolution: Resolution) {
     var wanted: Verdict?
     if case .verdict(let verdict) = resolution { wanted = verdict }

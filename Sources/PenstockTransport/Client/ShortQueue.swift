@@ -1,7 +1,7 @@
 import PenstockWire
 
-/// The elements that have come, in order. Mostly that is one or none: the first stands here itself, so that a call that waits
-/// for its next message keeps no array.
+/// A queue that mostly has one element or none. The first element is stored here itself, so that a call that waits
+/// for its next message has no array.
 struct ShortQueue<Element> {
   private var first: Element?
   /// The elements behind the first, from `next` on; before that, nil.
@@ -20,7 +20,7 @@ struct ShortQueue<Element> {
       swap(&first, &rest[Int(next)])
       next += 1
       if Int(next) == rest.count {
-        // The storage that a burst has needed does not stay.
+        // Storage that only a burst has needed is given back.
         if rest.capacity <= 64 { rest.clear() } else { rest = [] }
         next = 0
       } else if next == 1024 {

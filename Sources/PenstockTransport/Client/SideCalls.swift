@@ -3,11 +3,12 @@ import PenstockWire
 
 // Calls that a hop makes for the call that it stands in, and calls that a hop sends to another channel.
 
-/// Whose side call a call is, and which are its own. The driving thread's, except that `parent` is set before it opens.
-struct Family {
+/// The links between a call and its side calls. Used by the driving thread only, except that `parent` is set before
+/// the call opens.
+struct SideCallLinks {
   fileprivate(set) var parent: ClientCall?
   fileprivate var sides: [ClientCall] = []
-  /// Where it stands in its parent's list; -1: nowhere.
+  /// The index in the parent's list; -1: it is in none.
   fileprivate var slot = -1
   fileprivate var hasEnded = false
 }
@@ -17,14 +18,14 @@ extension ClientCall {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-    /// The whole chain, the hop's own interceptor included.
+    /// The side call meets the whole chain, the hop's own interceptor included.
     public static let fromTop = SideFlags(rawValue: 1)
-    /// Neither the parent's deadline nor its end counts.
+    /// The side call is bound neither by the parent's deadline nor by its end.
     public static let detached = SideFlags(rawValue: 2)
     public static let all: SideFlags = [.fromTop, .detached]
   }
 
-  /// Any thread that has the hop: a call on the channel of the hop's call. `.gone`: that has ended.
+  /// Makes a call on the channel of the hop's call. Any thread that has the hop. `.gone`: the hop's call has ended.
   @inline(never) @_optimize(size)
   public static func makeSide(
     of hop: Hop, _ path: ByteView, _ kind: CallKind, _ flags: SideFlags, _ options: CallOptions?,
@@ -44,7 +45,7 @@ extension ClientCall {
     // Below the codec messages are bytes; a call that starts there has a codec only if its options say so.
     made?._withUnsafeGuaranteedRef { made in
       if flags.isDisjoint(with: .fromTop), hop.level == .bytes { made.call.codec = options?.codec }
-      if !flags.contains(.detached) { made.family.parent = parent }
+      if !flags.contains(.detached) { made.sideLinks.parent = parent }
       if hop.call.trace != nil {
         hop.call.note(.sideCall, hop, detail: Int(truncatingIfNeeded: made.call.id))
       }
@@ -52,50 +53,50 @@ extension ClientCall {
     return (outcome, made)
   }
 
-  /// Called before it opens: from now on it ends with its parent.
-  func joinFamily() {
-    guard let parent = family.parent else { return }
-    if parent.family.hasEnded {
+  /// Called before the call opens: from now on it ends with its parent.
+  func attachToParent() {
+    guard let parent = sideLinks.parent else { return }
+    if parent.sideLinks.hasEnded {
       call.perform(.endLocally(ClientCall.orphaned))
       return
     }
-    family.slot = parent.family.sides.count
-    parent.family.sides.append(self)
+    sideLinks.slot = parent.sideLinks.sides.count
+    parent.sideLinks.sides.append(self)
     call.limitDeadline(parent.call.request.deadline)
   }
 
-  /// The call has ended, and with it those that were made for it.
-  func leaveFamily() {
-    family.hasEnded = true
-    if let parent = family.parent {
-      family.parent = nil
+  /// The call has ended: ends its side calls too.
+  func endSideCalls() {
+    sideLinks.hasEnded = true
+    if let parent = sideLinks.parent {
+      sideLinks.parent = nil
       parent.remove(self)
     }
-    if family.sides.isEmpty { return }
-    let sides = family.sides
-    family.sides = []
+    if sideLinks.sides.isEmpty { return }
+    let sides = sideLinks.sides
+    sideLinks.sides = []
     for side in sides {
-      side.family.slot = -1
+      side.sideLinks.slot = -1
       side.call.submit(.endLocally(ClientCall.orphaned))
     }
   }
 
   private func remove(_ side: ClientCall) {
-    let slot = side.family.slot
-    guard slot >= 0, slot < family.sides.count else { return }
-    let last = family.sides.removeLast()
-    if slot < family.sides.count {
-      family.sides[slot] = last
-      last.family.slot = slot
+    let slot = side.sideLinks.slot
+    guard slot >= 0, slot < sideLinks.sides.count else { return }
+    let last = sideLinks.sides.removeLast()
+    if slot < sideLinks.sides.count {
+      sideLinks.sides[slot] = last
+      last.sideLinks.slot = slot
     }
-    side.family.slot = -1
+    side.sideLinks.slot = -1
   }
 
   private static var orphaned: Status { Status(.cancelled, "the call that it was made for has ended") }
 }
 
 extension ClientChannel {
-  /// The hop's start or recorded start goes to this channel. In a callback of the hop.
+  /// Sends the hop's start, or its recorded start, to this channel. Called in a callback of the hop.
   @inline(never) @_optimize(size)
   public func take(over hop: Hop) -> Outcome {
     guard let (owner, _) = hop.call.item.live(hop.call) else { return .gone }
@@ -111,15 +112,15 @@ extension ClientChannel {
 }
 
 extension ClientCall {
-  /// The driving thread, while the call lives: the channel that it runs on.
+  /// The channel that the call runs on. The driving thread only, while the call lives.
   var lane: ClientChannel {
-    // There is no other class of routes.
+    // ClientRoute is the only class of routes.
     call.request.route.map { unsafeDowncast($0, to: ClientRoute.self).channel } ?? channel
   }
 }
 
-/// The reference is not counted: a request may outlive its call, which keeps the channel until it ends, and nothing
-/// asks for the way after that.
+/// The route to another channel. The reference is not counted: a request may outlive its call, but the call keeps the
+/// channel until it ends, and no code asks for the route after that.
 private final class ClientRoute: CallRoute {
   unowned(unsafe) let channel: ClientChannel
 

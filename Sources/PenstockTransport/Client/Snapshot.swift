@@ -2,16 +2,16 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A call as it stands.
+/// A copy of a call's state at one moment.
 public struct CallView {
   public let record: CallRecord
-  /// Monotonic nanoseconds; nil: no deadline.
+  /// The deadline in monotonic nanoseconds; nil: none.
   public let deadline: UInt64?
   public let attempts: UInt64
   public let standings: [Standing]
   public let holder: Holder
 
-  /// The driving thread.
+  /// Called on the driving thread.
   init(_ call: Call) {
     record = CallRecord(call)
     deadline = call.request.deadline
@@ -23,21 +23,22 @@ public struct CallView {
 
 /// A snapshot of a runtime, for diagnosing hangs.
 public struct RuntimeView {
-  /// The latest first; nil: the loop has not answered in time.
+  /// The calls, the latest first; nil: the loop has not answered in time.
   public var calls: [CallView]?
   public var running: CallWatch.Running?
-  /// Followed by a NUL; nil: that is a callback of the call's own.
+  /// The interceptor whose callback runs, followed by a NUL; nil: it is a callback of the call itself.
   public var interceptor: ByteBuffer?
-  /// When the turn began in which that runs.
+  /// The time when the loop's turn began in which the callback runs.
   public var turnTime: UInt64
   public var now: UInt64
 }
 
 extension ClientRuntime {
-  /// Any thread: on the driving thread at once, elsewhere within `nanoseconds`, even if the loop does not answer.
+  /// A view of the runtime. Any thread: the driving thread gets it at once, other threads within `nanoseconds`, even
+  /// if the loop does not answer.
   @inline(never) @_optimize(size)
   public func view(within nanoseconds: UInt64) -> RuntimeView {
-    // Where the loop has ended, there are none.
+    // A loop that has ended has no calls.
     let calls =
       runtime.ended.load(ordering: .acquiring)
       ? [] : look(within: nanoseconds) { live in live.all.map { CallView($0.call) } }
@@ -48,7 +49,7 @@ extension ClientRuntime {
       now: Runtime.monotonicNow())
   }
 
-  /// Any thread, in the same way: one call; nil: no answer in time.
+  /// A view of one call, got like the runtime's; nil: the loop has not answered in time.
   func view(of call: ClientCall, within nanoseconds: UInt64) -> CallView? {
     look(within: nanoseconds) { _ in [CallView(call.call)] }?.first
   }
@@ -60,36 +61,36 @@ extension ClientRuntime {
     var found: [CallView]?
     // This thread may look as soon as nobody drives; while another thread drives, that one is asked.
     if runtime.inspect({ found = body(live) }) { return found }
-    let question = Question { body($0) }
+    let request = LoopRequest { body($0) }
     let (sum, overflow) = Runtime.monotonicNow().addingReportingOverflow(nanoseconds)
     let deadline = overflow ? UInt64.max : sum
-    guard runtime.post(Asking(question, live)) else { return nil }
+    guard runtime.post(LoopRequestItem(request, live)) else { return nil }
     while true {
-      if let answer = question.answer { return answer }
+      if let answer = request.answer { return answer }
       let now = Runtime.monotonicNow()
       if now >= deadline { return nil }
-      let seen = question.cell.word.load(ordering: .sequentiallyConsistent)
-      _ = question.cell.park(seen, until: min(deadline, now + 5_000_000))
-      if question.answer == nil, runtime.inspect({ found = body(live) }) { return found }
+      let seen = request.cell.word.load(ordering: .sequentiallyConsistent)
+      _ = request.cell.park(seen, until: min(deadline, now + 5_000_000))
+      if request.answer == nil, runtime.inspect({ found = body(live) }) { return found }
     }
   }
 }
 
 extension ClientCall {
-  /// Any thread that has the hop; nil once the call has ended.
+  /// The call of a hop, for any thread that has the hop; nil once the call has ended.
   public static func of(_ hop: Hop) -> ClientCall? { hop.call.item.live(hop.call)?.owner }
 
-  /// Where it stands; nil: it has ended, or the loop has not answered in time.
+  /// The state of the call now; nil: it has ended, or the loop has not answered in time.
   public func view(within nanoseconds: UInt64) -> CallView? {
     ended == nil ? channel.runtime.view(of: self, within: nanoseconds) : nil
   }
 
-  /// Any thread: with the method that it was made for.
+  /// The facts of the call, with the method that it was made for. Any thread.
   public var record: CallRecord { CallRecord(call, call.request.firstPath, createdAt) }
 }
 
-/// The question to the driving thread, and its answer.
-private final class Question: @unchecked Sendable {
+/// A request to the driving thread to look at the calls, and its answer.
+private final class LoopRequest: @unchecked Sendable {
   let cell = WaitCell()
   private let body: (LiveCalls) -> [CallView]
   private let lock = Lock()
@@ -106,14 +107,14 @@ private final class Question: @unchecked Sendable {
   }
 }
 
-private final class Asking: InboxItem {
-  private let question: Question
+private final class LoopRequestItem: InboxItem {
+  private let request: LoopRequest
   private let live: LiveCalls
 
-  init(_ question: Question, _ live: LiveCalls) {
-    self.question = question
+  init(_ request: LoopRequest, _ live: LiveCalls) {
+    self.request = request
     self.live = live
   }
 
-  override func run() { question.ask(live) }
+  override func run() { request.ask(live) }
 }

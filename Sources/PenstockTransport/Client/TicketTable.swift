@@ -4,25 +4,26 @@ import Synchronization
 
 /// Tickets by number, for any thread.
 ///
-/// A ticket is the number of a book << 16 | its turn in that. Books are numbered from 1, and no number comes again within
-/// the process, nor in a child that a fork makes of it: so a ticket that is resolved late never meets another. A book is one
-/// call's, and takes another number with each 65,535 tickets. A ticket of an ended call is told from a spent one, and a
-/// made-up number from both, without keeping spent tickets.
+/// A ticket is the number of a book << 16 | its turn in that book. Books are numbered from 1, and no number is used
+/// again within the process, nor in a child that a fork makes of it: so a ticket that is resolved late never meets
+/// another ticket. A book belongs to one call, and takes another number after each 65,535 tickets. The table tells a
+/// ticket of an ended call from a spent one, and a made-up number from both, without keeping spent tickets.
 final class TicketTable: @unchecked Sendable {
-  private struct Place {
+  private struct Slot {
     var number: UInt64 = 0
     var book: TicketBook?
   }
 
   static let processSlot = 2
   static let lastNumber: UInt64 = 1 << 48 - 1
-  /// The newest of this process or an ancestor: outside of the memory that a fork wipes, so that a child counts on.
+  /// The newest number of this process or an ancestor. It is outside of the memory that a fork wipes, so that a child
+  /// counts on.
   private static let newest = Atomic<UInt64>(0)
 
   private let lock = Lock()
-  /// A book stands at its number modulo their count, a power of 2. A number whose place is taken is left out; half of
-  /// the places are free.
-  private var places = [Place](repeating: Place(), count: 64)
+  /// The books by number: each at its number modulo the count of slots, a power of 2. A number whose slot is taken is
+  /// left out; half of the slots are free.
+  private var slots = [Slot](repeating: Slot(), count: 64)
   private var taken = 0
   private var last: UInt64
 
@@ -41,56 +42,56 @@ final class TicketTable: @unchecked Sendable {
 
   init(after last: UInt64) { self.last = last }
 
-  /// 0: there are no more.
+  /// The next free number for `book`; 0: there are no more.
   @inline(never) @_optimize(size)
   fileprivate func number(for book: TicketBook) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
-    if taken * 2 >= places.count { grow() }
+    if taken * 2 >= slots.count { grow() }
     repeat {
       if last >= TicketTable.lastNumber { return 0 }
       last += 1
-    } while places[place(of: last)].book != nil
-    places[place(of: last)] = Place(number: last, book: book)
+    } while slots[index(of: last)].book != nil
+    slots[index(of: last)] = Slot(number: last, book: book)
     taken += 1
     TicketTable.newest.store(last, ordering: .relaxed)
     return last
   }
 
-  private func place(of number: UInt64) -> Int { Int(truncatingIfNeeded: number) & (places.count - 1) }
+  private func index(of number: UInt64) -> Int { Int(truncatingIfNeeded: number) & (slots.count - 1) }
 
-  /// An owner with places of its own keeps them apart.
+  /// Doubles the slots. Books whose slots differ have different slots afterwards, too.
   private func grow() {
-    let old = places
-    places = [Place](repeating: Place(), count: old.count * 2)
-    for one in old where one.book != nil { places[place(of: one.number)] = one }
+    let old = slots
+    slots = [Slot](repeating: Slot(), count: old.count * 2)
+    for one in old where one.book != nil { slots[index(of: one.number)] = one }
   }
 
-  /// `book` has them, and nothing that is open in them.
+  /// Frees numbers of `book` that have no open ticket left.
   fileprivate func free(_ numbers: ArraySlice<UInt64>) {
     lock.lock()
-    for number in numbers { places[place(of: number)].book = nil }
+    for number in numbers { slots[index(of: number)].book = nil }
     taken -= numbers.count
     lock.unlock()
   }
 
-  /// nil: the call has ended, or there never was such a ticket.
+  /// The book of a ticket; nil: the call has ended, or there never was such a ticket.
   func book(of ticket: UInt64) -> TicketBook? {
     lock.lock()
     defer { lock.unlock() }
-    let found = places[place(of: ticket >> TicketBook.turnBits)]
+    let found = slots[index(of: ticket >> TicketBook.turnBits)]
     return found.number == ticket >> TicketBook.turnBits ? found.book : nil
   }
 }
 
-/// The tickets of one call, in the order of their issue: thousands may be open, and each is found by halving.
+/// The tickets of one call, in the order of their issue: thousands may be open, and each is found by binary search.
 final class TicketBook: @unchecked Sendable {
   /// The purpose of a ticket.
   struct Claim {
-    /// While the ticket is open the call goes on, and keeps it.
+    /// The hop. It is not counted: while the ticket is open the call goes on, and keeps it.
     let hop: Unmanaged<Hop>?
     let event: Event
-    /// The request of a start, and of a status whose hop records.
+    /// The request, if the ticket is about a start or about a status whose hop records.
     let start: Request?
   }
 
@@ -98,7 +99,7 @@ final class TicketBook: @unchecked Sendable {
     case open(Claim)
     /// The call went on without the event.
     case lost
-    /// Told from one that never was only by where it stands; let go when half of the entries are.
+    /// Known as a spent ticket only by its entry; the entry is let go when half of the entries are spent.
     case spent
   }
 
@@ -112,13 +113,13 @@ final class TicketBook: @unchecked Sendable {
 
   private let table: TicketTable
   private let lock = Lock()
-  /// nil once the call has ended.
+  /// The call; nil once it has ended.
   private var call: Call?
   private var runtime: Runtime?
   /// The tickets, in rising order.
   private var entries: [Entry] = []
   private var spentCount = 0
-  /// The table's, oldest first, but for those before the oldest entry.
+  /// The numbers that the table has given to this book, oldest first, without those before the oldest entry.
   private var numbers: [UInt64] = []
   private var newest: UInt64 = 0
 
@@ -128,7 +129,8 @@ final class TicketBook: @unchecked Sendable {
     self.runtime = runtime
   }
 
-  /// Any thread; once the call has ended, the ticket is gone from the start. 0: there are no more.
+  /// Issues a ticket. Any thread; if the call has ended, the ticket is gone from the start. 0: there are no more
+  /// numbers.
   func issue(_ event: Event, of hop: Hop?, start: Request?) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
@@ -146,7 +148,7 @@ final class TicketBook: @unchecked Sendable {
     return newest
   }
 
-  /// Nothing is kept of the oldest numbers: a function given one of them returns that it is gone.
+  /// Gives the oldest numbers back: a function that is given one of them returns that it is gone.
   private func leaveNumbers() {
     let oldest = (entries.first?.ticket ?? .max) >> TicketBook.turnBits
     let count = numbers.prefix { $0 < oldest }.count
@@ -169,7 +171,7 @@ final class TicketBook: @unchecked Sendable {
       if spentCount * 2 >= entries.count { dropSpent() }
     }
     lock.unlock()
-    // Freed after the lock: it may be the last reference to an object that a user finalizes.
+    // Freed after the lock, as it may be the last reference to an object with a user's finalizer.
     withExtendedLifetime(claim) {}
     return (outcome, owner)
   }
@@ -182,7 +184,7 @@ final class TicketBook: @unchecked Sendable {
     withExtendedLifetime(claim) {}
   }
 
-  /// Is it open still, and does it allow `verdict`; without spending it.
+  /// Whether the ticket is still open and allows `verdict`, without spending it.
   func look(_ ticket: UInt64, for verdict: Verdict? = nil) -> (Outcome, Call?) {
     lock.lock()
     defer { lock.unlock() }
@@ -201,7 +203,7 @@ final class TicketBook: @unchecked Sendable {
     return (.ok, WaitingHop(hop, claim.event, ticket: ticket, start: claim.start))
   }
 
-  /// The one that drives the call; nil once it has ended.
+  /// The runtime that drives the call; nil once the call has ended.
   var driver: Runtime? { lock.withLock { runtime } }
 
   /// Changes the ticket's purpose: a thread that ends it at the same time comes before or after.
@@ -218,7 +220,7 @@ final class TicketBook: @unchecked Sendable {
     entries = []
     spentCount = 0
     lock.unlock()
-    // No other comes any more.
+    // No more tickets are issued.
     table.free(numbers[...])
     withExtendedLifetime((last, rest)) {}
   }
@@ -266,7 +268,7 @@ public enum Tickets {
     return outcome
   }
 
-  /// Ends it so after a time, unless it has ended by then.
+  /// Resolves the ticket in this way after a time, unless it has been resolved by then.
   @inline(never) @_optimize(size)
   public static func resolveAfter(_ ticket: UInt64, _ resolution: Call.Resolution, nanoseconds: UInt64)
     -> Outcome
@@ -299,7 +301,7 @@ public enum Tickets {
 }
 
 extension Call.Resolution {
-  /// nil: it ends the call.
+  /// The verdict; nil where the resolution ends the call.
   var verdict: Verdict? {
     if case .verdict(let verdict) = self { return verdict }
     return nil

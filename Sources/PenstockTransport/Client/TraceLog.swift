@@ -6,8 +6,8 @@ import PenstockWire
 public final class TraceLog: CallTrace, @unchecked Sendable {
   public static let defaultEvents = 256
 
-  /// A hop's, in the order of the chain; the name is followed by a NUL.
-  public struct Place {
+  /// The label of a hop in the trace; the name is followed by a NUL.
+  public struct HopLabel {
     public let name: ByteBuffer
     public let level: Level
   }
@@ -27,20 +27,21 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
     deinit { cm_free(notes) }
   }
 
-  public let places: [Place]
+  public let hops: [HopLabel]
   private let limit: Int
   private let lock = Lock()
-  /// The caller says how many: so they are in malloc's memory, and where there is none more go.
+  /// The notes, in malloc's memory because the caller chooses their number. If memory runs out, the oldest notes are
+  /// dropped.
   private var notes: UnsafeMutablePointer<TraceNote>?
   private var room = 0
   private var count = 0
-  /// The oldest, once some were dropped.
+  /// The index of the oldest note, once some were dropped.
   private var first = 0
   private var dropped: UInt64 = 0
 
   init(_ chain: Chain?, _ limit: Int) {
     self.limit = limit
-    places = (chain?.entries ?? []).map { Place(name: $0.registration.name, level: $0.level) }
+    hops = (chain?.entries ?? []).map { HopLabel(name: $0.registration.name, level: $0.level) }
   }
 
   deinit { cm_free(notes) }
@@ -68,7 +69,7 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
     first = first + 1 == count ? 0 : first + 1
   }
 
-  /// nil: no memory.
+  /// A copy of the notes; nil: no memory.
   public func kept() -> Kept? {
     lock.lock()
     defer { lock.unlock() }
@@ -88,22 +89,22 @@ public struct CallRecord {
   public let id: UInt64
   public let kind: CallKind
   public let createdAt: UInt64
-  /// Each followed by a NUL.
+  /// The texts, each followed by a NUL.
   public let path: ByteBuffer
   public let target: ByteBuffer
   public let log: TraceLog?
 
-  /// The driving thread.
+  /// Called on the driving thread.
   init(_ call: Call) { self.init(call, call.request.path, call.measures.createdAt.value) }
 
-  /// Any thread.
+  /// Called on any thread.
   init(_ call: Call, _ path: ByteBuffer, _ createdAt: UInt64) {
     id = call.id
     kind = call.request.kind
     self.createdAt = createdAt
     self.path = path
     target = call.request.route?.target ?? call.origin.target
-    // There is no other class of traces.
+    // TraceLog is the only class of traces.
     log = call.trace.map { unsafeDowncast($0, to: TraceLog.self) }
   }
 }

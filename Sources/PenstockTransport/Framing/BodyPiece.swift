@@ -3,7 +3,7 @@ import PenstockWire
 /// A piece of an outgoing body: a message behind the prefix that its framing gives it. Shared, never changed: a retry
 /// sends it again.
 public struct BodyPiece {
-  /// The bytes before the message, the first byte lowest; the highest byte is how many.
+  /// The prefix: its first byte is the lowest, and the highest byte is their number.
   private let prefix: UInt64
   let bytes: ByteBuffer
 
@@ -36,9 +36,9 @@ public struct PieceQueue {
   private var first: BodyPiece?
   /// The pieces behind the first, from `next` on, which is less than 64; before that, nil.
   private var rest: [BodyPiece?] = []
-  /// How much of the first has been moved.
+  /// How many bytes of the first piece were moved.
   private var offset = 0
-  /// Bytes of all pieces, not yet moved.
+  /// The number of bytes of all pieces that were not moved.
   public private(set) var bytes = 0
   private var next: UInt8 = 0
 
@@ -49,7 +49,8 @@ public struct PieceQueue {
     if first == nil { first = consume piece } else { rest.append(consume piece) }
   }
 
-  /// Moves the next `count` bytes, as many as there are at most. How many pieces are through; nil: no memory.
+  /// Moves the next `count` bytes, which may not be more than there are. Returns how many pieces are finished; nil:
+  /// no memory.
   public mutating func move(_ count: Int, into out: SendQueue) -> Int? {
     var left = count
     var through = 0
@@ -83,7 +84,7 @@ public struct PieceQueue {
   }
 
   public mutating func removeAll() {
-    // Mostly all has gone.
+    // Mostly no piece is left.
     if first == nil { return }
     first = nil
     rest = []

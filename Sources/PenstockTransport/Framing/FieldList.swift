@@ -1,7 +1,8 @@
 import CMemory
 import PenstockWire
 
-/// A header field that refers to its name and value. As it has the layout of nghttp2's, a list need not be converted.
+/// A header field that refers to its name and value. It has the layout of nghttp2's field, so that a list need not be
+/// converted.
 struct Field {
   var name: UnsafeMutablePointer<UInt8>?
   var value: UnsafeMutablePointer<UInt8>?
@@ -12,16 +13,17 @@ struct Field {
   /// Hints that a protocol may use; with nghttp2's bits.
   struct Hints: OptionSet {
     let rawValue: UInt8
-    /// The field hardly comes twice: it would only push useful fields out of a table.
+    /// The field's value hardly comes twice, and would only push useful fields out of a table.
     static var comesOnce: Hints { Hints(rawValue: 1) }
-    /// The bytes are there for as long as the list: they need not be copied.
+    /// The bytes live as long as the list, and need not be copied.
     static var nameLasts: Hints { Hints(rawValue: 2) }
     static var valueLasts: Hints { Hints(rawValue: 4) }
   }
 }
 
-/// A request's header list on its way to the sender, which copies it. Names and values belong to others and stay theirs;
-/// only those that are made for the list (a timeout, base64) stand here. Used again for each request of a connection.
+/// A request's header list on its way to the sender, which copies it. Names and values are not copied here; only
+/// values that are made for the list (a timeout, base64) are stored in it. Used again for each request of a
+/// connection.
 final class FieldList {
   private(set) var fields: UnsafeMutablePointer<Field>?
   private(set) var count = 0
@@ -35,12 +37,13 @@ final class FieldList {
   private var commonSize = 0
   private var commonOwner: AnyObject?
   let blocks = KnownBlocks()
-  /// Where the request's block stands in `blocks`; then this list has no fields, and `made` the timeout. 0: nowhere.
+  /// The number of the request's block in `blocks`; then this list has no fields, and `made` has the timeout. 0:
+  /// none.
   private(set) var block: UInt8 = 0
   /// Set for a request that has only the fields common to its owner and this path, and maybe a timeout.
   var path: ByteBuffer?
 
-  /// Messages go both ways on the stream that is to have them.
+  /// Whether messages go both ways on the request's stream.
   var isDuplex = false
 
   deinit {
@@ -57,15 +60,15 @@ final class FieldList {
     made.removeAll(keepingCapacity: true)
   }
 
-  /// True: nothing need be added, as the block of a request of `owner`'s with `path`, and nothing else but a timeout, is
-  /// known. `timeout`: nanoseconds.
+  /// Whether the block of a request of `owner`'s with `path`, and nothing else but a timeout, is known, so that no
+  /// field has to be added. `timeout`: nanoseconds.
   func repeats(_ owner: AnyObject, _ path: ByteBuffer, timeout: UInt64?) -> Bool {
     guard let known = blocks.find(owner, path) else { return false }
     if let timeout {
       guard blocks.reserveTimeout(), Timeout.write(nanoseconds: timeout, into: made) else { return false }
       size = FieldList.timeoutName.count + made.count + 32
     }
-    block = known.place
+    block = known.number
     size += known.size
     return true
   }
@@ -89,7 +92,7 @@ final class FieldList {
 
   private static var timeoutName: ByteView { ("grpc-timeout" as StaticString).bytes }
 
-  /// Adds the field in its place, behind the pseudo headers.
+  /// Adds the field directly behind the pseudo headers.
   func add(timeout: UInt64) -> Bool {
     let isAdded = add(FieldList.timeoutName, most: 16, indexed: false) {
       Timeout.write(nanoseconds: timeout, into: $0)
@@ -118,7 +121,7 @@ final class FieldList {
     return true
   }
 
-  /// Puts another value into a field of those in common; it is copied.
+  /// Changes the value of one of the common fields; it is copied.
   func setValue(at index: Int, _ value: ByteView) {
     guard index < count, let fields else { return }
     size += value.count - fields[index].valueCount
@@ -145,7 +148,7 @@ final class FieldList {
       ?? ByteView(start: nil, count: 0)
   }
 
-  // Each is false without memory.
+  // The functions that add fields return false without memory.
 
   func add(_ name: ByteView, _ value: ByteView) -> Bool { add(name, value, []) }
 
@@ -153,7 +156,7 @@ final class FieldList {
     add(name.bytes, value, .nameLasts)
   }
 
-  /// The value is there for as long as the list.
+  /// Adds a field whose value lives as long as the list.
   func add(_ name: StaticString, lasting value: ByteView) -> Bool {
     add(name.bytes, value, [.nameLasts, .valueLasts])
   }
@@ -193,7 +196,7 @@ final class FieldList {
     return true
   }
 
-  /// `made` may have moved, and values with it.
+  /// Corrects the pointers to values in `made` after its bytes have moved.
   private func rebase(from before: ByteView) {
     guard let fields, let old = before.baseAddress, let new = made.view.baseAddress, old != new else {
       return

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Makes the framing of each attempt, as its call asks: the one place that lists all framings.
+/// Makes the framing of each attempt, as its call asks: the only code that lists all framings.
 ///
 /// A class of its own so that a test can put in another.
 class Framings {
@@ -19,12 +19,12 @@ class Framing {
   /// The time at which a request's headers can be made.
   enum Opening: Equatable {
     case atOnce
-    /// When all that the call has to say is there: a GET says it in its path.
+    /// The headers can be made when all that the call sends is there: a GET has it in its path.
     case whole
   }
 
   final let opening: Opening
-  /// How many messages the headers say, and not the body.
+  /// The number of messages that go in the headers, and not in the body.
   final var messagesInHeaders: UInt32 = 0
 
   init(opening: Opening = .atOnce) {
@@ -40,7 +40,7 @@ class Framing {
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool { false }
   func encode(_ message: Message) -> FramedMessage { .inHeaders }
-  /// A message takes long to compress, and others may wait behind it: `encodeNext`, a turn later.
+  /// A message takes long to compress, and others may wait behind it: `encodeNext` goes on, a turn later.
   final var isPacking = false
   func encodeNext() -> FramedMessage { .later }
 
@@ -49,51 +49,53 @@ class Framing {
   func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart { .informational }
   /// Takes bytes of the body, up to the end of one message. Not while `isBusy`.
   func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) { (bytes.count, .needsMore) }
-  /// A message has come, and takes long to decompress: `proceed`, in the next turn.
+  /// A message has come and takes long to decompress: `proceed` goes on, in the next turn.
   final var isBusy = false
   func proceed() -> BodyStep { .needsMore }
   /// The status that trailers carry.
   func status(ofTrailers block: HeaderBlock) -> Status { Status(.unknown) }
-  /// The status of a stream that has ended, after all that `decode` could give. `trailers`: their status, or the
-  /// body in their place.
+  /// The status of a stream that has ended, after all that `decode` could give. `trailers`: the status in the
+  /// trailers, or in the body instead of them.
   func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     trailers ?? Status(.unknown)
   }
 
   // MARK: Reading ahead
 
-  /// Where the next bytes of the message that is under way may be put before `decode` gets them; nil: there is none.
-  func place() -> UnsafeMutableRawBufferPointer? { nil }
-  /// A whole message stands at the front, and none is under way.
+  /// The space for the next bytes of the message that is being received, before `decode` gets them; nil: there is
+  /// none.
+  func space() -> UnsafeMutableRawBufferPointer? { nil }
+  /// Whether `bytes` begin with a whole message, and none is being received.
   func beginsWithMessage(_ bytes: ByteView) -> Bool { false }
-  /// Whether a whole message begins that has no more than `limit` bytes, not compressed, and another whole one follows.
+  /// Whether `bytes` begin with a whole message that has no more than `limit` bytes and is not compressed, and
+  /// another whole one follows.
   func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool { false }
 }
 
 enum FramedMessage {
   case piece(BodyPiece)
-  /// The headers say it: `messagesInHeaders` counts it.
+  /// The message goes in the headers: `messagesInHeaders` counts it.
   case inHeaders
-  /// `isPacking` from here on.
+  /// The message is encoded later: `isPacking` from here on.
   case later
   case failed(Status)
 }
 
 enum ResponseStart {
-  /// An informational answer: the real one follows.
+  /// An informational response: the final one follows.
   case informational
   case headers(Metadata)
-  /// No body is of interest: the call ends.
+  /// The call ends with this status, whatever the body has.
   case ended(Status)
 }
 
 enum BodyStep {
   case needsMore
-  /// `isBusy` from here on.
+  /// The message is decompressed later: `isBusy` from here on.
   case busy
-  /// `size`: the message's as it came, compressed or not.
+  /// A message. `size`: its size as it was received, compressed or not.
   case message(Message, size: Int)
-  /// The status came in the body, in place of trailers.
+  /// The status came in the body, instead of trailers.
   case trailers(Status)
   case failed(Status)
 }

@@ -4,7 +4,7 @@ import PenstockWire
 /// The part that all requests of a channel have in common.
 final class RequestDefaults {
   let privacy: Privacy
-  /// Without a NUL.
+  /// The authority, without a NUL.
   let authority: ByteBuffer
   let userAgent: ByteBuffer
   let framings: Framings
@@ -52,18 +52,19 @@ final class GRPCFraming: Framing {
   override func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool {
-    let isPlain = sends == .identity && request.isPlain
+    let hasOnlyDefaults = sends == .identity && request.hasOnlyDefaults
     let left = request.deadline.map { $0 > now ? $0 - now : 0 }
-    if isPlain, borrow(request.path, { fields.repeats(defaults, $0, timeout: left) }) { return true }
-    return spell(request, defaults, timeout: left, isPlain: isPlain, into: fields)
+    if hasOnlyDefaults, borrow(request.path, { fields.repeats(defaults, $0, timeout: left) }) { return true }
+    return spell(request, defaults, timeout: left, hasOnlyDefaults: hasOnlyDefaults, into: fields)
   }
 
   @inline(never) @_optimize(size)
   private func spell(
-    _ request: Request, _ defaults: RequestDefaults, timeout: UInt64?, isPlain: Bool, into fields: FieldList
+    _ request: Request, _ defaults: RequestDefaults, timeout: UInt64?, hasOnlyDefaults: Bool,
+    into fields: FieldList
   ) -> Bool {
     guard fields.begin(defaults, { addCommon(defaults, to: fields) }) else { return false }
-    if isPlain { fields.path = request.path }
+    if hasOnlyDefaults { fields.path = request.path }
     fields.setValue(at: 2, request.pathView)
     if let authority = request.authorityView { fields.setValue(at: 3, authority) }
     if let labels = request.labels {
@@ -189,7 +190,7 @@ final class GRPCFraming: Framing {
       }
     }
     let metadata = Metadata()
-    // The usual one goes without saying.
+    // The usual content-type is not mentioned.
     if let type, !bytesEqual(type, "application/grpc"),
       metadata.add(("content-type" as StaticString).bytes, type) != .ok
     {
@@ -213,7 +214,7 @@ final class GRPCFraming: Framing {
     return text.say(", content-type \"").say(printable: type, limit: 80).say("\"")
   }
 
-  /// The number of ":status"; 0 if it is none.
+  /// The number in ":status"; 0: it is malformed.
   private func status(of fields: Metadata) -> Int {
     guard let index = fields.index(of: (":status" as StaticString).bytes) else { return 0 }
     let value = fields.value(at: index)
@@ -247,7 +248,7 @@ final class GRPCFraming: Framing {
     }
   }
 
-  override func place() -> UnsafeMutableRawBufferPointer? { decoder.place() }
+  override func space() -> UnsafeMutableRawBufferPointer? { decoder.space() }
 
   override func beginsWithMessage(_ bytes: ByteView) -> Bool {
     guard bytes.count >= MessagePrefix.size, !decoder.isMidMessage else { return false }
@@ -262,7 +263,7 @@ final class GRPCFraming: Framing {
     return length <= limit && beginsWithMessage(ByteView(rebasing: bytes[(MessagePrefix.size + length)...]))
   }
 
-  /// "gRPC Compression", "Test cases" 5 and 6.
+  /// Decompresses a message; "gRPC Compression", "Test cases" 5 and 6, say which failures there are.
   @inline(never) @_optimize(size)
   private func expand(_ message: ByteBuffer) -> BodyStep {
     switch receives {
@@ -307,7 +308,7 @@ final class GRPCFraming: Framing {
 
   override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     guard case .trailers = end, let status = trailers else { return failure(end, deadlineHasPassed) }
-    // The server's own account of a failure explains a cut message better than the cut does.
+    // A failure that the server has reported explains a cut message better than the cut does.
     return decoder.isMidMessage && status.code == .ok ? failure(.body, false) : status
   }
 
@@ -319,12 +320,13 @@ final class GRPCFraming: Framing {
       return decoder.isMidMessage
         ? Status(.internal, "the stream ended in the middle of a message")
         : Status(.internal, "the server closed the stream without sending trailers")
-    // "Errors": as a client reads the table of codes. A code that is not in it is INTERNAL, as RFC 9113 section 7 lets it be.
+    // "Errors": the table of codes from the client's side. A code that is not in it is INTERNAL, as RFC 9113 section
+    // 7 allows.
     case .cancelled(let words):
       // "When a call fails with CANCELLED status the client is encouraged to check whether the deadline has expired."
       if deadlineHasPassed { return Status(.deadlineExceeded, "deadline exceeded") }
       return Status(.cancelled, words: words)
-    // "... with additional error detail to indicate that the exhausted resource is bandwidth": in the words.
+    // "... with additional error detail to indicate that the exhausted resource is bandwidth": that is in the words.
     case .tooMuch(let words): return Status(.resourceExhausted, words: words)
     case .insecure(let words): return Status(.permissionDenied, words: words)
     case .reset(let words): return Status(.internal, words: words)
@@ -340,7 +342,7 @@ final class GRPCFraming: Framing {
     }
   }
 
-  /// Trailers and Trailers-Only.
+  /// The status in trailers or in a trailers-only response.
   @inline(never) @_optimize(size)
   private func trailers(_ fields: Metadata) -> Status {
     let index = fields.index(of: grpcStatusName)
@@ -364,7 +366,7 @@ final class GRPCFraming: Framing {
 
   private func say(_ text: ByteBuffer, _ status: Status) { _ = status.setMessage(text.view) }
 
-  /// The raw bytes stay readable in the trailers, decoded from base64 where that is possible.
+  /// The raw bytes also stay in the trailers, decoded from base64 where that is possible.
   private func addDetails(_ wire: ByteView, to status: Status) {
     let decoded = ByteBuffer()
     if Base64.decode(HeaderRules.trimmed(wire), into: decoded) == .ok {
@@ -374,7 +376,7 @@ final class GRPCFraming: Framing {
     }
   }
 
-  /// A status stands regardless of the other trailers: a "-bin" value that does not decode is left out.
+  /// A status counts regardless of the other trailers: a "-bin" value that does not decode is left out.
   private func addAll(_ fields: Metadata, to status: Status) { _ = copyCustom(fields, to: status.trailers) }
 
   // MARK: Metadata
@@ -385,7 +387,8 @@ final class GRPCFraming: Framing {
     case noMemory
   }
 
-  /// Custom-Metadata without the reserved names, "-bin" values decoded. The first malformed one is told, the rest copied.
+  /// Copies Custom-Metadata without the reserved names, "-bin" values decoded. Returns the first malformed field; the
+  /// others are copied.
   @inline(never) @_optimize(size)
   private func copyCustom(_ fields: Metadata, to metadata: Metadata) -> Copied {
     var outcome = Copied.done
@@ -420,7 +423,7 @@ final class GRPCFraming: Framing {
 }
 
 extension BodyPiece {
-  /// "Length-Prefixed-Message".
+  /// The prefix of a message: "Length-Prefixed-Message".
   public init(compressed: Bool, _ bytes: ByteBuffer, length: UInt32) {
     var prefix: UInt64 = 0
     MessagePrefix.write(compressed: compressed, length: length, to: &prefix)

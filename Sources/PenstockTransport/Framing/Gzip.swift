@@ -3,7 +3,7 @@ import PenstockWire
 
 /// gzip (RFC 1952) of whole messages: "implementations must create a new context for each message" (gRPC over HTTP2).
 enum Gzip {
-  /// The most that one call of zlib is given; its counts are 32 bits wide.
+  /// The most bytes that one call of zlib is given; its counts are 32 bits wide.
   static let most = 1 << 30
 
   static func give(_ stream: inout z_stream, _ bytes: ByteView, _ at: Int, _ count: Int) {
@@ -12,16 +12,16 @@ enum Gzip {
     stream.avail_in = UInt32(count)
   }
 
-  static func take(_ stream: inout z_stream, _ place: UnsafeMutableRawBufferPointer) {
-    stream.next_out = place.baseAddress?.assumingMemoryBound(to: UInt8.self)
-    stream.avail_out = UInt32(min(place.count, most))
+  static func take(_ stream: inout z_stream, _ space: UnsafeMutableRawBufferPointer) {
+    stream.next_out = space.baseAddress?.assumingMemoryBound(to: UInt8.self)
+    stream.avail_out = UInt32(min(space.count, most))
   }
 }
 
-/// One message that is compressed, in slices: a GiB takes half a minute, and others wait meanwhile.
+/// Compresses one message in slices: a GiB takes half a minute, and others wait meanwhile.
 final class Deflation {
   enum Step {
-    /// A slice of it is done.
+    /// A slice is done, and more follows.
     case more
     case bytes(ByteBuffer)
     case noMemory
@@ -30,15 +30,15 @@ final class Deflation {
   let input: ByteBuffer
   /// Messages that wait for this one.
   var behind: [ByteBuffer] = []
-  /// In memory of its own: zlib compares its place.
+  /// In memory of its own, since zlib compares the address of the stream.
   private let stream: UnsafeMutablePointer<z_stream>
   private let out = ByteBuffer()
   private var at = 0
 
-  /// The most that a slice takes: some milliseconds.
+  /// The size of a slice, which takes some milliseconds.
   static let slice = 128 << 10
 
-  /// nil: no memory.
+  /// Begins; nil: no memory.
   init?(_ input: ByteBuffer) {
     self.input = input
     stream = UnsafeMutablePointer.allocate(capacity: 1)
@@ -51,7 +51,7 @@ final class Deflation {
     stream.deallocate()
   }
 
-  /// The next one, once this one is done. nil: there is none, or no memory.
+  /// The compression of the next message that waits, once this one is done. nil: no message waits, or no memory.
   func next() -> Deflation? {
     guard let first = behind.first else { return nil }
     behind.removeLeading(1)
@@ -60,7 +60,7 @@ final class Deflation {
     return next
   }
 
-  /// Goes on by a slice. Nothing more is to be asked after anything but `more`.
+  /// Goes on by a slice. Must not be called again after it has returned anything but `more`.
   @inline(never) @_optimize(size)
   func step() -> Step {
     if input.staysPlain { return .bytes(input) }
@@ -79,14 +79,14 @@ final class Deflation {
   }
 }
 
-/// One message that is decompressed, in slices: a few KiB may come to a GiB, and others wait meanwhile. At most `limit`
-/// bytes: storage never grows past that, for any input.
+/// Decompresses one message in slices: a few KiB may become a GiB, and others wait meanwhile. At most `limit` bytes
+/// come out: storage never grows past that, for any input.
 final class Inflation {
   enum Step {
-    /// A slice of it is done.
+    /// A slice is done, and more follows.
     case more
     case bytes(ByteBuffer)
-    /// More than the limit came out, at which it stopped.
+    /// More than the limit came out, and it stopped there.
     case tooLarge
     case malformed
     case noMemory
@@ -94,16 +94,16 @@ final class Inflation {
 
   let input: ByteBuffer
   private let limit: Int
-  /// In memory of its own: zlib compares its place.
+  /// In memory of its own, since zlib compares the address of the stream.
   private let stream: UnsafeMutablePointer<z_stream>
   private let out = ByteBuffer()
   private var room: Int
   private var at = 0
 
-  /// The most that a slice takes and makes: about a millisecond.
+  /// The most bytes that a slice takes in or gives out, in about a millisecond.
   static let slice = 256 << 10
 
-  /// nil: no memory.
+  /// Begins; nil: no memory.
   init?(_ input: ByteBuffer, limit: Int) {
     self.input = input
     self.limit = max(limit, 0)
@@ -119,7 +119,7 @@ final class Inflation {
     stream.deallocate()
   }
 
-  /// Goes on by `most` bytes of either side. Nothing more is to be asked after anything but `more`.
+  /// Goes on by `most` bytes in or out. Must not be called again after it has returned anything but `more`.
   @inline(never) @_optimize(size)
   func step(_ most: Int = slice) -> Step {
     var (taken, made) = (0, 0)
@@ -131,7 +131,7 @@ final class Inflation {
       let wanted = min(room - out.count, most - made)
       var code: Int32
       if room == out.count {
-        // Full, perhaps exactly: one byte more would be too much, the end of the data is fine.
+        // The space is full, perhaps exactly: one byte more would be too much, but the end of the data is fine.
         var extra: UInt8 = 0
         code = withUnsafeMutableBytes(of: &extra) { probe in
           Gzip.take(&stream.pointee, probe)
@@ -155,7 +155,7 @@ final class Inflation {
         // "A gzip file consists of a series of members" (RFC 1952 section 2.2).
         if inflateReset(stream) != Z_OK { return .malformed }
       case Z_OK:
-        // All input is used, and there was room left: it is cut off.
+        // All input is used, and there was still room: the input is cut off.
         if at == input.count && stream.pointee.avail_out != 0 { return .malformed }
       case Z_MEM_ERROR: return .noMemory
       default: return .malformed

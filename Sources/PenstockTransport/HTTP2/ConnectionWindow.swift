@@ -16,7 +16,7 @@ struct ConnectionWindow {
   private var since: UInt64 = 0
   private var taken = 0
 
-  /// A stream opens. True: the window is to change.
+  /// A stream opens. True: the window has to change.
   mutating func opens(duplex: Bool, alone: Bool) -> Bool {
     if duplex ? !(isWide && alone) : isWide { return false }
     set(wide: !isWide)
@@ -29,7 +29,8 @@ struct ConnectionWindow {
     taken = 0
   }
 
-  /// This many bytes have come; each half of a narrow window is timed. True: it came so fast that the round trips show.
+  /// `count` bytes have come; each half of a narrow window is timed. True: the bytes came so fast that the narrow
+  /// window costs round trips.
   mutating func isFelt(_ count: Int, now: () -> UInt64, roundTrip: () -> UInt64) -> Bool {
     taken += count
     if taken < ConnectionWindow.half { return false }
@@ -56,7 +57,7 @@ extension HTTP2Session {
   private func announceWindow() {
     let size = window.isWide ? max(limits.connectionWindow, ConnectionWindow.narrow) : ConnectionWindow.narrow
     credited(nghttp2_session_set_local_window_size(session, 0, 0, Int32(clamping: size)))
-    // Credit that was held back while it grew narrow goes back now, not with the next.
+    // Credit that was held back while the window grew narrow goes back at once.
     credited(nghttp2_session_consume_connection(session, 0))
   }
 

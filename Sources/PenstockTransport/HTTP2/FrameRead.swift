@@ -18,20 +18,21 @@ final class FrameRead {
   private let scratch: UnsafeMutableRawBufferPointer
   private let vectors: UnsafeMutablePointer<iovec>
   private var filled = 0
-  /// Which vectors are headers: every other one of these.
+  /// The range of vectors in which every other one is a header.
   private var ahead = 0..<0
   private var stream: Int32 = 0
-  /// How much there is room for.
+  /// How many bytes the vectors have room for.
   private(set) var capacity = 0
-  /// The sizes of the last frames' content, and how many are read ahead: one after a wrong guess, then twice as many each time.
+  /// The size of the last frames' content, and how many frames are read ahead: one after a wrong guess, then twice as
+  /// many each time.
   private var size = 0
   private var most = 1
 
   private static let headerSize = 9
   private static let mostFrames = 16
-  /// The end of the scratch, where the vectors and behind them the headers stand.
+  /// The size of the end of the scratch, which has the vectors and behind them the headers.
   private static let asideSize = 1024
-  /// How much is read behind a large message: no more than is worth a copy.
+  /// How many bytes are read behind a large message: no more than a copy is worth.
   private static let shortTail = 4096
 
   init(_ scratch: UnsafeMutableRawBufferPointer) {
@@ -49,45 +50,45 @@ final class FrameRead {
     let size = max(session.tracker.dataLength, size)
     var count = 0
     if left == rest {
-      // The last one may be shorter.
-      let frames = (behind + size - HTTP2Session.leastPlace) / size
+      // The last frame may be shorter.
+      let frames = (behind + size - HTTP2Session.leastSpace) / size
       count = min(frames, most, max(1, bytes / size), FrameRead.mostFrames)
     }
-    if count == 0 && rest < HTTP2Session.leastPlace { return false }
+    if count == 0 && rest < HTTP2Session.leastSpace { return false }
     self.size = size
     stream = session.tracker.stream
     filled = 0
     capacity = 0
-    var place = message.baseAddress!
-    if rest > 0 { add(place, rest) }
-    place += rest
+    var space = message.baseAddress!
+    if rest > 0 { add(space, rest) }
+    space += rest
     ahead = filled..<(filled + 2 * count)
     var header = UnsafeMutableRawPointer(vectors + (2 * FrameRead.mostFrames + 2))
     for _ in 0..<count {
       let part = min(size, behind)
       add(header, FrameRead.headerSize)
-      add(place, part)
+      add(space, part)
       header += FrameRead.headerSize
-      place += part
+      space += part
       behind -= part
     }
     if count == 0 && rest < scratch.count / 2 {
       add(scratch.baseAddress!, scratch.count - FrameRead.asideSize)
-    } else if behind < HTTP2Session.leastPlace || count == 0 {
+    } else if behind < HTTP2Session.leastSpace || count == 0 {
       add(scratch.baseAddress!, FrameRead.shortTail + (count == 0 ? 0 : behind))
     }
     return true
   }
 
-  private func add(_ place: UnsafeMutableRawPointer, _ count: Int) {
-    vectors[filled] = iovec(iov_base: place, iov_len: count)
+  private func add(_ space: UnsafeMutableRawPointer, _ count: Int) {
+    vectors[filled] = iovec(iov_base: space, iov_len: count)
     filled += 1
     capacity += count
   }
 
   func receive(from socket: Socket) -> Socket.Moved { socket.receive(vectors, filled) }
 
-  /// Gives `receive` the `n` bytes that have come, in their order, until it says no. False: no memory.
+  /// Gives `receive` the `n` bytes that have come, in order, until it returns false. False: no memory.
   @inline(never) @_optimize(size)
   func deliver(_ n: Int, _ receive: (ByteView) -> Bool) -> Bool {
     var left = n
@@ -120,14 +121,14 @@ final class FrameRead {
     guard let header = vectors[index].iov_base else { return false }
     let start = UInt64(bigEndian: header.loadUnaligned(as: UInt64.self))
     let id = UInt32(bigEndian: header.loadUnaligned(fromByteOffset: 5, as: UInt32.self)) & 0x7FFF_FFFF
-    // DATA, without padding.
+    // The frame has to be DATA, without padding.
     guard (start >> 32) & 0xFF == 0, (start >> 24) & 0x8 == 0, id == UInt32(bitPattern: stream) else {
       return false
     }
     let length = Int(start >> 40)
-    let place = vectors[index + 1].iov_len
-    // A longer frame goes on in the scratch if that comes next.
-    return length == place || length >= min(left, place) && (left <= place || index + 2 == ahead.upperBound)
+    let room = vectors[index + 1].iov_len
+    // A longer frame continues in the scratch if that is the next vector.
+    return length == room || length >= min(left, room) && (left <= room || index + 2 == ahead.upperBound)
   }
 
   @inline(never) @_optimize(size)

@@ -6,11 +6,11 @@ import PenstockWire
 struct FrameTracker {
   private var header: UInt64 = 0
   private var flags: UInt8 = 0
-  /// How many of a header's nine bytes are here.
+  /// How many of the nine bytes of a frame header have come.
   private var have = 0
-  /// The missing bytes of the payload.
+  /// How many bytes of the payload are missing.
   private var payload = 0
-  /// See `HTTP2Session.owe`.
+  /// The work that the peer has caused: see `HTTP2Session.owe`.
   var owed = 0
   /// The first bytes of the connection.
   let opening = ByteBuffer()
@@ -60,7 +60,7 @@ struct FrameTracker {
 
   /// The stream of the present frame, or of the last one at a boundary.
   var stream: Int32 { Int32(truncatingIfNeeded: header & 0x7FFF_FFFF) }
-  /// The missing bytes of a DATA frame that has no padding.
+  /// How many bytes of the present DATA frame are missing, if it has no padding.
   var dataLeft: Int { dataLength > 0 ? payload : 0 }
   /// The content's size of the present frame, or the last one at a boundary, if it is a DATA frame that has no padding.
   var dataLength: Int { (have == 0 || have == 9) && type == 0 && flags & 0x8 == 0 ? Int(header >> 40) : 0 }
@@ -68,25 +68,25 @@ struct FrameTracker {
   enum Kind { case call, control }
   /// The kind of the present frame, or the last one: DATA, HEADERS and CONTINUATION are a call's.
   var kind: Kind { type < 2 || type == 9 ? .call : .control }
-  /// More of a header block has to come: the present frame, or the last one, has no END_HEADERS.
+  /// Whether more of a header block has to come: the present frame, or the last one, has no END_HEADERS.
   private var isInBlock: Bool { (have == 0 || have == 9) && flags & 4 == 0 && (type == 1 || type == 9) }
-  /// The size so far of a header block that is not whole, when `count` bytes more are through; 0: there is none.
+  /// The size of an unfinished header block when `count` more bytes are through; 0: there is none.
   func blockBytes(_ before: Int, _ count: Int) -> Int {
     isInBlock ? (type == 1 ? Int(header >> 40) : before + count) : 0
   }
-  /// A header block of more than one frame.
+  /// Whether the header block has more than one frame.
   var isLongBlock: Bool { isInBlock || type == 9 }
 
   private func notePreface(_ bytes: ByteView) -> Bool {
     _ = opening.append(ByteView(rebasing: bytes.prefix(FrameTracker.openingSize - opening.count)))
-    // Three bytes of length come first: no SETTINGS frame is as long as letters would make it.
+    // A frame begins with three bytes of length: no SETTINGS frame is as long as letters would make it.
     if let first = opening.view.first, first != 0 { return false }
     return opening.count < 4 || opening.view[3] == 4
   }
 
-  /// "in the middle of a DATA frame"; nil: at a boundary.
+  /// Where the bytes end, such as "in the middle of a DATA frame"; nil: at a boundary.
   @inline(never) @_optimize(size)
-  func place() -> ByteBuffer? {
+  func position() -> ByteBuffer? {
     if have == 9 { return ByteBuffer().say("in the middle of a ").say(FrameTracker.name(type)).say(" frame") }
     return have > 0 ? ByteBuffer().say("in the middle of a frame header") : nil
   }

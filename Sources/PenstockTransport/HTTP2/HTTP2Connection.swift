@@ -13,7 +13,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   enum Phase { case preface, open, draining, closed }
 
   let session: HTTP2Session
-  /// "127.0.0.1:50051".
+  /// The peer's address, such as "127.0.0.1:50051".
   let peer: ByteBuffer
   private(set) var phase = Phase.preface
   override var facts: ConnectionFacts? { knownFacts }
@@ -31,21 +31,22 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   private static let scratchSize = 64 << 10
   private static let manyStreams = 256
-  /// How much is read in one turn before others get theirs, and before credit goes back: more, and a peer that sends
-  /// all that a stream's window allows waits for it (64 KiB messages down: 0.7 of the rate with 1 MiB).
+  /// How many bytes are read in one turn before other connections are served, and before credit goes back. If more
+  /// were read, a peer that sends all that a stream's window allows would wait for credit (64 KiB messages down: 0.7
+  /// of the rate with 1 MiB).
   private static let readBudget = 256 << 10
-  /// How much is read in one turn of a connection that is lost.
+  /// How many bytes are read in one turn of a connection that is lost.
   private static let lastBudget = 1 << 20
-  /// An event of TLS in frames: a key update is four, and takes as long as forty.
+  /// The cost of one TLS event, in frames: a key update is four events, and takes as long as forty frames.
   private static let eventCost = 10
-  /// How often one turn fills the socket.
+  /// How often the socket may be filled in one turn.
   private static let writeRounds = 16
-  /// How much becomes records at once; and where the peer waits for the first of them, as it has let us send no more.
+  /// How many bytes become records at once; and how many where the peer waits for the first of them, as it has let us
+  /// send no more.
   private static let manyRecords = 128 << 10
   private static let fewRecords = 32 << 10
 
-  /// nil: no memory. (In Embedded Swift an initializer that gives nil leaks its
-  /// object.)
+  /// Makes a connection; nil: no memory. (In Embedded Swift an initializer that gives nil leaks its object.)
   @inline(never) @_optimize(size)
   static func make(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel)
     -> HTTP2Connection?
@@ -95,7 +96,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   // MARK: Streams
 
-  override var places: Int { session.places }
+  override var slots: Int { session.slots }
   override var leaving: ByteBuffer? { session.leaving }
 
   override func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
@@ -139,27 +140,28 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     if events & CS_EPOLLOUT != 0 || session.wantsWrite || !link.isSent { wantsWrite() }
   }
 
-  /// `isLast`: the connection is lost, and nothing will come but the bytes that are in the kernel.
+  /// Reads and handles the waiting bytes. `isLast`: the connection is lost, and only the bytes that are in the kernel
+  /// will come.
   private func receiveAll(isLast: Bool = false) {
     var budget = isLast ? HTTP2Connection.lastBudget : HTTP2Connection.readBudget
     while budget > 0, phase != .closed {
-      var place = scratch
+      var space = scratch
       var capacity = 0
       if link.engine != nil {
         if link.isClogged { return }
         guard
           let spare = borrow(link.engine, { $0.input.spare(atLeast: HTTP2Connection.scratchSize / 2) }) ?? nil
         else { return close(ByteBuffer().say("no memory to receive")) }
-        place = spare
-      } else if let body = session.room(), frames.prepare(body, session, bytes: budget) {
+        space = spare
+      } else if let body = session.messageSpace(), frames.prepare(body, session, bytes: budget) {
         capacity = frames.capacity
       } else if session.open.count > HTTP2Connection.manyStreams {
-        // With many calls only so much at once that the memory they touch stays in the processor's cache.
-        place = UnsafeMutableRawBufferPointer(rebasing: scratch.prefix(HTTP2Connection.scratchSize / 4))
+        // With many calls little is read at once, so that the memory that they touch stays in the processor's cache.
+        space = UnsafeMutableRawBufferPointer(rebasing: scratch.prefix(HTTP2Connection.scratchSize / 4))
       }
       let isAhead = capacity > 0
-      if !isAhead { capacity = place.count }
-      switch isAhead ? frames.receive(from: link.socket) : link.socket.receive(into: place) {
+      if !isAhead { capacity = space.count }
+      switch isAhead ? frames.receive(from: link.socket) : link.socket.receive(into: space) {
       case .wouldBlock: return
       case .end: return close(endOfStream())
       case .failed(let code): return lose(code)
@@ -172,13 +174,14 @@ final class HTTP2Connection: TransportConnection, TurnTask {
         } else if isAhead {
           receiveFrames(n)
         } else {
-          receive(ByteView(rebasing: ByteView(place).prefix(n)))
+          receive(ByteView(rebasing: ByteView(space).prefix(n)))
         }
         budget -= n
-        // A short read has emptied the socket; if not, the loop comes back.
+        // A read of less than the space has emptied the socket; otherwise the loop comes back.
         if n < capacity { return }
-        // A message that is whole is told of before more is read, so that the bytes behind it can go into the next one.
-        // Bytes that nobody wants yet can as well wait in the kernel, and requests made meanwhile are done first.
+        // Owners are told of a whole message before more is read, so that the bytes behind it can go into the next
+        // message. Bytes that no call wants yet may wait in the kernel, and requests that were made meanwhile go
+        // first.
         session.dispatch()
         if !isLast, session.isBehind || runtime.hasPosted { return }
       }
@@ -195,9 +198,9 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   private func receiveRecords(_ engine: TLSEngine) {
     while phase != .closed {
-      let place = session.place() ?? scratch
-      switch engine.read(into: place) {
-      case .bytes(let n): receive(ByteView(rebasing: ByteView(place)[..<n]))
+      let space = session.space() ?? scratch
+      switch engine.read(into: space) {
+      case .bytes(let n): receive(ByteView(rebasing: ByteView(space)[..<n]))
       case .needsMore:
         let events = engine.takeEvents()
         if events == 0 { return }
@@ -211,7 +214,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   @inline(never) @_optimize(size)
   private func fail(_ engine: TLSEngine) {
-    // The alert that tells the peer why.
+    // Sends the alert that tells the peer the reason.
     link.flush()
     close(engine.failure ?? ByteBuffer().say("TLS failed"))
   }
@@ -225,7 +228,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     }
   }
 
-  /// The session has given up: its last frames to the peer go out if they can.
+  /// The session has given up: sends its last frames to the peer, if that is possible.
   @inline(never) @_optimize(size)
   private func closeAfterFailure() {
     let words = session.failure ?? ByteBuffer().say("HTTP/2 failed")
@@ -239,14 +242,14 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   @inline(__always)
   private func tellOwner() {
-    if isAsked, session.places > 0 { tellPlaces() }
+    if isAsked, session.slots > 0 { tellSlots() }
     if session.phase == .draining { tellDraining() }
   }
 
   @inline(never) @_optimize(size)
-  private func tellPlaces() {
+  private func tellSlots() {
     isAsked = false
-    owner?.connectionHasPlaces(self)
+    owner?.connectionHasSlots(self)
   }
 
   @inline(never) @_optimize(size)
@@ -272,7 +275,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
       switch link.send(most) {
       case .bytes, .wouldBlock, .end: break
       case .failed(let code):
-        // The peer's last words may explain it better.
+        // Bytes that the peer sent before its end may explain the failure better.
         receiveAll(isLast: true)
         if phase == .closed { break }
         return lose(code)
@@ -295,13 +298,13 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   /// Moves the session's frames into the link.
   private func pass() -> Collected {
     guard let engine = link.engine else { return session.collect(into: link.out) }
-    // More only when the last has left, so that the waiting bytes stay bounded.
+    // More records are made only when the last have left, so that the waiting bytes stay bounded.
     guard link.isSent else { return engine.failure == nil ? .more : .failed }
     let collected = session.collect(into: link.out)
     return link.makeRecords(engine, most) ? collected : .failed
   }
 
-  /// How much becomes records at once.
+  /// How many bytes become records at once now.
   private var most: Int { session.fillsWindow ? HTTP2Connection.fewRecords : HTTP2Connection.manyRecords }
 
   // MARK: The end
@@ -328,7 +331,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
       return session.tracker.wrongPreface()
     }
     let text = Link.ended(during)
-    if let place = session.tracker.place() { text.say(" ").say(place.view) }
+    if let position = session.tracker.position() { text.say(" ").say(position.view) }
     if let goAway = session.goAway { text.say(", after ").say(goAway.view) }
     return guess(text)
   }
@@ -351,10 +354,10 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     session.dispatch()
   }
 
-  /// By GOAWAY and close_notify. For an idle connection.
+  /// Closes an idle connection with GOAWAY and close_notify.
   @inline(never) @_optimize(size)
   override func closeGracefully() {
-    // Where the loop's descriptors were closed by somebody else, ours may be another file's too.
+    // If other code in the program has closed the loop's descriptors, ours may be another file's by now.
     if phase == .open || phase == .draining, !runtime.hasLostDescriptors {
       session.sayGoodbye()
       _ = pass()

@@ -1,7 +1,7 @@
 import CNghttp2
 import PenstockWire
 
-/// The error codes of HTTP/2: nothing above HTTP/2 sees a number.
+/// The error codes of HTTP/2; layers above HTTP/2 see no numbers.
 public enum HTTP2Error {
   /// The meaning of an RST_STREAM of the peer's for its stream.
   @inline(never) @_optimize(size)
@@ -20,7 +20,7 @@ public enum HTTP2Error {
     }
   }
 
-  /// The code for the peer when nobody wants the stream any more.
+  /// The code that tells the peer why the stream's owner leaves it.
   static func code(_ why: Leave) -> UInt32 {
     switch why {
     case .cancelled: return NGHTTP2_CANCEL.rawValue

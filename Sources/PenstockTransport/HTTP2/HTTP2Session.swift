@@ -5,11 +5,11 @@ import PenstockWire
 
 /// The result of `collect`.
 enum Collected: Equatable {
-  /// All there was: until something happens, there is no more.
+  /// All bytes were collected: there are no more until something happens.
   case all
-  /// As many bytes as there was room for: there may be more.
+  /// As many bytes were collected as there was room for: there may be more.
   case more
-  /// The connection is to be closed when this has left.
+  /// The connection has to be closed when these bytes have left.
   case failed
 }
 
@@ -28,11 +28,11 @@ final class HTTP2Session {
     /// The peer's SETTINGS have not come.
     case beginning
     case open
-    /// No new streams: a GOAWAY came, or ids are used up.
+    /// The session takes no new streams: a GOAWAY came, or the ids are used up.
     case draining
     /// The peer broke the rules before its SETTINGS came.
     case stillborn
-    /// nghttp2 is not to be asked again: the objects that it points to are gone.
+    /// nghttp2 must not be called again: the objects that it points to are gone.
     case abandoned
   }
 
@@ -41,53 +41,56 @@ final class HTTP2Session {
   private var streamLimit = 0
   /// The content of the peer's GOAWAY.
   var goAway: ByteBuffer?
-  /// The connection cannot go on: why, in words.
+  /// The reason, in words, why the connection can't go on.
   var failure: ByteBuffer?
   var tracker = FrameTracker()
-  /// See `owe`: the frames that may still come of streams that we have given up, and since when nothing is forgiven.
+  /// Used by `owe`: the bytes of frames that may still come for streams that we have given up, and the time since
+  /// which nothing is forgiven.
   var lateBytes = 0
   var forgivenAt: UInt64
 
   var open: [HTTP2Stream] = []
-  /// New streams, until `collect` comes.
+  /// New streams, which the next `collect` opens.
   var opening = WaitQueue<HTTP2Stream>()
-  /// Older than those: whole requests for whose bodies the connection's window has no room. The peer could do nothing
-  /// with their headers, and ten thousand open streams cost grpc++'s server 2.5 times as much a call as two thousand.
+  /// Streams older than those in `opening`: whole requests for whose bodies the connection's window has no room. The
+  /// peer could do nothing with their headers, and ten thousand open streams cost grpc++'s server 2.5 times as much a
+  /// call as two thousand.
   var held = WaitQueue<HTTP2Stream>()
   private var changed: [HTTP2Stream] = []
   private var dispatching: [HTTP2Stream] = []
-  /// The last thing nghttp2 complained about.
+  /// The last error message of nghttp2.
   let complaint = ByteBuffer()
-  /// The stream whose frame broke the connection; 0: none, or the connection's own.
+  /// The stream whose frame broke the connection; 0: none, or a frame of the connection itself.
   private(set) var culprit: Int32 = 0
   /// Whether that frame was only a part of a header block.
   private(set) var brokeInBlock = false
-  /// Bytes of a header block that is not whole yet.
+  /// How many bytes of an unfinished header block have come.
   private var blockBytes = 0
-  /// Where `collect` puts DATA frames; its caller's.
+  /// The queue to which `collect` appends DATA frames; its caller owns it.
   var output: Unmanaged<SendQueue>?
   let times: SessionTimes
-  /// The DATA frame that went last used up a window: the peer has to read before there is more to send.
+  /// The last DATA frame has used up a window: the peer has to read before more can be sent.
   var fillsWindow = false
   private var isDispatching = false
   /// The request that is being opened.
   let request = FieldList()
   /// The header block that comes in: one at a time on a connection.
   let block = HeaderBlock()
-  /// The streams that were opened last, while they are there: see `find`.
+  /// The streams that were opened last, if they still exist: see `find`.
   let recent = UnsafeMutablePointer<Unmanaged<HTTP2Stream>?>.allocate(capacity: HTTP2Session.recentStreams)
   static let recentStreams = 128
   var window = ConnectionWindow()
-  /// Bytes that have come, and for which the connection's credit has not gone back.
+  /// How many bytes have come for which the connection's credit has not gone back.
   var uncredited = 0
-  /// Credit goes back when it comes to this much, of the connection and of a stream: small messages need not ask
-  /// nghttp2 for each, and the credit that is kept is little of the least window (65,535).
+  /// Credit of the connection and of a stream goes back when it reaches this much, so that small messages need not
+  /// call nghttp2 each; it is little of the least window (65,535).
   static let leastCredit = 4096
 
-  /// The largest frame that either side sends: more for each system call, and little for other streams to wait for.
+  /// The largest frame that either side sends: large for few system calls, small enough for other streams not to wait
+  /// long.
   static let maxFrame = 64 << 10
 
-  /// nil: no memory.
+  /// Makes a session; nil: no memory.
   static func make(_ limits: HTTP2Limits, _ times: SessionTimes = SessionTimes()) -> HTTP2Session? {
     let session = HTTP2Session(limits, times)
     return session.begin() ? session : nil
@@ -116,16 +119,16 @@ final class HTTP2Session {
     defer { nghttp2_option_del(option) }
     HTTP2Session.setCallbacks(callbacks)
     nghttp2_option_set_no_auto_window_update(option, 1)
-    // We queue by ourselves, after the peer's SETTINGS.
+    // No limit in nghttp2: the session queues streams itself, after the peer's SETTINGS.
     nghttp2_option_set_peer_max_concurrent_streams(option, UInt32(Int32.max))
     nghttp2_option_set_no_closed_streams(option, 1)
-    // See ResponseRules.swift.
+    // ResponseRules.swift checks responses instead.
     nghttp2_option_set_no_http_messaging(option, 1)
     nghttp2_option_set_max_reserved_remote_streams(option, 0)
     // Our own limits on metadata come first.
     nghttp2_option_set_max_send_header_block_length(option, 16 << 20)
     penstock_allow_continuations(option)
-    // Paired with `takeUnretainedValue` in `of`: the session dies with us.
+    // Not counted, and paired with `takeUnretainedValue` in `of`: nghttp2's session is freed with this object.
     let me = Unmanaged.passUnretained(self).toOpaque()
     var memory = HTTP2Session.memory
     guard nghttp2_session_client_new3(&session, callbacks, me, option, &memory) == 0 else { return false }
@@ -168,7 +171,7 @@ final class HTTP2Session {
   /// The peer's SETTINGS have come.
   var isReady: Bool { phase == .open || phase == .draining }
   /// How many streams may be added now.
-  var places: Int { streamLimit - open.count - opening.count }
+  var slots: Int { streamLimit - open.count - opening.count }
 
   /// The peer's SETTINGS have come.
   func noteSettings() {
@@ -188,7 +191,7 @@ final class HTTP2Session {
 
   // MARK: Streams
 
-  /// Opens `stream` with the next `collect` or, without room for its request, in its turn.
+  /// Queues `stream`: the next `collect` opens it, or a later one if there is no room for its request.
   func add(_ stream: HTTP2Stream) {
     guard stream.life == .created else { return }
     stream.life.handle(.added)
@@ -197,7 +200,7 @@ final class HTTP2Session {
 
   private func startQueued() {
     guard queuedCount > 0, streamLimit > 0 else { return }
-    // Where there is no room the frame would have to wait.
+    // Without room the frame would have to wait.
     request.blocks.isUsable =
       output.map { !$0._withUnsafeGuaranteedRef { $0.isFull(limits.outputSize) } } ?? false
     var room = Int(nghttp2_session_get_remote_window_size(session))
@@ -214,20 +217,21 @@ final class HTTP2Session {
     if phase == .draining, let leaving { endQueued(leaving) }
   }
 
-  /// Why no new streams are taken any more; nil: they are.
+  /// The reason why no new streams are taken any more; nil: they are.
   @inline(never) @_optimize(size)
   var leaving: ByteBuffer? {
     phase == .draining ? goAway ?? failure ?? ByteBuffer().say("the connection has no stream ids left") : nil
   }
 
-  /// How many streams open without room for a request, too: a server may want the headers of one before it reads another.
-  /// It is only by thousands that streams whose requests wait cost a server much (docs/performance-notes.md).
+  /// How many streams may open without room for a request, since a server may want the headers of one before it reads
+  /// another. Only thousands of streams whose requests wait cost a server much (docs/performance-notes.md).
   static let opensAnyway = 256
 
   /// Whether the next whole request may open, with `room` in the connection's window.
   private func mayOpen(_ room: Int) -> Bool { room > 0 || open.count < HTTP2Session.opensAnyway }
 
-  /// A stream that has ended by the frames collected, or did not open, may have left its place: nothing else tells of that.
+  /// Opens streams that wait. True: some were opened. A slot may be free because a stream has ended with the frames
+  /// collected, or did not open; nothing else tells of that.
   @inline(never) @_optimize(size)
   private func opensMore() -> Bool {
     let count = queuedCount
@@ -253,7 +257,7 @@ final class HTTP2Session {
     if size > limit { return refuse(stream, .requestTooLarge(size: size, limit: limit)) }
     fitWindow()
     guard submit(stream) else { return }
-    stream.slot = open.count
+    stream.listIndex = open.count
     open.append(stream)
   }
 
@@ -261,7 +265,7 @@ final class HTTP2Session {
     var provider = HTTP2Session.body(of: stream)
     let pointer = provider.source.ptr
     let hasBody = stream.hasWork
-    // The layouts are equal: see `Field`.
+    // A `Field` has the same layout as nghttp2's.
     let fields = UnsafeRawPointer(request.fields)?.assumingMemoryBound(to: nghttp2_nv.self)
     let id =
       hasBody
@@ -273,7 +277,8 @@ final class HTTP2Session {
       stream.block = request.block
       request.submitted(id)
       noteRecent(stream)
-      // The last there is: that nghttp2 takes no more is not to look like a connection that is broken.
+      // The last stream id there is: the session drains before nghttp2 refuses a stream, which would look like a
+      // broken connection.
       if id == Int32.max { drain() }
       return true
     }
@@ -296,8 +301,8 @@ final class HTTP2Session {
     return provider
   }
 
-  /// There may be more to send on `stream`. nghttp2 keeps 160 bytes for a body, so it is told of one when there is
-  /// something to send, and forgets it when that has gone.
+  /// There may be more to send on `stream`. nghttp2 keeps 160 bytes for a body, so it is given one only while there
+  /// is something to send.
   func resume(_ stream: HTTP2Stream) {
     guard stream.life == .idle, stream.owner != nil, stream.hasWork else { return }
     var provider = HTTP2Session.body(of: stream)
@@ -325,7 +330,7 @@ final class HTTP2Session {
       return nghttp2_submit_rst_stream(session, 0, stream.id, HTTP2Error.code(why)) == 0
     case .queued:
       stream.life.handle(.over)
-      // It is in one of them.
+      // The stream is in one of the two queues.
       opening.forget()
       held.forget()
     case .created: stream.life.handle(.over)
@@ -340,7 +345,7 @@ final class HTTP2Session {
     changed.append(stream)
   }
 
-  /// Marks a stream whose owner wants to know at once; few do.
+  /// Marks a stream whose owner wants to know at once when something was sent; few do.
   func markSending(_ stream: HTTP2Stream) {
     if borrow(stream.owner, { $0.streamSends() }) == true { mark(stream) }
   }
@@ -354,7 +359,7 @@ final class HTTP2Session {
       swap(&changed, &dispatching)
       var index = 0
       while index < dispatching.count {
-        // The list keeps it; its owner may go, when it has let go of it.
+        // The list keeps the stream; the owner may go once the stream has let go of it.
         let stream = Unmanaged.passUnretained(dispatching[index])
         index += 1
         stream._withUnsafeGuaranteedRef { stream in
@@ -368,7 +373,8 @@ final class HTTP2Session {
 
   // MARK: Bytes
 
-  /// False: the connection is to be closed, `failure` says why. Frames that were received before count.
+  /// Handles received bytes. False: the connection has to be closed, and `failure` says why. Frames that came before
+  /// count.
   func receive(_ bytes: ByteView) -> Bool {
     guard failure == nil, let session else { return false }
     complaint.truncate(to: 0)
@@ -395,7 +401,8 @@ final class HTTP2Session {
       if tracker.owed > owed { owe(count, since: owed) }
       blockBytes = tracker.blockBytes(blockBytes, count)
       if blockBytes > floodSize, culprit == 0 { flood(tracker.stream) }
-      // Stream by stream, because then it is known whose frame broke the connection: nghttp2 has queued its GOAWAY.
+      // nghttp2 gets the bytes stream by stream, so that it is known whose frame broke the connection: nghttp2 has
+      // queued its GOAWAY then.
       if phase == .open || phase == .beginning, nghttp2_session_check_request_allowed(session) == 0 {
         culprit = tracker.stream
         brokeInBlock = tracker.isLongBlock
@@ -406,33 +413,34 @@ final class HTTP2Session {
     return failure == nil
   }
 
-  /// Where the next bytes may be put before `receive` gets it: into the message that it is a part of. nil: anywhere.
-  func place() -> UnsafeMutableRawBufferPointer? {
+  /// The space for the next bytes before `receive` gets them: within the message that they belong to. nil: they may
+  /// be put anywhere.
+  func space() -> UnsafeMutableRawBufferPointer? {
     let left = tracker.dataLeft
-    guard left >= HTTP2Session.leastPlace, let room = room() else { return nil }
-    return UnsafeMutableRawBufferPointer(rebasing: room.prefix(left))
+    guard left >= HTTP2Session.leastSpace, let all = messageSpace() else { return nil }
+    return UnsafeMutableRawBufferPointer(rebasing: all.prefix(left))
   }
 
-  /// Where all goes that may come of the message that the present DATA frame, or the last one, is a part of. nil: there
-  /// is no such place, or not much of one.
-  func room() -> UnsafeMutableRawBufferPointer? {
-    guard tracker.dataLength >= HTTP2Session.leastPlace,
+  /// The space for all that may still come of the message to which the present DATA frame, or the last one, belongs.
+  /// nil: there is no such space, or not much of it.
+  func messageSpace() -> UnsafeMutableRawBufferPointer? {
+    guard tracker.dataLength >= HTTP2Session.leastSpace,
       let stream = find(tracker.stream)?.takeUnretainedValue(),
-      stream.bodyIsEmpty, stream.end == nil, let place = stream.owner?.streamPlace(),
-      place.count >= HTTP2Session.leastPlace
+      stream.bodyIsEmpty, stream.end == nil, let space = stream.owner?.streamSpace(),
+      space.count >= HTTP2Session.leastSpace
     else { return nil }
     if !window.isWide { widenWindow() }
-    return place
+    return space
   }
 
-  /// The stream whose frame came last has bytes that its owner did not want yet.
+  /// Whether the stream whose frame came last has bytes that its owner did not want yet.
   @inline(never) @_optimize(size)
   var isBehind: Bool {
     phase != .abandoned && (find(tracker.stream).map { !$0.takeUnretainedValue().bodyIsEmpty } ?? false)
   }
 
-  /// Shorter bytes are copied.
-  static let leastPlace = 4096
+  /// The smallest space that is used: shorter bytes are copied.
+  static let leastSpace = 4096
 
   /// Appends the bytes to be sent, as long as `out` is not over the limit.
   func collect(into out: SendQueue) -> Collected {
@@ -446,7 +454,7 @@ final class HTTP2Session {
       if n <= 0 {
         if n < 0 { fail(broken(Int32(truncatingIfNeeded: n))) }
         if n == 0, opensMore() { continue }
-        // Where there is no room nghttp2 says nothing, too.
+        // nghttp2 also gives 0 where there is no room.
         if n == 0, queuedCount == 0, !out.isFull(limits.outputSize) { collected = .all }
         break
       }
@@ -466,8 +474,8 @@ final class HTTP2Session {
 
   private func append(_ frame: ByteView, to out: SendQueue) -> Bool {
     let id = Int32(bitPattern: UInt32(bigEndian: frame.loadUnaligned(fromByteOffset: 5, as: UInt32.self)))
-    let place = find(id)?._withUnsafeGuaranteedRef { $0.block } ?? 0
-    return request.blocks.append(frame, of: id, place: place, to: out)
+    let number = find(id)?._withUnsafeGuaranteedRef { $0.block } ?? 0
+    return request.blocks.append(frame, of: id, at: number, to: out)
   }
 
   /// Whether `collect` would give something.

@@ -3,14 +3,14 @@ import PenstockWire
 
 /// How a session ends, and its streams with it.
 extension HTTP2Session {
-  /// Where it is we who give up, and not nghttp2, the peer is told so.
+  /// Tells the peer (ENHANCE_YOUR_CALM) that the session gives up by itself, if nghttp2 may still be called.
   func sayEnough() {
     if phase != .abandoned {
       _ = nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM.rawValue)
     }
   }
 
-  /// Tells the peer that we leave.
+  /// Tells the peer by GOAWAY that this side leaves.
   @inline(never) @_optimize(size)
   func sayGoodbye() {
     guard failure == nil, let session else { return }
@@ -18,7 +18,7 @@ extension HTTP2Session {
     _ = nghttp2_submit_goaway(session, 0, 0, NGHTTP2_NO_ERROR.rawValue, nil, 0)
   }
 
-  /// The connection is gone: every stream ends, those that never were on the wire as such.
+  /// The connection is gone: every stream ends, and streams that never were on the wire learn that.
   @inline(never) @_optimize(size)
   func abandon(_ words: ByteBuffer) {
     fail(words)
@@ -27,11 +27,11 @@ extension HTTP2Session {
     open = []
     recent.update(repeating: nil, count: HTTP2Session.recentStreams)
     for stream in all {
-      stream.slot = -1
+      stream.listIndex = -1
       if stream.life == .opening || stream.life == .openingWithBody {
         close(stream, .neverSent(words))
       } else if stream.id == culprit {
-        // The one whose frame it was learns why; to the others it is a lost connection.
+        // The stream whose frame broke the connection learns the reason; for the others it is a lost connection.
         close(stream, .broken(words))
       } else {
         close(stream, .lost(words))
@@ -40,13 +40,13 @@ extension HTTP2Session {
     endQueued(words)
   }
 
-  /// The requests that wait for their turn have to look for another connection.
+  /// Requests that wait for their turn have to look for another connection.
   @inline(never) @_optimize(size)
   func endQueued(_ words: ByteBuffer) {
     while let stream = held.popFirst() ?? opening.popFirst() { close(stream, .neverSent(words)) }
   }
 
-  /// Without memory to tell the peer of its credit: it might wait for that for ever.
+  /// Fails if there was no memory to tell the peer of its credit, for which it might wait for ever.
   func credited(_ result: Int32) { if result != 0 { fail(broken(result)) } }
 
   @inline(never) @_optimize(size)

@@ -12,27 +12,27 @@ extension HTTP2Session {
     return 0
   }
 
-  /// Where a stream stands among the recent ones, where one that was opened later may have taken its place.
+  /// The slot of a stream among the recent ones; one that was opened later may have taken it.
   @inline(__always)
-  private func place(_ id: Int32) -> UnsafeMutablePointer<Unmanaged<HTTP2Stream>?> {
+  private func recentSlot(_ id: Int32) -> UnsafeMutablePointer<Unmanaged<HTTP2Stream>?> {
     recent + (Int(id >> 1) & (HTTP2Session.recentStreams - 1))
   }
 
-  func noteRecent(_ stream: HTTP2Stream) { place(stream.id).pointee = .passUnretained(stream) }
+  func noteRecent(_ stream: HTTP2Stream) { recentSlot(stream.id).pointee = .passUnretained(stream) }
 
   private func forgetRecent(_ stream: HTTP2Stream) {
-    let place = place(stream.id)
-    if place.pointee?.toOpaque() == Unmanaged.passUnretained(stream).toOpaque() { place.pointee = nil }
+    let slot = recentSlot(stream.id)
+    if slot.pointee?.toOpaque() == Unmanaged.passUnretained(stream).toOpaque() { slot.pointee = nil }
   }
 
-  /// nghttp2 looks it up in a hash table: few are not among the recent ones.
+  /// Finds a stream. Most are among the recent ones; for the others nghttp2 looks in its hash table.
   func find(_ id: Int32) -> Unmanaged<HTTP2Stream>? {
-    if let stream = place(id).pointee, stream._withUnsafeGuaranteedRef({ $0.id == id }) { return stream }
+    if let stream = recentSlot(id).pointee, stream._withUnsafeGuaranteedRef({ $0.id == id }) { return stream }
     guard id > 0, let pointer = nghttp2_session_get_stream_user_data(session, id) else { return nil }
     return Unmanaged<HTTP2Stream>.fromOpaque(pointer)
   }
 
-  /// A function that only records leaves it in `open`: no reference is counted.
+  /// A function that only records leaves the stream in `open`, so no reference is counted.
   @inline(__always)
   private func withStream(_ id: Int32, _ body: (HTTP2Stream) -> Void) {
     if let stream = find(id) { stream._withUnsafeGuaranteedRef(body) }
@@ -79,7 +79,7 @@ extension HTTP2Session {
     }
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks) {
       _, _, _, connection, stream, frame, me in
-      // Frames as large as the peer takes, within the bounds that are fair to other streams.
+      // Frames are as large as the peer takes, within bounds that are fair to other streams.
       let window = Int(min(connection, stream))
       let most = min(Int(frame), HTTP2Session.maxFrame)
       _ = HTTP2Session.with(me) { $0.fillsWindow = window <= most }
@@ -94,12 +94,12 @@ extension HTTP2Session {
     }
   }
 
-  /// A DATA frame: `header`, then the next `count` bytes of the stream's body.
+  /// Sends a DATA frame: `header`, then the next `count` bytes of the stream's body.
   private func send(_ stream: HTTP2Stream, _ count: Int, after header: ByteView) -> Int32 {
     guard let output else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
     return output._withUnsafeGuaranteedRef { out in
       if out.isFull(limits.outputSize) { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
-      // Its owner has let go since the length was settled: nghttp2 drops the frame and resets the stream.
+      // The owner has left the stream since the length was chosen: nghttp2 drops the frame and resets the stream.
       if stream.bytesToSend < count { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
       guard out.append(header), stream.moveBody(count, into: out) else {
         return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
@@ -109,13 +109,13 @@ extension HTTP2Session {
     }
   }
 
-  /// How much of a body the next DATA frame may carry; `send_data` moves it.
+  /// Tells nghttp2 how many bytes of a body the next DATA frame carries; `send_data` moves them.
   static let readBody: nghttp2_data_source_read_callback = { _, _, _, length, flags, source, _ in
     guard let flags, let source else { return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
     return Unmanaged<HTTP2Stream>.fromOpaque(source.pointee.ptr)._withUnsafeGuaranteedRef { stream in
       let count = min(length, stream.bytesToSend)
       let isLast = stream.endsAfterPieces && count == stream.bytesToSend
-      // Its owner has let go.
+      // The owner has left the stream.
       if count == 0 && !isLast { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
       if count > 0 { flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue }
       if count == stream.bytesToSend {
@@ -140,7 +140,7 @@ extension HTTP2Session {
     mark(stream)
   }
 
-  /// A field that is not one of the usual. The result can make nghttp2 leave out the rest of the block.
+  /// Checks a field that is not one of the usual ones. The result can make nghttp2 leave out the rest of the block.
   @inline(never) @_optimize(size)
   private func received(_ name: ByteView, _ value: ByteView, on id: Int32) -> Int32 {
     switch block.judge(name, value) {
@@ -217,7 +217,7 @@ extension HTTP2Session {
       guard endsStream else { return }
       withStream(header.stream_id) { stream in
         guard stream.end == nil else { return }
-        if !stream.admits(0) || !stream.isWhole { return refuse(stream) }
+        if !stream.admits(0) || !stream.hasFullLength { return refuse(stream) }
         stream.finish(.body)
         mark(stream)
       }
@@ -229,14 +229,14 @@ extension HTTP2Session {
     case NGHTTP2_SETTINGS.rawValue:
       guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return }
       noteSettings()
-      // It may have made HPACK's table smaller.
+      // The peer's SETTINGS may have made HPACK's table smaller.
       request.blocks.removeAll()
     case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
     default: break
     }
   }
 
-  /// `block` may be taken as that of `stream`; if not, the stream has ended.
+  /// Whether `block` can be a block of `stream`; if not, the stream has been ended.
   @inline(never) @_optimize(size)
   private func isGood(_ stream: HTTP2Stream, endsStream: Bool) -> Bool {
     if stream.end != nil { return false }
@@ -251,7 +251,7 @@ extension HTTP2Session {
       tracker.owed += block.size >> 7
       return true
     }
-    // The end of a stream gets its call on, too; it may have been long.
+    // The end of a stream, too, lets its call go on, and so earns. Frames of the stream may still be on their way.
     earn()
     if stream.end != nil { expectLate(floodSize) }
     return stream.end == nil
@@ -279,10 +279,10 @@ extension HTTP2Session {
     mark(stream)
   }
 
-  /// Why it closed before its answer was whole.
+  /// The reason why the stream closed before its answer was complete.
   @inline(never) @_optimize(size)
   private func end(of stream: HTTP2Stream, _ code: UInt32) -> StreamEnd {
-    // Streams above the last one of a GOAWAY are closed so.
+    // nghttp2 closes streams above the last one of a GOAWAY with this code.
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
       return goAway.map { .unprocessed($0) } ?? HTTP2Error.end(ofReset: code)
     }
@@ -297,13 +297,13 @@ extension HTTP2Session {
   private func remove(_ stream: HTTP2Stream) {
     stream.life.handle(.over)
     forgetRecent(stream)
-    guard stream.slot >= 0, stream.slot < open.count else { return }
+    guard stream.listIndex >= 0, stream.listIndex < open.count else { return }
     let last = open.removeLast()
-    if stream.slot < open.count {
-      open[stream.slot] = last
-      last.slot = stream.slot
+    if stream.listIndex < open.count {
+      open[stream.listIndex] = last
+      last.listIndex = stream.listIndex
     }
-    stream.slot = -1
+    stream.listIndex = -1
   }
 
   private func sent(_ frame: UnsafePointer<nghttp2_frame>) {
@@ -326,12 +326,12 @@ extension HTTP2Session {
     }
   }
 
-  /// Our own farewell has NO_ERROR; anything else is nghttp2 giving up on the peer.
+  /// The session's own GOAWAY has NO_ERROR; with another code nghttp2 has given up on the peer.
   @inline(never) @_optimize(size)
   private func gaveUp(_ frame: nghttp2_goaway) {
     guard frame.error_code != NGHTTP2_NO_ERROR.rawValue, failure == nil else { return }
     if frame.error_code == NGHTTP2_COMPRESSION_ERROR.rawValue, brokeInBlock {
-      // nghttp2 takes no field of more than 64 KiB, which needs more than one frame, and does not tell it from nonsense.
+      // nghttp2 refuses a field of more than 64 KiB, which needs more than one frame, as if it were malformed.
       let words = ByteBuffer()
         .say("the connection ended: received headers with a field of more than 65536 bytes, or malformed")
       return failForHeaders(culprit, words)
@@ -348,13 +348,13 @@ extension HTTP2Session {
     fail(text)
   }
 
-  /// A request that was reset before it left, or could not leave.
+  /// A HEADERS frame was not sent: the request was reset before, or could not be sent.
   @inline(never) @_optimize(size)
   private func notSent(_ frame: UnsafePointer<nghttp2_frame>) {
     let header = frame.pointee.hd
     guard UInt32(header.type) == NGHTTP2_HEADERS.rawValue else { return }
     for stream in open where stream.id == header.stream_id {
-      // nghttp2 closes it next; whom that would be told to may be gone by then.
+      // nghttp2 closes the stream next; its owner may be gone by then, and is not told.
       _ = nghttp2_session_set_stream_user_data(session, stream.id, nil)
       remove(stream)
       stream.finish(.neverSent(goAway ?? ByteBuffer().say("the request could not be sent")))

@@ -3,15 +3,15 @@ import PenstockWire
 
 /// One HTTP/2 stream. It records; `HTTP2Session` moves the bytes.
 ///
-/// Ten thousand may be open and idle: small fields stand together, so that one takes 136 bytes.
+/// Ten thousand may be open and idle: small fields stand together, so that a stream takes 136 bytes.
 final class HTTP2Stream: TransportStream, Queued {
   /// The part of the answer that has come.
   enum Answer {
-    /// The final head has not come.
+    /// The final head of the response has not come.
     case awaited
-    /// Its head: a body follows, then trailers.
+    /// The head has come: a body follows, then trailers.
     case begun
-    /// Like it, and the head has said how long the body is.
+    /// The head has come, and has said how long the body is.
     case measured
   }
 
@@ -19,21 +19,21 @@ final class HTTP2Stream: TransportStream, Queued {
   private(set) var answer = Answer.awaited
   /// Whether it is in the session's list of changed streams.
   var isMarked = false
-  /// Where its request's block stands in the session's `KnownBlocks`; 0: nowhere.
+  /// The number of the request's block in the session's `KnownBlocks`; 0: none.
   var block: UInt8 = 0
   var id: Int32 = -1
-  private var place: Int32 = -1
-  /// Bytes that the owner has taken and no credit went back for. Within a window.
+  private var storedIndex: Int32 = -1
+  /// How many bytes the owner has taken without their credit having gone back; never more than a window.
   private var uncredited: UInt32 = 0
-  /// The body's length as its head has said it, or 0, less the part that has come.
+  /// The length of the body that its head has announced, less the part that has come; 0 if it announced none.
   var lengthLeft = 0
-  /// Until the owner leaves. nil: only a session has it.
+  /// Keeps the connection until the owner leaves. nil: only a session has the stream.
   private var connection: HTTP2Connection?
 
-  /// Where it stands in the session's list of open streams; -1: nowhere.
-  var slot: Int {
-    get { Int(place) }
-    set { place = Int32(truncatingIfNeeded: newValue) }
+  /// The index in the session's list of open streams; -1: it is not in the list.
+  var listIndex: Int {
+    get { Int(storedIndex) }
+    set { storedIndex = Int32(truncatingIfNeeded: newValue) }
   }
 
   @inline(__always)
@@ -75,10 +75,10 @@ final class HTTP2Stream: TransportStream, Queued {
   @inline(never)
   var isWaiting: Bool { life == .queued }
 
-  /// There is more to send than the bytes on their way.
+  /// Whether there is more to send than the bytes already on their way.
   var hasWork: Bool { bytesToSend > 0 || endsAfterPieces }
 
-  /// The owner has taken `count` bytes: for how much credit is to go back; nil: for less than is worth it.
+  /// The owner has taken `count` bytes. Returns the credit that has to go back; nil: too little to be worth it.
   func credit(_ count: Int) -> Int? {
     let all = Int(uncredited) + count
     guard all >= HTTP2Session.leastCredit else {

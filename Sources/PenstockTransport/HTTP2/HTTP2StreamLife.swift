@@ -41,7 +41,7 @@ enum HTTP2StreamLife: CaseIterable {
     case bodyGiven
     /// All that there is to send now is in a DATA frame.
     case allPacked
-    /// Like it, with END_STREAM.
+    /// All that there is to send is in a DATA frame with END_STREAM.
     case lastPacked
     case dataLeft
     case over

@@ -15,7 +15,7 @@ final class KnownBlocks {
     let owner: AnyObject
     let path: ByteBuffer
     let block: ByteBuffer
-    /// Where a timeout's place is in `block`.
+    /// The offset in `block` at which a timeout is put in.
     let split: Int
     let size: Int
 
@@ -30,19 +30,19 @@ final class KnownBlocks {
   }
 
   /// The known blocks by path, each a reference.
-  private let places = UnsafeMutablePointer<Unmanaged<Known>?>.allocate(capacity: KnownBlocks.most)
+  private let slots = UnsafeMutablePointer<Unmanaged<Known>?>.allocate(capacity: KnownBlocks.most)
   private static let most = 8
   private var isEmpty = true
-  /// Requests made now leave before anything is received.
+  /// Whether requests that are made now leave before anything is received.
   var isUsable = false
-  /// The last request that nghttp2 got with its fields, whose it is, its path if it is of those that may be kept, and how
-  /// large its list is.
+  /// The last request that nghttp2 got with its fields: its id, its owner, its path if the block may be kept, and the
+  /// size of its list.
   private var lastSpelled: Int32 = 0
   private var spelledOwner: AnyObject?
   private var spelledPath: ByteBuffer?
   private var spelledSize = 0
   private var spelledHasTimeout = false
-  /// The last that it got without, and the last that it has made a frame of.
+  /// The last request that nghttp2 got without fields, and the last for which it has made a frame.
   private var lastRepeated: Int32 = 0
   private var lastMade: Int32 = 0
   /// Timeouts of requests given without fields, oldest first, 16 bytes each: the request's id, the length, and the timeout.
@@ -51,7 +51,7 @@ final class KnownBlocks {
 
   static let frameHead = 9
   private static let endHeaders: UInt8 = 4
-  /// The field before which a timeout stands.
+  /// The index of the field before which a timeout is put.
   static let timeoutIndex = 4
   /// "grpc-timeout" as a literal that is never indexed, its name in Huffman's code (RFC 7541 section 6.2.3).
   private static let timeoutHead: (UInt64, UInt64) = (0x494d_b2c8_ca9a_8910, 0x7f6a_4f)
@@ -59,32 +59,33 @@ final class KnownBlocks {
   private static let mostTimeout = 24
 
   init() {
-    places.initialize(repeating: nil, count: KnownBlocks.most)
+    slots.initialize(repeating: nil, count: KnownBlocks.most)
     confine(self)
   }
 
   deinit {
     removeAll()
-    places.deallocate()
+    slots.deallocate()
   }
 
   /// Whether frames without their blocks are still to come.
   var isWaiting: Bool { lastRepeated > lastMade }
 
-  private static func place(of path: ByteBuffer) -> Int {
-    // The last is a NUL.
+  private static func slot(of path: ByteBuffer) -> Int {
+    // The last byte is a NUL.
     let view = path.view
     return view.count < 2 ? 0 : (view.count &* 5 &+ Int(view[view.count &- 2])) & (most &- 1)
   }
 
-  /// Where the block of a request of `owner`'s for `path` stands, counted from 1, and how large its list is.
-  func find(_ owner: AnyObject, _ path: ByteBuffer) -> (place: UInt8, size: Int)? {
-    // One that is still to be made may put something into the table.
+  /// Finds the block of a request of `owner`'s for `path`. Returns its number, counted from 1, and the size of its
+  /// list.
+  func find(_ owner: AnyObject, _ path: ByteBuffer) -> (number: UInt8, size: Int)? {
+    // A block that is still to be made may put something into the table.
     guard isUsable, lastSpelled <= lastMade else { return nil }
-    let place = KnownBlocks.place(of: path)
-    return places[place]?._withUnsafeGuaranteedRef { known in
+    let slot = KnownBlocks.slot(of: path)
+    return slots[slot]?._withUnsafeGuaranteedRef { known in
       known.owner === owner && (known.path === path || bytesEqual(known.path.view, path.view))
-        ? (place: UInt8(place + 1), size: known.size) : nil
+        ? (number: UInt8(slot + 1), size: known.size) : nil
     }
   }
 
@@ -117,15 +118,16 @@ final class KnownBlocks {
     spelledSize = size
   }
 
-  /// Adds the frame that nghttp2 has made of request `id`, with the block at `place`. False: no memory.
-  func append(_ frame: ByteView, of id: Int32, place: UInt8, to out: SendQueue) -> Bool {
+  /// Adds the frame that nghttp2 has made of request `id`, with the block of this `number` (`find`), 0 for none. False: no
+  /// memory.
+  func append(_ frame: ByteView, of id: Int32, at number: UInt8, to out: SendQueue) -> Bool {
     lastMade = id
-    guard place > 0 else {
+    guard number > 0 else {
       learn(frame, of: id)
       return out.append(frame)
     }
-    // Without the block the frame is not to leave at all.
-    guard frame.count == KnownBlocks.frameHead, let known = places[Int(place) - 1] else { return false }
+    // Without its block the frame must not leave at all.
+    guard frame.count == KnownBlocks.frameHead, let known = slots[Int(number) - 1] else { return false }
     return known._withUnsafeGuaranteedRef { known in
       let block = known.block.view
       guard let head = frame.baseAddress, let start = block.baseAddress,
@@ -146,33 +148,33 @@ final class KnownBlocks {
     }
   }
 
-  /// The field with the timeout of request `id`; how long it is, 0 where there is none.
+  /// Writes the field with the timeout of request `id`. Returns its length; 0: there is none.
   @inline(never) @_optimize(size)
-  private func putTimeout(of id: Int32, into place: UnsafeMutableRawPointer) -> Int {
+  private func putTimeout(of id: Int32, into space: UnsafeMutableRawPointer) -> Int {
     while let next = timeouts.view.baseAddress {
       let nextID = next.loadUnaligned(as: Int32.self)
       if nextID > id { break }
-      // The requests before it have not left.
+      // Requests before it were dropped and have not left.
       timeouts.consume(KnownBlocks.timeoutSize)
       if nextID == id {
         let count = Int(next.load(fromByteOffset: 4, as: UInt8.self))
-        place.storeBytes(of: KnownBlocks.timeoutHead.0.littleEndian, as: UInt64.self)
-        place.storeBytes(of: KnownBlocks.timeoutHead.1.littleEndian, toByteOffset: 8, as: UInt64.self)
-        place.storeBytes(of: UInt8(count), toByteOffset: KnownBlocks.timeoutHeadSize, as: UInt8.self)
-        memcpy(place + KnownBlocks.timeoutHeadSize + 1, next + 5, count)
+        space.storeBytes(of: KnownBlocks.timeoutHead.0.littleEndian, as: UInt64.self)
+        space.storeBytes(of: KnownBlocks.timeoutHead.1.littleEndian, toByteOffset: 8, as: UInt64.self)
+        space.storeBytes(of: UInt8(count), toByteOffset: KnownBlocks.timeoutHeadSize, as: UInt8.self)
+        memcpy(space + KnownBlocks.timeoutHeadSize + 1, next + 5, count)
         return KnownBlocks.timeoutHeadSize + 1 + count
       }
     }
     return 0
   }
 
-  /// The next block that nghttp2 makes may have other bytes.
+  /// Forgets all blocks, because the next one that nghttp2 makes may have other bytes.
   @inline(never) @_optimize(size)
   func removeAll() {
     if isEmpty { return }
-    for place in 0..<KnownBlocks.most {
-      places[place]?.release()
-      places[place] = nil
+    for slot in 0..<KnownBlocks.most {
+      slots[slot]?.release()
+      slots[slot] = nil
     }
     isEmpty = true
   }
@@ -191,21 +193,21 @@ final class KnownBlocks {
       let rest = spelledHasTimeout ? KnownBlocks.offset(in: block, of: index + 1) : split,
       copy.append(ByteView(rebasing: block[rest...]))
     else { return }
-    let place = KnownBlocks.place(of: path)
-    places[place]?.release()
-    places[place] = .passRetained(Known(owner, path, copy, split: split, size: spelledSize))
+    let slot = KnownBlocks.slot(of: path)
+    slots[slot]?.release()
+    slots[slot] = .passRetained(Known(owner, path, copy, split: split, size: spelledSize))
     isEmpty = false
     spelledPath = nil
   }
 
-  /// Where field `index` of `block` begins, or its end where there are fewer. nil: there is something before that changes
-  /// the table (RFC 7541 section 6), or a number that takes more than a byte.
+  /// The offset at which field `index` of `block` begins; the end of the block if it has fewer. nil: a field before
+  /// it changes the table (RFC 7541 section 6), or a number takes more than a byte.
   @inline(never) @_optimize(size)
   static func offset(in block: ByteView, of index: Int) -> Int? {
     var at = 0
     var left = index
     func skipString() {
-      // One that is too long ends up behind the end.
+      // A length that is too large leads behind the end.
       let length = at < block.count ? Int(block[at] & 0x7f) : 0x7f
       at = length < 0x7f ? at + 1 + length : .max / 2
     }

@@ -8,19 +8,19 @@ import PenstockWire
 ///
 /// Frames on a stream that we have given up are no debt, as far as they may have been on their way by then.
 extension HTTP2Session {
-  /// The time in nanoseconds after which one is forgiven.
+  /// The time in nanoseconds after which one frame is forgiven.
   private static let forgivenEach = 1_000_000_000 / Limits.forgivenEachSecond
 
-  /// A call gets on: where `bytes` have left, a peer that tells of each KiB that it has read is paid for, too.
+  /// A call goes on: reduces the debt. If `bytes` have left, that also pays for a peer that acknowledges each KiB.
   @inline(__always)
   func earn(_ bytes: Int = 0) { tracker.owed = max(tracker.owed &- (4 &+ bytes >> 9), 0) }
 
-  /// We end a stream: this much of it may still come.
+  /// This side ends a stream, of which `bytes` may still come.
   func expectLate(_ bytes: Int) {
     lateBytes = min(lateBytes + bytes, Limits.lateBytes + 4 * limits.connectionWindow)
   }
 
-  /// `count` bytes of frames of one kind have cost more than they have earned; before them the peer owed `before`.
+  /// `count` bytes of frames of one kind have cost more than they have earned; before them the debt was `before`.
   @inline(never) @_optimize(size)
   func owe(_ count: Int, since before: Int) {
     let frames = tracker.owed - before

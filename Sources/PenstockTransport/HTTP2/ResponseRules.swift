@@ -7,7 +7,7 @@ import PenstockWire
 extension HeaderBlock {
   enum Verdict: Equatable { case add, ignore, refuse }
 
-  /// Sections 8.2 and 8.3, of a field that could not be noted.
+  /// Checks a field that could not be noted, by sections 8.2 and 8.3.
   @inline(never) @_optimize(size)
   func judge(_ name: ByteView, _ value: ByteView) -> Verdict {
     let isFirst = noted == []
@@ -36,10 +36,10 @@ extension HeaderBlock {
   /// Whether the head says how long the body is to be.
   var saysLength: Bool { length >= 0 || hasNoBody }
 
-  /// nghttp2 looks at the ends of a value only from 1.50 on.
+  /// Whether a byte is a space or a tab; nghttp2 checks the ends of a value only from 1.50 on.
   private func isBlank(_ byte: UInt8?) -> Bool { byte == 0x20 || byte == 0x09 }
 
-  /// Section 8.2.2.
+  /// Whether a field is about the connection only (section 8.2.2), and so forbidden.
   private func isOfAConnection(_ name: ByteView) -> Bool {
     bytesEqual(name, "connection") || bytesEqual(name, "keep-alive") || bytesEqual(name, "proxy-connection")
       || bytesEqual(name, "transfer-encoding") || bytesEqual(name, "upgrade")
@@ -66,7 +66,7 @@ extension HeaderBlock {
 }
 
 extension HTTP2Stream {
-  /// Nearly every answer: `flaw` need not be called.
+  /// Whether a block is like that of nearly every response, so that `flaw` need not be called.
   func isUsual(_ block: HeaderBlock, endsStream: Bool) -> Bool {
     switch answer {
     case .awaited: return block.isPlainHead && !endsStream
@@ -75,7 +75,7 @@ extension HTTP2Stream {
     }
   }
 
-  /// The flaw of a header block, as a whole and where it stands. nil: none.
+  /// The flaw of a header block, as a whole and at its position in the response. nil: none.
   @inline(never) @_optimize(size)
   func flaw(of block: HeaderBlock, endsStream: Bool) -> nghttp2_error? {
     switch answer {
@@ -93,10 +93,10 @@ extension HTTP2Stream {
     return endsStream && isMeasured && lengthLeft != 0 ? NGHTTP2_ERR_HTTP_MESSAGING : nil
   }
 
-  /// All of the body that its head has promised is here.
-  var isWhole: Bool { answer != .measured || lengthLeft == 0 }
+  /// Whether all of the body that its head has announced is here.
+  var hasFullLength: Bool { answer != .measured || lengthLeft == 0 }
 
-  /// `count` bytes of a body come. False: there is to be none, or less.
+  /// `count` bytes of a body have come. False: the head allows none, or fewer.
   func admits(_ count: Int) -> Bool {
     lengthLeft &-= count
     switch answer {

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// Something to do before the turn of the loop ends.
+/// A task for the end of a turn of the loop.
 protocol TurnTask: AnyObject {
   /// Set while the task is in a list.
   var isScheduled: Bool { get set }
@@ -18,7 +18,7 @@ final class TurnWork: TurnEndHandler {
   private var running: [any TurnTask] = []
   private var isRegistered = false
   private var isRunning = false
-  /// Work that makes more work goes on in the next turn, after others had theirs.
+  /// The most rounds of tasks that schedule tasks; the rest is done in the next turn, after other work.
   private static let rounds = 16
 
   init(_ runtime: Runtime) {
@@ -40,7 +40,7 @@ final class TurnWork: TurnEndHandler {
     register()
   }
 
-  /// The loop looks at everything else before it.
+  /// Schedules a task for the next turn, after everything else in the loop.
   func scheduleLater(_ task: any TurnTask) {
     if task.isScheduled { return }
     task.isScheduled = true
@@ -61,7 +61,7 @@ final class TurnWork: TurnEndHandler {
     var rounds = TurnWork.rounds
     while rounds > 0, !tasks.isEmpty || !writes.isEmpty {
       rounds -= 1
-      // Moved out first: tasks schedule tasks. The emptied array goes back for its storage.
+      // The tasks are moved out first, because tasks schedule tasks. The emptied array goes back for its storage.
       if !tasks.isEmpty { swap(&tasks, &running) } else { swap(&writes, &running) }
       var index = 0
       while index < running.count {

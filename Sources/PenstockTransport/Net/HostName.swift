@@ -3,7 +3,7 @@ import PenstockWire
 /// A host's name as DNS and certificates have it: labels of letters, digits, "-" and "_" (which some hosts have in
 /// spite of RFC 952), with a dot between them, and perhaps one behind.
 enum HostName {
-  /// RFC 1035 section 2.3.4.
+  /// The longest name (RFC 1035 section 2.3.4).
   private static let longest = 253
   private static let longestLabel = 63
 
@@ -11,7 +11,7 @@ enum HostName {
   @inline(never) @_optimize(size)
   static func flaw(_ name: ByteView) -> StaticString? {
     if name.isEmpty { return "it is empty" }
-    // OpenSSL takes such a name for all that end so.
+    // OpenSSL takes a name that begins with a dot as a pattern for all that end so.
     if name[0] == 0x2E { return "it begins with a dot: a name is wanted, and no pattern" }
     var label = 0
     for byte in name {

@@ -10,12 +10,12 @@ final class Link {
   /// The bytes to be sent, or to become records.
   let out: SendQueue
   private let runtime: Runtime
-  /// The bytes that came before there was TLS.
+  /// The bytes that were received before there was TLS.
   private let plain = ByteBuffer()
   private var watchesOutput = false
   private var ignoresInput = false
 
-  /// `copies`: there will be TLS, which wants the sent bytes in one piece.
+  /// Makes a link. `copies`: there will be TLS, which needs the bytes to send in one piece.
   init(_ socket: Socket, copies: Bool, _ runtime: Runtime) {
     self.socket = socket
     self.runtime = runtime
@@ -23,10 +23,10 @@ final class Link {
     confine(self)
   }
 
-  /// Bytes that have come and that nobody has taken: with TLS, to be decrypted.
+  /// Received bytes that were not used yet; with TLS they have to be decrypted.
   var input: ByteBuffer { engine?.input ?? plain }
 
-  /// From here on TLS goes through `engine`, behind the bytes on their way in both directions. False: no memory.
+  /// Puts TLS on the link from here on, behind the bytes on their way in both directions. False: no memory.
   @inline(never) @_optimize(size)
   func put(_ engine: TLSEngine) -> Bool {
     guard engine.input.append(plain.view), engine.output.append(out.bytes.view) else { return false }
@@ -38,10 +38,11 @@ final class Link {
 
   // MARK: Sending
 
-  /// The kernel has all that has been made so far.
+  /// Whether the kernel has all bytes that were made so far.
   var isSent: Bool { out.isEmpty && (engine.map { $0.output.isEmpty } ?? true) }
 
-  /// More record bytes wait than calls can make: TLS itself has written so much, and the peer is to read first.
+  /// Whether more record bytes wait than calls can cause: TLS itself has written them, and the peer has to read
+  /// first.
   var isClogged: Bool { engine.map { $0.output.count > Limits.waitingRecordBytes } ?? false }
 
   /// Makes records of at most `most` bytes of `out` at a time. False: TLS has failed.
@@ -63,7 +64,7 @@ final class Link {
     }
   }
 
-  /// The last that there is to say, if the kernel takes it.
+  /// Sends the waiting bytes once, as far as the kernel takes them.
   @inline(never) @_optimize(size)
   func flush() {
     if !isSent { _ = send(.max) }
@@ -83,7 +84,7 @@ final class Link {
   @inline(never) @_optimize(size)
   func close() {
     runtime.unwatch(socket.descriptor)
-    // A forked child may have the descriptor too: only this ends the connection.
+    // A forked child may have the descriptor too, so only a shutdown ends the connection.
     socket.shutdown()
     socket.close()
     out.removeAll()

@@ -11,29 +11,29 @@ public final class SendQueue {
     let message: ByteBuffer
     var start: Int
     var count: Int
-    /// How many bytes of the queue's own come before it, counted from where `base` is 0.
-    let place: Int
+    /// How many of the queue's own bytes come before the part, counted from where `base` is 0.
+    let offset: Int
   }
 
-  /// Its own bytes; all there is with `copies`.
+  /// The queue's own bytes; with `copies` all bytes.
   public let bytes = ByteBuffer()
   private let copies: Bool
   private var parts: [Part] = []
   private var partBytes = 0
-  /// How many of its own bytes have left since it was last empty.
+  /// How many of the queue's own bytes have left since it was last empty.
   private var base = 0
 
   /// Shorter parts are copied: that is less work than one more vector for the kernel.
   private static let leastPart = 2048
-  /// The vectors of one system call: 1 KiB, the most that is taken from the stack.
+  /// The most vectors of one system call: 1 KiB, all that is taken from the stack.
   private static let mostVectors = 64
 
   public init(copies: Bool) { self.copies = copies }
 
   public var count: Int { bytes.count &+ partBytes }
   public var isEmpty: Bool { count == 0 }
-  /// Messages that stay where they are take no room here: a 1 MiB message leaves a tenth faster in two system calls than
-  /// in four.
+  /// Whether the queue is full. Messages that are not copied count half: a 1 MiB message leaves a tenth faster in two
+  /// system calls than in four.
   func isFull(_ limit: Int) -> Bool { bytes.count >= limit || count >= 2 * limit }
 
   /// Adds a copy. False: no memory.
@@ -44,11 +44,11 @@ public final class SendQueue {
     var kept = count
     if copies || count < SendQueue.leastPart {
       guard bytes.append(ByteView(rebasing: message.view[start..<(start + count)])) else { return false }
-      // The lender of the bytes is told that they are not needed any more when the copy leaves, not from within nghttp2.
+      // A lent message is kept until the copy leaves, because its finalizer must not run from within nghttp2.
       if !message.isLent { return true }
       kept = 0
     }
-    parts.append(Part(message: message, start: start, count: kept, place: base &+ bytes.count))
+    parts.append(Part(message: message, start: start, count: kept, offset: base &+ bytes.count))
     partBytes &+= kept
     return true
   }
@@ -60,14 +60,14 @@ public final class SendQueue {
     base = 0
   }
 
-  /// Gives the kernel as much as it takes: how many bytes have left, or -errno.
+  /// Gives the kernel as much as it takes. Returns how many bytes have left, or -errno.
   public func send(to descriptor: Int32) -> Int {
     var sent = 0
     while true {
       let (n, offered) =
         partBytes == 0
         ? (cs_send(descriptor, bytes.view.baseAddress, bytes.count), bytes.count) : sendVectors(descriptor)
-      // An error comes again with the next bytes.
+      // An error after some bytes were sent is reported with the next bytes.
       if n <= 0 { return sent > 0 ? sent : Int(n) }
       consume(Int(n))
       sent &+= Int(n)
@@ -92,9 +92,9 @@ public final class SendQueue {
       while filled < vectors.count - 2, index < parts.count {
         let part = parts[index]
         index += 1
-        if part.place &- base > sentOwn {
-          add(ByteView(rebasing: own[sentOwn..<(part.place &- base)]))
-          sentOwn = part.place &- base
+        if part.offset &- base > sentOwn {
+          add(ByteView(rebasing: own[sentOwn..<(part.offset &- base)]))
+          sentOwn = part.offset &- base
         }
         add(ByteView(rebasing: part.message.view[part.start..<(part.start + part.count)]))
       }
@@ -108,7 +108,7 @@ public final class SendQueue {
     var left = count
     var through = 0
     while left > 0 {
-      let own = min(through < parts.count ? parts[through].place &- base : bytes.count, left)
+      let own = min(through < parts.count ? parts[through].offset &- base : bytes.count, left)
       bytes.consume(own)
       base &+= own
       left &-= own

@@ -1,20 +1,20 @@
 import CSystem
 import PenstockWire
 
-/// The one place where a connection's socket is made, read, written and closed. Owns its descriptor.
+/// Makes, reads, writes and closes a connection's socket; no other code does. Owns its descriptor.
 class Socket {
   private(set) final var descriptor: Int32
 
   enum Opened {
-    /// `connecting`: wait until it is writable, then ask `connectError`.
+    /// A socket. `connecting`: wait until it is writable, then ask `connectError`.
     case socket(Socket, connecting: Bool)
-    /// An errno.
+    /// The errno of the failure.
     case failed(Int32)
   }
 
   enum Moved: Equatable {
     case bytes(Int)
-    /// The socket is full, or empty.
+    /// The socket is full, or has no bytes now.
     case wouldBlock
     /// The peer will send no more.
     case end
@@ -28,7 +28,8 @@ class Socket {
     identity = cs_socket_identity(descriptor)
   }
 
-  /// False: somebody else in the program has closed it, and its number may be another file's by now.
+  /// Whether the descriptor is still this socket. False: other code in the program has closed it, and its number may
+  /// be another file's by now.
   private final var isOurs: Bool { descriptor >= 0 && cs_socket_identity(descriptor) == identity }
 
   deinit { close() }
@@ -38,7 +39,7 @@ class Socket {
     let descriptor = cs_stream_socket(address.family)
     if descriptor < 0 { return .failed(-descriptor) }
     let socket = Socket(descriptor)
-    // Frames are gathered by us: bytes that are sent are to leave at once.
+    // The library gathers frames itself, so bytes that are sent should leave at once.
     if !address.isUnix { _ = cs_no_delay(descriptor) }
     let code = address.withRaw { cs_connect(descriptor, $0, $1) }
     if code == 0 { return .socket(socket, connecting: false) }
@@ -46,7 +47,7 @@ class Socket {
     return .failed(-code)
   }
 
-  /// 0, or the errno that the connect ended with.
+  /// The errno that the connect ended with; 0: it has succeeded.
   var connectError: Int32 { cs_socket_error(descriptor) }
 
   /// The round trip in nanoseconds; 0: not known.
@@ -59,16 +60,16 @@ class Socket {
     return SocketAddress(&storage, length: length)
   }
 
-  func receive(into place: UnsafeMutableRawBufferPointer) -> Moved {
+  func receive(into space: UnsafeMutableRawBufferPointer) -> Moved {
     while true {
-      let n = Int(cs_recv(descriptor, place.baseAddress, place.count))
+      let n = Int(cs_recv(descriptor, space.baseAddress, space.count))
       if n > 0 { return .bytes(n) }
       if n == 0 { return .end }
       if n != -Int(EINTR) { return Socket.outcome(n) }
     }
   }
 
-  /// Fills one place after the other.
+  /// Receives into several spaces, one after the other.
   func receive(_ vectors: UnsafeMutablePointer<iovec>, _ count: Int) -> Moved {
     while true {
       let n = Int(cs_recvv(descriptor, vectors, count))

@@ -5,24 +5,24 @@ import PenstockWire
 /// `host:port`, `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5,...`, `ipv6:[::1]:5,...`, `unix:path`,
 /// `unix:///path`, `unix-abstract:name`. The port is 443 where none is given.
 struct Target {
-  enum Place {
+  enum Location {
     case name(host: ByteBuffer, port: UInt16)
     case addresses([SocketAddress])
   }
 
   var isUnix: Bool {
-    if case .addresses(let list) = place, let first = list.first { return first.isUnix }
+    if case .addresses(let list) = location, let first = list.first { return first.isUnix }
     return false
   }
 
   static let defaultPort: UInt16 = 443
-  /// More addresses than anybody writes down; they are held in memory at once.
+  /// The most addresses in a target: more than anybody writes, and few enough to be held in memory.
   static let mostAddresses = 256
 
-  let place: Place
-  /// For ":authority": the target's host, "localhost" for a unix socket.
+  let location: Location
+  /// The host of the target for ":authority"; "localhost" for a unix socket.
   let authority: ByteBuffer
-  /// Whom TLS expects: the host, without its port.
+  /// The host that TLS expects, without its port.
   let host: ByteBuffer
 
   enum Outcome {
@@ -34,7 +34,7 @@ struct Target {
   @inline(never) @_optimize(size)
   static func parse(_ text: ByteView) -> Outcome {
     if text.isEmpty { return .failed(ByteBuffer().say("the target is empty")) }
-    // It is not told: a password may stand before it.
+    // The text is not quoted in the failure: a password may stand before the "@".
     if after("unix:", text) == nil, after("unix-abstract:", text) == nil, text.contains(0x40) {
       return .failed(ByteBuffer().say("the target has an \"@\": a user has no place in it"))
     }
@@ -46,7 +46,7 @@ struct Target {
     if let rest = after("dns:", text) { return dns(rest, text) }
     if let rest = after("ipv4:", text) { return literals(rest, text, isSix: false) }
     if let rest = after("ipv6:", text) { return literals(rest, text, isSix: true) }
-    // "host:port" and "scheme://..." differ by the slashes.
+    // "host:port" and "scheme://..." differ in the slashes.
     for index in 0..<text.count where text[index] == 0x3A {
       if text.count - index > 2, text[index + 1] == 0x2F, text[index + 2] == 0x2F {
         let scheme = ByteView(rebasing: text[..<index])
@@ -84,7 +84,7 @@ struct Target {
         return .noMemory
       }
       return .target(
-        Target(place: .name(host: name, port: port ?? defaultPort), authority: authority, host: name))
+        Target(location: .name(host: name, port: port ?? defaultPort), authority: authority, host: name))
     }
   }
 
@@ -125,7 +125,7 @@ struct Target {
       }
     }
     guard let firstHost, let firstAuthority else { return wrong(text, "it has no address") }
-    return .target(Target(place: .addresses(addresses), authority: firstAuthority, host: firstHost))
+    return .target(Target(location: .addresses(addresses), authority: firstAuthority, host: firstHost))
   }
 
   @inline(never) @_optimize(size)
@@ -141,7 +141,7 @@ struct Target {
       let host = ByteBuffer(copying: ("localhost" as StaticString).bytes)
     else { return .noMemory }
     guard let address = SocketAddress(unixPath: name.view) else { return wrong(text, "its path is too long") }
-    return .target(Target(place: .addresses([address]), authority: host, host: host))
+    return .target(Target(location: .addresses([address]), authority: host, host: host))
   }
 
   // MARK: Parts
@@ -151,7 +151,7 @@ struct Target {
     case failed(StaticString)
   }
 
-  /// `host`, `host:port`, `[v6]`, `[v6]:port`, or a bare IPv6 address.
+  /// Parses `host`, `host:port`, `[v6]`, `[v6]:port`, or a bare IPv6 address.
   @inline(never) @_optimize(size)
   private static func split(_ text: ByteView) -> Split {
     if text.first == 0x5B {
@@ -168,7 +168,7 @@ struct Target {
       return .parts(host: text, port: nil, isBracketed: false)
     }
     let after = ByteView(rebasing: text[(colon + 1)...])
-    // Two colons and no brackets: an IPv6 address alone.
+    // Two colons without brackets: the text is an IPv6 address alone.
     if after.contains(0x3A) { return .parts(host: text, port: nil, isBracketed: false) }
     guard let port = number(after) else { return .failed("its port is not a number from 1 to 65535") }
     return .parts(host: ByteView(rebasing: text[..<colon]), port: port, isBracketed: false)
@@ -185,7 +185,7 @@ struct Target {
     return UInt16(exactly: value)
   }
 
-  /// The host as it was written; brackets around a bare IPv6 address.
+  /// The authority: the host as it was written, with brackets around a bare IPv6 address.
   private static func authority(_ text: ByteView, _ port: UInt16?) -> ByteBuffer? {
     guard port == nil, text.first != 0x5B, text.contains(0x3A) else { return ByteBuffer(copying: text) }
     let whole = ByteBuffer()

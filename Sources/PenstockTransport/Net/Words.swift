@@ -7,9 +7,9 @@ public struct SetupFailure {
   public enum Kind { case option, system, memory }
 
   public let kind: Kind
-  /// "target", or the TLS option at fault ("roots_pem"); empty when it is not one option's fault.
+  /// The input at fault: "target", or a TLS option ("roots_pem"); empty when it is not one option's fault.
   public let field: StaticString
-  /// UTF-8.
+  /// The failure in words, UTF-8.
   public let text: ByteBuffer
 
   init(_ field: StaticString, _ text: ByteBuffer, _ kind: Kind = .option) {
@@ -25,13 +25,13 @@ public struct SetupFailure {
   static var noMemory: SetupFailure { SetupFailure("", ByteBuffer().say("no memory"), .memory) }
 }
 
-/// A thing that was made, or why it was not.
+/// A thing that was made, or the reason why it was not.
 public enum Made<Value> {
   case made(Value)
   case failed(SetupFailure)
 }
 
-/// Composing words for people. Without memory a text stays shorter: it is never a second error.
+/// Composes words for people. Without memory a text stays shorter: that is never a second error.
 extension ByteBuffer {
   @discardableResult
   func say(_ words: StaticString) -> ByteBuffer {
@@ -78,11 +78,11 @@ extension ByteBuffer {
     }
   }
 
-  /// The runtime's words on names and addresses.
+  /// Adds the system's error text for a failed lookup of a name.
   @discardableResult
   func say(_ text: [UInt8]) -> ByteBuffer { text.withUnsafeBytes { say($0) } }
 
-  /// Bytes of a peer, at most `limit` of them, with a dot for each that is not printable ASCII.
+  /// Adds at most `limit` bytes of a peer, with a dot for each that is not printable ASCII.
   @discardableResult
   func say(printable bytes: ByteView, limit: Int) -> ByteBuffer {
     for byte in bytes.prefix(limit) { _ = append(byte: byte >= 0x20 && byte < 0x7F ? byte : 0x2E) }
@@ -91,7 +91,8 @@ extension ByteBuffer {
   }
 }
 
-/// A view does not keep its buffer: a text composed on the spot is passed as a whole, and lives until the callee returns.
+/// A view does not keep its buffer, so a text that is composed on the spot is passed as a whole and lives until the
+/// callee returns.
 extension Status {
   convenience init(_ code: StatusCode, words: ByteBuffer) {
     self.init(code)

@@ -1,8 +1,8 @@
 import CMemory
 
-/// Which threads drive any runtime now: for functions that wait and belong to no runtime, and in the checked build for
-/// references that only the driver may count (Sources/CEmbedded/checks.c). A thread may drive one runtime in a callback of
-/// another. Never inlined in full mode: the count is one only within this file.
+/// The threads that drive a runtime now: for functions that wait and belong to no runtime, and in the checked build
+/// for references that only the driver may count (Sources/CEmbedded/checks.c). A thread may drive one runtime in a
+/// callback of another. Never inlined in full mode: only within this file is there a single count.
 enum DrivingThread {
   #if hasFeature(Embedded)
     @inline(__always)
@@ -22,7 +22,7 @@ enum DrivingThread {
     _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), -1)
   }
 
-  /// Nobody drives `runtime` from now on; the thread that ended it takes it apart.
+  /// No thread drives `runtime` from now on; the thread that has ended it takes it apart.
   @inline(never)
   static func over(_ runtime: Runtime) { _ = cm_driven(Unmanaged.passUnretained(runtime).toOpaque(), 0) }
 

@@ -2,7 +2,7 @@ public import PenstockCall
 
 /// The object of a penstock_executor handle.
 open class HostExecutor: Executor {
-  /// The process that made it: a child has none of its threads.
+  /// The generation of the process that made it: a forked child has none of its threads.
   public final let generation = Process.generation
 
   init() {}
@@ -14,7 +14,7 @@ open class HostExecutor: Executor {
   open var isOnThisThread: Bool { false }
 }
 
-/// An executor that the user brings: a function that takes jobs.
+/// A user's executor: a function that takes jobs.
 public final class UserExecutor: HostExecutor {
   public typealias Job = @convention(c) (UnsafeMutableRawPointer?) -> Void
   public typealias Submit =
@@ -30,7 +30,7 @@ public final class UserExecutor: HostExecutor {
   }
 
   public override func submit(_ job: ExecutorJob) -> Bool {
-    // The reference that the job's run takes over.
+    // Running the job takes over this reference.
     let reference = Unmanaged.passRetained(job)
     let refused = function({ UserExecutor.run($0) }, reference.toOpaque(), userData.pointer) != 0
     guard refused, !job.hasRun else { return true }

@@ -8,30 +8,30 @@ open class InboxItem {
   /// Address of the next item; owned by the inbox while the item is queued.
   fileprivate final var next: UInt = 0
   fileprivate final let queued = Atomic<Bool>(false)
-  fileprivate final let isKept: Bool
+  fileprivate final let isKeptElsewhere: Bool
 
-  /// `isKept`: something else keeps it until it begins to run, and while it does, and posts it once at a time; else the
-  /// inbox has a reference.
-  public init(isKept: Bool = false) { self.isKept = isKept }
+  /// `isKeptElsewhere`: another object keeps the item until it has run, and posts it once at a time. Otherwise the
+  /// inbox holds a reference.
+  public init(isKeptElsewhere: Bool = false) { self.isKeptElsewhere = isKeptElsewhere }
 
   /// Runs the item, which may be gone when `body` returns.
   @inline(__always)
   fileprivate final func begun(_ body: (InboxItem) -> Void) {
-    let isKept = isKept
+    let isKeptElsewhere = isKeptElsewhere
     body(self)
-    if !isKept { Unmanaged.passUnretained(self).release() }
+    if !isKeptElsewhere { Unmanaged.passUnretained(self).release() }
   }
 
   @inline(__always)
   fileprivate final func keep() -> Unmanaged<InboxItem> {
-    isKept ? .passUnretained(self) : .passRetained(self)
+    isKeptElsewhere ? .passUnretained(self) : .passRetained(self)
   }
 
   /// Runs on the driving thread, without locks.
   open func run() {}
 
-  /// Instead of `run`, where the runtime has ended, for this reason: nothing drives it any more. On any thread, without
-  /// locks.
+  /// Called instead of `run` where the runtime has ended, for the reason `why`: no thread drives it any more. On any
+  /// thread, without locks.
   open func dropped(_ why: Closing) {}
 }
 
@@ -40,12 +40,13 @@ open class InboxItem {
 /// `@unchecked`: `taken` is the consumer's alone, all else is atomic.
 final class Inbox: @unchecked Sendable {
   private let head = Atomic<UInt>(0)
-  /// Items that were taken and not yet run; the consumer's.
+  /// The address of the first item that was taken and not yet run; only the consumer uses it.
   private var taken: UInt = 0
 
-  /// Sequentially consistent, as the sleeper's protocol needs it (`Runtime.turn`). False: it was queued already.
+  /// Pushes an item, sequentially consistent as the protocol of the sleeping loop needs it (`Runtime.turn`). False:
+  /// the item was queued already.
   func push(_ item: InboxItem) -> Bool {
-    if !item.isKept, item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
+    if !item.isKeptElsewhere, item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
     let address = UInt(bitPattern: item.keep().toOpaque())
     var seen = head.load(ordering: .relaxed)
     while true {
@@ -57,9 +58,9 @@ final class Inbox: @unchecked Sendable {
     }
   }
 
-  /// Nothing pushed and nothing left over.
+  /// Whether the consumer has nothing to run.
   var isEmpty: Bool { taken == 0 && head.load(ordering: .sequentiallyConsistent) == 0 }
-  /// Whether there is anything, for a thread that is not the consumer.
+  /// Whether there is something to run; for threads other than the consumer.
   var hasPushed: Bool { head.load(ordering: .sequentiallyConsistent) != 0 }
 
   /// Takes over the pushed items.

@@ -36,11 +36,11 @@ public struct Lock: ~Copyable, @unchecked Sendable {
   }
 }
 
-/// Sleeping on an atomic word. An `Atomic` is always used in place, so its address is that of its storage.
+/// Lets threads sleep on an atomic word. An `Atomic` is never moved, so its address is that of its storage.
 enum Futex {
   enum Wake: Equatable { case woken, timedOut, interrupted }
 
-  /// Sleeps while `word` is `value`; `.woken` also where the value was another from the start.
+  /// Sleeps while `word` is `value`. It is `.woken` also where the value differed from the start.
   @discardableResult
   static func wait(_ word: borrowing Atomic<UInt32>, while value: UInt32, until deadline: UInt64?) -> Wake {
     let r = withUnsafePointer(to: word) { cs_futex_wait(UnsafeRawPointer($0), value, deadline ?? .max) }

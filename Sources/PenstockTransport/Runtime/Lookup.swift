@@ -4,11 +4,11 @@ public import PenstockWire
 public enum ResolverOutcome {
   /// At least one address, in the order in which they should be tried.
   case addresses([SocketAddress])
-  /// Why there are none, in words.
+  /// The reason why there are none, in words.
   case failed([UInt8])
 }
 
-/// Told an outcome on the driving thread, once.
+/// Told the outcome of a lookup on the driving thread, once.
 public protocol ResolverCompletion: AnyObject {
   func resolved(_ outcome: ResolverOutcome)
 }
@@ -30,12 +30,12 @@ private func words(_ text: UnsafePointer<CChar>?) -> [UInt8] {
 public final class Lookup: InboxItem {
   private let runtime: Runtime
   private let port: UInt16
-  /// The driver's; nil once told, or cancelled.
+  /// Used by the driver only; nil once it was told, or cancelled.
   fileprivate var completion: (any ResolverCompletion)?
-  /// The resolver thread's while it runs.
+  /// The name to look up; the resolver thread's while that runs.
   fileprivate var name: UnsafeMutablePointer<CChar>?
   private var outcome: ResolverOutcome?
-  /// The driver's: it has, or had, a thread.
+  /// Used by the driver only: whether the lookup has, or had, a thread.
   fileprivate var isCounted = false
 
   fileprivate init(_ runtime: Runtime, _ port: UInt16, _ completion: any ResolverCompletion) {
@@ -49,7 +49,8 @@ public final class Lookup: InboxItem {
   /// Names are at most 255 bytes; a scope may follow an address.
   private static let longestName = 320
 
-  /// On the driving thread; the completion is not told from within this. The result can be kept to `cancel`.
+  /// Starts a lookup, on the driving thread. The completion is not told from within this function. The caller may
+  /// keep the result in order to `cancel` it.
   @inline(never) @_optimize(size)
   @discardableResult
   public static func start(
@@ -72,7 +73,7 @@ public final class Lookup: InboxItem {
     return lookup
   }
 
-  /// On the driving thread: the completion is let go, and not told.
+  /// Cancels the lookup, on the driving thread: the completion is let go and not told.
   public func cancel() {
     let dropped = completion
     completion = nil
@@ -98,7 +99,7 @@ public final class Lookup: InboxItem {
     told?.resolved(outcome)
   }
 
-  /// On the driving thread.
+  /// Starts the resolver's thread; called on the driving thread.
   @inline(never) @_optimize(size)
   fileprivate func startThread() {
     isCounted = true
@@ -142,7 +143,7 @@ public final class Lookup: InboxItem {
   }
 }
 
-/// The lookups of one runtime; the driver's.
+/// The lookups of one runtime, used by the driver only.
 final class LookupQueue {
   static let limit = 4
   private(set) var running: [Lookup] = []
@@ -171,7 +172,7 @@ final class LookupQueue {
   /// A lookup that has a thread stays counted until the thread has come back.
   fileprivate func forget(_ lookup: Lookup) { queued.drop(lookup) }
 
-  /// The runtime has ended: nobody is told any more.
+  /// The runtime has ended: no completion is told any more.
   func drop() {
     while let lookup = running.popLast() ?? queued.popLast() {
       let dropped = lookup.completion

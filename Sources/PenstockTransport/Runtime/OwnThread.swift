@@ -1,10 +1,11 @@
 import CSystem
 
-/// Threads of the library's own. They get no signal that is meant for the program.
+/// The library's own threads. They get no signal that is meant for the program.
 enum OwnThread {
   typealias Body = @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer?
 
-  /// `body` gets `owner` with a reference that is its own. 0 or -errno; with that nothing is kept.
+  /// Starts a thread that runs `body` with `owner` and a reference of its own. Returns 0, or -errno; then nothing is
+  /// kept.
   @inline(never) @_optimize(size)
   static func start(_ owner: AnyObject, _ id: inout pthread_t, detached: Bool, _ body: @escaping Body)
     -> Int32

@@ -22,5 +22,7 @@ class Platform {
   func connect(to address: SocketAddress) -> Socket.Opened { Socket.connect(to: address) }
 
   @inline(never) @_optimize(size)
-  func makeResolver(_ place: Target.Place, _ runtime: Runtime) -> Resolver { Resolver.make(place, runtime) }
+  func makeResolver(_ location: Target.Location, _ runtime: Runtime) -> Resolver {
+    Resolver.make(location, runtime)
+  }
 }

@@ -21,7 +21,7 @@ class Poller {
   private final var wakeFD: Int32 = -1
   private final var timerFD: Int32 = -1
   private(set) final var outer: Int32 = -1
-  /// When `timerFD` fires; 0: it does not, or has.
+  /// The time at which `timerFD` fires; 0: it was not set, or has fired.
   private final var timerAt: UInt64 = 0
   private final var isAttached = false
   /// The wake descriptor was signalled, and no wait has seen it yet. A hint: see `takeKick`.
@@ -31,9 +31,9 @@ class Poller {
   /// is used or closed from now on. Any thread may notice; the driver acts on it.
   final let isLost = Atomic<Bool>(false)
 
-  /// By descriptor, ascending.
+  /// The watches, sorted by descriptor.
   private final var watches: [Watch] = []
-  /// Goes round; no two watches of one batch of events are so far apart.
+  /// The next watch's serial number. It wraps around, but no two watches of one batch of events are so far apart.
   final var serial: UInt32 = 0
   private final let events: UnsafeMutableRawPointer?
   private static let capacity: Int32 = 128
@@ -55,7 +55,7 @@ class Poller {
     if inner < 0 { return (-inner, "epoll_create1") }
     wakeFD = cs_eventfd()
     if wakeFD < 0 { return (-wakeFD, "eventfd") }
-    // Edge-triggered: each signal is an event of its own, and nobody has to read the counter back.
+    // Edge-triggered, so each signal is an event of its own, and the counter need not be read back.
     var r = cs_epoll_ctl(inner, EPOLL_CTL_ADD, wakeFD, CS_EPOLLIN | CS_EPOLL_EDGE, Poller.wakeToken)
     if r < 0 { return (-r, "epoll_ctl") }
     guard host else { return nil }
@@ -88,7 +88,7 @@ class Poller {
     forget()
   }
 
-  /// Does without its descriptors.
+  /// Forgets its descriptors without closing them.
   func forget() {
     inner = -1
     wakeFD = -1
@@ -102,8 +102,8 @@ class Poller {
 
   // MARK: Watches
 
-  /// The place of `fd`, or the place where it belongs.
-  private final func place(_ fd: Int32) -> Int {
+  /// The index of `fd`, or the index at which it is to be inserted.
+  private final func index(_ fd: Int32) -> Int {
     var low = 0
     var high = watches.count
     while low < high {
@@ -118,29 +118,29 @@ class Poller {
   }
 
   func watch(_ fd: Int32, _ bits: UInt32, _ handler: any ReadyHandler) -> Bool {
-    let i = place(fd)
+    let i = index(fd)
     guard fd >= 0, inner >= 0, i == watches.count || watches[i].fd != fd else { return false }
     serial &+= 1
     if cs_epoll_ctl(inner, EPOLL_CTL_ADD, fd, bits, token(fd, serial)) < 0 { return false }
-    watches.place(Watch(fd: fd, serial: serial, handler: handler), at: i)
+    watches.put(Watch(fd: fd, serial: serial, handler: handler), at: i)
     return true
   }
 
   func rewatch(_ fd: Int32, _ bits: UInt32) {
-    let i = place(fd)
+    let i = index(fd)
     guard i < watches.count, watches[i].fd == fd else { return }
     _ = cs_epoll_ctl(inner, EPOLL_CTL_MOD, fd, bits, token(fd, watches[i].serial))
   }
 
   @inline(never) @_optimize(size)
   func hand(_ fd: Int32, to handler: any ReadyHandler) {
-    let i = place(fd)
+    let i = index(fd)
     if i < watches.count, watches[i].fd == fd { watches[i].handler = handler }
   }
 
   /// Returns the handler, for the caller to drop outside.
   func unwatch(_ fd: Int32) -> (any ReadyHandler)? {
-    let i = place(fd)
+    let i = index(fd)
     guard i < watches.count, watches[i].fd == fd else { return nil }
     _ = cs_epoll_ctl(inner, EPOLL_CTL_DEL, fd, 0, 0)
     return watches.remove(at: i).handler
@@ -150,10 +150,10 @@ class Poller {
 
   // MARK: Waiting
 
-  /// The number of events, or -EINTR.
+  /// Waits for events; returns their number, or -EINTR.
   func wait(milliseconds: Int32) -> Int32 {
     guard let events, inner >= 0 else {
-      // Nothing can wake this thread: it looks again soon.
+      // No descriptor can wake this thread, so it looks again soon.
       if milliseconds != 0 { cs_sleep_milliseconds(10) }
       return 0
     }
@@ -176,14 +176,15 @@ class Poller {
       return nil
     }
     let fd = Int32(truncatingIfNeeded: token)
-    let at = place(fd)
+    let at = index(fd)
     guard at < watches.count, watches[at].fd == fd,
       watches[at].serial == UInt32(truncatingIfNeeded: token >> 32)
     else { return nil }
     return (watches[at].handler, cs_epoll_bits(events, i))
   }
 
-  /// Wakes a waiter, or the next one. Only while the runtime's lock keeps the descriptor from being closed.
+  /// Wakes the thread that waits, or the next one that will. Called under the runtime's lock, which keeps the
+  /// descriptor from being closed.
   func kick() {
     guard wakeFD >= 0 else { return }
     isKicked.store(true, ordering: .relaxed)

@@ -13,9 +13,10 @@ public enum Process {
     let lock: Lock
   }
 
-  /// Address of the page; the same in a child, where its content is gone.
+  /// The address of the page. A forked child has the same address, but its page is wiped.
   private static let page = Atomic<UInt>(0)
-  /// The newest generation that this process or an ancestor has taken. Outside of the page: a child counts on.
+  /// The newest generation that this process or an ancestor has taken. It is outside of the page, so that a child
+  /// counts on.
   private static let newest = Atomic<UInt64>(0)
 
   private static let size = 4096
@@ -30,8 +31,8 @@ public enum Process {
 
   @inline(never)
   private static func create() -> UnsafeRawPointer {
-    // Without the page there is no telling a child from its parent: such a kernel (before 4.14) gets static
-    // memory, and a handler that wipes it.
+    // Only the page tells a child from its parent: a kernel that can't wipe one (before 4.14) gets static memory, and
+    // a handler that wipes it.
     let mapped = cs_wiped_page(size)
     let fresh: UnsafeMutableRawPointer = mapped ?? cs_spare_page()
     let (exchanged, original) = page.compareExchange(
@@ -70,13 +71,13 @@ public enum Process {
     pointer.pointee.generation.load(ordering: .relaxed) != g
   }
 
-  /// 1, 2, 3, ... within this process.
+  /// The next id: 1, 2, 3 and so on within this process.
   public static func nextID() -> UInt64 {
     pointer.pointee.sequence.add(1, ordering: .relaxed).newValue
   }
 
-  /// A word of the page, zero at first. Slot 0 is the default runtime's; others belong to the code that names them.
-  /// Words with more than one writer are changed under `withLock`.
+  /// A word of the page, zero at first. Slot 0 has the default runtime; each other slot belongs to the code that
+  /// names it. Words with more than one writer are changed under `withLock`.
   public static func slot(_ i: Int) -> UnsafeMutablePointer<UInt> {
     precondition(i >= 0 && i < slotCount)
     let raw = UnsafeMutableRawPointer(mutating: UnsafeRawPointer(pointer))

@@ -16,11 +16,11 @@ public protocol ShutdownHook: AnyObject {
   func runtimeShutdown(_ why: Closing)
 }
 
-/// Why all that was under way has ended.
+/// The reason why all that was under way has ended.
 public enum Closing {
   case channelClosed, shutDown, descriptorsLost
 
-  /// A new one for each call.
+  /// The status of calls that end so; each call gets a new object.
   @inline(never) @_optimize(size)
   var status: Status {
     switch self {
@@ -68,7 +68,8 @@ public final class Runtime: @unchecked Sendable {
   public enum PollResult: Equatable, Sendable { case ok, busy, timedOut, interrupted, closed, notHost }
   public enum ShutdownResult: Equatable, Sendable { case ok, timedOut, wouldDeadlock, already }
 
-  /// The process that made this runtime: compare by `Process.isForked` before anything else of it is touched.
+  /// The generation of the process that made this runtime: compare it by `Process.isForked` before anything else is
+  /// touched.
   public let generation: UInt64
   public let options: Options
 
@@ -79,12 +80,12 @@ public final class Runtime: @unchecked Sendable {
   let asleep = Atomic<UInt32>(0)
   /// The driving thread, 0 while the role is free or on its way to somebody.
   let driverThread = Atomic<UInt64>(0)
-  /// The own thread should give the role to a parked waiter.
+  /// The own thread should give the role to a waiting thread.
   let yieldWanted = Atomic<Bool>(false)
-  /// The driver should see whether this is the end.
+  /// The driver should look whether the runtime has ended.
   let ending = Atomic<Bool>(false)
   let ended = Atomic<Bool>(false)
-  /// A shutdown has begun, or the loop can't go on: nothing new is taken.
+  /// A shutdown has begun, or the loop can't go on: nothing new is accepted.
   public let closed = Atomic<Bool>(false)
   /// The counts of user handles; of the work that a shutdown waits for, and in its upper half of calls, which keep the loop
   /// alive besides; and of the work that nobody waits for in a blocking function, so that the own thread has to drive it.
@@ -100,24 +101,24 @@ public final class Runtime: @unchecked Sendable {
   let lock = Lock()
   var phase = Phase.running
   var driver = Driver.none
-  /// Counts changes of the driver.
+  /// The number of times that the driver has changed.
   var turnover: UInt32 = 0
-  /// When the role became free.
+  /// The time when the role became free.
   var freeSince: UInt64 = 0
   var waiters: [Waiter] = []
   /// More than 0: many threads wait at once, or have of late, and the own thread keeps the role. See RuntimeRole.swift.
   var crowd: UInt32 = 0
   /// The own thread is to take the free role at once.
   var ownWanted = false
-  /// When the own thread, which sleeps, looks at the role by itself; .max: never, the thread that frees it wakes this one.
-  /// 0: it is awake.
+  /// The time at which the sleeping own thread looks at the role by itself; .max: never, as the thread that frees the
+  /// role wakes it; 0: it is awake.
   var ownLooksAt: UInt64 = 0
   var joiners = 0
   var thread: pthread_t = 0
   enum ThreadState: Equatable { case none, joinable, detached, joined }
   var threadState = ThreadState.none
 
-  /// Changes to send the own thread back to look.
+  /// Changed to make the own thread look at the role again.
   let ownWord = Atomic<UInt32>(0)
   let ownExited = WaitCell()
   let endCell = WaitCell()
@@ -145,13 +146,13 @@ public final class Runtime: @unchecked Sendable {
   private let turnTime = Atomic<UInt64>(0)
   /// Like `now`, but never looks at the clock. Any thread.
   var lastNow: UInt64 { turnTime.load(ordering: .relaxed) }
-  /// Where callbacks are shown while they run.
+  /// Shows other threads which callback runs.
   let watch = CallWatch()
-  /// When the descriptors were looked at.
+  /// The time when the descriptors were last polled.
   var polledAt: UInt64 = 0
-  /// Items, events, timers and turn ends so far.
+  /// The number of items, events, timers and turn ends so far.
   var work: UInt64 = 0
-  /// See `keepUntilRest`.
+  /// The object that `keepUntilRest` keeps.
   var spent: AnyObject?
   /// Lookups under way and waiting; see Lookup.swift.
   let lookups = LookupQueue()
@@ -186,14 +187,14 @@ public final class Runtime: @unchecked Sendable {
   @inline(__always)
   var clock: UInt64 { platform.clock() }
 
-  /// The time so many nanoseconds from now; at most the end of all time.
+  /// The time `nanoseconds` from now; at most the largest one.
   @inline(never) @_optimize(size)
   func time(after nanoseconds: UInt64) -> UInt64 {
     let (time, overflow) = clock.addingReportingOverflow(nanoseconds)
     return overflow ? .max : time
   }
 
-  /// Nanoseconds since 1970, as the system's clock has it.
+  /// Nanoseconds since 1970 by the system's clock.
   public static func wallClock() -> UInt64 { cs_wall_clock() }
 
   /// Whether the calling thread is the driver now.
@@ -204,7 +205,7 @@ public final class Runtime: @unchecked Sendable {
     DrivingThread.begin(self)
   }
 
-  /// On the thread that has the role, or on any if none has.
+  /// Called on the thread that has the role, or on any thread if none has.
   func endDriving() {
     guard isDriving else { return }
     driverThread.store(0, ordering: .relaxed)
@@ -215,7 +216,7 @@ public final class Runtime: @unchecked Sendable {
 
   // MARK: For the driver
 
-  /// False: the system refused, or the descriptor is watched already.
+  /// Watches a descriptor. False: the system refused, or it is watched already.
   public func watch(_ fd: Int32, _ events: UInt32, _ handler: any ReadyHandler) -> Bool {
     poller.watch(fd, events, handler)
   }
@@ -225,7 +226,7 @@ public final class Runtime: @unchecked Sendable {
   /// The events of `fd` go to another handler from here on.
   func hand(_ fd: Int32, to handler: any ReadyHandler) { poller.hand(fd, to: handler) }
 
-  /// Before the descriptor is closed. No event of it is dispatched after this.
+  /// Stops watching a descriptor; called before it is closed. No event of it is dispatched after this.
   public func unwatch(_ fd: Int32) { _ = poller.unwatch(fd) }
 
   /// Arms `timer` for the monotonic time `at`, or moves it there.
@@ -238,9 +239,9 @@ public final class Runtime: @unchecked Sendable {
 
   public func atTurnEnd(_ handler: TurnEndHandler) { turnEnds.append(handler) }
 
-  /// Keeps `object`, which is not needed any more, until the loop is about to sleep, so that its memory is not given
-  /// back between an answer and the thread that waits for it, but while the peer works. Not where the host program would have
-  /// to poll for that. False: it is not kept.
+  /// Keeps `object`, which is not needed any more, until the loop is about to sleep: its memory is then given back
+  /// while the peer works, and not between an answer and the thread that waits for it. False: not kept, because the
+  /// host program would have to poll for that.
   public func keepUntilRest(_ object: AnyObject) -> Bool {
     guard spent == nil, options.mode == .thread, !ended.load(ordering: .relaxed) else { return false }
     spent = object
@@ -261,7 +262,8 @@ public final class Runtime: @unchecked Sendable {
   public func post(_ item: InboxItem) -> Bool {
     if !inbox.push(item) { return true }
     if ended.load(ordering: .sequentiallyConsistent) {
-      // The thread that ended it may have looked before the push: nobody will look again but us, and we are not alone.
+      // The thread that ended the runtime may have looked before the push, and nobody will look again but this
+      // thread, which may not be the only one.
       dropInbox()
       return false
     }
@@ -269,23 +271,23 @@ public final class Runtime: @unchecked Sendable {
     return true
   }
 
-  /// Sends a sleeping driver, or the host program, to look at the inbox.
+  /// Makes a sleeping driver, or the host program, look at the inbox.
   func wake() {
     guard asleep.load(ordering: .sequentiallyConsistent) != 0,
       asleep.exchange(0, ordering: .sequentiallyConsistent) != 0
     else { return }
     lock.lock()
-    // Under the lock: the end of the runtime closes the descriptor, and its number may soon be another's.
+    // The lock is held, because the end of the runtime closes the descriptor, and its number may soon be another's.
     if phase != .ended { poller.kick() }
     lock.unlock()
   }
 
-  /// With `lock` held.
+  /// Like `wake`, with `lock` held.
   func wakeLocked() {
     if asleep.exchange(0, ordering: .sequentiallyConsistent) != 0, phase != .ended { poller.kick() }
   }
 
-  /// Something that no thread waits for in a blocking function is under way (a call in callback style): the own thread
+  /// Work begins that no thread waits for in a blocking function, such as a call in callback style: the own thread
   /// takes the loop back as soon as a caller leaves it, instead of after the linger.
   public func beginBackground() {
     background.add(1, ordering: .sequentiallyConsistent)

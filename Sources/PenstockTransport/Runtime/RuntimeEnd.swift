@@ -34,7 +34,7 @@ extension Runtime {
     return true
   }
 
-  /// Takes the reference of the page back, if this is the default runtime.
+  /// Releases the page's reference, if this is the default runtime.
   private func forgetShared() {
     let me = Unmanaged.passUnretained(self)
     let mine = Process.withLock { () -> Bool in
@@ -50,7 +50,8 @@ extension Runtime {
 
   public func retainHandle() { handles.add(1, ordering: .relaxed) }
 
-  /// Never blocks. In a forked child the last one closes the child's descriptors and touches nothing else.
+  /// Releases a user's handle. Never blocks. In a forked child the last one closes the child's descriptors and
+  /// touches nothing else.
   public func releaseHandle() {
     guard handles.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
     if Process.isForked(generation) {
@@ -61,7 +62,7 @@ extension Runtime {
     if !hasCalls { requestEnd() }
   }
 
-  /// The part of a call in `pending`: it is counted in both halves.
+  /// The count of one call in `pending`: it is counted in both halves.
   private static let call: UInt64 = 1 << 32 | 1
 
   /// A call that lives keeps the runtime from ending by itself, and a shutdown has to wait for it.
@@ -75,7 +76,7 @@ extension Runtime {
     }
   }
 
-  /// Something else that a shutdown has to wait for: a user's function that runs, a lookup.
+  /// Other work begins that a shutdown has to wait for: a user's function that runs, a lookup.
   public func beginPending() { pending.wrappingAdd(1, ordering: .relaxed) }
 
   public func endPending() {
@@ -93,7 +94,7 @@ extension Runtime {
     ending.store(true, ordering: .sequentiallyConsistent)
     if isDriving { return }
     if options.mode == .host {
-      // Nobody is left that could poll.
+      // No thread is left that could poll.
       lock.lock()
       let free = driver == .none && phase == .running && isAbandoned
       if free { markEnded() }
@@ -106,7 +107,7 @@ extension Runtime {
     sendToLook()
   }
 
-  /// Makes the thread that drives, or ought to, see whether this is the end.
+  /// Makes the thread that drives, or should drive, look whether the runtime has ended.
   private func sendToLook() {
     lock.lock()
     let idle = driver == .none && options.mode == .thread && phase != .ended
@@ -138,7 +139,7 @@ extension Runtime {
       let due = hooks
       hooks = []
       for hook in due { hook.runtimeShutdown(closing) }
-      // The work they leave is done in this turn: a shutdown that does not wait has no other.
+      // The work that the hooks leave is done in this turn: a shutdown that does not wait has no other.
       settle()
     }
     let last = abandoned && options.mode == .host
@@ -146,10 +147,10 @@ extension Runtime {
 
     lock.lock()
     let done = isAbandoned || (phase == .shuttingDown && !hasPending)
-    // A handle may have come back meanwhile (`shared`), under this lock.
+    // Someone may have got a handle meanwhile (`shared`), under this lock.
     if !done {
       if phase == .running { ending.store(false, ordering: .sequentiallyConsistent) }
-      // A handle that went just before that store has seen `ending` set, or is seen here.
+      // A handle that was released just before that store has either seen `ending` set, or is noticed here.
       let again = isAbandoned
       if again { ending.store(true, ordering: .sequentiallyConsistent) }
       lock.unlock()
@@ -161,7 +162,7 @@ extension Runtime {
     return true
   }
 
-  /// With `lock` held. The role is free for good.
+  /// Marks the runtime as ended, with `lock` held: the role is never taken again.
   private func markEnded() {
     phase = .ended
     driver = .none
@@ -178,13 +179,13 @@ extension Runtime {
     spent = nil
     while timers.popAny() != nil {}
     while poller.unwatchAny() != nil {}
-    // Moved out first: a release may come back to the field that it is released from.
+    // The objects are moved out first, because a release may come back to the field that it is released from.
     let oldTurnEnds = turnEnds
     turnEnds = []
     let oldHooks = hooks
     hooks = []
     lookups.drop()
-    // Nobody kicks any more: `wake` looks at the phase under the lock.
+    // No thread calls `kick` any more: `wake` looks at the phase under the lock.
     poller.close()
     if handles.load(ordering: .sequentiallyConsistent) == 0 { poller.closeOuter() }
     forgetShared()
@@ -201,10 +202,10 @@ extension Runtime {
 
   // MARK: Shutdown
 
-  /// Why it ends the calls under way. Once `closed` is set.
+  /// The reason why the runtime ends the calls under way. Valid once `closed` is set.
   var closing: Closing { hasLostDescriptors ? .descriptorsLost : .shutDown }
 
-  /// See `Poller.isLost`.
+  /// Whether the loop's descriptors are lost: see `Poller.isLost`.
   var hasLostDescriptors: Bool { poller.isLost.load(ordering: .relaxed) }
 
   /// The driver has seen that a descriptor of the loop is closed, or another file: it can wait for nothing any more.
@@ -212,14 +213,14 @@ extension Runtime {
   func descriptorsLost() {
     closed.store(true, ordering: .releasing)
     lock.lock()
-    // Under the lock, as others signal the wake descriptor.
+    // The lock is held, because other threads signal the wake descriptor.
     poller.forget()
     if phase == .running { phase = .shuttingDown }
     lock.unlock()
     ending.store(true, ordering: .sequentiallyConsistent)
   }
 
-  /// Called at shutdown, once, unless it is taken back. On the driving thread.
+  /// Registers a hook that is called once at shutdown, unless it is removed. On the driving thread.
   public func onShutdown(_ hook: any ShutdownHook) { hooks.append(hook) }
 
   public func removeShutdownHook(_ hook: any ShutdownHook) {
@@ -255,7 +256,7 @@ extension Runtime {
     var result = ShutdownResult.ok
     switch wait(for: endCell, deadline: deadline, interruptible: false) {
     case .ready, .interrupted: break
-    // It has ended and is being taken apart by another thread.
+    // The runtime has ended, and another thread takes it apart.
     case .closed: if !parkOnly(endCell, deadline) { result = .timedOut }
     case .timedOut: result = .timedOut
     case .wouldDeadlock: result = .wouldDeadlock
@@ -267,7 +268,7 @@ extension Runtime {
     let joins = threadState == .joinable && ownExited.isSet && joiners == 0
     if joins { threadState = .joined }
     lock.unlock()
-    // It is at its last instruction: this is short.
+    // The thread is at its last instructions: this takes a short time.
     if joins { pthread_join(thread, nil) }
     return result
   }

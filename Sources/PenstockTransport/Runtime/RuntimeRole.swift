@@ -6,7 +6,7 @@ import Synchronization
 final class Waiter: @unchecked Sendable {
   let cell: WaitCell
   let mayDrive: Bool
-  /// The role is this waiter's: it must take it, or pass it on. Under the runtime's lock.
+  /// The waiter was given the role: it must take it, or pass it on. Under the runtime's lock.
   var isDriver = false
 
   init(_ cell: WaitCell, mayDrive: Bool) {
@@ -31,12 +31,13 @@ final class Waiter: @unchecked Sendable {
 /// A thread parks only where somebody drives, or where the own thread has been told to (`ownWanted`, and is then woken)
 /// or looks by itself after the linger; and a thread that leaves the role while others wait gives it to one of the two.
 extension Runtime {
-  /// After this long an interruptible wait returns by itself: a signal may have come just before it slept.
+  /// The time after which an interruptible wait returns by itself, because a signal may have come just before it
+  /// slept.
   static let interruptibleSlice: UInt64 = 250_000_000
   /// How many lingers may pass before the own thread looks again while callers take turns. With 8 it woke in one call
-  /// of fifty; the more there are, the longer a last send or cancel from a thread that does not wait may be delayed.
+  /// of fifty; with more, a last send or cancel from a thread that does not wait may be delayed longer.
   static let longestLook: UInt64 = 16
-  /// This many parked threads are a crowd, until this many waits have begun with fewer.
+  /// The number of parked threads that are a crowd, until this many waits have begun with fewer.
   static let crowdSize = 4
   static let crowdLasts: UInt32 = 64
   /// The longest time for which callers may drive without looking at the descriptors.
@@ -83,7 +84,7 @@ extension Runtime {
         waiter = parked
         if waiters.count >= Runtime.crowdSize && options.mode == .thread { crowd = Runtime.crowdLasts }
       }
-      // With work in the background the own thread would want the role back at once: leave it there.
+      // If there is work in the background the own thread would want the role back at once, so it is left there.
       if driver == .own && mayDrive && crowd == 0 && background.load(ordering: .relaxed) == 0 {
         yieldWanted.store(true, ordering: .sequentiallyConsistent)
         wakeLocked()
@@ -105,7 +106,7 @@ extension Runtime {
       if driver == .none, phase != .ended, crowd == 0 {
         takeRole(for: cell)
         lock.unlock()
-        // Another may have driven since.
+        // Another thread may have driven since.
         now = max(lastNow, time)
         if inbox.isEmpty { item.run() } else { _ = inbox.push(item) }
         return drive(until: cell, Terms(nil, interruptible, at: clock), nil)
@@ -146,7 +147,7 @@ extension Runtime {
     }
   }
 
-  /// With `lock` held, and the role free or assigned to the caller.
+  /// Takes the role. `lock` is held, and the role is free or assigned to the caller.
   private func takeRole() {
     driver = .caller
     turnover &+= 1
@@ -155,17 +156,17 @@ extension Runtime {
     asleep.store(0, ordering: .relaxed)
   }
 
-  /// Drives, to wait for `cell`.
+  /// Takes the role in order to wait for `cell`.
   private func takeRole(for cell: WaitCell) {
     takeRole()
-    // The runtime's own cell must not hold the runtime.
+    // The runtime's own cell must not keep the runtime.
     let isOwn = ObjectIdentifier(cell) == ObjectIdentifier(endCell)
     cell.beginDriving(isOwn ? nil : .passUnretained(self))
     // The host program need not poll for the work of this thread.
     poller.attach(false)
   }
 
-  /// `stop`: why to leave at once. `now` has been set.
+  /// Drives until `cell` is set. `stop`: the reason to leave at once. `now` was set before.
   private func drive(until cell: WaitCell, _ terms: Terms, _ stop: WaitResult?) -> WaitResult {
     var result = stop
     while result == nil {
@@ -182,13 +183,13 @@ extension Runtime {
       }
     }
     cell.endDriving()
-    // Waits that end without a look at the descriptors must not starve them, one after another.
+    // Waits that end without a look at the descriptors, one after another, must not starve the descriptors.
     if now &- polledAt > Runtime.pollSlack { _ = turn(until: now, cell: nil) }
     leave()
     return result ?? .ready
   }
 
-  /// Gives the role away. The cell that is nudged is kept by its waiter, and by us until the lock is free.
+  /// Gives the role away. The cell that is woken is kept by its waiter, and by this function until the lock is free.
   private func leave() {
     if endIfDone(abandoned: true) { return }
     lock.lock()
@@ -206,10 +207,10 @@ extension Runtime {
     if options.mode == .host {
       poller.attach(true)
       poller.setTimer(timers.earliest)
-      // From here on the host program is the sleeper.
+      // From here on the host program takes the sleeper's part.
       asleep.store(1, ordering: .sequentiallyConsistent)
       poller.takeKick()
-      // Without its timer nothing else would send the host program to look.
+      // The outer timer is lost too, so only this makes the host program look.
       if hasLeftovers || hasLostDescriptors { wakeLocked() }
       lock.unlock()
       return
@@ -225,7 +226,7 @@ extension Runtime {
     if wakes { wakeOwn() }
   }
 
-  /// The first waiter that could use the role, no longer in the list. With `lock` held.
+  /// Takes the first waiter that could use the role off the list. With `lock` held.
   private func nextWaiter() -> Waiter? {
     var i = 0
     while i < waiters.count {
@@ -239,13 +240,13 @@ extension Runtime {
     return nil
   }
 
-  /// With `lock` held; the caller holds a reference to `waiter`.
+  /// Takes a waiter off the list, with `lock` held. The caller has a reference to it.
   private func remove(_ waiter: Waiter?) {
     if let waiter { waiters.drop(waiter) }
   }
 
-  /// Where nobody drives: runs `body`, which calls no user code, as the driver. False: somebody does, or the runtime
-  /// has ended.
+  /// Runs `body`, which calls no user code, as the driver, if no other thread drives. False: another thread does, or
+  /// the runtime has ended.
   func inspect(_ body: () -> Void) -> Bool {
     lock.lock()
     guard driver == .none, phase != .ended else {
@@ -261,13 +262,14 @@ extension Runtime {
 
   // MARK: The own thread
 
-  /// nil, or errno.
+  /// Starts the own thread. Returns nil, or errno.
   @inline(never) @_optimize(size)
   func startThread() -> Int32? {
     threadState = .joinable
     var id: pthread_t = 0
     lock.lock()
-    // As if a driver had left: a program that begins with a blocking call drives it, and wakes nobody.
+    // Counts as if a driver had just left: a program that begins with a blocking call then drives it, and wakes no
+    // thread.
     freeSince = clock
     let failure = OwnThread.start(self, &id, detached: false) { argument in
       guard let argument else { return nil }
@@ -306,7 +308,7 @@ extension Runtime {
         look = shortest
         continue
       }
-      // One call after another: a thread that looked each time the linger is over would take the processor from them.
+      // Calls follow one another: a thread that looked after each linger would take the processor from them.
       let isBusy = turnover != seenTurnover
       seenTurnover = turnover
       look = isBusy ? min(look * 2, shortest * Runtime.longestLook) : shortest
@@ -322,7 +324,7 @@ extension Runtime {
       lock.unlock()
       Futex.wait(ownWord, while: seen, until: until)
     }
-    // A thread that shuts down waits to join; else nobody ever will.
+    // Only a thread that shuts down joins this one; without such a thread it is detached.
     if joiners == 0 {
       threadState = .detached
       pthread_detach(pthread_self())
@@ -414,7 +416,7 @@ extension Runtime {
     settle()
     if endIfDone() { return .closed }
     while true {
-      // The first look has done work enough: the rest of the turn does not sleep.
+      // The first look has already done work, so the rest of the turn does not sleep.
       let calm = turn(until: work == before ? deadline : now, cell: nil)
       settle()
       if endIfDone() { return .closed }
@@ -429,7 +431,7 @@ extension Runtime {
     return .ok
   }
 
-  /// nil for negative values.
+  /// The deadline after `milliseconds`; nil for negative values.
   static func deadline(after milliseconds: Int64, from now: UInt64) -> UInt64? {
     guard milliseconds >= 0 else { return nil }
     let (span, overflow) = UInt64(milliseconds).multipliedReportingOverflow(by: 1_000_000)

@@ -4,8 +4,8 @@ import Synchronization
 extension Runtime {
   /// How many items run before descriptors get their turn.
   private static let batch = 512
-  /// How many items run before connections write the output of those: the peer is at the first of a hundred calls
-  /// while the last are made, which gives 1.6 times the rate.
+  /// How many items run before connections write the output of those: the peer then works at the first of a hundred
+  /// calls while the last are made, which gives 1.6 times the rate.
   private static let stride = 32
 
   /// Whether a driver that slept now would leave something undone.
@@ -35,7 +35,7 @@ extension Runtime {
     swap(&turnEnds, &turnEndsRunning)
     var i = 0
     while i < turnEndsRunning.count {
-      // The list keeps it.
+      // The list keeps the handler.
       Unmanaged.passUnretained(turnEndsRunning[i])._withUnsafeGuaranteedRef { $0.turnEnded() }
       i += 1
     }
@@ -58,7 +58,7 @@ extension Runtime {
       if milliseconds != 0, spent != nil { spent = nil }
       if milliseconds != 0, options.spinMicroseconds > 0, let cell {
         count = spin(cell, limit)
-        // It may have ended because something is due.
+        // The sleep may have ended because a timer is due.
         milliseconds = count != 0 ? 0 : sleepTime(limit)
       }
       if milliseconds != 0 {
@@ -90,8 +90,8 @@ extension Runtime {
     return count != -EINTR
   }
 
-  /// Looks without sleeping, as long as the option says, for an event that would end a sleep. The number of events, or -errno; 0:
-  /// there are none, or something else has come.
+  /// Looks for events without sleeping, as long as the option says. Returns the number of events, or -errno; 0: there
+  /// are none, or something else has come.
   private func spin(_ cell: WaitCell, _ limit: UInt64?) -> Int32 {
     var until = clock &+ UInt64(options.spinMicroseconds) * 1000
     until = min(until, limit ?? .max, timers.earliest ?? .max)
@@ -116,11 +116,11 @@ extension Runtime {
     }
   }
 
-  /// After so many milliseconds a loop that sleeps looks whether its descriptors are still there: if somebody has closed
-  /// them, nothing else will wake it.
+  /// The longest sleep in milliseconds. After it the loop looks whether its descriptors still exist: if other code
+  /// has closed them, nothing else wakes it.
   private static let longestSleep: UInt64 = 5000
 
-  /// For epoll_wait: rounded up, so that a timer is due on waking.
+  /// The time to sleep for epoll_wait, rounded up so that a timer is due on waking.
   private func sleepTime(_ limit: UInt64?) -> Int32 {
     var at = limit ?? .max
     if let first = timers.earliest, first < at { at = first }
@@ -130,7 +130,8 @@ extension Runtime {
     return Int32(min((at - time - 1) / 1_000_000 + 1, Runtime.longestSleep))
   }
 
-  /// Releases the items that are queued and never ran. Only when the runtime has ended: then the lock stands for the role.
+  /// Releases the items that are queued and never ran. Called only when the runtime has ended, under the lock instead
+  /// of the role.
   func dropInbox() {
     while true {
       lock.lock()

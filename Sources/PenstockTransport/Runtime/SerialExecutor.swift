@@ -14,10 +14,10 @@ public final class SerialExecutor: HostExecutor {
     super.init()
   }
 
-  /// nil: a thread could not be started; the system's error.
+  /// Makes an executor; nil: a thread could not be started, with the system's error.
   public static func make() -> (SerialExecutor?, errno: Int32) { make(after: 0) }
 
-  /// This many changes, an even number, are counted already.
+  /// Makes an executor whose counter begins at `changes`, an even number.
   static func make(after changes: UInt32) -> (SerialExecutor?, errno: Int32) {
     let made = SerialExecutor(changes)
     let failure = made.queue.start()
@@ -37,13 +37,13 @@ private final class SerialQueue: @unchecked Sendable {
   private var first: ExecutorJob?
   private var last: ExecutorJob?
   private var isClosed = false
-  /// Its value goes up with each thing to look at, and round; bit 0: the thread sleeps, or is about to.
+  /// A counter that goes up with each change to look at, and wraps around; bit 0: the thread sleeps, or is about to.
   private let changes: Atomic<UInt32>
   private let thread = Atomic<UInt64>(0)
 
   init(_ changes: UInt32) { self.changes = Atomic(changes) }
 
-  /// 0 or -errno.
+  /// Starts the thread. Returns 0 or -errno.
   func start() -> Int32 {
     var id: pthread_t = 0
     return OwnThread.start(self, &id, detached: true) { argument in
@@ -71,7 +71,8 @@ private final class SerialQueue: @unchecked Sendable {
     tell()
   }
 
-  /// The thread that clears bit 0 wakes after it: so a sleep that has just begun anew is not missed.
+  /// Wakes the thread. The caller that clears bit 0 wakes it afterwards, so that a sleep that has just begun again is
+  /// not missed.
   private func tell() {
     if changes.wrappingAdd(2, ordering: .sequentiallyConsistent).oldValue & 1 != 0 {
       changes.bitwiseAnd(~1, ordering: .sequentiallyConsistent)
@@ -95,7 +96,7 @@ private final class SerialQueue: @unchecked Sendable {
     }
   }
 
-  /// False: there was none. The job is freed here, after the lock and before the next one.
+  /// Runs the next job. False: there was none. The job is freed here, after the lock and before the next one.
   private func runNext() -> Bool {
     lock.lock()
     let job = first

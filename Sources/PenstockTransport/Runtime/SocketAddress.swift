@@ -1,7 +1,7 @@
 import CSystem
 public import PenstockWire
 
-/// Where a socket connects to: an IP address with a port, or a unix socket.
+/// An address to connect to: an IP address with a port, or a unix socket.
 public struct SocketAddress {
   public private(set) var storage: sockaddr_storage
   public private(set) var length: UInt32
@@ -26,7 +26,8 @@ public struct SocketAddress {
     self.length = length
   }
 
-  /// A path of the file system; one that begins with a NUL is a name in the abstract space. nil if it does not fit.
+  /// The address of a unix socket: a path, or a name in the abstract space that begins with a NUL. nil: it does not
+  /// fit.
   @inline(never) @_optimize(size)
   public init?(unixPath path: ByteView) {
     var storage = sockaddr_storage()
@@ -39,7 +40,7 @@ public struct SocketAddress {
 
   public var family: Int32 { Int32(storage.ss_family) }
   public var isUnix: Bool { family == AF_UNIX }
-  /// 0 for a unix socket.
+  /// The port; 0 for a unix socket.
   public var port: UInt16 {
     var copy = storage
     return cs_address_port(&copy)
@@ -49,7 +50,7 @@ public struct SocketAddress {
     withUnsafePointer(to: storage) { body(UnsafeRawPointer($0), length) }
   }
 
-  /// "1.2.3.4:5", "[::1]:5", "[fe80::1%2]:5", "unix:/path", "unix-abstract:name".
+  /// The address as text: "1.2.3.4:5", "[::1]:5", "[fe80::1%2]:5", "unix:/path", "unix-abstract:name".
   @inline(never) @_optimize(size)
   public func text() -> [UInt8] {
     var out: [UInt8] = []

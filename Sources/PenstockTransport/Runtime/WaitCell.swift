@@ -40,7 +40,7 @@ public class WaitCell: @unchecked Sendable {
 
   /// Sets it by the only thread that waits for it, which drives: no other writes the word but for a nudge that comes
   /// too late.
-  final func setAlone() { word.store(word.load(ordering: .relaxed) | WaitCell.set, ordering: .relaxed) }
+  final func setUnshared() { word.store(word.load(ordering: .relaxed) | WaitCell.set, ordering: .relaxed) }
 
   /// For the next wait. Only where no wait is under way that must not be missed: look at the condition itself after
   /// a reset and before the next wait.

@@ -5,7 +5,7 @@ import PenstockWire
 ///
 /// Nothing here is known to the call: it is written on callbacks, verdicts and tickets alone.
 public struct AsyncCallbacks {
-  /// A callback for an event: it gets the hop, which the callee owns, and its state.
+  /// A callback for an event: it gets the hop, which it has to release, and its state.
   public typealias Shown = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
 
   public var create: HopCreate?
@@ -21,7 +21,7 @@ public struct AsyncCallbacks {
   public init() {}
 }
 
-/// The user's callbacks and data, for as long as the registration lives.
+/// The user's callbacks and data, which live as long as the registration.
 private final class AsyncStyle {
   let callbacks: AsyncCallbacks
   let userData: UserData
@@ -73,11 +73,11 @@ public final class AsyncState {
 
   // MARK: - The ordinary callbacks
 
-  private static let create: HopCreate = { handle, userData, place in
-    guard let place, let shared = AsyncState.from(userData) else { return Verdict.skip.rawValue }
+  private static let create: HopCreate = { handle, userData, out in
+    guard let out, let shared = AsyncState.from(userData) else { return Verdict.skip.rawValue }
     var pointer: UnsafeMutableRawPointer?
     let answer = shared.style.callbacks.create?(handle, shared.pointer, &pointer) ?? Verdict.next.rawValue
-    if answer == Verdict.next.rawValue { place.pointee = AsyncState(shared.style, pointer).toOpaque() }
+    if answer == Verdict.next.rawValue { out.pointee = AsyncState(shared.style, pointer).toOpaque() }
     return answer
   }
 
@@ -92,7 +92,7 @@ public final class AsyncState {
     return mine.style.callbacks.onCancel?(handle, mine.pointer) ?? Verdict.next.rawValue
   }
 
-  /// Gives out a handle at the event, which the callee owns, and returns the verdict.
+  /// Gives the callback a handle at the event, which it has to release, and returns the verdict.
   @inline(never)
   fileprivate static func show(
     _ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _ kind: EventKind,

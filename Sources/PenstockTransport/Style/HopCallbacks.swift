@@ -39,7 +39,7 @@ private func createHop(
   guard let handle, let userData, let state else { return Verdict.skip.rawValue }
   let interceptor = Unmanaged<SyncInterceptor>.fromOpaque(userData).takeUnretainedValue()
   let call = InterceptedCall(Hop.from(handle), interceptor)
-  // The hop's; `destroyHop` releases it.
+  // The hop owns this reference; `destroyHop` releases it.
   state.pointee = Unmanaged.passRetained(call).toOpaque()
   return Verdict.next.rawValue
 }
@@ -58,7 +58,7 @@ private func with(
 }
 
 extension InterceptedCall {
-  /// A ticket for the event; 0: none to be had, and the call has been ended for it.
+  /// Takes a ticket for the event; 0: there was none, and the call has been ended for that.
   private func takeTicket(_ hop: Hop) -> UInt64 {
     let ticket = hop.takeTicket()
     if ticket == 0 { _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor")) }
@@ -75,13 +75,13 @@ extension InterceptedCall {
     }
     tickets.start = takeTicket(hop)
     guard tickets.start != 0 else { return .next }
-    // The message of a call that has one is to be seen, too.
+    // If the kind has one request message, the function sees it too: start waits for it.
     if kind.sendsOne { return .hold }
     offer(hop)
     return .pause
   }
 
-  /// The one request message, or its absence.
+  /// The one request message has come, or a half-close without one.
   fileprivate func requestCame(_ hop: Hop, _ message: Message?) -> Verdict {
     guard stage == .collecting else { return .next }
     tickets.request = takeTicket(hop)
@@ -98,7 +98,7 @@ extension InterceptedCall {
     }
   }
 
-  /// `next`: the function's changes go with it.
+  /// The function has called `next`: start goes on with its changes.
   @inline(never) @_optimize(size)
   func passStart(_ hop: Hop) {
     guard stage == .offered else { return }
@@ -130,7 +130,7 @@ extension InterceptedCall {
   }
 
   fileprivate func messageCame(_ hop: Hop) -> Verdict {
-    // More than one, where one is allowed: that is judged above the chain.
+    // A second response message, where one is allowed, is not shown: the call itself rejects it.
     guard stage == .passed, response == nil else { return .next }
     tickets.response = takeTicket(hop)
     guard tickets.response != 0 else { return .next }
@@ -138,7 +138,7 @@ extension InterceptedCall {
       response = hop.message
       return .hold
     }
-    // The response of a stream whose headers a hop below has kept.
+    // Also for a stream whose headers a hop below has kept.
     respond()
     return .pause
   }
@@ -157,7 +157,7 @@ extension InterceptedCall {
     return .pause
   }
 
-  /// The function has returned: the response goes on, as it has changed it.
+  /// The function has returned: the response goes on, with the function's changes.
   @inline(never) @_optimize(size)
   func letGo(_ hop: Hop) {
     guard stage == .responded else { return }
@@ -200,12 +200,12 @@ extension InterceptedCall {
     hop.call.settle(open.start, .verdict(.take))
     hop.call.settle(open.request, .verdict(.next))
     if let headers = given.headers { _ = hop.deliverHeaders(headers) }
-    // Only now: taking the call asks for messages already.
+    // Set only now, because taking the call already asks for messages.
     answer = given
     pump(hop)
   }
 
-  /// Delivers the events that are asked for; the status is last.
+  /// Delivers as many events as have been asked for; the status comes last.
   @inline(never) @_optimize(size)
   func pump(_ hop: Hop) {
     if isPumping { return }

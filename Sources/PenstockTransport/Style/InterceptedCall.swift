@@ -8,7 +8,7 @@ public final class SyncInterceptor {
 
   let function: Function
   let userData: UserData
-  /// Each followed by a NUL.
+  /// The name and the methods, each followed by a NUL.
   public let name: ByteBuffer
   public let methods: ByteBuffer?
 
@@ -34,16 +34,17 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Used by the driving thread, but for the functions of a hop that any thread may use. The hop has a reference to this until
   /// its `destroy`.
   let hop: Hop
-  /// Kept by the user data of its registration, whose end is so the end of the last function that runs.
+  /// The interceptor, kept by the user data of its registration; so the finalizer runs only after the last function
+  /// has returned.
   unowned(unsafe) let interceptor: SyncInterceptor
   private let userData: UserData
   let registration: UInt64
   let item: CallItem
   let pool: WorkerPool
   let kind: CallKind
-  /// Set where messages are objects.
+  /// The codec, if the function sees messages as objects.
   let codec: Codec?
-  /// The values have a lock of their own.
+  /// The values of the call, which have a lock of their own.
   private let values: CallValues
 
   // The pool's, under its lock.
@@ -56,32 +57,32 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   // The driving thread's.
   enum Stage: Equatable {
-    /// Start stands at the hop, until the one request message has come too.
+    /// Start waits at the hop until the one request message has come, too.
     case collecting
-    /// The function may run; start stands here.
+    /// The function may run; start waits at the hop.
     case offered
-    /// `next`: start has gone on.
+    /// The function has called `next`, and start has gone on.
     case passed
-    /// The response stands here.
+    /// The response waits at the hop.
     case responded
-    /// The function has let it go: everything passes.
+    /// The function has let the response go: everything passes.
     case passing
-    /// The function answers in place of the server.
+    /// The function answers instead of the server.
     case answering
     case over
   }
   var stage = Stage.collecting
   var tickets = OpenTickets()
   var answer: Answer?
-  /// A response that the server did not send, to go before the status as soon as it is asked for.
+  /// A response of the function's own, which goes before the status as soon as it is asked for.
   var lateResponse: Message?
   var isPumping = false
-  /// A copy could not be made.
+  /// There was no memory for the copy of the start.
   let isShort: Bool
 
   struct OpenTickets {
     var start: UInt64 = 0
-    /// The request message's; or half-close's, where there is none.
+    /// The ticket of the request message, or of half-close where there is no message.
     var request: UInt64 = 0
     var headers: UInt64 = 0
     var response: UInt64 = 0
@@ -97,9 +98,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // The function's, once it runs; before that the driving thread's.
   /// A copy, which `next` sends.
   let start: Request
-  /// The message may have been changed.
+  /// The function may have changed the message.
   private(set) var isChanged = false
-  /// The message that came, and the one that is to go instead.
+  /// The message that came, and the message that replaces it.
   var request: Message?
   var newRequest: Message?
   var newResponse: Message?
@@ -110,12 +111,12 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   private var hasSeenResponse = false
   private var hasEnded = false
 
-  // Written by the driving thread before `hasResponse`, the function's after.
+  // The response, written by the driving thread before it sets `hasResponse`, and by the function after that.
   var headers: Metadata?
   var response: Message?
   var status: Status?
 
-  // Under the lock.
+  // A request of the function, under the lock.
   enum Wish {
     case next
     case answer(Answer)
@@ -152,7 +153,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   // MARK: - News for the function, from the driving thread
 
-  /// There is a response to look at: `next` returns.
+  /// The response has come: `next` returns.
   func respond() {
     stage = .responded
     lock.lock()
@@ -198,7 +199,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     }
   }
 
-  /// The runtime has ended before it ran.
+  /// The runtime has ended before this item ran.
   public override func dropped(_ why: Closing) {
     lock.lock()
     isOver = true
@@ -214,7 +215,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   // MARK: - The function, on a worker
 
-  /// Runs it. The caller holds a reference.
+  /// Runs the function. The caller holds a reference.
   @inline(never) @_optimize(size)
   func execute() {
     let handle = SyncHop(self)
@@ -232,7 +233,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     }
   }
 
-  /// Law 7.
+  /// The status of a call whose interceptor has broken law 7.
   func broken(_ what: StaticString) -> Status {
     Status(
       .internal, parts: ("interceptor '" as StaticString).bytes,
@@ -240,9 +241,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
       ("' " as StaticString).bytes, what.bytes)
   }
 
-  /// Start stands here still.
+  /// The function has not called `next`, so the start can be changed.
   var isBeforeNext: Bool { !hasCalledNext && !hasEnded }
-  /// There is a response, which may be changed.
+  /// `next` has returned a response, which can be changed.
   var isAfterNext: Bool { hasSeenResponse && !hasEnded }
   /// Whether the call was ended elsewhere.
   private var isGone: Bool { lock.withLock { isOver } }
@@ -263,7 +264,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     while true {
       if let attendant { pool.serve(item, attendant) }
       if lock.withLock({ hasResponse || isOver }) { break }
-      // A worker does not do the host program's work.
+      // A worker waits without driving a loop that the host program drives.
       let result = pool.runtime.wait(
         for: waits, deadline: nil, interruptible: false, mayDrive: pool.runtime.options.mode == .thread)
       waits.reset()
@@ -316,7 +317,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Whether a message's content fits the level that the function sees.
   private func fits(_ message: Message) -> Bool { message.isObject == (codec != nil) }
 
-  /// The start may be changed until `next`.
+  /// Changes the start, until `next`.
   func edit(_ change: (Request) -> Outcome) -> Outcome {
     guard isBeforeNext else { return .state }
     isChanged = true
@@ -334,26 +335,25 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// The request's, which can be changed until `next`.
+  /// The request's metadata, which can be changed until `next`.
   var requestMetadata: Metadata {
     isChanged = true
     return start.metadata
   }
 
-  /// Until `next` the request's, after it the response's; nil: a trailers-only answer has none.
+  /// The request's metadata until `next`, then the response's; nil: a trailers-only answer has none.
   var metadata: Metadata? {
     if isBeforeNext { return requestMetadata }
     return isAfterNext ? headers : nil
   }
 
-  /// Until `next` the request's; nil: streams have none, nor has a caller that half-closed at once. After it the
-  /// response's, where there is one.
+  /// The request message until `next`, then the response message. nil: the call is a stream or has none.
   var message: Message? {
     if isBeforeNext { return newRequest ?? request }
     return isAfterNext && kind.receivesOne ? newResponse ?? response : nil
   }
 
-  /// Replaces it, or puts one in where there was none.
+  /// Replaces the message, or adds one where there was none.
   func replace(_ message: Message) -> Outcome {
     guard fits(message) else { return .state }
     if isBeforeNext, kind.sendsOne {
@@ -366,7 +366,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// After `next`: the response's status; or the caller's, where the call was ended elsewhere.
+  /// The status of the response, after `next`; if the call was ended elsewhere, the status that its caller gets.
   var responseStatus: Status? {
     guard hasCalledNext else { return nil }
     return hasSeenResponse ? status : lock.withLock { endStatus }

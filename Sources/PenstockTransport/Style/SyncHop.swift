@@ -7,7 +7,8 @@ import PenstockWire
 /// work for as long as the handle is kept.
 final class SyncHop: BoundHop, @unchecked Sendable {
   private let thread = cs_thread_self()
-  /// Used by that thread alone; nil when the function has returned: a handle that is kept does not keep the interceptor.
+  /// The call, used by the function's thread only; nil when the function has returned: a handle that is kept does not
+  /// keep the interceptor.
   private var call: Unmanaged<InterceptedCall>?
 
   /// The caller keeps `call` until `close`.
@@ -16,7 +17,7 @@ final class SyncHop: BoundHop, @unchecked Sendable {
     super.init(call.hop)
   }
 
-  /// Borrowed.
+  /// The borrowed handle.
   var pointer: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
 
   func close() { call = nil }

@@ -21,14 +21,14 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   private enum State {
     /// The callback is running.
     case fresh
-    /// Resolved while the callback was running.
+    /// The event was resolved while the callback was running.
     case answered(Answer)
     /// The callback has returned, and the event waits.
     case waiting(ticket: UInt64)
     case spent
-    /// The call went on without it.
+    /// The call went on without the event.
     case gone
-    /// The end of a call that can't be held up: it goes on by itself.
+    /// The event is the end of a call, which can't be held up: it goes on by itself.
     case passing
   }
 
@@ -55,7 +55,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     hop.lend()
   }
 
-  /// Any thread. `start` is the ticket's.
+  /// Makes the handle for a ticket, on any thread. `start`: the request of the ticket.
   init(_ hop: Hop, _ event: Event, ticket: UInt64, start: Request?) {
     kind = event.kind
     shownStart = start
@@ -72,7 +72,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     super.init(hop)
   }
 
-  /// The last reference has gone. Within its callback the callback itself has one.
+  /// The last reference has gone, so the callback has returned: within it the callback has one.
   deinit {
     if owesEnd, case .waiting(let ticket) = state {
       _ = Tickets.resolve(ticket, .broken("released an event that it had not resolved"))
@@ -82,7 +82,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   // MARK: - Any thread: the event
 
   private var isOpen: Bool {
-    // A lock of the parent's may be held for good.
+    // In a forked child the lock may be held by a thread that it does not have.
     if hop.isForked { return false }
     lock.lock()
     defer { lock.unlock() }
@@ -101,7 +101,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   public override func setMessage(_ bytes: ByteView) -> Outcome {
     guard let shownMessage else { return isOpen ? .state : .gone }
     guard let fresh = ByteBuffer(copying: bytes) else { return .noMemory }
-    // Let go after the lock: the message's bytes may be another's.
+    // Released after the lock, because the bytes of the message may be lent, and their finalizer is user code.
     defer { withExtendedLifetime(fresh) {} }
     return whileOpen {
       guard !shownMessage.isObject else { return .state }
@@ -112,7 +112,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   public override func setObject(_ object: CodecObject) -> Outcome {
     guard let shownMessage else { return isOpen ? .state : .gone }
-    // Let go after the lock: user code frees it.
+    // Released after the lock, because user code frees the object.
     var old: CodecObject?
     defer { withExtendedLifetime(old) {} }
     return whileOpen {
@@ -130,7 +130,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     whileOpen { kind == .status ? shownStart.map { change($0) } ?? .state : .state }
   }
 
-  /// A thread that ends the wait at the same time comes before or after.
+  /// Runs `change` while the event waits; a thread that ends the wait at the same time does so before or after it.
   private func whileOpen(_ change: () -> Outcome) -> Outcome {
     lock.lock()
     defer { lock.unlock() }
@@ -148,7 +148,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     return finish(.verdict(verdict))
   }
 
-  /// `status` is the call's from now on.
+  /// Ends the call with `status`, which the call takes over.
   public override func end(_ status: Status) -> Outcome { finish(.end(status)) }
 
   @inline(never) @_optimize(size)
@@ -176,7 +176,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     }
   }
 
-  /// In the callback a ticket may be taken, with which the event then waits.
+  /// Takes a ticket in the callback; the event then waits with it.
   public override func takeTicket() -> UInt64 {
     lock.lock()
     let seen = state
@@ -192,17 +192,18 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   // MARK: - The callback
 
-  /// The callback has returned: its verdict.
+  /// The callback has returned; gives its verdict.
   func settle() -> Int32 {
     if let answer = answer() { return apply(answer) }
     let ticket = hop.takeTicket()
-    // From now on any thread may have the hop.
+    // Any thread may have the hop from now on.
     if ticket != 0 { hop.becomeShared() }
     lock.lock()
-    // None: the call has ended while an executor ran the callback; or there is no memory, which is law 7.
+    // There is no ticket if the call has ended while an executor ran the callback, or if there is no memory, which is
+    // law 7.
     if case .fresh = state { state = ticket == 0 ? .gone : .waiting(ticket: ticket) }
     lock.unlock()
-    // NEXT spends a ticket that was taken in vain.
+    // An event that was resolved meanwhile needs no ticket: NEXT spends the one that was taken.
     if let answer = answer() { return apply(answer) }
     return Verdict.pause.rawValue
   }

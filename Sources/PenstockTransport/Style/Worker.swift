@@ -11,13 +11,13 @@ final class Worker: @unchecked Sendable {
   /// The calls whose functions run on this thread, innermost last. Its own thread's alone.
   private var running: [InterceptedCall] = []
 
-  /// Its own thread: whether a function of `pool`'s runtime is among those that run.
+  /// Whether a function of `pool`'s runtime is among those that run. Called on its own thread.
   func runs(_ pool: WorkerPool) -> Bool { running.contains { $0.pool === pool } }
 
   /// Whether a function of this registration runs on this thread.
   func runs(registration: UInt64) -> Bool { running.contains { $0.registration == registration } }
 
-  /// Its own thread.
+  /// Runs the function of `call`. Called on its own thread.
   func run(_ call: InterceptedCall) {
     running.append(call)
     call.execute()
@@ -25,12 +25,12 @@ final class Worker: @unchecked Sendable {
     call.pool.runtime.endPending()
   }
 
-  /// The first of the list, whose links are pointers alone: a worker leaves it before its thread ends. All of it is
-  /// under the lock of the process's page, and a forked child finds it empty.
+  /// The slot of the first worker in the process's page. The list's links are plain pointers: a worker leaves the
+  /// list before its thread ends. All of it is under the page's lock, and a forked child finds the list empty.
   private static let processSlot = 7
   private var next: Unmanaged<Worker>?
   private var previous: Unmanaged<Worker>?
-  /// How many there are; those of a parent count too, whom the list does not have.
+  /// The number of workers; in a forked child it includes the parent's, which the list does not have.
   private static let count = Atomic<Int>(0)
 
   private static var first: Unmanaged<Worker>? {
@@ -43,10 +43,10 @@ final class Worker: @unchecked Sendable {
     guard count.load(ordering: .relaxed) > 0 else { return nil }
     let me = cs_thread_self()
     return Process.withLock { () -> Worker? in
-      var place = first
-      while let worker = place?.takeUnretainedValue() {
+      var current = first
+      while let worker = current?.takeUnretainedValue() {
         if worker.thread == me { return worker }
-        place = worker.next
+        current = worker.next
       }
       return nil
     }
@@ -71,15 +71,15 @@ final class Worker: @unchecked Sendable {
   }
 }
 
-/// A worker that waits for a call, and runs the functions of its synchronous interceptors meanwhile. Under the lock
-/// of the call's pool.
+/// A worker that waits for a call and meanwhile runs the functions of the call's synchronous interceptors. Under the
+/// lock of the call's pool.
 final class Attendant: @unchecked Sendable {
   let worker: Worker
   /// Set when there is a function to run.
   let cell: WaitCell
-  /// The thread waits in `next` of this very call: its nest is this worker's.
+  /// The thread waits in `next` of this very call: the call's work is this worker's.
   let isInNext: Bool
-  /// The worker runs none of those functions.
+  /// The worker runs none of those functions now.
   fileprivate(set) var isIdle = true
 
   init(_ worker: Worker, _ cell: WaitCell, isInNext: Bool) {
@@ -91,7 +91,7 @@ final class Attendant: @unchecked Sendable {
 
 /// The synchronous interceptors of one call that wait for a worker, and the workers that wait for the call. Under
 /// the lock of the call's pool.
-final class Nest {
+final class SyncWork {
   var ready: [InterceptedCall] = []
   private var attendants: [Attendant] = []
 

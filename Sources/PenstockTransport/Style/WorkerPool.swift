@@ -20,10 +20,10 @@ final class WorkerPool: @unchecked Sendable {
   private let lock = Lock()
   private var first: InterceptedCall?
   private var last: Unmanaged<InterceptedCall>?
-  /// Threads that look at the queue again before they end; and all that have not ended.
+  /// The number of threads that will look at the queue again before they end; and of all threads that have not ended.
   private var threads = 0
   private var alive = 0
-  /// Threads that sleep and that nobody has called; and calls that none has taken up.
+  /// The number of threads that sleep and were not woken; and of wake-ups that no thread has taken up.
   private var idle = 0
   private var called = 0
   private var isClosed = false
@@ -46,22 +46,23 @@ final class WorkerPool: @unchecked Sendable {
     case tell(WaitCell)
   }
 
-  /// The driving thread: `call`'s function may run. False: there is no thread that could, and none can be started.
+  /// Offers `call`'s function, which may run now. The driving thread only. False: no thread could run it, and none
+  /// can be started.
   @inline(never) @_optimize(size)
   func offer(_ call: InterceptedCall) -> Bool {
     lock.lock()
-    let nest = call.item.nest ?? Nest()
-    call.item.nest = nest
+    let work = call.item.syncWork ?? SyncWork()
+    call.item.syncWork = work
     call.offer = .open
-    nest.ready.append(call)
-    let followup = place(call, nest)
+    work.ready.append(call)
+    let followup = assign(call, work)
     lock.unlock()
     return perform(followup, call)
   }
 
-  /// With the lock held.
-  private func place(_ call: InterceptedCall, _ nest: Nest) -> Followup {
-    if let attendant = nest.idle { return .tell(attendant.cell) }
+  /// Decides, with the lock held, which thread runs the function of `call`.
+  private func assign(_ call: InterceptedCall, _ work: SyncWork) -> Followup {
+    if let attendant = work.idle { return .tell(attendant.cell) }
     enqueue(call)
     if idle > 0 {
       idle -= 1
@@ -93,7 +94,7 @@ final class WorkerPool: @unchecked Sendable {
     lock.unlock()
   }
 
-  /// No thread could be started: true if there is none at all, and `call` stands in the queue no more.
+  /// No thread could be started. True: there is no thread at all, and `call` was taken out of the queue.
   private func withdrawIfStranded(_ call: InterceptedCall?) -> Bool {
     lock.lock()
     defer { lock.unlock() }
@@ -102,14 +103,14 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// With the lock held. The caller has a reference.
+  /// Takes `call` out of the queue, with the lock held. The caller has a reference.
   private func remove(_ call: InterceptedCall) {
     call.offer = .closed
-    call.item.nest?.ready.drop(call)
+    call.item.syncWork?.ready.drop(call)
     dequeue(call)
   }
 
-  /// With the lock held: it is to run now. A shutdown waits for it.
+  /// Begins to run `call`, with the lock held. A shutdown waits for its end.
   private func begin(_ call: InterceptedCall) {
     call.offer = .closed
     dequeue(call)
@@ -118,15 +119,15 @@ final class WorkerPool: @unchecked Sendable {
 
   // MARK: - Workers that wait for a call
 
-  /// nil: the calling thread is no worker. While it attends `item`'s call, `cell` is set when there is something to
-  /// `serve`.
+  /// Registers the calling thread, if it is a worker, as waiting for `item`'s call: `cell` is set when there is
+  /// something to `serve`. nil: it is no worker.
   func attend(_ item: CallItem, _ cell: WaitCell, isInNext: Bool) -> Attendant? {
     guard let worker = Worker.current else { return nil }
     let attendant = Attendant(worker, cell, isInNext: isInNext)
     lock.lock()
-    let nest = item.nest ?? Nest()
-    item.nest = nest
-    nest.enter(attendant)
+    let work = item.syncWork ?? SyncWork()
+    item.syncWork = work
+    work.enter(attendant)
     lock.unlock()
     return attendant
   }
@@ -134,12 +135,12 @@ final class WorkerPool: @unchecked Sendable {
   /// Runs the call's ready work, on the calling thread.
   @inline(never) @_optimize(size)
   func serve(_ item: CallItem, _ attendant: Attendant) {
-    while serveOne(item, attendant) { lock.withLock { item.nest?.back(attendant) } }
+    while serveOne(item, attendant) { lock.withLock { item.syncWork?.back(attendant) } }
   }
 
   private func serveOne(_ item: CallItem, _ attendant: Attendant) -> Bool {
     lock.lock()
-    let call = item.nest?.take(attendant)
+    let call = item.syncWork?.take(attendant)
     if let call { begin(call) }
     lock.unlock()
     guard let call else { return false }
@@ -147,14 +148,14 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// Work that has become ready for it since goes to others.
+  /// The thread waits no more: work that has become ready for it goes to other threads.
   @inline(never) @_optimize(size)
   func leave(_ item: CallItem, _ attendant: Attendant) {
     var followups: [Followup] = []
     lock.lock()
-    if let nest = item.nest {
-      nest.leave(attendant)
-      for call in nest.ready where !call.isQueued { followups.append(place(call, nest)) }
+    if let work = item.syncWork {
+      work.leave(attendant)
+      for call in work.ready where !call.isQueued { followups.append(assign(call, work)) }
     }
     lock.unlock()
     for followup in followups { _ = perform(followup, nil) }
@@ -182,7 +183,7 @@ final class WorkerPool: @unchecked Sendable {
 
   // MARK: - Threads
 
-  /// Starts a thread, which is counted already. False: the system refused.
+  /// Starts a thread that has been counted already. False: the system refused.
   private func startThread() -> Bool {
     var id: pthread_t = 0
     let failure = OwnThread.start(self, &id, detached: false) { argument in
@@ -209,19 +210,19 @@ final class WorkerPool: @unchecked Sendable {
     worker.end()
     lock.lock()
     alive -= 1
-    // A thread that shuts down waits to join; else nobody ever will.
+    // Only a thread that shuts down joins this one; without such a thread it is detached.
     if joiners > 0 { exited.append(pthread_self()) } else { pthread_detach(pthread_self()) }
     exitWord.wrappingAdd(1, ordering: .sequentiallyConsistent)
     Futex.wake(exitWord, .max)
     lock.unlock()
   }
 
-  /// False: there is nothing to run.
+  /// Runs the next function in the queue. False: there is none.
   private func runNext(_ worker: Worker) -> Bool {
     lock.lock()
     let call = first
     if let call {
-      call.item.nest?.ready.drop(call)
+      call.item.syncWork?.ready.drop(call)
       begin(call)
     }
     lock.unlock()
@@ -230,7 +231,7 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// Sleeps until there may be something to run. False: there was nothing for a while, and the thread is to end.
+  /// Sleeps until there may be something to run. False: there was nothing for a while, and the thread has to end.
   @inline(never) @_optimize(size)
   private func rest() -> Bool {
     let until = cs_monotonic() + WorkerPool.idleTime
@@ -259,7 +260,7 @@ final class WorkerPool: @unchecked Sendable {
     }
   }
 
-  /// Nothing will become ready any more: threads end when they have nothing left to do. Does not wait.
+  /// Closes the pool, without waiting: threads end when they have nothing left to run.
   func close() {
     lock.lock()
     isClosed = true
@@ -270,7 +271,7 @@ final class WorkerPool: @unchecked Sendable {
 
   var hasThreads: Bool { lock.withLock { alive > 0 } }
 
-  /// Closes, and waits until every thread has ended. False: not until `deadline`.
+  /// Closes the pool, and waits until every thread has ended. False: `deadline` came first.
   @inline(never) @_optimize(size)
   func join(until deadline: UInt64?) -> Bool {
     close()

@@ -49,11 +49,11 @@ public final class TLSContext {
 
   @inline(never) @_optimize(size)
   public static func make(role: Role, options: TLSOptions) -> Made<TLSContext> {
-    // OpenSSL's own atexit handler would take its tables from under a runtime that still works while the process
-    // exits. This counts where OpenSSL has not been started before; any other function of its would start it.
+    // OpenSSL's own atexit handler would free its tables while a runtime still works as the process exits. This
+    // setting counts only if OpenSSL was not started before; any other function of OpenSSL would start it.
     _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
     ERR_clear_error()
-    // A want of memory looks like anything else to OpenSSL, or like nothing. malloc sets errno.
+    // OpenSSL reports a lack of memory like any other error, or not at all; malloc sets errno.
     cs_forget_errno()
     let made = makeOrSay(role: role, options: options)
     return cs_errno() == ENOMEM ? .failed(.noMemory) : made
@@ -73,7 +73,7 @@ public final class TLSContext {
       SSL_CTX_free(handle)
       return .failed(.noMemory)
     }
-    // From here on the owner frees both.
+    // From here on the context frees both.
     let context = TLSContext(role: role, options: options, handle: handle, bioMethod: method)
     if let failure = context.configure(options) { return .failed(failure) }
     return .made(context)
@@ -81,7 +81,8 @@ public final class TLSContext {
 
   private func configure(_ options: TLSOptions) -> SetupFailure? {
     guard penstock_ssl_ctx_harden(handle) == 1 else { return SetupFailure("", TLSContext.reason("TLS 1.2")) }
-    // Forward secrecy and AEAD only: RFC 9113 appendix A prohibits the rest with HTTP/2. TLS 1.3 has nothing else.
+    // Only ciphers with forward secrecy and AEAD: RFC 9113 appendix A prohibits the others with HTTP/2. TLS 1.3 has
+    // no others.
     guard SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20") == 1 else {
       return SetupFailure("", TLSContext.reason("no cipher suite is left"))
     }
@@ -127,7 +128,7 @@ public final class TLSContext {
       let mode = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
       SSL_CTX_set_verify(handle, verifiesPeer ? mode : SSL_VERIFY_NONE, nil)
     }
-    // Roots that are given are checked even if nothing is verified: a mistake shows early.
+    // Roots that were given are checked even if no certificate is verified, so that a mistake shows early.
     if let roots = options.roots { return trust(roots) }
     return verifiesPeer ? trustSystem() : nil
   }
@@ -222,7 +223,7 @@ public final class TLSContext {
     case own
   }
 
-  /// False: OpenSSL does not take it.
+  /// Uses a certificate. False: OpenSSL refuses it.
   private func use(_ certificate: OpaquePointer, _ index: Int, _ purpose: Use) -> Bool {
     switch purpose {
     case .root(let store): X509_STORE_add_cert(store, certificate) == 1
@@ -266,8 +267,8 @@ public final class TLSContext {
     }
   }
 
-  /// A process without descriptors or memory is not the option's fault. The path is not told: it may be a key that
-  /// stands where its file's name belongs.
+  /// The failure of a file that could not be read; a lack of descriptors or memory is not the option's fault. The
+  /// path is not quoted: it may be a key that was given instead of a file's name.
   @inline(never) @_optimize(size)
   private static func unreadable(
     _ field: StaticString, _ file: StaticString, _ code: Int32
@@ -277,7 +278,7 @@ public final class TLSContext {
     return SetupFailure(field, text, isSystem ? .system : .option)
   }
 
-  /// `words`, and OpenSSL's own; empties its queue.
+  /// The reason: `words`, followed by OpenSSL's own; empties its error queue.
   static func reason(_ words: StaticString) -> ByteBuffer { reason(ByteBuffer().say(words)) }
 
   static func reason(_ text: ByteBuffer) -> ByteBuffer {

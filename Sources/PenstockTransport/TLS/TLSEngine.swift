@@ -15,12 +15,12 @@ public final class TLSEngine {
   public enum Received: Equatable {
     case bytes(Int)
     case needsMore
-    /// The peer's close_notify: the end, and not a cut.
+    /// The peer has sent close_notify: a regular end, and not a cut.
     case closed
     case failed
   }
 
-  /// Ciphertext from the peer: append, or receive into its spare room, then call `handshake` or `read`.
+  /// Ciphertext from the peer: append to it, or receive into its spare room, then call `handshake` or `read`.
   public let input = ByteBuffer()
   /// Ciphertext for the peer: send it, then `consume`.
   public let output = ByteBuffer()
@@ -31,13 +31,13 @@ public final class TLSEngine {
   let ssl: OpaquePointer
   /// The name that the certificate has to have, followed by a NUL.
   private let expectedName: ByteBuffer?
-  /// The first bytes that came: a peer that does not speak TLS is recognised by them.
+  /// The first bytes that came, by which a peer that does not speak TLS is recognised.
   private let opening = ByteBuffer()
   private static let openingSize = 64
   private static let fewBytes = 2048
   private var handshakeIsDone = false
   private var handshakeBytes = 0
-  /// The messages of TLS itself since the handshake: key updates, tickets, alerts.
+  /// The number of TLS's own messages since the handshake: key updates, tickets, alerts.
   private var events = 0
   /// After this many events `read` says `needsMore` first.
   private static let mostEvents = 256
@@ -53,8 +53,8 @@ public final class TLSEngine {
 
   deinit { SSL_free(ssl) }
 
-  /// nil: no memory, or `TLSContext.reason` says why. `host` is the peer that a client expects (a name or an IP address), unless
-  /// the options name another.
+  /// Makes an engine; nil: no memory, or `TLSContext.reason` has the reason. `host` is the peer that a client expects
+  /// (a name or an IP address), unless the options name another.
   @inline(never) @_optimize(size)
   public static func make(_ context: TLSContext, host: ByteView?) -> TLSEngine? {
     ERR_clear_error()
@@ -68,7 +68,7 @@ public final class TLSEngine {
     guard let ssl = SSL_new(context.handle) else { return nil }
     let engine = TLSEngine(context, ssl, expecting: context.role == .client ? name : nil)
     guard let bio = BIO_new(context.bioMethod) else { return nil }
-    // See `of`.
+    // Read back by `of`.
     BIO_set_data(bio, Unmanaged.passUnretained(engine).toOpaque())
     BIO_set_init(bio, 1)
     SSL_set_bio(ssl, bio, bio)
@@ -81,7 +81,7 @@ public final class TLSEngine {
     return engine
   }
 
-  /// SNI and the name to verify. An IP address is verified as such and never sent (RFC 6066 section 3).
+  /// Sets SNI and the name to verify. An IP address is verified as one and never sent (RFC 6066 section 3).
   private func expect() -> Bool {
     guard let name = expectedName?.view.baseAddress?.assumingMemoryBound(to: CChar.self) else { return true }
     guard let parameters = SSL_get0_param(ssl) else { return false }
@@ -101,7 +101,7 @@ public final class TLSEngine {
     handshakeBytes += input.count
     let result = SSL_do_handshake(ssl)
     handshakeBytes -= input.count
-    // More than any certificates come to: OpenSSL takes some messages for as long as they come.
+    // More bytes than any certificates have: OpenSSL accepts some messages for as long as they come.
     if handshakeBytes > Limits.handshakeBytes {
       fail(ByteBuffer().say("TLS handshake failed: over ").say(Limits.handshakeBytes >> 20).say(" MiB of it"))
       return .failed
@@ -124,37 +124,38 @@ public final class TLSEngine {
     return .done
   }
 
-  /// Plaintext, after the handshake. Ask until `needsMore`.
+  /// Reads plaintext, after the handshake. Call it until `needsMore`.
   public func read(into plaintext: UnsafeMutableRawBufferPointer) -> Received {
     if failure != nil { return .failed }
     guard handshakeIsDone, !plaintext.isEmpty else { return .needsMore }
-    // OpenSSL needs a tenth of a record's time to say so.
+    // OpenSSL would need a tenth of the time for a record to find that out.
     if input.isEmpty, SSL_has_pending(ssl) == 0 { return .needsMore }
-    // A small record by one read of the BIO instead of two; of large ones the rest would be moved about.
+    // A small record takes one read of the BIO instead of two; with large ones the rest would be moved about.
     SSL_set_read_ahead(ssl, input.count <= TLSEngine.fewBytes ? 1 : 0)
     var n = 0
     let result = SSL_read_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
     if result == 1 { return .bytes(n) }
-    // A failure within a handshake message leaves SSL_READING, too: only the BIO knows that there was too little.
+    // SSL_READING is also left by a failure within a handshake message: only the BIO knows whether there was too
+    // little input.
     if SSL_want(ssl) == SSL_READING, BIO_test_flags(SSL_get_rbio(ssl), BIO_FLAGS_READ) != 0 {
       return .needsMore
     }
-    // SSL_get_error is not used: an error that somebody else has left on this thread would pass for an error of ours, and
-    // to look for that before each read took 200 instructions.
+    // SSL_get_error is not used: an error that other code has left on this thread would look like one of this
+    // connection, and clearing the queue before each read took 200 instructions.
     if SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, SSL_in_init(ssl) == 0 { return .closed }
     explain(ERR_peek_last_error())
     ERR_clear_error()
     return .failed
   }
 
-  /// How much TLS has had to do, since it was last asked, that no plaintext came of. Ask at `needsMore`, and if there
-  /// was any and `input` has more, `read` again.
+  /// The number of TLS's own messages since this was last called. Call it at `needsMore`; if there were any and
+  /// `input` has more, `read` again.
   func takeEvents() -> Int {
     defer { events = 0 }
     return events
   }
 
-  /// Turns all of `plaintext` into records in `output`. False: failed, or the handshake is not done.
+  /// Turns all of `plaintext` into records in `output`. False: it has failed, or the handshake is not done.
   public func write(_ plaintext: ByteView) -> Bool {
     if failure != nil || !handshakeIsDone { return false }
     if plaintext.isEmpty { return true }
@@ -187,10 +188,10 @@ public final class TLSEngine {
     ERR_clear_error()
   }
 
-  /// "TLSv1.3"; valid for ever.
+  /// The version, such as "TLSv1.3", in static storage.
   public var version: UnsafePointer<CChar>? { SSL_get_version(ssl) }
 
-  /// "TLS_AES_256_GCM_SHA384"; valid for ever.
+  /// The cipher, such as "TLS_AES_256_GCM_SHA384", in static storage.
   var cipher: UnsafePointer<CChar>? { SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)) }
 
   /// The protocol that was agreed on; the view lasts as long as the engine lives.
@@ -201,7 +202,8 @@ public final class TLSEngine {
     return ByteView(start: selected, count: Int(count))
   }
 
-  /// The certificates that the server has shown, its own first; the caller's reference, for `penstock_chain_free`.
+  /// The certificates that the server has shown, its own first. The caller frees the reference with
+  /// `penstock_chain_free`.
   func retainedPeerChain() -> OpaquePointer? { penstock_ssl_chain(ssl) }
 
   // MARK: Errors in words
@@ -235,18 +237,18 @@ public final class TLSEngine {
       }
       return fail(text)
     }
-    // The numbers of alerts stand behind SSL_AD_REASON_OFFSET.
+    // Reasons above SSL_AD_REASON_OFFSET are numbers of alerts.
     if penstock_error_is_ssl(error) == 1, reason >= SSL_AD_REASON_OFFSET, reason < SSL_AD_REASON_OFFSET + 256
     {
       let alert = reason - SSL_AD_REASON_OFFSET
       text.say("the peer refused with a TLS alert: ")
       switch alert {
       case SSL_AD_NO_APPLICATION_PROTOCOL: text.say("no application protocol (no ALPN \"h2\" in common)")
-      // OpenSSL 3.0 has no words for this one.
+      // OpenSSL 3.0 has no words for this alert.
       case SSL_AD_CERTIFICATE_REQUIRED: text.say("certificate required")
       default: text.say(cString: SSL_alert_desc_string_long(alert))
       }
-      // handshake_failure to access_denied are about certificates.
+      // The alerts from handshake_failure to access_denied are about certificates.
       if alert == SSL_AD_CERTIFICATE_REQUIRED || alert >= 40 && alert < 50 { sayAsked(text) }
       return fail(text)
     }
@@ -259,8 +261,8 @@ public final class TLSEngine {
     fail(text)
   }
 
-  /// Why a server may have gone: with TLS 1.3 it looks at a client's certificate when the client's handshake is done,
-  /// and not every server reports its verdict.
+  /// Adds a guess at why a server has gone: with TLS 1.3 it checks a client's certificate after the client's
+  /// handshake is done, and not every server reports its verdict.
   @inline(never) @_optimize(size)
   func sayAsked(_ text: ByteBuffer) {
     guard wasAsked else { return }
@@ -268,7 +270,7 @@ public final class TLSEngine {
       .say(SSL_get_certificate(ssl) == nil ? "the channel has none" : "may not accept the channel's")
   }
 
-  /// Nothing has come from the peer.
+  /// Whether no byte has come from the peer.
   var isUnanswered: Bool { opening.isEmpty && input.isEmpty }
 
   /// Words for a peer whose first bytes are no TLS. A record begins with its type, 20 to 24, and the version's first
@@ -293,7 +295,7 @@ public final class TLSEngine {
 
   // MARK: Callbacks of OpenSSL
 
-  /// Notes that a server asks for a certificate; the one that there is is the context's.
+  /// Notes that a server asks for a certificate; the certificate itself is the context's.
   static func watchRequests(_ context: OpaquePointer) {
     SSL_CTX_set_cert_cb(
       context,
@@ -303,17 +305,17 @@ public final class TLSEngine {
       }, nil)
   }
 
-  /// nil: no memory.
+  /// Makes the methods of the BIO; nil: no memory.
   static func makeBIOMethod() -> OpaquePointer? {
     guard let method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "penstock") else {
       return nil
     }
     BIO_meth_set_read_ex(
       method,
-      { bio, place, count, taken in
-        guard let bio, let place, let taken, let engine = TLSEngine.of(bio) else { return 0 }
+      { bio, out, count, taken in
+        guard let bio, let out, let taken, let engine = TLSEngine.of(bio) else { return 0 }
         penstock_bio_no_retry(bio)
-        return engine._withUnsafeGuaranteedRef { $0.give(count, bio, place, taken) }
+        return engine._withUnsafeGuaranteedRef { $0.give(count, bio, out, taken) }
       })
     BIO_meth_set_write_ex(
       method,
@@ -328,14 +330,14 @@ public final class TLSEngine {
     return method
   }
 
-  /// The engine owns the SSL, which owns the BIO: no reference is counted.
+  /// The engine of a BIO. It owns the SSL, which owns the BIO, so no reference is counted.
   private static func of(_ bio: OpaquePointer) -> Unmanaged<TLSEngine>? {
     BIO_get_data(bio).map { Unmanaged.fromOpaque($0) }
   }
 
   /// Gives OpenSSL at most `count` bytes of `input`. 0: there are none.
   private func give(
-    _ count: Int, _ bio: OpaquePointer, _ place: UnsafeMutablePointer<CChar>,
+    _ count: Int, _ bio: OpaquePointer, _ out: UnsafeMutablePointer<CChar>,
     _ taken: UnsafeMutablePointer<Int>
   ) -> Int32 {
     let available = events < TLSEngine.mostEvents ? min(count, input.count) : 0
@@ -344,7 +346,7 @@ public final class TLSEngine {
       penstock_bio_wants_read(bio)
       return 0
     }
-    memcpy(place, start, available)
+    memcpy(out, start, available)
     if opening.count < TLSEngine.openingSize {
       let wanted = min(available, TLSEngine.openingSize - opening.count)
       _ = opening.append(ByteView(start: start, count: wanted))
@@ -353,7 +355,7 @@ public final class TLSEngine {
     return 1
   }
 
-  /// False: no memory.
+  /// Takes ciphertext of OpenSSL's for `output`. False: no memory.
   private func take(_ bytes: ByteView) -> Bool {
     if output.append(bytes) { return true }
     outOfMemory = true

@@ -5,10 +5,10 @@ import PenstockWire
 
 /// The results of a TLS handshake, and the certificates that the peer has shown. Any thread.
 final class TLSFacts: SecurityFacts {
-  /// Its certificates are never changed.
+  /// The certificates, which are never changed.
   private let chain: OpaquePointer?
   private let lock = Lock()
-  /// Made when it is first asked for. Under the lock.
+  /// The certificates in PEM form, made when first asked for, under the lock.
   private var pem: ByteBuffer?
 
   /// Takes over a reference to `chain`.
@@ -33,7 +33,7 @@ final class TLSFacts: SecurityFacts {
   private func write() -> ByteBuffer? {
     guard let bio = BIO_new(BIO_s_mem()) else { return nil }
     defer { BIO_free(bio) }
-    // Each server shows some: there was no memory to keep them.
+    // A server always shows certificates: there was no memory to keep them.
     guard let chain else { return nil }
     guard penstock_chain_write(chain, bio) == 1 else {
       ERR_clear_error()
@@ -46,7 +46,7 @@ final class TLSFacts: SecurityFacts {
 }
 
 extension TLSEngine {
-  /// The facts of the connection, to be called after the handshake.
+  /// The facts of the connection. Called after the handshake.
   func facts() -> SecurityFacts {
     TLSFacts(
       version: ByteBuffer().say(cString: version), cipher: ByteBuffer().say(cString: cipher),

@@ -2,12 +2,12 @@ import COpenSSL
 import CSystem
 import PenstockWire
 
-/// How a side of TLS is set up.
+/// The settings of one side of TLS.
 public struct TLSOptions {
-  /// Where certificates or a key come from.
+  /// The source of certificates or of a key.
   public enum Source {
     case pem(ByteBuffer)
-    /// A path, without a NUL.
+    /// The path of a file, without a NUL.
     case file(ByteBuffer)
   }
 

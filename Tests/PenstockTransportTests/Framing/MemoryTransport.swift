@@ -117,10 +117,10 @@ final class MemoryChannel {
 
 extension MemoryChannel {
   /// Every attempt has ended, and every stream has been left.
-  var isClear: Bool { attempts.allSatisfy { $0.slot < 0 } && streams.allSatisfy { $0.wasLeft } }
+  var isClear: Bool { attempts.allSatisfy { $0.listIndex < 0 } && streams.allSatisfy { $0.wasLeft } }
 
   func clear() {
-    for attempt in attempts where attempt.slot >= 0 { attempt.reset() }
+    for attempt in attempts where attempt.listIndex >= 0 { attempt.reset() }
     attempts = []
     streams = []
   }

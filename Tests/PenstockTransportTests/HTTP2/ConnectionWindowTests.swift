@@ -104,11 +104,11 @@ extension SessionTests {
     let start = Array(Frame.data(stream.id, [UInt8](repeating: 0, count: 16000)).encoded.prefix(100))
     #expect(start.withUnsafeBytes { session.receive($0) })
     session.dispatch()
-    #expect(session.room() == nil)
+    #expect(session.messageSpace() == nil)
     #expect(try credit(session).bytes == 0)
     recorder.room = UnsafeMutableRawBufferPointer.allocate(byteCount: 15000, alignment: 16)
     defer { recorder.room.deallocate() }
-    #expect(session.room() != nil)
+    #expect(session.messageSpace() != nil)
     let given = try credit(session).bytes
     #expect(given == SessionTests.wide - 65535)
     session.abandon(bytes("over"))

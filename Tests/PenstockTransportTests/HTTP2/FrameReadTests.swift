@@ -21,7 +21,7 @@ import Testing
       fields.add(":method", "POST") && fields.add(":path", "/a.B/C")
     }
 
-    override func streamPlace() -> UnsafeMutableRawBufferPointer? {
+    override func streamSpace() -> UnsafeMutableRawBufferPointer? {
       count < memory.count ? UnsafeMutableRawBufferPointer(rebasing: memory[count...]) : nil
     }
 
@@ -71,7 +71,7 @@ import Testing
       let part = wire[sent...].withUnsafeBytes { cs_send(ends[1], $0.baseAddress, $0.count) }
       if part > 0 { sent += Int(part) }
       reads += 1
-      if let room = session.room(), frames.prepare(room, session, bytes: 256 << 10) {
+      if let room = session.messageSpace(), frames.prepare(room, session, bytes: 256 << 10) {
         guard case .bytes(let n) = frames.receive(from: socket) else { break }
         #expect(frames.deliver(n) { session.receive($0) })
       } else {

@@ -43,7 +43,7 @@ import Testing
 
     override func streamReceives(trailers: HeaderBlock) { log.append("trailers \(trailers.fields.count)") }
 
-    override func streamPlace() -> UnsafeMutableRawBufferPointer? { room.isEmpty ? nil : room }
+    override func streamSpace() -> UnsafeMutableRawBufferPointer? { room.isEmpty ? nil : room }
 
     override func streamReceives(_ bytes: ByteView) -> Int {
       guard takes else { return 0 }
@@ -150,7 +150,7 @@ import Testing
   }
 
   /// Only the payload of a DATA frame without padding goes straight into a message, and no more than its rest.
-  @Test func placeIsWithinAFrame() {
+  @Test func spaceIsWithinAFrame() {
     let (session, recorder) = run(Frame.head(1).encoded, step: 1000)
     let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 30_000, alignment: 1)
     defer { room.deallocate() }
@@ -159,29 +159,29 @@ import Testing
     receive(Frame.settingsAck.encoded[...])
     let bytes = (0..<20_000).map { UInt8(truncatingIfNeeded: $0) }
     let frame = Frame.data(1, bytes).encoded
-    #expect(session.place() == nil)
+    #expect(session.space() == nil)
     receive(frame[..<8])
     recorder.room = room
-    #expect(session.place() == nil)
+    #expect(session.space() == nil)
     receive(frame[8..<109])
-    #expect(session.place()?.count == 19_900)
+    #expect(session.space()?.count == 19_900)
     recorder.room = UnsafeMutableRawBufferPointer(rebasing: room[..<5000])
-    #expect(session.place()?.count == 5000)
+    #expect(session.space()?.count == 5000)
     recorder.room = UnsafeMutableRawBufferPointer(rebasing: room[..<100])
-    #expect(session.place() == nil)
+    #expect(session.space() == nil)
     recorder.room = room
     receive(frame[109...])
-    #expect(session.place() == nil && recorder.body == bytes)
+    #expect(session.space() == nil && recorder.body == bytes)
     let padded = Frame(type: 0, flags: 8, stream: 1, payload: [3] + bytes).encoded
     receive(padded[..<20])
-    #expect(session.place() == nil)
+    #expect(session.space() == nil)
     receive(padded[20...])
     receive(Frame.data(1, bytes).encoded[..<20])
-    #expect(session.place() != nil)
+    #expect(session.space() != nil)
     receive(Frame.data(1, bytes).encoded[20...])
     receive(Frame.reset(1, 8).encoded[...])
     session.dispatch()
-    #expect(session.place() == nil)
+    #expect(session.space() == nil)
   }
 
   /// The last stream that a connection has ids for is as good as any other; there is no place for more.
@@ -189,7 +189,7 @@ import Testing
     let session = HTTP2Session.make(HTTP2Limits())!
     _ = drain(session)
     #expect(Frame.settings().encoded.withUnsafeBytes { session.receive($0) })
-    #expect(nghttp2_session_set_next_stream_id(session.session, Int32.max) == 0 && session.places > 0)
+    #expect(nghttp2_session_set_next_stream_id(session.session, Int32.max) == 0 && session.slots > 0)
     let (recorder, next) = (Recorder(session, takes: true), Recorder(session, takes: true))
     for owner in [recorder, next] {
       let stream = HTTP2Stream()
@@ -199,7 +199,7 @@ import Testing
     }
     _ = drain(session)
     session.dispatch()
-    #expect(session.places <= 0 && next.log == ["never sent: the connection has no stream ids left"])
+    #expect(session.slots <= 0 && next.log == ["never sent: the connection has no stream ids left"])
     let last = Int32.max
     let answer = [Frame.head(last), .message(last, [1, 2, 3]), .trailers(last)].flatMap { $0.encoded }
     #expect(answer.withUnsafeBytes { session.receive($0) })
@@ -257,7 +257,7 @@ import Testing
       override func streamSends() -> Bool { true }
       override func streamReceives(head: HeaderBlock, endsStream: Bool) {}
       override func streamReceives(trailers: HeaderBlock) {}
-      override func streamPlace() -> UnsafeMutableRawBufferPointer? { nil }
+      override func streamSpace() -> UnsafeMutableRawBufferPointer? { nil }
       override func streamReceives(_ bytes: ByteView) -> Int { 0 }
       override func streamChanged(_ stream: TransportStream) {}
     }

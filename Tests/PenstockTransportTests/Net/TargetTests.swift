@@ -44,7 +44,7 @@ import Testing
       Issue.record("does not parse")
       return
     }
-    switch target.place {
+    switch target.location {
     case .name(let host, let port): #expect("\(text(host)!) \(port)" == good.place)
     case .addresses(let list):
       #expect(list.map { String(decoding: $0.text(), as: UTF8.self) }.joined(separator: ",") == good.place)

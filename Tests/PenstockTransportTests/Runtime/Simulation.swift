@@ -33,9 +33,9 @@ final class Simulation: Platform {
     return .socket(socket, connecting: true)
   }
 
-  override func makeResolver(_ place: Target.Place, _ runtime: Runtime) -> Resolver {
-    guard case .name(let host, _) = place, let list = names[text(host) ?? ""] else {
-      return super.makeResolver(place, runtime)
+  override func makeResolver(_ location: Target.Location, _ runtime: Runtime) -> Resolver {
+    guard case .name(let host, _) = location, let list = names[text(host) ?? ""] else {
+      return super.makeResolver(location, runtime)
     }
     return FixedAddresses(list)
   }

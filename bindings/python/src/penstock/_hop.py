@@ -65,7 +65,7 @@ class SideCallArguments(CallKeywords, _SideCall):
 
 
 class Hop:
-    """One interceptor's place in one call.
+    """One interceptor in one call.
 
     It may be used in the callback that got it, on that thread. `retain` keeps it for later and for other threads, as
     do `ticket` and the verdict TAKE; what is not allowed there is StateError, and after the call GoneError.

@@ -23,8 +23,8 @@ Methods = Union[str, Iterable[str], None]
 Kinds = Union[Kind, Iterable[Kind], None]
 
 
-class Place(Protocol):
-    """A place to register interceptors on: a channel or a runtime."""
+class Scope(Protocol):
+    """An object to register interceptors on: a channel or a runtime."""
 
     # An interceptor at the object level has been registered: calls need codecs.
     _has_object_level: bool
@@ -53,7 +53,7 @@ class Registration:
 
     def __init__(
         self,
-        place: Place,
+        scope: Scope,
         interceptor: object,
         priority: int,
         methods: Methods,
@@ -81,8 +81,8 @@ class Registration:
         # A list that it leaves when it is removed.
         self._siblings: Optional[List[Registration]] = None
         # None in the child of a fork, until there is a runtime to register it on again.
-        self._place: Optional[Place] = None
-        self._register(place)
+        self._scope: Optional[Scope] = None
+        self._register(scope)
 
     def _registered(self, methods: Any) -> Registered:
         return Registered(self.name, methods, register_all)
@@ -153,9 +153,9 @@ class Registration:
         table.finalizer = forget
         return table
 
-    def _register(self, place: Place) -> None:
+    def _register(self, scope: Scope) -> None:
         number, error = c_uint64(), c_void_p()
-        prefix, handle = place._registry_functions()
+        prefix, handle = scope._registry_functions()
         outbound, inbound = map(address, chosen(self.interceptor))
         # From here on its user data are the library's, whatever comes.
         table = self._table()
@@ -170,10 +170,10 @@ class Registration:
             result = _raw.penstock_registration_replace(old._id, byref(table), byref(number), byref(error))
         check_with(result, error)
         self._id = number.value
-        self._place = place
+        self._scope = scope
         if self._level is not Level.BYTES:
-            place._has_object_level = True
-        place._has_registered(self._id)
+            scope._has_object_level = True
+        scope._has_registered(self._id)
 
     @property
     def id(self) -> int:
@@ -192,7 +192,7 @@ class Registration:
         self._priority = priority
 
     def _change(self, function: Callable[..., int], *values: Any) -> None:
-        if self._place is not None:
+        if self._scope is not None:
             error = c_void_p()
             check_with(function(self._id, *values, byref(error)), error)
 
@@ -246,10 +246,10 @@ class Registration:
         were unless they are given; ``level``, ``per_attempt`` and the name are the new interceptor's.
 
         NotFoundError: it has been removed. StateError: in the child of a fork, before there is a runtime."""
-        if self._place is None:
+        if self._scope is None:
             raise StateError(c.E_STATE, "the interceptor is not registered now")
         fresh = Registration(
-            self._place,
+            self._scope,
             interceptor,
             self._priority,
             self.methods if methods is _UNCHANGED else methods,
@@ -260,7 +260,7 @@ class Registration:
             per_attempt,
             replaces=self,
         )
-        self._place._has_removed(self._id)
+        self._scope._has_removed(self._id)
         self._removed = True
         if self._siblings is not None:
             fresh._siblings = self._siblings
@@ -289,9 +289,9 @@ class Registration:
         """After it has returned, no call that is made later meets the interceptor. Does nothing a second time."""
         if self._removed:
             return
-        if self._place is not None:
+        if self._scope is not None:
             self._change(_raw.penstock_registration_remove)
-            self._place._has_removed(self._id)
+            self._scope._has_removed(self._id)
         self._removed = True
         if self._siblings is not None:
             self._siblings.remove(self)
@@ -300,12 +300,12 @@ class Registration:
         return f"<Registration {self._id} of {self.name!r}, priority {self._priority}>"
 
 
-def register_all(place: Place, interceptors: Interceptors) -> List[Registration]:
+def register_all(scope: Scope, interceptors: Interceptors) -> List[Registration]:
     """Registers what ``interceptors=`` lists: each an interceptor, or (interceptor, priority)."""
     registrations = []
     for item in interceptors:
         interceptor, priority = item if isinstance(item, tuple) else (item, 0)
-        registrations.append(Registration(place, interceptor, priority, None, None, None, 0))
+        registrations.append(Registration(scope, interceptor, priority, None, None, None, 0))
     return registrations
 
 

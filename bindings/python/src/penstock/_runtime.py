@@ -270,7 +270,7 @@ def _after_fork_in_child() -> None:
     forget_kept_options()
     workers.clear()
     for registration in _for_every_channel:
-        registration._place = None
+        registration._scope = None
     for runtime in _runtimes:
         runtime._lock = threading.Lock()
         driver, stop = runtime._driver, runtime._stop
