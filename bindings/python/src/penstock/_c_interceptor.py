@@ -36,7 +36,7 @@ class CInterceptor(Native):
 
     def __init__(self, table: Any, user_data: Union[int, c_void_p, None] = None) -> None:
         self._table = _copied(_address(table))
-        # Its callbacks may be Python functions that it keeps.
+        # The table is kept, because its callbacks may be Python functions that only it keeps.
         self._given = table
         if user_data is not None:
             self._table.user_data = user_data
@@ -73,7 +73,7 @@ def _address(table: Any) -> int:
 def _copied(address: int) -> _raw.penstock_interceptor:
     known = ctypes.sizeof(_raw.penstock_interceptor)
     size = c_size_t.from_address(address).value
-    # A table that was never initialised may say anything.
+    # A table that was never initialised may have any size in it.
     if not ctypes.sizeof(c_size_t) < size <= 16 * known:
         raise InvalidArgumentError(
             c.E_INVALID_ARGUMENT, f"the table's struct_size is {size}: fill it with PENSTOCK_INTERCEPTOR_INIT"

@@ -29,12 +29,13 @@ Serializer = Optional[Callable[[Any], bytes]]
 Deserializer = Optional[Callable[[bytes], Any]]
 # A message: bytes, or with a codec the caller's own object.
 Data = Union[bytes, Boxed]
-# One to be sent: Uncompressed has such a message.
+# A message to be sent; Uncompressed has one that is not to be compressed.
 Sent = Union[Data, Uncompressed]
 
 
 def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = None) -> Sent:
-    """The request's bytes, or the request itself for a codec. RpcError INTERNAL, as grpcio: the serializer raised."""
+    """The request's bytes, or the request itself for a codec. RpcError INTERNAL, as in grpcio: the
+    serializer raised."""
     if isinstance(request, Uncompressed):
         return Uncompressed(serialize(serializer, request.message, codec))
     if codec is not None:
@@ -46,7 +47,8 @@ def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = Non
 
 
 def deserialize(deserializer: Deserializer, data: Data) -> Any:
-    """The response; a codec has made it already. RpcError INTERNAL, as grpcio: the deserializer raised."""
+    """The response, deserialized unless a codec has done that. RpcError INTERNAL, as in grpcio: the
+    deserializer raised."""
     if isinstance(data, Boxed):
         return data.thing
     try:
@@ -56,7 +58,7 @@ def deserialize(deserializer: Deserializer, data: Data) -> Any:
 
 
 def start(channel: int, method: bytes, kind: int, options: CallOptions) -> int:
-    """A ``penstock_call *`` in blocking style, to be released."""
+    """Makes a ``penstock_call *`` in blocking style, which the caller releases."""
     call, error = c_void_p(), c_void_p()
     result = _raw.penstock_channel_call(channel, method, kind, options.handle, None, byref(call), byref(error))
     check_with(result, error)
@@ -77,7 +79,8 @@ def send(waiters: Waiters, call: int, data: Sent) -> bool:
 
 
 def _fill(message: c_void_p, data: Sent) -> int:
-    """Makes a ``penstock_message *`` of it, to be released, and says how many bytes it has; 0 for an object."""
+    """Makes a ``penstock_message *`` of a message, which the caller releases. Returns it and its size in
+    bytes; 0 for an object."""
     length = 0
     inner = data.message if isinstance(data, Uncompressed) else data
     if isinstance(inner, Boxed):
@@ -101,14 +104,15 @@ def _sent(result: int, length: int) -> bool:
 
 
 def half_close(call: int) -> None:
-    """No more messages come."""
+    """Half-closes: no more messages are sent."""
     result = _raw.penstock_call_half_close(call)
     if result not in (c.E_GONE, c.E_ALREADY):
         check(result)
 
 
 def finish(waiters: Waiters, call: int) -> int:
-    """Waits for the end, and gives a ``penstock_reply *``, to be released. Unread messages are discarded."""
+    """Waits for the end, and returns a ``penstock_reply *`` for the caller to release. Unread messages are
+    discarded."""
     return _ended(waiters, _raw.penstock_call_wait, call)
 
 
@@ -124,7 +128,7 @@ def _ended(waiters: Waiters, wait: Callable[..., int], call: int) -> int:
 
 
 def abandon(call: int, reason: bytes) -> None:
-    """Cancels a call that nobody waits for any more, and gives it back."""
+    """Cancels a call that no thread waits for any more, and releases it."""
     _raw.penstock_call_cancel(call, reason)
     _raw.penstock_call_release(call)
 
@@ -150,14 +154,14 @@ def _taken(message: c_void_p) -> Data:
         else:
             data = item
     finally:
-        # Null first: after a Ctrl-C within the release nobody may release it again.
+        # Set to null first, so that after a Ctrl-C within the release it is not released again.
         handle, message.value = message.value, None
         _raw.penstock_message_release(handle)
     return data
 
 
 def _tried(call: int, data: Sent) -> Tuple[int, int]:
-    """The result of sending without waiting, and how many bytes that is."""
+    """Sends without waiting. Returns the result, and how many bytes the message has."""
     if isinstance(data, bytes):
         return int(_raw.penstock_call_try_send(call, data, len(data))), len(data)
     message = c_void_p()
@@ -169,8 +173,8 @@ def _tried(call: int, data: Sent) -> Tuple[int, int]:
 
 
 class _KeptCall:
-    """A reference of its own to a call, for a thread. It is given back with this object, and so once, even where a
-    Ctrl-C leaves open whether the thread has begun."""
+    """A reference to a call for a thread of its own. It is released with this object, and so only once,
+    even if a Ctrl-C leaves open whether the thread has begun."""
 
     __slots__ = ("__weakref__", "handle")
 
@@ -180,11 +184,11 @@ class _KeptCall:
 
 
 class Requests:
-    """Where the requests of a client stream come from, and what went wrong there."""
+    """The requests of a client stream, and the failure if they could not be read."""
 
     def __init__(self, iterator: Iterable[Any], serializer: Serializer, codec: Optional[Codec] = None) -> None:
         self._iterator = iter(iterator)
-        # What is in memory already can't make anyone wait.
+        # A list or tuple is in memory already, so reading it never waits.
         self.is_ready = isinstance(iterator, (list, tuple))
         self._serializer = serializer
         self._codec = codec
@@ -211,7 +215,8 @@ class Requests:
         self.failure = local_error(StatusCode.UNKNOWN, "Exception iterating requests!", error)
 
     def send_all(self, waiters: Waiters, call: int, first: Optional[Sent] = None) -> None:
-        """Sends what is left and half-closes, waiting for room; cancels the call if the requests fail."""
+        """Sends the remaining requests and half-closes, waiting for room; cancels the call if the requests
+        fail."""
         try:
             if first is not None and not send(waiters, call, first):
                 return
@@ -222,7 +227,8 @@ class Requests:
         self._end(call)
 
     def send_ready(self, call: int) -> Tuple[bool, Optional[Sent]]:
-        """Sends what there is room for. Returns whether that is all, and if not, the request that had none."""
+        """Sends the requests that there is room for. Returns whether those were all; if not, also the
+        request that had no room."""
         try:
             for data in self:
                 result, length = _tried(call, data)
@@ -242,14 +248,14 @@ class Requests:
             _raw.penstock_call_cancel(call, self.failure.details().encode())
 
     def send_on_thread(self, waiters: Waiters, call: int, first: Optional[Sent]) -> None:
-        """`send_all` on a daemon thread."""
+        """Runs `send_all` on a daemon thread."""
         kept = _KeptCall(call)
 
         def run() -> None:
             try:
                 self.send_all(waiters, kept.handle, first)
             except BaseException as error:
-                # SystemExit of the iterator, for one: nobody else would end the call.
+                # For example SystemExit in the iterator: nothing else would end the call.
                 _logger.exception("the requests can't be sent")
                 self._fail(error)
                 self._end(kept.handle)
@@ -306,8 +312,8 @@ class Call(Outcome):
             raise
 
     def _receive(self) -> Optional[Data]:
-        """The next message, waited for; None: there is none, and the reply is here. The reply may be here before the
-        last message has been taken."""
+        """Waits for the next message. None: there is none, and the reply is here. The reply may be here
+        before the last message has been taken."""
         if self._is_read:
             return None
         message = c_void_p()
@@ -316,7 +322,7 @@ class Call(Outcome):
             if result == c.OK:
                 return _taken(message)
         except BaseException:
-            # Ctrl-C, with the message in hand: the iteration may go on after it.
+            # A Ctrl-C came while the message was in hand: the iteration may go on after it.
             if message.value is not None:
                 self._unread.append(_taken(message))
             raise
@@ -327,7 +333,7 @@ class Call(Outcome):
         return None
 
     def _settled(self) -> Reply:
-        """Waits for the end. Reads nothing: unread messages stay under flow control."""
+        """Waits for the end without reading: unread messages stay under flow control."""
         if self._reply is None:
             reply = Reply(_ended(self._waiters, _raw.penstock_call_wait_status, self._call))
             self._code, self._details = reply.code, reply.details
@@ -335,7 +341,7 @@ class Call(Outcome):
         return self._reply
 
     def _error(self) -> Optional[RpcError]:
-        """What the call's end is raised as; None for OK. Once the reply is here."""
+        """The exception for the call's end; None for OK. Called once the reply is here."""
         if self._failure is None and self._requests is not None:
             self._failure = self._requests.failure
         if self._failure is not None:
@@ -344,7 +350,7 @@ class Call(Outcome):
         return None if self._code is StatusCode.OK else reply_error(self._reply)
 
     def result(self) -> Any:
-        """For one response: waits for the end and gives it, or raises how the call ended."""
+        """Waits for the end and returns the one response, or raises the call's failure."""
         try:
             reply = self._settled()
         except BaseException:
@@ -359,7 +365,7 @@ class Call(Outcome):
     # ---- grpc.Call ----
 
     def cancel(self) -> bool:
-        """Ends the call with CANCELLED; what has not been read is discarded. False: it had ended before."""
+        """Ends the call with CANCELLED; unread messages are discarded. False: it had ended before."""
         active = self.is_active()
         _raw.penstock_call_cancel(self._call, b"Locally cancelled by application!")
         self._unread.clear()
@@ -384,7 +390,7 @@ class Call(Outcome):
         return False
 
     def time_remaining(self) -> Optional[float]:
-        """Seconds until the deadline, at least 0; None without one."""
+        """The seconds until the deadline, at least 0; None without a deadline."""
         return None if self._until is None else max(0.0, self._until - time.monotonic())
 
     @property
@@ -394,18 +400,19 @@ class Call(Outcome):
 
     @property
     def values(self) -> RunningValues:
-        """What the call's hops have shared so far; setting one shares it with them. Does not wait."""
+        """The values that the call's hops have shared so far; setting one shares it with them. Does not
+        wait."""
         return RunningValues(self._call, self)
 
     @property
     def trace(self) -> Dict[str, Any]:
-        """What has happened at each hop (with the channel option ``trace``), and ``holder``: who holds the call now.
-        Does not wait for the end."""
+        """The events at each hop (with the channel option ``trace``), and ``holder``: the party that holds
+        the call now. Does not wait for the end."""
         trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_call_trace_json, self._call))
         return trace
 
     def initial_metadata(self) -> ReceivedMetadata:
-        """The response headers, waited for; empty if the call ends without."""
+        """Waits for the response headers; empty if the call ends without them."""
         if self._reply is not None:
             return self._reply.headers()
         headers = c_void_p()
@@ -436,7 +443,7 @@ def _abandon_dropped(call: int) -> None:
 
 
 def begin_sending(waiters: Waiters, call: int, requests: Requests) -> None:
-    """Sends what is ready now, and starts a thread for the rest."""
+    """Sends the requests that are ready now, and starts a thread for the others."""
     done, first = requests.send_ready(call) if requests.is_ready else (False, None)
     if not done:
         requests.send_on_thread(waiters, call, first)

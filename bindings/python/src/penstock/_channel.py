@@ -156,7 +156,7 @@ class Channel(Caller):
         result = _raw.penstock_channel_close(self._handle)
         if result not in (OK, E_ALREADY):
             raise library_error(result, "the channel can't be closed")
-        # An interceptor that refers to the channel would keep it, and be kept by it.
+        # Interceptors are removed here: one that refers to the channel would keep it, and be kept by it.
         while self._registered:
             _raw.penstock_registration_remove(self._registered.pop(), None)
 

@@ -24,7 +24,7 @@ class Boxed:
     One that the caller sends has the codec of the call."""
 
     __slots__ = ("_codec", "thing")
-    # Whether there ever was one in this process: till then nobody needs to look.
+    # Whether any object of this class was made in this process: until then other code need not look for one.
     ever = False
 
     def __init__(self, thing: Any, codec: Optional[Codec] = None) -> None:
@@ -33,7 +33,7 @@ class Boxed:
         Boxed.ever = True
 
     def fill(self, message: c_void_p) -> None:
-        """Makes a ``penstock_message *`` of it, to be released."""
+        """Makes a ``penstock_message *`` of the message, which the caller releases."""
         assert self._codec is not None
         number = registry.add(self)
         try:
@@ -69,7 +69,7 @@ class Codec:
 
 
 def boxed(number: Optional[int]) -> Optional[Boxed]:
-    """What a ``void *`` of the library's stands for, if it is a message of ours."""
+    """The message of ours that a ``void *`` of the library stands for; None if it stands for something else."""
     found = registry.get(number)
     return found if isinstance(found, Boxed) else None
 
@@ -78,7 +78,8 @@ def boxed(number: Optional[int]) -> Optional[Boxed]:
 
 
 def _tell(error: BaseException, text: str, *words: str) -> None:
-    """An Exception ends the call; what is more goes on in the Python code that waits, too."""
+    """An Exception ends the call; other exceptions, such as KeyboardInterrupt, also go on in the Python
+    code that waits."""
     if not isinstance(error, Exception):
         escape(error)
     _logger.error(text, *words, exc_info=error)
@@ -121,7 +122,7 @@ def _copy(_: int, item: int) -> Optional[int]:
         return None
 
 
-# C takes a function that raises for one that has done its work.
+# C would take a function that raises for one that has succeeded.
 recover(_encode, lambda given: _encode(**given))
 recover(_decode, lambda given: _decode(**given))
 recover(_copy, lambda given: None)

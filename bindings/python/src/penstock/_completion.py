@@ -31,7 +31,7 @@ class CompletionInterceptor:
     Override what you need: what is not overridden passes, and costs nothing.
     """
 
-    # As in `Interceptor`.
+    # These attributes mean the same as those of `Interceptor`.
     name: str = ""
     level: Level = Level.BYTES
     per_attempt: bool = False
@@ -42,8 +42,8 @@ class CompletionInterceptor:
     inbound_executor: Optional[Executor] = None
 
     def create(self, method: str, kind: Kind) -> Any:
-        """A call has come: what is returned has the methods that see it: an object of its own for each call, or
-        None: this very object. `Verdict.SKIP`: not this call."""
+        """A call has come. The object that is returned has the methods that see the call: one for each
+        call, or None for this very object. `Verdict.SKIP`: it does not see the call."""
 
     def on_start(self, metadata: Metadata, done: Completion) -> None:
         """Before anything is sent: the request's metadata, which may be changed until ``done`` is called."""
@@ -61,10 +61,11 @@ class CompletionInterceptor:
         """A message from the server. ``done.next(other)`` replaces it."""
 
     def on_status(self, status: Status, done: Completion) -> None:
-        """The end. A local cancel or deadline can't be changed, and goes on by itself."""
+        """The call has ended. A status of a local cancel or deadline can't be changed, and goes on by
+        itself."""
 
     def on_cancel(self, status: Status) -> None:
-        """The call ended by another hand, and no `on_status` comes, or comes again."""
+        """The call was ended elsewhere, and no `on_status` comes, or comes again."""
 
 
 class Completion:
@@ -84,11 +85,11 @@ class Completion:
         own(self, _raw.penstock_hop_release, handle)
 
     def next(self, message: Optional[Payload] = None) -> None:
-        """The event goes on, with what was changed in it; a message with other bytes, if they are given."""
+        """Lets the event go on, with its changes; a message goes on with other bytes, if they are given."""
         if message is not None:
             content = payload(message)
             result = _raw.penstock_hop_set_message(self._handle, content, len(content))
-            # A ticket that waits no more says so below.
+            # An event that does not wait any more is reported below.
             if result != c.E_GONE:
                 check(result, "there is no message here")
         self._called(_raw.penstock_hop_resolve(self._handle, c.NEXT))
@@ -100,13 +101,13 @@ class Completion:
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the call here, as `Hop.finish`."""
+        """Ends the call at this hop, as `Hop.finish` does."""
         status = as_status(code, message, details, trailers)
         self._called(_raw.penstock_hop_end_with(self._handle, status._address()))
 
     def resolve(self, verdict: Verdict) -> None:
-        """Ends it with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this event does
-        not allow it, and the completion stays."""
+        """Ends the event's wait with NEXT, DROP (messages), TAKE (start) or RESTART (status).
+        InvalidArgumentError: this event does not allow the verdict, and the completion can still be called."""
         self._called(_raw.penstock_hop_resolve(self._handle, int(verdict)))
 
     @property
@@ -120,7 +121,8 @@ class Completion:
 
     @property
     def hop(self) -> Hop:
-        """The hop: in the callback all of it; later what any thread may use, if it was asked for in the callback."""
+        """The hop. In the callback all of it may be used; later only the functions for any thread, if it
+        was asked for in the callback."""
         if self._hop is None:
             if not self._running:
                 raise StateError(c.E_STATE, "the callback has returned: ask for the hop in it")
@@ -128,7 +130,7 @@ class Completion:
         return self._hop
 
     def _end(self) -> None:
-        """The callback returns."""
+        """Notes that the callback has returned."""
         self._running = False
         if self._hop is not None:
             self._hop._end()
@@ -144,7 +146,7 @@ class Completion:
 
 
 class _InCallback:
-    """Guards what is valid in one callback only."""
+    """Guards objects that are valid in one callback only."""
 
     __slots__ = ("runs",)
 
@@ -157,7 +159,7 @@ class _InCallback:
 
 
 def _call(callback: str, handle: int, number: Optional[int]) -> None:
-    """Runs a callback that gets a completion. Nothing is ever raised into C: it ends the call instead."""
+    """Runs a callback that gets a completion. An exception is never raised into C: it ends the call instead."""
     registered: Any = registry.get(number)
     done = Completion(handle, registered)
     try:
@@ -193,12 +195,13 @@ def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
 
 
 def _drop(given: Dict[str, Any]) -> None:
-    """The event's completion is dropped before anybody had it, which ends the call."""
+    """The event's completion is dropped before user code had it, which ends the call."""
     _raw.penstock_hop_release(given["handle"])
 
 
 def _end_begun(given: Dict[str, Any]) -> None:
-    """Whoever has the completion keeps it. If nobody has, its memory is lost: better than to release it twice."""
+    """If user code has the completion, that keeps the handle. Otherwise its memory is lost, which is better
+    than releasing it twice."""
     _raw.penstock_hop_end(given["handle"], StatusCode.INTERNAL.number, b"a signal's handler raised in a callback")
 
 
@@ -258,7 +261,7 @@ _trampolines["on_cancel"] = _raw.penstock_hop_callback(_cancel)
 def completion_table(
     registered: Registered, name: bytes, methods: Optional[bytes], kinds: int
 ) -> _raw.penstock_interceptor:
-    """The ordinary table of one in asynchronous style; its user data is the registration's."""
+    """The ordinary table of an interceptor in asynchronous style; its user data is the registration's."""
     interceptor = registered.methods
     given = _raw.penstock_async_interceptor()
     given.struct_size = sizeof(given)
@@ -278,6 +281,6 @@ def completion_table(
     table, error = _raw.penstock_interceptor(), c_void_p()
     table.struct_size = sizeof(table)
     check_with(_raw.penstock_async_interceptor_table(byref(given), byref(table), byref(error)), error)
-    # C has left the pointers of `given`, which goes now: the table has to keep what they point to.
+    # C has copied the pointers of `given`, which is freed now: the table has to keep the strings.
     table.name, table.methods = name, methods
     return table

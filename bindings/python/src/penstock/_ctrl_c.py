@@ -1,4 +1,5 @@
-"""Exceptions of signal handlers, Ctrl-C above all, that come while C calls Python: nobody there could catch them."""
+"""Recovers exceptions of signal handlers, Ctrl-C above all, that are raised while C calls Python, where no
+Python code could catch them."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ import threading
 from types import CodeType
 from typing import Any, Callable, Dict, Optional
 
-# By thread: an exception that goes on in the Python code that waits there.
+# The exceptions to be raised again in the Python code that waits, by thread.
 _escaping: Dict[int, BaseException] = {}
-# What is called where a function that C has called lets an exception out: with its local variables, by name, and the
-# exception. By the function's code.
+# The recovery for a function that C has called and that let an exception out, by the function's code. It gets
+# the function's local variables, by name, and the exception.
 _Recovery = Callable[[Dict[str, Any], BaseException], object]
 _unbegun: Dict[CodeType, _Recovery] = {}
 _begun: Dict[CodeType, _Recovery] = {}
@@ -37,18 +38,19 @@ def recover(
 
 
 def recover_with(function: Callable[..., Any], unbegun: _Recovery, begun: _Recovery) -> None:
-    """The same with functions that get the exception too and see to it themselves."""
+    """Like `recover`, with functions that also get the exception and handle it themselves."""
     _unbegun[function.__code__] = unbegun
     _begun[function.__code__] = begun
 
 
 def escape(error: BaseException) -> None:
-    """Has ``error`` raised in the Python code that waits on this thread."""
+    """Makes the Python code that waits on this thread raise ``error``."""
     _escaping[threading.get_ident()] = error
 
 
 def raise_escaping() -> None:
-    """After a function that may have run callbacks on this thread."""
+    """Raises an exception that a callback on this thread has left. Called after a C function that may have
+    run callbacks."""
     if _escaping:
         error = _escaping.pop(threading.get_ident(), None)
         if error is not None:
@@ -82,7 +84,7 @@ def call(function: Callable[..., int], *arguments: Any) -> int:
 
 
 def _recovered(unraisable: sys.UnraisableHookArgs) -> bool:
-    """Whether this came out of a function that C has called, and was made up for."""
+    """Whether the exception came out of a function that C has called, and was recovered."""
     trace, error = unraisable.exc_traceback, unraisable.exc_value
     if trace is None or error is None:
         return False

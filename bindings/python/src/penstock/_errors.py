@@ -1,4 +1,4 @@
-"""What the library says of itself when a function fails. How a call ended is `RpcError`."""
+"""The exceptions for failures of the library itself. The end of a call is an `RpcError`."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class InvalidArgumentError(LibraryError, ValueError):
 
 
 class AlreadyError(LibraryError):
-    """Done before: a spent ticket, a second half-close."""
+    """The thing was done before: a spent ticket, a second half-close."""
 
 
 class GoneError(LibraryError):
-    """What the object stood for has ended."""
+    """The call, event or other thing that the object stands for has ended."""
 
 
 class WouldBlockError(LibraryError):
-    """No room or no demand now; a signal tells when there is."""
+    """There is no room or no demand now; a signal tells when there is."""
 
 
 class WouldDeadlockError(LibraryError):
-    """A call that waits, made in a callback on the thread that drives the runtime."""
+    """A function that waits was called in a callback on the thread that drives the runtime."""
 
 
 class BusyError(LibraryError):
@@ -94,7 +94,7 @@ _CLASSES: Dict[int, Type[LibraryError]] = {
 
 
 def result_name(result: int) -> str:
-    """The name of a result, ``"PENSTOCK_E_BUSY"``."""
+    """The name of a result, such as ``"PENSTOCK_E_BUSY"``."""
     name: bytes = _raw.penstock_result_name(result)
     return name.decode()
 
@@ -111,7 +111,7 @@ def check(result: int, message: str = "") -> None:
 
 
 def check_with(result: int, error: c_void_p) -> None:
-    """The same with an owned ``penstock_error *``, which is released."""
+    """Like `check`, with a ``penstock_error *`` for the details, which is released."""
     if result == c.OK:
         return
     if not error.value:

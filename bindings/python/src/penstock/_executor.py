@@ -1,4 +1,4 @@
-"""Executors: where an interceptor's callbacks run, if not on the thread that drives."""
+"""Executors, which run an interceptor's callbacks elsewhere than on the driving thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Job:
     __slots__ = ("_pending",)
 
     def __init__(self, job: Callable[[Any], None], argument: Any) -> None:
-        # Whoever takes it out runs it: list.pop is one step.
+        # The thread that takes the job out runs it: list.pop is one step.
         self._pending: List[Tuple[Callable[[Any], None], Any]] = [(job, argument)]
 
     def __call__(self) -> None:
@@ -30,7 +30,7 @@ class Job:
         job(argument)
 
     def _revoke(self) -> bool:
-        """It will not run. False: it has been run already, or is running."""
+        """Withdraws the job. False: it has been run already, or is running."""
         try:
             self._pending.pop()
         except IndexError:
@@ -98,17 +98,17 @@ def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) 
         return 0
     except BaseException as error:
         report("", "submit", error)
-        # Whatever it has done with the job: it has run, or is not taken and will not run.
+        # Whatever ``submit`` has done with the job: it has run, or is withdrawn and will not run.
         return int(taken._revoke())
 
 
 def _run_job(given: Dict[str, Any]) -> None:
-    # One that was made runs once, whoever else has it; else `submit` has not seen the job.
+    # A job that was made runs once, whichever thread has it; otherwise ``submit`` has not seen it.
     taken = given.get("taken") or Job(given["job"], given["argument"])
     taken()
 
 
-# C takes a job for taken where this function raises.
+# C would count a job as taken where this function raises.
 recover(_take_job, _run_job, _run_job)
 _take = _raw.penstock_submit(_take_job)
 

@@ -1,4 +1,5 @@
-"""What an interceptor's callback gets: the event and the call, to look at, change, defer, end or answer."""
+"""The hop that an interceptor's callback gets: the event and the call, to look at, change, defer, end or
+answer."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ _current_thread = threading.get_ident
 
 
 class Registered:
-    """What the registry keeps for one registration: its name, the methods that C may call, bound, and the way to
-    register interceptors for calls that its hops make."""
+    """The registry's object for one registration: its name, its methods that C may call, bound, and the way
+    to register interceptors for calls that its hops make."""
 
     __slots__ = ("methods", "name", "register")
 
@@ -41,7 +42,8 @@ class Registered:
 
 
 class Instance:
-    """What C passes to the callbacks of an interceptor that has `create`: its registration, and one call's state."""
+    """The object that C passes to the callbacks of an interceptor that has `create`: its registration, and
+    one call's state."""
 
     __slots__ = ("registered", "state")
 
@@ -61,7 +63,7 @@ class _SideCall:
 
 @dataclass(eq=False, repr=False)
 class SideCallArguments(CallKeywords, _SideCall):
-    """Of `Hop.unary`."""
+    """The handler of the reply of `Hop.unary`."""
 
 
 class Hop:
@@ -83,7 +85,7 @@ class Hop:
     # ---- Where it may be used ----
 
     def _end(self) -> None:
-        """The callback returns."""
+        """Notes that the callback has returned."""
         self._running = False
 
     def _callback(self) -> int:
@@ -118,7 +120,7 @@ class Hop:
 
     @property
     def event(self) -> EventKind:
-        """What the running callback is about."""
+        """The event of the running callback."""
         return EventKind(_raw.penstock_hop_event(self._anywhere))
 
     @property
@@ -133,12 +135,12 @@ class Hop:
 
     @property
     def level(self) -> Level:
-        """Where this hop stands: `Level.OBJECT` or `Level.BYTES`."""
+        """The level of this hop: `Level.OBJECT` or `Level.BYTES`."""
         return Level(_raw.penstock_hop_level(self._anywhere))
 
     @property
     def is_secure(self) -> bool:
-        """Nobody on the way reads the call: it goes by TLS, or by a unix socket."""
+        """Whether nobody on the way can read the call: it goes by TLS, or by a unix socket."""
         return bool(_raw.penstock_hop_is_secure(self._anywhere))
 
     @property
@@ -168,7 +170,8 @@ class Hop:
 
     @property
     def deadline(self) -> Optional[float]:
-        """Seconds left until the deadline, 0 if it has passed, None for none; can be set in `on_start`."""
+        """The seconds until the deadline, 0 if it has passed, None if there is none; can be set in
+        `on_start`."""
         left = int(_raw.penstock_request_deadline_ms(self._request()))
         return None if left < 0 else left / 1000
 
@@ -179,7 +182,7 @@ class Hop:
 
     @property
     def compression(self) -> str:
-        """``"identity"`` or ``"gzip"``, for what is sent; can be set in `on_start`."""
+        """The compression of sent messages, ``"identity"`` or ``"gzip"``; can be set in `on_start`."""
         return _text(_raw.penstock_request_compression(self._request()))
 
     @compression.setter
@@ -209,7 +212,7 @@ class Hop:
 
     @property
     def idempotency(self) -> Idempotency:
-        """What may be assumed if the call is made twice: carried for hops; can be set in `on_start`."""
+        """How safe it is to make the call twice: carried for hops; can be set in `on_start`."""
         return Idempotency(_raw.penstock_request_idempotency(self._request()))
 
     @idempotency.setter
@@ -219,8 +222,9 @@ class Hop:
 
     @property
     def content_subtype(self) -> str:
-        """``"json"`` for ``application/grpc+json``; ``""`` for ``application/grpc``; can be set in `on_start`. What
-        the server says of its own stands among the response's headers, where it is another."""
+        """The content subtype: ``"json"`` for ``application/grpc+json``, ``""`` for ``application/grpc``;
+        can be set in `on_start`. If the server answers with another, its content-type is among the
+        response's headers."""
         return _text(_raw.penstock_request_content_subtype(self._request()))
 
     @content_subtype.setter
@@ -231,8 +235,8 @@ class Hop:
 
     @property
     def user_agent(self) -> str:
-        """What this call sends instead of its channel's user agent, ``""`` if nothing; can be set in `on_start` to
-        what is to stand before the library's own name."""
+        """The user agent that this call sends instead of its channel's, ``""`` if it has none of its own;
+        can be set in `on_start` to the text that stands before the library's own name."""
         return _text(_raw.penstock_request_user_agent(self._request()))
 
     @user_agent.setter
@@ -243,7 +247,8 @@ class Hop:
 
     @property
     def wait_for_ready(self) -> bool:
-        """Carried for hops; channels do not wait yet. Can be set in `on_start`."""
+        """Whether the call waits for a connection: carried for hops, as channels do not wait yet. Can be
+        set in `on_start`."""
         return bool(_raw.penstock_request_wait_for_ready(self._request()))
 
     @wait_for_ready.setter
@@ -253,7 +258,7 @@ class Hop:
 
     @property
     def has_credentials(self) -> bool:
-        """Whether the call has credentials; what they are is not told."""
+        """Whether the call has credentials; their value is not shown."""
         return bool(_raw.penstock_request_has_credentials(self._request()))
 
     def set_credentials(self, authorization: Optional[str]) -> None:
@@ -264,7 +269,7 @@ class Hop:
 
     @property
     def state(self) -> Any:
-        """What `create` returned for this call: any object; can be set. AttributeError without `create`."""
+        """The object that `create` returned for this call; can be set. AttributeError without `create`."""
         return self._own_instance().state
 
     @state.setter
@@ -277,14 +282,14 @@ class Hop:
         raise AttributeError("there is no state: the interceptor has no create()")
 
     def set_executors(self, outbound: Optional[Executor], inbound: Optional[Executor]) -> None:
-        """In `create`: where this call's other callbacks run, `on_start`, `on_send`, `on_half_close` and `on_sent` on
-        ``outbound``, the rest on ``inbound``; None is the thread that drives."""
+        """Sets, in `create`, where this call's other callbacks run: `on_start`, `on_send`, `on_half_close`
+        and `on_sent` on ``outbound``, the others on ``inbound``; None is the thread that drives."""
         result = _raw.penstock_hop_set_executors(self._callback(), address(outbound), address(inbound))
         check(result, "executors can be chosen in create only")
 
     @property
     def trace(self) -> Dict[str, Any]:
-        """What has happened in the call (with the channel option ``trace``), and where it stands."""
+        """The events of the call so far (with the channel option ``trace``), and where it stands."""
         trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_hop_trace_json, self._anywhere))
         return trace
 
@@ -324,8 +329,8 @@ class Hop:
 
     @property
     def metadata(self) -> Metadata:
-        """In `create` and `on_start` the request's metadata, in `on_headers` the response's, in `on_status` and
-        `on_cancel` the trailers. StateError elsewhere."""
+        """The metadata of the event: in `create` and `on_start` the request's, in `on_headers` the
+        response's, in `on_status` and `on_cancel` the trailers. StateError elsewhere."""
         pointer = _raw.penstock_hop_metadata(self._callback())
         if not pointer:
             raise StateError(c.E_STATE, f"there is no metadata in {self.event.name}")
@@ -333,8 +338,9 @@ class Hop:
 
     @property
     def request_metadata(self) -> Metadata:
-        """In `create` and `on_start` the request's metadata; in `on_status` of an interceptor with ``replay_bytes``
-        what a RESTART sends, as `method`, `authority` and `deadline` are then. StateError elsewhere."""
+        """The request's metadata, in `create` and `on_start`; in `on_status` of an interceptor with
+        ``replay_bytes`` the metadata that a RESTART sends, like `method`, `authority` and `deadline` then.
+        StateError elsewhere."""
         pointer = _raw.penstock_request_metadata(self._request())
         if not pointer:
             raise StateError(c.E_STATE, f"there is no request metadata in {self.event.name}")
@@ -342,12 +348,12 @@ class Hop:
 
     @property
     def can_restart(self) -> bool:
-        """In `on_status`: will RESTART be honoured."""
+        """Whether RESTART is possible, in `on_status`."""
         return int(_raw.penstock_hop_can_restart(self._callback())) == c.OK
 
     @property
     def attempt(self) -> int:
-        """Which instance this is: 1, and one more with each RESTART by a hop above."""
+        """The number of this instance of the hop: 1, and one more with each RESTART by a hop above."""
         return int(_raw.penstock_hop_attempt(self._callback()))
 
     @property
@@ -370,7 +376,7 @@ class Hop:
 
     @property
     def count(self) -> int:
-        """n, in `on_demand` (where setting passes another n) and `on_sent`; elsewhere 0."""
+        """The number of messages that `on_demand` (where it can be set) or `on_sent` is about; elsewhere 0."""
         return int(_raw.penstock_hop_count(self._callback()))
 
     @count.setter
@@ -382,8 +388,8 @@ class Hop:
 
     @property
     def stats(self) -> Dict[str, Any]:
-        """`RpcError.stats` as far as the call has come: what is not there yet is None or 0. The peer and TLS are
-        known in `on_headers` at the latest."""
+        """The statistics as in `RpcError.stats`, as far as the call has come: values that are not known yet
+        are None or 0. The peer and TLS are known in `on_headers` at the latest."""
         stats: Dict[str, Any] = json.loads(owned_text(_raw.penstock_hop_stats_json, self._anywhere))
         return stats
 
@@ -420,8 +426,8 @@ class Hop:
         put(self._anywhere, data, functions, "no message can be sent here")
 
     def half_close(self) -> None:
-        """Half-closes for the caller, behind what stands at this hop and the event of the running callback: what
-        comes from above after that goes no further. Any thread."""
+        """Half-closes for the caller, behind the events that stand at this hop and the event of the running
+        callback: later events from above go no further. Any thread."""
         check(_raw.penstock_hop_half_close(self._anywhere), "the requests can't be ended here")
 
     def deliver_message(self, data: Any) -> None:
@@ -433,8 +439,8 @@ class Hop:
         put(self._anywhere, data, functions, "no message can be delivered now")
 
     def deliver_headers(self, metadata: MetadataLike = None) -> None:
-        """For a hop that takes the call, from `on_start` on: answers with these headers, once, before any message.
-        Any thread."""
+        """Answers with these headers, once, before any message: for a hop that takes the call, from
+        `on_start` on. Any thread."""
         headers = metadata if isinstance(metadata, Metadata) else Metadata(metadata)
         check(
             _raw.penstock_hop_deliver_headers(self._anywhere, headers._address),
@@ -448,7 +454,7 @@ class Hop:
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """For a hop that takes the call, from `on_start` on: ends it. Any thread."""
+        """Ends the answer with a status: for a hop that takes the call, from `on_start` on. Any thread."""
         status = as_status(code, message, details, trailers)
         check(
             _raw.penstock_hop_deliver_status(self._anywhere, status._address()),
@@ -456,7 +462,7 @@ class Hop:
         )
 
     def demand(self, n: int = 1) -> None:
-        """Asks for n more messages from below. Any thread."""
+        """Asks for ``n`` more messages from below. Any thread."""
         whole_number(n, "n", 0, _UINT64)
         check(_raw.penstock_hop_demand(self._anywhere, n), "no messages can be asked for now")
 
@@ -474,14 +480,15 @@ class Hop:
         check(result, f"value {key!r} can't be set")
 
     def get_value(self, key: str, default: Any = None) -> Any:
-        """What ``key`` holds, or ``default``. A pointer that C has set is an int: its address."""
+        """The value under ``key``, or ``default``. A pointer that C has set is given as an int, its address."""
         return value_at(_raw.penstock_hop_value(self._callback(), c_string(key, "a key")), default)
 
     # ---- Deferring ----
 
     def ticket(self) -> Ticket:
-        """A claim on this event, to be taken before PAUSE or HOLD is returned; the same one if asked again. Keeps the
-        hop, too. StateError: the event can't be paused (signals, a local cancel or deadline)."""
+        """A ticket for this event, to be taken before PAUSE or HOLD is returned; asked again it is the same
+        ticket. Keeps the hop, too. StateError: the event can't be paused (signals, a local cancel or
+        deadline)."""
         number = int(_raw.penstock_hop_ticket(self._callback()))
         if number == 0:
             raise StateError(c.E_STATE, f"{self.event.name} can't be paused here")

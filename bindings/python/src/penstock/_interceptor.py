@@ -29,30 +29,32 @@ class Interceptor:
     caller's `RpcError` has it as its ``__cause__``.
     """
 
-    # For messages and lists; the class's name if empty.
+    # The name for messages and lists; if empty, the class's name.
     name: str = ""
-    # Where it stands. At the object level messages are what the caller gives and gets, else what is sent.
+    # The level. At the object level messages are the caller's objects, otherwise the bytes that are sent.
     level: Level = Level.BYTES
-    # One hop for each attempt of a call, below those that stand once in it. Not at the object level.
+    # Whether there is one hop for each attempt of a call, below those that exist once in it. Not at the
+    # object level.
     per_attempt: bool = False
     # How many bytes of request messages are recorded for `Verdict.RESTART`; 0: none, and no RESTART.
     replay_bytes: int = 0
     # How many times one call may be restarted here.
     max_restarts: int = 1
-    # Where callbacks run: for both lanes, or for each. None: on the thread that drives.
+    # The executor that runs callbacks: one for both lanes, or one for each. None: the thread that drives.
     executor: Optional[Executor] = None
     outbound_executor: Optional[Executor] = None
     inbound_executor: Optional[Executor] = None
 
     def create(self, hop: Hop) -> Any:
-        """A call has come to this interceptor. What is returned becomes ``hop.state``; `Verdict.SKIP`: not this
-        call."""
+        """A call has come to this interceptor. The returned object becomes ``hop.state``; `Verdict.SKIP`:
+        the interceptor takes no part in this call."""
 
     def destroy(self, hop: Hop) -> None:
-        """The last of a call: exactly once for each `create` that did not skip."""
+        """The last callback of a call: exactly once for each `create` that did not skip."""
 
     def on_start(self, hop: Hop) -> Optional[Verdict]:
-        """Before anything is sent: metadata, method, authority, deadline. NEXT, PAUSE, HOLD, TAKE."""
+        """A call starts, before anything is sent: metadata, method, authority, deadline. NEXT, PAUSE, HOLD,
+        TAKE."""
 
     def on_send(self, hop: Hop) -> Optional[Verdict]:
         """A message to the server. NEXT, PAUSE, HOLD, DROP."""
@@ -67,16 +69,16 @@ class Interceptor:
         """A message from the server. NEXT, PAUSE, HOLD, DROP."""
 
     def on_status(self, hop: Hop) -> Optional[Verdict]:
-        """The end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket, RESTART."""
+        """The call has ended: status, details, trailers. NEXT, PAUSE, HOLD with a ticket, RESTART."""
 
     def on_cancel(self, hop: Hop) -> None:
-        """The call ended by another hand: a hop above, a cancel, a deadline."""
+        """The call was ended elsewhere: by a hop above, a cancel, a deadline."""
 
     def on_demand(self, hop: Hop) -> None:
-        """n more messages are asked for: ``hop.count``."""
+        """More messages are asked for, ``hop.count`` of them."""
 
     def on_sent(self, hop: Hop) -> None:
-        """n messages were taken by the transport: ``hop.count``."""
+        """The transport has taken ``hop.count`` messages."""
 
 
 _CALLBACKS = ("create", "destroy", *EVENTS, *SIGNALS)
@@ -88,12 +90,13 @@ class Native:
     name: str = ""
 
     def _fill(self, table: _raw.penstock_interceptor) -> None:
-        """Overwrites ``table`` whole; its user data is the registration's."""
+        """Overwrites all of ``table``; its user data is the registration's."""
         raise NotImplementedError
 
 
 def function_of(interceptor: object) -> Optional[Callable[[Any], Any]]:
-    """The function of a synchronous interceptor; None: it is one with callbacks. TypeError: both, or async."""
+    """The function of a synchronous interceptor; None: the interceptor has callbacks. TypeError: it has
+    both, or its function is async."""
     function: Optional[Callable[[Any], Any]] = getattr(interceptor, "intercept", None)
     if function is None:
         return None
@@ -108,7 +111,8 @@ def function_of(interceptor: object) -> Optional[Callable[[Any], Any]]:
 
 
 def overridden(interceptor: object) -> Dict[str, Callable[[Hop], Any]]:
-    """The callbacks that ``interceptor`` has of its own, bound, by name. TypeError: not a function, or async."""
+    """The callbacks that ``interceptor`` itself defines, bound, by name. TypeError: one is no function, or
+    is async."""
     found = {}
     for callback in _CALLBACKS:
         method = getattr(interceptor, callback, None)
@@ -124,12 +128,13 @@ def overridden(interceptor: object) -> Dict[str, Callable[[Hop], Any]]:
 
 # ---- What may be registered ----
 
-# The classes whose methods have been looked at: each warns once.
+# The classes whose methods were checked: each warns once.
 _seen: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 def check_interceptor(interceptor: object) -> None:
-    """TypeError: it is none. Warns of methods whose names are nearly those of callbacks."""
+    """Checks that an object is an interceptor; TypeError if not. Warns of methods whose names are nearly
+    those of callbacks."""
     if isinstance(interceptor, Native):
         return
     if isinstance(interceptor, type):
@@ -156,21 +161,21 @@ def check_interceptor(interceptor: object) -> None:
 
 
 def _meant(name: str, callbacks: Iterable[str]) -> Optional[str]:
-    """The callback that ``name`` is nearly; None: none, or one itself."""
+    """The callback whose name is nearly ``name``; None: there is none, or ``name`` is a callback's."""
     if name.startswith("_") or name in callbacks or hasattr(Interceptor, name):
         return None
     begins = name[:2].lower()
-    # "start" and "status" are words of their own.
+    # A callback's name without "on_", such as "start" or "status", may be a method of the user's own.
     plain = {each.replace("_", ""): each for each in callbacks if not each.startswith("on_") or begins == "on"}
     near = difflib.get_close_matches(name.replace("_", "").lower(), plain, 1, 0.8)
-    # A longer word is another one: "created", "intercept_all".
+    # A longer word is a different one: "created", "intercept_all".
     if not near or name.startswith(plain[near[0]]):
         return None
     return plain[near[0]]
 
 
 def _stack_level() -> int:
-    """Of the first caller outside this package, for a warning in the function that asks."""
+    """The stack level of the first caller outside this package, for a warning that points there."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("penstock."):
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""The keyword arguments of a call: the one place that names them, with what each is for and how it is checked."""
+"""The keyword arguments of a call. Only this module names them, with the meaning and the check of each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _deadline(seconds: float) -> Optional[str]:
 
 
 def _metadata(metadata: MetadataLike) -> Optional[str]:
-    """What the library has checked goes as it is, the rest is checked there."""
+    """Metadata that the library has checked is used as it is; other metadata is checked there."""
     if isinstance(metadata, str):
         return Metadata(metadata).json
     if isinstance(metadata, Metadata):
@@ -60,7 +60,7 @@ def _json_value(name: str, value: MetadataValue) -> Any:
 
 
 def _credentials(credentials: object) -> str:
-    """grpcio's objects can't be read."""
+    """Checks credentials; grpcio's credentials objects can't be read."""
     if isinstance(credentials, str):
         return _metadata({"authorization": credentials}) or "{}"
     if isinstance(credentials, (dict, tuple, list, Metadata)):
@@ -99,7 +99,7 @@ def _idempotency(idempotency: Idempotency) -> str:
 
 
 def _about(option: Optional[str], check: Optional[Callable[[Any], Optional[str]]], doc: str) -> Dict[str, Any]:
-    """Of a keyword: the option of the library that it becomes, its check, and its meaning."""
+    """Describes a keyword: the library's option that it becomes, its check, and its meaning."""
     return {"option": option, "check": check, "doc": doc}
 
 
@@ -168,14 +168,15 @@ class CallKeywords:
 
     @property
     def sees_objects(self) -> bool:
-        """Whether one of the call's own interceptors stands at the object level."""
+        """Whether one of the call's own interceptors is at the object level."""
         return any(
             level_of(item[0] if isinstance(item, tuple) else item) != Level.BYTES for item in self.interceptors
         )
 
     def options(self) -> str:
         """The library's options for the call, as JSON."""
-        # Only Ctrl-C needs it, but a wait that another thread's signal ends is begun again, so it is always on.
+        # Only Ctrl-C needs this, but a wait that another thread's signal ends is begun again, so it is always
+        # on.
         text = '{"interruptible": true'
         for keyword, option, check in _OPTIONS:
             value = getattr(self, keyword)
@@ -212,12 +213,12 @@ class _Requests:
 
 @dataclass(eq=False, repr=False)
 class RequestArguments(CallKeywords, _Request):
-    """Of a call with one request."""
+    """The arguments of a call with one request."""
 
 
 @dataclass(eq=False, repr=False)
 class RequestsArguments(CallKeywords, _Requests):
-    """Of a call with any number of requests."""
+    """The arguments of a call with any number of requests."""
 
 
 S = TypeVar("S")
@@ -226,8 +227,8 @@ R = TypeVar("R")
 
 
 def takes(arguments: Callable[P, A]) -> Callable[[Callable[[S, A], R]], Callable[Concatenate[S, P], R]]:
-    """Has a method, which gets an object of the dataclass ``arguments``, take the fields of that class: its signature
-    names them, and its documentation says what the keywords are for."""
+    """Makes a method, which gets an object of the dataclass ``arguments``, take the fields of that class:
+    its signature names them, and its documentation describes the keywords."""
 
     def decorate(method: Callable[[S, A], R]) -> Callable[Concatenate[S, P], R]:
         @functools.wraps(method)

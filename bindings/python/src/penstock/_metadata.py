@@ -25,7 +25,7 @@ from ._objects import own
 
 # A value: str for text, bytes for names that end in "-bin".
 MetadataValue = Union[str, bytes]
-# What is taken as metadata: pairs, a mapping to a value or to several, JSON, or a `Metadata`.
+# The types that are accepted as metadata: pairs, a mapping to a value or to several, JSON, or a `Metadata`.
 MetadataLike = Union[
     "Metadata",
     Mapping[str, Union[MetadataValue, Iterable[MetadataValue]]],
@@ -71,7 +71,8 @@ class Metadata(MutableMapping[str, MetadataValue]):
 
     @classmethod
     def _view(cls, pointer: int, guard: Callable[[], object]) -> Metadata:
-        """Metadata that C owns. ``guard`` raises when the pointer is not to be used; what it is bound to stays."""
+        """Metadata that C owns. ``guard`` raises when the pointer must not be used; the object that it is
+        bound to is kept."""
         self = cls.__new__(cls)
         self._pointer = pointer
         self._guard = guard
@@ -136,12 +137,13 @@ class Metadata(MutableMapping[str, MetadataValue]):
         return metadata_pairs(self._address)
 
     def replace(self, values: MetadataLike) -> None:
-        """Replaces the whole. Nothing changes if a name or a value is not allowed."""
+        """Replaces all metadata. Nothing changes if a name or a value is not allowed."""
         self.json = values.json if isinstance(values, Metadata) else Metadata(values).json
 
     @property
     def json(self) -> str:
-        """The whole as JSON, ``{"name": ["v1", "v2"]}``: ``-bin`` values in base64. Setting replaces the whole."""
+        """All metadata as JSON, ``{"name": ["v1", "v2"]}``: ``-bin`` values in base64. Setting it replaces
+        all."""
         return metadata_json(self._address)
 
     @json.setter
@@ -157,14 +159,15 @@ class Metadata(MutableMapping[str, MetadataValue]):
 
 
 class ReceivedMetadata(Tuple[Metadatum, ...]):
-    """What a peer has sent: a tuple of (name, value) in order, as grpcio gives it, with the ways of a mapping."""
+    """Metadata that a peer has sent: a tuple of (name, value) in order, as in grpcio, with the methods of a
+    mapping."""
 
     _pointer: Optional[int] = None
     _keeper: object = None
 
     @classmethod
     def _of(cls, pointer: Optional[int], keeper: object) -> ReceivedMetadata:
-        """A copy of what is at ``pointer``; for its JSON the original is used, which ``keeper`` keeps."""
+        """A copy of the metadata at ``pointer``; its JSON is read from the original, which ``keeper`` keeps."""
         self = cls(metadata_pairs(pointer) if pointer else ())
         self._pointer = pointer
         self._keeper = keeper
@@ -182,7 +185,7 @@ class ReceivedMetadata(Tuple[Metadatum, ...]):
 
     @property
     def json(self) -> str:
-        """The whole as JSON; see `Metadata.json`."""
+        """All metadata as JSON; see `Metadata.json`."""
         return metadata_json(self._pointer) if self._pointer else "{}"
 
 
@@ -242,7 +245,7 @@ def metadata_json(pointer: int) -> str:
 
 
 def owned_text(function: Callable[..., int], pointer: int) -> str:
-    """What ``function(pointer, char **)`` gives, as str; the original is freed."""
+    """The text that ``function(pointer, char **)`` gives, as str; the original is freed."""
     text = c_void_p()
     check(function(pointer, byref(text)))
     assert text.value is not None

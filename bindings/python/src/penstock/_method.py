@@ -1,4 +1,5 @@
-"""Methods: the four kinds of calls with the signatures that generated stubs use, and what makes them."""
+"""Methods: the four kinds of calls with the signatures that generated stubs use, and the base of the
+objects that make them."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class _MultiCallable:
         self._made_codec: Optional[Codec] = None
 
     def _codec(self, keywords: CallKeywords) -> Optional[Codec]:
-        """Where an interceptor sees objects, and they are not bytes anyway."""
+        """The codec of a call: made where an interceptor sees objects, and messages are not bytes anyway."""
         method = self._method
         if method.serializer is None and method.deserializer is None:
             return None
@@ -64,7 +65,7 @@ class _MultiCallable:
         return Call(call, requests, self._method.deserializer, timeout, channel._waiters, channel)
 
     def future(self, *_: Any, **__: Any) -> Any:
-        """Not there yet."""
+        """Futures are not supported yet."""
         raise NotImplementedError("futures come with asyncio; run the call on a thread instead")
 
 
@@ -81,7 +82,8 @@ class UnaryUnary(_MultiCallable):
             reply = _good(handle)
             data = _call.body(reply._handle)
         else:
-            # The usual end is short: a `Reply` costs more than all that is to be had from it.
+            # The usual end takes a short way: a `Reply` object would cost more than everything that is needed
+            # of it.
             try:
                 data = _call.body(handle)
             finally:
@@ -90,7 +92,7 @@ class UnaryUnary(_MultiCallable):
 
     @takes(RequestArguments)
     def with_call(self, call: RequestArguments) -> Tuple[Any, CompletedCall]:
-        """Makes the call and returns the response with what else came."""
+        """Makes the call and returns the response together with the call's headers, trailers and status."""
         reply = _good(self._ended(call))
         response = _call.deserialize(self._method.deserializer, _call.body(reply._handle))
         return response, CompletedCall(reply)
@@ -105,12 +107,12 @@ class UnaryUnary(_MultiCallable):
                 _call.send(waiters, handle, data)
                 return _call.finish(waiters, handle)
             finally:
-                # Cancels it, if Ctrl-C or an exception of a callback has come first.
+                # This cancels the call, if a Ctrl-C or an exception of a callback has come first.
                 _raw.penstock_call_release(handle)
 
 
 def _good(handle: int) -> Reply:
-    """The reply, which it owns; raised as `RpcError` unless it is OK."""
+    """Makes a `Reply`, which owns the handle; raises it as `RpcError` unless it is OK."""
     reply = Reply(handle)
     if reply.code is not StatusCode.OK:
         raise reply_error(reply)
@@ -147,7 +149,7 @@ class StreamUnary(_MultiCallable):
 
     @takes(RequestsArguments)
     def with_call(self, call: RequestsArguments) -> Tuple[Any, Call]:
-        """Makes the call and returns the response with what else came."""
+        """Makes the call and returns the response together with the call's headers, trailers and status."""
         stream = self._begin(call)
         return stream.result(), stream
 
@@ -179,7 +181,7 @@ class ChannelLike(Protocol):
 
 
 class Caller:
-    """What makes calls: a channel, or a hop that makes side calls."""
+    """The base of objects that make calls: a channel, or a hop that makes side calls."""
 
     @property
     def _waiters(self) -> Waiters:

@@ -43,17 +43,19 @@ def _forget(number: Optional[int]) -> None:
 
 
 def forget_again(given: Dict[str, Any]) -> None:
-    """For a function that was to forget the object ``number``, and raised: twice does no harm."""
+    """Recovery for a function that had to forget the object ``number`` and raised: doing so twice does no
+    harm."""
     registry.remove(given["number"])
 
 
 recover(_forget, forget_again, forget_again)
-# The one finalizer that C gets; pinned here for the life of the process.
+# The only finalizer that C gets; kept here for the life of the process.
 forget = _raw.penstock_finalizer(_forget)
 
 
 class Value:
-    """A Python object under a key of a call; what other languages put there is not one of these."""
+    """A Python object that is stored under a key of a call. Values that other languages store are not of
+    this class."""
 
     __slots__ = ("thing",)
 
@@ -62,10 +64,10 @@ class Value:
 
 
 class Raised:
-    """What a callback has raised, under a key of its call until the caller gets it."""
+    """The exception that a callback has raised, stored under a key of its call until the caller gets it."""
 
     __slots__ = ("error",)
-    # Whether there ever was one in this process: till then nobody needs to look.
+    # Whether any object of this class was made in this process: until then other code need not look for one.
     ever = False
 
     def __init__(self, error: BaseException) -> None:
@@ -73,14 +75,14 @@ class Raised:
         Raised.ever = True
 
     def take(self) -> Optional[BaseException]:
-        """The exception, once. Its traceback may hold the very frames that hold the call: if C held it any longer,
-        the garbage collector would not see that circle."""
+        """Takes the exception out. Its traceback may hold the very frames that hold the call: if C held it
+        any longer, the garbage collector would not see that circle."""
         error, self.error = self.error, None
         return error
 
 
 def value_at(address: Optional[int], default: Any = None) -> Any:
-    """What a ``void *`` of a call value stands for: the Python object, or the address that C put there."""
+    """The value that a ``void *`` of a call stands for: the Python object, or the address that C stored."""
     if not address:
         return default
     entry = registry.get(address)

@@ -12,7 +12,7 @@ from ._errors import check, check_with
 from ._keywords import CallKeywords
 from ._objects import own
 
-# How many parsed options are kept for calls that say the same again.
+# How many parsed options are kept for later calls with the same arguments.
 _KEPT = 64
 
 
@@ -45,7 +45,7 @@ def call_options(keywords: CallKeywords, codec: Optional[Codec] = None) -> CallO
     """The options for a call, without its interceptors. TypeError, ValueError (`InvalidArgumentError` too): an
     argument that is not allowed."""
     text = keywords.options()
-    # Metadata differs from call to call, and credentials are not kept.
+    # Options with metadata are not kept, since it differs from call to call; neither are credentials.
     if keywords.metadata or keywords.credentials is not None or codec is not None or keywords.interceptors:
         options = CallOptions(text)
         if codec is not None:
@@ -61,5 +61,5 @@ def call_options(keywords: CallKeywords, codec: Optional[Codec] = None) -> CallO
 
 
 def forget_kept_options() -> None:
-    """In the child of a fork: the parsed options are the parent's."""
+    """In a forked child the parsed options are the parent's, and are forgotten."""
     _kept.clear()
