@@ -89,7 +89,7 @@ extension Call {
           index = goesDown ? next + 1 : next - 1
         }
       case .hop:
-        // The row keeps it, even if a RESTART replaces it meanwhile.
+        // The row keeps the hop, even if a RESTART replaces it meanwhile.
         guard hops.at(index)._withUnsafeGuaranteedRef({ passes(event, $0) }) else { return .stays }
         index += goesDown ? 1 : -1
       }

@@ -12,10 +12,10 @@ extension Hop {
     return hop
   }
 
-  /// Any thread.
+  /// Whether the hop's part in the call is over. Any thread.
   public var hasEnded: Bool { isOver }
 
-  /// Any thread.
+  /// Whether this process is a fork of the one that made the call. Any thread.
   public var isForked: Bool { call.loop.isForked }
 
   /// The event of the callback that runs on the calling thread.
@@ -312,7 +312,7 @@ extension Hop {
     return .ok
   }
 
-  /// Any thread.
+  /// Asks for `n` more messages from below. Any thread.
   public func demand(_ n: Int) -> Outcome {
     if hasEnded { return .gone }
     call.submit(.demandBelow(self, n))

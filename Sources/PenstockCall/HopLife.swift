@@ -137,7 +137,7 @@ extension Hop {
   /// Gives the hop a face of its own.
   func wear(_ face: Face) { self.face.store(face.rawValue, ordering: .releasing) }
 
-  /// Any thread.
+  /// The face that the hop shows to other threads. Any thread.
   var seen: Face {
     // The row's face is read first: a thread that sees a change of it made after the hop was set apart also sees the
     // hop's own face.
@@ -162,7 +162,7 @@ extension Hop {
     hasRefused.store(false, ordering: .releasing)
   }
 
-  /// Any thread.
+  /// The events that the hop has delivered as its answer. Any thread.
   var answered: Answer { Answer(rawValue: answer.load(ordering: .acquiring)) ?? .nothing }
 
   /// Any thread: notes that an event of this kind is delivered, if it may be.

@@ -1,5 +1,4 @@
-/// Which names and values may be metadata (gRPC over HTTP2, "Requests", Custom-Metadata; RFC 9113 section
-/// 8.2).
+/// The rules for names and values of metadata (gRPC over HTTP2, "Requests", Custom-Metadata; RFC 9113 section 8.2).
 public enum HeaderRules {
   /// Header-Name: one or more of `0-9 a-z _ - .`, so lower case only.
   public static func isValidName(_ name: ByteView) -> Bool {

@@ -1,10 +1,10 @@
 import CNghttp2
 import PenstockWire
 
-/// What the answer's headers and trailers say.
+/// The headers and trailers of the answer.
 extension Call {
   func addHeaders(to list: FieldList) {
-    // Said wherever compression is in play, so that clients see what is taken.
+    // Sent wherever compression is used, so that clients see which encodings the server accepts.
     if knobs.compresses || requestCoding != .identity || mayCompress {
       if clientTakesGzip && (knobs.compresses || mayCompress) { list.add("grpc-encoding", "gzip") }
       list.add("grpc-accept-encoding", "identity,gzip")
@@ -47,7 +47,7 @@ extension Call {
     }
   }
 
-  /// One line of JSON about the call.
+  /// Writes one line of JSON about the call.
   func report() {
     let line = Console.out.line
     line.put("{\"connection\":").put(session?.number ?? 0).put(",\"stream\":").put(Int(id))

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// What the methods do. Each message is taken by `take`, the client's half-close by `takeEnd`.
+/// The methods. `take` gets each message, and `takeEnd` the client's half-close.
 extension Call {
   func take(_ message: ByteBuffer, _ isCompressed: Bool) {
     var message = message
@@ -60,7 +60,7 @@ extension Call {
     }
   }
 
-  /// One reply and the status; a status that is an error is sent instead of the reply.
+  /// Answers with one reply and the status; a status that is an error is sent instead of the reply.
   private func finish(_ body: ByteBuffer) { finish(Reply(body: body)) }
 
   func finish(_ answer: Reply) {
@@ -109,7 +109,7 @@ extension Call {
     }
   }
 
-  /// All that a client stream sends is kept until it ends: within the limit for one message.
+  /// Keeps all that a client stream sends until it ends, within the limit for one message.
   private func gather(_ message: ByteView, framed: Bool) {
     let limit = session?.options.maxMessageBytes ?? 0
     guard gathered.count + message.count <= limit else {
@@ -177,7 +177,7 @@ extension Call {
     let body = Text()
     var writer = ProtoWriter(into: body)
     writer.int(1, isKnown ? 1 : 3)  // SERVING, SERVICE_UNKNOWN
-    // A watch stays open, for nothing here ever changes.
+    // A watch stays open, because the health never changes.
     if method == .healthCheck { finish(body) } else { reply(Reply(body: body)) }
   }
 }

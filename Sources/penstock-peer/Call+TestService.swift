@@ -2,7 +2,7 @@ import PenstockWire
 
 /// The messages of grpc.testing, as far as the interop test cases use them.
 enum TestMessages {
-  /// A BoolValue.
+  /// Decodes a BoolValue.
   static func bool(_ encoded: ByteView) -> Bool {
     var value = false
     var reader = ProtoReader(encoded)
@@ -12,7 +12,7 @@ enum TestMessages {
     return value
   }
 
-  /// How many bytes a Payload's body has.
+  /// The number of bytes in a Payload's body.
   static func bodySize(_ encoded: ByteView) -> Int {
     var size = 0
     var reader = ProtoReader(encoded)
@@ -65,7 +65,7 @@ extension Call {
     }
   }
 
-  /// SimpleRequest to SimpleResponse.
+  /// Answers a SimpleRequest with a SimpleResponse.
   func answerSimple(_ request: ByteView, _ isCompressed: Bool) {
     var answer = Reply()
     var reader = ProtoReader(request)
@@ -89,7 +89,7 @@ extension Call {
     finish(answer)
   }
 
-  /// StreamingOutputCallRequest: a reply for each of its parameters, or a status.
+  /// Answers a StreamingOutputCallRequest: a reply for each of its parameters, or a status.
   func answerStreaming(_ request: ByteView) {
     var reader = ProtoReader(request)
     while true {
@@ -120,7 +120,7 @@ extension Call {
     return true
   }
 
-  /// A SimpleResponse or StreamingOutputCallResponse: `payload = 1` with `body = 2` of `size` zeros.
+  /// Writes a SimpleResponse or StreamingOutputCallResponse: `payload = 1` with `body = 2` of `size` zeros.
   func writeTestPayload(_ size: Int, into out: ByteBuffer) -> Bool {
     guard let inner = ProtoWriter.bytesFieldSize(2, size) else { return false }
     var writer = ProtoWriter(into: out)

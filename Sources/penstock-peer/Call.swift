@@ -15,7 +15,7 @@ import PenstockWire
 final class Call: Source {
   /// An answer that waits for its time, or for room.
   struct Reply {
-    /// nil: `size` zeros in a test payload.
+    /// The message; nil: `size` zeros in a test payload.
     var body: ByteBuffer?
     var size = 0
     var delay: UInt64 = 0
@@ -26,7 +26,7 @@ final class Call: Source {
 
   unowned(unsafe) var session: Session?  // Holds this call while the stream lives.
   private(set) var id: Int32 = 0
-  /// Where it stands among the session's calls.
+  /// The index among the session's calls.
   var index = 0
   var closeCode: UInt32 = 0
 
@@ -47,7 +47,7 @@ final class Call: Source {
   private var endWasHandled = false
   var messagesIn = 0
 
-  // What the service keeps.
+  // The state of the service.
   var request: ByteBuffer?
   var requestWasCompressed = false
   let gathered = ByteBuffer()
@@ -59,10 +59,10 @@ final class Call: Source {
   private var nextReply = 0
   private var deadline: UInt64 = .max
   private var waitsUntil: UInt64 = 0
-  /// The front reply has had its delay.
+  /// Whether the first reply has had its delay.
   private var isDue = false
   var messagesOut = 0
-  /// Set when the last reply has gone: nothing more is to come but the status.
+  /// Set when the last reply has gone: only the status is still to come.
   var endsAfterReplies = false
   private(set) var status: Int?
   let statusMessage = ByteBuffer()
@@ -70,7 +70,7 @@ final class Call: Source {
   private var isDeferred = false
   private var trailersAreSubmitted = false
   private var wasReset = false
-  /// A large message came or went: its storage is not kept.
+  /// Whether a large message came or went: its storage is not kept.
   private var wasLarge = false
 
   private static let highWater = 64 << 10
@@ -232,7 +232,7 @@ final class Call: Source {
 
   // MARK: Going on
 
-  /// Does what can be done: sends replies that are due, then takes the next message, until something is missing.
+  /// Goes on as far as possible: sends replies that are due, then takes the next message, until something is missing.
   func advance() {
     guard let session else { return }
     loop: while status == nil {
@@ -344,14 +344,14 @@ final class Call: Source {
     status = code
     statusMessage.put(message)
     session?.loop.disarm(self)
-    // What is not decoded any more is the client's credit all the same.
+    // Bytes that are not decoded any more still count as the client's credit.
     if !inbox.isEmpty { nghttp2_session_consume_stream(session?.handle, id, inbox.count) }
     inbox.removeAll(keepingCapacity: true)
     if !chunk.isEmpty { nghttp2_session_consume_stream(session?.handle, id, chunk.count) }
     chunk = ByteView(start: nil, count: 0)
   }
 
-  /// OK, or what the knobs say.
+  /// Ends with OK, or with the status that the knobs ask for.
   func endAsAsked() {
     end(knobs.status ?? 0, ByteView(start: nil, count: 0))
     guard knobs.status != nil && knobs.hasMessage else { return }
@@ -363,7 +363,7 @@ final class Call: Source {
 
   // MARK: Output
 
-  /// Lets nghttp2 know what is there to be sent.
+  /// Tells nghttp2 that there is something to send.
   private func commit() {
     guard let session, !wasReset else { return }
     if !isSubmitted {
@@ -403,7 +403,7 @@ final class Call: Source {
     list.withVectors { _ = nghttp2_submit_trailer(handle, id, $0, $1) }
   }
 
-  /// nghttp2 asks what may go into a DATA frame; the bytes are moved when it has made the frame's header.
+  /// Tells nghttp2 how many bytes may go into a DATA frame; they are moved when it has made the frame's header.
   func provide(_ room: Int, _ flags: UnsafeMutablePointer<UInt32>) -> Int {
     if output.bytes < Call.highWater / 2 && status == nil { advance() }
     let n = min(output.bytes, room)

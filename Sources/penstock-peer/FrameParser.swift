@@ -115,7 +115,7 @@ enum FrameParser {
     return true
   }
 
-  /// What adds bytes to the payload; nil: not a piece.
+  /// Adds a word's bytes to the payload; nil: the word adds none.
   private static func piece(_ frame: FrameStep, _ name: ByteView, _ value: ByteView) -> Bool? {
     let out = frame.payload
     if bytesEqual(name, "text") { return quoted(value).map { out.append($0.view) } ?? false }

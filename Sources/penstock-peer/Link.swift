@@ -13,7 +13,7 @@ final class Link {
 
   enum Flushed: Equatable {
     case done, blocked, failed
-    /// Nothing can be sent before the handshake has ended: there will be something to read first.
+    /// The handshake has not ended, so nothing can be sent: there will be something to read first.
     case handshaking
   }
 
@@ -23,12 +23,12 @@ final class Link {
   private let tls: TLSEngine?
   private var isOpen: Bool
 
-  /// Room for so many bytes of records at least, each time.
+  /// The least room for records, each time.
   private static let recordsSize = 64 << 10
 
   var isCleartext: Bool { tls == nil }
 
-  /// As much waits to be sent as is worth the memory.
+  /// Whether as many bytes wait to be sent as are worth the memory.
   var isFull: Bool { output.bytes.count + (tls.map { $0.output.count } ?? 0) > Link.most }
   private static let most = 1 << 20
 
@@ -109,7 +109,7 @@ final class Link {
     }
   }
 
-  /// Sends by `step` until it gives nil, for there is nothing left; otherwise bytes or -errno.
+  /// Sends with `step` until it gives nil, as nothing is left; otherwise it gives a number of bytes or -errno.
   private func sendAll(_ step: () -> Int?) -> Flushed {
     while let n = step() {
       if n == -Int(EAGAIN) { return .blocked }
@@ -118,7 +118,7 @@ final class Link {
     return .done
   }
 
-  /// Messages of TLS 1.3 after the handshake. A key update asks for one in return.
+  /// Sends messages of TLS 1.3 after the handshake. A key update asks for one in return.
   func say(_ message: Script.TLSMessage, times: Int) {
     guard let tls else { return }
     for _ in 0..<times {
@@ -129,7 +129,7 @@ final class Link {
     }
   }
 
-  /// Ends our direction, TLS's close_notify first where there is TLS.
+  /// Ends the server's direction, with TLS's close_notify first if there is TLS.
   func halfClose() {
     if let tls {
       tls.close()

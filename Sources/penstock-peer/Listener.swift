@@ -119,7 +119,7 @@ final class Listener: Source {
     return copy.append(byte: 0) ? (copy, UInt16(truncatingIfNeeded: port)) : nil
   }
 
-  /// One line of JSON: where we listen.
+  /// Writes one line of JSON with the address.
   func announce() {
     let line = Console.out.line
     line.put("{\"address\":").put(json: address.view)

@@ -4,22 +4,22 @@ import Synchronization
 
 /// Something that the loop calls: when its descriptor is ready, when its time has come, or at the end of a turn.
 class Source {
-  /// -1: not watched.
+  /// The descriptor; -1: none is watched.
   final var fd: Int32 = -1
-  /// When `timeIsUp` is due; owned by the loop's heap.
+  /// The time at which `timeIsUp` is due; owned by the loop's heap.
   fileprivate(set) final var dueAt: UInt64 = 0
   fileprivate final var slot = -1
   fileprivate final var isMarked = false
 
   func ready(_ bits: UInt32) {}
   func timeIsUp(_ now: UInt64) {}
-  /// Once per turn, for those who were marked.
+  /// Called once per turn for sources that were marked.
   func turnEnds() {}
-  /// The process ends.
+  /// Called as the process ends.
   func stop() {}
 }
 
-/// One epoll, a heap of timers, and a list of those who have something to write.
+/// One epoll, a heap of timers, and a list of the sources that have something to write.
 final class Loop {
   private let epoll: Int32
   private var sources: [Source?] = []
@@ -30,7 +30,7 @@ final class Loop {
   private let events: UnsafeMutableRawPointer
   private static let capacity: Int32 = 256
 
-  /// What connections receive into, one after the other.
+  /// The buffer that connections receive into, one after the other.
   let receiveBuffer: UnsafeMutableRawBufferPointer
   private(set) var now: UInt64 = cs_monotonic()
 
@@ -63,7 +63,7 @@ final class Loop {
     _ = cs_epoll_ctl(epoll, EPOLL_CTL_MOD, source.fd, bits, UInt64(source.fd))
   }
 
-  /// Forgets the descriptor and its timer; whoever owns the descriptor closes it.
+  /// Forgets the descriptor and its timer; its owner closes the descriptor.
   func forget(_ source: Source) {
     disarm(source)
     let fd = Int(source.fd)
@@ -72,7 +72,7 @@ final class Loop {
     sources[fd] = nil
   }
 
-  /// `turnEnds` is called before the loop sleeps again.
+  /// Marks a source: its `turnEnds` is called before the loop sleeps again.
   func mark(_ source: Source) {
     if source.isMarked { return }
     source.isMarked = true
@@ -96,7 +96,7 @@ final class Loop {
         }
       }
       fire()
-      // Turned round, so that whoever is marked meanwhile has the next turn.
+      // The lists are exchanged, so that sources that are marked meanwhile have the next turn.
       swap(&marked, &marking)
       for source in marking {
         source.isMarked = false
@@ -175,7 +175,7 @@ final class Loop {
 
 // MARK: When to end
 
-/// SIGTERM and SIGINT write to an eventfd, and nothing else.
+/// The signals SIGTERM and SIGINT, which only write to an eventfd.
 enum Signals {
   static let descriptor = Atomic<Int32>(-1)
 

@@ -3,11 +3,11 @@ import PenstockWire
 /// Follows the messages of a stream without keeping them, for a call that only counts them.
 struct MessageSkipper {
   private let limit: Int
-  /// How much of the prefix is here.
+  /// How many bytes of the prefix have come.
   private var have = 0
   private var isCompressed = false
   private var length: UInt32 = 0
-  /// How much of the message has passed.
+  /// How many bytes of the message have passed.
   private var passed = 0
 
   init(limit: Int) { self.limit = limit }

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// What the server serves.
+/// The methods that the server serves.
 enum Method: Equatable {
   case emptyCall, unaryCall, cacheableUnary, streamingOutput, streamingInput, fullDuplex, halfDuplex
   case echoUnary, echoServerStream, echoClientStream, echoBidi
@@ -66,17 +66,17 @@ enum Method: Equatable {
   }
 }
 
-/// What the client asks for by metadata; see docs/peer.md.
+/// The behaviour that the client asks for by metadata; see docs/peer.md.
 struct Knobs {
   var delay: UInt64 = 0
   var status: Int?
-  /// The status ends the call after so many messages.
+  /// The number of messages after which the status ends the call.
   var after: Int?
   var count: Int?
   var counts = false
   var echoesMetadata = false
   var compresses = false
-  /// Some field of the request comes back.
+  /// Whether a field of the request is sent back.
   var echoesFields = false
   var hasMessage = false
 

@@ -80,7 +80,7 @@ struct Options {
     return false
   }
 
-  /// False: not a value for that option.
+  /// Sets an option. False: the value does not fit it.
   private mutating func set(_ name: ByteView, _ value: ByteView) -> Bool {
     if value.isEmpty { return false }
     if bytesEqual(name, "--listen") {

@@ -27,7 +27,7 @@ final class Player: Source {
   private var isLingering = false
   private var isGone = false
 
-  /// So long a closing connection waits for the client's own close.
+  /// How long, in nanoseconds, a closing connection waits for the client's own close.
   private static let lingering: UInt64 = 1_000_000_000
 
   init(_ loop: Loop, _ link: Link, _ section: Script.Section, number: Int, prints: Bool) {

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// What the client has sent so far, counted by kind. Header blocks are not decoded: a script never asks.
+/// The events that the client has sent so far, counted by kind. Header blocks are not decoded: a script never asks.
 final class PlayerInput {
   private struct Stream {
     var id: Int

@@ -1,14 +1,14 @@
 import CZlib
 import PenstockWire
 
-/// A script for connections: what is sent, what is waited for, where it stops. docs/peer.md has the language.
+/// A script for connections: the frames to send, the events to wait for, and the end. docs/peer.md has the language.
 final class Script {
   enum Loaded {
     case loaded(Script)
     case failed(ByteBuffer)
   }
 
-  /// What can be waited for.
+  /// The events that can be waited for.
   enum Event: Int {
     case preface, settings, settingsAck, headers, data, message, end, rst, ping, pingAck, goaway,
       windowUpdate, close
@@ -59,7 +59,7 @@ final class Script {
   }
 
   final class Section {
-    /// nil: all connections that no other section is for.
+    /// The number of the connection; nil: all connections that no other section is for.
     let connection: Int?
     var steps: [Step] = []
     /// The server takes the connection.
@@ -70,14 +70,14 @@ final class Script {
 
   var sections: [Section] = []
 
-  /// The one with that number; else the one for all others; else the last.
+  /// The section with that number; else the one for all others; else the last.
   func section(for connection: Int) -> Section? {
     for section in sections where section.connection == connection { return section }
     for section in sections where section.connection == nil { return section }
     return sections.last
   }
 
-  /// zlib reads files that are not compressed as they are, and is here anyway.
+  /// zlib also reads files that are not compressed, and is linked anyway.
   static func load(_ path: ByteView) -> Loaded {
     let name = Text().put(path)
     let text = Text()
@@ -98,10 +98,10 @@ final class Script {
   }
 }
 
-/// A frame to send, or bytes that are none: everything may contradict everything.
+/// A frame to send, or bytes that are no frame: its parts may contradict each other.
 final class FrameStep {
   enum Stream {
-    /// That of the last HEADERS that were waited for.
+    /// The stream of the last HEADERS that were waited for.
     case current
     case number(Int)
   }
@@ -120,12 +120,12 @@ final class FrameStep {
   let payload = ByteBuffer()
   /// For HEADERS and PUSH_PROMISE: encoded when they are sent, for the encoder has a state.
   var fields: [Field] = []
-  /// What the frame's header says instead of the truth.
+  /// The length in the frame's header, instead of the true one.
   var length: Int?
-  /// Only so many bytes of it all are sent.
+  /// The number of bytes of the frame that are sent; nil: all.
   var cut: Int?
   var pad: Int?
-  /// CONTINUATION frames with so many bytes each.
+  /// The number of bytes in each CONTINUATION frame.
   var split: Int?
   /// END_HEADERS is left out.
   var isOpen = false

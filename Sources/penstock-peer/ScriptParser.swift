@@ -10,7 +10,7 @@ struct ScriptParser {
 
   init(_ text: ByteBuffer) { self.text = text }
 
-  /// nil: all is well; else what is wrong with which line.
+  /// Parses the script. nil: it is well formed; otherwise the text names the wrong line.
   mutating func parse() -> ByteBuffer? {
     let bytes = text.view
     var at = 0

@@ -12,16 +12,16 @@ final class Session: Source {
   let options: Options
   let number: Int
   private let pool: CallPool
-  /// nil: closed.
+  /// nghttp2's session; nil: closed.
   private(set) var handle: OpaquePointer?
   private var calls: [Call] = []
   private var watched = CS_EPOLLIN
   private var hasMoreToRead = false
   let fields = FieldList()
 
-  /// So much waits for the socket before no more is made.
+  /// How many bytes may wait for the socket before no more are made.
   private static let outputLimit = 512 << 10
-  /// So often the socket is read before others have their turn.
+  /// How often the socket is read before other sessions have their turn.
   private static let readsPerTurn = 16
 
   private init(_ loop: Loop, _ link: Link, _ options: Options, _ pool: CallPool, _ number: Int) {
@@ -59,7 +59,7 @@ final class Session: Source {
         set(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, options.maxConcurrentStreams)
       }
       return nghttp2_submit_settings(handle, 0, entries.baseAddress, count) == 0
-        // Streams share the connection's window: none may starve the others, so it is as good as endless.
+        // The connection's window is practically endless, so that no stream starves the others.
         && nghttp2_session_set_local_window_size(handle, 0, 0, Int32.max) == 0
     }
   }
@@ -92,7 +92,7 @@ final class Session: Source {
         let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
         let n = nghttp2_session_mem_recv(handle, start, bytes.count)
         if n < 0 {
-          // What nghttp2 wants to say about it (GOAWAY) still goes out.
+          // nghttp2's last frames (GOAWAY) still go out.
           send()
           return close()
         }
@@ -133,7 +133,7 @@ final class Session: Source {
     }
   }
 
-  /// Never from within an nghttp2 callback.
+  /// Closes the session. Never called from within an nghttp2 callback.
   private func close() {
     guard let handle else { return loop.forget(self) }
     self.handle = nil

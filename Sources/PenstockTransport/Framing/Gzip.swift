@@ -114,7 +114,7 @@ final class Inflation {
   }
 
   deinit {
-    // zlib reports a stream that was never begun.
+    // zlib ignores a stream that was never begun, and reports it.
     inflateEnd(stream)
     stream.deallocate()
   }

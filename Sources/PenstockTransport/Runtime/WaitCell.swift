@@ -48,7 +48,7 @@ public class WaitCell: @unchecked Sendable {
     word.bitwiseAnd(~WaitCell.set, ordering: .sequentiallyConsistent)
   }
 
-  /// Called with the runtime's lock held. nil: none but the driver sets it.
+  /// Begins to wait as the driver, with the runtime's lock held. nil: only the driver sets the cell.
   final func beginDriving(_ runtime: Unmanaged<Runtime>?) {
     if self.runtime == nil { self.runtime = keepsRuntime ? runtime?.retain() : runtime }
     word.bitwiseOr(WaitCell.driving, ordering: .sequentiallyConsistent)

@@ -129,8 +129,7 @@ def test_constants_are_those_of_the_header() -> None:
     expected = {
         name: number
         for name, number in defined.items()
-        if name.startswith(kinds)
-        or name in ("OK", "NEXT", "PAUSE", "HOLD", "DROP", "TAKE", "RESTART", "SKIP")
+        if name.startswith(kinds) or name in ("OK", "NEXT", "PAUSE", "HOLD", "DROP", "TAKE", "RESTART", "SKIP")
     }
     assert ours == expected
 

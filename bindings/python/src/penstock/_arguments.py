@@ -1,4 +1,4 @@
-"""Checks of what goes to C: ctypes would cut a string at a NUL and wrap a number around."""
+"""Checks of arguments for C, because ctypes would cut a string at a NUL and wrap a number around."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Uncompressed:
 
 
 def c_string(text: str, what: str) -> bytes:
-    """``text`` as C takes it; InvalidArgumentError if a NUL would cut it short."""
+    """``text`` as bytes for C; InvalidArgumentError if a NUL would cut it short."""
     if not isinstance(text, str):
         raise TypeError(f"{what} must be a str, not {type(text).__name__}")
     encoded = text.encode("utf-8", "surrogatepass")
@@ -36,7 +36,7 @@ def c_string(text: str, what: str) -> bytes:
 
 
 def whole_number(number: int, what: str, low: int, high: int) -> int:
-    """``number``, checked against what its C type holds: ctypes would wrap it around."""
+    """``number``, checked against the range of its C type: ctypes would wrap it around."""
     if isinstance(number, bool) or not isinstance(number, int):
         raise TypeError(f"{what} must be an int, not {type(number).__name__}")
     if not low <= number <= high:
@@ -54,13 +54,13 @@ def payload(data: Payload) -> bytes:
 
 
 def sized(data: Payload) -> Tuple[bytes, int]:
-    """The bytes of a message, and how many they are."""
+    """The bytes of a message, and their number."""
     message = payload(data)
     return message, len(message)
 
 
 def milliseconds(seconds: float) -> int:
-    """Seconds as C takes them: rounded up, at least 0, at most what an int64_t holds. ValueError: NaN."""
+    """Seconds in milliseconds for C: rounded up, at least 0, at most the largest int64_t. ValueError: NaN."""
     if math.isnan(seconds):
         raise ValueError("a time must not be NaN")
     return max(0, math.ceil(min(seconds * 1000, _LONGEST)))

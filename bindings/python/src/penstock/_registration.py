@@ -26,7 +26,7 @@ Kinds = Union[Kind, Iterable[Kind], None]
 class Scope(Protocol):
     """An object to register interceptors on: a channel or a runtime."""
 
-    # An interceptor at the object level has been registered: calls need codecs.
+    # Whether an interceptor at the object level has been registered, so that calls need codecs.
     _has_object_level: bool
 
     def _registry_functions(self) -> Tuple[str, int]:
@@ -39,9 +39,9 @@ class Scope(Protocol):
         """A registration has been removed."""
 
 
-# The default of what `Registration.replace` takes over.
+# The default of the arguments that `Registration.replace` leaves unchanged.
 _UNCHANGED: Any = object()
-# How long a wait lasts before Python looks after its signals, in milliseconds.
+# How many milliseconds a wait lasts before Python looks for signals.
 _WAIT_MS = 100
 
 
@@ -78,9 +78,10 @@ class Registration:
         self._replay_bytes = whole_number(getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1)
         self._max_restarts = whole_number(getattr(interceptor, "max_restarts", 1), "max_restarts", 1, 2**63 - 1)
         self._removed = False
-        # A list that it leaves when it is removed.
+        # The list that the registration leaves when it is removed.
         self._siblings: Optional[List[Registration]] = None
-        # None in the child of a fork, until there is a runtime to register it on again.
+        # The channel or runtime; None in the child of a fork, until there is a runtime to register it on
+        # again.
         self._scope: Optional[Scope] = None
         self._register(scope)
 
@@ -100,7 +101,7 @@ class Registration:
         table, error = _raw.penstock_interceptor(), c_void_p()
         table.struct_size = sizeof(table)
         check_with(_raw.penstock_sync_interceptor_table(byref(sync), byref(table), byref(error)), error)
-        # C has left the pointers of `sync`, which goes now: the table has to keep what they point to.
+        # C has copied the pointers of `sync`, which is freed now: the table has to keep the strings.
         table.name, table.methods = sync.name, sync.methods
         return table
 
@@ -157,7 +158,7 @@ class Registration:
         number, error = c_uint64(), c_void_p()
         prefix, handle = scope._registry_functions()
         outbound, inbound = map(address, chosen(self.interceptor))
-        # From here on its user data are the library's, whatever comes.
+        # From here on the library owns the user data, even if the registration fails.
         table = self._table()
         table.level, table.per_attempt = self._level, self._per_attempt
         if outbound or inbound:
@@ -198,7 +199,8 @@ class Registration:
 
     @property
     def methods(self) -> Optional[Tuple[str, ...]]:
-        """The patterns of methods that it wants; None is all. Can be set, as in `Channel.add_interceptor`."""
+        """The patterns of methods that the interceptor wants; None stands for all. Can be set, as in
+        `Channel.add_interceptor`."""
         if self._methods is None:
             return None
         return tuple(part.strip() for part in self._methods.decode().split(","))
@@ -211,7 +213,8 @@ class Registration:
 
     @property
     def kinds(self) -> Optional[Tuple[Kind, ...]]:
-        """The kinds of calls that it wants; None is all. Can be set, as in `Channel.add_interceptor`."""
+        """The kinds of calls that the interceptor wants; None stands for all. Can be set, as in
+        `Channel.add_interceptor`."""
         return tuple(kind for kind in Kind if self._kinds & 1 << kind) if self._kinds else None
 
     @kinds.setter
@@ -222,12 +225,13 @@ class Registration:
 
     @property
     def level(self) -> Level:
-        """Where it stands: `Level.BYTES`, `Level.OBJECT`, or at both."""
+        """The level: `Level.BYTES`, `Level.OBJECT`, or both."""
         return self._level
 
     @property
     def per_attempt(self) -> bool:
-        """Whether its hop at the bytes level stands below those per call."""
+        """Whether its hop at the bytes level is made for each attempt, below those that exist once in a
+        call."""
         return self._per_attempt
 
     def replace(
@@ -286,7 +290,8 @@ class Registration:
                     return False
 
     def remove(self) -> None:
-        """After it has returned, no call that is made later meets the interceptor. Does nothing a second time."""
+        """Removes the interceptor: calls that are made after this has returned do not meet it. Does nothing
+        a second time."""
         if self._removed:
             return
         if self._scope is not None:
@@ -301,7 +306,7 @@ class Registration:
 
 
 def register_all(scope: Scope, interceptors: Interceptors) -> List[Registration]:
-    """Registers what ``interceptors=`` lists: each an interceptor, or (interceptor, priority)."""
+    """Registers the interceptors of ``interceptors=``: each an interceptor, or (interceptor, priority)."""
     registrations = []
     for item in interceptors:
         interceptor, priority = item if isinstance(item, tuple) else (item, 0)

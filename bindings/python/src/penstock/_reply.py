@@ -1,4 +1,4 @@
-"""How a call ended, and the exception that says so."""
+"""The end of a call: the reply, and the exception for an end other than OK."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from ._metadata import ReceivedMetadata, owned_text
 from ._objects import Raised, Value, forget, own, registry, value_at
 from ._status import Detail, StatusCode, find_detail, status_details, status_message
 
-# Under this key of the call values a hop leaves the exception that its callback raised.
+# The key of the call's values under which a hop leaves the exception that its callback raised.
 EXCEPTION_KEY = b"penstock.python.exception"
 
 
 def certificates(function: Callable[..., int], handle: int) -> Optional[str]:
-    """What ``function`` gives for ``handle``, in PEM form; None: there is no connection, or no TLS."""
+    """The certificates that ``function`` gives for ``handle``, in PEM form; None: there is no connection,
+    or no TLS."""
     try:
         return owned_text(function, handle)
     except NotFoundError:
@@ -27,7 +28,7 @@ def certificates(function: Callable[..., int], handle: int) -> Optional[str]:
 
 
 class Values:
-    """What the hops of a call have shared with the caller, by key. Keys can't be listed."""
+    """The values that the hops of a call have shared with the caller, by key. Keys can't be listed."""
 
     __slots__ = ("_reply",)
 
@@ -35,7 +36,8 @@ class Values:
         self._reply = reply
 
     def get(self, key: str, default: Any = None) -> Any:
-        """What a hop has set under ``key``, or ``default``. A pointer that C has set is an int: its address."""
+        """The value that a hop has set under ``key``, or ``default``. A pointer that C has set is given as
+        an int, its address."""
         return self._reply.value(c_string(key, "a key"), default) if self._reply is not None else default
 
     def __getitem__(self, key: str) -> Any:
@@ -51,7 +53,7 @@ class Values:
 
 
 class RunningValues(Values):
-    """The same of a call that may still run: what is there now. Setting shares a value with the call's hops."""
+    """The values of a call that may still run, as they are now. Setting one shares it with the call's hops."""
 
     __slots__ = ("_call", "_keeper")
 
@@ -60,7 +62,7 @@ class RunningValues(Values):
         self._keeper = keeper
 
     def get(self, key: str, default: Any = None) -> Any:
-        """What a hop or the caller has set under ``key``, or ``default``."""
+        """The value that a hop or the caller has set under ``key``, or ``default``."""
         return value_at(_raw.penstock_call_value(self._call, c_string(key, "a key")), default)
 
     def __setitem__(self, key: str, value: object) -> None:
@@ -83,7 +85,7 @@ class Reply:
         self._handle = handle
         own(self, _raw.penstock_reply_release, handle)
         left = registry.get(_raw.penstock_reply_value(handle, EXCEPTION_KEY)) if Raised.ever else None
-        # What a callback of the call has raised.
+        # The exception that a callback of the call has raised.
         self.raised = left.take() if isinstance(left, Raised) else None
 
     @property
@@ -125,14 +127,14 @@ class Reply:
 
 
 class Outcome:
-    """How a call ended: what `RpcError`, a stream's `Call` and the second result of ``with_call`` can tell."""
+    """The end of a call, as `RpcError`, a stream's `Call` and the second result of ``with_call`` show it."""
 
     _code: StatusCode = StatusCode.UNKNOWN
     _details: str = ""
     _reply: Optional[Reply] = None
 
     def _settled(self) -> Optional[Reply]:
-        """The reply, waited for; None for a call that failed before there was one."""
+        """Waits for the reply; None for a call that failed before there was one."""
         return self._reply
 
     def code(self) -> StatusCode:
@@ -176,8 +178,8 @@ class Outcome:
 
     @property
     def stats(self) -> Dict[str, Any]:
-        """Times in microseconds from the call's creation, attempts, message and byte counts, the peer, TLS; empty if
-        it never started."""
+        """The statistics: times in microseconds from the call's creation, attempts, message and byte
+        counts, the peer, TLS; empty if the call never started."""
         reply = self._settled()
         return reply.stats() if reply is not None else {}
 
@@ -189,13 +191,13 @@ class Outcome:
 
     @property
     def trace(self) -> Dict[str, Any]:
-        """What happened at each hop; empty without the channel option ``trace``. See penstock_call_trace_json."""
+        """The events at each hop; empty without the channel option ``trace``. See penstock_call_trace_json."""
         reply = self._settled()
         return reply.trace() if reply is not None else {}
 
     @property
     def values(self) -> Values:
-        """What the hops of the call have shared."""
+        """The values that the hops of the call have shared."""
         return Values(self._settled())
 
     def debug_error_string(self) -> str:
@@ -204,7 +206,7 @@ class Outcome:
 
 
 class _Ended(Outcome):
-    """The part of grpc.Call that says nothing any more."""
+    """The part of grpc.Call that is constant after the call's end."""
 
     def is_active(self) -> bool:
         """False: the call has ended."""
@@ -247,15 +249,15 @@ class RpcError(_Ended, Error):
         super().__init__(code, details)
 
     def cancelled(self) -> bool:
-        """False: it has ended by itself."""
+        """False: the call has ended by itself."""
         return False
 
     def running(self) -> bool:
-        """False: it has ended."""
+        """False: the call is not running any more."""
         return False
 
     def done(self) -> bool:
-        """True: it has ended."""
+        """True: the call has ended."""
         return True
 
     def result(self, timeout: Optional[float] = None) -> NoReturn:
@@ -267,7 +269,7 @@ class RpcError(_Ended, Error):
         return self
 
     def traceback(self, timeout: Optional[float] = None) -> Optional[TracebackType]:
-        """Where it was raised."""
+        """The traceback of this exception."""
         return self.__traceback__
 
     def add_done_callback(self, fn: Callable[[Any], Any]) -> None:
@@ -285,7 +287,8 @@ _with_grpc: Dict[type, Type[RpcError]] = {}
 
 
 def _error_class() -> Type[RpcError]:
-    """`RpcError`, or one that is a grpc.RpcError too if that module is loaded now."""
+    """The class to raise: `RpcError`, or a subclass that is a grpc.RpcError too if that module is loaded
+    now."""
     grpc_error = getattr(sys.modules.get("grpc"), "RpcError", None)
     if not isinstance(grpc_error, type) or not issubclass(grpc_error, Exception):
         return RpcError

@@ -1,4 +1,4 @@
-"""Who is told of an exception that came out of a function that C has called."""
+"""Reports exceptions that came out of functions that C has called."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _hook: Optional[ExceptionHook] = None
 
 
 def set_exception_hook(hook: Optional[ExceptionHook]) -> None:
-    """Has ``hook(interceptor_name, callback_name, exception)`` called for each exception in a callback, on its
-    thread, instead of logging it to the logger ``"penstock"``; None: logs again."""
+    """Sets the hook for exceptions in callbacks: ``hook(interceptor_name, callback_name, exception)`` is
+    called for each, on its thread, instead of logging it to the logger ``"penstock"``. None: logs again."""
     global _hook
     _hook = hook
 
 
 def report(name: str, callback: str, error: BaseException) -> None:
-    """Tells of an exception. One that is more than an Exception also goes on in the Python code that waits on this
-    thread."""
+    """Reports an exception. One that is no Exception, such as KeyboardInterrupt, also goes on in the Python
+    code that waits on this thread."""
     if not isinstance(error, Exception):
         escape(error)
     tell(name, callback, error)
 
 
 def tell(name: str, callback: str, error: BaseException) -> None:
-    """Tells of an exception, on a thread where no code waits and could be interrupted."""
+    """Reports an exception, on a thread where no code waits that could be interrupted."""
     try:
         if _hook is not None:
             _hook(name, callback, error)

@@ -1,4 +1,5 @@
-"""Runtimes: host-driven event loops, turned by whoever waits, or by one Python thread while nobody does."""
+"""Runtimes: host-driven event loops, turned by the threads that wait, or by one Python thread while none
+does."""
 
 from __future__ import annotations
 
@@ -27,11 +28,13 @@ from ._verdict import Level
 from ._wait import Waiters, workers
 
 _logger = logging.getLogger("penstock")
-# How long the driver thread looks away when another thread is at it, so as neither to compete nor to spin.
+# How many milliseconds the driver thread pauses when another thread drives, so that it neither competes nor
+# spins.
 _LOOK_AWAY_MS = 1
-# How long the end of the process waits for callbacks that do not return.
+# How many seconds the end of the process waits for callbacks that do not return.
 _EXIT_SECONDS = 2.0
-# What a fault raises on the thread that has it: blocked, it would end the process past its handler.
+# The signals that a fault raises on its own thread: blocked, a fault would end the process without its
+# handler.
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS}
 
 
@@ -53,7 +56,8 @@ class _Driver:
         self._thread.start()
 
     def _run(self) -> None:
-        # The main thread runs Python's signal handlers: none but a fault of its own is spent on this one.
+        # The main thread runs Python's signal handlers, so this thread takes no signals but those of its own
+        # faults.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
         try:
             work, stopped = select.poll(), select.poll()
@@ -86,7 +90,7 @@ class _Driver:
             self._thread.join(seconds)
 
     def forget(self) -> None:
-        """In the child of a fork there is no thread, and the pipe is the parent's."""
+        """Called in a forked child, where there is no thread, and the pipe is the parent's."""
         os.close(self._stop)
         os.close(self._stopped)
         _raw.penstock_runtime_release(self._handle)
@@ -123,7 +127,7 @@ class Runtime:
         _runtimes.add(self)
 
     def _used(self) -> int:
-        """The handle, for a new channel: from here on there is something to drive."""
+        """The handle, for a new channel; the driver thread is started with it."""
         if self._drive and self._driver is None:
             with self._lock:
                 if self._driver is None and self._process == os.getpid():
@@ -172,15 +176,15 @@ class Runtime:
 
     @property
     def interceptors(self) -> List[Dict[str, Any]]:
-        """What is registered on the runtime, in the order that calls meet it: id, name, priority, place,
+        """The registrations on the runtime, in the order that calls meet them: id, name, priority, place,
         level, per, methods, kinds, calls_in_flight, calls_seen."""
         listed: List[Dict[str, Any]] = json.loads(owned_text(_raw.penstock_runtime_interceptors_json, self._handle))
         return listed
 
     def snapshot(self, timeout: float = 1.0) -> Dict[str, Any]:
-        """What the runtime is at: ``calls``, each with ``holder`` and what stands at its hops. If a callback does not
-        return within ``timeout`` seconds, ``complete`` is False, ``calls`` is None, and ``running`` names the
-        interceptor. See penstock_runtime_snapshot_json."""
+        """A snapshot for diagnosing hangs: ``calls``, each with ``holder`` and the events that stand at its
+        hops. If a callback does not return within ``timeout`` seconds, ``complete`` is False, ``calls`` is
+        None, and ``running`` names the interceptor. See penstock_runtime_snapshot_json."""
         text = c_void_p()
         check(_raw.penstock_runtime_snapshot_json(self._handle, milliseconds(timeout), byref(text)))
         try:
@@ -217,7 +221,7 @@ class Runtime:
 _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _default: Optional[Runtime] = None
 _default_lock = threading.Lock()
-# What is registered for every channel, to be registered again in the child of a fork.
+# The registrations for every channel, to be registered again in a forked child.
 _for_every_channel: List[Registration] = []
 
 
@@ -259,7 +263,7 @@ def add_interceptor(
 
 
 def snapshot(timeout: float = 1.0) -> Dict[str, Any]:
-    """What the runtime of channels that name none is at. See `Runtime.snapshot`."""
+    """A snapshot of the runtime of channels that name none. See `Runtime.snapshot`."""
     return default_runtime().snapshot(timeout)
 
 

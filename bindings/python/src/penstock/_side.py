@@ -32,7 +32,7 @@ def side_flags(from_top: bool, detached: bool) -> int:
 
 
 def _begin(hop: int, method: bytes, kind: int, flags: int, options: CallOptions, callbacks: Any) -> int:
-    """A ``penstock_call *``, to be released."""
+    """Starts a side call as a ``penstock_call *``, which the caller releases."""
     call, error = c_void_p(), c_void_p()
     begin = _raw.penstock_hop_start_side_call
     result = begin(hop, method, kind, flags, options.handle, callbacks, byref(call), byref(error))
@@ -84,7 +84,7 @@ def _on_reply(call: int, reply: int, number: Optional[int]) -> None:
 recover(_on_reply, lambda given: _on_reply(**given))
 
 
-# Pinned here for the life of the process.
+# Kept here for the life of the process.
 _reply_trampoline = _raw.penstock_call_event(_on_reply)
 
 
@@ -96,7 +96,7 @@ def begin_unary(
     flags: int,
     options: CallOptions,
 ) -> None:
-    """A unary side call in callback style."""
+    """Starts a unary side call in callback style."""
     name = c_string(method, "a method")
     table = _raw.penstock_call_callbacks(
         struct_size=ctypes.sizeof(_raw.penstock_call_callbacks),

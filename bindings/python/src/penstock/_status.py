@@ -1,4 +1,4 @@
-"""Status: how a call ends. A gRPC code, a message, details and trailers."""
+"""Status: the end of a call. A gRPC code, a message, details and trailers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StatusCode(enum.Enum):
 
     @property
     def number(self) -> int:
-        """0 to 16."""
+        """The number of the code, 0 to 16."""
         return self.value[0]
 
     def __int__(self) -> int:
@@ -53,7 +53,7 @@ class StatusCode(enum.Enum):
             return bool(other.value == self.value)
         return NotImplemented
 
-    # As grpc.StatusCode, and every Enum, is hashed.
+    # Hashed like grpc.StatusCode, and like every Enum.
     def __hash__(self) -> int:
         return hash(self._name_)
 
@@ -64,7 +64,7 @@ class StatusCode(enum.Enum):
         return None
 
 
-# What is taken as a code: a member, a member of grpc.StatusCode, or 0 to 16.
+# The types that are accepted as a code: a member, a member of grpc.StatusCode, or 0 to 16.
 CodeLike = Union[StatusCode, int, enum.Enum]
 
 
@@ -83,12 +83,12 @@ class Detail:
 
     type_url: str
     value: bytes
-    # The fields, for the ten google.rpc error details; else None.
+    # The fields of one of the ten google.rpc error details; None for another type.
     parsed: Optional[Dict[str, Any]] = None
 
     @property
     def type_name(self) -> str:
-        """What stands after the last ``/`` of the type URL: the message's full name."""
+        """The part after the last ``/`` of the type URL: the message's full name."""
         return self.type_url.rpartition("/")[2]
 
     def unpack(self, message_class: Any) -> Any:
@@ -99,7 +99,7 @@ class Detail:
         return message_class.FromString(self.value)
 
 
-# What is taken as a detail: a `Detail`, (type URL, bytes), or a protobuf message.
+# The types that are accepted as a detail: a `Detail`, (type URL, bytes), or a protobuf message.
 DetailLike = Union[Detail, Tuple[str, bytes], Any]
 
 
@@ -141,8 +141,9 @@ class Status:
 
     @classmethod
     def from_json(cls, text: str) -> Status:
-        """A status from what `json` gives: ``code`` or ``name``, and what else there is. A detail has ``@type`` and
-        ``base64``, or the fields of its google.rpc type. InvalidArgumentError names the JSON path."""
+        """A status from the JSON that `json` gives: ``code`` or ``name``, and optional members. A detail
+        has ``@type`` and ``base64``, or the fields of its google.rpc type. InvalidArgumentError names the
+        JSON path."""
         pointer, error = c_void_p(), c_void_p()
         result = _raw.penstock_status_from_json(c_string(text, "a status"), byref(pointer), byref(error))
         check_with(result, error)
@@ -237,12 +238,12 @@ class Status:
         return f"<Status {self.code.name} {self.message!r}>"
 
 
-# What ends a call: a code (with a message and so on), or a `Status`.
+# The types that can end a call: a code (with a message and so on), or a `Status`.
 StatusLike = Union[CodeLike, Status]
 
 
 def as_status(code: StatusLike, message: str, details: Iterable[DetailLike], trailers: MetadataLike) -> Status:
-    """The status that the arguments of a `finish` mean."""
+    """The status that the arguments of a `finish` describe."""
     if not isinstance(code, Status):
         return Status(code, message, details, trailers)
     if message or tuple(details) or trailers is not None:

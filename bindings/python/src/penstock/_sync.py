@@ -27,11 +27,12 @@ class SyncInterceptor:
     serves all the synchronous interceptors of a call, and what they wait for: so they may make calls of their own.
     """
 
-    # For messages and lists; the class's name if empty.
+    # The name for messages and lists; if empty, the class's name.
     name: str = ""
-    # Where it stands. At the object level messages are what the caller gives and gets, else what is sent.
+    # The level. At the object level messages are the caller's objects, otherwise the bytes that are sent.
     level: Level = Level.BYTES
-    # One for each attempt of a call, below those that stand once in it. Not at the object level.
+    # Whether there is one for each attempt of a call, below those that exist once in it. Not at the object
+    # level.
     per_attempt: bool = False
 
     def intercept(self, call: InterceptedCall) -> None:
@@ -58,7 +59,7 @@ class InterceptedCall:
         self._thread = _current_thread()
 
     def _end(self) -> None:
-        """The function returns."""
+        """Notes that the function has returned."""
         self._running = False
 
     def _inside(self) -> int:
@@ -113,8 +114,8 @@ class InterceptedCall:
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Instead of `next`: answers the call here, and nothing goes below. The caller gets ``headers``, the
-        ``messages`` as it asks for them, and the status."""
+        """Answers the call here, instead of `next`, and nothing goes below. The caller gets ``headers``,
+        the ``messages`` as it asks for them, and the status."""
         handle = self._inside()
         status = Status(code_number(code), message, details, trailers)
         first: Optional[Metadata] = None
@@ -129,7 +130,7 @@ class InterceptedCall:
         check(_raw.penstock_hop_deliver_status(handle, status._address()), words)
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
-        """For calls of one's own that do not meet this interceptor: as `Hop.side_channel`."""
+        """Makes side calls, which do not meet this interceptor; as `Hop.side_channel`."""
         hop = Hop(self._inside(), self._registered).retain()
         hop._end()
         return SideChannel(hop, side_flags(from_top, detached))
@@ -148,12 +149,12 @@ class InterceptedCall:
 
     @property
     def attempt(self) -> int:
-        """1, and one more with each RESTART by an interceptor above."""
+        """The number of this instance: 1, and one more with each RESTART by an interceptor above."""
         return int(_raw.penstock_hop_attempt(self._inside()))
 
     @property
     def level(self) -> Level:
-        """Object or bytes: a registration at both runs once at each."""
+        """The level, object or bytes: a registration at both levels runs once at each."""
         return Level(_raw.penstock_hop_level(self._inside()))
 
     @property
@@ -185,7 +186,8 @@ class InterceptedCall:
 
     @property
     def deadline(self) -> Optional[float]:
-        """Seconds left until the deadline, 0 if it has passed, None for none; can be set, and then holds at once."""
+        """The seconds until the deadline, 0 if it has passed, None if there is none; can be set, and then
+        holds at once."""
         left = int(_raw.penstock_request_deadline_ms(self._request()))
         return None if left < 0 else left / 1000
 
@@ -223,7 +225,7 @@ class InterceptedCall:
         check(result, f"value {key!r} can't be set")
 
     def get_value(self, key: str, default: Any = None) -> Any:
-        """What ``key`` holds, or ``default``."""
+        """The value under ``key``, or ``default``."""
         name = c_string(key, "a key")
         return value_at(_raw.penstock_hop_value(self._inside(), name), default)
 
@@ -235,7 +237,7 @@ class InterceptedReply:
 
     def __init__(self, call: InterceptedCall, gone: bool) -> None:
         self._call = call
-        # Another hand has ended the call: the response matters to nobody any more.
+        # The call was ended elsewhere, so changes of the response have no effect.
         self.gone = gone
 
     @property

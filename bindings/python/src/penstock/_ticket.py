@@ -1,4 +1,4 @@
-"""Tickets: claims on events that wait, and the events that they are for."""
+"""Tickets, which are claims on events that wait; and those events."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Ticket:
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the call there, as `Hop.finish`."""
+        """Ends the call at the hop, as `Hop.finish` does."""
         status = as_status(code, message, details, trailers)
         check(_raw.penstock_ticket_end_with(self.number, status._address()), "the ticket can't be used")
 
@@ -61,20 +61,21 @@ class Ticket:
         check(result, "the ticket can't be used")
 
     def resolve_after(self, verdict: Verdict, seconds: float) -> None:
-        """As `resolve` after ``seconds``, unless the ticket is resolved before."""
+        """Like `resolve`, but after ``seconds``, unless the ticket is resolved before."""
         check(
             _raw.penstock_ticket_resolve_after(self.number, int(verdict), milliseconds(seconds)),
             f"the ticket can't be resolved to {verdict!r}",
         )
 
     def finish_after(self, code: CodeLike, message: str, seconds: float) -> None:
-        """Ends the call there after ``seconds``, unless the ticket is resolved before."""
+        """Ends the call at the hop after ``seconds``, unless the ticket is resolved before."""
         text = c_string(message, "a message")
         result = _raw.penstock_ticket_end_after(self.number, code_number(code), text, milliseconds(seconds))
         check(result, "the ticket can't be used")
 
     def event(self) -> Event:
-        """The event it is for, which may be read, and changed until the ticket is spent, by one thread at a time."""
+        """The ticket's event. It may be read, and changed until the ticket is spent, by one thread at a
+        time."""
         event = c_void_p()
         check(_raw.penstock_ticket_hop(self.number, byref(event)), "the ticket's event is not there")
         assert event.value is not None
@@ -104,12 +105,12 @@ class Event:
 
     @property
     def kind(self) -> EventKind:
-        """START, SEND, HALF_CLOSE, HEADERS, RECEIVE or STATUS."""
+        """The kind of the event: START, SEND, HALF_CLOSE, HEADERS, RECEIVE or STATUS."""
         return EventKind(_raw.penstock_hop_event(self._handle))
 
     @property
     def metadata(self) -> Metadata:
-        """As `Hop.metadata`."""
+        """The metadata of the event; see `Hop.metadata`."""
         pointer = _raw.penstock_hop_metadata(self._handle)
         if not pointer:
             raise StateError(c.E_STATE, f"there is no metadata in {self.kind.name}")
@@ -117,7 +118,8 @@ class Event:
 
     @property
     def request_metadata(self) -> Metadata:
-        """As `Hop.request_metadata`: of a status that waits, the metadata that a RESTART sends."""
+        """The request's metadata, as in `Hop.request_metadata`; of a status that waits, the metadata that a
+        RESTART sends."""
         pointer = _raw.penstock_request_metadata(_raw.penstock_hop_request(self._handle))
         if not pointer:
             raise StateError(c.E_STATE, f"there is no request metadata in {self.kind.name}")
@@ -125,7 +127,7 @@ class Event:
 
     @property
     def message(self) -> Any:
-        """As `Hop.message`."""
+        """The message; see `Hop.message`."""
         return message_of(self._handle)
 
     @message.setter
@@ -134,7 +136,7 @@ class Event:
 
     @property
     def status(self) -> Status:
-        """As `Hop.status`."""
+        """The status; see `Hop.status`."""
         pointer = _raw.penstock_hop_status(self._handle)
         if not pointer:
             raise StateError(c.E_STATE, f"there is no status in {self.kind.name}")
@@ -156,13 +158,13 @@ def message_of(handle: int) -> Any:
 
 
 def set_message(handle: int, data: Any) -> None:
-    """Replaces it."""
+    """Replaces the message of a hop's event."""
     functions = _raw.penstock_hop_set_object, _raw.penstock_hop_set_message
     put(handle, data, functions, "the message can't be replaced")
 
 
 def put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
-    """Gives a message to the function for objects where this is one, else to that for bytes."""
+    """Passes a message to the function for objects if it is one, otherwise to the one for bytes."""
     put_object, put_bytes = functions
     if Boxed.ever and _raw.penstock_hop_level(handle) == Level.OBJECT:
         number = registry.add(Boxed(data))

@@ -59,7 +59,7 @@ def _event_trampoline(callback: str) -> Any:
 
 
 def _made(handle: int, number: Optional[int]) -> tuple[int, Instance]:
-    """The verdict of `create`, and what it has made."""
+    """Runs `create`. Returns its verdict and the state that it has made."""
     registered = registry.get(number)
     assert isinstance(registered, Registered)
     instance = Instance(registered, None)
@@ -100,7 +100,7 @@ def _destroy(handle: int, number: Optional[int]) -> None:
 
 
 def _intercept(handle: int, number: Optional[int]) -> int:
-    """The function of a synchronous interceptor, on a worker; one may run within another."""
+    """Runs the function of a synchronous interceptor, on a worker; one may run within another."""
     thread = threading.get_ident()
     is_first = thread not in workers
     workers.add(thread)
@@ -125,7 +125,7 @@ def _failed(callback: str, handle: int, number: Optional[int], error: BaseExcept
     """An exception has come out of a callback. It goes to the caller by way of the call's values."""
     found: Any = registry.get(number)
     if found is None:
-        # Its `create` has not begun, which has been told of, and could not end the call.
+        # The interceptor's `create` has not begun: that was reported, and could not end the call.
         return _INVALID
     registered = found.registered if isinstance(found, Instance) else found
     name = registered.name if isinstance(registered, Registered) else "?"
@@ -145,7 +145,8 @@ def _finish(name: str, callback: str, handle: int, error: BaseException) -> None
 
 
 def _has_failed(given: Dict[str, Any], error: BaseException) -> None:
-    """For a trampoline that a signal's handler has kept from running to its end: a failure of that callback."""
+    """Recovery for a trampoline that a signal's handler has kept from running to its end: counts as a
+    failure of that callback."""
     handle, number = given["handle"], given["number"]
     callback = given.get("callback") or ("create" if "state" in given else "destroy")
     _failed(callback, handle, number, error)

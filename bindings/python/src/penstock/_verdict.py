@@ -1,4 +1,4 @@
-"""What a callback says, the kinds of calls, and the levels."""
+"""Verdicts that callbacks return, the kinds of calls, and the levels."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from . import _constants as c
 
 
 class Verdict(enum.IntEnum):
-    """What a callback returns: what becomes of the event. None is NEXT."""
+    """The verdict that a callback returns, which decides what becomes of the event. None is NEXT."""
 
     NEXT = c.NEXT
-    """Pass it on."""
+    """Pass the event on."""
     PAUSE = c.PAUSE
     """Stop this lane here until the ticket is resolved; later events wait unseen."""
     HOLD = c.HOLD
