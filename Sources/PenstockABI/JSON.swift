@@ -108,7 +108,7 @@ enum JSON {
     }
   }
 
-  /// Takes `value` over. The text is to be freed with `free`; nil: no memory.
+  /// The text of `value`, which is taken over. The caller frees the text with `free`; nil: no memory.
   static func dump(_ value: Value?) -> UnsafeMutablePointer<CChar>? {
     guard let value else { return nil }
     let text = penstock_json_dump(value)

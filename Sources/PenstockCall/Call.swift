@@ -121,7 +121,7 @@ public final class Call {
   @Small private(set) var codecIndex: Int
   /// The cut above the attempt stands above the hop at this index.
   @Small private(set) var cutAt: Int
-  /// The number of `sent` signals to come, for messages below the cut, that were told before a restart.
+  /// How many of the next `sent` signals from below the cut were told before a restart, and are not told again.
   @Small var sentAgain = 0
 
   public init(

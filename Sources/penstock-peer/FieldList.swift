@@ -56,7 +56,7 @@ final class FieldList {
 
   func add(_ name: ByteView, _ value: ByteView) { add(prefix: "", name, value) }
 
-  /// nghttp2 copies what it is given, and does not write to it.
+  /// Runs `body` with the fields as nghttp2 takes them; it copies them, and does not write to them.
   func withVectors<R>(_ body: (UnsafePointer<nghttp2_nv>?, Int) -> R) -> R {
     vectors.removeAll(keepingCapacity: true)
     let base = bytes.view.baseAddress?.assumingMemoryBound(to: UInt8.self)

@@ -63,9 +63,9 @@ enum BalancerAction: Equatable {
   /// Asks for addresses, which have to come by this time.
   case resolve(until: UInt64)
   case connect(Int, until: UInt64)
-  /// The calls that wait are picked for again.
+  /// Picks again for the calls that wait.
   case serve
-  /// The calls that wait fail.
+  /// Fails the calls that wait.
   case fail(Why)
 
   enum Why: Equatable {

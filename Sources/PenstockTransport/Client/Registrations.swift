@@ -38,10 +38,10 @@ public class RegistrationOwner {
   public func make(_ change: RegistrationChange, of id: UInt64) -> Bool { false }
 }
 
-/// The registrations of this process: their numbers, whose they are, and which of them have not been finalized yet.
+/// The registrations of this process: the number and the owner of each, and whether it was finalized.
 ///
-/// Under the lock of the process's page, and reached from there, so that the child of a fork starts with none; its
-/// numbers go on from the parent's, so that it knows which were the parent's.
+/// The table is under the lock of the process's page, and is reached from there, so that a forked child starts with
+/// none. A child's numbers go on from the parent's, so that it recognises the parent's.
 public enum Registrations {
   /// Sorted by number: new ones go to the end.
   private final class Table {

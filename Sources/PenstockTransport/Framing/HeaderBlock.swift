@@ -31,7 +31,7 @@ final class HeaderBlock {
 
   init() { confine(self) }
 
-  /// Nothing but ":status: 200" and "content-type: application/grpc".
+  /// Whether there is nothing but ":status: 200" and "content-type: application/grpc".
   var isPlainHead: Bool { noted == [.ok, .grpc] }
   /// Whether there is nothing but "grpc-status: 0".
   var isPlainTrailers: Bool { noted == .success }

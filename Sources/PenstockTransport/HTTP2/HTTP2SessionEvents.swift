@@ -157,8 +157,8 @@ extension HTTP2Session {
     return 0
   }
 
-  /// A header block of more bytes than this is not read to its end, as it is on the wire and as RFC 9113 section 6.5.2
-  /// counts it.
+  /// The size beyond which a header block is not read to its end. It is the block's size on the wire, and its size as
+  /// RFC 9113 section 6.5.2 counts it.
   var floodSize: Int { Limits.headerBlockLists * limits.maxHeaderList }
 
   @inline(never) @_optimize(size)

@@ -17,19 +17,22 @@ final class Waiter: @unchecked Sendable {
 
 /// The role of the driver.
 ///
-/// A waiting thread takes the role if it is free. If the own thread has it, it is asked to hand it over; if another
-/// caller has it, the waiter parks, and is woken by its cell or by the role. A driver that leaves gives the role to a
-/// parked waiter; else it leaves it free. In thread mode the own thread then takes it: at once if there is work that
-/// no caller waits for, else when it has been free for the linger. To spare a tight loop of blocking calls a wake-up
-/// per call, the own thread looks by itself, by timed sleeps; when one driver stays for long it sleeps without a
-/// limit, and that driver wakes it when it leaves; so does one that leaves a timer that is due before the next look.
+/// A waiting thread takes the role if it is free. If the own thread has it, the waiter asks for it; if another caller
+/// has it, the waiter parks, and is woken by its cell or by being given the role. A driver that leaves gives the role
+/// to a parked waiter, or leaves it free if there is none. In thread mode the own thread then takes the free role: at
+/// once if there is work that no caller waits for, otherwise when the role has been free for the linger.
 ///
-/// A driver that leaves wakes a waiter for the role alone: its call has not ended. And once that one sleeps, all those
-/// that were woken before must wake it to send their next calls. So where many wait at once the own thread gets the role
-/// and keeps it: a call then wakes its own thread, and seldom another.
+/// A tight loop of blocking calls must not wake the own thread in each call. So the own thread looks at the role by
+/// itself, after timed sleeps. When one driver stays for long the own thread sleeps without a limit, and that driver
+/// wakes it when it leaves; a driver that leaves behind a timer that is due before the next look wakes it, too.
 ///
-/// A thread parks only where somebody drives, or where the own thread has been told to (`ownWanted`, and is then woken)
-/// or looks by itself after the linger; and a thread that leaves the role while others wait gives it to one of the two.
+/// A waiter that is woken for the role alone goes on waiting, since its call has not ended; and once it sleeps in the
+/// loop, the threads that were woken before must wake it to send their next calls. So if many threads wait at once,
+/// the own thread gets the role and keeps it: a call then wakes its own thread, and seldom another.
+///
+/// A thread parks only if another thread drives, or if the own thread was told to drive (`ownWanted`, and is then
+/// woken) or will look by itself after the linger. A thread that leaves the role while others wait gives it to a
+/// waiter or to the own thread.
 extension Runtime {
   /// The time after which an interruptible wait returns by itself, because a signal may have come just before it
   /// slept.
@@ -37,7 +40,7 @@ extension Runtime {
   /// How many lingers may pass before the own thread looks again while callers take turns. With 8 it woke in one call
   /// of fifty; with more, a last send or cancel from a thread that does not wait may be delayed longer.
   static let longestLook: UInt64 = 16
-  /// The number of parked threads that are a crowd, until this many waits have begun with fewer.
+  /// The number of parked threads that are a crowd, until `crowdLasts` waits have begun with fewer.
   static let crowdSize = 4
   static let crowdLasts: UInt32 = 64
   /// The longest time for which callers may drive without looking at the descriptors.

@@ -1,4 +1,4 @@
-"""runtime.h, message.h, call.h, channel.h, registration.h, codec.h: what makes calls."""
+"""The functions for making calls: runtime.h, message.h, call.h, channel.h, registration.h, codec.h."""
 
 from __future__ import annotations
 

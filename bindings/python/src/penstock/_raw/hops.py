@@ -1,4 +1,4 @@
-"""interceptor.h, request.h, hop.h, async.h, sync.h: what interceptors of each style call."""
+"""The functions for interceptors of each style: interceptor.h, request.h, hop.h, async.h, sync.h."""
 
 from __future__ import annotations
 
