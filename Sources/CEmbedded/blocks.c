@@ -32,21 +32,22 @@
 #define HIDDEN    __attribute__((visibility("hidden")))
 /* Blocks of a class have 16 * class + 24 bytes, as glibc cuts them. */
 #define CLASSES   79
-/* With thousands of calls in flight, what a turn of the loop lets go before it makes as much again. */
+/* The size of the store: as much as a turn of the loop frees, with thousands of calls in flight, before it allocates
+ * as much again. */
 #define STORED    ((size_t)2 << 20)
 #define BATCH     4096
 
 typedef struct block {
   struct block *next;
-  /* Of the first of a batch: the next batch. */
+  /* The next batch; set in the first block of a batch. */
   struct block *behind;
 } block;
 
 typedef struct rack {
   block *blocks;
-  /* A whole batch, or none. */
+  /* A complete batch, or none. */
   block *spare;
-  /* How many more blocks make a batch. */
+  /* The number of blocks that are missing for a batch. */
   size_t room;
 } rack;
 
@@ -54,26 +55,26 @@ typedef struct cache {
   rack racks[CLASSES];
 } cache;
 
-/* For threads that have ended, and where the cache is turned off: gives nothing, takes nothing. */
+/* The cache of threads that have ended, or where the cache is turned off: it gives and takes nothing. */
 static cache closed;
 static __thread cache *mine __attribute__((tls_model("initial-exec")));
 static pthread_key_t key;
 static int usable;
 
 static struct {
-  /* Whoever finds it busy does without the store. */
+  /* A thread that finds the store busy does without it. */
   atomic_flag busy;
   size_t bytes;
   _Atomic(block *) batches[CLASSES];
 } store = {.busy = ATOMIC_FLAG_INIT};
 
-/* The class whose blocks are as large, or larger. */
+/* The smallest class whose blocks have at least this size. */
 static size_t class_of(size_t size) { return size <= 24 ? 0 : (size - 9) >> 4; }
 static size_t size_of(size_t class) { return (class << 4) + 24; }
-/* The class that such a block can serve; none for less than 24 bytes. */
+/* The largest class that a block can serve; none if it has less than 24 bytes. */
 static size_t class_of_block(void *pointer) { return (malloc_usable_size(pointer) - 24) >> 4; }
 
-/* How many blocks a batch has. */
+/* The number of blocks in a batch. */
 static size_t batch_of(size_t class) {
   size_t count = BATCH / size_of(class);
   return count < 2 ? 2 : count > 64 ? 64 : count;
@@ -92,7 +93,7 @@ static void free_all(block *one) {
 }
 
 static void free_store(void) {
-  /* In a child of fork, who has it may never leave. */
+  /* In a forked child the thread that held the store may not exist, and never leave it. */
   for (int tries = 0; !enter(); tries++) {
     if (tries == 1000) return;
     sched_yield();
@@ -119,8 +120,8 @@ static void give_back(void *pointer) {
   free_store();
 }
 
-/* Asks memcheck to forget what it knows of a byte: without it, the answer is 0. The request is Valgrind's, a sequence
- * of rotations that changes nothing. */
+/* Whether memcheck watches the process: asks it to forget the state of a byte, which gives 0 without it. The request
+ * is Valgrind's, a sequence of rotations that changes nothing. */
 static int is_watched(void) {
   unsigned long long answer = 0;
 #if defined(__x86_64__)
@@ -149,7 +150,7 @@ static cache *new_cache(void) {
   return mine;
 }
 
-/* A batch from the store. */
+/* Takes a batch from the store. */
 static block *fetch(size_t class) {
   if (!atomic_load_explicit(&store.batches[class], memory_order_relaxed) || !enter()) return NULL;
   block *batch = atomic_load_explicit(&store.batches[class], memory_order_relaxed);
@@ -256,7 +257,7 @@ HIDDEN void cm_free_object(void *object, size_t size) {
 HIDDEN void *cm_realloc(void *pointer, size_t size) {
   if (!pointer) return cm_alloc(size);
   size_t class = class_of_block(pointer);
-  /* What is large may be moved by its pages. */
+  /* A large block may be moved by its pages. */
   if (class >= CLASSES && !CHECKED) return realloc(pointer, size);
   size_t has = checked_asked(pointer, size_of(class));
   if (size <= has) return pointer;

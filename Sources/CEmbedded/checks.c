@@ -24,7 +24,7 @@ static _Noreturn void die(const char *what, void *block, size_t size) {
   abort();
 }
 
-/* Where a byte is not `wanted`; `size` without. */
+/* The index of the first byte that is not `wanted`; `size` if there is none. */
 static size_t differs(const unsigned char *block, size_t from, size_t size, unsigned char wanted) {
   while (from < size && block[from] == wanted) from++;
   return from;
@@ -69,7 +69,7 @@ HIDDEN void checked_kept(void *block) {
 
 enum { OWNERS = (1 << 21) - 1, MOST = 32 };
 
-/* The runtimes that this thread drives, one in a callback of the other. */
+/* The runtimes that this thread drives, one in a callback of another. */
 static __thread intptr_t driven[MOST];
 static __thread int drives;
 

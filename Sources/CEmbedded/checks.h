@@ -1,6 +1,6 @@
-/* Checks of the checked build (scripts/build checked), which the shipped one does without: that nobody writes behind the
- * end of a block or into one that is kept, and that nobody but the driver of a runtime counts references to what is
- * confined to it. Whoever does ends the process with words. */
+/* Checks of the checked build (scripts/build checked), which the shipped library does not have: that no code writes
+ * behind the end of a block or into a block that is kept, and that only the driver of a runtime counts references to
+ * objects that are confined to it. A fault ends the process with a message. */
 #ifndef PENSTOCK_CHECKS_H
 #define PENSTOCK_CHECKS_H
 #include <stddef.h>
@@ -10,22 +10,24 @@
 #define CHECKED 1
 /* The size to ask malloc for, so that a red zone fits behind. */
 size_t checked_size(size_t size);
-/* The block, if there is one, with its red zone, and nothing of what it was before. */
+/* Prepares the block, if there is one, that malloc has given for `size`: adds its red zone and overwrites its former
+ * content. */
 void *checked_made(void *block, size_t size);
-/* For how much it was made; `room` where nobody knows. */
+/* The size for which the block was made; `room` if that is not known. */
 size_t checked_asked(void *block, size_t room);
-/* Looks at a block that comes back; `said`: what is claimed to have been asked for, at least. */
+/* Checks a block that comes back; `said`: the size that was at least asked for, as the caller claims. */
 void checked_gone(void *block, size_t said);
-/* Looks at a block that has been kept since. */
+/* Checks a block that was kept since. */
 void checked_kept(void *block);
-/* From this bit on stands whose a confined object is, below the one that says that it is. */
+/* The bit from which on a count names the owner of a confined object, below the bit that says that it is confined. */
 #define CHECKED_OWNER 40
-/* What to put there for the runtime that this thread drives; 0 where it drives none: the object is its maker's yet. */
+/* The owner bits of the runtime that this thread drives; 0 if it drives none: the object still belongs to its maker. */
 intptr_t checked_owner(void);
-/* This thread begins (1) or ends (-1) to drive `runtime`; 0: nobody drives that one any more, if it is not NULL. */
+/* This thread begins (1) or ends (-1) to drive `runtime`; 0: no thread drives that runtime any more, if it is not
+ * NULL. */
 void checked_driven(const void *runtime, int32_t change);
-/* A reference to a confined object comes or goes, by plain arithmetic; `is_last`: the only one goes. What stands beside
- * the count then. */
+/* Checks that a reference to a confined object may be added or dropped, by plain arithmetic; `is_last`: the only one
+ * is dropped. Returns the owner bits beside the count afterwards. */
 intptr_t checked_counted(void *object, intptr_t references, int is_last);
 #else
 #define CHECKED       0

@@ -24,7 +24,8 @@
 #define ON_STACK INTPTR_MIN
 #define CONFINED ((intptr_t)1 << 62)
 #define COUNT    (CHECKED ? ((intptr_t)1 << CHECKED_OWNER) - 1 : CONFINED - 1)
-/* Static objects, and those whose deinit runs, have all bits but the first: so what is not confined is not immortal. */
+/* Static objects, and objects whose deinit runs, have all bits but the first; so an object that is not confined is
+ * never taken for an immortal one. */
 static inline int is_immortal(intptr_t references) { return (references | ON_STACK) == -1; }
 
 typedef __attribute__((swiftcall)) void (*destroyer)(__attribute__((swift_context)) void *object);
@@ -63,7 +64,7 @@ HIDDEN object *swift_allocObject(const metadata *metadata, size_t size, size_t a
   return made;
 }
 
-/* The same function by the name that code optimised for size calls. */
+/* The name by which code that is optimised for size calls swift_allocObject. */
 HIDDEN object *swift_allocObject_internal(const metadata *metadata, size_t size, size_t align_mask) __asm__(
     "$es17swift_allocObject8metadata12requiredSize0E13AlignmentMaskSpys04HeapC0VGSpys13ClassMetadataVG_S2itF");
 object *swift_allocObject_internal(const metadata *metadata, size_t size, size_t align_mask) {
@@ -85,7 +86,7 @@ HIDDEN void swift_deallocObject(object *gone, size_t size, size_t align_mask) {
 
 HIDDEN void swift_deallocClassInstance(object *gone, size_t size, size_t align_mask) {
   if (gone->references < 0) return;
-  /* The storage of arrays is said to be as large as its head. */
+  /* For the storage of arrays the compiler gives only the size of its head. */
   if (LIKELY(size > 32 && align_mask < 16)) {
     cm_free_object(gone, size);
   } else {
@@ -95,7 +96,7 @@ HIDDEN void swift_deallocClassInstance(object *gone, size_t size, size_t align_m
 
 HIDDEN void cm_confine(void *pointer) { ((object *)pointer)->references |= CONFINED | checked_owner(); }
 
-/* For the driving thread itself, and for what is confined to it. */
+/* Notes which thread drives a runtime, for the checks of objects that are confined to it. */
 HIDDEN int32_t cm_driven(const void *runtime, int32_t change) {
   static __thread int32_t count __attribute__((tls_model("initial-exec")));
   checked_driven(runtime, change);
@@ -103,13 +104,13 @@ HIDDEN int32_t cm_driven(const void *runtime, int32_t change) {
 }
 
 static __attribute__((noinline)) void destroy(object *one, intptr_t references) {
-  /* The stack's flag stays: swift_deallocClassInstance asks for it. */
+  /* The flag for the stack stays: swift_deallocClassInstance reads it. */
   one->references = references | ~ON_STACK;
   one->metadata->destroy(one);
 }
 
 static inline void add(object *one, intptr_t count) {
-  /* Negative values are no objects but what a compiler packs into a reference. */
+  /* Negative values are no objects, but data that a compiler packs into a reference. */
   if ((intptr_t)one <= 0) return;
   intptr_t references = __atomic_load_n(&one->references, __ATOMIC_RELAXED);
   if (!(references & CONFINED)) {

@@ -46,7 +46,7 @@ open class CallAbove {
 
   open func callHeaders(_ headers: Metadata) {}
   open func callMessage(_ message: Message) {}
-  /// Another message is there that has not been asked for: `call.perform(.demand(1))` has it.
+  /// Another message has arrived that was not asked for: `call.perform(.demand(1))` fetches it.
   open func callOffersMessage() {}
   open func callSent(_ count: Int) {}
   /// The call has ended: told exactly once, as the last notice.
@@ -104,13 +104,13 @@ open class CallLoop {
   open func closeTickets(of call: Call) {}
   /// The call has ended: the loop may keep it until there is time to let it go. False: the loop does not keep it.
   open func keepUntilRest(_ call: Call) -> Bool { false }
-  /// Any thread: runs `call.runPosted()` on the driving thread soon.
+  /// Makes the driving thread run `call.runPosted()` soon. Any thread.
   open func post(_ call: Call) {}
-  /// Any thread: makes the values that the hops of a call share.
+  /// Makes the values that the hops of a call share. Any thread.
   open func newValues() -> CallValues { CallValues() }
-  /// Any thread: whether the loop belongs to a parent of this process.
+  /// Whether the loop belongs to a parent of this process. Any thread.
   open var isForked: Bool { false }
-  /// Any thread: whether this is the driving thread.
+  /// Whether this is the driving thread. Any thread.
   open var isDriving: Bool { true }
   /// The number of the calling thread; never 0.
   open var thread: UInt { 1 }

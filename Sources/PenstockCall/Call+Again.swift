@@ -8,17 +8,17 @@ import PenstockWire
 /// A case has one reference to the object that it names, which `Call.setBottom` lets go. If the compiler counted
 /// instead, a call would cost 30 instructions more.
 enum Bottom {
-  /// Nothing has passed but a start that nothing below can change.
+  /// Only a start has passed, which no hop below can change.
   case start
   /// Start, this message and the half-close have passed, and the message has not been told as sent.
   case whole(Unmanaged<Message>)
   case wholeTold(Unmanaged<Message>)
   case cut(Unmanaged<Cut>)
-  /// Something has come from below: the attempt counts.
+  /// A response has begun to come from below, so no other attempt may follow.
   case committed
 }
 
-/// How far a request came that has failed (gRFC A6, "Transparent Retries").
+/// Whether a failed request may have been processed by the server (gRFC A6, "Transparent Retries").
 public enum Repeat: Equatable, Sendable {
   /// The request may not be repeated: the server may have acted on it, or a hop has made the status.
   case no

@@ -79,7 +79,7 @@ public final class Call {
   var pending = Fifo<Input>()
   /// The cut above the attempt.
   var bottom = Bottom.start
-  /// How tickets were resolved of events whose callbacks still run on executors.
+  /// The resolutions of tickets whose events' callbacks still run on executors.
   var earlyResolutions: [(ticket: UInt64, resolution: Resolution)] = []
   /// Inputs that other threads have posted, the newest first.
   let posted = Atomic<UnsafeMutablePointer<Posted>?>(nil)
@@ -185,7 +185,7 @@ public final class Call {
 
   public var isEnded: Bool { phase == .ended }
 
-  /// Nothing but hops stands between the caller and the attempt: neither a codec nor a trace.
+  /// Whether only hops stand between the caller and the attempt: neither a codec nor a trace.
   var hasOnlyHops: Bool { codec == nil && trace == nil }
 
   /// Whether the call was made with hops; also true after its end. A hop's handle leads other threads to the call.

@@ -50,7 +50,7 @@ extension Life {
   }
 }
 
-/// How a hop's part in a call has ended: law 2.
+/// The ways in which a hop's part in a call ends (law 2).
 enum Ending: Equatable {
   /// The status has left it upward.
   case passed
@@ -165,7 +165,7 @@ extension Hop {
   /// The events that the hop has delivered as its answer. Any thread.
   var answered: Answer { Answer(rawValue: answer.load(ordering: .acquiring)) ?? .nothing }
 
-  /// Any thread: notes that an event of this kind is delivered, if it may be.
+  /// Notes that an event of this kind is delivered, if it may be. Any thread.
   func noteDelivered(_ kind: EventKind) -> Outcome {
     var seen = answer.load(ordering: .acquiring)
     while true {

@@ -86,7 +86,7 @@ public final class Request {
     guard let otherPath else { return ByteView(rebasing: firstPath.view.dropLast()) }
     return ByteView(rebasing: otherPath.view.dropLast())
   }
-  /// Nothing in it differs from the channel's defaults but the path and the deadline.
+  /// Whether the request differs from the channel's defaults only in path and deadline.
   public var hasOnlyDefaults: Bool {
     labels == nil && metadata.count == 0 && settings.credentials == nil
   }

@@ -123,7 +123,7 @@ public enum UserAgent {
     return false
   }
 
-  /// Without spaces at either end, also where characters were left out there.
+  /// Drops spaces at either end, also where characters were left out there.
   @inline(never) @_optimize(size)
   private static func appendPrintable(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let begin = out.count

@@ -1,7 +1,7 @@
 /// The coding of `grpc-message` (gRPC over HTTP2, "Responses", Percent-Encoded): space and printable ASCII
 /// but for `%` stand for themselves, every other byte is `%` and two hexadecimal digits.
 public enum PercentCoding {
-  /// False: no memory, and `out` is as it was.
+  /// Appends `bytes`, encoded. False: no memory, and `out` is as it was.
   public static func encode(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     var escapes = 0
     for byte in bytes where !needsNoEscape(byte) { escapes &+= 1 }

@@ -110,7 +110,7 @@ public struct ProtoReader {
 /// written without a test at each field; when it ends false, the caller throws the bytes away.
 public struct ProtoWriter {
   private let out: ByteBuffer
-  /// False once there was no memory.
+  /// Whether all was written; false once there was no memory.
   public private(set) var isComplete = true
 
   public init(into out: ByteBuffer) { self.out = out }

@@ -2,7 +2,7 @@
 public struct StatusCode: RawRepresentable, Equatable, Sendable {
   public let rawValue: Int32
 
-  /// nil for numbers that gRPC does not define.
+  /// The code of a number; nil for numbers that gRPC does not define.
   public init?(rawValue: Int32) {
     guard rawValue >= 0 && rawValue <= 16 else { return nil }
     self.rawValue = rawValue

@@ -36,7 +36,7 @@ public final class StatusDetails {
     return (view(details[at].typeURL), view(details[at].value))
   }
 
-  /// nil: malformed, or no memory.
+  /// Decodes a google.rpc.Status; nil: malformed, or no memory.
   public static func decode(_ encoded: ByteView) -> StatusDetails? {
     guard let bytes = ByteBuffer(copying: encoded) else { return nil }
     let status = StatusDetails(bytes)

@@ -5,7 +5,7 @@ import PenstockWire
 
 /// The callbacks that nghttp2 calls. Only this file turns nghttp2's pointers into objects of ours.
 enum SessionCallbacks {
-  /// nil: no memory.
+  /// Makes nghttp2's session; nil: no memory.
   static func makeHandle(_ session: UnsafeMutableRawPointer) -> OpaquePointer? {
     var callbacks: OpaquePointer?
     var option: OpaquePointer?

@@ -51,7 +51,7 @@ typedef int32_t penstock_result;
 #define PENSTOCK_E_NO_MEMORY        3  /* an allocation failed */
 #define PENSTOCK_E_UNSUPPORTED      4  /* asks for something that this version does not have */
 #define PENSTOCK_E_ALREADY          5  /* done before: a spent ticket, a second half-close */
-#define PENSTOCK_E_GONE             6  /* what the handle stood for has ended */
+#define PENSTOCK_E_GONE             6  /* the call, event or other thing that the handle stands for has ended */
 #define PENSTOCK_E_WOULD_BLOCK      7  /* no room or no demand now; try again after the signal */
 #define PENSTOCK_E_WOULD_DEADLOCK   8  /* a function that waits, called in a callback on the driving thread */
 #define PENSTOCK_E_BUSY             9  /* another thread drives the runtime, or this is a poll within a poll */

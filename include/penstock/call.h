@@ -31,7 +31,7 @@ typedef struct penstock_call_options penstock_call_options;
  *   "idempotency": "unknown", "idempotent" or "no_side_effects": carried for hops
  *   "wait_for_ready": false; carried for hops, and without effect in this version: channels do not wait yet
  *   "authority": instead of the channel's
- *   "compression": "identity" or "gzip" for what is sent
+ *   "compression": "identity" or "gzip" for sent messages
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
  *   "send_buffer_bytes": how much may be sent ahead of the transport (262144, and in a client stream up to
  *     655360 in at most 16 messages; each message counts 256 more than its bytes, and one is always taken)
@@ -139,7 +139,7 @@ PENSTOCK_API const penstock_metadata *penstock_reply_headers(const penstock_repl
  * memory: borrowed from the reply, and as long-lived.
  * threads: any */
 PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
-/* Gives the statistics of the call as JSON. Times are microseconds from its creation, null for what did not happen:
+/* Gives the statistics of the call as JSON. Times are microseconds from its creation, null where a thing did not happen:
  *   "created_unix_ms", "first_byte_sent_us", "headers_us", "first_message_us", "duration_us" (to the end),
  *     "elapsed_us" (to the end, or until now)
  *   "attempts": how many times the request was given to the transport, those of RESTART and of transparent retries too
@@ -163,7 +163,7 @@ PENSTOCK_API penstock_result penstock_reply_peer_certificates_pem(const penstock
  * memory: borrowed from the reply, and as long-lived.
  * threads: any */
 PENSTOCK_API const char *penstock_reply_trace_json(const penstock_reply *reply);
-/* Gives what a hop or the caller has set under `key` (NUL-terminated).
+/* Gives the value that a hop or the caller has set under `key` (NUL-terminated).
  * result: the value; NULL: there is none.
  * memory: lives as long as the reply.
  * threads: any */
@@ -173,14 +173,14 @@ PENSTOCK_API void *penstock_reply_value(const penstock_reply *reply, const char 
 
 typedef struct penstock_call penstock_call;
 
-/* Callback style: what the call tells. All run on the driving thread, one at a time, in order: headers (unless the
- * answer is trailers-only), messages as they were asked for, and the reply exactly once, last. What they are given is
- * borrowed during the callback; retain it to keep it. The handle `call` is valid in every callback, released or not.
+/* Callback style: the callbacks of a call. All run on the driving thread, one at a time, in order: headers (unless the
+ * answer is trailers-only), messages as they were asked for, and the reply exactly once, last. Their arguments are
+ * borrowed during the callback; retain them to keep them. The handle `call` is valid in every callback, released or not.
  * Any function that does not wait may be called in them.
  *
  * on_sent says that the transport has taken `count` messages more (or that hops have dropped them), and so is the signal
  * to go on after PENSTOCK_E_WOULD_BLOCK: a sender that was refused tries again in the next on_sent, which follows unless the
- * call ends before. It may be refused again, if what it sends needs more room than there is by then. */
+ * call ends before. It may be refused again, if its message needs more room than there is by then. */
 typedef struct penstock_call_callbacks {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */
@@ -271,7 +271,7 @@ PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, con
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
-/* Blocking style: half-closes if that is not done, discards what is unread, waits for the status. May be called again.
+/* Blocking style: half-closes if that is not done, discards unread messages, waits for the status. May be called again.
  * result: E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
@@ -302,7 +302,7 @@ PENSTOCK_API penstock_result penstock_call_reply(penstock_call *call, penstock_r
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_set_value(penstock_call *call, const char *key, void *value,
                                                      penstock_finalizer finalizer);
-/* Gives what a hop or the caller has set under `key` (NUL-terminated).
+/* Gives the value that a hop or the caller has set under `key` (NUL-terminated).
  * result: the value; NULL: there is none.
  * memory: lives until it is replaced or removed, or neither call nor reply is left.
  * threads: any */

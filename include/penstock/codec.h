@@ -2,8 +2,8 @@
  *
  * A channel or a call that has a codec takes and gives messages that are objects (penstock_message_new_object,
  * penstock_message_object): whatever a pointer means to the program. Interceptors at the object level
- * (PENSTOCK_LEVEL_OBJECT) see those very objects and pay for no serialising; those at the bytes level see what goes out
- * and what came in. Without a codec both levels see bytes.
+ * (PENSTOCK_LEVEL_OBJECT) see those very objects and pay for no serialising; those at the bytes level see the bytes
+ * that are sent and received. Without a codec both levels see bytes.
  */
 #ifndef PENSTOCK_CODEC_H
 #define PENSTOCK_CODEC_H
@@ -25,7 +25,7 @@ typedef struct penstock_buffer penstock_buffer;
  * threads: the encode function that got `buffer`, on its thread. */
 PENSTOCK_API penstock_result penstock_buffer_append(penstock_buffer *buffer, const void *data, size_t length);
 
-/* What a codec is made of. encode and decode run on the thread that drives the runtime, when a message passes from one
+/* The functions of a codec. encode and decode run on the thread that drives the runtime, when a message passes from one
  * level to the other; `method` is "/package.Service/Method", NUL-terminated, borrowed during the call. A result other
  * than 0 ends the call with INTERNAL and a message that names the method. */
 typedef struct penstock_codec_functions {

@@ -1,4 +1,4 @@
-/* Interceptors: what sees and changes everything that passes in a call, in both directions.
+/* Interceptors, which see and change everything that passes in a call, in both directions.
  *
  * One interceptor is a table of callbacks. It is registered on a runtime (every channel of it), on a channel, or in the
  * options of calls, with a priority of the whole int32 range: a higher one is called earlier on the way out and later on
@@ -17,11 +17,11 @@
 extern "C" {
 #endif
 
-/* One interceptor in one call: what its callbacks get. Valid until its `destroy` has returned; retained
+/* One interceptor in one call, as its callbacks get it. Valid until its `destroy` has returned; retained
  * longer it gives PENSTOCK_E_GONE. See hop.h. */
 typedef struct penstock_hop penstock_hop;
 
-/* What a callback returns: what becomes of the event. */
+/* The verdict that a callback returns: it decides what becomes of the event. */
 #define PENSTOCK_NEXT    0 /* pass it on */
 #define PENSTOCK_PAUSE   1 /* stop this lane here until the ticket is resolved; later events wait unseen */
 #define PENSTOCK_HOLD    2 /* park this event; later ones are still shown; without a ticket the next NEXT releases it */
@@ -36,7 +36,7 @@ typedef struct penstock_hop penstock_hop;
 #define PENSTOCK_KIND_SERVER_STREAM 2
 #define PENSTOCK_KIND_BIDI          3
 
-/* Where an interceptor stands. */
+/* The level of an interceptor. */
 #define PENSTOCK_LEVEL_BYTES  0u /* below the codec: messages are bytes, as they go out and come in */
 #define PENSTOCK_LEVEL_OBJECT 1u /* above the codec: messages are the caller's objects; without a codec, bytes too */
 #define PENSTOCK_LEVEL_BOTH   2u /* one hop at each level */
@@ -81,7 +81,7 @@ typedef struct penstock_interceptor {
   penstock_hop_callback on_receive; /* a message. NEXT, PAUSE, HOLD, DROP */
   penstock_hop_callback on_status;  /* the end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket, RESTART */
 
-  /* Signals; what they return is ignored. */
+  /* Signals; their return value is ignored. */
   penstock_hop_callback on_cancel; /* no on_status comes: a hop above ended the call, or a
                                       cancel or deadline overtook the status held here, or came after TAKE */
   penstock_hop_callback on_demand; /* n more messages are asked for: penstock_hop_count, penstock_hop_set_count */

@@ -1,6 +1,6 @@
 /* Metadata: an ordered multimap of lower-case names to values. Values of names that end in "-bin" are any bytes; all
  * others are visible ASCII and spaces, with none at their ends. Reserved names (":...", "grpc-...", "te", "content-type",
- * "user-agent", "host", "content-length" and HTTP/2's connection headers) are refused: what they say has accessors or
+ * "user-agent", "host", "content-length" and HTTP/2's connection headers) are refused: they have accessors or
  * options of its own.
  * gRPC over HTTP/2, "Custom-Metadata".
  *
@@ -91,7 +91,7 @@ PENSTOCK_API penstock_result penstock_metadata_at(const penstock_metadata *metad
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_json(const penstock_metadata *metadata, char **json);
-/* Replaces the whole by what `json` says (NUL-terminated).
+/* Replaces all of it by the pairs in `json` (NUL-terminated).
  * result: E_INVALID_JSON: `error` names the JSON path, and nothing has changed; so too with E_STATE: read-only.
  * memory: none.
  * threads: one thread at a time for one metadata. */

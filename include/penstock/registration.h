@@ -1,4 +1,4 @@
-/* Registrations: what becomes of an interceptor that has been added to a runtime, a channel or the options of calls. Each
+/* Registrations: each stands for an interceptor that has been added to a runtime, a channel or the options of calls. Each
  * is named by its id alone, wherever it was added; a change is for calls that are created from then on.
  *
  * Each function gives E_NOT_FOUND where `id` was never given or is not registered any more, and E_FORKED where it was

@@ -57,7 +57,7 @@ PENSTOCK_API int64_t penstock_request_deadline_ms(const penstock_request *reques
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_deadline_ms(penstock_request *request, int64_t ms);
 
-/* How messages are compressed on their way to the server.
+/* The compression of messages on their way to the server.
  * result: "identity" or "gzip"; "identity" where nothing is shown.
  * memory: static.
  * threads: as the head of this file says */
@@ -105,9 +105,8 @@ PENSTOCK_API int32_t penstock_request_idempotency(const penstock_request *reques
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
-/* Of what kind the messages are, as the server is told, NUL-terminated: "json" for "application/grpc+json". What the
- * server says of its own stands among the headers of the response as "content-type", where it is other than
- * "application/grpc".
+/* The subtype of the request's content-type, NUL-terminated: "json" for "application/grpc+json". The server's own
+ * content-type is among the headers of the response as "content-type", unless it is "application/grpc".
  * result: "" for "application/grpc", and where nothing is shown.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
@@ -140,7 +139,7 @@ PENSTOCK_API int32_t penstock_request_wait_for_ready(const penstock_request *req
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_wait_for_ready(penstock_request *request, int32_t wait);
-/* Whether the call has credentials; what they are is not told.
+/* Whether the call has credentials; their value is not shown.
  * result: 1 or 0; 0 where nothing is shown.
  * memory: nothing is kept
  * threads: as the head of this file says */

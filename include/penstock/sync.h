@@ -49,8 +49,8 @@ typedef struct penstock_sync_interceptor {
   uint32_t kinds;       /* mask of call kinds; 0 is all */
   uint32_t level;       /* PENSTOCK_LEVEL_... */
   uint32_t per_attempt; /* 1: one for each attempt */
-  size_t hold_bytes;    /* the largest response that may wait in a call that has one; 0: what the call may receive */
-  void *user_data;      /* transferred, even on error */
+  size_t hold_bytes; /* the largest response that may wait in a call that has one; 0: the limit on a received message */
+  void *user_data;   /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, when neither a registration nor a running function has it, or on error */
   penstock_intercept intercept; /* not NULL */
 } penstock_sync_interceptor;

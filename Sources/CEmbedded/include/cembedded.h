@@ -1,5 +1,5 @@
-/* What stands under Embedded Swift: what its runtime takes from libc and older glibc versions lack, and its memory.
- * Swift does not import it; what Swift sees of it is in cmemory.h. */
+/* The functions under Embedded Swift: those that its runtime takes from libc and that older glibc versions lack, and
+ * its memory. Swift does not import this header; cmemory.h has the part that Swift sees. */
 #ifndef PENSTOCK_CEMBEDDED_H
 #define PENSTOCK_CEMBEDDED_H
 #include <stddef.h>
@@ -7,7 +7,7 @@
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
-/* What cm_alloc has given for `size` or more: of a Swift object, whose size is the compiler's. */
+/* Frees memory that cm_alloc has given for `size` or more: that of a Swift object, whose size the compiler knows. */
 void cm_free_object(void *object, size_t size);
 void cm_confine(void *object);
 int32_t cm_driven(const void *runtime, int32_t change);

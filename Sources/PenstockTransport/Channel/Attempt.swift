@@ -163,7 +163,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     stream.open()
   }
 
-  /// Never called from within a function of the call.
+  /// Fails the attempt because there is no connection. Never called from within a function of the call.
   func connectFailed(_ words: ByteBuffer) {
     if isWaiting { finish(Status(.unavailable, words: words)) }
   }

@@ -17,7 +17,7 @@ public final class CallOptions {
   /// Read-only: calls share it.
   public var credentials: Metadata?
   public var codec: Codec?
-  /// nil: the default, and more for calls that send a few large messages.
+  /// The size of the send buffer; nil: the default, and more for calls that send a few large messages.
   public var sendBufferBytes: Int?
   static let sendBuffer = 256 << 10
   public var isInterruptible = false

@@ -26,7 +26,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// Used by SideCalls.swift.
   var sideLinks = SideCallLinks()
 
-  // Under the lock.
+  // The lock, and the state under it.
   let lock = Lock()
   var waiters = CallWaiters()
   /// Executors that have to run a callback before the call can end.
@@ -140,7 +140,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   @inline(never)
   private func letValuesGo() { call.knownValues?.letGo() }
 
-  /// Any thread, once.
+  /// Opens the call. Any thread, once.
   public func open() {
     prepare(nil)
     driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }

@@ -82,7 +82,7 @@ public enum Registrations {
   private static let processSlot = 4
   private static let newest = Atomic<UInt64>(0)
 
-  /// With the page's lock held.
+  /// The table of this process. Called with the page's lock held.
   private static var table: Table {
     let slot = Process.slot(processSlot)
     if let raw = UnsafeRawPointer(bitPattern: slot.pointee) {

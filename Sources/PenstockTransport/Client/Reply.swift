@@ -1,7 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// How a call ended. Immutable once the call has made it, but for the state under the lock.
+/// The end of a call: status, headers, message, values. Immutable once the call has made it, except for the state
+/// under the lock.
 public final class Reply {
   public let status: Status
   public internal(set) var headers: Metadata?

@@ -17,7 +17,7 @@ public class WaitCell: @unchecked Sendable {
   /// Whether `runtime` is a counted reference.
   private final let keepsRuntime: Bool
 
-  /// Without `keepsRuntime` the thread that sets it keeps the runtime.
+  /// Makes a cell. Without `keepsRuntime` the thread that sets it has to keep the runtime.
   public init(keepsRuntime: Bool = true) { self.keepsRuntime = keepsRuntime }
 
   deinit { if keepsRuntime { runtime?.release() } }

@@ -47,8 +47,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// The values of the call, which have a lock of their own.
   private let values: CallValues
 
-  // The pool's, under its lock.
-  /// Whether its function is offered to them, and none has begun it.
+  // The pool's state, under its lock.
+  /// Whether the function is offered to the workers, and none has begun it.
   enum Offer { case closed, open }
   var offer = Offer.closed
   var isQueued = false

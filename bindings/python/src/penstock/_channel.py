@@ -125,9 +125,9 @@ class Channel(Caller):
 
     @property
     def interceptors(self) -> List[Dict[str, Any]]:
-        """What is registered on the channel and its runtime, in the order that calls meet it: id, name, priority,
-        place (``"runtime"`` or ``"channel"``), level, per (``"call"`` or ``"attempt"``), methods, kinds,
-        calls_in_flight, calls_seen. A call's own are not in it."""
+        """The registrations on the channel and its runtime, in the order that calls meet them: id, name,
+        priority, place (``"runtime"`` or ``"channel"``), level, per (``"call"`` or ``"attempt"``), methods,
+        kinds, calls_in_flight, calls_seen. A call's own are not among them."""
         listed: List[Dict[str, Any]] = json.loads(owned_text(_raw.penstock_channel_interceptors_json, self._handle))
         return listed
 

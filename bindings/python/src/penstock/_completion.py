@@ -69,7 +69,7 @@ class CompletionInterceptor:
 
 
 class Completion:
-    """What a callback owes its event: to be called once, on any thread.
+    """The answer that a callback owes its event: to be called once, on any thread.
 
     AlreadyError: it has been called. GoneError: the call has ended, or went on without it. Both do no harm.
     """

@@ -74,7 +74,7 @@ class Executor:
 
 
 class SerialExecutor(Executor):
-    """One thread of its own, the library's, which runs callbacks in the order in which they come. It ends by itself.
+    """A thread of the library that runs callbacks in the order in which they come. It ends by itself.
 
     Callbacks may wait there, but not for a call that needs this very executor: WouldDeadlockError.
     """

@@ -113,7 +113,7 @@ def _detail_parts(detail: DetailLike) -> Tuple[str, bytes]:
 
 
 class Status:
-    """How a call ends: of one's own, or a hop's view of the status that passes.
+    """The end of a call: a status of one's own, or a hop's view of the status that passes.
 
     What a hop gives may be used in its callback, on that thread; then StateError. StateError too: it can't be changed
     (a local cancel or deadline).

@@ -269,7 +269,7 @@ class InterceptedReply:
 
 
 def _message(handle: int) -> Any:
-    """None: there is none, or the kind has many."""
+    """The message of a hop; None: there is none, or the kind has many."""
     try:
         return message_of(handle)
     except NotFoundError:

@@ -52,7 +52,7 @@ def level_of(interceptor: object) -> Level:
 
 
 class Idempotency(enum.IntEnum):
-    """What may be assumed of a method that is called twice."""
+    """The idempotency of a method: how safe it is to call it twice."""
 
     UNKNOWN = c.IDEMPOTENCY_UNKNOWN
     IDEMPOTENT = c.IDEMPOTENCY_IDEMPOTENT
@@ -60,7 +60,7 @@ class Idempotency(enum.IntEnum):
 
 
 class EventKind(enum.IntEnum):
-    """What an event or a callback is about."""
+    """The kind of an event or a callback."""
 
     NONE = c.EVENT_NONE
     START = c.EVENT_START

@@ -127,7 +127,7 @@ Source = Callable[[TokenRequest], Union[str, Tuple[str, Optional[float]], None]]
 
 
 class _Asked:
-    """What the registry keeps of a source."""
+    """The registry's object for a token source."""
 
     def __init__(self, source: Source, in_thread: bool) -> None:
         self.source = source
@@ -290,13 +290,13 @@ class Metrics(_Ready):
         check(_raw.penstock_ready_metrics(self._handle, byref(table)))
 
     def snapshot(self) -> Dict[str, Any]:
-        """What has been counted; see penstock_metrics_snapshot_json in ready.h. Any thread, while calls run."""
+        """The counts as JSON; see penstock_metrics_snapshot_json in ready.h. Any thread, while calls run."""
         self._filled()
         counted: Dict[str, Any] = json.loads(owned_text(_raw.penstock_metrics_snapshot_json, self._handle))
         return counted
 
     def prometheus(self) -> str:
-        """The same in Prometheus' text format 0.0.4."""
+        """The counts in Prometheus' text format 0.0.4."""
         self._filled()
         return owned_text(_raw.penstock_metrics_prometheus_text, self._handle)
 
