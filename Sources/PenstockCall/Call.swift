@@ -20,7 +20,7 @@ public final class Call {
     case ended
   }
 
-  /// The present attempt.
+  /// The state of the present attempt.
   enum Leg { case unstarted, open, ended }
 
   /// How events from the attempt come to the caller. `direct`: straight, by hops of the run at most, which takes 70
@@ -93,10 +93,10 @@ public final class Call {
   var outboundCount = 0
   /// Messages that the transport has and has not told as `sent`.
   var inTransport = 0
-  /// Set before `open`.
+  /// The notices that the layer above gets. Set before `open`.
   public var manner = Manner.toldSent
 
-  // Inbound.
+  // The state of the inbound lane: demand below the chain, and messages that have come.
   var demandBelow = 0
   var inboundCount = 0
   var headersCount = 0
@@ -178,7 +178,7 @@ public final class Call {
   func detachAbove() -> Unmanaged<CallAbove>? { above.take() }
   public func attach(below: CallBelow) { self.below = below }
 
-  /// Called before `open`: the call ends no later than `time`.
+  /// Limits the deadline: the call ends no later than `time`. Called before `open`.
   public func limitDeadline(_ time: UInt64?) {
     if let time { request.deadline = min(request.deadline ?? time, time) }
   }

@@ -21,7 +21,7 @@ public enum Privacy: UInt8, Sendable {
 /// each is followed by a NUL. nil: the channel's.
 public final class RequestLabels {
   public let authority: ByteBuffer?
-  /// "application/grpc+json". nil: "application/grpc".
+  /// The content-type, such as "application/grpc+json"; nil: "application/grpc".
   public let contentType: ByteBuffer?
   /// The complete user agent.
   public let userAgent: ByteBuffer?

@@ -2,11 +2,11 @@ import PenstockWire
 
 /// The events that travel along a lane.
 public enum Event {
-  // Outbound.
+  // The events of the outbound lane.
   case start
   case send(Message)
   case halfClose
-  // Inbound.
+  // The events of the inbound lane.
   case headers(Metadata)
   case receive(Message)
   case status(Status)

@@ -25,7 +25,7 @@ public final class Job: ExecutorJob {
   /// The start that on_start changes, a copy that the call takes over with the verdict; in on_status the recorded
   /// start.
   var start: Request?
-  // The call's values as they were when the event came.
+  // The path, authority and so on of the call, as they were when the event came.
   let path: ByteBuffer
   let authority: ByteBuffer?
   let deadline: UInt64?

@@ -8,9 +8,9 @@ final class Station {
     case none
     /// HOLD without a ticket: the hop's next NEXT in this lane.
     case next
-    /// HOLD: this ticket.
+    /// HOLD with a ticket: until this ticket is resolved.
     case hold(UInt64)
-    /// Later events wait unseen.
+    /// PAUSE: later events wait unseen until the claim is given up.
     case pause(Claim)
   }
 

@@ -18,7 +18,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     public init() {}
   }
 
-  /// One call's turn.
+  /// The turn of one call at the rate limit.
   private final class Turn {
     let limit: RateLimit
     /// The time of its turn in nanoseconds; 0: the call has not waited.

@@ -10,7 +10,7 @@ public enum DetailSchema {
     case int
     /// An `optional int64`: zero is told too when it was sent.
     case presentInt
-    /// map<string, string>
+    /// A map<string, string>.
     case map
     case duration
     case message(DetailSchema)

@@ -30,7 +30,7 @@ final class Call: Source {
   var index = 0
   var closeCode: UInt32 = 0
 
-  // The request.
+  // The state of the request.
   private(set) var method = Method.unknownService
   private(set) var knobs = Knobs()
   /// Each field: two lengths of four bytes, name, value.
@@ -53,7 +53,7 @@ final class Call: Source {
   let gathered = ByteBuffer()
   var total = 0
 
-  // The answer.
+  // The state of the answer.
   var output = PieceQueue()
   private var replies: [Reply] = []
   private var nextReply = 0

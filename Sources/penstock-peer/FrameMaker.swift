@@ -88,7 +88,7 @@ final class FrameMaker {
     return true
   }
 
-  /// RFC 9113 section 4.1.
+  /// Writes a frame's header (RFC 9113 section 4.1).
   private func header(_ length: Int, type: Int, flags: Int, _ stream: Int, into out: ByteBuffer) -> Bool {
     for byte in [length >> 16, length >> 8, length, type, flags] {
       if !out.append(byte: UInt8(truncatingIfNeeded: byte)) { return false }

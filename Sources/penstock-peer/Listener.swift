@@ -108,7 +108,7 @@ final class Listener: Source {
     Text(what).put(": ").put(errno: code)
   }
 
-  /// The host is NUL-terminated.
+  /// Splits "host:port"; the host is NUL-terminated.
   private static func hostAndPort(_ text: ByteView) -> (ByteBuffer, UInt16)? {
     guard let colon = text.lastIndex(of: 0x3A),
       let port = decimal(part(text, colon + 1, text.count), limit: 65535)

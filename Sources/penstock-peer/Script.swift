@@ -127,7 +127,7 @@ final class FrameStep {
   var pad: Int?
   /// The number of bytes in each CONTINUATION frame.
   var split: Int?
-  /// END_HEADERS is left out.
+  /// Whether END_HEADERS is left out.
   var isOpen = false
   /// GOAWAY's last stream is the current one.
   var lastIsCurrent = false

@@ -112,7 +112,7 @@ enum SessionCallbacks {
     }
   }
 
-  /// The response's DATA frames.
+  /// The provider of the response's DATA frames.
   static func provider(_ call: Call) -> nghttp2_data_provider {
     var provider = nghttp2_data_provider()
     provider.source.ptr = Unmanaged.passUnretained(call).toOpaque()

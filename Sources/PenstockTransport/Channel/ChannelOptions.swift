@@ -9,7 +9,7 @@ public struct ChannelOptions {
   }
   /// TLS was not set by the user: then a unix socket goes without.
   private(set) var usesDefaultTLS = true
-  /// Replaces the target's authority.
+  /// The authority that is sent instead of the target's.
   public var authority: ByteBuffer?
   /// Put before "penstock/VERSION" in the user agent.
   public var userAgent: ByteBuffer?

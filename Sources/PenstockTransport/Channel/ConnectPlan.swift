@@ -29,7 +29,7 @@ struct ConnectPlan: Equatable {
     return next(now)
   }
 
-  /// The present address failed.
+  /// The present address has failed: gives the next step.
   mutating func failed(now: UInt64) -> Step { next(now) }
 
   private mutating func next(_ now: UInt64) -> Step {

@@ -14,7 +14,7 @@ public final class CallOptions {
   public var maxSendBytes: Int?
   public var idempotency = Idempotency.unknown
   public var waitsForReady = false
-  /// Read-only: calls share it.
+  /// The credentials; read-only, since calls share them.
   public var credentials: Metadata?
   public var codec: Codec?
   /// The size of the send buffer; nil: the default, and more for calls that send a few large messages.
@@ -28,11 +28,12 @@ public final class CallOptions {
   /// The interceptors of each call that is made with these options.
   public let interceptors = OwnInterceptors()
 
-  /// Under the lock: the unary calls that run with these options, each kept by its thread, and why they are cancelled.
+  /// The unary calls that run with these options, each kept by its thread, and the reason why they are cancelled;
+  /// under the lock.
   private let lock = Lock()
   private var running: [Unmanaged<ClientCall>] = []
   private var reason: ByteBuffer?
-  /// There is a reason.
+  /// Whether the options were cancelled, so that there is a reason.
   private let cancelled = Atomic<Bool>(false)
 
   public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32

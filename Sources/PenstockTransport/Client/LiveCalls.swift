@@ -27,7 +27,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     call.previousLive = nil
   }
 
-  /// The latest first.
+  /// All calls, the latest first.
   var all: [ClientCall] {
     var found: [ClientCall] = []
     var next = first

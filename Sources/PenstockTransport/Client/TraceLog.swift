@@ -97,7 +97,7 @@ public struct CallRecord {
   /// Called on the driving thread.
   init(_ call: Call) { self.init(call, call.request.path, call.measures.createdAt.value) }
 
-  /// Called on any thread.
+  /// Copies the facts of a call. Called on any thread.
   init(_ call: Call, _ path: ByteBuffer, _ createdAt: UInt64) {
     id = call.id
     kind = call.request.kind

@@ -38,7 +38,7 @@ final class Deflation {
   /// The size of a slice, which takes some milliseconds.
   static let slice = 128 << 10
 
-  /// Begins; nil: no memory.
+  /// Begins with a message; nil: no memory.
   init?(_ input: ByteBuffer) {
     self.input = input
     stream = UnsafeMutablePointer.allocate(capacity: 1)
@@ -103,7 +103,7 @@ final class Inflation {
   /// The most bytes that a slice takes in or gives out, in about a millisecond.
   static let slice = 256 << 10
 
-  /// Begins; nil: no memory.
+  /// Begins with a message; nil: no memory.
   init?(_ input: ByteBuffer, limit: Int) {
     self.input = input
     self.limit = max(limit, 0)

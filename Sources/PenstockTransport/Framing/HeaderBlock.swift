@@ -9,11 +9,11 @@ final class HeaderBlock {
   /// Fields that may come at most once each.
   struct Noted: OptionSet {
     let rawValue: UInt8
-    /// ":status: 200"
+    /// The field ":status: 200".
     static var ok: Noted { Noted(rawValue: 1) }
-    /// "content-type: application/grpc"
+    /// The field "content-type: application/grpc".
     static var grpc: Noted { Noted(rawValue: 2) }
-    /// "grpc-status: 0"
+    /// The field "grpc-status: 0".
     static var success: Noted { Noted(rawValue: 4) }
     /// Any other field.
     static var others: Noted { Noted(rawValue: 8) }

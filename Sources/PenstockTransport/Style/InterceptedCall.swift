@@ -55,7 +55,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   var nextQueued: InterceptedCall?
   var previousQueued: Unmanaged<InterceptedCall>?
 
-  // The driving thread's.
+  // The state of the hop, used by the driving thread only.
   enum Stage: Equatable {
     /// Start waits at the hop until the one request message has come, too.
     case collecting

@@ -48,7 +48,7 @@ _WAIT_MS = 100
 class Registration:
     """An interceptor that is registered: the way to remove or replace it, to change its priority and its filter.
 
-    What is changed holds for calls that are made from then on.
+    A change holds for calls that are made from then on.
     """
 
     def __init__(
