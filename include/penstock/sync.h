@@ -7,8 +7,8 @@
  * A runtime has up to "max_workers" workers (see penstock_runtime_new). One of them serves all the synchronous
  * interceptors of a call: while one of these waits in next, the next one down runs on the same thread. With no free
  * worker a call waits, and its deadline runs. A function may make blocking calls of its own: a worker that waits for a
- * call runs that call's synchronous interceptors itself, so even one worker is enough. (What a function waits for by
- * other means, a lock or a condition, must not need a worker.)
+ * call runs that call's synchronous interceptors itself, so even one worker is enough. (If a
+ * function waits by other means, for a lock or a condition, that must not need a worker.)
  */
 #ifndef PENSTOCK_SYNC_H
 #define PENSTOCK_SYNC_H

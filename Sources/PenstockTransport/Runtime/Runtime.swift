@@ -76,7 +76,8 @@ public final class Runtime: @unchecked Sendable {
   // MARK: Any thread
 
   let inbox = Inbox()
-  /// 1: nobody looks at the inbox until the wake descriptor is signalled. See `turn`.
+  /// Whether the loop sleeps: 1 means that no thread looks at the inbox until the wake descriptor is signalled. See
+  /// `turn`.
   let asleep = Atomic<UInt32>(0)
   /// The driving thread, 0 while the role is free or on its way to somebody.
   let driverThread = Atomic<UInt64>(0)
