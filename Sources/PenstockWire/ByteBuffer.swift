@@ -15,7 +15,7 @@ public final class ByteBuffer {
   /// An object attached to the bytes, for the code that put it there; of lent bytes, the object that keeps them.
   public var attachment: AnyObject?
   /// A message that is to be sent as it is, whatever compression its call has. It stays with the message when its contents
-  /// are exchanged.
+  /// are exchanged, and goes along with what is lent.
   public var staysPlain: Bool {
     get { plain.load(ordering: .relaxed) }
     set { plain.store(newValue, ordering: .relaxed) }
@@ -199,8 +199,9 @@ public final class ByteBuffer {
     return other
   }
 
-  /// Exchanges contents, storage and attachment. Cannot fail.
+  /// Exchanges contents, storage and attachment; it stays plain if either has to. Cannot fail.
   public func exchange(with other: ByteBuffer) {
+    if other.staysPlain { staysPlain = true }
     swap(&storage, &other.storage)
     swap(&capacity, &other.capacity)
     swap(&start, &other.start)

@@ -113,6 +113,19 @@ import Testing
     #expect(empty == nil && none.isEmpty)
   }
 
+  /// What is not to be compressed stays so with other contents, and is what another becomes that takes its contents.
+  @Test func staysPlain() throws {
+    let secret = try #require(with("secret") { ByteBuffer(copying: $0) })
+    secret.staysPlain = true
+    let lent = secret.lend()
+    #expect(lent.staysPlain && !ByteBuffer().lend().staysPlain)
+    lent.exchange(with: ByteBuffer())
+    #expect(lent.staysPlain && lent.isEmpty)
+    let other = ByteBuffer()
+    other.exchange(with: secret.lend())
+    #expect(other.staysPlain && text(other) == "secret")
+  }
+
   /// DESIGN section 4: a failed allocation is reported, never a trap. (Sanitizers need
   /// `allocator_may_return_null=1` here.)
   @Test func absurdSizesAreReported() {

@@ -150,6 +150,27 @@ import Testing
     #expect(flat(small) == [0, 0, 0, 0, 1, 1])
   }
 
+  /// A message that stays plain is not compressed, and keeps its place behind one that is.
+  @Test func oneMessageStaysPlain() throws {
+    func message(_ count: Int, isPlain: Bool) -> Message {
+      let made = buffer([UInt8](repeating: 1, count: count))
+      made.staysPlain = isPlain
+      return made
+    }
+    let framing = framing(compression: .gzip)
+    guard case .piece(let first) = framing.encode(message(500, isPlain: true)) else { throw Unexpected() }
+    #expect(flat(first).prefix(5) == [0, 0, 0, 1, 244] && first.count == 505)
+    let sent = [(200_000, false), (500, true), (600, true), (700, false)]
+    for (count, isPlain) in sent {
+      guard case .later = framing.encode(message(count, isPlain: isPlain)) else { throw Unexpected() }
+    }
+    var flags: [UInt8] = []
+    while framing.isPacking {
+      if case .piece(let piece) = framing.encodeNext() { flags.append(flat(piece)[0]) }
+    }
+    #expect(flags == [1, 0, 0, 1])
+  }
+
   struct Unexpected: Error {}
 
   // MARK: Responses
