@@ -83,15 +83,15 @@ extension ParsedChannelOptions {
       switch key {
       /// The certificates to trust, in PEM form. Default: the roots of the system.
       case "roots_pem": option.string { tls.roots = .pem($0) }
-      /// A file of them. Default: the roots of the system.
+      /// A file with such certificates. Default: the roots of the system.
       case "roots_file": option.string { tls.roots = .file($0) }
       /// The client's own certificate, and the chain to its root, in PEM form.
       case "certificate_chain_pem": option.string { tls.certificateChain = .pem($0) }
-      /// A file of them.
+      /// A file with that certificate and chain.
       case "certificate_chain_file": option.string { tls.certificateChain = .file($0) }
       /// The private key of that certificate, in PEM form.
       case "private_key_pem": option.string { tls.privateKey = .pem($0) }
-      /// A file of it.
+      /// A file with that key.
       case "private_key_file": option.string { tls.privateKey = .file($0) }
       /// The name or IP address that the server's certificate has to have, and that is sent as SNI. Default: the
       /// target's host.

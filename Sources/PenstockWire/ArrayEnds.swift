@@ -1,5 +1,5 @@
-// The standard library makes each of these of one function that replaces a range by a collection: 400 to 800 bytes of
-// code for each type of element. These are loops of a few instructions.
+// Replacements for functions of Array. The standard library builds each on one function that replaces a range by a
+// collection, which gives 400 to 800 bytes of code for each type of element. These are loops of a few instructions.
 extension Array {
   /// Like `removeAll(keepingCapacity: true)`.
   public mutating func clear() {

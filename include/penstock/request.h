@@ -89,13 +89,13 @@ PENSTOCK_API size_t penstock_request_max_send_message_bytes(const penstock_reque
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_send_message_bytes(penstock_request *request, size_t bytes);
 
-/* What may be assumed of the method if it is called twice. It is carried for hops (and for framings that make use of it):
+/* The idempotency: how safe it is to call the method twice. It is carried for hops (and for framings that make use of it):
  * the library itself does not decide by it. */
 #define PENSTOCK_IDEMPOTENCY_UNKNOWN         0
 #define PENSTOCK_IDEMPOTENCY_IDEMPOTENT      1
 #define PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS 2
 
-/* What may be assumed if the method is called twice.
+/* The idempotency of the method: how safe it is to call it twice.
  * result: PENSTOCK_IDEMPOTENCY_...; UNKNOWN where nothing is shown.
  * memory: nothing is kept
  * threads: as the head of this file says */

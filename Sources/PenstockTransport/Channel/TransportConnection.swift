@@ -1,13 +1,13 @@
 import PenstockCall
 import PenstockWire
 
-/// A connection as attempts and subchannels know it, independent of its protocol. `HTTPVersion` says which there are.
+/// A connection as attempts and subchannels know it, independent of its protocol. `HTTPVersion` lists the kinds.
 ///
 /// It tells its subchannel, on the driving thread: `connectionReady` when HTTP is established, `connectionHasSlots` where
 /// somebody had asked, `connectionDraining` when it takes no new streams while those that it has go on, and
 /// `connectionEnded`, last and once; its streams are told after that.
 ///
-/// A class that is borrowed, as a stream is.
+/// It is a class, so that it can be borrowed without counting a reference.
 class TransportConnection: ReadyHandler {
   /// A call waits for a slot: the subchannel is to be told of one.
   final var isAsked = false

@@ -1,6 +1,6 @@
 import CSystem
 
-/// The library's own threads. They get no signal that is meant for the program.
+/// Starts threads of the library's own. They get no signal that is meant for the program.
 enum OwnThread {
   typealias Body = @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer?
 

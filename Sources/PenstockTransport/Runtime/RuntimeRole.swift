@@ -213,7 +213,7 @@ extension Runtime {
       // From here on the host program takes the sleeper's part.
       asleep.store(1, ordering: .sequentiallyConsistent)
       poller.takeKick()
-      // The outer timer is lost too, so only this makes the host program look.
+      // If the descriptors are lost, so is the timer that would make the host program look.
       if hasLeftovers || hasLostDescriptors { wakeLocked() }
       lock.unlock()
       return

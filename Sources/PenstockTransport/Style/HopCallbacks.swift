@@ -138,7 +138,7 @@ extension InterceptedCall {
       response = hop.message
       return .hold
     }
-    // Also for a stream whose headers a hop below has kept.
+    // A stream whose headers a hop below has kept has its response now, too.
     respond()
     return .pause
   }

@@ -89,7 +89,7 @@ class Hop:
         self._running = False
 
     def _callback(self) -> int:
-        """The handle, for what is allowed in the callback only."""
+        """The handle, for functions that are allowed in the callback only."""
         if self._running and self._thread == _current_thread():
             return self._handle
         raise StateError(c.E_STATE, "allowed only in the hop's callback, on its thread")
@@ -100,7 +100,7 @@ class Hop:
 
     @property
     def _anywhere(self) -> int:
-        """The handle, for what is allowed on any thread."""
+        """The handle, for functions that are allowed on any thread."""
         if self._retained or (self._running and self._thread == _current_thread()):
             return self._handle
         raise StateError(c.E_STATE, "the hop's callback has returned: call hop.retain() in it to use the hop later")

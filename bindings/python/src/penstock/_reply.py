@@ -237,7 +237,7 @@ class CompletedCall(_Ended):
 class RpcError(_Ended, Error):
     """A call that ended with another status than OK.
 
-    When the ``grpc`` module is loaded, what is raised is a ``grpc.RpcError`` too. ``__cause__`` is the exception of
+    When the ``grpc`` module is loaded, the exception is a ``grpc.RpcError`` too. ``__cause__`` is the exception of
     an interceptor, a serializer or a request iterator that ended the call. It has the methods of grpc.Call and of
     grpc.Future, as ``grpc.intercept_channel`` gives it to interceptors in place of the call.
     """

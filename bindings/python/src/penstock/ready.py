@@ -154,7 +154,7 @@ class _Asked:
 
     def _failed(self, request: TokenRequest, error: BaseException, tell_of: Callable[..., None]) -> None:
         tell_of("BearerToken", "source", error)
-        # It may have been answered already.
+        # The request may have been answered already.
         with contextlib.suppress(LibraryError):
             request.fail(StatusCode.UNAVAILABLE, f"the token source raised {type(error).__name__}")
 
