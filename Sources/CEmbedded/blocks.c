@@ -3,11 +3,12 @@
  *
  * A call makes and lets go some dozens of small objects, a hundred calls at a time; malloc's own per-thread cache keeps
  * seven of a size, and all others cost 100 to 250 instructions a pair (a quarter of a call, before this). Here a pair
- * costs about 30. What one thread makes and another lets go, as when a program's thread starts calls that the runtime's
- * thread ends, comes back by the store, a batch at a time.
+ * costs about 30. Blocks that one thread takes and another frees, as when a program's thread starts calls that the runtime's
+ * thread ends, come back by the store, a batch at a time.
  *
- * Each block is one of malloc's: whoever gets one may free() it, and a block from elsewhere may come in. What a thread
- * keeps is bounded by its batches, what the store keeps by STORED bytes; a thread that ends gives both back to malloc.
+ * Each block is one of malloc's: whoever gets one may free() it, and a block from elsewhere may come in. A thread
+ * keeps no more than its batches, and the store no more than STORED bytes; a thread that ends gives both back to
+ * malloc.
  *
  * A block's class follows from its size as malloc says it, rounded down, and not from what its user says that it was:
  * mallocs differ in how much more than the request they give. The one exception is an object of Swift's, whose size is

@@ -2,9 +2,9 @@
  * weak; these are the same but for three things, which together took 40 % off the time of a unary call:
  *
  * - Memory comes from blocks.c.
- * - Whoever lets go of the only reference needs no atomic operation: nobody else has one to copy.
+ * - The thread that releases the only reference needs no atomic operation: no other has one to copy.
  * - An object may be *confined* (cm_confine): its references are made and dropped by one thread at a time,
- *   so plain arithmetic will do. What only the driving thread touches is confined by its initialiser; the role of the
+ *   so plain arithmetic will do. An object that only the driving thread touches is confined by its initialiser; the role of the
  *   driver changes hands under a lock, which orders what one thread did before what the next does.
  *
  * And what is static is written once, not each time that it is used.

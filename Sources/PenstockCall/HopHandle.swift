@@ -21,7 +21,7 @@ open class HopHandle {
     }
   }
 
-  /// What the handle refers to. Only `Hop.from` turns a hop's own handle into the hop.
+  /// The object that the handle refers to. Only `Hop.from` turns a hop's own handle into the hop.
   @inline(never)
   public static func referent(_ handle: OpaquePointer) -> Referent {
     let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()

@@ -61,7 +61,7 @@
       return nil
     }
 
-    /// What is wrong with the position of start, at a hop or beyond the last one; nil: nothing.
+    /// The fault in the position of start, which is at a hop or beyond the last one; nil: none.
     private var brokenHead: StaticString? {
       if startAt > hops.count + 1 { return "I11: start is beyond the transport" }
       if leg == .open, startAt != hops.count + 1 {

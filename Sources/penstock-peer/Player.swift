@@ -4,7 +4,7 @@ import PenstockWire
 
 /// Plays a section of a script on one connection.
 ///
-/// What the client sends is counted as it comes, whatever the script waits for: a wait takes one event of its kind,
+/// Events of the client are counted as they come, whatever the script waits for: a wait takes one event of its kind,
 /// so the order in which a client sends does not matter where the script does not ask for it. When the steps are
 /// used up, the player says nothing more, and reads until the client closes.
 final class Player: Source {

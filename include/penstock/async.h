@@ -62,7 +62,7 @@ static inline penstock_async_interceptor penstock_async_interceptor_init(void) {
  * fields stay: set executors, limits and the like before or after. A table that is not registered after all is let go by
  * table->finalizer(table->user_data).
  * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small. E_UNSUPPORTED: a larger struct_size with a tail that
- * is not zero. What else is wrong is told where the table is registered.
+ * is not zero. Other faults are reported where the table is registered.
  * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error.
  * threads: any */
 PENSTOCK_API penstock_result penstock_async_interceptor_table(const penstock_async_interceptor *interceptor,

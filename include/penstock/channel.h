@@ -63,8 +63,8 @@ PENSTOCK_API void penstock_channel_release(penstock_channel *channel);
 PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
 
 /* Sets certificates of the channel's TLS, each NUL-terminated in PEM form, without JSON and for connections that begin
- * from now on: `roots` to trust, the client's own certificate with its `chain`, and its private `key`. What is NULL is as
- * the channel's options say, and a file that they name is read again. A connection that is there stays.
+ * from now on: `roots` to trust, the client's own certificate with its `chain`, and its private `key`. A part that is
+ * NULL is as the channel's options say, and a file that they name is read again. A connection that is there stays.
  * result: E_STATE: the channel has no TLS. E_INVALID_ARGUMENT: a text does not parse, or chain and key do not belong
  * together; `error` names it. E_SYSTEM: a file could not be read. E_CLOSED.
  * memory: all three are copied.

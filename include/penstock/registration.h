@@ -41,8 +41,8 @@ PENSTOCK_API penstock_result penstock_registration_replace(penstock_interceptor_
                                                            const penstock_interceptor *interceptor,
                                                            penstock_interceptor_id *new_id, penstock_error **error);
 /* Waits until the registration `id`, which has been removed or replaced, or whose channel, runtime or options have been
- * released, has ended: until its finalizer has run. `timeout_ms` is in milliseconds; negative is without limit. What it
- * was registered on need not be there any more.
+ * released, has ended: until its finalizer has run. `timeout_ms` is in milliseconds; negative is without limit. The
+ * channel or runtime need not exist any more.
  * result: PENSTOCK_OK: it has run. E_STATE: still registered. E_NOT_FOUND: never given. E_TIMEOUT: a call that has it
  * has not ended. E_WOULD_DEADLOCK: it would wait on a thread that drives a runtime, in an interceptor's finalizer, or
  * in the very function of a synchronous one. E_FORKED.

@@ -78,7 +78,7 @@ PENSTOCK_API size_t penstock_request_max_receive_message_bytes(const penstock_re
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_receive_message_bytes(penstock_request *request, size_t bytes);
 /* The limit on one message as it leaves the last hop, in bytes, uncompressed: over it the call ends with
- * RESOURCE_EXHAUSTED. What the caller passes to a send is also held against the limit of its options.
+ * RESOURCE_EXHAUSTED. A message of the caller is also checked against the limit of its options.
  * result: 0 for NULL.
  * memory: nothing is kept
  * threads: as the head of this file says */

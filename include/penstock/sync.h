@@ -19,9 +19,9 @@
 extern "C" {
 #endif
 
-/* The function. `hop` is its hop, on the function's thread, until the function returns: elsewhere what is said here gives
- * PENSTOCK_E_STATE (NULL where it returns a pointer). What any thread may do with a hop, side calls above all, it does for
- * as long as it is kept (penstock_hop_retain).
+/* The function. `hop` is its hop, on the function's thread, until the function returns: elsewhere the functions named here
+ * give PENSTOCK_E_STATE (NULL if they return a pointer). The functions of a hop that any thread may use, side calls above
+ * all, work for as long as the hop is kept (penstock_hop_retain).
  * Before next: penstock_hop_request is the request, which next sends; penstock_hop_message and _set_message are the one
  * request message of a kind that has one.
  * penstock_hop_next, once: waits for the response. After it: penstock_hop_metadata are the response's headers, which may be
@@ -31,10 +31,10 @@ extern "C" {
  * message that is set where there was none is put in: with the status set to OK an error becomes a success.
  * Instead of next: penstock_hop_deliver_headers and _deliver_message, then _deliver_status answer the call, and nothing goes
  * below; the caller gets the messages as it asks for them. Before or after next penstock_hop_end ends the call.
- * A second end or answer gives E_ALREADY; where another hand (a cancel, the deadline, a hop above) has ended the call
- * meanwhile, all of these give E_GONE; where there is no message penstock_hop_message gives E_NOT_FOUND.
- * Returns PENSTOCK_NEXT when it has called next, and the response is to go on as it is then. After an end or an answer what
- * it returns is ignored, and so it is where another hand has ended the call. Any other value, and PENSTOCK_NEXT without one
+ * A second end or answer gives E_ALREADY; if the call was ended elsewhere meanwhile (by a cancel, the deadline, a hop above),
+ * all of these give E_GONE; where there is no message penstock_hop_message gives E_NOT_FOUND.
+ * Returns PENSTOCK_NEXT when it has called next, and the response is to go on as it is then. After an end or an answer the
+ * function's return value is ignored, as it is if the call was ended elsewhere. Any other value, and PENSTOCK_NEXT without one
  * of the three, ends the call with INTERNAL and a message that names the interceptor.
  * Threading: on a worker, never while a lock of the library is held; for different calls at the same time. Every
  * function of the library may be called in it, those that wait too; penstock_runtime_shutdown of its own runtime gives

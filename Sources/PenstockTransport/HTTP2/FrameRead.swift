@@ -116,7 +116,8 @@ final class FrameRead {
     ahead.contains(index) && (index - ahead.lowerBound) & 1 == 0
   }
 
-  /// Whether, of the `left` bytes behind a header, those that stand in the message are the content of a frame of this stream.
+  /// Whether bytes that were read into the message belong to a frame of this stream. `left`: how many bytes were read
+  /// behind the frame's header.
   private func stands(behind index: Int, _ left: Int) -> Bool {
     guard let header = vectors[index].iov_base else { return false }
     let start = UInt64(bigEndian: header.loadUnaligned(as: UInt64.self))

@@ -139,9 +139,9 @@ class Channel(Caller):
         certificate_chain: Union[str, bytes, None] = None,
         private_key: Union[str, bytes, None] = None,
     ) -> None:
-        """Sets certificates in PEM form, for connections that begin from now on: such as a client's that have been
-        renewed. What is None is as ``tls=`` says, and a file that it names is read again. A connection that is there
-        stays.
+        """Sets certificates in PEM form, for connections that begin from now on: such as a client's that have
+        been renewed. A part that is None is as ``tls=`` says, and a file that it names is read again. A
+        connection that is there stays.
 
         StateError: the channel has no TLS. InvalidArgumentError: a text does not parse, or chain and key do not
         belong together."""

@@ -39,7 +39,7 @@ class Job:
 
 
 class Executor:
-    """Runs an interceptor's callbacks: ``submit(job)`` has ``job()`` called once, on any thread. What it returns is
+    """Runs an interceptor's callbacks: ``submit(job)`` has ``job()`` called once, on any thread. Its return value is
     ignored; if it raises, the job is not taken, and the call ends with INTERNAL.
 
     ``Executor(pool.submit)`` takes a `concurrent.futures.Executor`. A job that is taken and never run holds its call

@@ -432,7 +432,7 @@ class Hop:
 
     def deliver_message(self, data: Any) -> None:
         """Puts a message on its way to the caller: an injected one, or the answer of a hop that takes the call, or
-        may yet. Any thread. What nobody has asked for yet of an answer waits, up to ``hold_bytes``.
+        may yet. Any thread. A message of an answer that nobody has asked for yet waits, up to ``hold_bytes``.
 
         WouldBlockError: none is asked for now, or too much waits; `on_demand` tells when one is."""
         functions = _raw.penstock_hop_deliver_object, _raw.penstock_hop_deliver_message

@@ -53,7 +53,7 @@ class Metadata(MutableMapping[str, MetadataValue]):
     ``metadata[name]`` is the first, `get_all` gives all, ``metadata[name] = value`` replaces all, `add` adds one.
     ``len`` and iteration count names, each once; `pairs` gives every (name, value) in order.
 
-    What a hop gives may be used in its callback, on that thread; then StateError. One object is for one thread at a
+    Metadata of a hop may be used in its callback, on that thread; then StateError. One object is for one thread at a
     time. InvalidArgumentError: a reserved or malformed name, or a value with characters that its name does not
     allow. StateError: it can't be changed here.
     """

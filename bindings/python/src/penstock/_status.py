@@ -115,7 +115,7 @@ def _detail_parts(detail: DetailLike) -> Tuple[str, bytes]:
 class Status:
     """The end of a call: a status of one's own, or a hop's view of the status that passes.
 
-    What a hop gives may be used in its callback, on that thread; then StateError. StateError too: it can't be changed
+    A hop's status may be used in its callback, on that thread; then StateError. StateError too: it can't be changed
     (a local cancel or deadline).
     """
 

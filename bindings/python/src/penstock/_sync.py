@@ -39,7 +39,7 @@ class SyncInterceptor:
         """Look at ``call`` and change it; call `InterceptedCall.next` and change the response; or end the call with
         `InterceptedCall.cancel`, or answer it with `InterceptedCall.answer`: one of the three.
 
-        What it raises ends the call with INTERNAL; the caller's `RpcError` has it as its ``__cause__``."""
+        An exception ends the call with INTERNAL; the caller's `RpcError` has it as its ``__cause__``."""
         call.next()
 
 

@@ -399,8 +399,8 @@ class FaultInjection(_Ready):
     """Delays calls by ``delay`` before anything is sent, or ends them with the status ``abort``, or one after the
     other.
 
-    ``delay_percent``, ``abort_percent``: the percentage of calls. ``message``: the status message. ``seed``: gives the
-    same faults each time.
+    ``delay_percent``, ``abort_percent``: the percentage of calls. ``message``: the status message. ``seed``:
+    gives the same faults each time.
     """
 
     def __init__(
