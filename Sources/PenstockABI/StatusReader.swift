@@ -124,7 +124,8 @@ struct StatusReader {
 private var noMemory: Failure { Failure(.noMemory, "no memory") }
 
 /// Encodes the fields of a google.rpc error detail (ProtoJSON) as protobuf's own encoders do: in the order of their
-/// numbers, and without those that have their default. As deep as the schema, whatever the JSON says.
+/// numbers, and without fields that have their default. The recursion is as deep as the schema, whatever the JSON
+/// contains.
 private struct DetailReader {
   /// A key that is accepted although it is no field, such as "@type".
   let skipped: StaticString

@@ -6,8 +6,8 @@ extension Chain {
       /// The function to call. For `create` it is not called, since the hop calls its own; for `destroy` it returns
       /// nothing.
       let function: HopCallback
-      /// The argument of `function`: the registration's user data. Where a `create` has made a state, `function` is one that
-      /// finds the state in the hop, and this is the entry: the others don't pay for a test.
+      /// The argument of `function`: the registration's user data. If `create` makes a state, `function` is one that
+      /// finds the state in the hop, and the argument is this entry; so other entries pay for no test.
       let userData: UnsafeMutableRawPointer?
       /// The interceptor's own function, where the hop has a state.
       private let own: HopCallback

@@ -31,7 +31,7 @@ func slice(_ bytes: ByteView, from: Int, to: Int) -> ByteView {
   return ByteView(rebasing: bytes[lower..<upper])
 }
 
-/// The part before `words`; all of it where they do not stand in it.
+/// The part of the bytes before `words`; all of them if they do not contain `words`.
 @inline(never) @_optimize(size)
 public func cut(_ bytes: ByteView, before words: StaticString) -> ByteView {
   let words = words.bytes

@@ -223,7 +223,7 @@ private struct Duration {
     if !isPresent { return nil }
   }
 
-  /// Within about 10,000 years, and both parts of one sign.
+  /// Whether the duration is valid: within about 10,000 years, and both parts of one sign.
   var isValid: Bool {
     guard seconds >= -315_576_000_000 && seconds <= 315_576_000_000 else { return false }
     guard nanos > -1_000_000_000 && nanos < 1_000_000_000 else { return false }

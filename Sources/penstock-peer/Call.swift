@@ -295,7 +295,7 @@ final class Call: Source {
 
   // MARK: Replies
 
-  /// The one delay of the knobs comes on top of the reply's own.
+  /// Sends a reply. The delay that the knobs ask for, which counts once, comes on top of the reply's own.
   func reply(_ given: Reply) {
     var reply = given
     reply.delay &+= knobs.delay

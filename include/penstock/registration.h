@@ -31,9 +31,9 @@ PENSTOCK_API penstock_result penstock_registration_set_priority(penstock_interce
  * threads: any */
 PENSTOCK_API penstock_result penstock_registration_set_filter(penstock_interceptor_id id, const char *methods,
                                                               uint32_t kinds, penstock_error **error);
-/* Puts `interceptor` where `id` stands: with its priority and its turn among equals, but the name, filter and all else
- * of the new table. In one step: a call created at any time meets one of the two, or the new one if it is created
- * later. `id` is removed by it; *new_id names the new one.
+/* Replaces the interceptor `id` by `interceptor`, which keeps the priority and the order among equals, and has the name,
+ * the filter and all else of its own table. It is one step: a call meets the old or the new interceptor, and the new one if
+ * it is created afterwards. `id` is then removed; *new_id names the new registration.
  * result: as penstock_runtime_add_interceptor; E_NOT_FOUND, E_FORKED.
  * memory: the table is borrowed during the call; its user_data is transferred, even on error.
  * threads: any */

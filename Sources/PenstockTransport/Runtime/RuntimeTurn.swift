@@ -14,9 +14,9 @@ extension Runtime {
   /// Whether anything has been posted since the turn began.
   var hasPosted: Bool { inbox.hasPushed }
 
-  /// The end of a turn, and the start of a driver's first: runs the posted items, and the items that those post, then the
-  /// turn-end handlers. So a program that closes a channel as a call starts has closed it before the answer is read. Items
-  /// that the handlers post or register wait for the next turn.
+  /// Runs the posted items, the items that those post, and then the turn-end handlers: at the end of each turn, and
+  /// at the start of a driver's first turn. So a program that closes a channel as a call starts has closed it before
+  /// the answer is read. Items that the handlers post or register wait for the next turn.
   func settle() {
     var budget = Runtime.batch
     while budget > 0, inbox.pop({ $0.run() }) {
