@@ -105,7 +105,7 @@ static int32_t stub_start(penstock_hop *hop, void *state) {
 }
 static int32_t stub_answer(penstock_hop *hop, void *state) {
   need("headers", penstock_hop_deliver_headers(hop, NULL));
-  need("message", penstock_hop_deliver_message(hop, "ok", 2));
+  need("message", penstock_hop_deliver(hop, "ok", 2));
   need("status", penstock_hop_deliver_status(hop, state));
   return PENSTOCK_NEXT;
 }

@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of hop.h for the hop and its event.
+// The functions of hop.h for the hop and its event, but for its messages.
 
 /// The hop of a handle, for functions that do not depend on the event.
 func hop(_ handle: OpaquePointer?) -> Hop? { handle.map { HopHandle.referent($0).hop } }
@@ -115,39 +115,6 @@ public func penstock_hop_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
   find(handle, { $0.metadata }, { $0.metadata }).map { borrowed($0) }
 }
 
-/// Gives the bytes of a message. An empty message has a pointer too, because NULL says that there is no message.
-func give(
-  _ message: Message, _ data: UnsafeMutablePointer<UnsafeRawPointer?>, _ length: UnsafeMutablePointer<Int>
-) {
-  data.pointee = message.view.baseAddress ?? UnsafeRawPointer(cString(""))
-  length.pointee = message.count
-}
-
-@_cdecl("penstock_hop_message") @implementation
-public func penstock_hop_message(
-  _ handle: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeRawPointer?>!,
-  _ length: UnsafeMutablePointer<Int>!
-) -> penstock_result {
-  guard let data, let length else { return PENSTOCK_E_INVALID_ARGUMENT }
-  func look(_ message: Message?, orElse: Outcome) -> Outcome {
-    guard let message, !message.isObject else { return orElse }
-    give(message, data, length)
-    return .ok
-  }
-  return withHop(
-    handle,
-    { look($0.seesObjects ? nil : $0.message, orElse: $0.hasEnded ? .gone : .state) },
-    { look($0.message, orElse: $0.absence) })
-}
-
-@_cdecl("penstock_hop_set_message") @implementation
-public func penstock_hop_set_message(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
-  -> penstock_result
-{
-  guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return withHop(handle, { $0.setMessage(bytes) }, { $0.setMessage(bytes) })
-}
-
 @_cdecl("penstock_hop_status") @implementation
 public func penstock_hop_status(_ handle: OpaquePointer!) -> OpaquePointer! {
   find(handle, { $0.status }, { $0.status }).map { borrowed($0) }
@@ -201,29 +168,6 @@ public func penstock_hop_next(_ handle: OpaquePointer!) -> penstock_result {
 public func penstock_hop_resolve(_ handle: OpaquePointer!, _ verdict: Int32) -> penstock_result {
   guard let verdict = Verdict(rawValue: verdict) else { return PENSTOCK_E_INVALID_ARGUMENT }
   return withHop(handle, { $0.hasEnded ? .gone : .state }, { $0.resolve(verdict) })
-}
-
-private func inject(
-  _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ running: (Hop, Message) -> Outcome,
-  _ bound: (BoundHop, Message) -> Outcome
-) -> penstock_result {
-  guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  guard let message = ByteBuffer(copying: bytes) else { return PENSTOCK_E_NO_MEMORY }
-  return withHop(handle, { running($0, message) }, { bound($0, message) })
-}
-
-@_cdecl("penstock_hop_send_message") @implementation
-public func penstock_hop_send_message(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
-  -> penstock_result
-{
-  inject(handle, data, length, { $0.injectOutbound($1) }, { $0.hop.injectOutbound($1) })
-}
-
-@_cdecl("penstock_hop_deliver_message") @implementation
-public func penstock_hop_deliver_message(
-  _ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int
-) -> penstock_result {
-  inject(handle, data, length, { $0.injectInbound($1) }, { $0.deliver($1) })
 }
 
 @_cdecl("penstock_hop_deliver_headers") @implementation

@@ -73,17 +73,13 @@ public final class Codec {
 public final class CodecObject {
   public let pointer: UnsafeMutableRawPointer?
   private let codec: Codec
-  private var isOurs = true
 
   public init(_ pointer: UnsafeMutableRawPointer?, _ codec: Codec) {
     self.pointer = pointer
     self.codec = codec
   }
 
-  deinit { if isOurs { codec.free(pointer) } }
-
-  /// The object was not accepted: its owner keeps it.
-  public func leave() { isOurs = false }
+  deinit { codec.free(pointer) }
 
   /// Another object of this codec, to replace this one.
   public func another(_ pointer: UnsafeMutableRawPointer?) -> CodecObject { CodecObject(pointer, codec) }

@@ -43,11 +43,8 @@ open class BoundHop: HopHandle {
   open var event: EventKind { .none }
   open var metadata: Metadata? { nil }
   open var message: Message? { nil }
-  /// The result of a function that this handle does not offer.
-  open var absence: Outcome { event == .none ? .gone : .state }
   open var status: Status? { nil }
-  open func setMessage(_ bytes: ByteView) -> Outcome { .state }
-  open func setObject(_ object: CodecObject) -> Outcome { .state }
+  open func setMessage(_ fresh: Message) -> Outcome { .state }
   /// Ends the wait of the event with a verdict.
   open func resolve(_ verdict: Verdict) -> Outcome { .state }
   /// Ends the wait of the event, and the call with it.

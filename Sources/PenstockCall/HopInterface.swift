@@ -58,18 +58,14 @@ extension Hop {
   }
 
   /// Whether messages are objects at this hop.
-  public var seesObjects: Bool { level == .object && call.codec != nil }
+  public var seesObjects: Bool { codec != nil }
 
-  /// Replaces the message by another object, at the object level. The object is let go if it is not accepted.
-  public func setObject(_ object: CodecObject) -> Outcome {
-    guard seesObjects, let message else { return check() == .gone ? .gone : .state }
-    message.attachment = object
-    return .ok
-  }
+  /// The codec whose objects the messages are at this hop. Any thread.
+  public var codec: Codec? { level == .object ? call.codec : nil }
 
-  public func setMessage(_ bytes: ByteView) -> Outcome {
-    guard !seesObjects, let message else { return check() == .gone ? .gone : .state }
-    guard let fresh = ByteBuffer(copying: bytes) else { return .noMemory }
+  /// Replaces the contents of the message by those of `fresh`, which nobody else has.
+  public func setMessage(_ fresh: Message) -> Outcome {
+    guard fresh.isObject == seesObjects, let message else { return check() == .gone ? .gone : .state }
     message.exchange(with: fresh)
     return .ok
   }

@@ -72,7 +72,7 @@ import Testing
     }
     bench.hooks[0].on[.send] = { hop in
       seen.append(hop.message!.count)
-      #expect(hop.setMessage(name.bytes) == .ok)
+      #expect(hop.setMessage(ByteBuffer(copying: name.bytes)!) == .ok)
       return 0
     }
     bench.perform(.open(demand: 2, message: CallBench.message(3)))
@@ -166,7 +166,7 @@ import Testing
       return 0
     }
     bench.hooks[1].on[.send] = { hop in
-      #expect(hop.setMessage(("changed" as StaticString).bytes) == .ok)
+      #expect(hop.setMessage(ByteBuffer(copying: ("changed" as StaticString).bytes)!) == .ok)
       return 0
     }
     bench.perform(.send(CallBench.message(4)))

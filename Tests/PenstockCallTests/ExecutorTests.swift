@@ -98,7 +98,7 @@ final class PlayedExecutor: Executor {
       case 3: return 2
       default:
         _ = hop.injectOutbound(CallBench.message(9))
-        return hop.setMessage(("abc" as StaticString).bytes) == .ok ? 0 : 99
+        return hop.setMessage(ByteBuffer(copying: ("abc" as StaticString).bytes)!) == .ok ? 0 : 99
       }
     }
     bench.open()

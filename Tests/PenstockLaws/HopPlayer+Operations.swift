@@ -233,12 +233,12 @@ extension HopPlayer {
       let fresh = play.bytes(item)
       if old.isObject {
         let wrong: Outcome = context.isElsewhere && isGone(context, hop) ? .gone : .state
-        expect(hop.setMessage(fresh.view), wrong, "puts bytes in an object's place")
+        expect(hop.setMessage(fresh), wrong, "puts bytes in an object's place")
         let thing = Thing(item.id, size, play.things)
         let another = message.codecObject!.another(Unmanaged.passRetained(thing).toOpaque())
-        expect(hop.setObject(another), .ok, "replaces the object by \(item.id)")
+        expect(hop.setMessage(ByteBuffer(object: another)), .ok, "replaces the object by \(item.id)")
       } else {
-        expect(hop.setMessage(fresh.view), .ok, "replaces the message by \(item.id)")
+        expect(hop.setMessage(fresh), .ok, "replaces the message by \(item.id)")
       }
       context.item?.id = item.id
       context.item?.size = size

@@ -45,7 +45,6 @@ FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_sour
              "int32_t (*)(void *)": "api_interrupted"}
 # With these the object stays the caller's, whatever the function.
 KEPT = ["PENSTOCK_E_STATE", "PENSTOCK_E_FORKED"]
-KEPT_ALSO = {"penstock_hop_set_object": ["PENSTOCK_E_GONE"]}
 
 
 class Call:
@@ -181,7 +180,7 @@ class Call:
             if self.failed:
                 lines.append(f'if (result != PENSTOCK_OK) check_untouched("{self.name}", {" || ".join(self.failed)});')
             if any("new_cell" in line for line in self.before):
-                kept = " || ".join([f"result == {code}" for code in KEPT + KEPT_ALSO.get(self.name, [])]
+                kept = " || ".join([f"result == {code}" for code in KEPT]
                                    + [f"!{name}" for name in self.needed])
                 lines.append(f"if (object && ({kept})) end_cell(object);")
         elif self.returns == "void":
@@ -204,7 +203,10 @@ class Call:
             return [f"keep(KIND_{name}, {call});"]
         if self.returns == "penstock_request *":
             return [f"(void){call};"]
-        if kind and kind.group(1) in ("hop", "message"):
+        if self.returns == "const penstock_message *":
+            # The message of an event; others may end the wait of a bound hop.
+            return [f"if (is_mine) look_at_message({call});"]
+        if kind and kind.group(1) in ("hop", "message", "codec"):
             return [f"keep(KIND_{kind.group(1)}, penstock_{kind.group(1)}_retain({call}));"]
         if kind and self.returns.startswith("const "):
             look = "look_at_metadata" if kind.group(1) == "metadata" else "(void)"

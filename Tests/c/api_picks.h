@@ -207,6 +207,13 @@ static inline void look_at_text(const char *text) {
   if (text) look_at_bytes(text, strlen(text) + 1);
 }
 
+static inline void look_at_message(const penstock_message *message) {
+  size_t length = 0;
+  const void *data = penstock_message_bytes(message, &length);
+  look_at_bytes(data, length);
+  (void)penstock_message_object(message);
+}
+
 static inline void look_at_metadata(const penstock_metadata *metadata) {
   const char *name = NULL;
   const void *value = NULL;

@@ -125,7 +125,7 @@ static inline void on_event(penstock_hop *hop, void *state) {
     break;
   case SEND:
   case RECEIVE:
-    OK(penstock_hop_message(hop, &data, &self->length));
+    OK(hop_bytes(hop, &data, &self->length));
     self->data = data;
     CHECK(data != NULL);
     break;

@@ -81,7 +81,7 @@ static inline int32_t pause_once(probe *self, penstock_hop *hop, int32_t event) 
   if (pauser->message) {
     const void *data = NULL;
     size_t length = 0;
-    OK(penstock_hop_message(hop, &data, &length));
+    OK(hop_bytes(hop, &data, &length));
     if (!is_text(data, length, pauser->message)) return PENSTOCK_NEXT;
   }
   pauser->ticket = penstock_hop_ticket(hop);

@@ -89,13 +89,13 @@ static inline bool is(const void *data, size_t length, const char *text) {
 static inline bool request_is(penstock_hop *call, const char *text) {
   const void *data = NULL;
   size_t length = 0;
-  return penstock_hop_message(call, &data, &length) == PENSTOCK_OK && is(data, length, text);
+  return hop_bytes(call, &data, &length) == PENSTOCK_OK && is(data, length, text);
 }
 
 static inline bool response_is(penstock_hop *call, const char *text) {
   const void *data = NULL;
   size_t length = 0;
-  return penstock_hop_message(call, &data, &length) == PENSTOCK_OK && is(data, length, text);
+  return hop_bytes(call, &data, &length) == PENSTOCK_OK && is(data, length, text);
 }
 
 #endif

@@ -187,6 +187,24 @@ penstock_interceptor_id probe_add_to_runtime(probe *probe, penstock_runtime *run
 void probe_wait_finalized(probe *probe);
 const char *event_name(int32_t event);
 
+/* The bytes of the message of the hop's event. E_STATE: there is none, or it is an object. */
+static inline penstock_result hop_bytes(penstock_hop *hop, const void **data, size_t *length) {
+  const void *bytes = penstock_message_bytes(penstock_hop_message(hop), length);
+  if (bytes) *data = bytes;
+  return bytes ? PENSTOCK_OK : PENSTOCK_E_STATE;
+}
+static inline void *hop_object(penstock_hop *hop) { return penstock_message_object(penstock_hop_message(hop)); }
+
+/* Gives `put` a message that is `object`; the codec frees the object where it is not taken. */
+static inline penstock_result put_object(penstock_hop *hop, penstock_codec *codec, void *object,
+                                         penstock_result (*put)(penstock_hop *, penstock_message *)) {
+  penstock_message *message = NULL;
+  if (!OK(penstock_message_new_object(codec, object, &message))) return PENSTOCK_E_INVALID_ARGUMENT;
+  penstock_result result = put(hop, message);
+  penstock_message_release(message);
+  return result;
+}
+
 /* Ends the answer of the function of a synchronous interceptor; NULL: OK. */
 static inline penstock_result answer_hop(penstock_hop *hop, const penstock_status *status) {
   penstock_status *made = NULL;

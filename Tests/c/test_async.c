@@ -135,7 +135,7 @@ TEST(async_changes_later) {
   REQUIRE(pthread_create(&caller, NULL, run_unary, &run) == 0);
   penstock_hop *kept = take_kept(&style, 1);
   OK(penstock_metadata_set(style.metadata, "x-trailers-mine", "1"));
-  CHECK_RESULT(penstock_hop_set_message(kept, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_set_bytes(kept, "x", 1), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_hop_resolve(kept, PENSTOCK_DROP), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_RESULT(penstock_hop_resolve(kept, PENSTOCK_PAUSE), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_RESULT(penstock_hop_resolve(kept, 99), PENSTOCK_E_INVALID_ARGUMENT);
@@ -144,10 +144,10 @@ TEST(async_changes_later) {
   kept = take_kept(&style, 2); /* on_send */
   CHECK_INT(style.length, 4);
   CHECK(memcmp(style.data, "ping", 4) == 0);
-  OK(penstock_hop_set_message(kept, "request", 7));
+  OK(penstock_hop_set_bytes(kept, "request", 7));
   CHECK_INT(penstock_hop_event(kept), SEND);
   OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
-  CHECK_RESULT(penstock_hop_set_message(kept, "again", 5), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_set_bytes(kept, "again", 5), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_hop_resolve(kept, PENSTOCK_NEXT), PENSTOCK_E_ALREADY);
   CHECK_INT(penstock_hop_event(kept), PENSTOCK_EVENT_NONE);
   penstock_hop_release(kept);
@@ -160,7 +160,7 @@ TEST(async_changes_later) {
   kept = take_kept(&style, 5); /* on_receive */
   CHECK_INT(style.length, 7);
   CHECK(memcmp(style.data, "request", 7) == 0);
-  OK(penstock_hop_set_message(kept, "response", 8));
+  OK(penstock_hop_set_bytes(kept, "response", 8));
   OK(penstock_hop_resolve(kept, PENSTOCK_NEXT));
   penstock_hop_release(kept);
   kept = take_kept(&style, 6); /* on_status */
@@ -184,7 +184,7 @@ TEST(async_changes_later) {
 static void replace_now(style *self, int32_t event, penstock_hop *hop) {
   (void)self;
   if (event != SEND && event != RECEIVE) return;
-  OK(penstock_hop_set_message(hop, "now", 3));
+  OK(penstock_hop_set_bytes(hop, "now", 3));
   OK(penstock_hop_resolve(hop, PENSTOCK_NEXT));
 }
 TEST(async_replaces_within_the_callback) {

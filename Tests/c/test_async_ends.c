@@ -230,7 +230,7 @@ static void *race(void *argument) {
   pthread_barrier_wait(self->barrier);
   if (self->kind == 0) self->result = penstock_hop_resolve(self->hop, PENSTOCK_NEXT);
   if (self->kind == 1) {
-    penstock_hop_set_message(self->hop, "raced", 5);
+    penstock_hop_set_bytes(self->hop, "raced", 5);
     self->result = penstock_hop_resolve(self->hop, PENSTOCK_NEXT);
   }
   if (self->kind == 2) self->result = penstock_hop_end(self->hop, PENSTOCK_STATUS_ABORTED, "raced");

@@ -12,6 +12,7 @@ typedef struct text_codec {
   atomic_bool fails_to_encode, fails_to_decode;
   atomic_int refuses_to_copy; /* from this copy on; 0: none */
   atomic_int copied;
+  penstock_codec *handle; /* borrowed */
 } text_codec;
 
 static text *text_new(text_codec *codec, const void *data, size_t length) {
@@ -71,6 +72,7 @@ static penstock_codec *make_codec(text_codec *state, bool copies) {
   functions.copy = copies ? text_copy : NULL;
   penstock_codec *codec = NULL;
   OK(penstock_codec_new(&functions, &codec, NULL));
+  state->handle = codec;
   return codec;
 }
 
@@ -97,22 +99,30 @@ static void codec_close(text_codec *state, penstock_codec *codec) {
 static int32_t look_at_both(probe *self, penstock_hop *hop, int32_t event) {
   text_codec *codec = self->context;
   if (event != PENSTOCK_EVENT_SEND && event != PENSTOCK_EVENT_RECEIVE) {
-    CHECK(penstock_hop_object(hop) == NULL);
+    CHECK(hop_object(hop) == NULL);
     return PENSTOCK_NEXT;
   }
   const void *data = NULL;
   size_t length = 0;
   if (penstock_hop_level(hop) == PENSTOCK_LEVEL_OBJECT) {
-    CHECK_RESULT(penstock_hop_message(hop, &data, &length), PENSTOCK_E_STATE);
-    CHECK_RESULT(penstock_hop_set_message(hop, "x", 1), PENSTOCK_E_STATE);
-    CHECK_RESULT(penstock_hop_send_message(hop, "x", 1), PENSTOCK_E_STATE);
-    is_text(penstock_hop_object(hop), event == PENSTOCK_EVENT_SEND ? "abc" : "<ABC>");
+    CHECK(penstock_hop_codec(hop) == codec->handle);
+    CHECK_RESULT(hop_bytes(hop, &data, &length), PENSTOCK_E_STATE);
+    penstock_message *bytes = NULL;
+    OK(penstock_message_new("x", 1, &bytes));
+    CHECK_RESULT(penstock_hop_set_message(hop, bytes), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_hop_send_message(hop, bytes), PENSTOCK_E_STATE);
+    penstock_message_release(bytes);
+    CHECK_RESULT(penstock_hop_set_bytes(hop, "x", 1), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_hop_send(hop, "x", 1), PENSTOCK_E_STATE);
+    is_text(hop_object(hop), event == PENSTOCK_EVENT_SEND ? "abc" : "<ABC>");
     const char *fresh = event == PENSTOCK_EVENT_SEND ? "ABC" : "done";
-    OK(penstock_hop_set_object(hop, text_new(codec, fresh, strlen(fresh))));
+    OK(put_object(hop, codec->handle, text_new(codec, fresh, strlen(fresh)), penstock_hop_set_message));
+    is_text(hop_object(hop), fresh);
   } else {
-    CHECK(penstock_hop_object(hop) == NULL);
-    CHECK_RESULT(penstock_hop_set_object(hop, codec), PENSTOCK_E_STATE);
-    if (OK(penstock_hop_message(hop, &data, &length))) {
+    CHECK(hop_object(hop) == NULL);
+    CHECK(penstock_hop_codec(hop) == NULL);
+    CHECK_RESULT(put_object(hop, codec->handle, text_new(codec, "x", 1), penstock_hop_set_message), PENSTOCK_E_STATE);
+    if (OK(hop_bytes(hop, &data, &length))) {
       CHECK(length == 5 && memcmp(data, "<ABC>", 5) == 0);
     }
   }
@@ -226,7 +236,7 @@ static int32_t answer_with_object(probe *self, penstock_hop *hop, int32_t event)
   if (event == PENSTOCK_EVENT_HALF_CLOSE) {
     penstock_status *status = NULL;
     OK(penstock_status_new(0, NULL, &status));
-    OK(penstock_hop_deliver_object(hop, text_new(codec, "stub", 4)));
+    OK(put_object(hop, penstock_hop_codec(hop), text_new(codec, "stub", 4), penstock_hop_deliver_message));
     OK(penstock_hop_deliver_status(hop, status));
     penstock_status_release(status);
   }

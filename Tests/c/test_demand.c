@@ -68,12 +68,12 @@ static void line_close(line *line) {
 static void ask(line *line, uint64_t n) { OK(penstock_call_demand(line->call, n)); }
 
 static void deliver(line *line, const char *messages) {
-  for (; *messages; messages++) OK(penstock_hop_deliver_message(line->end_hop, messages, 1));
+  for (; *messages; messages++) OK(penstock_hop_deliver(line->end_hop, messages, 1));
 }
 /* More than hold_bytes does not wait until it is asked for. */
 static void deliver_blocks(line *line) {
   static const char large[65537];
-  CHECK_RESULT(penstock_hop_deliver_message(line->end_hop, large, sizeof(large)), PENSTOCK_E_WOULD_BLOCK);
+  CHECK_RESULT(penstock_hop_deliver(line->end_hop, large, sizeof(large)), PENSTOCK_E_WOULD_BLOCK);
 }
 
 static int32_t pass(probe *self, penstock_hop *hop, int32_t event) {
@@ -174,10 +174,10 @@ TEST(demand_of_a_dropped_message_is_renewed) {
 static int32_t inject_before(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_RECEIVE) {
-    penstock_result result = penstock_hop_deliver_message(hop, "+", 1);
+    penstock_result result = penstock_hop_deliver(hop, "+", 1);
     CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_WOULD_BLOCK);
   }
-  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_send_message(hop, "+", 1));
+  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_send(hop, "+", 1));
   return PENSTOCK_NEXT;
 }
 
@@ -254,7 +254,7 @@ TEST(demand_of_a_held_message_is_renewed_once) {
 
 static int32_t answer_demand(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_DEMAND) OK(penstock_hop_deliver_message(hop, "*", 1));
+  if (event == PENSTOCK_EVENT_DEMAND) OK(penstock_hop_deliver(hop, "*", 1));
   return PENSTOCK_NEXT;
 }
 
@@ -293,7 +293,7 @@ static void put_one_in(penstock_call *call, penstock_message *message, void *use
   /* Their callbacks have returned. */
   CHECK_INT(penstock_hop_event(echoes->upper), PENSTOCK_EVENT_NONE);
   CHECK_INT(penstock_hop_event(echoes->lower), PENSTOCK_EVENT_NONE);
-  if (atomic_fetch_add(&echoes->count, 1) == 0) OK(penstock_hop_send_message(echoes->lower, "3", 1));
+  if (atomic_fetch_add(&echoes->count, 1) == 0) OK(penstock_hop_send(echoes->lower, "3", 1));
   latch_signal(&echoes->messages);
 }
 

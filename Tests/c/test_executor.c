@@ -62,7 +62,7 @@ static int32_t track(penstock_hop *hop, void *state) {
     const void *data = NULL;
     size_t length = 0;
     int number = -1;
-    OK(penstock_hop_message(hop, &data, &length));
+    OK(hop_bytes(hop, &data, &length));
     if (CHECK_INT(length, sizeof(number))) memcpy(&number, data, sizeof(number));
     CHECK_INT(number, event == PENSTOCK_EVENT_SEND ? mine->next_sent++ : mine->next_received++);
   }

@@ -21,17 +21,17 @@ static int32_t use_everything(probe *self, penstock_hop *hop, int32_t event) {
     OK(penstock_hop_set_value(hop, "k", (void *)7, NULL));
   }
   if (event == PENSTOCK_EVENT_SEND) {
-    OK(penstock_hop_message(hop, &data, &length));
+    OK(hop_bytes(hop, &data, &length));
     CHECK_INT(length, 4);
-    OK(penstock_hop_set_message(hop, "request", 7));
+    OK(penstock_hop_set_bytes(hop, "request", 7));
     CHECK(penstock_hop_value(hop, "k") == (void *)7);
     CHECK_STR(penstock_request_compression(penstock_hop_request(hop)), "gzip");
   }
   if (event == PENSTOCK_EVENT_HEADERS) OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-mine", "2"));
   if (event == PENSTOCK_EVENT_RECEIVE) {
-    OK(penstock_hop_message(hop, &data, &length));
+    OK(hop_bytes(hop, &data, &length));
     CHECK(length == 7 && memcmp(data, "request", 7) == 0);
-    OK(penstock_hop_set_message(hop, "response", 8));
+    OK(penstock_hop_set_bytes(hop, "response", 8));
   }
   if (event == PENSTOCK_EVENT_STATUS) {
     OK(penstock_status_set_message(penstock_hop_status(hop), "mine"));
@@ -98,7 +98,7 @@ static int32_t defer(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_HEADERS) return PENSTOCK_HOLD; /* until the first message */
   if (event == PENSTOCK_EVENT_HALF_CLOSE) {
     int last = 4;
-    OK(penstock_hop_send_message(hop, &last, sizeof(last)));
+    OK(penstock_hop_send(hop, &last, sizeof(last)));
   }
   return PENSTOCK_NEXT;
 }
@@ -197,8 +197,8 @@ static int32_t answer(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_SEND) {
     const void *data = NULL;
     size_t length = 0;
-    OK(penstock_hop_message(hop, &data, &length));
-    OK(penstock_hop_deliver_message(hop, data, length));
+    OK(hop_bytes(hop, &data, &length));
+    OK(penstock_hop_deliver(hop, data, length));
   }
   if (event == PENSTOCK_EVENT_HALF_CLOSE) {
     penstock_status *status = NULL;

@@ -62,9 +62,9 @@ static int32_t set_huge(probe *probe, penstock_hop *hop, int32_t event) {
   for
     EACH(length) {
       if (event != PENSTOCK_EVENT_SEND) break;
-      CHECK_RESULT(penstock_hop_set_message(hop, "x", length), PENSTOCK_E_INVALID_ARGUMENT);
-      CHECK_RESULT(penstock_hop_send_message(hop, "x", length), PENSTOCK_E_INVALID_ARGUMENT);
-      CHECK_RESULT(penstock_hop_deliver_message(hop, "x", length), PENSTOCK_E_INVALID_ARGUMENT);
+      CHECK_RESULT(penstock_hop_set_bytes(hop, "x", length), PENSTOCK_E_INVALID_ARGUMENT);
+      CHECK_RESULT(penstock_hop_send(hop, "x", length), PENSTOCK_E_INVALID_ARGUMENT);
+      CHECK_RESULT(penstock_hop_deliver(hop, "x", length), PENSTOCK_E_INVALID_ARGUMENT);
     }
   return PENSTOCK_NEXT;
 }

@@ -46,8 +46,8 @@ static int32_t drop_tenth(probe *self, penstock_hop *hop, int32_t event) {
 static int32_t inject_tenth(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_RECEIVE && event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
   if (atomic_load(&self->seen[event]) % 10 != 7) return PENSTOCK_NEXT;
-  penstock_result result = event == PENSTOCK_EVENT_SEND ? penstock_hop_send_message(hop, "injected", 8)
-                                                        : penstock_hop_deliver_message(hop, "injected", 8);
+  penstock_result result =
+      event == PENSTOCK_EVENT_SEND ? penstock_hop_send(hop, "injected", 8) : penstock_hop_deliver(hop, "injected", 8);
   CHECK(result == PENSTOCK_OK || (event == PENSTOCK_EVENT_RECEIVE && result == PENSTOCK_E_WOULD_BLOCK));
   atomic_fetch_add(&injected, result == PENSTOCK_OK);
   return PENSTOCK_NEXT;

@@ -52,9 +52,9 @@ static int32_t bracket(probe *self, penstock_hop *hop, int32_t event) {
   const void *data = NULL;
   size_t length = 0;
   char changed[32];
-  OK(penstock_hop_message(hop, &data, &length));
+  OK(hop_bytes(hop, &data, &length));
   int size = snprintf(changed, sizeof(changed), "[%.*s]", (int)length, (const char *)data);
-  OK(penstock_hop_set_message(hop, changed, (size_t)size));
+  OK(penstock_hop_set_bytes(hop, changed, (size_t)size));
   return PENSTOCK_NEXT;
 }
 
@@ -159,7 +159,7 @@ TEST(hooks_stream_on_status_changes_status_and_trailers) {
 static int32_t add_at_half_close(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_HALF_CLOSE) return PENSTOCK_NEXT;
   CHECK_INT(seen(self, PENSTOCK_EVENT_SEND), 3);
-  OK(penstock_hop_send_message(hop, "!", 1));
+  OK(penstock_hop_send(hop, "!", 1));
   return PENSTOCK_NEXT;
 }
 
@@ -214,7 +214,7 @@ TEST(hooks_stream_on_demand_is_what_the_reader_asks_for) {
 
 static int32_t put_in(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_send_message(hop, "+", 1));
+  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_send(hop, "+", 1));
   return PENSTOCK_NEXT;
 }
 
@@ -231,7 +231,7 @@ static int32_t drop_received(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_RECEIVE) return PENSTOCK_NEXT;
   const void *data = NULL;
   size_t length = 0;
-  OK(penstock_hop_message(hop, &data, &length));
+  OK(hop_bytes(hop, &data, &length));
   if (!is_text(data, length, "b")) return PENSTOCK_NEXT;
   return PENSTOCK_DROP;
 }
@@ -254,7 +254,7 @@ static void *answer_alone(void *pointer) {
   penstock_metadata_release(headers);
   for (const char *c = "xy"; *c; c++) {
     penstock_result result;
-    EVENTUALLY((result = penstock_hop_deliver_message(hop, c, 1)) != PENSTOCK_E_WOULD_BLOCK);
+    EVENTUALLY((result = penstock_hop_deliver(hop, c, 1)) != PENSTOCK_E_WOULD_BLOCK);
     CHECK_RESULT(result, PENSTOCK_OK);
   }
   penstock_status *status = NULL;
@@ -381,7 +381,7 @@ TEST(hooks_stream_message_is_edited_while_it_waits) {
   latch_wait(&story.probe.done, 1);
   penstock_hop *bound = NULL;
   if (OK(penstock_ticket_hop(ticket, &bound))) {
-    OK(penstock_hop_set_message(bound, "edited", 6));
+    OK(penstock_hop_set_bytes(bound, "edited", 6));
     penstock_hop_release(bound);
   }
   OK(penstock_ticket_resolve(ticket, PENSTOCK_NEXT));

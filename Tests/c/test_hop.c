@@ -29,8 +29,8 @@ static int32_t look(probe *self, penstock_hop *hop, int32_t event) {
                   HAS(IN(CREATE) | IN(START) | IN(HEADERS) | IN(STATUS) | IN(CANCEL), event),
               event);
   CHECK_EVENT((penstock_hop_status(hop) != NULL) == HAS(IN(STATUS) | IN(CANCEL), event), event);
-  CHECK_IN(event, penstock_hop_message(hop, &data, &length), IN(SEND) | IN(RECEIVE));
-  CHECK_IN(event, penstock_hop_set_message(hop, "x", 1), IN(SEND) | IN(RECEIVE));
+  CHECK_IN(event, hop_bytes(hop, &data, &length), IN(SEND) | IN(RECEIVE));
+  CHECK_IN(event, penstock_hop_set_bytes(hop, "x", 1), IN(SEND) | IN(RECEIVE));
   CHECK_EVENT((penstock_hop_count(hop) > 0) == HAS(IN(DEMAND) | IN(SENT), event), event);
   CHECK_IN(event, penstock_hop_set_count(hop, penstock_hop_count(hop)), IN(DEMAND));
   CHECK_EVENT(penstock_request_method(penstock_hop_request(hop)) != NULL, event);
@@ -51,7 +51,7 @@ static int32_t look(probe *self, penstock_hop *hop, int32_t event) {
   penstock_status_release(status);
   if (!HAS(CALLBACKS & ~IN(CANCEL), event)) CHECK_IN(event, penstock_hop_end(hop, 0, NULL), 0);
   if (event == PENSTOCK_EVENT_CREATE || event == PENSTOCK_EVENT_DESTROY) {
-    CHECK_IN(event, penstock_hop_send_message(hop, "x", 1), 0);
+    CHECK_IN(event, penstock_hop_send(hop, "x", 1), 0);
   }
   if (event != PENSTOCK_EVENT_DESTROY) {
     CHECK_IN(event, penstock_hop_set_value(hop, "k", (void *)1, NULL), EVERY);
@@ -109,8 +109,6 @@ TEST(hop_functions_in_on_cancel) {
 /* ---- Another thread, and after the end ---- */
 
 static void everything_gives(penstock_hop *hop, penstock_result expected) {
-  const void *data = NULL;
-  size_t length = 0;
   penstock_status *status = NULL;
   OK(penstock_status_new(0, NULL, &status));
   CHECK(penstock_hop_metadata(hop) == NULL);
@@ -118,8 +116,8 @@ static void everything_gives(penstock_hop *hop, penstock_result expected) {
   CHECK_INT(penstock_hop_count(hop), 0);
   CHECK_INT(penstock_hop_event(hop), PENSTOCK_EVENT_NONE);
   CHECK_INT(penstock_hop_ticket(hop), 0);
-  CHECK_RESULT(penstock_hop_message(hop, &data, &length), expected);
-  CHECK_RESULT(penstock_hop_set_message(hop, "x", 1), expected);
+  CHECK(penstock_hop_message(hop) == NULL);
+  CHECK_RESULT(penstock_hop_set_bytes(hop, "x", 1), expected);
   CHECK_RESULT(penstock_hop_set_count(hop, 1), expected);
   CHECK_RESULT(penstock_request_set_method(penstock_hop_request(hop), "/a/b"), expected);
   CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(hop), "x"), expected);
@@ -128,8 +126,8 @@ static void everything_gives(penstock_hop *hop, penstock_result expected) {
   if (expected != PENSTOCK_E_STATE) {
     CHECK_RESULT(penstock_hop_end(hop, 0, NULL), expected);
     CHECK_RESULT(penstock_hop_end_with(hop, status), expected);
-    CHECK_RESULT(penstock_hop_send_message(hop, "x", 1), expected);
-    CHECK_RESULT(penstock_hop_deliver_message(hop, "x", 1), expected);
+    CHECK_RESULT(penstock_hop_send(hop, "x", 1), expected);
+    CHECK_RESULT(penstock_hop_deliver(hop, "x", 1), expected);
   }
   CHECK_RESULT(penstock_hop_deliver_headers(hop, NULL), expected);
   CHECK_RESULT(penstock_hop_deliver_status(hop, status), expected);

@@ -42,21 +42,21 @@ static int32_t inject_everywhere(probe *self, penstock_hop *hop, int32_t event) 
   int *injected = self->context;
   switch (event) {
   case PENSTOCK_EVENT_START:
-    CHECK_RESULT(penstock_hop_send_message(hop, "s", 1), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_hop_send(hop, "s", 1), PENSTOCK_E_STATE);
     break;
   case PENSTOCK_EVENT_DEMAND:
     /* Start has just left: demand follows it. */
-    if ((*injected)++ == 0) OK(penstock_hop_send_message(hop, "0", 1));
+    if ((*injected)++ == 0) OK(penstock_hop_send(hop, "0", 1));
     break;
   case PENSTOCK_EVENT_SEND:
-    OK(penstock_hop_send_message(hop, "+", 1));
+    OK(penstock_hop_send(hop, "+", 1));
     break;
   case PENSTOCK_EVENT_HALF_CLOSE:
-    OK(penstock_hop_send_message(hop, "y", 1));
-    OK(penstock_hop_send_message(hop, "z", 1));
+    OK(penstock_hop_send(hop, "y", 1));
+    OK(penstock_hop_send(hop, "z", 1));
     break;
   case PENSTOCK_EVENT_STATUS:
-    CHECK_RESULT(penstock_hop_send_message(hop, "l", 1), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_hop_send(hop, "l", 1), PENSTOCK_E_STATE);
     break;
   default:
     break;
@@ -96,7 +96,7 @@ TEST(lanes_inject_outbound_everywhere) {
 static int32_t replace_all(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_SEND) return PENSTOCK_DROP;
-  if (event == PENSTOCK_EVENT_HALF_CLOSE) OK(penstock_hop_send_message(hop, "instead", 7));
+  if (event == PENSTOCK_EVENT_HALF_CLOSE) OK(penstock_hop_send(hop, "instead", 7));
   return PENSTOCK_NEXT;
 }
 TEST(lanes_drop_and_inject_at_half_close) {
@@ -122,7 +122,7 @@ TEST(lanes_drop_and_inject_at_half_close) {
 static int32_t inject_inbound(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_RECEIVE || event == PENSTOCK_EVENT_STATUS) {
-    penstock_result result = penstock_hop_deliver_message(hop, event == PENSTOCK_EVENT_STATUS ? "$" : "+", 1);
+    penstock_result result = penstock_hop_deliver(hop, event == PENSTOCK_EVENT_STATUS ? "$" : "+", 1);
     CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_WOULD_BLOCK);
   }
   return PENSTOCK_NEXT;
@@ -229,7 +229,7 @@ static int32_t rescue(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
   penstock_status *status = penstock_hop_status(hop);
   CHECK_INT(penstock_status_code(status), PENSTOCK_STATUS_UNAVAILABLE);
-  OK(penstock_hop_deliver_message(hop, "from elsewhere", 14));
+  OK(penstock_hop_deliver(hop, "from elsewhere", 14));
   OK(penstock_status_set_code(status, PENSTOCK_STATUS_OK));
   OK(penstock_status_set_message(status, ""));
   return PENSTOCK_NEXT;
@@ -389,7 +389,7 @@ TEST(lanes_both_open_and_resolved_in_any_order) {
       bool is_second = order[i] % EACH_LANE == 1;
       penstock_hop *bound = NULL;
       if (is_second && !drops && OK(penstock_ticket_hop(ticket, &bound))) {
-        OK(penstock_hop_set_message(bound, order[i] < EACH_LANE ? "B" : "E", 1));
+        OK(penstock_hop_set_bytes(bound, order[i] < EACH_LANE ? "B" : "E", 1));
         penstock_hop_release(bound);
       }
       OK(is_second && drops ? penstock_ticket_resolve(ticket, PENSTOCK_DROP)

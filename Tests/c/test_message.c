@@ -309,10 +309,10 @@ static int32_t change(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
   const void *data = NULL;
   size_t length = 0;
-  OK(penstock_hop_message(hop, &data, &length));
+  OK(hop_bytes(hop, &data, &length));
   CHECK(data == fixed_bytes() && length == 64 * KIB);
-  OK(penstock_hop_set_message(hop, "changed", 7));
-  OK(penstock_hop_message(hop, &data, &length));
+  OK(penstock_hop_set_bytes(hop, "changed", 7));
+  OK(hop_bytes(hop, &data, &length));
   CHECK(is_text(data, length, "changed"));
   return PENSTOCK_NEXT;
 }
@@ -323,7 +323,7 @@ static int32_t change_later(probe *self, penstock_hop *hop, int32_t event) {
   penstock_ticket ticket = penstock_hop_ticket(hop);
   penstock_hop *paused = NULL;
   if (!OK(penstock_ticket_hop(ticket, &paused))) return PENSTOCK_NEXT;
-  OK(penstock_hop_set_message(paused, "changed", 7));
+  OK(penstock_hop_set_bytes(paused, "changed", 7));
   penstock_hop_release(paused);
   OK(penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, 0));
   return PENSTOCK_PAUSE;
@@ -413,7 +413,7 @@ static void scribble(void *user_data) {
 /* Changes the first attempt's message, which is not the recorded one, and ends that attempt. */
 static int32_t change_and_fail_once(probe *self, penstock_hop *hop, int32_t event) {
   fragile *bytes = self->context;
-  if (penstock_hop_attempt(hop) == 1 && event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_message(hop, "changed", 7));
+  if (penstock_hop_attempt(hop) == 1 && event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_bytes(hop, "changed", 7));
   if (event == PENSTOCK_EVENT_HALF_CLOSE) CHECK_INT(atomic_load(&bytes->finalized), 0);
   return fail_once(self, hop, event);
 }

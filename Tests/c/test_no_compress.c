@@ -85,11 +85,11 @@ static int32_t replace(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
   const void *data = NULL;
   size_t length = 0;
-  OK(penstock_hop_message(hop, &data, &length));
+  OK(hop_bytes(hop, &data, &length));
   const uint8_t *last = data;
   bool compressed = last[length - 1] == 1;
   bytes given = expecting(2, compressed, 1000 + test_random(1000));
-  OK(penstock_hop_set_message(hop, given.at, given.length));
+  OK(penstock_hop_set_bytes(hop, given.at, given.length));
   if (test_random(2)) return PENSTOCK_NEXT;
   penstock_ticket ticket = penstock_hop_ticket(hop);
   OK(penstock_ticket_resolve(ticket, PENSTOCK_NEXT));

@@ -136,11 +136,7 @@ TEST(null_executor) {
 
 static void end_with_nulls(penstock_hop *hop, void *state) {
   (void)state;
-  const void *data = NULL;
-  size_t length = 0;
-  REFUSED(penstock_hop_message(hop, NULL, &length));
-  REFUSED(penstock_hop_message(hop, &data, NULL));
-  REFUSED(penstock_hop_set_message(hop, NULL, 1));
+  REFUSED(penstock_hop_set_bytes(hop, NULL, 1));
   REFUSED(penstock_hop_end_with(hop, NULL));
   OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, NULL));
   penstock_hop_release(hop);

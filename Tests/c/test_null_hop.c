@@ -2,8 +2,6 @@
 #include "null.h"
 
 TEST(null_hop) {
-  const void *data = NULL;
-  size_t length = 0;
   penstock_status *status = NULL;
   OK(penstock_status_new(0, NULL, &status));
   CHECK(penstock_hop_retain(NULL) == NULL);
@@ -18,8 +16,7 @@ TEST(null_hop) {
   CHECK_INT(penstock_hop_level(NULL), -1);
   CHECK(penstock_hop_target(NULL) == NULL);
   CHECK(penstock_hop_metadata(NULL) == NULL);
-  REFUSED(penstock_hop_message(NULL, &data, &length));
-  REFUSED(penstock_hop_set_message(NULL, "x", 1));
+  REFUSED(penstock_hop_set_bytes(NULL, "x", 1));
   CHECK(penstock_hop_status(NULL) == NULL);
   CHECK_INT(penstock_hop_count(NULL), 0);
   REFUSED(penstock_hop_set_count(NULL, 1));
@@ -56,8 +53,8 @@ TEST(null_hop) {
   REFUSED(penstock_hop_trace_json(NULL, &trace));
   penstock_call *call = NULL;
   REFUSED_WITH_ERROR(penstock_hop_start_side_call(NULL, UNARY, 0, 0, NULL, NULL, &call, &error));
-  REFUSED(penstock_hop_send_message(NULL, "x", 1));
-  REFUSED(penstock_hop_deliver_message(NULL, "x", 1));
+  REFUSED(penstock_hop_send(NULL, "x", 1));
+  REFUSED(penstock_hop_deliver(NULL, "x", 1));
   REFUSED(penstock_hop_deliver_headers(NULL, NULL));
   REFUSED(penstock_hop_deliver_status(NULL, status));
   REFUSED(penstock_hop_demand(NULL, 1));
@@ -86,7 +83,6 @@ TEST(null_ticket) {
 static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   const void *data = NULL;
-  size_t length = 0;
   if (event == PENSTOCK_EVENT_START) {
     REFUSED(penstock_request_set_method(penstock_hop_request(hop), NULL));
     REFUSED(penstock_request_set_authority(penstock_hop_request(hop), NULL));
@@ -118,16 +114,17 @@ static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
     }
   }
   if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE) {
-    REFUSED(penstock_hop_message(hop, NULL, &length));
-    penstock_result result = penstock_hop_message(hop, &data, NULL);
-    CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);
-    REFUSED(penstock_hop_set_message(hop, NULL, 1));
-    REFUSED(penstock_hop_send_message(hop, NULL, 1));
-    REFUSED(penstock_hop_deliver_message(hop, NULL, 1));
+    OK(hop_bytes(hop, &data, NULL));
+    REFUSED(penstock_hop_set_message(hop, NULL));
+    REFUSED(penstock_hop_send_message(hop, NULL));
+    REFUSED(penstock_hop_deliver_message(hop, NULL));
+    REFUSED(penstock_hop_set_bytes(hop, NULL, 1));
+    REFUSED(penstock_hop_send(hop, NULL, 1));
+    REFUSED(penstock_hop_deliver(hop, NULL, 1));
     penstock_hop *kept = NULL;
     if (OK(penstock_ticket_hop(penstock_hop_ticket(hop), &kept))) {
-      REFUSED(penstock_hop_message(kept, NULL, &length));
-      REFUSED(penstock_hop_set_message(kept, NULL, 1));
+      REFUSED(penstock_hop_set_bytes(kept, NULL, 1));
+      REFUSED(penstock_hop_set_message(kept, NULL));
       penstock_hop_release(kept);
     }
   }
@@ -189,21 +186,17 @@ TEST(null_ready) {
 
 /* What needs a call, in a synchronous interceptor's function. */
 static int32_t null_in_function(penstock_hop *call, void *user_data) {
-  const void *data = NULL;
-  size_t length = 0;
   REFUSED(penstock_request_set_method(penstock_hop_request(call), NULL));
   REFUSED(penstock_request_set_authority(penstock_hop_request(call), NULL));
-  REFUSED(penstock_hop_message(call, NULL, &length));
-  REFUSED(penstock_hop_message(call, &data, NULL));
-  REFUSED(penstock_hop_set_message(call, NULL, 1));
+  REFUSED(penstock_hop_set_bytes(call, NULL, 1));
   REFUSED(penstock_hop_deliver_status(call, NULL));
-  REFUSED(penstock_hop_deliver_message(call, NULL, 1));
+  REFUSED(penstock_hop_deliver(call, NULL, 1));
   REFUSED(penstock_hop_end_with(call, NULL));
   REFUSED(penstock_hop_set_value(call, NULL, user_data, count_up));
   CHECK(penstock_hop_value(call, NULL) == NULL);
-  OK(penstock_hop_set_message(call, NULL, 0));
+  OK(penstock_hop_set_bytes(call, NULL, 0));
   OK(penstock_hop_next(call));
-  OK(penstock_hop_set_message(call, NULL, 0));
+  OK(penstock_hop_set_bytes(call, NULL, 0));
   return PENSTOCK_NEXT;
 }
 
@@ -242,9 +235,12 @@ TEST(null_codec) {
   penstock_message *message = NULL;
   REFUSED(penstock_message_new_object(NULL, channel, &message));
   CHECK(penstock_message_object(NULL) == NULL);
-  CHECK(penstock_hop_object(NULL) == NULL);
-  REFUSED(penstock_hop_set_object(NULL, channel));
-  REFUSED(penstock_hop_send_object(NULL, channel));
-  REFUSED(penstock_hop_deliver_object(NULL, channel));
+  CHECK(penstock_hop_message(NULL) == NULL);
+  CHECK(penstock_hop_codec(NULL) == NULL);
+  OK(penstock_message_new("x", 1, &message));
+  REFUSED(penstock_hop_set_message(NULL, message));
+  REFUSED(penstock_hop_send_message(NULL, message));
+  REFUSED(penstock_hop_deliver_message(NULL, message));
+  penstock_message_release(message);
   penstock_channel_release(channel);
 }

@@ -16,8 +16,8 @@ static int32_t finish_and_go_on(probe *self, penstock_hop *hop, int32_t event) {
   OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "local reply"));
   CHECK_RESULT(penstock_hop_end(hop, PENSTOCK_STATUS_OK, ""), PENSTOCK_E_ALREADY);
   /* Whatever these give, nothing of it is seen. */
-  penstock_hop_send_message(hop, "more", 4);
-  penstock_hop_deliver_message(hop, "more", 4);
+  penstock_hop_send(hop, "more", 4);
+  penstock_hop_deliver(hop, "more", 4);
   penstock_hop_demand(hop, 5);
   if (penstock_hop_metadata(hop)) penstock_metadata_set(penstock_hop_metadata(hop), "x-more", "1");
   return plan->verdict;
@@ -95,11 +95,11 @@ static int32_t grow(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE) {
     char *large = calloc(1, 3000);
-    OK(penstock_hop_set_message(hop, large, 3000));
+    OK(penstock_hop_set_bytes(hop, large, 3000));
     free(large);
   }
   /* It goes on after the chain has been told to end. */
-  if (event == PENSTOCK_EVENT_HALF_CLOSE) penstock_hop_send_message(hop, "more", 4);
+  if (event == PENSTOCK_EVENT_HALF_CLOSE) penstock_hop_send(hop, "more", 4);
   return PENSTOCK_NEXT;
 }
 
@@ -152,7 +152,7 @@ static void *complete(void *pointer) {
   default: {
     penstock_hop *bound = NULL;
     if (penstock_ticket_hop(race->ticket, &bound) == PENSTOCK_OK) {
-      penstock_hop_set_message(bound, "y", 1);
+      penstock_hop_set_bytes(bound, "y", 1);
       penstock_hop_release(bound);
     }
     result = penstock_ticket_resolve(race->ticket, PENSTOCK_NEXT);

@@ -54,7 +54,7 @@ static void bench_close(bench *bench) {
   /* The hop's part is over. */
   CHECK_RESULT(penstock_hop_end(bench->keeper.hop, 1, NULL), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_hop_half_close(bench->keeper.hop), PENSTOCK_E_GONE);
-  CHECK_RESULT(penstock_hop_send_message(bench->keeper.hop, "x", 1), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_hop_send(bench->keeper.hop, "x", 1), PENSTOCK_E_GONE);
   penstock_hop_release(bench->keeper.hop);
 }
 
@@ -75,7 +75,7 @@ TEST(reach_ends_its_call_while_start_waits) {
   bench bench;
   bench_open(&bench, true);
   CHECK_RESULT(penstock_hop_half_close(bench.keeper.hop), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_send_message(bench.keeper.hop, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_send(bench.keeper.hop, "x", 1), PENSTOCK_E_STATE);
   OK(penstock_hop_end(bench.keeper.hop, PENSTOCK_STATUS_ABORTED, "idle"));
   CHECK_FINISH(bench.call, PENSTOCK_STATUS_ABORTED);
   CHECK_INT(atomic_load(&bench.below.seen[PENSTOCK_EVENT_START]), 0);
@@ -87,7 +87,7 @@ TEST(reach_sends) {
   bench_open(&bench, false);
   bench_begin(&bench);
   for (int i = 0; i < 3; i++) {
-    OK(penstock_hop_send_message(bench.keeper.hop, "beat", 4));
+    OK(penstock_hop_send(bench.keeper.hop, "beat", 4));
     CHECK_MESSAGE(bench.call, "beat");
   }
   CHECK_INT(atomic_load(&bench.keeping.seen[PENSTOCK_EVENT_SEND]), 1);
@@ -158,13 +158,13 @@ static int32_t look_up(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
   const void *data = NULL;
   size_t length = 0;
-  OK(penstock_hop_message(hop, &data, &length));
+  OK(hop_bytes(hop, &data, &length));
   bool is_hit = length == 5 && memcmp(data, "known", 5) == 0;
   OK(penstock_ticket_resolve(cache->start, is_hit ? PENSTOCK_TAKE : PENSTOCK_NEXT));
   if (!is_hit) return PENSTOCK_NEXT;
   penstock_status *ok = NULL;
   OK(penstock_status_new(PENSTOCK_STATUS_OK, NULL, &ok));
-  OK(penstock_hop_deliver_message(hop, "from the cache", 14));
+  OK(penstock_hop_deliver(hop, "from the cache", 14));
   OK(penstock_hop_deliver_status(hop, ok));
   penstock_status_release(ok);
   cache->hits++;

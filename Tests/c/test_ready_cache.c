@@ -192,7 +192,7 @@ TEST(cache_is_bounded_in_bytes) {
 static int32_t change(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_HEADERS) OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-changed", "1"));
-  if (event == PENSTOCK_EVENT_RECEIVE) OK(penstock_hop_set_message(hop, "changed", 7));
+  if (event == PENSTOCK_EVENT_RECEIVE) OK(penstock_hop_set_bytes(hop, "changed", 7));
   if (event == PENSTOCK_EVENT_STATUS) OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-changed", "1"));
   return PENSTOCK_NEXT;
 }

@@ -96,12 +96,12 @@ TEST(send_limit_that_a_start_lowers) {
 /* The first message is changed to the context, or has it before it. */
 static int32_t change(probe *self, penstock_hop *hop, int32_t event) {
   const char *text = self->context;
-  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_message(hop, text, strlen(text)));
+  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_bytes(hop, text, strlen(text)));
   return PENSTOCK_NEXT;
 }
 static int32_t inject(probe *self, penstock_hop *hop, int32_t event) {
   const char *text = self->context;
-  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_send_message(hop, text, strlen(text)));
+  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_send(hop, text, strlen(text)));
   return PENSTOCK_NEXT;
 }
 

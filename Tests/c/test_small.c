@@ -192,7 +192,7 @@ TEST(small_messages_leave_together_from_a_callback) {
 static int32_t inject(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
-  for (int i = 0; i < COUNT; i++) OK(penstock_hop_send_message(hop, bytes_of(i), length_of(i)));
+  for (int i = 0; i < COUNT; i++) OK(penstock_hop_send(hop, bytes_of(i), length_of(i)));
   return PENSTOCK_DROP;
 }
 

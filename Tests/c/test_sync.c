@@ -25,7 +25,7 @@ static int32_t change_all(syncer *self, penstock_hop *call) {
   OK(penstock_metadata_set(metadata, "x-headers-a", "1"));
   OK(penstock_metadata_set(metadata, "x-trailers-b", "2"));
   CHECK(request_is(call, "ping"));
-  OK(penstock_hop_set_message(call, "pong", 4));
+  OK(penstock_hop_set_bytes(call, "pong", 4));
   CHECK(request_is(call, "pong"));
   CHECK(penstock_hop_metadata(call) == metadata && !penstock_hop_status(call));
   CHECK_INT(penstock_hop_event(call), PENSTOCK_EVENT_START);
@@ -39,7 +39,7 @@ static int32_t change_all(syncer *self, penstock_hop *call) {
   CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(call), "a"), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(call), 1), PENSTOCK_E_STATE);
   CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_deliver_message(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_deliver(call, "x", 1), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_metadata_set(metadata, "late", "1"), PENSTOCK_E_STATE);
   OK(penstock_metadata_get(metadata, "x-headers-a", 0, &data, &length));
   CHECK(response_is(call, "pong"));
@@ -47,7 +47,7 @@ static int32_t change_all(syncer *self, penstock_hop *call) {
   penstock_status *status = penstock_hop_status(call);
   CHECK_INT(penstock_status_code(status), 0);
   OK(penstock_metadata_get(penstock_status_trailers(status), "x-trailers-b", 0, &data, &length));
-  OK(penstock_hop_set_message(call, "changed", 7));
+  OK(penstock_hop_set_bytes(call, "changed", 7));
   CHECK(response_is(call, "changed"));
   OK(penstock_metadata_set(penstock_hop_metadata(call), "seen", "yes"));
   OK(penstock_metadata_set(penstock_status_trailers(status), "seen-too", "yes"));
@@ -75,14 +75,12 @@ TEST(sync_sees_and_changes_all_of_a_unary_call) {
 }
 
 static int32_t repair(syncer *self, penstock_hop *call) {
-  const void *data = NULL;
-  size_t length = 0;
   OK(penstock_hop_next(call));
   penstock_status *status = penstock_hop_status(call);
   self->code = penstock_status_code(status);
-  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_NOT_FOUND);
+  CHECK(penstock_hop_message(call) == NULL);
   OK(penstock_status_set_code(status, 0));
-  OK(penstock_hop_set_message(call, "default", 7));
+  OK(penstock_hop_set_bytes(call, "default", 7));
   return PENSTOCK_NEXT;
 }
 
@@ -113,10 +111,10 @@ static int32_t large(syncer *self, penstock_hop *call) {
   const void *data = NULL;
   size_t length = 0;
   (void)self;
-  OK(penstock_hop_message(call, &data, &length));
+  OK(hop_bytes(call, &data, &length));
   CHECK_INT(length, 1 << 20);
   OK(penstock_hop_next(call));
-  OK(penstock_hop_message(call, &data, &length));
+  OK(hop_bytes(call, &data, &length));
   CHECK_INT(length, 1 << 20);
   return PENSTOCK_NEXT;
 }
@@ -155,7 +153,7 @@ static int32_t cancel_after(syncer *self, penstock_hop *call) {
   OK(penstock_metadata_set(penstock_status_trailers(status), "why", "because"));
   OK(penstock_hop_next(call));
   OK(penstock_hop_end_with(call, status));
-  CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_set_bytes(call, "x", 1), PENSTOCK_E_STATE);
   penstock_status_release(status);
   (void)self;
   return PENSTOCK_NEXT;
@@ -183,10 +181,10 @@ static int32_t answer(syncer *self, penstock_hop *call) {
   OK(penstock_metadata_set(headers, "from", "stub"));
   OK(penstock_hop_deliver_headers(call, headers));
   CHECK_RESULT(penstock_hop_deliver_headers(call, headers), PENSTOCK_E_ALREADY);
-  OK(penstock_hop_deliver_message(call, "stub", 4));
-  CHECK_RESULT(penstock_hop_deliver_message(call, "more", 4), one ? PENSTOCK_E_STATE : PENSTOCK_OK);
+  OK(penstock_hop_deliver(call, "stub", 4));
+  CHECK_RESULT(penstock_hop_deliver(call, "more", 4), one ? PENSTOCK_E_STATE : PENSTOCK_OK);
   OK(answer_hop(call, NULL));
-  CHECK_RESULT(penstock_hop_deliver_message(call, "late", 4), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_deliver(call, "late", 4), PENSTOCK_E_STATE);
   penstock_metadata_release(headers);
   (void)self;
   return PENSTOCK_NEXT;

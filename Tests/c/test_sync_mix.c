@@ -75,68 +75,80 @@ static void text_free(void *alive, void *object) {
   atomic_fetch_sub((atomic_int *)alive, 1);
 }
 
+typedef struct texts {
+  atomic_int alive;
+  penstock_codec *codec;
+} texts;
+
+static penstock_result put_text(penstock_hop *call, player *self, const char *text,
+                                penstock_result (*put)(penstock_hop *, penstock_message *)) {
+  texts *all = self->context;
+  return put_object(call, all->codec, text_new(&all->alive, text, strlen(text)), put);
+}
+
 /* At the object level the caller's own text, at the bytes level what is sent. */
 static int32_t at_both_levels(player *self, penstock_hop *call) {
-  atomic_int *alive = self->context;
+  atomic_int *alive = &((texts *)self->context)->alive;
   const void *data = NULL;
   size_t length = 0;
   bool sees_objects = penstock_hop_level(call) == PENSTOCK_LEVEL_OBJECT;
-  char *given = penstock_hop_object(call);
+  char *given = hop_object(call);
   if (!sees_objects) {
     CHECK(given == NULL);
-    OK(penstock_hop_message(call, &data, &length));
+    OK(hop_bytes(call, &data, &length));
     CHECK(length == 7 && memcmp(data, "changed", 7) == 0);
-    CHECK_RESULT(penstock_hop_set_object(call, alive), PENSTOCK_E_STATE);
-    CHECK_RESULT(penstock_hop_deliver_object(call, alive), PENSTOCK_E_STATE);
+    CHECK(penstock_hop_codec(call) == NULL);
+    CHECK_RESULT(put_text(call, self, "x", penstock_hop_set_message), PENSTOCK_E_STATE);
+    CHECK_RESULT(put_text(call, self, "x", penstock_hop_deliver_message), PENSTOCK_E_STATE);
     OK(penstock_hop_next(call));
-    CHECK(penstock_hop_object(call) == NULL);
-    CHECK_RESULT(penstock_hop_set_object(call, alive), PENSTOCK_E_STATE);
-    OK(penstock_hop_set_message(call, "bytes", 5));
+    CHECK(hop_object(call) == NULL);
+    CHECK_RESULT(put_text(call, self, "x", penstock_hop_set_message), PENSTOCK_E_STATE);
+    OK(penstock_hop_set_bytes(call, "bytes", 5));
     return PENSTOCK_NEXT;
   }
-  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_deliver_message(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(hop_bytes(call, &data, &length), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_set_bytes(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_deliver(call, "x", 1), PENSTOCK_E_STATE);
   if (strcmp(given, "answer") == 0) {
-    OK(penstock_hop_deliver_object(call, text_new(alive, "stub", 4)));
+    OK(put_text(call, self, "stub", penstock_hop_deliver_message));
     OK(answer_hop(call, NULL));
     return PENSTOCK_NEXT;
   }
   CHECK_STR(given, "given");
-  OK(penstock_hop_set_object(call, text_new(alive, "first", 5)));
-  OK(penstock_hop_set_object(call, text_new(alive, "changed", 7)));
-  CHECK_STR(penstock_hop_object(call), "changed");
+  OK(put_text(call, self, "first", penstock_hop_set_message));
+  OK(put_text(call, self, "changed", penstock_hop_set_message));
+  CHECK_STR(hop_object(call), "changed");
   OK(penstock_hop_next(call));
-  /* Too late: it stays ours. */
-  char *late = text_new(alive, "late", 4);
+  /* Too late: it is freed at once. */
   int before = atomic_load(alive);
-  CHECK_RESULT(penstock_hop_deliver_object(call, late), PENSTOCK_E_STATE);
-  if (CHECK_INT(atomic_load(alive), before)) text_free(alive, late);
-  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
-  CHECK_STR(penstock_hop_object(call), "bytes");
-  OK(penstock_hop_set_object(call, text_new(alive, "done", 4)));
+  CHECK_RESULT(put_text(call, self, "late", penstock_hop_deliver_message), PENSTOCK_E_STATE);
+  CHECK_INT(atomic_load(alive), before);
+  CHECK_RESULT(hop_bytes(call, &data, &length), PENSTOCK_E_STATE);
+  CHECK_RESULT(penstock_hop_set_bytes(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK_STR(hop_object(call), "bytes");
+  OK(put_text(call, self, "done", penstock_hop_set_message));
   return PENSTOCK_NEXT;
 }
 
 TEST(sync_sees_objects_above_the_codec) {
-  atomic_int alive = 0;
+  texts all = {0};
   penstock_codec_functions functions = PENSTOCK_CODEC_FUNCTIONS_INIT;
-  functions.user_data = &alive;
+  functions.user_data = &all.alive;
   functions.encode = text_encode;
   functions.decode = text_decode;
   functions.free = text_free;
   penstock_codec *codec = NULL;
   REQUIRE_OK(penstock_codec_new(&functions, &codec, NULL));
+  all.codec = codec;
   penstock_channel *channel = open_channel();
   OK(penstock_channel_set_codec(channel, codec));
   player both;
   player_add_at(&both, channel, 0, at_both_levels, PENSTOCK_LEVEL_BOTH);
-  both.context = &alive;
+  both.context = &all;
   static const char *const requests[] = {"given", "answer"}, *const responses[] = {"done", "stub"};
   for (int i = 0; i < 2; i++) {
     penstock_reply *reply = NULL;
-    char *request = text_new(&alive, requests[i], strlen(requests[i]));
+    char *request = text_new(&all.alive, requests[i], strlen(requests[i]));
     OK(unary_object(channel, codec, request, &reply));
     CHECK_INT(penstock_reply_code(reply), 0);
     CHECK_STR(reply_object(reply), responses[i]);
@@ -146,7 +158,7 @@ TEST(sync_sees_objects_above_the_codec) {
   penstock_channel_close(channel);
   penstock_channel_release(channel);
   latch_wait(&both.finalized, 1);
-  EVENTUALLY(atomic_load(&alive) == 0);
+  EVENTUALLY(atomic_load(&all.alive) == 0);
   penstock_codec_release(codec);
 }
 

@@ -17,14 +17,14 @@ static int32_t act_at_random(player *self, penstock_hop *call) {
     return PENSTOCK_NEXT;
   case 3:
     penstock_hop_deliver_headers(call, metadata);
-    penstock_hop_deliver_message(call, "answer", 6);
+    penstock_hop_deliver(call, "answer", 6);
     answer_hop(call, NULL);
     return PENSTOCK_NEXT;
   case 4:
     penstock_metadata_set(metadata, "a", "b");
     break;
   case 5:
-    penstock_hop_set_message(call, "other", 5);
+    penstock_hop_set_bytes(call, "other", 5);
     break;
   case 6:
     penstock_request_set_deadline_ms(penstock_hop_request(call), test_random(20));
@@ -54,7 +54,7 @@ static int32_t act_at_random(player *self, penstock_hop *call) {
     penstock_hop_end(call, PENSTOCK_STATUS_DATA_LOSS, NULL);
     break;
   case 2:
-    penstock_hop_set_message(call, "changed", 7);
+    penstock_hop_set_bytes(call, "changed", 7);
     break;
   case 3:
     penstock_status_set_message(penstock_hop_status(call), "changed");
@@ -63,7 +63,7 @@ static int32_t act_at_random(player *self, penstock_hop *call) {
     penstock_metadata_set(penstock_hop_metadata(call), "c", "d");
     break;
   case 5:
-    penstock_hop_message(call, &data, &length);
+    hop_bytes(call, &data, &length);
     break;
   case 6:
     test_pause();

@@ -61,13 +61,11 @@ TEST(sync_shares_values_with_the_caller) {
 
 static void *elsewhere(void *argument) {
   penstock_hop *call = argument;
-  const void *data = NULL;
-  size_t length = 0;
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_hop_end(call, 1, NULL), PENSTOCK_E_STATE);
   CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_message(call, &data, &length), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_set_message(call, "x", 1), PENSTOCK_E_STATE);
+  CHECK(penstock_hop_message(call) == NULL);
+  CHECK_RESULT(penstock_hop_set_bytes(call, "x", 1), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(call), 1), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_hop_set_value(call, "k", NULL, NULL), PENSTOCK_E_STATE);
   CHECK(!penstock_request_metadata(penstock_hop_request(call)) && !penstock_hop_metadata(call));

@@ -22,8 +22,7 @@ static void *answer(void *pointer) {
   for (int i = 0; i < stub->messages; i++) {
     penstock_result result;
     int64_t until = test_now_ms() + 20000 * test_slow();
-    while ((result = penstock_hop_deliver_message(stub->hop, "cached", 6)) == PENSTOCK_E_WOULD_BLOCK &&
-           test_now_ms() < until) {
+    while ((result = penstock_hop_deliver(stub->hop, "cached", 6)) == PENSTOCK_E_WOULD_BLOCK && test_now_ms() < until) {
       test_pause();
     }
     OK(result);
@@ -34,7 +33,7 @@ static void *answer(void *pointer) {
   OK(penstock_hop_deliver_status(stub->hop, status));
   penstock_result again = penstock_hop_deliver_status(stub->hop, status);
   CHECK(again == PENSTOCK_E_GONE || again == PENSTOCK_E_STATE || again == PENSTOCK_E_ALREADY);
-  again = penstock_hop_deliver_message(stub->hop, "late", 4);
+  again = penstock_hop_deliver(stub->hop, "late", 4);
   if (!CHECK(again == PENSTOCK_E_GONE || again == PENSTOCK_E_STATE)) printf("  %s\n", penstock_result_name(again));
   penstock_status_release(status);
   penstock_hop_release(stub->hop);
@@ -115,7 +114,7 @@ static int32_t take_and_answer(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) return PENSTOCK_TAKE;
   if (event == PENSTOCK_EVENT_HALF_CLOSE) {
     OK(penstock_hop_deliver_headers(hop, NULL));
-    OK(penstock_hop_deliver_message(hop, "stub", 4));
+    OK(penstock_hop_deliver(hop, "stub", 4));
     penstock_status *status = NULL;
     OK(penstock_status_new(0, NULL, &status));
     OK(penstock_hop_deliver_status(hop, status));
@@ -145,7 +144,7 @@ typedef struct server_stub {
 } server_stub;
 static void answer_as_asked(server_stub *plan, penstock_hop *hop) {
   static const char data[40000];
-  while (plan->delivered < 3 && penstock_hop_deliver_message(hop, data, plan->size) == PENSTOCK_OK) plan->delivered++;
+  while (plan->delivered < 3 && penstock_hop_deliver(hop, data, plan->size) == PENSTOCK_OK) plan->delivered++;
   if (plan->waits && plan->delivered < 3) return;
   penstock_status *status = NULL;
   OK(penstock_status_new(PENSTOCK_STATUS_OK, NULL, &status));
@@ -214,8 +213,8 @@ TEST(interceptor_take_has_room_again_for_what_was_read) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   EVENTUALLY(hop != NULL);
   for (int i = 0; i < 10; i++) {
-    EVENTUALLY(penstock_hop_deliver_message(hop, data, sizeof(data)) == PENSTOCK_OK);
-    CHECK_RESULT(penstock_hop_deliver_message(hop, data, sizeof(data)), PENSTOCK_E_WOULD_BLOCK);
+    EVENTUALLY(penstock_hop_deliver(hop, data, sizeof(data)) == PENSTOCK_OK);
+    CHECK_RESULT(penstock_hop_deliver(hop, data, sizeof(data)), PENSTOCK_E_WOULD_BLOCK);
     penstock_message *message = NULL;
     OK(penstock_call_receive(call, &message));
     penstock_message_release(message);

@@ -10,7 +10,7 @@ typedef struct ender {
 
 static int32_t answer_and_end(probe *self, penstock_hop *hop, int32_t event) {
   ender *ender = self->context;
-  if (event == ender->delivers_in) OK(penstock_hop_deliver_message(hop, "cached", 6));
+  if (event == ender->delivers_in) OK(penstock_hop_deliver(hop, "cached", 6));
   if (event == ender->ends_in && !ender->has_ended) {
     ender->has_ended = true;
     OK(penstock_hop_end(hop, PENSTOCK_STATUS_OK, NULL));
@@ -55,8 +55,8 @@ static int32_t answer_and_pause(probe *self, penstock_hop *hop, int32_t event) {
   waiter *waiter = self->context;
   if (event == PENSTOCK_EVENT_START) return PENSTOCK_TAKE;
   if (event != PENSTOCK_EVENT_SEND || atomic_fetch_add(&waiter->sends, 1) > 0) return PENSTOCK_NEXT;
-  OK(penstock_hop_deliver_message(hop, "a", 1));
-  OK(penstock_hop_deliver_message(hop, "b", 1));
+  OK(penstock_hop_deliver(hop, "a", 1));
+  OK(penstock_hop_deliver(hop, "b", 1));
   waiter->ticket = penstock_hop_ticket(hop);
   latch_signal(&waiter->paused);
   return PENSTOCK_PAUSE;

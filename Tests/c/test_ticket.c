@@ -112,10 +112,8 @@ TEST(ticket_of_a_cancelled_call_is_gone) {
     CHECK_RESULT(penstock_hop_resolve(bound, PENSTOCK_NEXT), PENSTOCK_E_GONE);
     CHECK(penstock_hop_call_id(bound) != 0);
     if (pausable[i] == PENSTOCK_EVENT_SEND) {
-      const void *data = NULL;
-      size_t length = 0;
-      CHECK_RESULT(penstock_hop_message(bound, &data, &length), PENSTOCK_E_GONE);
-      CHECK_RESULT(penstock_hop_set_message(bound, "y", 1), PENSTOCK_E_GONE);
+      CHECK(penstock_hop_message(bound) == NULL);
+      CHECK_RESULT(penstock_hop_set_bytes(bound, "y", 1), PENSTOCK_E_GONE);
     }
     penstock_hop_release(bound);
     penstock_call_release(call);
@@ -308,10 +306,10 @@ TEST(ticket_several_at_once) {
   EVENTUALLY(atomic_load(&held.count) == 4);
   penstock_hop *bound = NULL;
   OK(penstock_ticket_hop(held.tickets[2], &bound));
-  OK(penstock_hop_set_message(bound, "C", 1));
+  OK(penstock_hop_set_bytes(bound, "C", 1));
   const void *held_data = NULL;
   size_t held_length = 0;
-  OK(penstock_hop_message(bound, &held_data, &held_length));
+  OK(hop_bytes(bound, &held_data, &held_length));
   CHECK(held_length == 1 && memcmp(held_data, "C", 1) == 0);
   penstock_hop_release(bound);
   OK(penstock_ticket_resolve(held.tickets[3], PENSTOCK_NEXT));
@@ -354,9 +352,8 @@ TEST(ticket_event_is_edited_elsewhere) {
   OK(penstock_status_set_code(status, PENSTOCK_STATUS_DATA_LOSS));
   OK(penstock_metadata_set(penstock_hop_metadata(bound), "x-edited", "1"));
   const void *data = NULL;
-  size_t length = 0;
-  CHECK_RESULT(penstock_hop_message(bound, &data, &length), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_set_message(bound, "x", 1), PENSTOCK_E_STATE);
+  CHECK(penstock_hop_message(bound) == NULL);
+  CHECK_RESULT(penstock_hop_set_bytes(bound, "x", 1), PENSTOCK_E_STATE);
   OK(penstock_ticket_resolve(state.ticket, PENSTOCK_NEXT));
   latch_wait(&finalized, 1);
   penstock_hop_release(bound);

@@ -8,7 +8,7 @@ static int32_t drop_b(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_SEND && event != PENSTOCK_EVENT_RECEIVE) return PENSTOCK_NEXT;
   const void *data = NULL;
   size_t length = 0;
-  OK(penstock_hop_message(hop, &data, &length));
+  OK(hop_bytes(hop, &data, &length));
   const char *wanted = event == PENSTOCK_EVENT_SEND ? "b" : "d";
   return length == 1 && memcmp(data, wanted, 1) == 0 ? PENSTOCK_DROP : PENSTOCK_NEXT;
 }
@@ -38,14 +38,14 @@ TEST(interceptor_drop) {
 
 static int32_t change_everything(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
-  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_message(hop, "changed", 7));
+  if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_bytes(hop, "changed", 7));
   if (event == PENSTOCK_EVENT_RECEIVE) {
     const void *data = NULL;
     size_t length = 0;
-    OK(penstock_hop_message(hop, &data, &length));
+    OK(hop_bytes(hop, &data, &length));
     CHECK(length == 7 && memcmp(data, "changed", 7) == 0);
-    OK(penstock_hop_set_message(hop, NULL, 0));
-    OK(penstock_hop_set_message(hop, "again", 5));
+    OK(penstock_hop_set_bytes(hop, NULL, 0));
+    OK(penstock_hop_set_bytes(hop, "again", 5));
   }
   if (event == PENSTOCK_EVENT_HEADERS) OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-seen", "yes"));
   if (event == PENSTOCK_EVENT_STATUS) {
@@ -222,7 +222,7 @@ TEST(interceptor_finish_from_every_callback) {
 static int32_t inject(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_HALF_CLOSE) {
-    OK(penstock_hop_send_message(hop, "+", 1));
+    OK(penstock_hop_send(hop, "+", 1));
   }
   return PENSTOCK_NEXT;
 }

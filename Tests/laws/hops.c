@@ -160,9 +160,9 @@ static int32_t react(penstock_hop *hop, hop_record *self, int32_t event, uint64_
     if (event != PENSTOCK_EVENT_STATUS || penstock_hop_ticket(hop)) note_finish(self);
     return 77;
   } else if (dice < 200) {
-    if (event == PENSTOCK_EVENT_RECEIVE) penstock_hop_deliver_message(hop, "injected", 8);
+    if (event == PENSTOCK_EVENT_RECEIVE) penstock_hop_deliver(hop, "injected", 8);
   } else if (dice < 220) {
-    if (event == PENSTOCK_EVENT_SEND) penstock_hop_send_message(hop, "injected", 8);
+    if (event == PENSTOCK_EVENT_SEND) penstock_hop_send(hop, "injected", 8);
   } else if (dice < 225) {
     penstock_hop_demand(hop, 1);
   } else if (dice < 265) {
@@ -176,7 +176,7 @@ static int32_t react(penstock_hop *hop, hop_record *self, int32_t event, uint64_
 /* The answer of a hop that has taken the call. */
 static void answer(penstock_hop *hop, hop_record *self) {
   penstock_hop_deliver_headers(hop, NULL);
-  penstock_hop_deliver_message(hop, "taken", 5);
+  penstock_hop_deliver(hop, "taken", 5);
   penstock_status *status = NULL;
   penstock_status_new(0, NULL, &status);
   if (penstock_hop_deliver_status(hop, status) == PENSTOCK_OK) atomic_store(&self->may_finish, true);

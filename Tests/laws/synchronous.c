@@ -69,7 +69,7 @@ static int32_t act(penstock_hop *call, trial *trial, uint64_t *random) {
     return PENSTOCK_NEXT;
   }
   if (dice < 18) {
-    penstock_hop_deliver_message(call, "answer", 6);
+    penstock_hop_deliver(call, "answer", 6);
     penstock_status *done = NULL;
     if (penstock_status_new(PENSTOCK_STATUS_OK, NULL, &done)) abort();
     expect_end(trial, penstock_hop_deliver_status(call, done), "answer");
@@ -83,7 +83,7 @@ static int32_t act(penstock_hop *call, trial *trial, uint64_t *random) {
   if (result != PENSTOCK_OK) return PENSTOCK_NEXT;
   if (dice < 32) expect_end(trial, penstock_hop_end(call, PENSTOCK_STATUS_DATA_LOSS, NULL), "a late cancel");
   if (dice > 95) return -1;
-  if (dice > 88) penstock_hop_set_message(call, "changed", 7);
+  if (dice > 88) penstock_hop_set_bytes(call, "changed", 7);
   return PENSTOCK_NEXT;
 }
 

@@ -202,7 +202,7 @@ static void check_late(trial *trial) {
   for (int i = 0; i < trial->hop_count; i++) {
     penstock_hop *hop = trial->hops[i].handle;
     if (penstock_hop_demand(hop, 1) != PENSTOCK_E_GONE) broken(trial, "law 2", "hop %d: demand after the end", i);
-    if (penstock_hop_deliver_message(hop, "late", 4) != PENSTOCK_E_GONE)
+    if (penstock_hop_deliver(hop, "late", 4) != PENSTOCK_E_GONE)
       broken(trial, "law 2", "hop %d: a message after the end", i);
     if (!runs_elsewhere(&trial->hops[i]) && penstock_hop_event(hop) != PENSTOCK_EVENT_NONE)
       broken(trial, "law 2", "hop %d: an event after the end", i);

@@ -301,9 +301,7 @@ static int32_t on_start(penstock_hop *hop, void *state) {
 
 static int32_t on_message(penstock_hop *hop, void *state) {
   (void)state;
-  const void *data = NULL;
-  size_t length = 0;
-  if (WENT(penstock_hop_message(hop, &data, &length))) WENT(penstock_hop_set_message(hop, some_bytes(5000), 5000));
+  WENT(penstock_hop_set_bytes(hop, some_bytes(5000), 5000));
   return PENSTOCK_NEXT;
 }
 

@@ -254,8 +254,8 @@ MUTATIONS = [
      "    moveUp(.status(status), at: index - 2)\n"),
     ("codec", "the stream goes on when the codec fails", "Codec.swift",
      "    stopBelow()\n    cancelHops(from: index, status)\n", "    cancelHops(from: index, status)\n"),
-    ("codec", "an object is not let go", "Codec.swift", "  deinit { if isOurs { codec.free(pointer) } }", "  deinit { if !isOurs { codec.free(pointer) } }"),
-    ("codec", "bytes may be put in an object's place", "HopInterface.swift", "guard !seesObjects, let message else", "guard let message else"),
+    ("codec", "an object is not let go", "Codec.swift", "  deinit { codec.free(pointer) }", "  deinit {}"),
+    ("codec", "bytes may be put in an object's place", "HopInterface.swift", "guard fresh.isObject == seesObjects, let message else", "guard let message else"),
     ("codec", "bytes may be sent above the codec", "HopInterface.swift", "    guard message.isObject == seesObjects else { return .state }\n    if call.isDriving",
      "    if call.isDriving"),
     # Hops that are used again, and hops in the run.

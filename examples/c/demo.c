@@ -56,16 +56,16 @@ static int32_t add_token(penstock_hop *hop, void *state) {
 
 /* edit: other words for those that are sent. */
 static int32_t shout(penstock_hop *hop, void *state) {
-  const void *data;
   size_t length;
+  const void *data = penstock_message_bytes(penstock_hop_message(hop), &length);
   char text[40];
   see(hop, state);
-  if (penstock_hop_message(hop, &data, &length) != PENSTOCK_OK || length > sizeof text) return PENSTOCK_NEXT;
+  if (data == NULL || length > sizeof text) return PENSTOCK_NEXT;
   for (size_t i = 0; i < length; i++) {
     char c = ((const char *)data)[i];
     text[i] = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
   }
-  penstock_hop_set_message(hop, text, length);
+  penstock_hop_set_bytes(hop, text, length);
   return PENSTOCK_NEXT;
 }
 

@@ -81,7 +81,7 @@ void note(penstock_hop *hop, const char *who) {
   one->event = penstock_hop_event(hop);
   if (one->event == PENSTOCK_EVENT_START)
     snprintf(one->what, sizeof one->what, "%s", penstock_request_method(penstock_hop_request(hop)));
-  else if (penstock_hop_message(hop, &data, &length) == PENSTOCK_OK)
+  else if ((data = penstock_message_bytes(penstock_hop_message(hop), &length)) != NULL)
     snprintf(one->what, sizeof one->what, "\"%.*s\"", (int)length, (const char *)data);
   else if (penstock_hop_status(hop) != NULL)
     snprintf(one->what, sizeof one->what, "%s",

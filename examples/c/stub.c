@@ -21,7 +21,7 @@ static int32_t answer(penstock_hop *hop, void *state) {
   if (penstock_metadata_new(&headers) || penstock_status_new(PENSTOCK_STATUS_OK, NULL, &status)) return PENSTOCK_NEXT;
   penstock_metadata_set(headers, "x-stub", "yes");
   penstock_hop_deliver_headers(hop, headers);
-  penstock_hop_deliver_message(hop, text, strlen(text));
+  penstock_hop_deliver(hop, text, strlen(text));
   penstock_hop_deliver_status(hop, status);
   penstock_metadata_release(headers);
   penstock_status_release(status);

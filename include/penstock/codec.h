@@ -10,7 +10,6 @@
 
 #include "call.h"
 #include "channel.h"
-#include "hop.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -104,30 +103,8 @@ PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, 
  * threads: any */
 PENSTOCK_API void *penstock_message_object(const penstock_message *message);
 
-/* ---- Hops at the object level of a call with a codec. Elsewhere they give E_STATE (NULL). With E_STATE, with E_FORKED and
- * where the handle is NULL the object stays the caller's; otherwise it is transferred, even on error. There the functions
- * of messages as bytes give E_STATE. ---- */
-
-/* Gives the caller's object, in on_send and on_receive.
- * result: the object; NULL elsewhere.
- * memory: borrowed until it is replaced or the callback returns.
- * threads: that of the callback. */
-PENSTOCK_API void *penstock_hop_object(penstock_hop *hop);
-/* Replaces the object by `object`, in on_send and on_receive.
- * result: E_STATE, E_GONE.
- * memory: `object` is transferred, but with these results.
- * threads: that of the callback. */
-PENSTOCK_API penstock_result penstock_hop_set_object(penstock_hop *hop, void *object);
-/* Like penstock_hop_send_message, with `object`.
- * result: as penstock_hop_send_message.
- * memory: `object` is transferred, even on error, but with E_STATE.
- * threads: as with penstock_hop_send_message. */
-PENSTOCK_API penstock_result penstock_hop_send_object(penstock_hop *hop, void *object);
-/* Like penstock_hop_deliver_message, with `object`.
- * result: as penstock_hop_deliver_message.
- * memory: `object` is transferred, even on error, but with E_STATE.
- * threads: as with penstock_hop_deliver_message. */
-PENSTOCK_API penstock_result penstock_hop_deliver_object(penstock_hop *hop, void *object);
+/* A hop at the object level of such a call sees the objects: penstock_hop_message, penstock_hop_codec (hop.h). The functions
+ * of hop.h that take bytes give E_STATE there. */
 
 #ifdef __cplusplus
 }

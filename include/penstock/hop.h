@@ -15,6 +15,7 @@
 #define PENSTOCK_HOP_H
 
 #include "channel.h"
+#include "codec.h"
 #include "interceptor.h"
 #include "request.h"
 
@@ -68,10 +69,29 @@ PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
 /* In create, on_start: the request's metadata. In on_headers: the response's. In on_status and on_cancel: the
  * trailers. Else NULL. Borrowed during the callback. It can be changed in on_start, on_headers and on_status. */
 PENSTOCK_API penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
-/* In on_send and on_receive: the message, borrowed until it is replaced or the callback returns. */
-PENSTOCK_API penstock_result penstock_hop_message(penstock_hop *hop, const void **data, size_t *length);
-/* In on_send and on_receive: replaces the message by a copy of `data` (NULL only with length 0). */
-PENSTOCK_API penstock_result penstock_hop_set_message(penstock_hop *hop, const void *data, size_t length);
+/* Gives the message, in on_send and on_receive: penstock_message_bytes and penstock_message_object look into it. It shows
+ * what it has been replaced by, too.
+ * result: the message; NULL elsewhere, after the hop's end, in a forked child, and for NULL.
+ * memory: borrowed during the callback; from a bound hop, until the wait is over; in the function of a synchronous
+ * interceptor, until it is replaced, next is called or the function returns. Bytes and object live until it is replaced.
+ * threads: that of the callback; a bound hop's any, one at a time. */
+PENSTOCK_API const penstock_message *penstock_hop_message(penstock_hop *hop);
+/* Gives the codec of the call to a hop that sees objects: one at the object level of a call that has a codec. It is
+ * for penstock_message_new_object.
+ * result: the codec; NULL where messages are bytes, and for NULL.
+ * memory: borrowed from `hop`, and as long-lived.
+ * threads: any that has the hop. */
+PENSTOCK_API penstock_codec *penstock_hop_codec(const penstock_hop *hop);
+/* Replaces the message by `length` bytes at `data` (NULL only with length 0), in on_send and on_receive.
+ * result: E_INVALID_ARGUMENT. E_STATE: elsewhere, and where messages are objects. E_GONE; E_FORKED; E_NO_MEMORY.
+ * memory: `data` is copied.
+ * threads: that of the callback; a bound hop's any. */
+PENSTOCK_API penstock_result penstock_hop_set_bytes(penstock_hop *hop, const void *data, size_t length);
+/* Like penstock_hop_set_bytes, with `message`: bytes, or where the hop sees objects an object of the call's codec.
+ * result: as penstock_hop_set_bytes; E_STATE too for a message that is not of that kind.
+ * memory: nothing is copied; `message` stays the caller's.
+ * threads: as with penstock_hop_set_bytes. */
+PENSTOCK_API penstock_result penstock_hop_set_message(penstock_hop *hop, penstock_message *message);
 /* In on_status (it can be changed, unless it is a local cancel or deadline) and on_cancel: the status; else NULL.
  * Borrowed during the callback. */
 PENSTOCK_API penstock_status *penstock_hop_status(penstock_hop *hop);
@@ -149,21 +169,38 @@ PENSTOCK_API penstock_result penstock_hop_next(penstock_hop *hop);
  * has been resolved. E_GONE: the call has ended, or went on without it. E_STATE: a callback's own hop. E_FORKED.
  * Threading: any thread. */
 PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t verdict);
-/* Puts a message of this hop's own, copied, on its way to the server, behind what is parked here and before the event
- * that the running callback is about. Its `sent` stops here. Any thread that has retained the hop; outside of the hop's
- * callbacks the message goes soon, unless the hop has half-closed or its part is over by then. E_STATE: before start has
- * left this hop (in on_start too), or after half-close has. */
-PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
+/* Puts a message of this hop's own, `length` bytes at `data`, on its way to the server, behind what is parked here and
+ * before the event that the running callback is about. Its `sent` stops here.
+ * result: E_INVALID_ARGUMENT. E_STATE: before start has left this hop (in on_start too), after half-close has, or where
+ * messages are objects. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
+ * memory: `data` is copied.
+ * threads: any that has retained the hop; outside of the hop's callbacks the message goes soon, unless the hop has
+ * half-closed or its part is over by then. */
+PENSTOCK_API penstock_result penstock_hop_send(penstock_hop *hop, const void *data, size_t length);
+/* Like penstock_hop_send, with `message`: bytes, or where the hop sees objects an object of the call's codec.
+ * result: as penstock_hop_send; E_STATE too for a message that is not of that kind.
+ * memory: nothing is copied; `message` stays the caller's.
+ * threads: as with penstock_hop_send. */
+PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, penstock_message *message);
 /* Half-closes for the caller: the server sees the end of the requests, behind what stands at this hop. Any thread that
  * has retained the hop; soon, and in a callback behind the event that it is about. What comes from above after that goes no
  * further, and is told as sent. E_STATE: before start has left this hop, or it has taken the call. E_ALREADY: half-close
  * has passed. E_GONE: the hop's part is over. */
 PENSTOCK_API penstock_result penstock_hop_half_close(penstock_hop *hop);
-/* Puts a message, copied, on its way to the caller: an injected one, or the answer of a hop that has taken the call, or
- * may yet (from on_start on). In a callback of this call, or on any thread that has retained the hop. An injected message
- * spends demand from above: E_WOULD_BLOCK if there is none, and on_demand tells when there is. An answer that nobody has
- * asked for yet waits, up to hold_bytes in all: E_WOULD_BLOCK beyond. E_STATE: after the status, or before start has come. */
-PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, const void *data, size_t length);
+/* Puts a message, `length` bytes at `data`, on its way to the caller: an injected one, or the answer of a hop that has
+ * taken the call, or may yet (from on_start on). An injected message spends demand from above; an answer that nobody has
+ * asked for yet waits, up to hold_bytes in all.
+ * result: E_INVALID_ARGUMENT. E_WOULD_BLOCK: nobody has asked for the injected message, and on_demand tells when somebody
+ * does; or too much of the answer waits. E_STATE: after the status, before start has come, or where messages are objects.
+ * E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
+ * memory: `data` is copied.
+ * threads: that of a callback of this call, or any that has retained the hop. */
+PENSTOCK_API penstock_result penstock_hop_deliver(penstock_hop *hop, const void *data, size_t length);
+/* Like penstock_hop_deliver, with `message`: bytes, or where the hop sees objects an object of the call's codec.
+ * result: as penstock_hop_deliver; E_STATE too for a message that is not of that kind.
+ * memory: nothing is copied; `message` stays the caller's.
+ * threads: as with penstock_hop_deliver. */
+PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, penstock_message *message);
 /* For a hop whose verdict on start is TAKE, from on_start on; once, before any message; any thread. It goes on its way
  * when the verdict is there. The metadata is copied; NULL is empty. E_STATE: not such a hop, or not before messages.
  * E_ALREADY: a second time. */

@@ -29,10 +29,10 @@ extern "C" {
  * penstock_hop_status the status with its trailers, which may be changed (NULL: the headers of a stream have come; where
  * next gave E_GONE it is the status that the caller gets, read-only, or NULL where a hop above has restarted the call). A
  * message that is set where there was none is put in: with the status set to OK an error becomes a success.
- * Instead of next: penstock_hop_deliver_headers and _deliver_message, then _deliver_status answer the call, and nothing goes
+ * Instead of next: penstock_hop_deliver_headers and _deliver, then _deliver_status answer the call, and nothing goes
  * below; the caller gets the messages as it asks for them. Before or after next penstock_hop_end ends the call.
  * A second end or answer gives E_ALREADY; if the call was ended elsewhere meanwhile (by a cancel, the deadline, a hop above),
- * all of these give E_GONE; where there is no message penstock_hop_message gives E_NOT_FOUND.
+ * all of these give E_GONE; where there is no message penstock_hop_message gives NULL.
  * Returns PENSTOCK_NEXT when it has called next, and the response is to go on as it is then. After an end or an answer the
  * function's return value is ignored, as it is if the call was ended elsewhere. Any other value, and PENSTOCK_NEXT without one
  * of the three, ends the call with INTERNAL and a message that names the interceptor.

@@ -144,7 +144,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     start = copied ?? hop.call.request
     pool = item.workers
     kind = hop.call.request.kind
-    codec = hop.seesObjects ? hop.call.codec : nil
+    codec = hop.codec
     values = hop.call.values
     values.hold()
   }

@@ -29,23 +29,9 @@ final class SyncHop: BoundHop, @unchecked Sendable {
   override var event: EventKind { running.map { $0.isBeforeNext ? .start : .headers } ?? .none }
   override var metadata: Metadata? { running?.metadata }
   override var message: Message? { running?.message }
-  override var absence: Outcome {
-    guard let running, running.codec == nil, running.isBeforeNext || running.isAfterNext else {
-      return .state
-    }
-    return .notFound
-  }
   override var status: Status? { running?.responseStatus }
 
-  override func setMessage(_ bytes: ByteView) -> Outcome {
-    guard let running else { return .state }
-    guard let message = ByteBuffer(copying: bytes) else { return .noMemory }
-    return running.replace(message)
-  }
-
-  override func setObject(_ object: CodecObject) -> Outcome {
-    running?.replace(ByteBuffer(object: object)) ?? .state
-  }
+  override func setMessage(_ fresh: Message) -> Outcome { running?.replace(fresh) ?? .state }
 
   override func next() -> Outcome { running?.next() ?? .state }
   override func end(_ status: Status) -> Outcome { running?.cancel(status) ?? .state }

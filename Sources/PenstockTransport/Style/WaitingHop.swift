@@ -98,27 +98,13 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   public override var status: Status? { isOpen ? shownStatus : nil }
   public override var message: Message? { isOpen ? shownMessage : nil }
 
-  public override func setMessage(_ bytes: ByteView) -> Outcome {
+  public override func setMessage(_ fresh: Message) -> Outcome {
     guard let shownMessage else { return isOpen ? .state : .gone }
-    guard let fresh = ByteBuffer(copying: bytes) else { return .noMemory }
-    // Released after the lock, because the bytes of the message may be lent, and their finalizer is user code.
+    // The old contents go with `fresh`, after the lock, because user code frees them.
     defer { withExtendedLifetime(fresh) {} }
     return whileOpen {
-      guard !shownMessage.isObject else { return .state }
+      guard shownMessage.isObject == fresh.isObject else { return .state }
       shownMessage.exchange(with: fresh)
-      return .ok
-    }
-  }
-
-  public override func setObject(_ object: CodecObject) -> Outcome {
-    guard let shownMessage else { return isOpen ? .state : .gone }
-    // Released after the lock, because user code frees the object.
-    var old: CodecObject?
-    defer { withExtendedLifetime(old) {} }
-    return whileOpen {
-      old = shownMessage.codecObject
-      guard old != nil else { return .state }
-      shownMessage.attachment = object
       return .ok
     }
   }

@@ -35,9 +35,13 @@ class Boxed:
     def fill(self, message: c_void_p) -> None:
         """Makes a ``penstock_message *`` of the message, which the caller releases."""
         assert self._codec is not None
+        self.fill_for(self._codec.handle, message)
+
+    def fill_for(self, codec: int, message: c_void_p) -> None:
+        """The same for that ``penstock_codec *``."""
         number = registry.add(self)
         try:
-            check(_raw.penstock_message_new_object(self._codec.handle, number, byref(message)))
+            check(_raw.penstock_message_new_object(codec, number, byref(message)))
         finally:
             if message.value is None:
                 registry.remove(number)

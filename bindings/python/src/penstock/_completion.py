@@ -88,7 +88,7 @@ class Completion:
         """Lets the event go on, with its changes; a message goes on with other bytes, if they are given."""
         if message is not None:
             content = payload(message)
-            result = _raw.penstock_hop_set_message(self._handle, content, len(content))
+            result = _raw.penstock_hop_set_bytes(self._handle, content, len(content))
             # An event that does not wait any more is reported below.
             if result != c.E_GONE:
                 check(result, "there is no message here")

@@ -422,7 +422,7 @@ class Hop:
     def send_message(self, data: Any) -> None:
         """Puts a message of this hop's own on its way to the server, before the event of the running callback. A hop
         that is kept sends from any thread: soon, unless the half-close has passed it by then."""
-        functions = _raw.penstock_hop_send_object, _raw.penstock_hop_send_message
+        functions = _raw.penstock_hop_send_message, _raw.penstock_hop_send
         put(self._anywhere, data, functions, "no message can be sent here")
 
     def half_close(self) -> None:
@@ -435,7 +435,7 @@ class Hop:
         may yet. Any thread. A message of an answer that nobody has asked for yet waits, up to ``hold_bytes``.
 
         WouldBlockError: none is asked for now, or too much waits; `on_demand` tells when one is."""
-        functions = _raw.penstock_hop_deliver_object, _raw.penstock_hop_deliver_message
+        functions = _raw.penstock_hop_deliver_message, _raw.penstock_hop_deliver
         put(self._anywhere, data, functions, "no message can be delivered now")
 
     def deliver_headers(self, metadata: MetadataLike = None) -> None:

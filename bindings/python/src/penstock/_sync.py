@@ -8,7 +8,7 @@ from typing import Any, Iterable, Optional
 from . import _constants as c
 from . import _raw
 from ._arguments import c_string, milliseconds
-from ._errors import GoneError, NotFoundError, StateError, check
+from ._errors import GoneError, StateError, check
 from ._hop import Hop, Registered
 from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, registry, value_at
@@ -124,7 +124,7 @@ class InterceptedCall:
         words = "the call can't be answered now"
         if first is not None:
             check(_raw.penstock_hop_deliver_headers(handle, first._address), words)
-        functions = _raw.penstock_hop_deliver_object, _raw.penstock_hop_deliver_message
+        functions = _raw.penstock_hop_deliver_message, _raw.penstock_hop_deliver
         for data in messages:
             put(handle, data, functions, "the call can't be answered with this")
         check(_raw.penstock_hop_deliver_status(handle, status._address()), words)
@@ -272,7 +272,7 @@ def _message(handle: int) -> Any:
     """The message of a hop; None: there is none, or the kind has many."""
     try:
         return message_of(handle)
-    except NotFoundError:
+    except StateError:
         return None
 
 

@@ -12,9 +12,9 @@ from ._arguments import c_string, milliseconds, sized
 from ._codec import Boxed, boxed
 from ._errors import StateError, check
 from ._metadata import Metadata, MetadataLike
-from ._objects import own, registry
+from ._objects import own
 from ._status import CodeLike, DetailLike, Status, StatusLike, as_status, code_number
-from ._verdict import EventKind, Level, Verdict
+from ._verdict import EventKind, Verdict
 
 
 class Ticket:
@@ -147,31 +147,34 @@ class Event:
 
 
 def message_of(handle: int) -> Any:
-    """The message of a hop's event: bytes, or at the object level the caller's own object."""
+    """The message of a hop's event: bytes, or at the object level the caller's own object. StateError: none."""
+    message = _raw.penstock_hop_message(handle)
+    if not message:
+        raise StateError(c.E_STATE, "there is no message here")
     if Boxed.ever:
-        item = boxed(_raw.penstock_hop_object(handle))
+        item = boxed(_raw.penstock_message_object(message))
         if item is not None:
             return item.thing
-    data, length = c_void_p(), c_size_t()
-    check(_raw.penstock_hop_message(handle, byref(data), byref(length)), "there is no message here")
-    return ctypes.string_at(data, length.value)
+    length = c_size_t()
+    return ctypes.string_at(_raw.penstock_message_bytes(message, byref(length)), length.value)
 
 
 def set_message(handle: int, data: Any) -> None:
     """Replaces the message of a hop's event."""
-    functions = _raw.penstock_hop_set_object, _raw.penstock_hop_set_message
+    functions = _raw.penstock_hop_set_message, _raw.penstock_hop_set_bytes
     put(handle, data, functions, "the message can't be replaced")
 
 
 def put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
-    """Passes a message to the function for objects if it is one, otherwise to the one for bytes."""
-    put_object, put_bytes = functions
-    if Boxed.ever and _raw.penstock_hop_level(handle) == Level.OBJECT:
-        number = registry.add(Boxed(data))
-        result = put_object(handle, number)
-        if result == c.OK:
-            return
-        registry.remove(number)
-        if result != c.E_STATE or not isinstance(data, (bytes, bytearray, memoryview)):
-            check(result, words)
-    check(put_bytes(handle, *sized(data)), words)
+    """Passes a message to the function for messages if it is an object, otherwise to the one for bytes."""
+    put_message, put_bytes = functions
+    codec = _raw.penstock_hop_codec(handle) if Boxed.ever else None
+    if codec is None:
+        check(put_bytes(handle, *sized(data)), words)
+        return
+    message = c_void_p()
+    Boxed(data).fill_for(codec, message)
+    try:
+        check(put_message(handle, message), words)
+    finally:
+        _raw.penstock_message_release(message)

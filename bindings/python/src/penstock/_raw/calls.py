@@ -253,12 +253,4 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_message_new_object": (c_int32, c_void_p, c_void_p, POINTER(c_void_p)),
     # void *penstock_message_object(const penstock_message *message);
     "penstock_message_object": (c_void_p, c_void_p),
-    # void *penstock_hop_object(penstock_hop *hop);
-    "penstock_hop_object": (c_void_p, c_void_p),
-    # penstock_result penstock_hop_set_object(penstock_hop *hop, void *object);
-    "penstock_hop_set_object": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_hop_send_object(penstock_hop *hop, void *object);
-    "penstock_hop_send_object": (c_int32, c_void_p, c_void_p),
-    # penstock_result penstock_hop_deliver_object(penstock_hop *hop, void *object);
-    "penstock_hop_deliver_object": (c_int32, c_void_p, c_void_p),
 }

@@ -83,10 +83,14 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_can_restart": (c_int32, c_void_p),
     # penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
     "penstock_hop_metadata": (c_void_p, c_void_p),
-    # penstock_result penstock_hop_message(penstock_hop *hop, const void **data, size_t *length);
-    "penstock_hop_message": (c_int32, c_void_p, POINTER(c_void_p), POINTER(c_size_t)),
-    # penstock_result penstock_hop_set_message(penstock_hop *hop, const void *data, size_t length);
-    "penstock_hop_set_message": (c_int32, c_void_p, c_void_p, c_size_t),
+    # const penstock_message *penstock_hop_message(penstock_hop *hop);
+    "penstock_hop_message": (c_void_p, c_void_p),
+    # penstock_codec *penstock_hop_codec(const penstock_hop *hop);
+    "penstock_hop_codec": (c_void_p, c_void_p),
+    # penstock_result penstock_hop_set_bytes(penstock_hop *hop, const void *data, size_t length);
+    "penstock_hop_set_bytes": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_hop_set_message(penstock_hop *hop, penstock_message *message);
+    "penstock_hop_set_message": (c_int32, c_void_p, c_void_p),
     # penstock_status *penstock_hop_status(penstock_hop *hop);
     "penstock_hop_status": (c_void_p, c_void_p),
     # uint64_t penstock_hop_count(const penstock_hop *hop);
@@ -123,10 +127,14 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_next": (c_int32, c_void_p),
     # penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t verdict);
     "penstock_hop_resolve": (c_int32, c_void_p, c_int32),
-    # penstock_result penstock_hop_send_message(penstock_hop *hop, const void *data, size_t length);
-    "penstock_hop_send_message": (c_int32, c_void_p, c_void_p, c_size_t),
-    # penstock_result penstock_hop_deliver_message(penstock_hop *hop, const void *data, size_t length);
-    "penstock_hop_deliver_message": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_hop_send(penstock_hop *hop, const void *data, size_t length);
+    "penstock_hop_send": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_hop_send_message(penstock_hop *hop, penstock_message *message);
+    "penstock_hop_send_message": (c_int32, c_void_p, c_void_p),
+    # penstock_result penstock_hop_deliver(penstock_hop *hop, const void *data, size_t length);
+    "penstock_hop_deliver": (c_int32, c_void_p, c_void_p, c_size_t),
+    # penstock_result penstock_hop_deliver_message(penstock_hop *hop, penstock_message *message);
+    "penstock_hop_deliver_message": (c_int32, c_void_p, c_void_p),
     # penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
     "penstock_hop_deliver_headers": (c_int32, c_void_p, c_void_p),
     # penstock_result penstock_hop_deliver_status(penstock_hop *hop, const penstock_status *status);

@@ -1,0 +1,78 @@
+public import CPenstock
+import PenstockCall
+import PenstockWire
+
+// The functions of hop.h for messages: the message of the hop's event, and messages of the hop's own.
+
+@_cdecl("penstock_hop_message") @implementation
+public func penstock_hop_message(_ handle: OpaquePointer!) -> OpaquePointer! {
+  find(handle, { $0.isForked ? nil : $0.message }, { $0.message }).map { borrowed($0) }
+}
+
+@_cdecl("penstock_hop_codec") @implementation
+public func penstock_hop_codec(_ handle: OpaquePointer!) -> OpaquePointer! {
+  hop(handle)?.codec.map { borrowed($0) }
+}
+
+/// Gives the functions a message with a copy of the bytes.
+@inline(never)
+private func put(
+  _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ running: (Hop, Message) -> Outcome,
+  _ bound: (BoundHop, Message) -> Outcome
+) -> penstock_result {
+  guard let bytes = bytes(data, length) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let message = ByteBuffer(copying: bytes) else { return PENSTOCK_E_NO_MEMORY }
+  return withHop(handle, { running($0, message) }, { bound($0, message) })
+}
+
+/// Gives the functions another message with the bytes, or the object, of the caller's.
+@inline(never) @_optimize(size)
+private func put(
+  _ handle: OpaquePointer?, _ message: OpaquePointer?, _ running: (Hop, Message) -> Outcome,
+  _ bound: (BoundHop, Message) -> Outcome
+) -> penstock_result {
+  guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let given = object(message, Message.self)
+  return withHop(
+    handle, { hop in given.fitting(hop.codec).map { running(hop, $0) } ?? .state },
+    { waiting in given.fitting(waiting.hop.codec).map { bound(waiting, $0) } ?? .state })
+}
+
+@_cdecl("penstock_hop_set_bytes") @implementation
+public func penstock_hop_set_bytes(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
+  -> penstock_result
+{
+  put(handle, data, length, { $0.setMessage($1) }, { $0.setMessage($1) })
+}
+
+@_cdecl("penstock_hop_set_message") @implementation
+public func penstock_hop_set_message(_ handle: OpaquePointer!, _ message: OpaquePointer!) -> penstock_result {
+  put(handle, message, { $0.setMessage($1) }, { $0.setMessage($1) })
+}
+
+@_cdecl("penstock_hop_send") @implementation
+public func penstock_hop_send(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
+  -> penstock_result
+{
+  put(handle, data, length, { $0.injectOutbound($1) }, { $0.hop.injectOutbound($1) })
+}
+
+@_cdecl("penstock_hop_send_message") @implementation
+public func penstock_hop_send_message(_ handle: OpaquePointer!, _ message: OpaquePointer!) -> penstock_result
+{
+  put(handle, message, { $0.injectOutbound($1) }, { $0.hop.injectOutbound($1) })
+}
+
+@_cdecl("penstock_hop_deliver") @implementation
+public func penstock_hop_deliver(_ handle: OpaquePointer!, _ data: UnsafeRawPointer!, _ length: Int)
+  -> penstock_result
+{
+  put(handle, data, length, { $0.injectInbound($1) }, { $0.deliver($1) })
+}
+
+@_cdecl("penstock_hop_deliver_message") @implementation
+public func penstock_hop_deliver_message(_ handle: OpaquePointer!, _ message: OpaquePointer!)
+  -> penstock_result
+{
+  put(handle, message, { $0.injectInbound($1) }, { $0.deliver($1) })
+}
