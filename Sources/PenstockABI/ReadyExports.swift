@@ -192,43 +192,22 @@ public func penstock_metrics_prometheus_text(
 
 // MARK: - The token that is asked for
 
-private func with(_ handle: OpaquePointer?, _ body: (TokenRequest) -> Outcome) -> penstock_result {
-  guard let handle else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let request = object(handle, TokenRequest.self)
-  return Process.isForked(request.generation) ? PENSTOCK_E_FORKED : body(request).rawValue
-}
-
-@_cdecl("penstock_token_request_refused") @implementation
-public func penstock_token_request_refused(_ request: OpaquePointer!) -> UnsafePointer<CChar>! {
-  request.flatMap { object($0, TokenRequest.self).refused }.map { cString($0) }
-}
-
-@_cdecl("penstock_token_request_complete") @implementation
-public func penstock_token_request_complete(
-  _ request: OpaquePointer!, _ token: UnsafePointer<CChar>!, _ expires: Int64
+@_cdecl("penstock_token_complete") @implementation
+public func penstock_token_complete(
+  _ request: penstock_token_request, _ token: UnsafePointer<CChar>!, _ expires: Int64
 ) -> penstock_result {
   guard let token, expires >= -1 else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return with(request) {
-    $0.complete(bytes(token), lifetime: expires < 0 ? nil : nanoseconds(UInt64(expires)))
-  }
+  return TokenRequests.complete(
+    request, bytes(token), lifetime: expires < 0 ? nil : nanoseconds(UInt64(expires))
+  ).rawValue
 }
 
-@_cdecl("penstock_token_request_fail") @implementation
-public func penstock_token_request_fail(
-  _ request: OpaquePointer!, _ code: Int32, _ message: UnsafePointer<CChar>!
+@_cdecl("penstock_token_fail") @implementation
+public func penstock_token_fail(
+  _ request: penstock_token_request, _ code: Int32, _ message: UnsafePointer<CChar>!
 ) -> penstock_result {
-  guard let code = StatusCode(rawValue: code), code != .ok else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let status = Status(code)
-  if let message, !status.setMessage(bytes(message)) { return PENSTOCK_E_NO_MEMORY }
-  return with(request) { $0.fail(status) }
-}
-
-@_cdecl("penstock_token_request_retain") @implementation
-public func penstock_token_request_retain(_ request: OpaquePointer!) -> OpaquePointer! {
-  retain(request, TokenRequest.self)
-}
-
-@_cdecl("penstock_token_request_release") @implementation
-public func penstock_token_request_release(_ request: OpaquePointer!) {
-  release(request, TokenRequest.self)
+  guard code != 0 else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let (made, outcome) = status(code, message)
+  guard let made else { return outcome.rawValue }
+  return TokenRequests.fail(request, made).rawValue
 }

@@ -61,7 +61,10 @@ public final class BearerToken: ReadyInterceptor {
       forget(state, TokenUse.self)
     }
     super.init("bearer_token", callbacks, replayBytes: options.replayBytes)
+    TokenRequests.add(store)
   }
+
+  deinit { TokenRequests.remove(store) }
 
   /// Gives the call a token, and returns `verdict`; or makes it wait for both.
   private static func supply(_ use: TokenUse, _ metadata: Metadata, _ hop: Hop, or verdict: Verdict) -> Int32

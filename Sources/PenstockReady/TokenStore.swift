@@ -4,7 +4,7 @@ import PenstockWire
 
 /// The token, the request for the next one, and the calls that wait for it.
 public final class TokenStore: @unchecked Sendable {
-  public typealias Source = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
+  public typealias Source = @convention(c) (UInt64, UnsafePointer<CChar>?, UnsafeMutableRawPointer?) -> Void
 
   private struct Token {
     let number: UInt64
@@ -14,6 +14,7 @@ public final class TokenStore: @unchecked Sendable {
   }
 
   let options: BearerToken.Options
+  let number = TokenRequests.newNumber()
   private let source: Source
   private let userData: UserData
   private let lock = Lock()
@@ -70,10 +71,11 @@ public final class TokenStore: @unchecked Sendable {
   }
 
   func ask(_ number: UInt64) {
-    let shown = lock.withLock { refused }
-    let request = TokenRequest(self, number, refused: shown)
-    source(OpaquePointer(Unmanaged.passUnretained(request).toOpaque()), userData.pointer)
-    withExtendedLifetime(request) {}
+    let sent = lock.withLock { refused }
+    let shown = sent.flatMap { Request.terminated(ByteView(rebasing: $0.view[options.prefix.count...])) }
+    let text = shown?.view.baseAddress?.assumingMemoryBound(to: CChar.self)
+    source(self.number << 32 | number, text, userData.pointer)
+    withExtendedLifetime(shown) {}
   }
 
   func leave(_ use: TokenUse) { lock.withLock { waiting.drop(use) } }
@@ -85,13 +87,11 @@ public final class TokenStore: @unchecked Sendable {
     let now = Runtime.monotonicNow()
     let (expiresAt, isEndless) = now.addingReportingOverflow(lifetime ?? UInt64.max)
     let early = min(options.refreshEarly, (lifetime ?? 0) / 2)
-    guard
-      let served = answer(
-        number,
-        Token(
-          number: number, text: text, expiresAt: isEndless ? UInt64.max : expiresAt,
-          refreshAt: isEndless ? UInt64.max : expiresAt - early))
-    else { return .gone }
+    let (outcome, served) = answer(
+      number,
+      Token(
+        number: number, text: text, expiresAt: isEndless ? UInt64.max : expiresAt,
+        refreshAt: isEndless ? UInt64.max : expiresAt - early))
     for (ticket, metadata, isRefused) in served {
       if metadata.set(options.header.view, text.view) == .ok {
         _ = Tickets.resolve(ticket, .verdict(isRefused ? .restart : .next))
@@ -99,22 +99,22 @@ public final class TokenStore: @unchecked Sendable {
         _ = Tickets.resolve(ticket, .finish(Status(.resourceExhausted, "no memory for the token")))
       }
     }
-    return .ok
+    return outcome
   }
 
   func fail(_ number: UInt64, _ status: Status) -> Outcome {
-    guard let served = answer(number, nil) else { return .gone }
+    let (outcome, served) = answer(number, nil)
     for (ticket, _, isRefused) in served {
       _ = Tickets.resolve(ticket, isRefused ? .verdict(.next) : .finish(status.copy()))
     }
-    return .ok
+    return outcome
   }
 
-  /// Closes the request. Returns the waiting calls; nil: another request has been made since.
-  private func answer(_ number: UInt64, _ fresh: Token?) -> [(UInt64, Metadata, isRefused: Bool)]? {
+  /// Closes the request, and gives the waiting calls. One that is not open was answered, or another has taken its place.
+  private func answer(_ number: UInt64, _ fresh: Token?) -> (Outcome, [(UInt64, Metadata, isRefused: Bool)]) {
     lock.lock()
     defer { lock.unlock() }
-    guard open == number else { return nil }
+    guard number != 0, open == number else { return (number == 0 || number > count ? .gone : .already, []) }
     open = 0
     if let fresh {
       token = fresh
@@ -129,6 +129,6 @@ public final class TokenStore: @unchecked Sendable {
       if let metadata = use.metadata { served.append((use.ticket, metadata, use.isRefused)) }
     }
     waiting = []
-    return served
+    return (.ok, served)
   }
 }

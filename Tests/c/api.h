@@ -85,7 +85,6 @@ static inline owner pick_owner(const char *what) {
   X(executor)                                                                                                          \
   X(codec)                                                                                                             \
   X(error)                                                                                                             \
-  X(token_request)                                                                                                     \
   X(metrics)
 #define OWN_KINDS(X)                                                                                                   \
   X(metadata)                                                                                                          \
@@ -199,7 +198,7 @@ typedef struct numbers {
   _Atomic uint64_t list[NUMBERS];
 } numbers;
 
-static numbers tickets, ids;
+static numbers tickets, ids, tokens;
 
 static inline void keep_number(numbers *self, uint64_t number) {
   if (number) atomic_store(&self->list[below(NUMBERS)], number);

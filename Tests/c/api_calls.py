@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 import api  # noqa: E402
 
 SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "error",
-          "token_request", "metrics"]
+          "metrics"]
 OWN = ["metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # Options may be changed in these ways before anybody else has them only.
@@ -35,7 +35,7 @@ SCALARS = {
     "code": "pick_code()", "result": "pick_code()", "verdict": "pick_small()", "kind": "pick_small()", "level": "pick_small()",
     "idempotency": "pick_small()", "wait": "pick_small()", "priority": "pick_priority()", "kinds": "pick_mask()",
     "flags": "pick_mask()", "timeout_ms": "pick_timeout()", "index": "once_in(2) ? below(3) : pick_size()",
-    "ticket": "pick_number(&tickets)", "id": "pick_number(&ids)", "bytes": "pick_size()",
+    "ticket": "pick_number(&tickets)", "request": "pick_number(&tokens)", "id": "pick_number(&ids)", "bytes": "pick_size()",
     "ms": "pick_wide()", "expires_in_ms": "pick_wide()", "count": "(uint64_t)pick_wide()", "n": "(uint64_t)pick_wide()",
 }
 TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor": "pick_async",

@@ -329,14 +329,15 @@ static inline const penstock_codec_functions *pick_functions(const char *functio
 
 /* ---- Ready-made interceptors ---- */
 
-static void api_source(penstock_token_request *request, void *user_data) {
+static void api_source(penstock_token_request request, const char *refused, void *user_data) {
+  look_at_text(refused);
   check_alive(user_data);
   if (once_in(3)) {
-    keep(KIND_token_request, penstock_token_request_retain(request));
+    keep_number(&tokens, request);
   } else if (once_in(4)) {
-    OK(penstock_token_request_fail(request, 1 + (int32_t)below(16), "no token"));
+    OK(penstock_token_fail(request, 1 + (int32_t)below(16), "no token"));
   } else {
-    OK(penstock_token_request_complete(request, "token", (int64_t)below(20) - 1));
+    OK(penstock_token_complete(request, "token", (int64_t)below(20) - 1));
   }
   act_at((place){0}, 2);
 }

@@ -10,12 +10,11 @@
 typedef struct source {
   bool answers; /* in the callback; else the requests are kept */
   int64_t expires_in_ms;
-  int32_t fails; /* with this code */
-  bool drops;
-  penstock_token_request *late; /* one whose time is over, answered while the next is asked for */
+  int32_t fails;               /* with this code */
+  penstock_token_request late; /* one whose time is over, answered while the next is asked for */
   atomic_int asked;
   latch was_asked;
-  penstock_token_request *requests[SOURCE_LIMIT];
+  penstock_token_request requests[SOURCE_LIMIT];
   char refused[SOURCE_LIMIT][32];
   atomic_int finalized;
 } source;
@@ -32,25 +31,22 @@ static inline void source_finalize(void *user_data) { atomic_fetch_add(&((source
 static inline void source_answer(source *source, int number) {
   char token[32];
   snprintf(token, sizeof(token), "token-%d", number);
-  OK(penstock_token_request_complete(source->requests[number - 1], token, source->expires_in_ms));
-  penstock_token_request_release(source->requests[number - 1]);
+  OK(penstock_token_complete(source->requests[number - 1], token, source->expires_in_ms));
 }
 
-static inline void ask(penstock_token_request *request, void *user_data) {
+static inline void ask(penstock_token_request request, const char *refused, void *user_data) {
   source *self = user_data;
   int number = atomic_fetch_add(&self->asked, 1) + 1;
   if (number > SOURCE_LIMIT) abort();
-  const char *refused = penstock_token_request_refused(request);
   snprintf(self->refused[number - 1], sizeof(self->refused[0]), "%s", refused ? refused : "");
   if (self->late) {
-    CHECK_RESULT(penstock_token_request_complete(self->late, "late", -1), PENSTOCK_E_GONE);
-    CHECK_RESULT(penstock_token_request_fail(self->late, PENSTOCK_STATUS_ABORTED, NULL), PENSTOCK_E_ALREADY);
+    CHECK_RESULT(penstock_token_complete(self->late, "late", -1), PENSTOCK_E_ALREADY);
+    CHECK_RESULT(penstock_token_fail(self->late, PENSTOCK_STATUS_ABORTED, NULL), PENSTOCK_E_ALREADY);
   }
-  if (self->drops) {
-  } else if (self->fails) {
-    OK(penstock_token_request_fail(request, self->fails, "no luck"));
+  if (self->fails) {
+    OK(penstock_token_fail(request, self->fails, "no luck"));
   } else {
-    self->requests[number - 1] = penstock_token_request_retain(request);
+    self->requests[number - 1] = request;
     if (self->answers) source_answer(self, number);
   }
   latch_signal(&self->was_asked);

@@ -278,14 +278,15 @@ TEST(fork_while_a_function_runs) {
   penstock_runtime_release(runtime);
 }
 
-static void keep_request(penstock_token_request *request, void *user_data) {
-  *(penstock_token_request **)user_data = penstock_token_request_retain(request);
+static void keep_request(penstock_token_request request, const char *refused, void *user_data) {
+  (void)refused;
+  atomic_store((_Atomic penstock_token_request *)user_data, request);
 }
 TEST(fork_ready_state_of_the_parent_is_refused) {
   penstock_channel *channel = open_channel();
   penstock_metrics *metrics = NULL;
   penstock_interceptor tables[2], other;
-  penstock_token_request *request = NULL;
+  _Atomic penstock_token_request request = 0;
   OK(penstock_metrics_new(NULL, &metrics, NULL));
   OK(penstock_ready_metrics(metrics, &tables[0]));
   OK(penstock_ready_bearer_token("{\"allow_cleartext\": true}", keep_request, &request, NULL, &tables[1], NULL));
@@ -294,7 +295,7 @@ TEST(fork_ready_state_of_the_parent_is_refused) {
   penstock_call *call = ready_begin(channel, "x", NULL);
   char *text = NULL;
   do OK(penstock_metrics_snapshot_json(metrics, &text));
-  while (penstock_free(text), text = NULL, request == NULL);
+  while (penstock_free(text), text = NULL, request == 0);
   pid_t child = fork();
   if (child == 0) {
     alarm(25u * (unsigned)test_slow());
@@ -304,16 +305,15 @@ TEST(fork_ready_state_of_the_parent_is_refused) {
     wrong += penstock_metrics_prometheus_text(metrics, &text) != PENSTOCK_E_FORKED;
     wrong += penstock_ready_metrics(metrics, &table) != PENSTOCK_E_FORKED;
     wrong += penstock_ready_share(&tables[0], &table) != PENSTOCK_E_FORKED;
-    wrong += penstock_token_request_complete(request, "token", -1) != PENSTOCK_E_FORKED;
-    penstock_token_request_release(request);
+    wrong += penstock_token_complete(request, "token", -1) != PENSTOCK_E_GONE;
+    wrong += penstock_token_fail(request, PENSTOCK_STATUS_ABORTED, NULL) != PENSTOCK_E_GONE;
     penstock_metrics_release(metrics);
     wrong += penstock_ready_trace_context(NULL, &table, NULL) != PENSTOCK_OK;
     _exit(wrong);
   }
   int status = -1;
   CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
-  OK(penstock_token_request_complete(request, "token", -1));
-  penstock_token_request_release(request);
+  OK(penstock_token_complete(request, "token", -1));
   CHECK_INT(ready_code(ready_finish(call)), 0);
   ready_drop(&tables[0]);
   ready_drop(&other);

@@ -159,9 +159,9 @@ TEST(ready_tables_take_a_name_a_filter_and_any_place) {
 }
 
 /* Their callbacks on an executor, instead of the driving thread. */
-static void give_token(penstock_token_request *request, void *user_data) {
-  (void)user_data;
-  OK(penstock_token_request_complete(request, "token", -1));
+static void give_token(penstock_token_request request, const char *refused, void *user_data) {
+  (void)refused, (void)user_data;
+  OK(penstock_token_complete(request, "token", -1));
 }
 static void count_line(const char *line, size_t length, void *user_data) {
   (void)line, (void)length;

@@ -16,21 +16,17 @@ TEST(bearer_fails_with_what_the_source_says) {
   end(channel, &source);
 }
 
-TEST(bearer_takes_a_dropped_request_for_a_failure) {
+/* A request that nobody answers ends with the calls' time to wait; so does the one that comes after it. */
+TEST(bearer_takes_a_forgotten_request_for_a_failure) {
   penstock_channel *channel = open_channel();
   source source;
   source_init(&source, false);
-  source.drops = true;
-  bearer_add(channel, &source, NULL);
-  penstock_reply *reply = ready_unary(channel, "x", NULL);
-  CHECK_HAS(ready_message(reply), "no answer");
-  CHECK_INT(ready_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
-  /* Later, on another thread, too. */
-  source.drops = false;
-  penstock_call *call = ready_begin(channel, "x", NULL);
-  latch_wait(&source.was_asked, 2);
-  penstock_token_request_release(source.requests[1]);
-  CHECK_INT(ready_code(ready_finish(call)), PENSTOCK_STATUS_UNAVAILABLE);
+  bearer_add(channel, &source, "{\"refresh_timeout_ms\": 30}");
+  for (int i = 1; i <= 2; i++) {
+    CHECK_INT(unary_code(channel, "x"), PENSTOCK_STATUS_UNAVAILABLE);
+    CHECK_INT(atomic_load(&source.asked), i);
+  }
+  CHECK(source.requests[0] != 0 && source.requests[1] != 0 && source.requests[0] != source.requests[1]);
   end(channel, &source);
 }
 
@@ -92,7 +88,6 @@ TEST(bearer_does_not_wait_for_ever) {
   CHECK_STR(ready_value(penstock_reply_trailers(reply), "seen-authorization"), "Bearer token-2");
   penstock_reply_release(reply);
   CHECK_INT(atomic_load(&source.asked), 2);
-  penstock_token_request_release(source.late);
   CHECK_INT(unary_code(channel, "x"), 0);
   end(channel, &source);
 }
@@ -104,12 +99,12 @@ TEST(bearer_refuses_what_is_no_token) {
   bearer_add(channel, &source, NULL);
   penstock_call *call = ready_begin(channel, "x", NULL);
   latch_wait(&source.was_asked, 1);
-  penstock_token_request *request = source.requests[0];
-  CHECK_RESULT(penstock_token_request_complete(request, "", -1), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_token_request_complete(request, "two\nlines", -1), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_token_request_complete(request, "good", -2), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_token_request_fail(request, 0, NULL), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_token_request_fail(request, 17, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  penstock_token_request request = source.requests[0];
+  CHECK_RESULT(penstock_token_complete(request, "", -1), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_token_complete(request, "two\nlines", -1), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_token_complete(request, "good", -2), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_token_fail(request, 0, NULL), PENSTOCK_E_INVALID_ARGUMENT);
+  CHECK_RESULT(penstock_token_fail(request, 17, NULL), PENSTOCK_E_INVALID_ARGUMENT);
   source_answer(&source, 1);
   CHECK_INT(ready_code(ready_finish(call)), 0);
   end(channel, &source);
@@ -159,24 +154,26 @@ TEST(bearer_removed_and_its_channel_closed_while_a_token_is_asked_for) {
   OK(penstock_channel_close(channel));
   CHECK_INT(ready_code(ready_finish(call)), PENSTOCK_STATUS_CANCELLED);
   penstock_channel_release(channel);
-  /* Who has the request has the source: its data is not finalized before. */
-  CHECK_INT(atomic_load(&source.finalized), 0);
-  source_answer(&source, 1);
+  /* A request that is open does not keep the source. */
   EVENTUALLY(atomic_load(&source.finalized) == 1);
+  CHECK_RESULT(penstock_token_complete(source.requests[0], "token-1", -1), PENSTOCK_E_GONE);
+  CHECK_RESULT(penstock_token_fail(source.requests[0], PENSTOCK_STATUS_ABORTED, NULL), PENSTOCK_E_GONE);
 }
 
-TEST(bearer_request_that_was_answered_does_not_keep_the_source) {
+TEST(bearer_request_is_answered_once) {
   penstock_channel *channel = open_channel();
   source source;
   source_init(&source, false);
   bearer_add(channel, &source, NULL);
   penstock_call *call = ready_begin(channel, "x", NULL);
   latch_wait(&source.was_asked, 1);
-  OK(penstock_token_request_complete(source.requests[0], "token-1", -1));
+  OK(penstock_token_complete(source.requests[0], "token-1", -1));
   CHECK_INT(ready_code(ready_finish(call)), 0);
+  CHECK_RESULT(penstock_token_complete(source.requests[0], "token-2", -1), PENSTOCK_E_ALREADY);
+  CHECK_RESULT(penstock_token_fail(source.requests[0], PENSTOCK_STATUS_ABORTED, NULL), PENSTOCK_E_ALREADY);
+  CHECK_RESULT(penstock_token_complete(source.requests[0] + 1, "token-2", -1), PENSTOCK_E_GONE);
   end(channel, &source);
-  CHECK_RESULT(penstock_token_request_complete(source.requests[0], "token-2", -1), PENSTOCK_E_ALREADY);
-  penstock_token_request_release(source.requests[0]);
+  CHECK_RESULT(penstock_token_complete(source.requests[0], "token-2", -1), PENSTOCK_E_GONE);
 }
 
 TEST(bearer_token_shared_by_two_runtimes) {

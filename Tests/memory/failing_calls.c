@@ -340,10 +340,9 @@ static void hops(void) {
   close_all(runtime, channel);
 }
 
-static void give_token(penstock_token_request *request, void *user_data) {
-  (void)user_data;
-  if (!WENT(penstock_token_request_complete(request, "a-token", 60000)))
-    penstock_token_request_fail(request, 14, "no memory");
+static void give_token(penstock_token_request request, const char *refused, void *user_data) {
+  (void)refused, (void)user_data;
+  if (!WENT(penstock_token_complete(request, "a-token", 60000))) penstock_token_fail(request, 14, "no memory");
 }
 
 static void ignore_line(const char *line, size_t length, void *user_data) {

@@ -12,27 +12,22 @@ static int asked = 0;
 
 /* On a thread of its own: it may wait, read files, ask another server. */
 static void *fetch(void *argument) {
-  penstock_token_request *request = argument;
-  const char *refused = penstock_token_request_refused(request);
   char token[32];
   snprintf(token, sizeof token, "token-%d", ++asked);
-  if (refused != NULL) printf("the server has refused %s; ", refused);
   printf("fetched %s\n", token);
-  penstock_token_request_complete(request, token, 3600000); /* or penstock_token_request_fail */
-  penstock_token_request_release(request);
+  penstock_token_complete((uintptr_t)argument, token, 3600000); /* or penstock_token_fail */
   return NULL;
 }
 
 /* The source: in a callback it may not wait, so it answers later. */
-static void ask(penstock_token_request *request, void *user_data) {
+static void ask(penstock_token_request request, const char *refused, void *user_data) {
   pthread_t thread;
   (void)user_data;
-  penstock_token_request_retain(request);
-  if (pthread_create(&thread, NULL, fetch, request) != 0) {
-    penstock_token_request_release(request); /* not answered: the calls that wait end with UNAVAILABLE */
-    return;
-  }
-  pthread_detach(thread);
+  if (refused != NULL) printf("the server has refused %s; ", refused);
+  if (pthread_create(&thread, NULL, fetch, (void *)(uintptr_t)request) != 0)
+    penstock_token_fail(request, PENSTOCK_STATUS_UNAVAILABLE, "no thread to fetch a token");
+  else
+    pthread_detach(thread);
 }
 
 /* Stands below, for want of a server that knows tokens: has it refuse the first. */

@@ -95,31 +95,32 @@ class TokenRequest:
     """A token that is asked for: answer it once, with `complete` or `fail`, from any thread. One that is dropped
     without an answer fails."""
 
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-        own(self, _raw.penstock_token_request_release, handle)
-
-    @property
-    def refused(self) -> Optional[str]:
-        """The token that the server has refused and that this is to replace; None where it is about none."""
-        text: Optional[bytes] = _raw.penstock_token_request_refused(self._handle)
-        return None if text is None else text.decode()
+    def __init__(self, number: int, refused: Optional[bytes]) -> None:
+        self._number = number
+        # The token that the server has refused and that this is to replace; None where it is about none.
+        self.refused = None if refused is None else refused.decode()
+        own(self, _give_up, number)
 
     def complete(self, token: str, expires_in: Optional[float] = None) -> None:
         """Answers with a token, good for so many seconds (None: until it is refused; 0: for the calls that wait).
 
-        InvalidArgumentError: not what a header may have; the request stays open. AlreadyError: answered. GoneError:
-        it took longer than ``refresh_timeout``.
+        InvalidArgumentError: not what a header may have; the request stays open. AlreadyError: answered, or another
+        request has been made after ``refresh_timeout``. GoneError: the interceptor is no more.
         """
         lifetime = -1 if expires_in is None else milliseconds(expires_in)
         text = c_string(token, "a token")
-        check(_raw.penstock_token_request_complete(self._handle, text, lifetime), "the token can't be taken")
+        check(_raw.penstock_token_complete(self._number, text, lifetime), "the token can't be taken")
 
     def fail(self, code: CodeLike = StatusCode.UNAVAILABLE, message: str = "") -> None:
         """Answers that there is none: the calls that wait end with this status. AlreadyError, GoneError: see
         `complete`."""
         text = c_string(message, "a message")
-        check(_raw.penstock_token_request_fail(self._handle, code_number(code), text), "the failure can't be taken")
+        check(_raw.penstock_token_fail(self._number, code_number(code), text), "the failure can't be taken")
+
+
+def _give_up(number: int) -> None:
+    """Where it was answered, this does nothing."""
+    _raw.penstock_token_fail(number, StatusCode.UNAVAILABLE.number, b"the token source gave no answer")
 
 
 # A token, a token and its seconds, or None: the request is answered later.
@@ -159,10 +160,10 @@ class _Asked:
             request.fail(StatusCode.UNAVAILABLE, f"the token source raised {type(error).__name__}")
 
 
-def _ask(request: int, number: Optional[int]) -> None:
+def _ask(request: int, refused: Optional[bytes], number: Optional[int]) -> None:
     asked = registry.get(number)
     if isinstance(asked, _Asked):
-        asked.ask(TokenRequest(_raw.penstock_token_request_retain(request)))
+        asked.ask(TokenRequest(request, refused))
 
 
 class BearerToken(_Ready):

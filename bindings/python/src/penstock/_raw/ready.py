@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import POINTER, c_char_p, c_int32, c_int64, c_void_p
+from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint64, c_void_p
 from typing import Any, Dict, Tuple
 
 from .c_types import penstock_finalizer, penstock_interceptor, penstock_log_line, penstock_token_source
@@ -22,17 +22,11 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
         POINTER(penstock_interceptor),
         POINTER(c_void_p),
     ),
-    # const char *penstock_token_request_refused(const penstock_token_request *request);
-    "penstock_token_request_refused": (c_char_p, c_void_p),
-    # penstock_result penstock_token_request_complete(penstock_token_request *request, const char *token, int64_t
+    # penstock_result penstock_token_complete(penstock_token_request request, const char *token, int64_t
     # expires_in_ms);
-    "penstock_token_request_complete": (c_int32, c_void_p, c_char_p, c_int64),
-    # penstock_result penstock_token_request_fail(penstock_token_request *request, int32_t code, const char *message);
-    "penstock_token_request_fail": (c_int32, c_void_p, c_int32, c_char_p),
-    # penstock_token_request *penstock_token_request_retain(penstock_token_request *request);
-    "penstock_token_request_retain": (c_void_p, c_void_p),
-    # void penstock_token_request_release(penstock_token_request *request);
-    "penstock_token_request_release": (None, c_void_p),
+    "penstock_token_complete": (c_int32, c_uint64, c_char_p, c_int64),
+    # penstock_result penstock_token_fail(penstock_token_request request, int32_t code, const char *message);
+    "penstock_token_fail": (c_int32, c_uint64, c_int32, c_char_p),
     # penstock_result penstock_ready_logging(const char *options_json, penstock_log_line write, void *user_data,
     # penstock_finalizer finalizer, penstock_interceptor *table, penstock_error **error);
     "penstock_ready_logging": (
