@@ -25,7 +25,7 @@ class FetchFirst(penstock.Interceptor):
             # What the ticket is for: here the start, with its metadata. It may be changed until the ticket is spent.
             ticket.event().metadata["authorization"] = "Bearer fetched"
             print("a thread lets the call go on")
-            ticket.resume()  # or ticket.finish(...): ends the call there
+            ticket.resume()  # or ticket.end(...): ends the call there
         except penstock.GoneError:
             pass  # the call has ended: its deadline, a cancel
 

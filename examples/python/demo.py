@@ -183,7 +183,7 @@ class Guard(penstock.Interceptor):
 
     def on_start(self, hop):
         note(hop, self.name)
-        hop.finish(StatusCode.PERMISSION_DENIED, "guard says no")
+        hop.end(StatusCode.PERMISSION_DENIED, "guard says no")
 
 
 # ---- The parts ----

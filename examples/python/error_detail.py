@@ -20,7 +20,7 @@ RETRY_INFO = ("type.googleapis.com/google.rpc.RetryInfo", bytes([1 << 3 | 2, 2, 
 
 class Complain(penstock.Interceptor):
     def on_start(self, hop):
-        hop.finish(StatusCode.FAILED_PRECONDITION, "no pressure", details=[RETRY_INFO, COMPLAINT])
+        hop.end(StatusCode.FAILED_PRECONDITION, "no pressure", details=[RETRY_INFO, COMPLAINT])
 
 
 count = 0

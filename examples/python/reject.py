@@ -13,7 +13,7 @@ from penstock import StatusCode
 class CheckRole(penstock.Interceptor):
     def on_start(self, hop):
         if "x-role" not in hop.metadata:
-            hop.finish(StatusCode.PERMISSION_DENIED, "no x-role")
+            hop.end(StatusCode.PERMISSION_DENIED, "no x-role")
 
 
 with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:

@@ -58,7 +58,7 @@ def test_a_call_says_how_idempotent_it_is(channel: Channel, way: str) -> None:
 
 
 def test_an_error_has_the_trace_of_its_call(channel: Channel) -> None:
-    channel.add_interceptor(Only(on_start=lambda hop: hop.finish(penstock.StatusCode.ABORTED, "no")), name="guard")
+    channel.add_interceptor(Only(on_start=lambda hop: hop.end(penstock.StatusCode.ABORTED, "no")), name="guard")
     for way, call in {**WAYS, **SHORT}.items():
         with pytest.raises(penstock.RpcError) as raised:
             call(channel, trace=100)

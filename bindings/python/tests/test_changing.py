@@ -132,7 +132,7 @@ def test_finish_from_each_event(channel: Channel, event: str) -> None:
     log: List[str] = []
 
     def finish(hop: Hop) -> None:
-        hop.finish(StatusCode.ABORTED, f"in {event}", trailers={"x-by": "hop"})
+        hop.end(StatusCode.ABORTED, f"in {event}", trailers={"x-by": "hop"})
 
     channel.add_interceptor(recorder(log, events=("on_status", "on_cancel")), priority=1)
     channel.add_interceptor(Only(**{event: finish}))
@@ -143,7 +143,7 @@ def test_finish_from_each_event(channel: Channel, event: str) -> None:
 
 
 def test_finish_with_ok_and_no_message_is_a_cardinality_violation(channel: Channel) -> None:
-    channel.add_interceptor(Only(on_start=lambda hop: hop.finish(0)))
+    channel.add_interceptor(Only(on_start=lambda hop: hop.end(0)))
     with pytest.raises(RpcError):
         unary(channel)
 

@@ -260,7 +260,7 @@ def test_restart_by_completion(channel: Channel) -> None:
     def refuse_old(hop: penstock.Hop) -> None:
         seen.append(hop.metadata["authorization"])
         if seen[-1] == "old":
-            hop.finish(StatusCode.UNAUTHENTICATED, "who")
+            hop.end(StatusCode.UNAUTHENTICATED, "who")
 
     refresh = Refresh()
     channel.add_interceptor(refresh, priority=1)
@@ -279,7 +279,7 @@ def test_a_hop_above_tells_by_on_cancel(channel: Channel) -> None:
             told.append(status.code)
 
     channel.add_interceptor(Told())
-    channel.add_interceptor(Only(on_receive=lambda hop: hop.finish(StatusCode.ABORTED)), priority=1)
+    channel.add_interceptor(Only(on_receive=lambda hop: hop.end(StatusCode.ABORTED)), priority=1)
     with pytest.raises(RpcError):
         unary(channel)
     assert told == [StatusCode.ABORTED]

@@ -75,7 +75,7 @@ def test_a_verdict_after_a_time(channel: Channel) -> None:
 
 def test_a_ticket_ends_the_call_after_a_time(channel: Channel) -> None:
     def start(hop: Hop) -> Verdict:
-        hop.ticket().finish_after(StatusCode.ABORTED, "too late", 0.05)
+        hop.ticket().end_after(StatusCode.ABORTED, "too late", 0.05)
         return Verdict.PAUSE
 
     channel.add_interceptor(Only(on_start=start))
@@ -97,7 +97,7 @@ def test_a_ticket_is_used_once(channel: Channel) -> None:
 
     channel.add_interceptor(Only(on_start=start))
     unary(channel)
-    for use in (tickets[0].resume, tickets[0].drop, tickets[0].event, lambda: tickets[0].finish(1)):
+    for use in (tickets[0].resume, tickets[0].drop, tickets[0].event, lambda: tickets[0].end(1)):
         with pytest.raises((penstock.AlreadyError, penstock.GoneError)):
             use()
 
@@ -106,7 +106,7 @@ def test_a_ticket_ends_the_call(channel: Channel) -> None:
     def start(hop: Hop) -> Verdict:
         ticket = hop.ticket()
         on_thread(
-            lambda: ticket.finish(StatusCode.PERMISSION_DENIED, "no", [("e.com/a.B", b"1")], {"x-by": "ticket"})
+            lambda: ticket.end(StatusCode.PERMISSION_DENIED, "no", [("e.com/a.B", b"1")], {"x-by": "ticket"})
         )
         return Verdict.PAUSE
 

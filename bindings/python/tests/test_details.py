@@ -154,7 +154,7 @@ def test_a_call_is_refused_with_a_status_from_json(channel: Channel) -> None:
         {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1.5s"}]}"""
 
     def refuse(hop: Hop) -> None:
-        hop.finish(Status.from_json(text))
+        hop.end(Status.from_json(text))
 
     channel.add_interceptor(Only(on_start=refuse))
     with pytest.raises(RpcError, match="RESOURCE_EXHAUSTED: slower, please") as caught:

@@ -77,7 +77,7 @@ def test_exceptions_are_logged_or_go_to_the_hook(channel: Channel, caplog: pytes
 
 def test_an_exception_in_on_cancel_is_logged(channel: Channel, caplog: pytest.LogCaptureFixture) -> None:
     def finish(hop: Hop) -> None:
-        hop.finish(StatusCode.ABORTED, "above")
+        hop.end(StatusCode.ABORTED, "above")
 
     channel.add_interceptor(Only(on_headers=finish), priority=1)
     channel.add_interceptor(Only(on_cancel=raising), name="below")

@@ -164,7 +164,7 @@ class Retry(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]
 def test_an_interceptor_tries_again(channel: Channel) -> None:
     def refuse(hop: Hop) -> None:
         if "x-by" not in hop.metadata:
-            hop.finish(StatusCode.UNAVAILABLE, "not at once")
+            hop.end(StatusCode.UNAVAILABLE, "not at once")
 
     channel.add_interceptor(Only(on_start=refuse))
     retry = Retry()

@@ -52,7 +52,7 @@ def test_everything_is_dropped_and_replaced(channel: Channel) -> None:
 @pytest.mark.parametrize("event", ["on_start", "on_send", "on_half_close", "on_headers", "on_status"])
 def test_a_call_is_refused_with_details_and_trailers(channel: Channel, event: str) -> None:
     status = Status(9, "not today", [("t/acme.X", b"\x00\x01")], {"x-why": "because"})
-    channel.add_interceptor(Only(**{event: lambda hop: hop.finish(status)}))
+    channel.add_interceptor(Only(**{event: lambda hop: hop.end(status)}))
     with pytest.raises(RpcError, match="FAILED_PRECONDITION: not today") as caught:
         unary(channel)
     assert [detail.value for detail in caught.value.status_details] == [b"\x00\x01"]

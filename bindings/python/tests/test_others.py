@@ -256,7 +256,7 @@ def test_others_grpc_swift_1154_many_calls_wait_for_one_refresh(channel: Channel
 
     def refuse_old(hop: Hop) -> None:
         if hop.metadata.get("x-token") != "new":
-            hop.finish(StatusCode.UNAUTHENTICATED, "expired")
+            hop.end(StatusCode.UNAUTHENTICATED, "expired")
 
     channel.add_interceptor(Refresh(), priority=1)
     channel.add_interceptor(Only(on_start=refuse_old))

@@ -57,7 +57,7 @@ class Bench:
 
     def check_over(self) -> None:
         """The hop's part is over: it says so, and does no harm."""
-        for act in (lambda: self.hop.finish(1), self.hop.half_close, lambda: self.hop.send_message(b"x")):
+        for act in (lambda: self.hop.end(1), self.hop.half_close, lambda: self.hop.send_message(b"x")):
             with pytest.raises(penstock.GoneError):
                 act()
 
@@ -75,7 +75,7 @@ def bench(channel: Channel) -> Iterator[Bench]:
 def test_a_hop_ends_its_call_on_another_thread(bench: Bench) -> None:
     bench.begin()
     bench.elsewhere(
-        lambda: bench.hop.finish(StatusCode.UNAUTHENTICATED, "revoked", [("e.com/a.B", b"1")], {"x-by": "hop"})
+        lambda: bench.hop.end(StatusCode.UNAUTHENTICATED, "revoked", [("e.com/a.B", b"1")], {"x-by": "hop"})
     )
     with pytest.raises(RpcError, match="UNAUTHENTICATED: revoked") as caught:
         next(bench.call)
@@ -95,7 +95,7 @@ def test_a_hop_ends_its_call_while_start_waits(channel: Channel) -> None:
     for act in (bench.hop.half_close, lambda: bench.hop.send_message(b"x")):
         with pytest.raises(penstock.StateError):
             bench.elsewhere(act)
-    bench.elsewhere(lambda: bench.hop.finish(StatusCode.ABORTED, "idle"))
+    bench.elsewhere(lambda: bench.hop.end(StatusCode.ABORTED, "idle"))
     with pytest.raises(RpcError, match="ABORTED: idle"):
         next(bench.call)
     bench.requests.put(None)

@@ -36,7 +36,7 @@ class Failing(Interceptor):
 
     def on_half_close(self, hop: Hop) -> None:
         if hop.attempt <= self.times:
-            hop.finish(StatusCode.UNAUTHENTICATED, "who are you")
+            hop.end(StatusCode.UNAUTHENTICATED, "who are you")
 
 
 class Refresh(Interceptor):

@@ -204,7 +204,7 @@ def test_an_interceptor_of_a_side_call_answers_it(channel: Channel) -> None:
     done = threading.Event()
 
     def refuse(hop: Hop) -> None:
-        hop.finish(StatusCode.PERMISSION_DENIED, "no")
+        hop.end(StatusCode.PERMISSION_DENIED, "no")
 
     def reply(response: Optional[bytes], outcome: CompletedCall) -> None:
         ends.append((response, outcome.code()))

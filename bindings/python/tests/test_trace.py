@@ -68,7 +68,7 @@ def test_without_the_option_there_is_none(channel: Channel) -> None:
 
 def test_an_error_tells_who_ended_the_call(traced: Channel) -> None:
     def refuse(hop: Hop) -> None:
-        hop.finish(StatusCode.PERMISSION_DENIED, "no")
+        hop.end(StatusCode.PERMISSION_DENIED, "no")
 
     traced.add_interceptor(Only(on_start=refuse), name="guard")
     with pytest.raises(RpcError) as raised:

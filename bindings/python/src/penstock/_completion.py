@@ -101,7 +101,7 @@ class Completion:
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the call at this hop, as `Hop.finish` does."""
+        """Ends the call at this hop, as `Hop.end` does."""
         status = as_status(code, message, details, trailers)
         self._called(_raw.penstock_hop_end_with(self._handle, status._address()))
 

@@ -400,7 +400,7 @@ class Hop:
 
     # ---- Ending, injecting, answering ----
 
-    def finish(
+    def end(
         self,
         code: StatusLike,
         message: str = "",
@@ -417,7 +417,7 @@ class Hop:
         else:
             text = c_string(message, "a message")
             result = _raw.penstock_hop_end(self._anywhere, code_number(code), text)
-        check(result, "the call can't be finished here")
+        check(result, "the call can't be ended here")
 
     def send_message(self, data: Any) -> None:
         """Puts a message of this hop's own on its way to the server, before the event of the running callback. A hop

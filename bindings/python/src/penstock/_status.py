@@ -243,7 +243,7 @@ StatusLike = Union[CodeLike, Status]
 
 
 def as_status(code: StatusLike, message: str, details: Iterable[DetailLike], trailers: MetadataLike) -> Status:
-    """The status that the arguments of a `finish` describe."""
+    """The status that the arguments of an `end` describe."""
     if not isinstance(code, Status):
         return Status(code, message, details, trailers)
     if message or tuple(details) or trailers is not None:

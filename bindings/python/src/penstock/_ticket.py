@@ -44,14 +44,14 @@ class Ticket:
         """Swallows the message: DROP."""
         check(_raw.penstock_ticket_resolve(self.number, c.DROP), "the ticket can't be used")
 
-    def finish(
+    def end(
         self,
         code: StatusLike,
         message: str = "",
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the call at the hop, as `Hop.finish` does."""
+        """Ends the call at the hop, as `Hop.end` does."""
         status = as_status(code, message, details, trailers)
         check(_raw.penstock_ticket_end_with(self.number, status._address()), "the ticket can't be used")
 
@@ -67,7 +67,7 @@ class Ticket:
             f"the ticket can't be resolved to {verdict!r}",
         )
 
-    def finish_after(self, code: CodeLike, message: str, seconds: float) -> None:
+    def end_after(self, code: CodeLike, message: str, seconds: float) -> None:
         """Ends the call at the hop after ``seconds``, unless the ticket is resolved before."""
         text = c_string(message, "a message")
         result = _raw.penstock_ticket_end_after(self.number, code_number(code), text, milliseconds(seconds))
