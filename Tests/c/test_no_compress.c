@@ -109,6 +109,32 @@ TEST(no_compress_through_hops_that_replace) {
   probe_wait_finalized(&below);
 }
 
+/* Sends one message of its own of each kind behind each of the caller's, and puts one that stays plain in the place of every
+ * second. */
+static int32_t send_own(probe *self, penstock_hop *hop, int32_t event) {
+  if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
+  int *count = self->context;
+  bytes plain = expecting(2, false, 1000 + test_random(1000)), packed = expecting(2, true, 1000);
+  penstock_message *message = plain_message(&plain);
+  OK(penstock_hop_send_message(hop, message));
+  OK(penstock_hop_send(hop, packed.at, packed.length));
+  if (++*count % 2 == 0) OK(penstock_hop_set_message(hop, message));
+  penstock_message_release(message);
+  return PENSTOCK_NEXT;
+}
+
+TEST(no_compress_of_messages_that_a_hop_makes) {
+  penstock_channel *channel = open_channel();
+  int count = 0;
+  probe making;
+  probe_init_with(&making, "making", send_own, &count);
+  probe_add(&making, channel, 0);
+  for (int i = 0; i < test_rounds(20); i++) send_mixed(channel);
+  CHECK(count >= 60);
+  penstock_channel_release(channel);
+  probe_wait_finalized(&making);
+}
+
 /* The first attempt fails when all has been sent, and what was recorded is sent again. */
 static int32_t again(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
