@@ -15,7 +15,7 @@ public final class ByteBuffer {
   /// An object attached to the bytes, for the code that put it there; of lent bytes, the object that keeps them.
   public var attachment: AnyObject?
   /// A message that is to be sent as it is, whatever compression its call has. It stays with the message when its contents
-  /// are exchanged, goes along with what is lent, and comes with contents that are taken over.
+  /// are exchanged, and goes along with what is lent.
   public var staysPlain: Bool {
     get { plain.load(ordering: .relaxed) }
     set { plain.store(newValue, ordering: .relaxed) }
@@ -207,7 +207,6 @@ public final class ByteBuffer {
     swap(&start, &other.start)
     swap(&end, &other.end)
     swap(&attachment, &other.attachment)
-    if other.staysPlain { staysPlain = true }
   }
 
   private func compact() {

@@ -30,7 +30,7 @@ class Server(penstock.Interceptor):
 
     def on_half_close(self, hop):
         if hop.attempt == 1:
-            hop.finish(self.code, "the server said no")
+            hop.end(self.code, "the server said no")
 
 
 def main():
