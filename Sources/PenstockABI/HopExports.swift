@@ -20,9 +20,7 @@ func find<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T?, _ bound: (BoundHo
 }
 
 func withHop(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_result {
-  guard let hop = hop(handle) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  if hop.isForked { return PENSTOCK_E_FORKED }
-  return body(hop).rawValue
+  withHop(handle, body, { body($0.hop) })
 }
 
 /// Does `running` or `bound` at the event of the handle.
@@ -35,8 +33,16 @@ func withHop(_ handle: OpaquePointer?, _ running: (Hop) -> Outcome, _ bound: (Bo
   if referent.hop.isForked { return PENSTOCK_E_FORKED }
   switch referent {
   case .running(let hop): return running(hop).rawValue
-  case .bound(let hop): return bound(hop).rawValue
+  case .bound(let hop):
+    let outcome = bound(hop)
+    if outcome == .state { hop.noteRefusal() }
+    return outcome.rawValue
   }
+}
+
+@_cdecl("penstock_hop_why") @implementation
+public func penstock_hop_why(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
+  cString((find(handle, { $0.why }, { $0.why }) ?? .none).text)
 }
 
 @_cdecl("penstock_hop_retain") @implementation
@@ -161,13 +167,13 @@ public func penstock_hop_end_with(_ handle: OpaquePointer!, _ status: OpaquePoin
 
 @_cdecl("penstock_hop_next") @implementation
 public func penstock_hop_next(_ handle: OpaquePointer!) -> penstock_result {
-  withHop(handle, { $0.hasEnded ? .gone : .state }, { $0.next() })
+  withHop(handle, { $0.hasEnded ? .gone : $0.refuse(.notSynchronous) }, { $0.next() })
 }
 
 @_cdecl("penstock_hop_resolve") @implementation
 public func penstock_hop_resolve(_ handle: OpaquePointer!, _ verdict: Int32) -> penstock_result {
   guard let verdict = Verdict(rawValue: verdict) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return withHop(handle, { $0.hasEnded ? .gone : .state }, { $0.resolve(verdict) })
+  return withHop(handle, { $0.hasEnded ? .gone : $0.refuse(.ownHandle) }, { $0.resolve(verdict) })
 }
 
 @_cdecl("penstock_hop_deliver_headers") @implementation

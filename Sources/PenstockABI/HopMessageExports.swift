@@ -34,8 +34,8 @@ private func put(
   guard let message else { return PENSTOCK_E_INVALID_ARGUMENT }
   let given = object(message, Message.self)
   return withHop(
-    handle, { hop in given.fitting(hop.codec).map { running(hop, $0) } ?? .state },
-    { waiting in given.fitting(waiting.hop.codec).map { bound(waiting, $0) } ?? .state })
+    handle, { hop in given.fitting(hop.codec).map { running(hop, $0) } ?? hop.refuseForm() },
+    { waiting in given.fitting(waiting.hop.codec).map { bound(waiting, $0) } ?? waiting.hop.refuseForm() })
 }
 
 @_cdecl("penstock_hop_set_bytes") @implementation

@@ -58,6 +58,10 @@ private func fill(
   out.pointee.level = given.level
   out.pointee.per_attempt = given.per_attempt
   out.pointee.hold_bytes = given.hold_bytes == 0 ? Int(Int32.max) : given.hold_bytes
+  // Another `next` replays the request. An interceptor for each attempt can't begin again.
+  let records = given.per_attempt == 0 || given.level == PENSTOCK_LEVEL_OBJECT
+  out.pointee.replay_bytes = records ? 65536 : 0
+  out.pointee.max_restarts = .max
   out.pointee.user_data = Unmanaged.passRetained(made).toOpaque()
   out.pointee.finalizer = { made in
     if let made { Unmanaged<SyncInterceptor>.fromOpaque(made).release() }

@@ -13,3 +13,21 @@ extension Hop {
   /// lives. Called in `create`.
   public var registered: (id: UInt64, userData: UserData) { (registration.id, registration.userData) }
 }
+
+extension Hop {
+  /// On the driving thread, of a status that waits here: makes ready for RESTART, which sends `start` where that is given. Gives
+  /// the reason why there can be none; nil: it is possible.
+  @inline(never) @_optimize(size)
+  public func prepareRestart(_ status: Status, sending start: Request?) -> Refusal? {
+    switch mayRestart(status) {
+    case .ok:
+      guard let start, let recorded = cut?.start else { return nil }
+      return recorded.become(start) ? nil : .noMemory
+    case .tooLarge: return .overReplayBytes
+    case .already: return .restartsUsed
+    case .unsupported: return .noCopies
+    case .noMemory: return .noMemory
+    default: return whyNoStart(status)
+    }
+  }
+}

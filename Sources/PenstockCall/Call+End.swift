@@ -34,6 +34,10 @@ extension Call {
         status = failure(
           of: hop, "ended its answer with OK, but a message of that was refused and not delivered again")
       }
+      // Before TAKE the hop is not the server: its deliveries would be lost.
+      if hop.life == .starting, status.code == .ok, hop.answered != .nothing {
+        status = failure(of: hop, "ended with OK, but what it has delivered goes with TAKE alone")
+      }
       // Events that may leave the hop, such as a message that it has just injected, leave before its status. That may
       // end the call.
       letGo(hop, .inbound)

@@ -24,6 +24,8 @@ public final class Hop: HopHandle {
   let answer = Atomic<UInt8>(Answer.nothing.rawValue)
   /// A message of the hop's answer was refused, and no later one was taken. Any thread.
   let hasRefused = Atomic<Bool>(false)
+  /// The hop has asked to half-close by itself. Any thread.
+  let hasHalfClosed = Atomic<Bool>(false)
   /// Other threads may have the hop, and deliver and spend demand through it (`sharedOwed`).
   private(set) var isShared = false
   /// Somebody keeps a reference that another thread may release. Called in a callback, or while a ticket is open.
@@ -124,6 +126,7 @@ public final class Hop: HopHandle {
     ownInFlight = 0
     untold = 0
     forgetAnswers()
+    hasHalfClosed.store(false, ordering: .relaxed)
     cut = nil
     outboundJobs = nil
     inboundJobs = nil
@@ -135,12 +138,16 @@ public final class Hop: HopHandle {
   func renewInRun() {
     answer.store(Answer.nothing.rawValue, ordering: .relaxed)
     hasRefused.store(false, ordering: .relaxed)
+    refusal.store(Refusal.none.rawValue, ordering: .relaxed)
     life = .waiting
   }
   /// Replaces the state that `create` has set by the registration's user data.
   func resetState() { state = registrationReference._withUnsafeGuaranteedRef { $0.userData.pointer } }
 
   public var call: Call { row.call }
+
+  /// Whether the hop may RESTART. Any thread, until the call has ended.
+  var records: Bool { registrationReference._withUnsafeGuaranteedRef { $0.records(at: level) } }
 
   /// The registration, which may be used only until the call has ended.
   var registration: Registration { registrationReference.takeUnretainedValue() }

@@ -1,8 +1,12 @@
 import PenstockWire
+import Synchronization
 
 /// The object of a `penstock_hop`: a hop at an event. In a callback that is the `Hop` itself, at the event that the callback
 /// is about; a `BoundHop` is another handle of a hop, at an event that waits.
 open class HopHandle {
+  /// Any thread: a Refusal.
+  final let refusal = Atomic<UInt8>(Refusal.none.rawValue)
+
   public init() {}
 
   /// The handle as a bound one; nil: it is the hop itself.
@@ -44,13 +48,13 @@ open class BoundHop: HopHandle {
   open var metadata: Metadata? { nil }
   open var message: Message? { nil }
   open var status: Status? { nil }
-  open func setMessage(_ fresh: Message) -> Outcome { .state }
+  open func setMessage(_ fresh: Message) -> Outcome { refuse(.noMessage) }
   /// Ends the wait of the event with a verdict.
-  open func resolve(_ verdict: Verdict) -> Outcome { .state }
+  open func resolve(_ verdict: Verdict) -> Outcome { refuse(.ownHandle) }
   /// Ends the wait of the event, and the call with it.
-  open func end(_ status: Status) -> Outcome { .state }
+  open func end(_ status: Status) -> Outcome { refuse(.ownHandle) }
   /// Lets start go on, and waits for the response.
-  open func next() -> Outcome { .state }
+  open func next() -> Outcome { refuse(.notSynchronous) }
   open func takeTicket() -> UInt64 { 0 }
   /// Called when somebody keeps the handle.
   open func becomeShared() {}
@@ -58,7 +62,7 @@ open class BoundHop: HopHandle {
   /// The start as this handle shows it; nil: it shows none.
   open var request: Request? { nil }
   open var requestMetadata: Metadata? { request?.metadata }
-  open func edit(_ change: (Request) -> Outcome) -> Outcome { .state }
+  open func edit(_ change: (Request) -> Outcome) -> Outcome { refuse(.startOrStatusOnly) }
   open func setDeadline(_ time: UInt64?) -> Outcome {
     edit {
       $0.deadline = time

@@ -33,8 +33,8 @@ extension Hop {
   private var currentValue: Event { isInline ? call.event : job?.event ?? .start }
 
   func check() -> Outcome {
-    if hasEnded { return currentEvent == .destroy ? .state : .gone }
-    return currentEvent == .none ? .state : .ok
+    if hasEnded { return currentEvent == .destroy ? refuse(.inDestroy) : .gone }
+    return currentEvent == .none ? refuse(.outsideCallback) : .ok
   }
 
   public var metadata: Metadata? {
@@ -65,10 +65,22 @@ extension Hop {
 
   /// Replaces the contents of the message by those of `fresh`, which nobody else has.
   public func setMessage(_ fresh: Message) -> Outcome {
-    guard fresh.isObject == seesObjects, let message else { return check() == .gone ? .gone : .state }
+    guard fresh.isObject == seesObjects, let message else { return noMessage(of: fresh.isObject) }
     message.exchange(with: fresh)
     return .ok
   }
+
+  /// There is no message with an object, or none with bytes.
+  @inline(never) @_optimize(size)
+  public func noMessage(of objects: Bool) -> Outcome {
+    let outcome = check()
+    guard outcome == .ok else { return outcome }
+    return seesObjects == objects ? refuse(.noMessage) : refuseForm()
+  }
+
+  /// Refuses an object where messages are bytes, or the other way round.
+  @inline(never) @_optimize(size)
+  public func refuseForm() -> Outcome { refuse(seesObjects ? .takesObjects : .takesBytes) }
 
   public var status: Status? {
     let kind = currentEvent
@@ -82,9 +94,16 @@ extension Hop {
   }
 
   public func setSignalCount(_ n: Int) -> Outcome {
-    guard currentEvent == .demand else { return check() == .gone ? .gone : .state }
+    guard currentEvent == .demand else { return wrongPlace(.demandOnly) }
     if isInline { count = n } else { job?.count = n }
     return .ok
+  }
+
+  /// Gone after the end, else E_STATE.
+  @inline(never) @_optimize(size)
+  private func wrongPlace(_ why: Refusal) -> Outcome {
+    let outcome = check()
+    return outcome == .ok ? refuse(why) : outcome
   }
 
   // MARK: - The start
@@ -94,10 +113,15 @@ extension Hop {
     let outcome = check()
     guard outcome == .ok else { return outcome }
     switch currentEvent {
-    case .start, .status: return editedStart.map { edit($0) } ?? .state
+    case .start, .status: return editedStart.map { edit($0) } ?? refuse(whyNoStart(status))
     case .none, .create, .send, .halfClose, .headers, .receive, .cancel, .demand, .sent, .destroy:
-      return .state
+      return refuse(.startOrStatusOnly)
     }
+  }
+
+  /// Why there is no recorded start at this status. Any thread.
+  public func whyNoStart(_ status: Status?) -> Refusal {
+    status?.isLocal == true ? .isLocal : records ? .recordGone : .notRecorded
   }
 
   /// The request's metadata where it can be seen: in create and on_start; in on_status of a hop that records,
@@ -124,8 +148,9 @@ extension Hop {
   /// Whether a RESTART is possible, in on_status.
   public var canRestart: Outcome {
     if hasEnded { return .gone }
-    guard currentEvent == .status, let status else { return .state }
-    return isInline ? mayRestart(status) : job?.canRestart ?? .state
+    guard currentEvent == .status, let status else { return refuse(.statusOnly) }
+    let outcome = isInline ? mayRestart(status) : job?.canRestart ?? .state
+    return outcome == .state ? refuse(whyNoStart(status)) : outcome
   }
 
   /// Target and default authority of the channel, or of the one that the call was sent to; each followed by a NUL. Any thread.
@@ -160,15 +185,18 @@ extension Hop {
   /// call ends soon, unless the hop's part is over by then.
   public func finish(_ status: Status) -> Outcome {
     if hasEnded { return check() }
-    if currentEvent == .none { return mayAct ? submit(.finish(self, status)) : .state }
+    if currentEvent == .none {
+      guard mayAct else { return refuse(.startNotCome) }
+      return submit(.finish(self, status))
+    }
     let job = isInline ? nil : job
     switch job?.kind ?? current {
-    case .create, .destroy, .cancel, .none: return .state
-    case .status where self.status?.isLocal == true: return .state
+    case .create, .destroy, .cancel, .none: return refuse(.isToldOnly)
+    case .status where self.status?.isLocal == true: return refuse(.isLocal)
     case .start, .send, .halfClose, .headers, .receive, .status, .demand, .sent:
       if seen == .answering, status.code == .ok {
         // The status goes the way of the hop's answer, behind the messages that it has delivered.
-        return job != nil || isActive ? submit(.finish(self, status)) : .state
+        return job != nil || isActive ? submit(.finish(self, status)) : refuse(.isToldOnly)
       }
       if let job {
         guard job.finishRequest == nil else { return .already }
@@ -176,7 +204,7 @@ extension Hop {
         return .ok
       }
       call.splitRun(at: index)
-      guard isActive else { return .state }
+      guard isActive else { return refuse(.isToldOnly) }
       guard finishRequest == nil else { return .already }
       finishRequest = status
       return .ok
@@ -203,12 +231,22 @@ extension Hop {
     if call.isDriving { call.splitRun(at: index) }
     switch seen {
     case .open:
+      guard !hasHalfClosed.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
       guard isInline else { return submit(.put(self, .halfClose)) }
       // Carried out before any other input that waits.
       call.perform(.put(self, .halfClose))
       return .ok
     case .halfClosed: return .already
-    case .asRun, .waiting, .mayAnswer, .answering, .over: return .state
+    case .asRun, .waiting, .mayAnswer, .answering, .over: return refuse(notBelow)
+    }
+  }
+
+  /// Any thread: why the hop puts nothing in on the way to the server.
+  private var notBelow: Refusal {
+    switch seen {
+    case .answering: .hasTaken
+    case .halfClosed: .hasHalfClosed
+    case .asRun, .waiting, .mayAnswer, .open, .over: .startNotLeft
     }
   }
 
@@ -217,15 +255,15 @@ extension Hop {
   @inline(never) @_optimize(size)
   public func injectOutbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
-    guard message.isObject == seesObjects else { return .state }
+    guard message.isObject == seesObjects else { return refuseForm() }
     if call.isDriving { call.splitRun(at: index) }
-    guard seen == .open else { return .state }
+    guard seen == .open else { return refuse(notBelow) }
     if let job = isInline ? nil : job {
       job.injected.append(.send(message))
       return .ok
     }
     guard call.isDriving else { return submit(.put(self, .send(message))) }
-    guard isActive, call.phase == .live else { return .state }
+    guard isActive, call.phase == .live else { return refuse(.isToldOnly) }
     station(.outbound).inject(.send(message))
     call.flushSoon(index, .outbound)
     return .ok
@@ -247,20 +285,20 @@ extension Hop {
 
   private func putInbound(_ message: Message) -> Outcome {
     if hasEnded { return .gone }
-    guard message.isObject == seesObjects else { return .state }
+    guard message.isObject == seesObjects else { return refuseForm() }
     let job = isInline ? nil : job
     if job == nil, call.isDriving {
       call.splitRun(at: index)
-      guard isActive, call.phase == .live else { return .state }
+      guard isActive, call.phase == .live else { return refuse(isEntered ? .isToldOnly : .startNotCome) }
     }
     switch seen {
     case .mayAnswer, .answering:
-      guard !answered.hasEnded else { return .state }
+      guard !answered.hasEnded else { return refuse(.hasDeliveredStatus) }
       guard takeRoom(message) else { return .wouldBlock }
       _ = noteDelivered(.receive)
       return submit(.answer(self, .receive(message)))
     case .open, .halfClosed: break
-    case .asRun, .waiting, .over: return .state
+    case .asRun, .waiting, .over: return refuse(.startNotCome)
     }
     if let job {
       guard spendShared() else { return .wouldBlock }
@@ -290,9 +328,11 @@ extension Hop {
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
-    guard mayDeliver else { return .state }
+    guard mayDeliver else { return refuse(notAnswering) }
     let outcome = noteDelivered(.headers)
-    guard outcome == .ok else { return outcome }
+    guard outcome == .ok else {
+      return outcome == .state ? refuse(answered.hasEnded ? .hasDeliveredStatus : .headersLate) : outcome
+    }
     call.submit(.answer(self, .headers(headers)))
     return .ok
   }
@@ -301,12 +341,15 @@ extension Hop {
   public func deliverStatus(_ status: Status) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
-    guard mayDeliver else { return .state }
+    guard mayDeliver else { return refuse(notAnswering) }
     let outcome = noteDelivered(.status)
     guard outcome == .ok else { return outcome }
     call.submit(.answer(self, .status(status)))
     return .ok
   }
+
+  /// Why the hop can't answer. Any thread.
+  private var notAnswering: Refusal { seen == .open || seen == .halfClosed ? .startHasLeft : .startNotCome }
 
   /// Asks for `n` more messages from below. Any thread.
   public func demand(_ n: Int) -> Outcome {
@@ -352,7 +395,7 @@ extension Hop {
 
   /// Sets the executors, in `create`; nil stands for the driving thread.
   public func chooseExecutors(_ outbound: (any Executor)?, _ inbound: (any Executor)?) -> Outcome {
-    guard call.isDriving, life == .creating else { return check() == .gone ? .gone : .state }
+    guard call.isDriving, life == .creating else { return wrongPlace(.createOnly) }
     choose(outbound, inbound)
     return .ok
   }

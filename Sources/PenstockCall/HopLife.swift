@@ -147,7 +147,7 @@ extension Hop {
   }
 
   var isOver: Bool { seen == .over }
-  var mayDeliver: Bool {
+  public var mayDeliver: Bool {
     switch seen {
     case .mayAnswer, .answering: true
     case .asRun, .waiting, .open, .halfClosed, .over: false

@@ -35,6 +35,7 @@ extension HopPlayer {
         hop.halfClose()
       }
       expect(result, mayHaveLost(result, mine) ? .ok : expected, "half-closes")
+      if result == .ok { mine.hasAskedToClose = true }
     case .injectInbound(let size): injectInbound(size, hop, context)
     case .demand(let n):
       let result = play.submitting(.hopDemand(mine, n)) { hop.demand(n) }

@@ -22,7 +22,9 @@ extension Model {
   }
 
   func resultOfHalfClose(_ hop: Hop, isGone: Bool) -> Outcome {
-    isGone ? .gone : !hop.startHasLeft || hop.isTaken ? .state : mayPut(hop) ? .ok : .already
+    if isGone { return .gone }
+    if !hop.startHasLeft || hop.isTaken { return .state }
+    return mayPut(hop) && !hop.hasAskedToClose ? .ok : .already
   }
 
   func injectOutbound(_ index: Int, _ item: Item) {

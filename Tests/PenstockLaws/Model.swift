@@ -122,6 +122,8 @@ final class Model {
     var halfCloseHasLeft = false
     /// By itself: what comes from above goes no further.
     var hasClosed = false
+    /// It has asked to half-close.
+    var hasAskedToClose = false
     var headersDelivered = false
     var messageDelivered = false
     var statusDelivered = false
@@ -199,6 +201,7 @@ final class Model {
     }
     var seesDemand: Bool { startHasLeft || isTaken }
     /// It is the far end, or may become it yet.
+    var hasBegunToAnswer: Bool { headersDelivered || messageDelivered || statusDelivered }
     var mayDeliver: Bool { isTaken || (life == .entered && !startHasLeft && plan.has(.start)) }
     func has(_ kind: EventKind) -> Bool { plan.has(kind) }
   }

@@ -50,11 +50,12 @@ typedef struct style {
 static inline void complete(penstock_hop *hop, act act) {
   if (act == PASS || act == PASS_LATER) {
     OK(penstock_hop_resolve(hop, PENSTOCK_NEXT));
-    CHECK_RESULT(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "late"), PENSTOCK_E_ALREADY);
+    CHECK_RESULT(penstock_hop_resolve(hop, PENSTOCK_NEXT), PENSTOCK_E_ALREADY);
   }
   if (act == CANCEL || act == CANCEL_LATER) {
     OK(penstock_hop_end(hop, PENSTOCK_STATUS_DATA_LOSS, "not today"));
     CHECK_RESULT(penstock_hop_resolve(hop, PENSTOCK_NEXT), PENSTOCK_E_ALREADY);
+    CHECK_RESULT(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "late"), PENSTOCK_E_ALREADY);
   }
   penstock_hop_release(hop);
 }

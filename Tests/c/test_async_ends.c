@@ -237,7 +237,8 @@ static void *race(void *argument) {
   penstock_hop_release(self->hop);
   return NULL;
 }
-/* Within the callback and after it, against each other: one wins, the others are told. */
+/* Within the callback and after it, against each other: one decides the event, the others are told. The end may come after
+ * that, and still ends the call. */
 static void race_all(style *self, int32_t event, penstock_hop *hop) {
   if (event != SEND) return;
   racer *racers = self->context;
@@ -255,10 +256,11 @@ static void check_race(racer *racers) {
   int won = 0;
   for (int i = 0; i < 3; i++) {
     won += racers[i].result == PENSTOCK_OK;
+    if (i == 1) CHECK(won <= 1);
     CHECK(racers[i].result == PENSTOCK_OK || racers[i].result == PENSTOCK_E_ALREADY ||
           racers[i].result == PENSTOCK_E_GONE);
   }
-  CHECK_INT(won, 1);
+  CHECK(won == 1 || (won == 2 && racers[2].result == PENSTOCK_OK));
 }
 TEST(async_one_of_many_calls_wins) {
   penstock_channel *channel = open_channel();

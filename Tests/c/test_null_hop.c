@@ -15,6 +15,7 @@ TEST(null_hop) {
   REFUSED(penstock_hop_can_restart(NULL));
   CHECK_INT(penstock_hop_level(NULL), -1);
   CHECK(penstock_hop_target(NULL) == NULL);
+  CHECK_STR(penstock_hop_why(NULL), "");
   CHECK(penstock_hop_metadata(NULL) == NULL);
   REFUSED(penstock_hop_set_bytes(NULL, "x", 1));
   CHECK(penstock_hop_status(NULL) == NULL);

@@ -32,15 +32,11 @@ static int32_t change_all(syncer *self, penstock_hop *call) {
   CHECK_RESULT(penstock_hop_resolve(call, PENSTOCK_NEXT), PENSTOCK_E_STATE);
 
   OK(penstock_hop_next(call));
-  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_ALREADY);
   CHECK_INT(penstock_hop_event(call), PENSTOCK_EVENT_HEADERS);
   CHECK(penstock_hop_metadata(call) != metadata && penstock_request_metadata(penstock_hop_request(call)) == metadata);
-  CHECK_RESULT(penstock_request_set_method(penstock_hop_request(call), UNARY), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(call), "a"), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(call), 1), PENSTOCK_E_STATE);
+  CHECK_STR(penstock_request_method(penstock_hop_request(call)), UNARY);
   CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_hop_deliver(call, "x", 1), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_metadata_set(metadata, "late", "1"), PENSTOCK_E_STATE);
   OK(penstock_metadata_get(metadata, "x-headers-a", 0, &data, &length));
   CHECK(response_is(call, "pong"));
   OK(penstock_metadata_get(penstock_hop_metadata(call), "x-headers-a", 0, &data, &length));

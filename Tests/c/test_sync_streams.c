@@ -23,6 +23,11 @@ static int32_t edit_stream(syncer *self, penstock_hop *call) {
   penstock_metadata *headers = penstock_hop_metadata(call);
   if (headers) {
     CHECK(penstock_hop_status(call) == NULL);
+    CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_STATE);
+    CHECK_HAS(penstock_hop_why(call), "no status");
+    CHECK_RESULT(penstock_request_set_method(penstock_hop_request(call), UNARY), PENSTOCK_E_STATE);
+    CHECK_RESULT(penstock_metadata_set(penstock_request_metadata(penstock_hop_request(call)), "late", "1"),
+                 PENSTOCK_E_STATE);
     OK(penstock_metadata_get(headers, "x-headers-a", 0, &data, &length));
     OK(penstock_metadata_set(headers, "seen", "yes"));
   } else {
@@ -191,7 +196,7 @@ static int32_t late(syncer *self, penstock_hop *call) {
   OK(penstock_metadata_set(penstock_request_metadata(penstock_hop_request(call)), "late", "1"));
   OK(penstock_hop_set_bytes(call, "other", 5));
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_GONE);
-  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_ALREADY);
+  CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_GONE);
   penstock_status *status = penstock_hop_status(call);
   self->code = penstock_status_code(status);
   CHECK_RESULT(penstock_status_set_code(status, 0), PENSTOCK_E_STATE);

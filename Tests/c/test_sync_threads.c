@@ -62,7 +62,8 @@ TEST(sync_shares_values_with_the_caller) {
 static void *elsewhere(void *argument) {
   penstock_hop *call = argument;
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_STATE);
-  CHECK_RESULT(penstock_hop_end(call, 1, NULL), PENSTOCK_E_STATE);
+  CHECK_HAS(penstock_hop_why(call), "in the function of the synchronous interceptor");
+  CHECK_RESULT(penstock_hop_deliver(call, "x", 1), PENSTOCK_E_STATE);
   CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_STATE);
   CHECK(penstock_hop_message(call) == NULL);
   CHECK_RESULT(penstock_hop_set_bytes(call, "x", 1), PENSTOCK_E_STATE);

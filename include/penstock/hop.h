@@ -94,6 +94,13 @@ PENSTOCK_API int32_t penstock_hop_is_secure(const penstock_hop *hop);
  * threads: any */
 PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
 
+/* Tells why the last function given this handle that gave E_STATE did so; as sqlite3_errmsg does, of all threads that use
+ * the handle. A penstock_request is asked by the hop that gave it. A ticket gives no E_STATE: its results say all.
+ * result: NUL-terminated, in words; "" where none has, and for NULL.
+ * memory: static.
+ * threads: any */
+PENSTOCK_API const char *penstock_hop_why(const penstock_hop *hop);
+
 /* ---- The event ---- */
 
 /* Gives the metadata of the event: in create and on_start the request's, in on_headers the response's, in on_status and

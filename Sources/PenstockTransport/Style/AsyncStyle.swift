@@ -99,8 +99,10 @@ public final class AsyncState {
     _ callback: (AsyncCallbacks) -> AsyncCallbacks.Shown?
   ) -> Int32 {
     guard let handle, let mine = from(state) else { return Verdict.next.rawValue }
-    let waiting = WaitingHop(Hop.from(handle), kind)
+    var waiting = WaitingHop(Hop.from(handle), kind)
     callback(mine.style.callbacks)?(OpaquePointer(Unmanaged.passRetained(waiting).toOpaque()), mine.pointer)
+    // It is kept: from now on any thread may have the hop, also where its event goes on now.
+    if !isKnownUniquelyReferenced(&waiting) { waiting.becomeShared() }
     return waiting.settle()
   }
 }

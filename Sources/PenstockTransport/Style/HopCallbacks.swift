@@ -75,6 +75,7 @@ extension InterceptedCall {
     }
     tickets.start = takeTicket(hop)
     guard tickets.start != 0 else { return .next }
+    hop.becomeShared()
     // If the kind has one request message, the function sees it too: start waits for it.
     if kind.sendsOne { return .hold }
     offer(hop)
@@ -115,6 +116,24 @@ extension InterceptedCall {
     call.settle(open.start, .verdict(.next))
     if let late { _ = hop.injectOutbound(late) }
     call.settle(open.request, .verdict(.next))
+  }
+
+  /// Begins the call again below the hop, for a `next` after a status: the response that stands here goes.
+  @inline(never) @_optimize(size)
+  func startAgain(_ hop: Hop) {
+    guard stage == .responded, let status else { return }
+    refusedAgain = hop.prepareRestart(status, sending: isChanged ? start : nil)
+    if refusedAgain != nil { return respond() }
+    let ticket = tickets.status
+    stage = .passed
+    tickets = OpenTickets()
+    if let headers { shownBefore.append(headers) }
+    shownBefore.append(status)
+    headers = nil
+    response = nil
+    newResponse = nil
+    self.status = nil
+    hop.call.settle(ticket, .verdict(.restart))
   }
 
   // MARK: - On the way in

@@ -96,7 +96,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   // The function's, once it runs; before that the driving thread's.
-  /// A copy, which `next` sends.
+  /// A copy, which `next` sends; another one sends it as it is then.
   let start: Request
   /// The function may have changed the message.
   private(set) var isChanged = false
@@ -115,10 +115,14 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   var headers: Metadata?
   var response: Message?
   var status: Status?
+  /// Headers and statuses that an earlier `next` has shown, which the function may still look at.
+  var shownBefore: [AnyObject] = []
+  /// Why the call has not begun again.
+  var refusedAgain: Refusal?
 
   // A request of the function, under the lock.
   enum Wish {
-    case next
+    case next, again
     case answer(Answer)
     case end(Status)
     case letGo
@@ -193,6 +197,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     switch wanted {
     case nil: break
     case .next: passStart(hop)
+    case .again: startAgain(hop)
     case .answer(let answer): begin(answer, hop)
     case .end(let status): finish(status, hop)
     case .letGo: letGo(hop)
@@ -248,19 +253,27 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Whether the call was ended elsewhere.
   private var isGone: Bool { lock.withLock { isOver } }
 
-  /// Lets start go on, and waits for the response. The work of other functions of the call meanwhile is done
-  /// here.
+  /// Lets start go on, and waits for the response; after a status that has come so, starts the call anew below the hop. The
+  /// work of other functions of the call meanwhile is done here.
   @inline(never) @_optimize(size)
   func next() -> Outcome {
-    if hasCalledNext { return .already }
-    if hasEnded { return .state }
+    if hasEnded { return hop.refuse(.functionHasEnded) }
+    let isAgain = hasCalledNext
+    if isAgain {
+      guard hasSeenResponse else { return .gone }
+      guard status != nil else { return hop.refuse(.streamHasBegun) }
+    }
     hasCalledNext = true
+    hasSeenResponse = false
     start.metadata.isReadOnly = true
     if isGone { return .gone }
     let waits = WaitCell()
-    lock.withLock { cell = waits }
+    lock.lock()
+    cell = waits
+    hasResponse = false
+    lock.unlock()
     let attendant = pool.attend(item, waits, isInNext: true)
-    wishes(.next)
+    wishes(isAgain ? .again : .next)
     while true {
       if let attendant { pool.serve(item, attendant) }
       if lock.withLock({ hasResponse || isOver }) { break }
@@ -278,7 +291,9 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     cell = nil
     hasSeenResponse = hasResponse && !isOver
     lock.unlock()
-    return hasSeenResponse ? .ok : .gone
+    guard hasSeenResponse else { return .gone }
+    start.metadata.isReadOnly = status == nil
+    return refusedAgain.take().map { hop.refuse($0) } ?? .ok
   }
 
   /// Ends the call. The function's return value is then ignored.
@@ -293,7 +308,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Ends the call with an answer of the function's own, after the headers and the messages that it has delivered.
   func answer(_ status: Status) -> Outcome {
     if hasEnded { return .already }
-    guard !hasCalledNext else { return .state }
+    guard !hasCalledNext else { return hop.refuse(.hasGoneOn) }
     hasEnded = true
     if isGone { return .gone }
     wishes(.answer(Answer(headers: answerHeaders, messages: answers, status: status)))
@@ -301,35 +316,47 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   }
 
   func addAnswer(_ headers: Metadata) -> Outcome {
-    guard isBeforeNext else { return .state }
+    guard isBeforeNext else { return notBeforeNext }
     if answerHeaders != nil { return .already }
-    guard answers.isEmpty else { return .state }
+    guard answers.isEmpty else { return hop.refuse(.headersLate) }
     answerHeaders = headers
     return .ok
   }
 
   func addAnswer(_ message: Message) -> Outcome {
-    guard fits(message), isBeforeNext, !kind.receivesOne || answers.isEmpty else { return .state }
+    guard fits(message) else { return otherForm }
+    guard isBeforeNext else { return notBeforeNext }
+    guard !kind.receivesOne || answers.isEmpty else { return hop.refuse(.secondMessage) }
     answers.append(message)
     return .ok
   }
 
   /// Whether a message's content fits the level that the function sees.
   private func fits(_ message: Message) -> Bool { message.isObject == (codec != nil) }
+  private var otherForm: Outcome { hop.refuse(codec == nil ? .takesBytes : .takesObjects) }
+  private var notBeforeNext: Outcome { hop.refuse(hasEnded ? .functionHasEnded : .hasGoneOn) }
 
-  /// Changes the start, until `next`.
+  /// `next` may be called: start may be changed until then.
+  private var isBeforeStart: Bool { isBeforeNext || isAfterNext && status != nil }
+  private var notBeforeStart: Outcome { hop.refuse(hasEnded ? .functionHasEnded : .streamHasBegun) }
+
+  /// Changes the start that the next `next` sends.
   func edit(_ change: (Request) -> Outcome) -> Outcome {
-    guard isBeforeNext else { return .state }
+    guard isBeforeStart else { return notBeforeStart }
     isChanged = true
     return change(start)
   }
 
-  /// Sets the deadline at once, not only with `next`. nil: none.
+  /// Sets the deadline at once, not only with the first `next`. nil: none.
   @inline(never) @_optimize(size)
   func setDeadline(_ time: UInt64?) -> Outcome {
-    guard isBeforeNext else { return .state }
+    guard isBeforeStart else { return notBeforeStart }
     if isGone { return .gone }
     start.deadline = time
+    guard isBeforeNext else {
+      isChanged = true
+      return .ok
+    }
     lock.withLock { deadlineWish = .some(time) }
     pool.runtime.post(self)
     return .ok
@@ -355,12 +382,14 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   /// Replaces the message, or adds one where there was none.
   func replace(_ message: Message) -> Outcome {
-    guard fits(message) else { return .state }
+    guard fits(message) else { return otherForm }
     if isBeforeNext, kind.sendsOne {
       newRequest = message
       return .ok
     }
-    guard isAfterNext, kind.receivesOne else { return .state }
+    guard isAfterNext, kind.receivesOne else {
+      return hop.refuse(hasEnded ? .functionHasEnded : .noMessage)
+    }
     if isGone { return .gone }
     newResponse = message
     return .ok

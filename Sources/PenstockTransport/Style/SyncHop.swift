@@ -3,8 +3,8 @@ import PenstockCall
 import PenstockWire
 
 /// The handle that the function of a synchronous interceptor gets: its hop, at the start before `next` and at the response
-/// after it. It works on the function's thread, until the function returns; the functions of a hop that any thread may use
-/// work for as long as the handle is kept.
+/// after it. It works on the function's thread, until the function returns; elsewhere it does what a kept hop does on any
+/// thread.
 final class SyncHop: BoundHop, @unchecked Sendable {
   private let thread = cs_thread_self()
   /// The call, used by the function's thread only; nil when the function has returned: a handle that is kept does not
@@ -26,26 +26,33 @@ final class SyncHop: BoundHop, @unchecked Sendable {
     thread == cs_thread_self() && !hop.isForked ? call?.takeUnretainedValue() : nil
   }
 
+  private var outside: Outcome { refuse(.outsideFunction) }
+
   override var event: EventKind { running.map { $0.isBeforeNext ? .start : .headers } ?? .none }
   override var metadata: Metadata? { running?.metadata }
   override var message: Message? { running?.message }
   override var status: Status? { running?.responseStatus }
 
-  override func setMessage(_ fresh: Message) -> Outcome { running?.replace(fresh) ?? .state }
+  override func setMessage(_ fresh: Message) -> Outcome { running?.replace(fresh) ?? outside }
 
-  override func next() -> Outcome { running?.next() ?? .state }
-  override func end(_ status: Status) -> Outcome { running?.cancel(status) ?? .state }
-  override func deliver(_ headers: Metadata) -> Outcome { running?.addAnswer(headers) ?? .state }
-  override func deliver(_ message: Message) -> Outcome { running?.addAnswer(message) ?? .state }
-  override func deliver(_ status: Status) -> Outcome { running?.answer(status) ?? .state }
+  override func next() -> Outcome { running?.next() ?? outside }
+  override func end(_ status: Status) -> Outcome { running?.cancel(status) ?? hop.finish(status) }
+  override func deliver(_ headers: Metadata) -> Outcome { running?.addAnswer(headers) ?? outside }
+  override func deliver(_ status: Status) -> Outcome { running?.answer(status) ?? outside }
+  /// The answer is the function's; a message that is put into a stream is any thread's.
+  override func deliver(_ message: Message) -> Outcome {
+    guard let running else { return hop.mayDeliver ? outside : hop.injectInbound(message) }
+    let goesOn = running.isAfterNext && !running.kind.receivesOne
+    return goesOn ? hop.injectInbound(message) : running.addAnswer(message)
+  }
 
   override var request: Request? { running?.start }
   override var requestMetadata: Metadata? { running?.requestMetadata }
-  override func edit(_ change: (Request) -> Outcome) -> Outcome { running?.edit(change) ?? .state }
-  override func setDeadline(_ time: UInt64?) -> Outcome { running?.setDeadline(time) ?? .state }
+  override func edit(_ change: (Request) -> Outcome) -> Outcome { running?.edit(change) ?? outside }
+  override func setDeadline(_ time: UInt64?) -> Outcome { running?.setDeadline(time) ?? outside }
 
   override func setValue(_ key: ByteView, _ value: UserData?) -> Outcome {
-    running?.setValue(key, value) ?? .state
+    running?.setValue(key, value) ?? outside
   }
   override func value(_ key: ByteView) -> UnsafeMutableRawPointer? { running?.value(key) }
 }

@@ -41,6 +41,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   private let shownStart: Request?
   private let lock = Lock()
   private var state = State.fresh
+  /// By this handle.
+  private var hasEnded = false
 
   /// Makes the handle in the callback.
   init(_ hop: Hop, _ kind: EventKind) {
@@ -99,11 +101,11 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   public override var message: Message? { isOpen ? shownMessage : nil }
 
   public override func setMessage(_ fresh: Message) -> Outcome {
-    guard let shownMessage else { return isOpen ? .state : .gone }
+    guard let shownMessage else { return isOpen ? refuse(.noMessage) : .gone }
     // The old contents go with `fresh`, after the lock, because user code frees them.
     defer { withExtendedLifetime(fresh) {} }
     return whileOpen {
-      guard shownMessage.isObject == fresh.isObject else { return .state }
+      guard shownMessage.isObject == fresh.isObject else { return hop.refuseForm() }
       shownMessage.exchange(with: fresh)
       return .ok
     }
@@ -113,7 +115,10 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   /// The request that a RESTART sends; a start that waits may be read by others too, all but its metadata.
   public override func edit(_ change: (Request) -> Outcome) -> Outcome {
-    whileOpen { kind == .status ? shownStart.map { change($0) } ?? .state : .state }
+    whileOpen {
+      guard kind == .status else { return refuse(kind == .start ? .startWaits : .startOrStatusOnly) }
+      return shownStart.map { change($0) } ?? refuse(hop.whyNoStart(shownStatus))
+    }
   }
 
   /// Runs `change` while the event waits; a thread that ends the wait at the same time does so before or after it.
@@ -134,8 +139,19 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     return finish(.verdict(verdict))
   }
 
-  /// Ends the call with `status`, which the call takes over.
-  public override func end(_ status: Status) -> Outcome { finish(.end(status)) }
+  /// Ends the call with `status`, which the call takes over. Once the event waits no more, the hop ends the call as a
+  /// thread does that keeps the hop.
+  public override func end(_ status: Status) -> Outcome {
+    let outcome = finish(.end(status))
+    guard outcome == .already, !lock.withLock({ hasEnded }) else { return note(outcome) }
+    return note(hop.finish(status))
+  }
+
+  /// Notes an end that was accepted: the handle ends the call once.
+  private func note(_ outcome: Outcome) -> Outcome {
+    if outcome == .ok { lock.withLock { hasEnded = true } }
+    return outcome
+  }
 
   @inline(never) @_optimize(size)
   private func finish(_ answer: Answer) -> Outcome {
@@ -182,8 +198,6 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   func settle() -> Int32 {
     if let answer = answer() { return apply(answer) }
     let ticket = hop.takeTicket()
-    // Any thread may have the hop from now on.
-    if ticket != 0 { hop.becomeShared() }
     lock.lock()
     // There is no ticket if the call has ended while an executor ran the callback, or if there is no memory, which is
     // law 7.
