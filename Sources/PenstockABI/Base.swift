@@ -166,8 +166,5 @@ public func penstock_error_json(_ error: OpaquePointer!) -> UnsafePointer<CChar>
   return UnsafePointer(json)
 }
 
-@_cdecl("penstock_error_retain") @implementation
-public func penstock_error_retain(_ error: OpaquePointer!) -> OpaquePointer! { retain(error, Failure.self) }
-
 @_cdecl("penstock_error_release") @implementation
 public func penstock_error_release(_ error: OpaquePointer!) { release(error, Failure.self) }

@@ -6,7 +6,6 @@ TEST(null_base) {
   CHECK_RESULT(penstock_error_code(NULL), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_STR(penstock_error_message(NULL), "");
   CHECK_STR(penstock_error_json(NULL), "{}");
-  CHECK(penstock_error_retain(NULL) == NULL);
   penstock_error_release(NULL);
   penstock_free(NULL);
   CHECK(penstock_result_name(0) != NULL && penstock_version() != NULL && penstock_version_number() > 0);

@@ -111,11 +111,6 @@ PENSTOCK_API const char *penstock_error_message(const penstock_error *error);
  * memory: lives as long as `error`.
  * threads: any */
 PENSTOCK_API const char *penstock_error_json(const penstock_error *error);
-/* Adds a reference to `error`.
- * result: `error`; NULL for NULL.
- * memory: the reference is given back with penstock_error_release.
- * threads: any */
-PENSTOCK_API penstock_error *penstock_error_retain(penstock_error *error);
 /* Gives a reference back. NULL does nothing.
  * result: none.
  * memory: the reference is the library's again.

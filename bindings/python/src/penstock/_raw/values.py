@@ -23,8 +23,6 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_error_message": (c_char_p, c_void_p),
     # const char *penstock_error_json(const penstock_error *error);
     "penstock_error_json": (c_char_p, c_void_p),
-    # penstock_error *penstock_error_retain(penstock_error *error);
-    "penstock_error_retain": (c_void_p, c_void_p),
     # void penstock_error_release(penstock_error *error);
     "penstock_error_release": (None, c_void_p),
     # ---- metadata.h ----
