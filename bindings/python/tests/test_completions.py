@@ -213,6 +213,135 @@ def test_a_second_call_and_a_late_one_are_errors(channel: Channel) -> None:
         open_ones[0].next()
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_a_completion_that_has_been_called_does_no_more(channel: Channel, later: bool) -> None:
+    """Also where the hop could still end the call."""
+    refused: List[str] = []
+
+    def again(done: Completion) -> None:
+        actions: List[Callable[[], object]] = [
+            done.next,
+            lambda: done.cancel(StatusCode.ABORTED),
+            lambda: done.resolve(Verdict.NEXT),
+        ]
+        for action in actions:
+            with pytest.raises(penstock.AlreadyError):
+                action()
+        with pytest.raises(penstock.StateError, match="has been called"):
+            _ = done.method
+        refused.append("three")
+
+    kept: List[Completion] = []
+
+    def end(which: str, done: Completion) -> None:
+        done.next()
+        kept.append(done)
+        if not later:
+            again(done)
+
+    channel.add_interceptor(Every(end))
+    call = channel.stream_stream("/penstock.Echo/Bidi")(iter([b"1", b"2"]), timeout=30)
+    assert next(call) == b"1"
+    if later:
+        on_thread(lambda: [again(done) for done in list(kept)]).join()
+    assert list(call) == [b"2"]
+    assert refused
+
+
+def test_one_of_many_threads_calls_it(channel: Channel) -> None:
+    results: List[object] = []
+    ready = threading.Barrier(8)
+    threads: List[threading.Thread] = []
+
+    def call(done: Completion, ends: bool) -> None:
+        ready.wait(20)
+        try:
+            done.cancel(StatusCode.ABORTED) if ends else done.next()
+            results.append("cancel" if ends else "next")
+        except penstock.AlreadyError:
+            results.append(None)
+
+    def start(which: str, done: Completion) -> None:
+        if which == "on_start":
+            threads.extend(on_thread(lambda ends=bool(n % 2): call(done, ends)) for n in range(8))
+        else:
+            done.next()
+
+    channel.add_interceptor(Every(start))
+    for _ in range(20):
+        results.clear()
+        try:
+            won = "next" if unary(channel, timeout=30) == b"x" else None
+        except RpcError as error:
+            won = "cancel" if error.code() is StatusCode.ABORTED else None
+        for thread in threads:
+            thread.join()
+        threads.clear()
+        assert sorted(results, key=str) == sorted([won, *[None] * 7], key=str)
+
+
+def test_a_refused_verdict_leaves_it_open(channel: Channel) -> None:
+    def end(which: str, done: Completion) -> None:
+        if which == "on_start":
+            with pytest.raises(penstock.InvalidArgumentError):
+                done.resolve(Verdict.RESTART)
+            assert done.method == "/penstock.Echo/Unary"
+            done.cancel(StatusCode.ABORTED, "still open")
+        else:
+            done.next()
+
+    channel.add_interceptor(Every(end))
+    with pytest.raises(RpcError, match="ABORTED: still open"):
+        unary(channel)
+
+
+def test_the_hop_of_a_completion_ends_an_idle_call(channel: Channel) -> None:
+    """From another thread, when every event has gone on: an idle time-out."""
+    timers: List[threading.Timer] = []
+
+    class Idle(CompletionInterceptor):
+        def on_start(self, metadata: Metadata, done: Completion) -> None:
+            hop = done.hop
+            timers.append(threading.Timer(0.1, lambda: hop.end(StatusCode.ABORTED, "idle")))
+            done.next()
+            timers[-1].start()
+
+    channel.add_interceptor(Idle())
+    with pytest.raises(RpcError, match="ABORTED: idle"):
+        channel.unary_unary("/penstock.Probe/Hang")(b"", timeout=30)
+    timers[0].join()
+
+
+def test_a_completion_shows_the_request(channel: Channel) -> None:
+    shown: List[Any] = []
+
+    class Shows(CompletionInterceptor):
+        replay_bytes = 1000
+
+        def on_start(self, metadata: Metadata, done: Completion) -> None:
+            def look() -> None:
+                shown.append((done.method, 10 < (done.deadline or 0) <= 30, done.user_agent, done.content_subtype))
+                done.next()
+
+            on_thread(look)
+
+        def on_status(self, status: Status, done: Completion) -> None:
+            def again() -> None:
+                done.method = "/penstock.Echo/Unary"
+                done.deadline = 60
+                done.resolve(Verdict.RESTART)
+
+            on_thread(done.next if status.code is StatusCode.OK else again)
+
+    channel.add_interceptor(Shows())
+    assert unary_of(channel, "/nobody.Has/This") == b"x"
+    assert shown == [("/nobody.Has/This", True, "", "")]
+
+
+def unary_of(channel: Channel, method: str) -> Any:
+    return channel.unary_unary(method)(b"x", timeout=30)
+
+
 def test_an_exception_ends_the_call(channel: Channel) -> None:
     def end(which: str, done: Completion) -> None:
         if which == "on_response":

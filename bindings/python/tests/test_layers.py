@@ -16,7 +16,8 @@ LAYERS: Dict[str, str] = {
     "handles": "_arguments _codec _ctrl_c _errors _executor _metadata _objects _reply _reports _status _verdict "
     "_version _wait",
     "calls": "_call _keywords _method _options _side",
-    "interceptors": "_c_interceptor _completion _hop _interceptor _registration _sync _ticket _trampolines ready",
+    "interceptors": "_c_interceptor _completion _hop _interceptor _registration _request _sync _ticket "
+    "_trampolines ready",
     "channel": "_channel _runtime",
 }
 HEIGHTS = {module: height for height, modules in enumerate(LAYERS.values()) for module in modules.split()}

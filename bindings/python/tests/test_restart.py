@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import Iterator, List
+from typing import Iterator, List, Tuple
 
 import pytest
 
 from helpers import Only, bidi, on_thread, unary
 from penstock import (
+    AlreadyError,
     Channel,
     Event,
     GoneError,
     Hop,
+    Idempotency,
     Interceptor,
     RpcError,
     StateError,
@@ -162,6 +164,75 @@ def test_a_token_that_comes_while_the_status_waits_is_sent(channel: Channel) -> 
     assert failing.tokens == [None, "new"]
     with pytest.raises((StateError, GoneError)):
         _ = kept[0].request_metadata
+
+
+def test_the_whole_request_of_a_status_that_waits_is_changed(channel: Channel) -> None:
+    kept: List[Event] = []
+    shown: List[object] = []
+
+    class Slow(Interceptor):
+        replay_bytes = 1000
+
+        def on_status(self, hop: Hop) -> object:
+            if not hop.can_restart or hop.status.code is StatusCode.OK:
+                return None
+            ticket = hop.ticket()
+            on_thread(lambda: self.change(ticket))
+            return Verdict.PAUSE
+
+        def change(self, ticket: Ticket) -> None:
+            event = ticket.event()
+            kept.append(event)
+            shown.extend((event.method, event.authority, event.user_agent, event.content_subtype, event.compression))
+            shown.append(10 < (event.deadline or 0) <= 30)
+            shown.append((event.idempotency, event.wait_for_ready, event.has_credentials))
+            shown.append((event.max_receive_message_bytes > 0, event.max_send_message_bytes > 0))
+            event.method = "/penstock.Echo/Unary"
+            event.authority, event.user_agent = "example.com", "again"
+            event.deadline = 60
+            event.compression, event.idempotency = "gzip", Idempotency.IDEMPOTENT
+            event.max_receive_message_bytes = event.max_send_message_bytes = 1000
+            ticket.resolve(Verdict.RESTART)
+
+    def below(hop: Hop) -> None:
+        seen.append((hop.method, hop.authority, hop.user_agent.split()[:1], 30 < (hop.deadline or 0) <= 60))
+        seen.append((hop.compression, hop.idempotency, hop.max_receive_message_bytes, hop.max_send_message_bytes))
+
+    seen: List[Tuple[object, ...]] = []
+    channel.add_interceptor(Slow(), priority=2)
+    channel.add_interceptor(Only(on_start=below), priority=1)
+    assert channel.unary_unary("/nobody.Has/This")(b"abc", timeout=30) == b"abc"
+    assert shown[0] == "/nobody.Has/This"
+    assert shown[1:] == [seen[0][1], "", "", "identity", True, (Idempotency.UNKNOWN, False, False), (True, True)]
+    assert seen[2:] == [
+        ("/penstock.Echo/Unary", "example.com", ["again"], True),
+        ("gzip", Idempotency.IDEMPOTENT, 1000, 1000),
+    ]
+    for use in (lambda: kept[0].method, lambda: setattr(kept[0], "deadline", 1), lambda: kept[0].authority):
+        with pytest.raises((AlreadyError, GoneError)):
+            use()
+
+
+def test_a_start_that_waits_shows_its_request_but_for_changes(channel: Channel) -> None:
+    shown: List[object] = []
+
+    def start(hop: Hop) -> Verdict:
+        ticket = hop.ticket()
+
+        def look() -> None:
+            event = ticket.event()
+            shown.append((event.method, event.metadata["x-mine"]))
+            with pytest.raises(StateError, match="only the metadata can be changed outside of its callback"):
+                event.method = "/a/b"
+            shown.append("refused")
+            ticket.resume()
+
+        on_thread(look)
+        return Verdict.PAUSE
+
+    channel.add_interceptor(Only(on_start=start))
+    assert unary(channel, timeout=30, metadata={"x-mine": "1"}) == b"x"
+    assert shown == [("/penstock.Echo/Unary", "1"), "refused"]
 
 
 def test_a_call_begins_again_after_a_time(channel: Channel) -> None:

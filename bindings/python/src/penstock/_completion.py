@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from ctypes import byref, c_void_p, sizeof
-from typing import Any, Dict, Iterable, Optional
+from typing import Any, Callable, Dict, Iterable, Optional
 
 from . import _constants as c
 from . import _raw
 from ._arguments import Payload, payload
 from ._ctrl_c import recover
-from ._errors import StateError, check, check_with
+from ._errors import AlreadyError, StateError, check_hop, check_with
 from ._executor import Executor
 from ._hop import Hop, Registered
 from ._metadata import Metadata, MetadataLike
 from ._objects import Raised, forget, forget_again, own, registry
 from ._reply import EXCEPTION_KEY
 from ._reports import report
+from ._request import RequestFields
 from ._status import DetailLike, Status, StatusCode, StatusLike, as_status
 from ._ticket import message_of
 from ._verdict import Kind, Level, Verdict
@@ -68,8 +69,8 @@ class CompletionInterceptor:
         """The call was ended elsewhere, and no `on_status` comes, or comes again."""
 
 
-class Completion:
-    """The answer that a callback owes its event: to be called once, on any thread.
+class Completion(RequestFields):
+    """The answer that a callback owes its event: to be called once, on any thread. Until then it shows the request.
 
     AlreadyError: it has been called. GoneError: the call has ended, or went on without it. Both do no harm.
     """
@@ -80,7 +81,8 @@ class Completion:
         self._handle = handle
         self._registered = registered
         self._hop: Optional[Hop] = None
-        self._open = True
+        # What the one call takes away.
+        self._open = [True]
         self._running = True
         own(self, _raw.penstock_hop_release, handle)
 
@@ -91,8 +93,8 @@ class Completion:
             result = _raw.penstock_hop_set_bytes(self._handle, content, len(content))
             # An event that does not wait any more is reported below.
             if result != c.E_GONE:
-                check(result, "there is no message here")
-        self._called(_raw.penstock_hop_resolve(self._handle, c.NEXT))
+                check_hop(self._handle, result, "the message can't be replaced")
+        self._call(_raw.penstock_hop_resolve, c.NEXT)
 
     def cancel(
         self,
@@ -103,26 +105,17 @@ class Completion:
     ) -> None:
         """Ends the call at this hop, as `Hop.end` does."""
         status = as_status(code, message, details, trailers)
-        self._called(_raw.penstock_hop_end_with(self._handle, status._address()))
+        self._call(_raw.penstock_hop_end_with, status._address())
 
     def resolve(self, verdict: Verdict) -> None:
         """Ends the event's wait with NEXT, DROP (messages), TAKE (start) or RESTART (status).
         InvalidArgumentError: this event does not allow the verdict, and the completion can still be called."""
-        self._called(_raw.penstock_hop_resolve(self._handle, int(verdict)))
-
-    @property
-    def request_metadata(self) -> Metadata:
-        """As `Hop.request_metadata`, on any thread: in `on_status` the metadata that a RESTART sends."""
-        self._guard()
-        pointer = _raw.penstock_request_metadata(_raw.penstock_hop_request(self._handle))
-        if not pointer:
-            raise StateError(c.E_STATE, "there is no request metadata here")
-        return Metadata._view(pointer, self._guard)
+        self._call(_raw.penstock_hop_resolve, int(verdict))
 
     @property
     def hop(self) -> Hop:
         """The hop. In the callback all of it may be used; later only the functions for any thread, if it
-        was asked for in the callback."""
+        was asked for in the callback: its `end` ends the call also when the completion has been called."""
         if self._hop is None:
             if not self._running:
                 raise StateError(c.E_STATE, "the callback has returned: ask for the hop in it")
@@ -135,12 +128,19 @@ class Completion:
         if self._hop is not None:
             self._hop._end()
 
-    def _called(self, result: int) -> None:
-        if result in (c.OK, c.E_ALREADY, c.E_GONE):
-            self._open = False
-        check(result, "the completion can't be used")
+    def _call(self, function: Callable[[int, Any], int], value: Any) -> None:
+        """Ends the event's wait. For C the handle is a kept hop afterwards, which may still end the call: so that a
+        completion does not, the second of two callers is turned away here, on whichever thread."""
+        try:
+            token = self._open.pop()
+        except IndexError:
+            raise AlreadyError(c.E_ALREADY, "the completion has been called") from None
+        result = function(self._handle, value)
+        if result not in (c.OK, c.E_ALREADY, c.E_GONE):
+            self._open.append(token)
+        check_hop(self._handle, result, "the completion can't be used")
 
-    def _guard(self) -> None:
+    def _shown(self) -> None:
         if not self._open:
             raise StateError(c.E_STATE, "the completion has been called: its event is others' now")
 
@@ -178,11 +178,11 @@ def _call(callback: str, handle: int, number: Optional[int]) -> None:
 def _shown(callback: str, done: Completion) -> tuple[Any, ...]:
     """The arguments of the callback besides its completion."""
     if callback in ("on_start", "on_headers"):
-        return (Metadata._view(_raw.penstock_hop_metadata(done._handle), done._guard),)
+        return (Metadata._view(_raw.penstock_hop_metadata(done._handle), done._shown),)
     if callback in ("on_request", "on_response"):
         return (message_of(done._handle),)
     if callback == "on_status":
-        return (Status._view(_raw.penstock_hop_status(done._handle), done._guard),)
+        return (Status._view(_raw.penstock_hop_status(done._handle), done._shown),)
     return ()
 
 

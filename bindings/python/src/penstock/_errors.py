@@ -110,6 +110,14 @@ def check(result: int, message: str = "") -> None:
         raise library_error(result, message)
 
 
+def check_hop(handle: int, result: int, message: str) -> None:
+    """Like `check`, for a function that was given the hop ``handle``: a StateError says why, in C's words."""
+    if result == c.OK:
+        return
+    why: bytes = _raw.penstock_hop_why(handle) if result == c.E_STATE else b""
+    raise library_error(result, f"{message}: {why.decode()}" if why else message)
+
+
 def check_with(result: int, error: c_void_p) -> None:
     """Like `check`, with a ``penstock_error *`` for the details, which is released."""
     if result == c.OK:

@@ -10,8 +10,8 @@ from typing import Any, Callable, Dict, Iterable, Optional, Union
 
 from . import _constants as c
 from . import _raw
-from ._arguments import Payload, c_string, milliseconds, payload, whole_number
-from ._errors import StateError, check
+from ._arguments import Payload, c_string, payload, whole_number
+from ._errors import StateError, check_hop
 from ._executor import Executor, address
 from ._keywords import CallKeywords, Interceptors, takes
 from ._metadata import Metadata, MetadataLike, owned_text
@@ -19,13 +19,13 @@ from ._method import ChannelLike
 from ._objects import Value, forget, own, registry, value_at
 from ._options import CallOptions, call_options
 from ._reply import certificates
+from ._request import RequestFields, text_of
 from ._side import OnReply, SideChannel, begin_unary, side_flags
 from ._status import DetailLike, Status, StatusLike, as_status, code_number
 from ._ticket import Ticket, message_of, put, set_message
-from ._verdict import EventKind, Idempotency, Kind, Level
+from ._verdict import EventKind, Kind, Level
 
 _UINT64 = 2**64 - 1
-_LARGEST = 2**31 - 1
 _current_thread = threading.get_ident
 
 
@@ -66,7 +66,7 @@ class SideCallArguments(CallKeywords, _SideCall):
     """The handler of the reply of `Hop.unary`."""
 
 
-class Hop:
+class Hop(RequestFields):
     """One interceptor in one call.
 
     It may be used in the callback that got it, on that thread. `retain` keeps it for later and for other threads, as
@@ -94,9 +94,7 @@ class Hop:
             return self._handle
         raise StateError(c.E_STATE, "allowed only in the hop's callback, on its thread")
 
-    def _request(self) -> int:
-        """The start, as the callback sees it."""
-        return int(_raw.penstock_hop_request(self._callback()))
+    _shown = _callback
 
     @property
     def _anywhere(self) -> int:
@@ -146,126 +144,7 @@ class Hop:
     @property
     def target(self) -> str:
         """The channel's target, as it was given."""
-        return _text(_raw.penstock_hop_target(self._anywhere))
-
-    @property
-    def method(self) -> str:
-        """``/package.Service/Method``; can be set in `on_start`."""
-        return _text(_raw.penstock_request_method(self._request()))
-
-    @method.setter
-    def method(self, method: str) -> None:
-        text = c_string(method, "a method")
-        check(_raw.penstock_request_set_method(self._request(), text), f"the method can't be set to {method!r}")
-
-    @property
-    def authority(self) -> str:
-        """The authority that is sent; can be set in `on_start`."""
-        return _text(_raw.penstock_request_authority(self._request()))
-
-    @authority.setter
-    def authority(self, authority: str) -> None:
-        text = c_string(authority, "an authority")
-        check(_raw.penstock_request_set_authority(self._request(), text), f"authority {authority!r} can't be set")
-
-    @property
-    def deadline(self) -> Optional[float]:
-        """The seconds until the deadline, 0 if it has passed, None if there is none; can be set in
-        `on_start`."""
-        left = int(_raw.penstock_request_deadline_ms(self._request()))
-        return None if left < 0 else left / 1000
-
-    @deadline.setter
-    def deadline(self, seconds: Optional[float]) -> None:
-        left = -1 if seconds is None else milliseconds(seconds)
-        check(_raw.penstock_request_set_deadline_ms(self._request(), left), "the deadline can't be set")
-
-    @property
-    def compression(self) -> str:
-        """The compression of sent messages, ``"identity"`` or ``"gzip"``; can be set in `on_start`."""
-        return _text(_raw.penstock_request_compression(self._request()))
-
-    @compression.setter
-    def compression(self, name: str) -> None:
-        text = c_string(name, "a compression")
-        check(_raw.penstock_request_set_compression(self._request(), text), f"compression {name!r} can't be set")
-
-    @property
-    def max_receive_message_bytes(self) -> int:
-        """The limit on one received message; can be set in `on_start`."""
-        return int(_raw.penstock_request_max_receive_message_bytes(self._request()))
-
-    @max_receive_message_bytes.setter
-    def max_receive_message_bytes(self, size: int) -> None:
-        whole_number(size, "a limit", 0, _LARGEST)
-        check(_raw.penstock_request_set_max_receive_message_bytes(self._request(), size), "the limit can't be set")
-
-    @property
-    def max_send_message_bytes(self) -> int:
-        """The limit on one message as it leaves the last hop; can be set in `on_start`."""
-        return int(_raw.penstock_request_max_send_message_bytes(self._request()))
-
-    @max_send_message_bytes.setter
-    def max_send_message_bytes(self, size: int) -> None:
-        whole_number(size, "a limit", 0, _LARGEST)
-        check(_raw.penstock_request_set_max_send_message_bytes(self._request(), size), "the limit can't be set")
-
-    @property
-    def idempotency(self) -> Idempotency:
-        """How safe it is to make the call twice: carried for hops; can be set in `on_start`."""
-        return Idempotency(_raw.penstock_request_idempotency(self._request()))
-
-    @idempotency.setter
-    def idempotency(self, idempotency: Idempotency) -> None:
-        wanted = Idempotency(idempotency)
-        check(_raw.penstock_request_set_idempotency(self._request(), wanted), "the idempotency can't be set")
-
-    @property
-    def content_subtype(self) -> str:
-        """The content subtype: ``"json"`` for ``application/grpc+json``, ``""`` for ``application/grpc``;
-        can be set in `on_start`. If the server answers with another, its content-type is among the
-        response's headers."""
-        return _text(_raw.penstock_request_content_subtype(self._request()))
-
-    @content_subtype.setter
-    def content_subtype(self, subtype: str) -> None:
-        text = c_string(subtype, "a content subtype")
-        result = _raw.penstock_request_set_content_subtype(self._request(), text)
-        check(result, f"the content subtype can't be set to {subtype!r}")
-
-    @property
-    def user_agent(self) -> str:
-        """The user agent that this call sends instead of its channel's, ``""`` if it has none of its own;
-        can be set in `on_start` to the text that stands before the library's own name."""
-        return _text(_raw.penstock_request_user_agent(self._request()))
-
-    @user_agent.setter
-    def user_agent(self, application: str) -> None:
-        text = c_string(application, "a user agent")
-        result = _raw.penstock_request_set_user_agent(self._request(), text)
-        check(result, f"the user agent can't be set to {application!r}")
-
-    @property
-    def wait_for_ready(self) -> bool:
-        """Whether the call waits for a connection: carried for hops, as channels do not wait yet. Can be
-        set in `on_start`."""
-        return bool(_raw.penstock_request_wait_for_ready(self._request()))
-
-    @wait_for_ready.setter
-    def wait_for_ready(self, wait: bool) -> None:
-        result = _raw.penstock_request_set_wait_for_ready(self._request(), int(bool(wait)))
-        check(result, "wait_for_ready can't be set")
-
-    @property
-    def has_credentials(self) -> bool:
-        """Whether the call has credentials; their value is not shown."""
-        return bool(_raw.penstock_request_has_credentials(self._request()))
-
-    def set_credentials(self, authorization: Optional[str]) -> None:
-        """Replaces the call's credentials by this value of ``authorization``, which is sent over TLS only; None
-        removes them. In `on_start`. Without TLS the call ends with UNAUTHENTICATED."""
-        text = None if authorization is None else c_string(authorization, "credentials")
-        check(_raw.penstock_request_set_credentials(self._request(), text), "the credentials can't be set")
+        return text_of(_raw.penstock_hop_target(self._anywhere))
 
     @property
     def state(self) -> Any:
@@ -285,7 +164,7 @@ class Hop:
         """Sets, in `create`, where this call's other callbacks run: `on_start`, `on_send`, `on_half_close`
         and `on_sent` on ``outbound``, the others on ``inbound``; None is the thread that drives."""
         result = _raw.penstock_hop_set_executors(self._callback(), address(outbound), address(inbound))
-        check(result, "executors can be chosen in create only")
+        check_hop(self._handle, result, "the executors can't be chosen")
 
     @property
     def trace(self) -> Dict[str, Any]:
@@ -299,7 +178,7 @@ class Hop:
         """Redirect, in `on_start`: sends the rest of the call to another channel of the same runtime. Interceptors,
         options and deadline stay; connection, credentials, target and default authority are the other channel's.
         Closing either channel ends the call."""
-        check(_raw.penstock_request_set_channel(self._request(), channel._handle), "the call can't be sent there")
+        self._set(_raw.penstock_request_set_channel, channel._handle, "the call can't be sent there")
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
         """Makes side calls for a thread that may wait: calls on the channel that this one was made on, whose chain
@@ -334,16 +213,6 @@ class Hop:
         pointer = _raw.penstock_hop_metadata(self._callback())
         if not pointer:
             raise StateError(c.E_STATE, f"there is no metadata in {self.event.name}")
-        return Metadata._view(pointer, self._callback)
-
-    @property
-    def request_metadata(self) -> Metadata:
-        """The request's metadata, in `create` and `on_start`; in `on_status` of an interceptor with
-        ``replay_bytes`` the metadata that a RESTART sends, like `method`, `authority` and `deadline` then.
-        StateError elsewhere."""
-        pointer = _raw.penstock_request_metadata(self._request())
-        if not pointer:
-            raise StateError(c.E_STATE, f"there is no request metadata in {self.event.name}")
         return Metadata._view(pointer, self._callback)
 
     @property
@@ -382,7 +251,7 @@ class Hop:
     @count.setter
     def count(self, n: int) -> None:
         whole_number(n, "n", 0, _UINT64)
-        check(_raw.penstock_hop_set_count(self._callback(), n), "n can't be set here")
+        check_hop(self._handle, _raw.penstock_hop_set_count(self._callback(), n), "n can't be set here")
 
     # ---- Statistics ----
 
@@ -417,7 +286,7 @@ class Hop:
         else:
             text = c_string(message, "a message")
             result = _raw.penstock_hop_end(self._anywhere, code_number(code), text)
-        check(result, "the call can't be ended here")
+        check_hop(self._handle, result, "the call can't be ended here")
 
     def send_message(self, data: Any) -> None:
         """Puts a message of this hop's own on its way to the server, before the event of the running callback. A hop
@@ -428,7 +297,7 @@ class Hop:
     def half_close(self) -> None:
         """Half-closes for the caller, behind the events that stand at this hop and the event of the running
         callback: later events from above go no further. Any thread."""
-        check(_raw.penstock_hop_half_close(self._anywhere), "the requests can't be ended here")
+        check_hop(self._handle, _raw.penstock_hop_half_close(self._anywhere), "the requests can't be ended here")
 
     def deliver_message(self, data: Any) -> None:
         """Puts a message on its way to the caller: an injected one, or the answer of a hop that takes the call, or
@@ -442,7 +311,8 @@ class Hop:
         """Answers with these headers, once, before any message: for a hop that takes the call, from
         `on_start` on. Any thread."""
         headers = metadata if isinstance(metadata, Metadata) else Metadata(metadata)
-        check(
+        check_hop(
+            self._handle,
             _raw.penstock_hop_deliver_headers(self._anywhere, headers._address),
             "no headers can be delivered now",
         )
@@ -456,7 +326,8 @@ class Hop:
     ) -> None:
         """Ends the answer with a status: for a hop that takes the call, from `on_start` on. Any thread."""
         status = as_status(code, message, details, trailers)
-        check(
+        check_hop(
+            self._handle,
             _raw.penstock_hop_deliver_status(self._anywhere, status._address()),
             "no status can be delivered now",
         )
@@ -464,7 +335,7 @@ class Hop:
     def demand(self, n: int = 1) -> None:
         """Asks for ``n`` more messages from below. Any thread."""
         whole_number(n, "n", 0, _UINT64)
-        check(_raw.penstock_hop_demand(self._anywhere, n), "no messages can be asked for now")
+        check_hop(self._handle, _raw.penstock_hop_demand(self._anywhere, n), "no messages can be asked for now")
 
     # ---- Call values ----
 
@@ -477,7 +348,7 @@ class Hop:
         else:
             handle = self._callback()
             result = _raw.penstock_hop_set_value(handle, name, registry.add(Value(value)), forget)
-        check(result, f"value {key!r} can't be set")
+        check_hop(self._handle, result, f"value {key!r} can't be set")
 
     def get_value(self, key: str, default: Any = None) -> Any:
         """The value under ``key``, or ``default``. A pointer that C has set is given as an int, its address."""
@@ -494,7 +365,3 @@ class Hop:
             raise StateError(c.E_STATE, f"{self.event.name} can't be paused here")
         self.retain()
         return Ticket(number)
-
-
-def _text(text: Optional[bytes]) -> str:
-    return (text or b"").decode("utf-8", "replace")

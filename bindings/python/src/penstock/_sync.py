@@ -7,12 +7,13 @@ from typing import Any, Iterable, Optional
 
 from . import _constants as c
 from . import _raw
-from ._arguments import c_string, milliseconds
-from ._errors import GoneError, StateError, check
+from ._arguments import c_string
+from ._errors import GoneError, StateError, check_hop
 from ._hop import Hop, Registered
 from ._metadata import Metadata, MetadataLike
 from ._objects import Value, forget, registry, value_at
-from ._side import SideChannel, side_flags
+from ._request import RequestFields, text_of
+from ._side import SideChannel
 from ._status import CodeLike, DetailLike, Status, StatusCode, code_number
 from ._ticket import message_of, put, set_message
 from ._verdict import EventKind, Kind, Level
@@ -43,53 +44,65 @@ class SyncInterceptor:
         call.next()
 
 
-class InterceptedCall:
-    """A call in `SyncInterceptor.intercept`: to be used there, on that thread; anywhere else StateError.
+class InterceptedCall(RequestFields):
+    """A call in `SyncInterceptor.intercept`: to be used there, on that thread; anywhere else StateError, and `hop` is
+    for other threads and for later.
 
     Where another hand has ended the call meanwhile (a cancel, the deadline, an interceptor above), what asks
     something of it gives GoneError.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_registered", "_running", "_thread")
+    __slots__ = ("__weakref__", "_handle", "_hop", "_registered", "_reply", "_running", "_thread")
 
     def __init__(self, handle: int, registered: Registered) -> None:
         self._handle = handle
         self._registered = registered
+        self._hop: Optional[Hop] = None
+        self._reply: Optional[InterceptedReply] = None
         self._running = True
         self._thread = _current_thread()
 
     def _end(self) -> None:
         """Notes that the function has returned."""
         self._running = False
+        self._reply = None
+        if self._hop is not None:
+            self._hop._end()
 
     def _inside(self) -> int:
         if self._running and self._thread == _current_thread():
             return self._handle
         raise StateError(c.E_STATE, "allowed only in the interceptor's function, on its thread")
 
-    def _request(self) -> int:
-        """The start, as the function sees it."""
-        return int(_raw.penstock_hop_request(self._inside()))
+    _shown = _inside
 
     def _before_next(self) -> int:
         handle = self._inside()
         if _raw.penstock_hop_event(handle) != EventKind.START:
-            raise StateError(c.E_STATE, "the call has gone on: its request is there until next")
+            raise StateError(c.E_STATE, "the call has gone on: its request message is there until next")
         return handle
 
-    # ---- Going on, ending, answering: one of them, once ----
+    # ---- Going on, ending, answering: one of them ----
 
     def next(self) -> InterceptedReply:
         """Lets the call go on, with what has been changed in it, and waits for its response: the whole of it where
         there is one response message; of a stream the headers, or the status if that comes first.
 
         Where another hand ends the call meanwhile, the reply is ``gone`` and has the status that the caller gets.
-        AlreadyError: a second time. StateError: after `cancel` or `answer`.
+
+        Again, after a reply that has a status: the call begins anew below, with what has been changed since, and this
+        reply takes the place of the one before. StateError: after `cancel` or `answer`; or the call can't begin again
+        (its request is too large to be kept, headers of a stream have come), and the reply before goes on.
         """
         result = _raw.penstock_hop_next(self._inside())
         if result != c.E_GONE:
-            check(result, "the call can't go on")
-        return InterceptedReply(self, result == c.E_GONE)
+            check_hop(self._handle, result, "the call can't go on")
+        self._reply = InterceptedReply(self, result == c.E_GONE)
+        return self._reply
+
+    def half_close(self) -> None:
+        """Half-closes for the caller: later messages from above go no further. On other threads: `Hop.half_close`."""
+        check_hop(self._inside(), _raw.penstock_hop_half_close(self._handle), "the requests can't be ended here")
 
     def cancel(
         self,
@@ -100,7 +113,8 @@ class InterceptedCall:
     ) -> None:
         """Ends the call at once, before or after `next`."""
         status = Status(code, message, details, trailers)
-        check(
+        check_hop(
+            self._handle,
             _raw.penstock_hop_end_with(self._inside(), status._address()),
             "the call can't be ended here",
         )
@@ -123,19 +137,26 @@ class InterceptedCall:
             first = headers if isinstance(headers, Metadata) else Metadata(headers)
         words = "the call can't be answered now"
         if first is not None:
-            check(_raw.penstock_hop_deliver_headers(handle, first._address), words)
+            check_hop(handle, _raw.penstock_hop_deliver_headers(handle, first._address), words)
         functions = _raw.penstock_hop_deliver_message, _raw.penstock_hop_deliver
         for data in messages:
             put(handle, data, functions, "the call can't be answered with this")
-        check(_raw.penstock_hop_deliver_status(handle, status._address()), words)
+        check_hop(handle, _raw.penstock_hop_deliver_status(handle, status._address()), words)
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
         """Makes side calls, which do not meet this interceptor; as `Hop.side_channel`."""
-        hop = Hop(self._inside(), self._registered).retain()
-        hop._end()
-        return SideChannel(hop, side_flags(from_top, detached))
+        return self.hop.side_channel(from_top=from_top, detached=detached)
 
-    # ---- The request: it can be changed until the call goes on ----
+    @property
+    def hop(self) -> Hop:
+        """The hop, kept for other threads and for later: they send, deliver, half-close and end the call, while the
+        function waits in `next`, too. Ask for it in the function."""
+        handle = self._inside()
+        if self._hop is None:
+            self._hop = Hop(handle, self._registered).retain()
+        return self._hop
+
+    # ---- The call ----
 
     @property
     def call_id(self) -> int:
@@ -160,46 +181,19 @@ class InterceptedCall:
     @property
     def target(self) -> str:
         """The channel's target, as it was given."""
-        return _text(_raw.penstock_hop_target(self._inside()))
+        return text_of(_raw.penstock_hop_target(self._inside()))
 
     @property
-    def method(self) -> str:
-        """``/package.Service/Method``; can be set."""
-        return _text(_raw.penstock_request_method(self._request()))
+    def is_secure(self) -> bool:
+        """Whether nobody on the way can read the call: it goes by TLS, or by a unix socket."""
+        return bool(_raw.penstock_hop_is_secure(self._inside()))
 
-    @method.setter
-    def method(self, method: str) -> None:
-        text = c_string(method, "a method")
-        result = _raw.penstock_request_set_method(self._request(), text)
-        check(result, f"the method can't be set to {method!r}")
-
-    @property
-    def authority(self) -> str:
-        """The authority that is sent; can be set."""
-        return _text(_raw.penstock_request_authority(self._request()))
-
-    @authority.setter
-    def authority(self, authority: str) -> None:
-        text = c_string(authority, "an authority")
-        result = _raw.penstock_request_set_authority(self._request(), text)
-        check(result, f"authority {authority!r} can't be set")
-
-    @property
-    def deadline(self) -> Optional[float]:
-        """The seconds until the deadline, 0 if it has passed, None if there is none; can be set, and then
-        holds at once."""
-        left = int(_raw.penstock_request_deadline_ms(self._request()))
-        return None if left < 0 else left / 1000
-
-    @deadline.setter
-    def deadline(self, seconds: Optional[float]) -> None:
-        left = -1 if seconds is None else milliseconds(seconds)
-        check(_raw.penstock_request_set_deadline_ms(self._request(), left), "the deadline can't be set")
+    # ---- The request: it can be changed until the call goes on, and before it goes on again ----
 
     @property
     def metadata(self) -> Metadata:
-        """The request's metadata; read-only after `next`."""
-        return Metadata._view(_raw.penstock_request_metadata(self._request()), self._inside)
+        """The request's metadata; read-only after a `next` that has given no status."""
+        return self.request_metadata
 
     @property
     def request(self) -> Any:
@@ -222,7 +216,7 @@ class InterceptedCall:
         else:
             number = registry.add(Value(value))
             result = _raw.penstock_hop_set_value(handle, name, number, forget)
-        check(result, f"value {key!r} can't be set")
+        check_hop(handle, result, f"value {key!r} can't be set")
 
     def get_value(self, key: str, default: Any = None) -> Any:
         """The value under ``key``, or ``default``."""
@@ -231,41 +225,51 @@ class InterceptedCall:
 
 
 class InterceptedReply:
-    """The response of an `InterceptedCall`, which may be changed until the interceptor's function returns."""
+    """The response of an `InterceptedCall`, which may be changed until the interceptor's function returns. Once that
+    has called `InterceptedCall.next` again only headers and status are left of it, to be read."""
 
-    __slots__ = ("_call", "gone")
+    __slots__ = ("_call", "_headers", "_status", "gone")
 
     def __init__(self, call: InterceptedCall, gone: bool) -> None:
         self._call = call
+        # They live until the function returns, also where another response has taken their place.
+        self._headers = _raw.penstock_hop_metadata(call._handle)
+        self._status = _raw.penstock_hop_status(call._handle)
         # The call was ended elsewhere, so changes of the response have no effect.
         self.gone = gone
+
+    def _last(self) -> int:
+        handle = self._call._inside()
+        if self._call._reply is self:
+            return handle
+        raise StateError(c.E_STATE, "next has been called again: another message has taken this one's place")
 
     @property
     def headers(self) -> Optional[Metadata]:
         """The response headers; None without (a trailers-only answer has none)."""
-        pointer = _raw.penstock_hop_metadata(self._call._inside())
-        return Metadata._view(pointer, self._call._inside) if pointer else None
+        self._call._inside()
+        return Metadata._view(self._headers, self._call._inside) if self._headers else None
 
     @property
     def message(self) -> Any:
         """The message of a call that has one response: its bytes, or at the object level the object that the caller
         gets; setting replaces it, or puts one in. None: the kind has many, or none came."""
-        if self.gone:
-            return None
-        return _message(self._call._inside())
+        handle = self._last()
+        return None if self.gone else _message(handle)
 
     @message.setter
     def message(self, data: Any) -> None:
         if self.gone:
             raise GoneError(c.E_GONE, "the call has ended")
-        set_message(self._call._inside(), data)
+        set_message(self._last(), data)
 
     @property
     def status(self) -> Optional[Status]:
         """The status, which may be changed, with details and trailers. None: the headers of a stream have come, and
-        no status yet; or an interceptor above has restarted the call."""
-        pointer = _raw.penstock_hop_status(self._call._inside())
-        return Status._view(pointer, self._call._inside) if pointer else None
+        no status yet; or an interceptor above has restarted the call; or this one's `InterceptedCall.hop` has ended
+        it on another thread."""
+        self._call._inside()
+        return Status._view(self._status, self._call._inside) if self._status else None
 
 
 def _message(handle: int) -> Any:
@@ -274,7 +278,3 @@ def _message(handle: int) -> Any:
         return message_of(handle)
     except StateError:
         return None
-
-
-def _text(text: Optional[bytes]) -> str:
-    return (text or b"").decode("utf-8", "replace")

@@ -10,9 +10,10 @@ from . import _constants as c
 from . import _raw
 from ._arguments import c_string, milliseconds, sized
 from ._codec import Boxed, boxed
-from ._errors import StateError, check
+from ._errors import StateError, check, check_hop
 from ._metadata import Metadata, MetadataLike
 from ._objects import own
+from ._request import RequestFields
 from ._status import CodeLike, DetailLike, Status, StatusLike, as_status, code_number
 from ._verdict import EventKind, Verdict
 
@@ -85,9 +86,9 @@ class Ticket:
         return f"<Ticket {self.number:#x}>"
 
 
-class Event:
-    """A paused or held event. It outlives the call if need be, but can be changed only until its ticket is spent:
-    then AlreadyError or GoneError."""
+class Event(RequestFields):
+    """A paused or held event, with the request of its call. It outlives the call if need be, but can be changed only
+    until its ticket is spent: then AlreadyError or GoneError."""
 
     __slots__ = ("__weakref__", "_handle", "_ticket")
 
@@ -96,7 +97,7 @@ class Event:
         self._ticket = ticket
         own(self, _raw.penstock_hop_release, handle)
 
-    def _open(self) -> None:
+    def _shown(self) -> None:
         """Guards the views of the event's parts, and lives as long as they do: once the ticket is spent the parts
         belong to the thread that drives."""
         again = c_void_p()
@@ -114,16 +115,7 @@ class Event:
         pointer = _raw.penstock_hop_metadata(self._handle)
         if not pointer:
             raise StateError(c.E_STATE, f"there is no metadata in {self.kind.name}")
-        return Metadata._view(pointer, self._open)
-
-    @property
-    def request_metadata(self) -> Metadata:
-        """The request's metadata, as in `Hop.request_metadata`; of a status that waits, the metadata that a
-        RESTART sends."""
-        pointer = _raw.penstock_request_metadata(_raw.penstock_hop_request(self._handle))
-        if not pointer:
-            raise StateError(c.E_STATE, f"there is no request metadata in {self.kind.name}")
-        return Metadata._view(pointer, self._open)
+        return Metadata._view(pointer, self._shown)
 
     @property
     def message(self) -> Any:
@@ -140,7 +132,7 @@ class Event:
         pointer = _raw.penstock_hop_status(self._handle)
         if not pointer:
             raise StateError(c.E_STATE, f"there is no status in {self.kind.name}")
-        return Status._view(pointer, self._open)
+        return Status._view(pointer, self._shown)
 
 
 # ---- Messages of hops ----
@@ -170,11 +162,11 @@ def put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
     put_message, put_bytes = functions
     codec = _raw.penstock_hop_codec(handle) if Boxed.ever else None
     if codec is None:
-        check(put_bytes(handle, *sized(data)), words)
+        check_hop(handle, put_bytes(handle, *sized(data)), words)
         return
     message = c_void_p()
     Boxed(data).fill_for(codec, message)
     try:
-        check(put_message(handle, message), words)
+        check_hop(handle, put_message(handle, message), words)
     finally:
         _raw.penstock_message_release(message)

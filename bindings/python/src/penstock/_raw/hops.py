@@ -77,6 +77,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_hop_level": (c_int32, c_void_p),
     # const char *penstock_hop_target(const penstock_hop *hop);
     "penstock_hop_target": (c_char_p, c_void_p),
+    # const char *penstock_hop_why(const penstock_hop *hop);
+    "penstock_hop_why": (c_char_p, c_void_p),
     # penstock_request *penstock_hop_request(penstock_hop *hop);
     "penstock_hop_request": (c_void_p, c_void_p),
     # penstock_result penstock_hop_can_restart(const penstock_hop *hop);

@@ -1,0 +1,163 @@
+"""The request of a call as an interceptor sees it, of each object that shows one."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+from . import _constants as c
+from . import _raw
+from ._arguments import c_string, milliseconds, whole_number
+from ._errors import StateError, check_hop
+from ._metadata import Metadata
+from ._verdict import Idempotency
+
+_LARGEST = 2**31 - 1
+
+
+class RequestFields:
+    """The request of a call, to be read and changed: by a `Hop` in `on_start`, and in `on_status` of an interceptor
+    with ``replay_bytes``, where it is what a RESTART sends; by an `Event` and a `Completion` while such a status
+    waits; by an `InterceptedCall` before `next`, and again where that has given a status. Changes elsewhere are
+    StateError."""
+
+    __slots__ = ()
+    # The handle of the hop.
+    _handle: int
+
+    def _shown(self) -> object:
+        """Raises where the request must not be used."""
+        raise NotImplementedError
+
+    def _request(self) -> int:
+        self._shown()
+        return int(_raw.penstock_hop_request(self._handle))
+
+    def _set(self, function: Callable[[int, Any], int], value: Any, words: str) -> None:
+        check_hop(self._handle, function(self._request(), value), words)
+
+    @property
+    def request_metadata(self) -> Metadata:
+        """The request's metadata; it can be read in `create`, too. StateError where it is not shown."""
+        pointer = _raw.penstock_request_metadata(self._request())
+        if not pointer:
+            raise StateError(c.E_STATE, "there is no request metadata here")
+        return Metadata._view(pointer, self._shown)
+
+    @property
+    def method(self) -> str:
+        """``/package.Service/Method``; can be set."""
+        return text_of(_raw.penstock_request_method(self._request()))
+
+    @method.setter
+    def method(self, method: str) -> None:
+        text = c_string(method, "a method")
+        self._set(_raw.penstock_request_set_method, text, f"the method can't be set to {method!r}")
+
+    @property
+    def authority(self) -> str:
+        """The authority that is sent; can be set."""
+        return text_of(_raw.penstock_request_authority(self._request()))
+
+    @authority.setter
+    def authority(self, authority: str) -> None:
+        text = c_string(authority, "an authority")
+        self._set(_raw.penstock_request_set_authority, text, f"authority {authority!r} can't be set")
+
+    @property
+    def deadline(self) -> Optional[float]:
+        """The seconds until the deadline, 0 if it has passed, None if there is none; can be set."""
+        left = int(_raw.penstock_request_deadline_ms(self._request()))
+        return None if left < 0 else left / 1000
+
+    @deadline.setter
+    def deadline(self, seconds: Optional[float]) -> None:
+        left = -1 if seconds is None else milliseconds(seconds)
+        self._set(_raw.penstock_request_set_deadline_ms, left, "the deadline can't be set")
+
+    @property
+    def compression(self) -> str:
+        """The compression of sent messages, ``"identity"`` or ``"gzip"``; can be set."""
+        return text_of(_raw.penstock_request_compression(self._request()))
+
+    @compression.setter
+    def compression(self, name: str) -> None:
+        text = c_string(name, "a compression")
+        self._set(_raw.penstock_request_set_compression, text, f"compression {name!r} can't be set")
+
+    @property
+    def max_receive_message_bytes(self) -> int:
+        """The limit on one received message; can be set."""
+        return int(_raw.penstock_request_max_receive_message_bytes(self._request()))
+
+    @max_receive_message_bytes.setter
+    def max_receive_message_bytes(self, size: int) -> None:
+        whole_number(size, "a limit", 0, _LARGEST)
+        self._set(_raw.penstock_request_set_max_receive_message_bytes, size, "the limit can't be set")
+
+    @property
+    def max_send_message_bytes(self) -> int:
+        """The limit on one message as it leaves the last hop; can be set."""
+        return int(_raw.penstock_request_max_send_message_bytes(self._request()))
+
+    @max_send_message_bytes.setter
+    def max_send_message_bytes(self, size: int) -> None:
+        whole_number(size, "a limit", 0, _LARGEST)
+        self._set(_raw.penstock_request_set_max_send_message_bytes, size, "the limit can't be set")
+
+    @property
+    def idempotency(self) -> Idempotency:
+        """How safe it is to make the call twice: carried for hops; can be set."""
+        return Idempotency(_raw.penstock_request_idempotency(self._request()))
+
+    @idempotency.setter
+    def idempotency(self, idempotency: Idempotency) -> None:
+        wanted = Idempotency(idempotency)
+        self._set(_raw.penstock_request_set_idempotency, wanted, "the idempotency can't be set")
+
+    @property
+    def content_subtype(self) -> str:
+        """The content subtype: ``"json"`` for ``application/grpc+json``, ``""`` for ``application/grpc``; can be
+        set. If the server answers with another, its content-type is among the response's headers."""
+        return text_of(_raw.penstock_request_content_subtype(self._request()))
+
+    @content_subtype.setter
+    def content_subtype(self, subtype: str) -> None:
+        text = c_string(subtype, "a content subtype")
+        self._set(_raw.penstock_request_set_content_subtype, text, f"the content subtype can't be set to {subtype!r}")
+
+    @property
+    def user_agent(self) -> str:
+        """The user agent that this call sends instead of its channel's, ``""`` if it has none of its own; can be
+        set to the text that stands before the library's own name."""
+        return text_of(_raw.penstock_request_user_agent(self._request()))
+
+    @user_agent.setter
+    def user_agent(self, application: str) -> None:
+        text = c_string(application, "a user agent")
+        self._set(_raw.penstock_request_set_user_agent, text, f"the user agent can't be set to {application!r}")
+
+    @property
+    def wait_for_ready(self) -> bool:
+        """Whether the call waits for a connection: carried for hops, as channels do not wait yet. Can be
+        set."""
+        return bool(_raw.penstock_request_wait_for_ready(self._request()))
+
+    @wait_for_ready.setter
+    def wait_for_ready(self, wait: bool) -> None:
+        self._set(_raw.penstock_request_set_wait_for_ready, int(bool(wait)), "wait_for_ready can't be set")
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether the call has credentials; their value is not shown."""
+        return bool(_raw.penstock_request_has_credentials(self._request()))
+
+    def set_credentials(self, authorization: Optional[str]) -> None:
+        """Replaces the call's credentials by this value of ``authorization``, which is sent over TLS only; None
+        removes them. Without TLS the call ends with UNAUTHENTICATED."""
+        text = None if authorization is None else c_string(authorization, "credentials")
+        self._set(_raw.penstock_request_set_credentials, text, "the credentials can't be set")
+
+
+def text_of(text: Optional[bytes]) -> str:
+    """A text of the library; NULL is empty."""
+    return (text or b"").decode("utf-8", "replace")
