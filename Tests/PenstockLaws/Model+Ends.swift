@@ -49,7 +49,8 @@ extension Model {
       if waits(status, hops[index]) { return }
     }
     // Without TAKE it has not been the server's place that it answers in.
-    let lacksTake = hops[index].isActive && hops[index].mayDeliver && !hops[index].isTaken && hops[index].hasBegunToAnswer
+    let lacksTake =
+      hops[index].isActive && hops[index].mayDeliver && !hops[index].isTaken && hops[index].hasBegunToAnswer
     let lacksMessage = (hops[index].isTaken ? hops[index].hasRefusal : lacksTake) && status.code == 0
     let status = lacksMessage ? Item(.status, code: 13) : status
     // What may leave the hop leaves it before the status, and has its own consequences first.

@@ -43,6 +43,7 @@ static int32_t on_create(penstock_hop *hop, void *user_data, void **state) {
   mine->trial = trial;
   mine->number = self->number;
   mine->level = trial->hop_count;
+  mine->run = atomic_load(&trial->runs);
   mine->handle = penstock_hop_retain(hop);
   for (int lane = outbound; lane <= inbound; lane++) {
     mine->random[lane] = mix(&random);

@@ -58,6 +58,7 @@ typedef struct hop_record {
   penstock_hop *handle;
   int number; /* the registration */
   int level;  /* how many hops of the call were entered before it */
+  int run;    /* how often a function had begun the call again before it */
   place places[2];
   uint64_t random[2];
   atomic_int running[2]; /* the event whose callback runs; 0: none */
@@ -83,6 +84,7 @@ typedef struct trial {
   pthread_cond_t changed; /* a hop was destroyed */
   uint64_t call_id;
   int hop_count;
+  atomic_int runs; /* how often functions have begun the call again */
   hop_record hops[max_hops];
   atomic_uint_least64_t clock;
   penstock_ticket tickets[max_tickets];

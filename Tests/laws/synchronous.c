@@ -59,7 +59,17 @@ static void expect_end(trial *trial, penstock_result result, const char *what) {
     broken(trial, "synchronous", "%s: %s", what, penstock_result_name(result));
 }
 
-static int32_t act(penstock_hop *call, trial *trial, uint64_t *random) {
+/* The functions below that of the registration run again, with the request as it was. */
+static void forget_below(trial *trial, int number, const char *target) {
+  atomic_store(&trial->target, target);
+  atomic_fetch_add(&trial->runs, 1);
+  pthread_mutex_lock(&trial->mutex);
+  for (int i = 0; i < trial->function_count; i++)
+    if (trial->functions[i] == number) trial->function_count = i + 1;
+  pthread_mutex_unlock(&trial->mutex);
+}
+
+static int32_t act(penstock_hop *call, trial *trial, int number, uint64_t *random) {
   uint32_t dice = below(random, 100);
   if (dice < 4) return 77;
   if (dice < 6) return PENSTOCK_NEXT;
@@ -77,9 +87,20 @@ static int32_t act(penstock_hop *call, trial *trial, uint64_t *random) {
     return PENSTOCK_NEXT;
   }
   if (dice < 26) call_again(random);
+  const char *target = atomic_load(&trial->target);
   penstock_result result = penstock_hop_next(call);
   expect_end(trial, result, "next");
-  if (penstock_hop_next(call) == PENSTOCK_OK) broken(trial, "synchronous", "next twice");
+  /* The call begins again below, or stays with the response that it has. */
+  for (int i = 0; result == PENSTOCK_OK && dice >= 40 && dice < 52 && i < 2; i++) {
+    forget_below(trial, number, target);
+    penstock_result again = penstock_hop_next(call);
+    if (again == PENSTOCK_E_STATE) {
+      if (!*penstock_hop_why(call)) broken(trial, "synchronous", "next again: not said why");
+      break;
+    }
+    expect_end(trial, again, "next again");
+    result = again;
+  }
   if (result != PENSTOCK_OK) return PENSTOCK_NEXT;
   if (dice < 32) expect_end(trial, penstock_hop_end(call, PENSTOCK_STATUS_DATA_LOSS, NULL), "a late cancel");
   if (dice > 95) return -1;
@@ -99,7 +120,7 @@ static int32_t intercept(penstock_hop *call, void *user_data) {
   atomic_fetch_add(&self->live, 1);
   atomic_fetch_add(&functions_run, 1);
   begin(trial, self->number);
-  int32_t verdict = act(call, trial, &random);
+  int32_t verdict = act(call, trial, self->number, &random);
   end(trial);
   atomic_fetch_sub(&self->live, 1);
   return verdict;

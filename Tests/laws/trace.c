@@ -134,6 +134,11 @@ static bool only_after(const hop_record *hop, int32_t event, int32_t first) {
   return true;
 }
 
+/* The hop that was entered before hop i, in the same run of the call; NULL: none was. */
+static hop_record *above_of(trial *trial, int i) {
+  return i > 0 && trial->hops[i - 1].run == trial->hops[i].run ? &trial->hops[i - 1] : NULL;
+}
+
 /* Both on_status and on_cancel: only where the status stood at the hop still when a hand above ended the call. */
 static void check_overtaken(trial *trial, int i) {
   hop_record *hop = &trial->hops[i];
@@ -147,8 +152,9 @@ static void check_overtaken(trial *trial, int i) {
     if (!is_behind) broken(trial, "law 2", "hop %d: on_cancel after the status has passed", i);
   }
   /* Had it passed, the next one would have seen it before. */
-  int above = i > 0 && !runs_elsewhere(&trial->hops[i - 1]) ? find(&trial->hops[i - 1], PENSTOCK_EVENT_STATUS) : -1;
-  if (above >= 0 && trial->hops[i - 1].order[above] < hop->order[cancel])
+  hop_record *above = above_of(trial, i);
+  int seen = above && !runs_elsewhere(above) ? find(above, PENSTOCK_EVENT_STATUS) : -1;
+  if (seen >= 0 && above->order[seen] < hop->order[cancel])
     broken(trial, "law 2", "hop %d: on_cancel after the status has come to hop %d", i, i - 1);
 }
 
@@ -165,8 +171,8 @@ static void check_ends(trial *trial, int i) {
     broken(trial, "law 2", "hop %d: neither on_status nor on_cancel, and it did not end the call", i);
   if (finished && cancels) broken(trial, "law 2", "hop %d: on_cancel, though it ended the call", i);
   /* Law 3: where the hop above sees this hop's own finish. */
-  if (!finished || i == 0) return;
-  hop_record *above = &trial->hops[i - 1];
+  hop_record *above = above_of(trial, i);
+  if (!finished || !above) return;
   if (find(above, PENSTOCK_EVENT_STATUS) < 0 && find(above, PENSTOCK_EVENT_CANCEL) < 0 &&
       !atomic_load(&above->finished) && !atomic_load(&above->may_finish) && !refuses(above))
     broken(trial, "law 3", "hop %d does not see the status of hop %d", i - 1, i);
