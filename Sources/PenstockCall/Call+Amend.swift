@@ -15,19 +15,18 @@ extension Hop {
 }
 
 extension Hop {
-  /// On the driving thread, of a status that waits here: makes ready for RESTART, which sends `start` where that is given. Gives
-  /// the reason why there can be none; nil: it is possible.
+  /// Prepares a RESTART at the status that waits here, which sends `start` if there is one. Gives the reason why the call
+  /// can't begin again; nil: it can. On the driving thread.
   @inline(never) @_optimize(size)
   public func prepareRestart(_ status: Status, sending start: Request?) -> Refusal? {
-    switch mayRestart(status) {
-    case .ok:
-      guard let start, let recorded = cut?.start else { return nil }
-      return recorded.become(start) ? nil : .noMemory
-    case .tooLarge: return .overReplayBytes
-    case .already: return .restartsUsed
-    case .unsupported: return .noCopies
-    case .noMemory: return .noMemory
-    default: return whyNoStart(status)
+    let outcome = mayRestart(status)
+    guard outcome == .ok else {
+      if outcome == .tooLarge { return .overReplayBytes }
+      if outcome == .already { return .restartsUsed }
+      if outcome == .unsupported { return .noCopies }
+      return outcome == .noMemory ? .noMemory : whyNoStart(status)
     }
+    guard let start, let recorded = cut?.start else { return nil }
+    return recorded.become(start) ? nil : .noMemory
   }
 }

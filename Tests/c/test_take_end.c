@@ -45,6 +45,23 @@ TEST(take_ends_behind_what_was_delivered_before_the_verdict) {
   expect_answer(PENSTOCK_EVENT_START, PENSTOCK_EVENT_DEMAND);
 }
 
+/* Without TAKE it was not the server's place: no OK without the message. */
+TEST(take_is_needed_for_what_was_delivered) {
+  ender ender = {PENSTOCK_EVENT_START, PENSTOCK_EVENT_START, false};
+  penstock_channel *channel = open_channel();
+  probe taker;
+  probe_init_with(&taker, "taker", answer_and_end, &ender);
+  probe_add(&taker, channel, 1);
+  penstock_reply *reply = unary(channel, "q");
+  if (CHECK(reply)) {
+    CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL);
+    CHECK_HAS(penstock_status_message(penstock_reply_status(reply)), "goes with TAKE");
+    penstock_reply_release(reply);
+  }
+  penstock_channel_release(channel);
+  probe_wait_finalized(&taker);
+}
+
 typedef struct waiter {
   penstock_ticket ticket;
   latch paused;

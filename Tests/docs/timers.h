@@ -1,6 +1,7 @@
 /* The timers of a program's event loop, as the fragments of docs/interceptors.md take them as given: a thread for each. */
 #ifndef TIMERS_H
 #define TIMERS_H
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -35,6 +36,8 @@ static void *timer_run(void *given) {
 }
 
 /* Calls `fire` every `ms` milliseconds. */
+static inline void sleep_ms(int ms) { poll(NULL, 0, ms); }
+
 static inline timer *timer_every(int ms, void (*fire)(void *argument), void *argument) {
   timer *self = calloc(1, sizeof(*self));
   *self = (timer){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false, false, ms, fire, argument};

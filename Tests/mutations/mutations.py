@@ -256,7 +256,7 @@ MUTATIONS = [
      "    stopBelow()\n    cancelHops(from: index, status)\n", "    cancelHops(from: index, status)\n"),
     ("codec", "an object is not let go", "Codec.swift", "  deinit { codec.free(pointer) }", "  deinit {}"),
     ("codec", "bytes may be put in an object's place", "HopInterface.swift", "guard fresh.isObject == seesObjects, let message else", "guard let message else"),
-    ("codec", "bytes may be sent above the codec", "HopInterface.swift", "    guard message.isObject == seesObjects else { return .state }\n    if call.isDriving",
+    ("codec", "bytes may be sent above the codec", "HopInterface.swift", "    guard message.isObject == seesObjects else { return refuseForm() }\n    if call.isDriving",
      "    if call.isDriving"),
     # Hops that are used again, and hops in the run.
     ("run", "a message that stopped at a hop was not counted by those above", "Call+Run.swift", "      case .send: run.inFlight += 1\n", "      case .send: break\n"),

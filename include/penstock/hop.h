@@ -9,7 +9,8 @@
  * _set_message and _status show and change its event, penstock_hop_resolve and _end end the wait, until the wait is
  * over: then they give PENSTOCK_E_GONE (NONE, NULL). The metadata and the status that it has given live as long as the
  * handle, and are others' to change once the wait is over. In the callback that got it, a bound hop does all that the
- * callback's own hop does; later, what any thread may do.
+ * callback's own hop does; later, for as long as it is kept, what a retained hop does on any thread: it ends the call,
+ * half-closes, sends and delivers.
  */
 #ifndef PENSTOCK_HOP_H
 #define PENSTOCK_HOP_H
@@ -94,10 +95,10 @@ PENSTOCK_API int32_t penstock_hop_is_secure(const penstock_hop *hop);
  * threads: any */
 PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
 
-/* Tells why the last function given this handle that gave E_STATE did so; as sqlite3_errmsg does, of all threads that use
- * the handle. A penstock_request is asked by the hop that gave it. A ticket gives no E_STATE: its results say all.
- * result: NUL-terminated, in words; "" where none has, and for NULL.
- * memory: static.
+/* Tells in words why a function with `hop` has given E_STATE last, on whichever thread. For a penstock_request it is asked
+ * of the hop that gave the request.
+ * result: NUL-terminated; "" where no function has given E_STATE, and for NULL.
+ * memory: static; free nothing.
  * threads: any */
 PENSTOCK_API const char *penstock_hop_why(const penstock_hop *hop);
 
@@ -215,9 +216,11 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
 
 /* Ends the call here with `code` (0-16) and `message` (NULL is ""): hops above see the status, hops below on_cancel,
  * and the verdict of the running callback is ignored. Messages that the hop has delivered and nobody has asked for go
- * before an OK; any other code drops them, and so does a hop that has not taken the call yet.
+ * before an OK; any other code drops them. An OK of a hop that has delivered and not taken the call becomes INTERNAL,
+ * which says so. A bound hop whose event waits ends the wait too; later it ends the call as a retained hop does.
  * result: E_INVALID_ARGUMENT: NULL, or another code. E_STATE: in create, destroy, on_cancel, an on_status that brings a
- * local cancel or deadline, and before start has come to the hop. E_ALREADY: a second time in one callback. E_GONE: the
+ * local cancel or deadline, and before start has come to the hop. E_ALREADY: a second time in one callback, or by one
+ * bound hop. E_GONE: the
  * hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `message` is copied.
  * threads: that of the callback, or any that has retained the hop: then the call ends soon, unless the hop's part is
@@ -262,7 +265,7 @@ PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, pensto
 /* Half-closes for the caller: the server sees the end of the requests, behind the events that wait at this hop and the
  * event of the running callback. Later events from above go no further, and are told as sent.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: before start has left this hop, or the hop has taken the call. E_ALREADY:
- * half-close has passed. E_GONE: the hop's part is over. E_FORKED.
+ * the hop has half-closed, or half-close has passed. E_GONE: the hop's part is over. E_FORKED.
  * memory: nothing is kept.
  * threads: that of the callback, or any that has retained the hop: then soon. */
 PENSTOCK_API penstock_result penstock_hop_half_close(penstock_hop *hop);

@@ -20,15 +20,21 @@ extern "C" {
 #endif
 
 /* The function. `hop` is its hop, on the function's thread, until the function returns: elsewhere the functions named here
- * give PENSTOCK_E_STATE (NULL if they return a pointer). The functions of a hop that any thread may use, side calls above
- * all, work for as long as the hop is kept (penstock_hop_retain).
+ * give PENSTOCK_E_STATE (NULL if they return a pointer). What a retained hop does on any thread works for as long as this
+ * one is kept (penstock_hop_retain): side calls, an end of the call, half-close, messages into a stream.
  * Before next: penstock_hop_request is the request, which next sends; penstock_hop_message and _set_message are the one
  * request message of a kind that has one.
- * penstock_hop_next, once: waits for the response. After it: penstock_hop_metadata are the response's headers, which may be
+ * penstock_hop_next waits for the response. After it: penstock_hop_metadata are the response's headers, which may be
  * changed (NULL: a trailers-only answer has none); penstock_hop_message and _set_message the one response message;
  * penstock_hop_status the status with its trailers, which may be changed (NULL: the headers of a stream have come; where
  * next gave E_GONE it is the status that the caller gets, read-only, or NULL where a hop above has restarted the call). A
  * message that is set where there was none is put in: with the status set to OK an error becomes a success.
+ * penstock_hop_next again, where penstock_hop_status is there: the call begins again below this hop, with the request as it
+ * is now, and next waits for another response, as often as the function likes. The response that was there goes; its
+ * metadata and status stay readable until the function returns, its message does not. The call can begin again for as long
+ * as nothing of the response has gone above and the request has at most replay_bytes (65,536, unless the table says
+ * otherwise); if not, next gives PENSTOCK_E_STATE, penstock_hop_why says why, and the response stays. An interceptor for
+ * each attempt keeps no request.
  * Instead of next: penstock_hop_deliver_headers and _deliver, then _deliver_status answer the call, and nothing goes
  * below; the caller gets the messages as it asks for them. Before or after next penstock_hop_end ends the call.
  * A second end or answer gives E_ALREADY; if the call was ended elsewhere meanwhile (by a cancel, the deadline, a hop above),
