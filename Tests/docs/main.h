@@ -30,6 +30,9 @@ COUNTED(on_demand)
 #ifdef HAS_on_sent
 COUNTED(on_sent)
 #endif
+#ifdef HAS_intercept
+COUNTED(intercept)
+#endif
 #ifdef HAS_destroy
 static void counted_destroy(penstock_hop *hop, void *state) {
   ran++;
@@ -148,6 +151,14 @@ int main(int argc, char **argv) {
   table.destroy = counted_destroy;
 #endif
   if (penstock_channel_add_interceptor(channel, &table, 1, &id, NULL)) return 1;
+#ifdef HAS_intercept
+  penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  penstock_interceptor function = PENSTOCK_INTERCEPTOR_INIT;
+  sync.name = "function";
+  sync.intercept = counted_intercept;
+  if (penstock_sync_interceptor_table(&sync, &function, NULL)) return 1;
+  if (penstock_channel_add_interceptor(channel, &function, 1, &id, NULL)) return 1;
+#endif
 #ifdef FAILS
   penstock_interceptor server = PENSTOCK_INTERCEPTOR_INIT;
   server.name = "server";
