@@ -57,6 +57,12 @@ MUTATIONS = [
     ("2", "an answer ends with OK although a message of it was refused", "Call+End.swift",
      "if hop.life == .answering, status.code == .ok, hop.hasRefused.load(ordering: .acquiring) {",
      "if hop.life == .gone, status.code == .ok {"),
+    ("2", "an OK without TAKE hides what was delivered", "Call+End.swift",
+     "if hop.life == .starting, status.code == .ok, hop.answered != .nothing {",
+     "if hop.life == .gone, status.code == .ok {"),
+    ("reach", "a second half-close is taken", "HopInterface.swift",
+     "      guard !hasHalfClosed.exchange(true, ordering: .acquiringAndReleasing) else { return .already }\n",
+     "      hasHalfClosed.store(true, ordering: .releasing)\n"),
     ("2", "a refused message counts although one has been taken since", "HopInterface.swift",
      "if hasRefused.load(ordering: .acquiring) { hasRefused", "if hasEnded { hasRefused"),
     # Law 3: where a finish shows, and what it discards.
