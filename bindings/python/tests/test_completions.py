@@ -362,6 +362,23 @@ def test_an_exception_ends_the_call(channel: Channel) -> None:
     assert heard == [("every", "on_response")]
 
 
+@pytest.mark.parametrize("callback", CALLBACKS)
+def test_an_exception_after_the_completion_was_called_ends_the_call_too(channel: Channel, callback: str) -> None:
+    def end(which: str, done: Completion) -> None:
+        done.next()
+        if which == callback:
+            raise ValueError("mine")
+
+    penstock.set_exception_hook(lambda *what: None)
+    try:
+        channel.add_interceptor(Every(end))
+        with pytest.raises(RpcError, match=f"'every': {callback} raised") as caught:
+            unary(channel)
+    finally:
+        penstock.set_exception_hook(None)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
 class Refresh(CompletionInterceptor):
     """Restarts a call that the server refuses, once a token is there."""
 

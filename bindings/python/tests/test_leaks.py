@@ -318,6 +318,23 @@ print(resident_kilobytes() - before)
     assert grown < 1_000
 
 
+def test_calls_that_begin_again_take_no_more_memory(server: str) -> None:
+    text = """
+class Again(penstock.SyncInterceptor):
+    def intercept(self, call):
+        assert call.hop.call_id == call.call_id
+        replies = [call.next() for _ in range(3)]
+        assert replies[0].headers is not None
+        replies[-1].message = bytes(10_000)
+channel.add_interceptor(Again(), priority=1)
+for _ in range(500): unary()
+before = resident_kilobytes()
+for _ in range(1500): unary()
+print(resident_kilobytes() - before)
+"""
+    assert int(run(CALLS + text, server)) < 1_000
+
+
 def test_dropped_calls_are_ended_on_the_server(channel: Channel) -> None:
     running = [channel.unary_stream("/penstock.Probe/HangStream")(b"") for _ in range(10)]
     for call in running:

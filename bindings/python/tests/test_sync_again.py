@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
+import weakref
 from typing import Any, Callable, Iterator, List
 
 import pytest
@@ -265,6 +268,27 @@ def test_the_function_half_closes(channel: Channel) -> None:
     with pytest.raises(StopIteration):
         next(call)
     release.set()
+
+
+def test_a_call_is_let_go_without_the_collector_of_circles(channel: Channel) -> None:
+    calls: List[weakref.ref[InterceptedCall]] = []
+
+    def function(call: InterceptedCall) -> None:
+        calls.append(weakref.ref(call))
+        assert call.hop.kind is call.kind
+        call.next()
+        call.next()
+
+    channel.add_interceptor(Function(function))
+    gc.disable()
+    try:
+        unary(channel)
+        deadline = time.monotonic() + 20
+        while calls[0]() is not None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert calls[0]() is None
+    finally:
+        gc.enable()
 
 
 # ---- Why ----
