@@ -146,7 +146,8 @@ static void make_options(void) {
     char name[40], value[40];
     snprintf(name, sizeof(name), "x-growth-%03ld", i);
     snprintf(value, sizeof(value), "value-%010ld", i * 7919);
-    need("metadata", penstock_metadata_add(penstock_call_options_metadata(options), name, value));
+    need("metadata",
+         penstock_metadata_add(penstock_request_metadata(penstock_call_options_request(options)), name, value));
   }
 }
 

@@ -28,11 +28,6 @@ public func penstock_call_options_retain(_ options: OpaquePointer!) -> OpaquePoi
 @_cdecl("penstock_call_options_release") @implementation
 public func penstock_call_options_release(_ options: OpaquePointer!) { release(options, CallOptions.self) }
 
-@_cdecl("penstock_call_options_metadata") @implementation
-public func penstock_call_options_metadata(_ options: OpaquePointer!) -> OpaquePointer! {
-  options.map { borrowed(object($0, CallOptions.self).metadata) }
-}
-
 @_cdecl("penstock_call_options_set_on_interrupted") @implementation
 public func penstock_call_options_set_on_interrupted(
   _ options: OpaquePointer!, _ interrupted: (@convention(c) (UnsafeMutableRawPointer?) -> Int32)!,

@@ -147,7 +147,7 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
 }
 
 extension CallOptions {
-  fileprivate func setDeadline(_ time: UInt64?) {
+  func setDeadline(_ time: UInt64?) {
     deadline = time
     hasDeadline = time != nil
   }

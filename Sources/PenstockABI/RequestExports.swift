@@ -3,13 +3,25 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of request.h: the start of a call, at every point where a hop sees it. Its handle is the hop's own.
+// The functions of request.h: the start of a call, at every point where a hop sees it, and as call options begin it. Its
+// handle is the hop's own, or the options.
+
+/// The call options that the handle is; nil: it is a hop's.
+@inline(never)
+private func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
+  guard let handle else { return nil }
+  let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
+  return object.isOptions ? unsafeDowncast(object, to: CallOptions.self) : nil
+}
+
+@_cdecl("penstock_call_options_request") @implementation
+public func penstock_call_options_request(_ options: OpaquePointer!) -> OpaquePointer! { options }
 
 /// The start that the handle shows: in a callback of the hop the start of the callback, otherwise the request that
 /// waits. nil: no start is shown.
 @inline(never)
 func start<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T, _ shown: (Request, Hop) -> T) -> T? {
-  guard let handle else { return nil }
+  guard let handle, callOptions(handle) == nil else { return nil }
   let referent = HopHandle.referent(handle)
   if referent.hop.currentEvent != .none { return running(referent.hop) }
   guard case .bound(let bound) = referent else { return nil }
@@ -19,19 +31,43 @@ func start<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T, _ shown: (Request
 /// The settings of the start that is shown; the defaults where none is.
 @inline(never)
 private func settings(_ handle: OpaquePointer?) -> CallSettings {
-  start(handle, { $0.settings }, { request, _ in request.settings }) ?? CallSettings()
+  if let options = callOptions(handle) { return options.settings(CallDefaults()) }
+  return start(handle, { $0.settings }, { request, _ in request.settings }) ?? CallSettings()
 }
 
 @inline(never)
 private func labels(_ handle: OpaquePointer?) -> RequestLabels? {
-  start(handle, { $0.labels }, { request, _ in request.labels }) ?? nil
+  if let options = callOptions(handle) { return options.labels }
+  return start(handle, { $0.labels }, { request, _ in request.labels }) ?? nil
 }
 
 @inline(never)
-private func edit(_ handle: OpaquePointer?, _ change: (Request) -> Outcome) -> penstock_result {
-  withHop(
+private func edit(
+  _ handle: OpaquePointer?, _ change: (Request) -> Outcome, options set: (CallOptions) -> Outcome
+) -> penstock_result {
+  if let options = callOptions(handle) {
+    return (Process.isForked(options.generation) ? .forked : set(options)).rawValue
+  }
+  return withHop(
     handle, { $0.editStart(change) },
     { $0.hop.currentEvent == .none ? $0.edit(change) : $0.hop.editStart(change) })
+}
+
+@inline(never)
+private func label(_ handle: OpaquePointer?, contentType: ByteBuffer?, userAgent: ByteBuffer?)
+  -> penstock_result
+{
+  let labels = RequestLabels(authority: nil, contentType: contentType, userAgent: userAgent)
+  return edit(
+    handle,
+    {
+      $0.takeLabels(of: labels)
+      return .ok
+    },
+    options: {
+      $0.labels = labels
+      return .ok
+    })
 }
 
 /// A limit within the bounds of the JSON options; nil: it is outside.
@@ -40,6 +76,7 @@ private func limit(_ bytes: Int) -> Int? { bytes >= 0 && bytes <= Int(Int32.max)
 @_cdecl("penstock_request_metadata") @implementation
 public func penstock_request_metadata(_ handle: OpaquePointer!) -> OpaquePointer! {
   guard let handle else { return nil }
+  if let options = callOptions(handle) { return borrowed(options.metadata) }
   let referent = HopHandle.referent(handle)
   if case .bound(let bound) = referent, bound.hop.currentEvent == .none {
     return bound.requestMetadata.map { borrowed($0) }
@@ -57,15 +94,18 @@ public func penstock_request_set_method(_ handle: OpaquePointer!, _ method: Unsa
   -> penstock_result
 {
   guard let method else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return edit(handle) { start in
-    guard Request.isValidPath(bytes(method)) else { return .invalidArgument }
-    return start.setPath(bytes(method)) ? .ok : .noMemory
-  }
+  return edit(
+    handle,
+    { start in
+      guard Request.isValidPath(bytes(method)) else { return .invalidArgument }
+      return start.setPath(bytes(method)) ? .ok : .noMemory
+    }, options: { _ in .state })
 }
 
 @_cdecl("penstock_request_authority") @implementation
 public func penstock_request_authority(_ handle: OpaquePointer!) -> UnsafePointer<CChar>! {
-  start(
+  if let options = callOptions(handle) { return options.authorityText.map { cString($0) } }
+  return start(
     handle, { $0.authority ?? $0.defaultAuthority },
     { $0.authority ?? $0.route?.authority ?? $1.call.origin.defaultAuthority }
   ).map { cString($0) }
@@ -76,15 +116,22 @@ public func penstock_request_set_authority(_ handle: OpaquePointer!, _ authority
   -> penstock_result
 {
   guard let authority else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return edit(handle) { start in
-    guard Request.isValidAuthority(bytes(authority)) else { return .invalidArgument }
-    return start.setAuthority(bytes(authority)) ? .ok : .noMemory
-  }
+  guard Request.isValidAuthority(bytes(authority)) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  guard let text = ByteBuffer(copying: bytes(authority)) else { return PENSTOCK_E_NO_MEMORY }
+  return edit(
+    handle, { $0.setAuthority(bytes(authority)) ? .ok : .noMemory },
+    options: {
+      $0.authority = text
+      return .ok
+    })
 }
 
 @_cdecl("penstock_request_deadline_ms") @implementation
 public func penstock_request_deadline_ms(_ handle: OpaquePointer!) -> Int64 {
-  start(handle, { left($0.deadline, $0) }, { left($0.deadline, $1) }) ?? -1
+  if let options = callOptions(handle) {
+    return options.deadline.map { Int64(clamping: $0 / 1_000_000) } ?? -1
+  }
+  return start(handle, { left($0.deadline, $0) }, { left($0.deadline, $1) }) ?? -1
 }
 
 private func left(_ deadline: UInt64?, _ hop: Hop) -> Int64 {
@@ -100,6 +147,11 @@ public func penstock_request_set_deadline_ms(_ handle: OpaquePointer!, _ ms: Int
     guard ms >= 0 else { return nil }
     let (time, overflow) = hop.clock.addingReportingOverflow(nanoseconds(UInt64(ms)))
     return overflow ? nil : time
+  }
+  if let options = callOptions(handle) {
+    if Process.isForked(options.generation) { return PENSTOCK_E_FORKED }
+    options.setDeadline(ms < 0 ? nil : nanoseconds(UInt64(ms)))
+    return PENSTOCK_OK
   }
   return withHop(
     handle, { $0.setDeadline(time($0)) },
@@ -129,10 +181,16 @@ public func penstock_request_set_compression(_ request: OpaquePointer!, _ name: 
   guard let name else { return PENSTOCK_E_INVALID_ARGUMENT }
   let isGzip = bytesEqual(bytes(name), "gzip")
   guard isGzip || bytesEqual(bytes(name), "identity") else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return edit(request) {
-    $0.settings.compression = isGzip ? .gzip : .identity
-    return .ok
-  }
+  return edit(
+    request,
+    {
+      $0.settings.compression = isGzip ? .gzip : .identity
+      return .ok
+    },
+    options: {
+      $0.compression = isGzip ? .gzip : .identity
+      return .ok
+    })
 }
 
 @_cdecl("penstock_request_max_receive_message_bytes") @implementation
@@ -145,10 +203,16 @@ public func penstock_request_set_max_receive_message_bytes(_ request: OpaquePoin
   -> penstock_result
 {
   guard let n = limit(n) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return edit(request) {
-    $0.settings.maxReceiveBytes = n
-    return .ok
-  }
+  return edit(
+    request,
+    {
+      $0.settings.maxReceiveBytes = n
+      return .ok
+    },
+    options: {
+      $0.maxReceiveBytes = n
+      return .ok
+    })
 }
 
 @_cdecl("penstock_request_max_send_message_bytes") @implementation
@@ -161,10 +225,16 @@ public func penstock_request_set_max_send_message_bytes(_ request: OpaquePointer
   -> penstock_result
 {
   guard let n = limit(n) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return edit(request) {
-    $0.settings.maxSendBytes = n
-    return .ok
-  }
+  return edit(
+    request,
+    {
+      $0.settings.maxSendBytes = n
+      return .ok
+    },
+    options: {
+      $0.maxSendBytes = n
+      return .ok
+    })
 }
 
 @_cdecl("penstock_request_idempotency") @implementation
@@ -177,10 +247,16 @@ public func penstock_request_set_idempotency(_ request: OpaquePointer!, _ idempo
   -> penstock_result
 {
   guard let wanted = Idempotency(rawValue: idempotency) else { return PENSTOCK_E_INVALID_ARGUMENT }
-  return edit(request) {
-    $0.settings.idempotency = wanted
-    return .ok
-  }
+  return edit(
+    request,
+    {
+      $0.settings.idempotency = wanted
+      return .ok
+    },
+    options: {
+      $0.idempotency = wanted
+      return .ok
+    })
 }
 
 /// The beginning of a content-type, before its subtype.
@@ -203,11 +279,7 @@ public func penstock_request_set_content_subtype(_ request: OpaquePointer!, _ na
   guard type.append(contentTypeStart.bytes), type.append(subtype), type.append(byte: 0) else {
     return PENSTOCK_E_NO_MEMORY
   }
-  return edit(request) {
-    $0.labels = RequestLabels(
-      authority: $0.authority, contentType: subtype.isEmpty ? nil : type, userAgent: $0.labels?.userAgent)
-    return .ok
-  }
+  return label(request, contentType: subtype.isEmpty ? nil : type, userAgent: labels(request)?.userAgent)
 }
 
 @_cdecl("penstock_request_user_agent") @implementation
@@ -227,11 +299,7 @@ public func penstock_request_set_user_agent(_ request: OpaquePointer!, _ applica
   else {
     return PENSTOCK_E_NO_MEMORY
   }
-  return edit(request) {
-    $0.labels = RequestLabels(
-      authority: $0.authority, contentType: $0.labels?.contentType, userAgent: name.isEmpty ? nil : agent)
-    return .ok
-  }
+  return label(request, contentType: labels(request)?.contentType, userAgent: name.isEmpty ? nil : agent)
 }
 
 @_cdecl("penstock_request_wait_for_ready") @implementation
@@ -241,10 +309,16 @@ public func penstock_request_wait_for_ready(_ request: OpaquePointer!) -> Int32 
 
 @_cdecl("penstock_request_set_wait_for_ready") @implementation
 public func penstock_request_set_wait_for_ready(_ request: OpaquePointer!, _ wait: Int32) -> penstock_result {
-  edit(request) {
-    $0.settings.waitsForReady = wait != 0
-    return .ok
-  }
+  edit(
+    request,
+    {
+      $0.settings.waitsForReady = wait != 0
+      return .ok
+    },
+    options: {
+      $0.waitsForReady = wait != 0
+      return .ok
+    })
 }
 
 @_cdecl("penstock_request_has_credentials") @implementation
@@ -258,7 +332,13 @@ public func penstock_request_set_credentials(
 )
   -> penstock_result
 {
-  edit(request) { $0.setCredentials(authorization.map { bytes($0) }) }
+  let given = authorization.map { bytes($0) }
+  return edit(
+    request, { $0.setCredentials(given) },
+    options: { options in
+      options.credentials = nil
+      return given.map { Request.withCredentials($0) { options.credentials = $0 } } ?? .ok
+    })
 }
 
 @_cdecl("penstock_request_set_channel") @implementation
@@ -266,6 +346,7 @@ public func penstock_request_set_channel(_ handle: OpaquePointer!, _ channel: Op
   -> penstock_result
 {
   guard let channel else { return PENSTOCK_E_INVALID_ARGUMENT }
+  if callOptions(handle) != nil { return PENSTOCK_E_STATE }
   let other = object(channel, ClientChannel.self)
   return withHop(handle) { Process.isForked(other.generation) ? .forked : other.take(over: $0) }
 }

@@ -1,8 +1,8 @@
 import PenstockWire
 import Synchronization
 
-/// The object of a `penstock_hop`: a hop at an event. In a callback that is the `Hop` itself, at the event that the callback
-/// is about; a `BoundHop` is another handle of a hop, at an event that waits.
+/// The object of a `penstock_hop` and a `penstock_request`: a hop at an event. In a callback that is the `Hop` itself, at the
+/// event that the callback is about; a `BoundHop` is another handle of a hop, at an event that waits.
 open class HopHandle {
   /// Any thread: a Refusal.
   final let refusal = Atomic<UInt8>(Refusal.none.rawValue)
@@ -11,6 +11,9 @@ open class HopHandle {
 
   /// The handle as a bound one; nil: it is the hop itself.
   open var bound: BoundHop? { nil }
+
+  /// Whether this is no hop's, but the request that call options stand for.
+  open var isOptions: Bool { false }
 
   public enum Referent {
     case running(Hop)

@@ -27,13 +27,19 @@ extension Request {
       settings.credentials = nil
       return .ok
     }
+    return Request.withCredentials(authorization) { settings.credentials = $0 }
+  }
+
+  /// Gives `body` the header fields of credentials, read-only.
+  @inline(never) @_optimize(size)
+  public static func withCredentials(_ authorization: ByteView, _ body: (Metadata) -> Void) -> Outcome {
     guard !authorization.isEmpty, HeaderRules.isValidASCIIValue(authorization) else {
       return .invalidArgument
     }
     let fields = Metadata()
     guard fields.add(("authorization" as StaticString).bytes, authorization) == .ok else { return .noMemory }
     fields.isReadOnly = true
-    settings.credentials = fields
+    body(fields)
     return .ok
   }
 }

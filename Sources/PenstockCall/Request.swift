@@ -116,6 +116,13 @@ public final class Request {
     return true
   }
 
+  /// Takes the content-type and the user agent of `other`, beside its own authority.
+  @inline(never) @_optimize(size)
+  public func takeLabels(of other: RequestLabels) {
+    labels = RequestLabels(
+      authority: labels?.authority, contentType: other.contentType, userAgent: other.userAgent)
+  }
+
   /// Whether a path is valid: "/service/method" with neither part empty, visible ASCII only (RFC 9113 ":path", gRPC
   /// "Path").
   public static func isValidPath(_ path: ByteView) -> Bool {

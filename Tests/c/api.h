@@ -84,9 +84,9 @@ static inline owner pick_owner(const char *what) {
   X(hop)                                                                                                               \
   X(executor)                                                                                                          \
   X(codec)                                                                                                             \
-  X(error)                                                                                                             \
   X(metrics)
 #define OWN_KINDS(X)                                                                                                   \
+  X(error)                                                                                                             \
   X(metadata)                                                                                                          \
   X(status)                                                                                                            \
   X(bound)

@@ -14,12 +14,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 
 import api  # noqa: E402
 
-SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "error",
-          "metrics"]
-OWN = ["metadata", "status"]
+SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "metrics"]
+OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # Options may be changed in these ways before anybody else has them only.
-BEFORE_SHARED = {"penstock_call_options_metadata", "penstock_call_options_set_on_interrupted", "penstock_call_options_set_codec"}
+BEFORE_SHARED = {"penstock_call_options_request", "penstock_call_options_set_on_interrupted", "penstock_call_options_set_codec"}
 # Functions that end much, or that wait for long: one in so many of those that chance picks.
 RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock_call_options_cancel": 12,
         "penstock_call_trace_json": 16,

@@ -249,7 +249,7 @@ TEST(null_call) {
   OK(penstock_call_options_new(NULL, &options, NULL));
   CHECK(penstock_call_options_retain(NULL) == NULL);
   penstock_call_options_release(NULL);
-  CHECK(penstock_call_options_metadata(NULL) == NULL);
+  CHECK(penstock_call_options_request(NULL) == NULL);
   REFUSED(penstock_call_options_set_on_interrupted(NULL, interrupted, NULL, NULL));
   penstock_result result = penstock_call_options_set_on_interrupted(options, NULL, NULL, NULL);
   CHECK(result == PENSTOCK_OK || result == PENSTOCK_E_INVALID_ARGUMENT);

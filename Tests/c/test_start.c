@@ -14,7 +14,9 @@ static penstock_call_options *new_options(const char *json) {
 static penstock_reply *unary_seen(penstock_channel *channel, const char *options_json, const void *data,
                                   size_t length) {
   penstock_call_options *options = new_options(options_json);
-  if (options) OK(penstock_metadata_set(penstock_call_options_metadata(options), "x-echo-metadata", "1"));
+  if (options)
+    OK(penstock_metadata_set(penstock_request_metadata(penstock_call_options_request(options)), "x-echo-metadata",
+                             "1"));
   penstock_reply *reply = NULL;
   OK(penstock_channel_unary(channel, UNARY, data, length, options, &reply, NULL));
   penstock_call_options_release(options);
@@ -284,7 +286,7 @@ TEST(options_metadata) {
   penstock_channel *channel = open_channel();
   penstock_call_options *options = new_options("{\"metadata\": {\"x-a\": \"1\", \"x-echo-metadata\": \"1\"}}");
   REQUIRE(options != NULL);
-  penstock_metadata *metadata = penstock_call_options_metadata(options);
+  penstock_metadata *metadata = penstock_request_metadata(penstock_call_options_request(options));
   CHECK_INT(penstock_metadata_count(metadata), 2);
   OK(penstock_metadata_add(metadata, "x-a", "2"));
   OK(penstock_metadata_set_bytes(metadata, "x-b-bin", "\0\1", 2));

@@ -21,7 +21,7 @@ static void call_options(void) {
       "\"credentials\": {\"authorization\": \"Bearer secret\"}, \"authority\": \"somebody.example\", "
       "\"compression\": \"gzip\", \"trace\": {\"events\": 1000}}");
   if (!options) return;
-  penstock_metadata *metadata = penstock_call_options_metadata(options);
+  penstock_metadata *metadata = penstock_request_metadata(penstock_call_options_request(options));
   if (penstock_metadata_count(metadata) != 4) wrong("%zu fields of 4", penstock_metadata_count(metadata));
   char *json = NULL;
   if (WENT(penstock_metadata_json(metadata, &json))) owned_has(json, "\"x-one\":[\"1\",\"one\"],\"x-two\":[\"2\"]");

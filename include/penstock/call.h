@@ -22,6 +22,8 @@ extern "C" {
 /* ---- Options: parsed once, used for any number of calls ---- */
 
 typedef struct penstock_call_options penstock_call_options;
+/* See request.h. */
+typedef struct penstock_request penstock_request;
 
 /* Makes options of `json`, an object (NUL-terminated) or NULL:
  *   "deadline_ms": from the call's creation; absent or null: the channel's default, or none
@@ -53,11 +55,13 @@ PENSTOCK_API penstock_call_options *penstock_call_options_retain(penstock_call_o
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
-/* Gives the metadata that calls with these options begin with, to be changed without JSON.
- * result: the metadata; NULL for NULL.
+/* Gives the request that calls with these options begin with, for what changes from call to call: metadata, deadline (from
+ * the creation of a call), compression, limits and whatever else request.h sets but method and channel, without JSON. The
+ * getters tell what the options say; where they say nothing, what a channel without options says.
+ * result: the request; NULL for NULL.
  * memory: borrowed from the options, and as long-lived.
  * threads: one thread, before the options are shared. */
-PENSTOCK_API penstock_metadata *penstock_call_options_metadata(penstock_call_options *options);
+PENSTOCK_API penstock_request *penstock_call_options_request(penstock_call_options *options);
 /* For penstock_channel_unary with "interruptible": sets what is called after a signal handler has run, on the waiting
  * thread. `interrupted` gets `user_data` and returns 0 to go on waiting, else the call is cancelled. Without it a
  * signal cancels. `finalizer` (nullable) gets `user_data` with the end of the options.

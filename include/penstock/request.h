@@ -1,11 +1,13 @@
-/* The start of a call as a hop sees it: metadata, method, deadline and how the call is to be made.
+/* The start of a call as a hop sees it: metadata, method, deadline and how the call is to be made; or, of call options, as
+ * each call with them begins.
  *
  * A penstock_request is had from penstock_hop_request, and is read in any callback of the hop. It is changed in on_start,
  * before anything is sent; and in on_status of a hop that records (replay_bytes), where it is what a RESTART sends: there
  * also later, on any thread, by a bound hop, for as long as the status waits. The function of a synchronous interceptor
- * changes it until next. Elsewhere a setter gives PENSTOCK_E_STATE, after the call PENSTOCK_E_GONE, in a forked child
- * PENSTOCK_E_FORKED; with a NULL, PENSTOCK_E_INVALID_ARGUMENT. Where nothing is shown, a getter gives what it gives for
- * NULL.
+ * changes it until next, and where next has given a status. penstock_call_options_request gives the one of options, which
+ * is read and changed before they are shared; its method and channel can't be set. Elsewhere a setter gives
+ * PENSTOCK_E_STATE, after the call PENSTOCK_E_GONE, in a forked child PENSTOCK_E_FORKED; with a NULL,
+ * PENSTOCK_E_INVALID_ARGUMENT. Where nothing is shown, a getter gives what it gives for NULL.
  */
 #ifndef PENSTOCK_REQUEST_H
 #define PENSTOCK_REQUEST_H
@@ -17,8 +19,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct penstock_request penstock_request;
 
 /* The request's metadata: in create, in on_start, and where it may be changed.
  * result: NULL elsewhere.

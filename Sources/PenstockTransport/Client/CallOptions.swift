@@ -2,13 +2,22 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// Per-call options, parsed once. A nil option comes from the channel.
-public final class CallOptions {
+/// Per-call options, parsed once. A nil option comes from the channel. They are a handle too: the request that each call
+/// with them begins with, which the functions of request.h set without JSON.
+public final class CallOptions: HopHandle {
   public var deadline: UInt64?
   public var hasDeadline = false
   /// Before the options are shared, their user may change it.
   public let metadata = Metadata()
   public var authority: ByteBuffer?
+  private var shownAuthority: ByteBuffer?
+  /// The authority with a NUL behind it, until it is asked for again.
+  public var authorityText: ByteBuffer? {
+    shownAuthority = authority.flatMap { Request.terminated($0.view) }
+    return shownAuthority
+  }
+  /// The content-type and the user agent of a call.
+  public var labels: RequestLabels?
   public var compression: Compression?
   public var maxReceiveBytes: Int?
   public var maxSendBytes: Int?
@@ -38,7 +47,9 @@ public final class CallOptions {
 
   public typealias Interrupted = @convention(c) (UnsafeMutableRawPointer?) -> Int32
 
-  public init() {}
+  public override init() {}
+
+  public override var isOptions: Bool { true }
 
   deinit { if !Process.isForked(generation) { interceptors.removeAll() } }
 
@@ -78,7 +89,7 @@ public final class CallOptions {
     }
   }
 
-  func settings(_ defaults: CallDefaults) -> CallSettings {
+  public func settings(_ defaults: CallDefaults) -> CallSettings {
     var made = CallSettings()
     made.compression = compression ?? defaults.compression
     made.maxReceiveBytes = maxReceiveBytes ?? defaults.maxReceiveBytes

@@ -101,6 +101,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
       kind: kind, terminated: consume named, metadata: consume metadata, deadline: deadline)
     request.settings = options?.settings(channel.defaults) ?? channel.defaults.settings
     if let authority = options?.authority, !request.setAuthority(authority.view) { return (.noMemory, nil) }
+    if let labels = options?.labels { request.takeLabels(of: labels) }
     let events = options?.traceEvents ?? channel.defaults.traceEvents
     let call = Call(
       id: Process.nextID(), request: consume request, chain: line,

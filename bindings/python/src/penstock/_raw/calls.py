@@ -65,8 +65,8 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_call_options_retain": (c_void_p, c_void_p),
     # void penstock_call_options_release(penstock_call_options *options);
     "penstock_call_options_release": (None, c_void_p),
-    # penstock_metadata *penstock_call_options_metadata(penstock_call_options *options);
-    "penstock_call_options_metadata": (c_void_p, c_void_p),
+    # penstock_request *penstock_call_options_request(penstock_call_options *options);
+    "penstock_call_options_request": (c_void_p, c_void_p),
     # penstock_result penstock_call_options_set_on_interrupted(penstock_call_options *options, int32_t
     # (*interrupted)(void *user_data), void *user_data, penstock_finalizer finalizer);
     "penstock_call_options_set_on_interrupted": (
