@@ -30,7 +30,7 @@ extension Call {
       spendTicket(hop)
       if hop.life == .answering, status.code == .ok, waits(status, behindAnswersOf: hop) { return }
       // Without the refused message the caller would take the messages that have come for all there are.
-      if hop.life == .answering, status.code == .ok, hop.hasRefused.load(ordering: .acquiring) {
+      if hop.life == .answering, status.code == .ok, hop.hasRefused {
         status = failure(
           of: hop, "ended its answer with OK, but a message of that was refused and not delivered again")
       }

@@ -22,10 +22,8 @@ public final class Hop: HopHandle {
   let face = Atomic<UInt8>(Face.asRun.rawValue)
   /// The hop's Answer, for any thread.
   let answer = Atomic<UInt8>(Answer.nothing.rawValue)
-  /// A message of the hop's answer was refused, and no later one was taken. Any thread.
-  let hasRefused = Atomic<Bool>(false)
-  /// The hop has asked to half-close by itself. Any thread.
-  let hasHalfClosed = Atomic<Bool>(false)
+  /// The hop's Deed, for any thread.
+  let deed = Atomic<UInt8>(Deed.none.rawValue)
   /// Other threads may have the hop, and deliver and spend demand through it (`sharedOwed`).
   private(set) var isShared = false
   /// Somebody keeps a reference that another thread may release. Called in a callback, or while a ticket is open.
@@ -126,7 +124,7 @@ public final class Hop: HopHandle {
     ownInFlight = 0
     untold = 0
     forgetAnswers()
-    hasHalfClosed.store(false, ordering: .relaxed)
+    deed.store(Deed.none.rawValue, ordering: .relaxed)
     cut = nil
     outboundJobs = nil
     inboundJobs = nil
@@ -137,7 +135,7 @@ public final class Hop: HopHandle {
   /// Like `renew`, for a hop that has been in the run to the end: nothing else of it was touched.
   func renewInRun() {
     answer.store(Answer.nothing.rawValue, ordering: .relaxed)
-    hasRefused.store(false, ordering: .relaxed)
+    deed.store(Deed.none.rawValue, ordering: .relaxed)
     refusal.store(Refusal.none.rawValue, ordering: .relaxed)
     life = .waiting
   }

@@ -231,7 +231,7 @@ extension Hop {
     if call.isDriving { call.splitRun(at: index) }
     switch seen {
     case .open:
-      guard !hasHalfClosed.exchange(true, ordering: .acquiringAndReleasing) else { return .already }
+      guard noteHalfClose() else { return .already }
       guard isInline else { return submit(.put(self, .halfClose)) }
       // Carried out before any other input that waits.
       call.perform(.put(self, .halfClose))
@@ -276,9 +276,9 @@ extension Hop {
   public func injectInbound(_ message: Message) -> Outcome {
     let outcome = putInbound(message)
     if outcome == .ok {
-      if hasRefused.load(ordering: .acquiring) { hasRefused.store(false, ordering: .releasing) }
+      if hasRefused { deed.store(Deed.none.rawValue, ordering: .releasing) }
     } else if mayDeliver, !answered.hasEnded {
-      hasRefused.store(true, ordering: .releasing)
+      deed.store(Deed.refused.rawValue, ordering: .releasing)
     }
     return outcome
   }

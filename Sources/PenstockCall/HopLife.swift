@@ -99,7 +99,25 @@ enum Answer: UInt8 {
   }
 }
 
+/// What a hop has done last that counts for what it does next. It answers in the server's place, or puts events in on the
+/// way to the server: never both.
+enum Deed: UInt8 {
+  case none
+  /// A message of its answer was refused, and no later one was taken.
+  case refused
+  /// It has asked to half-close.
+  case halfClosed
+}
+
 extension Hop {
+  /// A message of the hop's answer was refused, and no later one was taken. Any thread.
+  var hasRefused: Bool { deed.load(ordering: .acquiring) == Deed.refused.rawValue }
+
+  /// Notes the hop's half-close. False: it has half-closed before. Any thread.
+  func noteHalfClose() -> Bool {
+    deed.exchange(Deed.halfClosed.rawValue, ordering: .acquiringAndReleasing) != Deed.halfClosed.rawValue
+  }
+
   /// Start has come to it and `create`, if there is one, has said NEXT.
   var isEntered: Bool {
     switch life {
@@ -159,7 +177,7 @@ extension Hop {
     become(.passing)
     forgetAnswers()
     answer.store(Answer.nothing.rawValue, ordering: .releasing)
-    hasRefused.store(false, ordering: .releasing)
+    deed.store(Deed.none.rawValue, ordering: .releasing)
   }
 
   /// The events that the hop has delivered as its answer. Any thread.
