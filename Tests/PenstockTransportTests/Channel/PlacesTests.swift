@@ -108,7 +108,7 @@ final class SparingServer {
     #expect(holder(first) == "connection" && holder(second) == "connection")
     settle()
     #expect(server.messages == [1])
-    #expect(holder(first) == "server" && holder(second) == "place")
+    #expect(holder(first) == "server" && holder(second) == "slot")
     server.answer(0)
     settle()
     #expect(server.messages == [1, 2] && holder(second) == "server")
