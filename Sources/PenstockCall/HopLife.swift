@@ -177,7 +177,8 @@ extension Hop {
     become(.passing)
     forgetAnswers()
     answer.store(Answer.nothing.rawValue, ordering: .releasing)
-    deed.store(Deed.none.rawValue, ordering: .releasing)
+    // A half-close of its own leaves again with a RESTART.
+    if hasRefused { deed.store(Deed.none.rawValue, ordering: .releasing) }
   }
 
   /// The events that the hop has delivered as its answer. Any thread.
