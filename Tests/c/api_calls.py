@@ -27,7 +27,7 @@ RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock
 # Functions that wait for a call.
 WAITS = {f"penstock_{name}" for name in (
     "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_receive", "call_wait_headers",
-    "call_wait_status", "call_finish")}
+    "call_wait_status", "call_wait")}
 # Those that make calls, which all else is about.
 CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_message", "penstock_hop_start_side_call"}
 SCALARS = {
