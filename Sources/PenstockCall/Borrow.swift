@@ -1,9 +1,10 @@
 import CMemory
 
-/// Runs `body` with an object that something else keeps until it returns, which the caller has to make sure of: so that no
-/// reference to it is counted. An atomic pair costs as much time as 40 instructions, and a call had 86 of them.
+/// Runs `body` with an object without counting a reference to it. The caller makes sure that something else keeps the
+/// object until `body` returns. An atomic retain and release take as long as 40 instructions, and a call had 86 such
+/// pairs.
 ///
-/// The argument is an autoclosure, because an object that is passed as a value is kept until the function returns: a count.
+/// The argument is an autoclosure, because Swift counts a reference to an object that is passed as a value.
 @inline(__always)
 public func borrow<T: AnyObject, R>(_ object: @autoclosure () -> T, _ body: (T) -> R) -> R {
   Unmanaged.passUnretained(object())._withUnsafeGuaranteedRef(body)

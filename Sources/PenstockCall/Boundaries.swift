@@ -1,7 +1,8 @@
 import PenstockWire
 
-// The neighbours of a call are abstract classes. A class can be borrowed for one function, which so costs 2 instructions more
-// than a direct call; an existential has its reference counted around it, by an atomic pair.
+// The neighbours of a call are abstract classes. An object of a class can be borrowed for one function, which then
+// costs 2 instructions more than a direct call. With an existential, Swift retains and releases the object around the
+// call, by atomic operations.
 
 /// The reason why an attempt that has been started has to wait.
 public enum Lack: Equatable {
@@ -11,9 +12,9 @@ public enum Lack: Equatable {
   case slot
 }
 
-/// The layer below the chain: an attempt on a transport stream. Everything runs on the driving thread;
-/// nothing here calls back into the call before it has returned (an event that happens at once is told later, in the
-/// same loop turn).
+/// The layer below the chain: an attempt on a transport stream. Every function runs on the driving thread. None calls
+/// back into the call before it has returned: an event that happens at once is told later, in the same turn of the
+/// loop.
 open class CallBelow {
   public init() {}
 
@@ -26,15 +27,16 @@ open class CallBelow {
     send(message)
     halfClose()
   }
-  /// Takes a message; `call.transportSent` tells when the transport has taken it whole.
+  /// Takes a message. The attempt calls `call.transportSent` when the transport has taken all of it.
   open func send(_ message: Message) {}
   open func halfClose() {}
-  /// `call.wantsMessage` may have become true: deliver the messages that have arrived, one at a time, and look at it
-  /// again after each.
+  /// `call.wantsMessage` may have become true: the attempt delivers the messages that have arrived, one at a time,
+  /// while it is true.
   open func pull() {}
-  /// A fresh attempt like this one: for a call that begins again.
+  /// A fresh attempt like this one, for a call that begins again.
   open func another() -> CallBelow { self }
-  /// The call ended above: free the stream (RST_STREAM CANCEL if it is open). Nothing inbound may follow.
+  /// The call has ended above: the attempt frees its stream (RST_STREAM with CANCEL if it is open), and delivers
+  /// nothing more.
   open func reset() {}
   /// The reason why nothing can leave yet.
   open var lacks: Lack { .nothing }
@@ -53,7 +55,7 @@ open class CallAbove {
   open func callStatus(_ status: Status) {}
   /// A local end discards the messages that the caller has not read yet.
   open func callDiscardsMessages() {}
-  /// A hop of the call runs its callbacks on this executor: the call does not end before it has.
+  /// A hop of the call runs its callbacks on this executor, so the call can't end before the executor has run them.
   open func callNeeds(_ executor: any Executor) {}
 }
 
@@ -83,7 +85,8 @@ public final class CallOrigin {
 open class CallLoop {
   public init() {}
 
-  /// Monotonic nanoseconds, as the loop has read them last: the time of an event. docs/architecture.md says which is read where.
+  /// Monotonic nanoseconds, as the loop last read them: the time of an event. docs/architecture.md ("Time") says
+  /// where `now` is used, and where `clock`.
   open var now: UInt64 { 0 }
   /// Like `now`, but read from the clock itself: users count from it. Any thread.
   open var clock: UInt64 { now }
@@ -91,8 +94,9 @@ open class CallLoop {
   open func setDeadline(_ call: Call, _ time: UInt64?) {}
   /// Resolves `ticket` with NEXT at `time`.
   open func resume(_ ticket: UInt64, of call: Call, at time: UInt64) {}
-  /// Issues a ticket for `event`, which a callback of `hop` may pause or hold; `start` is the start that may be
-  /// changed. 0: there are no more tickets. Any thread after `shareTickets`, before that only the driving one.
+  /// Issues a ticket for `event`, which a callback of `hop` may pause or hold; `start` is the request that may be
+  /// changed while the event waits. 0: there are no more tickets. Before `shareTickets` on the driving thread only,
+  /// after it on any thread.
   open func issueTicket(_ event: Event, of hop: Hop, start: Request?) -> UInt64 { 0 }
   /// From now on any thread may issue tickets of the call.
   open func shareTickets(of call: Call) {}

@@ -10,14 +10,14 @@ extension Call {
     case below
     /// The event is past the top hop, and belongs to the caller.
     case above
-    /// The event waits somewhere, or goes no further: the caller of this function has nothing left to do.
+    /// The event waits somewhere, or goes no further: nothing is left to do for it now.
     case stays
   }
 
   /// The result for an event that the run was shown.
   enum RunExit {
     case through
-    /// The hop at this index has answered, and counts by itself from now on.
+    /// The hop at this index has returned this value from its callback; the hop now leaves the run.
     case answered(Int, Int32)
     /// The event goes on at this index.
     case goesOn(Int)
@@ -50,10 +50,10 @@ extension Call {
   private func advanceUp(_ event: Event, at index: Int) -> Exit { advance(event, at: index, goesDown: false) }
 
   /// Moves `event` from place to place until one keeps it or it has left the chain. It is compiled once for each
-  /// direction: 30 instructions an event fewer.
+  /// direction, which saves 30 instructions an event.
   @inline(__always)
   private func advance(_ event: Event, at first: Int, goesDown: Bool) -> Exit {
-    // The event can't go through the run as one place: the run is taken apart first.
+    // Where the event can't go through the whole run at once, the run is split first.
     if goesDown {
       if _slowPath(outboundEnd < run.length) { splitRun(at: outboundEnd) }
     } else {
@@ -123,7 +123,7 @@ extension Call {
     return event.message.map { decode($0, codec) } ?? true
   }
 
-  /// The event comes to a hop that counts by itself. True: the event is beyond it.
+  /// The event comes to a hop outside the run. True: the event has passed the hop.
   @inline(never)
   private func passes(_ event: Event, _ hop: Hop) -> Bool {
     if event.kind.lane == .inbound { return !hop.isActive || meet(event, hop) }
@@ -136,7 +136,7 @@ extension Call {
     return !hop.isEntered || meet(event, hop)
   }
 
-  /// The callback of a hop of the run has returned. True: the event is beyond it.
+  /// The callback of a hop of the run has returned. True: the event has passed the hop.
   @inline(never) @_optimize(size)
   private func comesBack(_ answer: Int32, _ event: Event, _ hop: Hop) -> Bool {
     if answered(answer, event, hop), leave(event, hop) { return true }

@@ -5,12 +5,12 @@ import PenstockWire
 
 /// The cut above the attempt. Most calls have no `Cut` there: a request that leaves whole needs no object for it.
 ///
-/// A case has one reference to the object that it names, which `Call.setBottom` lets go. If the compiler counted
-/// instead, a call would cost 30 instructions more.
+/// A case owns one reference to its object, and `Call.setBottom` releases it. References that the compiler counts
+/// would cost a call 30 instructions more.
 enum Bottom {
   /// Only a start has passed, which no hop below can change.
   case start
-  /// Start, this message and the half-close have passed, and the message has not been told as sent.
+  /// Start, this message and the half-close have passed; the hops above have not been told `sent` for the message.
   case whole(Unmanaged<Message>)
   case wholeTold(Unmanaged<Message>)
   case cut(Unmanaged<Cut>)
@@ -113,7 +113,7 @@ extension Call {
     return false
   }
 
-  /// No other attempt can follow: nothing more is kept. A replay that has begun goes on.
+  /// From now on no other attempt can follow, so nothing more is kept. A replay that has begun goes on.
   @inline(__always)
   func commit() {
     switch bottom {
@@ -125,7 +125,7 @@ extension Call {
     }
   }
 
-  /// The call has ended: nothing is kept for another attempt. Mostly nothing was.
+  /// The call has ended: lets go what was kept for another attempt. In most calls nothing was.
   @inline(__always)
   func forgetBottom() {
     if case .committed = bottom { return }
@@ -141,7 +141,7 @@ extension Call {
     }
   }
 
-  /// The object of the cut above the attempt; nil: there is no cut, or it needs no object.
+  /// The object of the cut above the attempt; nil: the cut is closed, or it needs no object.
   var bottomCut: Cut? {
     guard case .cut(let cut) = bottom else { return nil }
     return cut.takeUnretainedValue()
@@ -196,8 +196,8 @@ extension Call {
     return true
   }
 
-  /// The cut with the record of the events that have passed, made an object if it was none. nil: no other attempt can
-  /// follow.
+  /// The cut with the record of the events that have passed; its object is made if there was none. nil: no other
+  /// attempt can follow.
   private var openBottom: Cut? {
     switch bottom {
     case .committed: return nil
@@ -231,7 +231,7 @@ extension Call {
     if trace != nil { note(.restarted, hop, .status, detail: cut.restarts + 1) }
     let owed = discardInbound(hop)
     cut.unanswered = saturatingSum(cut.unanswered, owed)
-    // Events that an earlier replay has not reached yet have left the hop all the same.
+    // Events that an earlier replay has not sent yet have left the hop all the same.
     while let (event, isTold) = cut.skipNext() {
       if case .send = event { hop.countInFlight(isOwn: isTold) }
     }
@@ -243,7 +243,8 @@ extension Call {
   }
 
   /// Drops all that stands below the cut, from the hop at `first` on, and makes it anew; the events that have passed
-  /// the cut are sent again, in a step of their own. `untold` messages were not told as sent to the hops above.
+  /// the cut are sent again, in a step of their own. `untold` is the number of messages for which the hops above have
+  /// not been told `sent`.
   @inline(never) @_optimize(size)
   private func again(_ cut: Cut, from first: Int, untold: Int, _ former: CallBelow?) {
     cut.begin()
@@ -308,7 +309,8 @@ extension Call {
     }
   }
 
-  /// Drops everything inbound that stands at the hop. Returns how much demand is left unanswered by that.
+  /// Drops everything inbound that stands at the hop. Returns how many of the dropped messages have to be asked for
+  /// again.
   @inline(never) @_optimize(size)
   private func discardInbound(_ hop: Hop) -> Int {
     guard let station = hop.inbound else { return 0 }

@@ -15,8 +15,8 @@ extension Hop {
 }
 
 extension Hop {
-  /// Prepares a RESTART at the status that waits here, which sends `start` if there is one. Gives the reason why the call
-  /// can't begin again; nil: it can. On the driving thread.
+  /// Prepares a RESTART at the status that waits at this hop; `start`, if given, is sent instead of the recorded one.
+  /// Returns the reason why the call can't begin again; nil: it can. On the driving thread.
   @inline(never) @_optimize(size)
   public func prepareRestart(_ status: Status, sending start: Request?) -> Refusal? {
     let outcome = mayRestart(status)

@@ -29,14 +29,15 @@ extension Call {
       let hop = hops[index]
       spendTicket(hop)
       if hop.life == .answering, status.code == .ok, waits(status, behindAnswersOf: hop) { return }
-      // Without the refused message the caller would take the messages that have come for all there are.
+      // With OK the caller would take the messages that it has for the whole answer, although the refused one is
+      // missing.
       if hop.life == .answering, status.code == .ok, hop.hasRefused {
         status = failure(
-          of: hop, "ended its answer with OK, but a message of that was refused and not delivered again")
+          of: hop, "ended its answer with OK, but did not deliver again a message that had been refused")
       }
       // Before TAKE the hop is not the server: its deliveries would be lost.
       if hop.life == .starting, status.code == .ok, hop.answered != .nothing {
-        status = failure(of: hop, "ended with OK, but what it has delivered goes with TAKE alone")
+        status = failure(of: hop, "ended the call with OK, but an answer that it has delivered needs TAKE")
       }
       // Events that may leave the hop, such as a message that it has just injected, leave before its status. That may
       // end the call.
@@ -111,8 +112,8 @@ extension Call {
     complete(status)
   }
 
-  /// The status has come to the caller's side. Hops are destroyed before the caller learns of it, so that
-  /// a program that has the reply knows that no interceptor runs for this call any more (I2, I17).
+  /// The status has come to the caller's side. Hops are destroyed before the caller learns of it, so a program that
+  /// has the reply knows that no interceptor runs for this call any more (I2, I17).
   func complete(_ status: Status) {
     guard phase != .ended else { return }
     phase = .ended
@@ -167,7 +168,7 @@ extension Call {
     if was == .open { tellBelow { $0.reset() } }
   }
 
-  /// Shows on_cancel: the call was ended elsewhere, and no status passes this hop.
+  /// Calls on_cancel: the call was ended elsewhere, and no status passes this hop.
   private func cancel(_ hop: Hop, _ status: Status) {
     hop.become(.over(.told))
     guard let callback = hop.callbacks.pointee.onCancel,
@@ -211,7 +212,7 @@ extension Call {
     hop.inbound = nil
   }
 
-  /// Drops the outbound events that stand at the hop; a sender that waits for room does not wait for them.
+  /// Drops the outbound events that stand at the hop; their messages count as sent, so that no sender waits for them.
   func discardOutbound(_ hop: Hop) {
     // Events that wait to be sent again after a RESTART are dropped too.
     var abandoned = hop.cut?.drop() ?? 0

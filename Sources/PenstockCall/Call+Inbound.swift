@@ -3,8 +3,8 @@ import PenstockWire
 // The inbound lane: headers, messages and the status, from the server toward the caller.
 
 extension Call {
-  /// Delivers an event that a hop answers the call with. If start still waits at the hop, the event counts only if
-  /// TAKE comes.
+  /// Delivers an event of a hop's own answer to the call. If start still waits at the hop, the event counts only if
+  /// TAKE follows.
   @inline(never) @_optimize(size)
   func answer(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
@@ -24,7 +24,7 @@ extension Call {
     }
   }
 
-  /// Whether messages of the hop's answer wait here for demand: the status leaves behind them.
+  /// Whether messages of the hop's answer wait here for demand. If so, the status is put behind them.
   func waits(_ status: Status, behindAnswersOf hop: Hop) -> Bool {
     letGo(hop, .inbound)
     guard phase == .live, let station = hop.inbound, let last = station.parked.last else { return false }
@@ -85,7 +85,7 @@ extension Call {
   func arrive(_ message: Message) {
     // gRPC status codes, "Response cardinality violation": a second response message is an error.
     if inboundCount == 1, request.kind.receivesOne {
-      finish(at: -1, Status(.unimplemented, "more than one response message in a call that has one"))
+      finish(at: -1, Status(.unimplemented, "more than one response message in a call that allows one"))
       return
     }
     inboundCount += 1
@@ -94,7 +94,7 @@ extension Call {
 
   func arrive(_ status: Status) {
     if status.code == .ok, inboundCount == 0, request.kind.receivesOne {
-      complete(Status(.unimplemented, "no response message in a call that has one"))
+      complete(Status(.unimplemented, "no response message in a call that needs one"))
     } else {
       complete(status)
     }

@@ -1,6 +1,6 @@
 import PenstockWire
 
-// An event whose callback runs on an executor waits at its hop, as with PAUSE, until the callback has run there.
+// An event whose callback runs on an executor waits at its hop, as after PAUSE, until the callback has returned.
 
 extension Call {
   /// Hands the event's callback to the lane's executor.
@@ -27,8 +27,8 @@ extension Call {
     if !queue.append(job) { executorLost(hop) }
   }
 
-  /// Hands over a signal's callback, or one that tells of the call's end: no event waits for it, unless `isAwaited`.
-  /// False: law 7.
+  /// Hands a signal's callback, or a callback about the call's end, to the executor. No event waits for it, unless
+  /// `isAwaited`. False: the executor refused it, so the hop has broken law 7.
   @inline(never) @_optimize(size)
   func dispatch(
     _ kind: EventKind, _ event: Event, _ count: Int, to hop: Hop, _ callback: @escaping HopCallback,
@@ -39,8 +39,8 @@ extension Call {
     return queue.append(job)
   }
 
-  /// Hands over the call's status for a callback that runs when others already have it. `destroy`, which follows at
-  /// once, takes the status along.
+  /// Makes the job of a callback that sees the call's status, with a copy: others may already have the status when it
+  /// runs. The job of `destroy`, which follows at once, takes this one along.
   @inline(never) @_optimize(size)
   func dispatchEnd(_ kind: EventKind, _ status: Status, to hop: Hop, _ callback: @escaping HopCallback)
     -> Bool
@@ -53,7 +53,7 @@ extension Call {
     return true
   }
 
-  /// Hands over `destroy`, behind everything that runs for the hop on either executor.
+  /// Hands `destroy` to the executor, behind everything that runs for the hop on either executor.
   @inline(never) @_optimize(size)
   func dispatchDestroy(_ hop: Hop, _ queue: JobQueue) {
     let ending = queue.ending.take()
@@ -122,8 +122,8 @@ extension Call {
     }
   }
 
-  /// A ticket was resolved that no event waits with: perhaps its callback has not come back from the executor. Then
-  /// the resolution counts when the callback has.
+  /// A ticket was resolved, but no event waits with it: perhaps its callback still runs on an executor. Then the
+  /// resolution counts once the callback has returned.
   @inline(never) @_optimize(size)
   func keepIfShown(_ ticket: UInt64, _ resolution: Resolution) {
     let isShown = hops.contains { hop in

@@ -28,7 +28,7 @@ extension Call {
     UnsafeMutablePointer(bitPattern: 16).unsafelyUnwrapped
   }
 
-  /// Called before anyone else has the call: `open` is about to be run.
+  /// Called while nobody else has the call: `open` will run soon.
   public func awaitOpen() { posted.store(Call.opening, ordering: .releasing) }
 
   /// Takes the one message of a call without codec or trace, and its half-close, if no other input was posted.
@@ -61,7 +61,7 @@ extension Call {
     if head == nil { withLoop { $0.post(self) } }
   }
 
-  /// Called instead of `runPosted` where no thread drives the call any more: it has ended. Any thread.
+  /// Called instead of `runPosted` where no thread drives the call any more, because it has ended. Any thread.
   public func dropPosted() {
     var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
     while let node = next, node != Call.opening {

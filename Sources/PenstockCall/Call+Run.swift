@@ -41,7 +41,8 @@ extension Call {
   /// has to keep it, as nobody has asked for it.
   var runSeesMessages: Bool { run.owed == 0 || !callbacks.receive.isEmpty }
 
-  /// Passes start on through hops where `create` goes before it or demand goes with it.
+  /// Passes start through the run if a hop has `create`, which runs before start, or on_demand, for the demand that
+  /// goes with start.
   @inline(never)
   private func startRun() -> RunExit {
     let demand = frontierDemand
@@ -275,7 +276,7 @@ extension Call {
     return answer
   }
 
-  /// The hop's callback that runs, where the hop is in the run and the callback is not noted in the hop itself.
+  /// The callback of the hop that runs now, if the hop is in the run, where the hop itself does not note it.
   func callbackInRun(_ index: Int) -> EventKind {
     index == run.at && index < run.length && run.event != .create ? run.event : .none
   }
@@ -285,7 +286,7 @@ extension Call {
     row.unsafelyUnwrapped._withUnsafeGuaranteedRef { $0.face.store(face.rawValue, ordering: .releasing) }
   }
 
-  /// The hop's callback has returned: sets the hop apart, so that it settles the event by itself.
+  /// The hop's callback has returned: sets the hop apart from the run, so that its event can be settled.
   func setAside(_ index: Int) -> Hop {
     splitRun(at: index)
     let hop = hops[index]
@@ -336,7 +337,7 @@ extension Call {
     if run.event == .start || run.event == .create { startAt = run.at }
     if run.event == .status { outboundEnd = min(outboundEnd, run.at + 1) }
     if first <= run.at {
-      // Either all hops above have passed the event, or none has.
+      // The event has passed either all hops of the rest of the run or none.
       switch run.event {
       case .create, .start:
         run.owed = run.count

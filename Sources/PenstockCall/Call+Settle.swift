@@ -26,7 +26,7 @@ extension Call {
   }
 
   /// `event` has come to `hop`. True: it leaves the hop now. False: it waits in front, unseen, or stands behind the
-  /// callback, or goes no further. Events that stood before it have been let go.
+  /// callback, or goes no further. Before it returns false, it lets go the events at the hop that may leave.
   func meet(_ event: Event, _ hop: Hop) -> Bool {
     let lane = event.kind.lane
     if lane == .outbound, hop.life == .closed {
@@ -77,7 +77,7 @@ extension Call {
     }
   }
 
-  /// The request of a callback: the call's end, or the verdict that it has returned.
+  /// How a callback has decided about its event: by ending the call, or by the verdict that it returned.
   func resolution(_ answer: Int32, for event: Event, at hop: Hop) -> Resolution {
     if let status = hop.finishRequest.take() { return .finish(status) }
     guard let verdict = Verdict(rawValue: answer), event.kind.allows(verdict) else {
@@ -279,7 +279,7 @@ extension Call {
   // MARK: Leaving
 
   /// The hop has answered the event with NEXT. True: it goes on at once. False: it stands behind others, waits for
-  /// demand, or the hop has taken it.
+  /// demand, or goes no further.
   func leave(_ event: Event, _ hop: Hop) -> Bool {
     let stands = hop.standing(event.kind.lane).map { !$0.parked.isEmpty } ?? false
     if stands || event.kind == .receive && hop.owed == 0 {
@@ -289,7 +289,8 @@ extension Call {
     return go(event, hop, isOwn: false)
   }
 
-  /// The event leaves the hop. False: it ends here, since the part beyond has ended.
+  /// The event leaves the hop. False: it goes no further now: the hop answers the call itself or has ended it, or the
+  /// hop's cut keeps the event back.
   private func go(_ event: Event, _ hop: Hop, isOwn: Bool) -> Bool {
     switch event {
     case .start: return startLeaves(hop)

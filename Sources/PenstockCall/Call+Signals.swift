@@ -1,10 +1,9 @@
 import PenstockWire
 
-// Signals, which never queue: demand on its way down, and `sent` on its way up; and the functions that park events
-// and let them go.
+// Signals, which never queue: demand on its way down, and `sent` on its way up.
 
 extension Call {
-  /// `n` more messages are asked for, seen by the hops from `index` on.
+  /// `n` more messages are asked for; the hops from `index` on see this.
   func runDemand(_ n: Int, at index: Int) {
     var n = n
     var index = index
@@ -51,8 +50,8 @@ extension Call {
     }
   }
 
-  /// Shows demand to the hop, and returns how much the hop passes on. The caller then looks whether the hop wants to
-  /// finish.
+  /// Shows demand to the hop, and returns how much the hop passes on. After it the caller checks whether the hop has
+  /// asked to end the call.
   func showDemand(_ n: Int, to hop: Hop) -> Int {
     hop.addOwed(n)
     if let station = hop.inbound, !station.parked.isEmpty { pending.append(.flush(hop.index, .inbound)) }
@@ -74,8 +73,8 @@ extension Call {
     if wantsMessage { tellBelow { $0.pull() } }
   }
 
-  /// Queued until the running step is done, so that `sent` is never shown between an event's callback and the event's
-  /// settling.
+  /// Tells `sent` for `n` messages, after the running step: so it never comes between an event's callback and the
+  /// event's settling.
   func tellSent(_ n: Int, from index: Int) {
     if n > 0, phase == .live { pending.append(.sentFrom(index, n)) }
   }
@@ -86,7 +85,8 @@ extension Call {
       || trace != nil
   }
 
-  /// `n` messages were taken below: tells the hops from `index` up. `isCounted`: at the cut above the attempt too.
+  /// The part below has taken `n` messages: tells the hops from `index` up. `isCounted`: the cut above the attempt
+  /// has counted them already.
   func runSent(_ n: Int, at index: Int, isCounted: Bool = false) {
     var n = n
     var index = index
@@ -114,7 +114,7 @@ extension Call {
             _ = hop.invoke(callback, .sent)
             _ = finishIfAsked(hop)
           }
-          // After a RESTART above the messages have been told already.
+          // If a hop above has done a RESTART meanwhile, the hops above have been told already.
           guard isCurrent(hop) else { return }
         }
         n += held

@@ -8,8 +8,8 @@ import Synchronization
 /// that hops or layers make while an event is on its way are queued in `pending` and done after it, so callbacks are
 /// never nested and no step ever runs inside another.
 ///
-/// Events move by `Call+Advance`, signals by `Call+Signals`; what a hop does with an event is in `Call+Settle`, and how it
-/// all ends in `Call+End`. The order that they keep is described in docs/interceptors.md.
+/// `Call+Advance` moves events, `Call+Signals` signals; `Call+Settle` handles an event at one hop, and `Call+End` the
+/// call's end. docs/interceptors.md describes the order of events.
 public final class Call {
   enum Phase: Equatable {
     /// `open` has not run yet.
@@ -23,9 +23,9 @@ public final class Call {
   /// The state of the present attempt.
   enum Leg { case unstarted, open, ended }
 
-  /// How events from the attempt come to the caller. `direct`: straight, by hops of the run at most, which takes 70
-  /// instructions an event fewer than `execute` (I12). So it is while the attempt is open, unless a hop counts by
-  /// itself, or a codec or a trace needs each event.
+  /// How events from the attempt come to the caller. `direct`: straight, through no hops but those of the run, which
+  /// takes 70 instructions an event fewer than `execute` (I12). The door is direct while the attempt is open, all
+  /// hops are in the run, and there is neither a codec nor a trace.
   enum Door { case direct, queued }
 
   /// Which notices the layer above gets.
@@ -33,7 +33,8 @@ public final class Call {
     case toldSent
     /// The layer gets all notices but `sent`.
     case untold
-    /// All notices but `sent`; besides, nobody has the call after its end, and no user's object is released with it.
+    /// All notices but `sent`. Besides, nobody uses the call after its end, and its release frees no object of the
+    /// user's.
     case brief
   }
 
@@ -67,7 +68,8 @@ public final class Call {
   /// The codec, set before `open`. nil: both levels see bytes.
   public var codec: Codec?
   var below: CallBelow?
-  /// The layer above, a counted reference; it is let go when the call ends, not within a step that tells it.
+  /// The layer above, a counted reference. It is released when the call ends, never within a step that tells it
+  /// something.
   private(set) var above: Unmanaged<CallAbove>?
   /// The trace; nil: none is kept.
   public let trace: (any CallTrace)?
@@ -287,7 +289,7 @@ public final class Call {
     case ran(Job)
     case executorLost(Hop)
 
-    /// Whether the call may begin with this input: before `open` it can take nothing else but an end.
+    /// Whether the call can take this input before `open` has run: only `open` itself or an end.
     fileprivate var mayBegin: Bool {
       switch self {
       case .open, .endLocally: true
@@ -352,7 +354,8 @@ public final class Call {
     }
   }
 
-  /// On the driving thread: no other thread has, or can come by, one of the call's hops, so that none needs a lock.
+  /// Whether no other thread has, or can get, one of the call's hops, so that nothing about them needs a lock. On the
+  /// driving thread.
   public var hopsArePrivate: Bool {
     row.map {
       run.length == hops.count && !$0._withUnsafeGuaranteedRef { $0.wasLookedAt.load(ordering: .acquiring) }
@@ -371,7 +374,7 @@ public final class Call {
     table = nil
   }
 
-  /// Gives the row back: nothing of the call runs any more that might use one of its hops.
+  /// Gives the row back. No code of the call that might use one of its hops runs any more.
   func giveRow() {
     guard let row, let stock else { return }
     self.row = nil
@@ -398,7 +401,7 @@ public final class Call {
     case .statusFromBelow(let status):
       guard leg == .open else { return }
       endBelow()
-      // The status may go no further than the cut, so the hops above must count by themselves.
+      // The status may go no further than the cut; then the hops below it are made anew, so they leave the run.
       if status.canRepeat != .no { splitRun(at: cutAt) }
       moveUp(.status(status), at: hops.count - 1)
     case .sentFromBelow(let n):
@@ -425,7 +428,7 @@ public final class Call {
     }
   }
 
-  /// Opens the call on the driving thread, after `awaitOpen`. `message`: the one of a unary call.
+  /// Opens the call on the driving thread, after `awaitOpen`. `message`: the request message of a unary call.
   public func open(_ message: consuming Message?) {
     let said = message ?? takeWhole()
     let demand = request.kind.receivesOne ? 2 : 0
@@ -451,7 +454,7 @@ public final class Call {
       self.row = row
       self.table = table
       hops = row._withUnsafeGuaranteedRef { $0.hops }
-      // A call with a trace has no run, so that each event is noted; others do not pay for a trace.
+      // A call with a trace has no run, so that each hop notes its events; other calls pay nothing for traces.
       if trace == nil {
         run.length = table.pointee.runLength
         if codec != nil { run.length = min(run.length, codecIndex) }
@@ -469,7 +472,7 @@ public final class Call {
     case .above, .stays: break
     }
     if let message {
-      // The message goes behind the events that start has caused; mostly there are none.
+      // The message goes behind the inputs that start has caused; mostly there are none.
       if pending.isEmpty { execute(.send(message)) } else { pending.append(.send(message)) }
       if pending.isEmpty { execute(.halfClose) } else { pending.append(.halfClose) }
     }

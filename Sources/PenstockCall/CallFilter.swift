@@ -19,7 +19,7 @@ public struct CallFilter {
   }
 }
 
-/// Patterns separated by commas: a whole path, or a beginning followed by one star.
+/// Patterns separated by commas. A pattern is a whole path, or the beginning of paths followed by one star.
 public struct MethodFilter {
   public let text: ByteBuffer?
 

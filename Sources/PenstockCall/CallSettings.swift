@@ -44,8 +44,7 @@ public struct CallSettings {
   /// The compression of sent messages.
   public var compression = Compression.identity
   public var idempotency = Idempotency.unknown
-  /// nil: those of the channel.
-  /// Carried; nothing waits for it yet.
+  /// gRPC's "wait for ready", which hops can read and set; it changes nothing yet.
   public var waitsForReady = false
 
   public init() {}

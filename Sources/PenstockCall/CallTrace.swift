@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// Something that happened in a call, for its trace. Never the contents of a message or of metadata.
+/// Something that happened in a call, for its trace. It never has the contents of a message or of metadata.
 public struct TraceNote {
   public enum What: Int, Sendable {
     /// A hop's callback has returned.
@@ -51,8 +51,8 @@ public protocol CallTrace: AnyObject {
 }
 
 extension Call {
-  /// Notes something about a hop. Call it only if `trace != nil`, so that a call without a trace pays for a branch
-  /// alone.
+  /// Notes something about a hop. Call it only if `trace != nil`, so that a call without a trace pays for that test
+  /// only.
   @inline(never)
   public func note(
     _ what: TraceNote.What, _ hop: Hop? = nil, _ event: EventKind = .none, verdict: Int32? = nil,

@@ -1,10 +1,10 @@
 import Synchronization
 
-/// The callback that runs on the driving thread of a runtime, for any thread to see: so that one which does not return
-/// can be named, although nothing else of the runtime can be looked at then.
+/// The callback that runs on the driving thread of a runtime, for any thread to see. A callback that does not return
+/// can thus be named, although nothing else of the runtime can be looked at then.
 ///
-/// One writer, which never waits, and readers that look again if it has written meanwhile. It holds numbers only,
-/// nothing that could be freed under a reader.
+/// There is one writer, which never waits; a reader reads again if the writer has written meanwhile. The watch holds
+/// numbers only, nothing that could be freed under a reader.
 public final class CallWatch: @unchecked Sendable {
   public struct Running {
     public let call: UInt64
@@ -19,7 +19,7 @@ public final class CallWatch: @unchecked Sendable {
   private let what = Atomic<UInt64>(0)
   private let call = Atomic<UInt64>(0)
 
-  /// User code has run since the loop read the clock, and may have taken long. For the driving thread.
+  /// User code has run since the loop last read the clock, and may have taken long. On the driving thread.
   public var hasRun = false
 
   public init() {}
@@ -36,8 +36,8 @@ public final class CallWatch: @unchecked Sendable {
     registration << 8 | UInt64(UInt8(truncatingIfNeeded: event.rawValue))
   }
 
-  /// The order of the writes matters: a reader that sees the new call sees that the old callback is over, and one
-  /// that sees the new callback sees that there was another.
+  /// The order of the writes matters: a reader that sees the new call also sees that the old callback is over, and a
+  /// reader that sees the new callback also sees the new count.
   @inline(__always)
   func begin(_ id: UInt64, _ name: UInt64) {
     begin(id)

@@ -1,15 +1,15 @@
 extension Chain {
   /// The callbacks of the hops that begin in the run, by event: each list in the order in which the event comes to its hops.
-  /// It is read for every event, so that a walk through a list touches nothing of the hops themselves.
+  /// A walk through a list touches nothing of the hops themselves.
   struct Callbacks {
     struct Entry {
       /// The function to call. For `create` it is not called, since the hop calls its own; for `destroy` it returns
       /// nothing.
       let function: HopCallback
-      /// The argument of `function`: the registration's user data. If `create` makes a state, `function` is one that
-      /// finds the state in the hop, and the argument is this entry; so other entries pay for no test.
+      /// The argument of `function`: the registration's user data. For an interceptor with `create` it is this entry,
+      /// and `function` is `callWithState`, which finds the hop's state; so other entries pay for no test.
       let userData: UnsafeMutableRawPointer?
-      /// The interceptor's own function, where the hop has a state.
+      /// The interceptor's own function, which `callWithState` calls.
       private let own: HopCallback
       /// The number of the registration and the event, for `CallWatch`.
       let name: UInt64
@@ -61,13 +61,12 @@ extension Chain {
       }
     }
 
-    /// How many hops begin in the run: up to the first that records or has an executor.
+    /// The number of hops that begin in the run: those above the first hop that records or has an executor.
     let runLength: Int
     let hasCreate: Bool
-    /// `start` has nothing but callbacks of on_start.
+    /// The list `start` has no callbacks but on_start.
     let startsPlainly: Bool
-    /// `start` has nothing but callbacks of on_start, and no callback sees messages on their way down, or the
-    /// half-close.
+    /// The list `start` has no callbacks but on_start, and no callback sees request messages or the half-close.
     let passesMessages: Bool
     /// The callbacks for start, hop by hop: `create`, then on_start, then on_demand for the demand that goes with
     /// start.

@@ -5,13 +5,13 @@ import Synchronization
 public enum Level: UInt32, Sendable {
   case bytes = 0
   case object = 1
-  /// Both levels: only a registration has this, and its two hops stand at one level each.
+  /// Both levels: only a registration has this value; it becomes two hops, one at each level.
   case both = 2
 }
 
-/// The chain of a call as the registries make it: fixed when the call is created, shared by all calls of a
-/// method. From the top: the object level, the codec, the bytes level per call, the bytes level per attempt; each in
-/// the order that it was given.
+/// The interceptors of a call, from the registries: fixed when the call is created, and shared by all calls of a
+/// method. From the top: the hops at the object level, the codec, the hops per call at the bytes level, the hops per
+/// attempt; within each group in the given order.
 public final class Chain {
   /// A registration that becomes a hop.
   public struct Entry {
@@ -34,10 +34,10 @@ public final class Chain {
   public let codecIndex: Int
   /// The hops from here on are made anew with each attempt.
   let cutAt: Int
-  /// The entries that the chain was made of, in order of priority; calls with interceptors of their own merge those
-  /// into it.
+  /// The entries that the chain was made of, in order of priority. A call with interceptors of its own merges them
+  /// into these.
   public let sources: [Registry.Entry]
-  /// The registrations that count its calls: each once, however many hops it has.
+  /// The registrations that count the chain's calls: each once, however many hops it has.
   private let counting: [Registration]
   /// The links by which each registration knows its chains, one for each.
   private let links: UnsafeMutablePointer<ChainLink>
@@ -68,8 +68,9 @@ public final class Chain {
     enroll()
   }
 
-  /// The entries of `sources` that stand below `hop`, wherever that stood, without the hop's own interceptor and the one that
-  /// has replaced it. Entries that are registered for one call are all kept.
+  /// Makes a chain of the entries of `sources` that would stand below `hop`, which may be of another chain. The hop's
+  /// own interceptor is left out, and so is one that has replaced it. All entries that are registered for a single
+  /// call are kept.
   @inline(never) @_optimize(size)
   public init(_ sources: [Registry.Entry], below hop: Entry, newestFirst: Bool) {
     let entries = Chain.entries(sources.map { $0.registration }, sources).filter { entry in
@@ -79,7 +80,7 @@ public final class Chain {
         ? entry.levelRank > hop.levelRank : Registry.precedes(own, source, newestFirst: newestFirst)
     }
     self.entries = entries
-    // Only interceptors that the call has are kept.
+    // Only sources that have an entry are kept.
     self.sources = sources.filter { source in entries.contains { $0.source === source } }
     codecIndex = Chain.codecIndex(entries)
     cutAt = Chain.cutIndex(entries)
@@ -94,7 +95,8 @@ public final class Chain {
   }
 
   deinit {
-    // This reads `callsEnded`, and so comes first: the stock is then seen as the calls have left it.
+    // This reads `callsEnded` with acquiring order, and so comes first: after it the stock is seen as the calls have
+    // left it.
     for index in counting.indices { counting[index].remove(links + index, of: self) }
     stock.close()
     links.deallocate()

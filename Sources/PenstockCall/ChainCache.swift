@@ -1,7 +1,7 @@
 import PenstockWire
 
-/// Chains by method, resolved once each: bounded, and emptied with every change of the registries it was made
-/// from. So a thousand interceptors that do not want a method cost its calls one look-up.
+/// Chains by method, each made once. The cache is bounded, and emptied with every change of the registries that its
+/// chains come from. So a thousand interceptors that do not want a method cost its calls one look-up.
 public struct ChainCache {
   private final class Slot {
     let path: ByteBuffer
@@ -17,7 +17,8 @@ public struct ChainCache {
     }
   }
 
-  /// The most slots, a power of two. The table starts anew when more than three quarters of them are taken.
+  /// The largest number of slots, a power of two. The table starts anew when more than three quarters of them are
+  /// taken.
   private static let limit = 2048
 
   private var merged: [Registry.Entry] = []
@@ -86,7 +87,7 @@ public struct ChainCache {
     return nil
   }
 
-  /// A chain that is dropped here releases no interceptor, because `merged` keeps it too.
+  /// Releasing a chain here releases no interceptor, because `merged` keeps the interceptors too.
   private mutating func keep(_ slot: Slot) {
     if (count + 1) * 4 > slots.count * 3 {
       let old = slots

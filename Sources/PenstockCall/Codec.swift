@@ -1,7 +1,7 @@
 import PenstockWire
 
 /// Turns the caller's objects into bytes, and bytes into objects: between the object level and the bytes level of
-/// a chain. Its functions are the user's, called on the driving thread; 0 says that one worked.
+/// a chain. The user gives its functions, which are called on the driving thread and return 0 on success.
 public final class Codec {
   public typealias Encode =
     @convention(c) (
@@ -37,7 +37,7 @@ public final class Codec {
 
   fileprivate func free(_ object: UnsafeMutableRawPointer?) { freeFunction(userData.pointer, object) }
 
-  /// A copy of an object, made by the user's function; nil: the function gave none.
+  /// A copy of an object, made by the user's function; nil: there is no such function, or it returned NULL.
   func copy(_ object: CodecObject) -> CodecObject? {
     guard let copyFunction, let made = copyFunction(userData.pointer, object.pointer) else { return nil }
     return CodecObject(made, self)
@@ -69,7 +69,7 @@ public final class Codec {
   }
 }
 
-/// One of the caller's objects on its way through a call, which frees it in the end.
+/// An object of the caller's on its way through a call. The codec frees it when its last reference goes.
 public final class CodecObject {
   public let pointer: UnsafeMutableRawPointer?
   private let codec: Codec
@@ -100,15 +100,16 @@ extension ByteBuffer {
     self.staysPlain = staysPlain
   }
 
-  /// The message that a call with `codec` sends for this one: another with the same bytes or the same object, which hops may
-  /// change; nil: the call takes no such message.
+  /// The message that a call with `codec` sends in place of this one: a separate message with the same bytes or the
+  /// same object, which hops may change. nil: the call can't send such a message.
   @inline(never) @_optimize(size)
   public func fitting(_ codec: Codec?) -> Message? {
     guard let object = codecObject else { return codec == nil ? lend() : nil }
     return object.isOf(codec) ? ByteBuffer(object: object, staysPlain: staysPlain) : nil
   }
 
-  /// The size that counts where messages are kept; an object counts a fixed size, as its own is not known.
+  /// The size by which a kept message counts against limits. An object counts a fixed size, because its own is not
+  /// known.
   var charge: Int { isObject ? ByteBuffer.objectCharge : count }
   private static var objectCharge: Int { 64 }
 
@@ -126,7 +127,7 @@ extension ByteBuffer {
     return other
   }
 
-  /// The text, with a NUL at its end.
+  /// The pointer to a text that has a NUL at its end.
   fileprivate var cString: UnsafePointer<CChar>? {
     view.baseAddress.map { UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self) }
   }
@@ -139,8 +140,7 @@ extension CodecObject {
 }
 
 extension Call {
-  /// A message comes to the codec, or to the hop directly above it. False: the codec has failed, and the call was
-  /// ended.
+  /// Encodes a request message that has come to the codec. False: the codec has failed, and the call was ended.
   func encode(_ message: Message, _ codec: Codec) -> Bool {
     watch.hasRun = true
     if codec.encode(message, request.path) { return true }
@@ -160,8 +160,8 @@ extension Call {
     endBetween(codecIndex, Status(.internal, parts: words.bytes, request.pathView))
   }
 
-  /// Ends the call between two hops, above the one at `index`. The hops above see the status, the hops from there on
-  /// see on_cancel, then destroy.
+  /// Ends the call between two hops, above the one at `index`. The hops above see the status; the hops from `index`
+  /// on see on_cancel, then destroy.
   func endBetween(_ index: Int, _ status: Status) {
     guard phase == .live else { return }
     outboundEnd = min(outboundEnd, index)

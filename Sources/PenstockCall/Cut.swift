@@ -1,8 +1,8 @@
 import PenstockWire
 
 /// A point in the chain where a call may begin again: below each hop that records, and above the attempt (`Bottom`).
-/// It keeps the start as it passed, and every message and half-close behind it, until something inbound has gone
-/// above. `Call.again` drops all that stands below, makes it anew, and plays that.
+/// It records the start as it passed, and every message and half-close behind it, until something inbound has gone
+/// above the cut. `Call.again` drops all that stands below, makes it anew, and plays the record.
 ///
 /// | | passes down | `again` | the step that plays |
 /// |---|---|---|---|
@@ -12,9 +12,10 @@ import PenstockWire
 public final class Cut {
   struct Entry {
     let event: Event
-    /// The hops above were already told that it was sent, or never are: a further `sent` stops at the cut.
+    /// The hops above have already been told that it was sent, or must never be told: a further `sent` stops at the
+    /// cut.
     var isTold: Bool
-    /// The cut keeps the event for another replay: the hops below get a copy, if they may change it.
+    /// The cut keeps the event for another replay, so the hops below get a copy if they may change it.
     var isRecorded = true
   }
 
@@ -30,16 +31,16 @@ public final class Cut {
   private(set) var entries: [Entry] = []
   /// The events to be sent again, and those that have come behind them since.
   private var queue = Fifo<Entry>()
-  /// The replay was cut short: there was no memory for a copy.
+  /// The replay was cut short, because there was no memory for a copy.
   private(set) var isCutShort = false
-  /// The start as it passed; nil until then, and where nothing below can change it.
+  /// The start as it passed; nil before that, and where no hop below can change the start.
   private(set) var start: Request?
   private(set) var below: CallBelow?
-  /// The reason why nothing is kept any more; nil: all of it is.
+  /// The reason why the cut is closed; nil: it is open, and all is recorded.
   private(set) var failure: Outcome?
   /// How often the call has begun again here.
   private(set) var restarts = 0
-  /// Demand that has passed downward and that no message has answered.
+  /// Demand that has passed downward, less the messages that have come for it.
   var unanswered = 0
   /// How many messages have passed the cut above the attempt without being told as sent (I16).
   var untold = 0
@@ -50,7 +51,7 @@ public final class Cut {
     self.hasHops = hasHops
   }
 
-  /// Keeps a copy of the start, which may be changed below and is needed again as it is now.
+  /// Keeps a copy of the start as it is now, because hops below may change it.
   @inline(never) @_optimize(size)
   func noteStart(_ request: Request, _ below: CallBelow?) {
     guard failure == nil else { return }
@@ -101,7 +102,7 @@ public final class Cut {
     below = nil
   }
 
-  /// All that has passed has left, and was told as sent.
+  /// The call begins again: everything recorded is to be sent again, and counts as told as sent.
   @inline(never) @_optimize(size)
   func begin() {
     restarts += 1
@@ -137,7 +138,7 @@ public final class Cut {
     }
   #endif
 
-  /// The number of messages to be sent again that were told as sent already.
+  /// The number of messages to be sent again for which `sent` has been told already.
   var toldAgain: Int {
     var count = 0
     for index in 0..<queue.count { if case .send = queue[index].event, queue[index].isTold { count += 1 } }
@@ -148,7 +149,7 @@ public final class Cut {
   @inline(never) @_optimize(size)
   func skipNext() -> (event: Event, isTold: Bool)? { queue.popFirst().map { ($0.event, $0.isTold) } }
 
-  /// The next event to send again; nil at the end, and without memory (`isCutShort`).
+  /// The next event to send again; nil: there are no more, or no memory for a copy (`isCutShort`).
   @inline(never) @_optimize(size)
   func takeNext() -> (event: Event, isTold: Bool)? {
     guard let entry = queue.popFirst() else { return nil }

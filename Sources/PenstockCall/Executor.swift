@@ -8,13 +8,13 @@ public protocol Executor: AnyObject {
   /// the executor did not take it, and does not run it.
   func submit(_ job: ExecutorJob) -> Bool
 
-  /// Whether the calling thread is the only one that runs this executor's jobs, so that none runs while it waits.
+  /// Whether only the calling thread runs this executor's jobs, so that no job runs while the thread waits.
   var isOnThisThread: Bool { get }
 }
 
 /// Work for an executor. A subclass carries what it needs and overrides `run`.
 open class ExecutorJob {
-  /// The next job of the executor's queue, while that has this job.
+  /// The next job of the executor's queue, while this job is in the queue.
   public final var next: ExecutorJob?
   private final let ran = Atomic<Bool>(false)
 
@@ -28,6 +28,6 @@ open class ExecutorJob {
     if !ran.exchange(true, ordering: .acquiringAndReleasing) { run() }
   }
 
-  /// Whether it has begun to run: an executor that did not take a job must not have run it.
+  /// Whether the job has begun to run: an executor that refuses a job must not have run it.
   public final var hasRun: Bool { ran.load(ordering: .acquiring) }
 }

@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// A queue on an array: popping moves a head index, and storage is let go when it runs empty.
+/// A queue on an array: popping moves a head index, and the storage is freed when the queue becomes empty.
 struct Fifo<Element> {
   private var elements: [Element?] = []
   private var head = 0

@@ -2,10 +2,10 @@ import PenstockWire
 import Synchronization
 
 /// One interceptor in one call. Everything here belongs to the driving thread, unless its comment says
-/// otherwise. The handle that callbacks get is this object; it may be retained past the call, whose memory it
-/// then keeps. A hop that is not retained is used again by a later call with the same chain: see `HopRow`.
+/// otherwise. The handle that callbacks get is this object. A user may retain it longer than the call, whose memory
+/// it then keeps. A hop that is not retained is used again by a later call with the same chain: see `HopRow`.
 ///
-/// A callback in the run touches none of it unless it asks: see `Call+Run`.
+/// While a hop is in the run, events touch nothing of it, unless a callback uses the handle: see `Call+Run`.
 public final class Hop: HopHandle {
   let row: HopRow
   /// The registration. The call's chain owns it until the call ends: a hop that is retained longer does not keep the
@@ -26,7 +26,8 @@ public final class Hop: HopHandle {
   let deed = Atomic<UInt8>(Deed.none.rawValue)
   /// Other threads may have the hop, and deliver and spend demand through it (`sharedOwed`).
   private(set) var isShared = false
-  /// Somebody keeps a reference that another thread may release. Called in a callback, or while a ticket is open.
+  /// Notes that somebody keeps a reference, which another thread may release: the row is then not used again. Called
+  /// in a callback, or while a ticket is open.
   public func lend() { row.isSpent.store(true, ordering: .relaxed) }
   /// The ticket that the running callback has taken; 0 for none.
   var ticket: UInt64 = 0
@@ -38,26 +39,27 @@ public final class Hop: HopHandle {
   public let attempt: UInt32
   public let level: Level
 
-  // Demand from above that no message has answered yet; how much of it is spoken for by messages that the hop
-  // has injected and that have not left; the hop's own demand before start has left it; and messages
-  // below that are not yet `sent`.
+  // `owed`: demand from above that no message has answered yet. `reserved`: the part of it that is set aside for
+  // injected messages that have not left. `earlyDemand`: the hop's own demand before start has left it. `inFlight`:
+  // messages that have left downward and are not yet `sent`.
   var owed = 0
   var reserved = 0
   var earlyDemand = 0
-  /// How many messages the hop has asked for below beyond the demand from above: each one that was injected, and each that was
-  /// held, has answered demand that was passed on, or asked for another. The next demand from above is that much less
-  /// for below; else each of them would leave one message more standing here, for as long as the call lasts.
+  /// The number of messages that were asked for below beyond the demand from above: an injected message answers
+  /// demand that was passed on all the same, and a held message makes the hop ask for another. The surplus is
+  /// deducted from the next demand that goes down. Otherwise each such message would leave one more message standing
+  /// here until the call's end.
   var surplus = 0
   var inFlight = 0
   /// For each message in flight, in order: whether its `sent` stops here. nil: none does.
   var ledger: Fifo<Bool>?
-  /// How many `sent` of messages in flight stop here; and how many held messages were not told yet: their `sent` goes
-  /// up with the `sent` of a message that stops here.
+  /// `ownInFlight`: the number of messages in flight whose `sent` stops here. `untold`: the number of held messages
+  /// for which `sent` is still to be told; one is told each time when a `sent` stops here.
   private(set) var ownInFlight = 0
   private(set) var untold = 0
-  /// The part of `owed` that is not reserved, which other threads spend from; kept once the hop is shared with them.
+  /// The part of `owed` that is not reserved. Other threads spend from it, once the hop is shared with them.
   let sharedOwed = Atomic<Int>(0)
-  /// How many messages of the hop's answer have not left it, and their bytes, of which hold_bytes may wait for
+  /// The number of messages of the hop's answer that have not left it, and their bytes; up to hold_bytes may wait for
   /// demand. Any thread.
   let answersWaiting = Atomic<Int>(0)
   let answerBytes = Atomic<Int>(0)
@@ -170,7 +172,7 @@ public final class Hop: HopHandle {
   func jobs(_ lane: Lane) -> JobQueue? { lane == .outbound ? outboundJobs : inboundJobs }
   /// The queue in which the callback for the call's end runs.
   var lastJobs: JobQueue? { inboundJobs ?? outboundJobs }
-  /// The job that `thread`, the calling one, runs for an executor.
+  /// The job that the calling thread, `thread`, runs for an executor.
   func job(on thread: UInt) -> Job? { outboundJobs?.job(on: thread) ?? inboundJobs?.job(on: thread) }
 
   /// The borrowed handle of the C side; pairs with `Hop.from`.
@@ -260,8 +262,8 @@ public final class Hop: HopHandle {
   /// Reserves room for a message of the hop's answer, which waits here until it is asked for. Any thread.
   func takeRoom(_ message: Message) -> Bool {
     let size = Hop.room(message)
-    // The message has been asked for already. A refused one is never counted, or a message of another thread would be
-    // refused for it.
+    // A message that has been asked for always has room. A refused message is never counted, not even for a moment:
+    // otherwise a message of another thread might be refused because of it.
     var waiting = answersWaiting.load(ordering: .acquiring)
     while waiting < sharedOwed.load(ordering: .acquiring) {
       let (done, now) = answersWaiting.weakCompareExchange(
@@ -293,7 +295,7 @@ public final class Hop: HopHandle {
     answerBytes.wrappingSubtract(Hop.room(message), ordering: .acquiringAndReleasing)
   }
 
-  /// Drops events that were delivered in the hope of TAKE.
+  /// Drops events that were delivered before a TAKE that has not come.
   func forgetAnswers() {
     if !earlyAnswers.isEmpty { earlyAnswers = [] }
     answersWaiting.store(0, ordering: .relaxed)
@@ -322,17 +324,17 @@ public final class Hop: HopHandle {
     if isOwn { ownInFlight += 1 }
   }
 
-  /// A message is held. True: it is told as sent now, so that the next one comes. False: messages that left the hop
-  /// after being told so are still on their way, and this one is told when some of them have gone; otherwise a hop
-  /// that holds messages and lets them go would lift the bound on the sender.
+  /// A message is held. True: `sent` is told for it now, so that the next one comes. False: earlier messages for
+  /// which `sent` was told so early are still in flight, and this one is told when one of them has been taken.
+  /// Otherwise a hop that holds messages and lets them go would free the sender of its limit.
   func tellsHeld() -> Bool {
     if ownInFlight == untold { return true }
     untold += 1
     return false
   }
 
-  /// Counts `n` messages that were taken below. Returns how many concern this hop and those above, and how many more
-  /// only those above.
+  /// Counts `n` messages that were taken below. Returns for how many `sent` is told to this hop and those above, and
+  /// for how many more only to those above.
   func countSent(_ n: Int) -> (passed: Int, held: Int) {
     inFlight -= n
     guard ledger != nil else { return (n, 0) }
@@ -346,7 +348,7 @@ public final class Hop: HopHandle {
   }
 }
 
-/// Adds without overflow, because a user may count any number.
+/// Adds without overflow, because a user may give any number.
 func saturatingSum(_ a: Int, _ b: Int) -> Int {
   let (sum, overflow) = a.addingReportingOverflow(b)
   return overflow ? (b < 0 ? Int.min : Int.max) : sum

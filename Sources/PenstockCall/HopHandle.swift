@@ -1,10 +1,10 @@
 import PenstockWire
 import Synchronization
 
-/// The object of a `penstock_hop` and a `penstock_request`: a hop at an event. In a callback that is the `Hop` itself, at the
-/// event that the callback is about; a `BoundHop` is another handle of a hop, at an event that waits.
+/// The object behind a `penstock_hop` or a `penstock_request`: a hop at an event. In a callback that is the `Hop`
+/// itself, at the event that the callback is about; a `BoundHop` is another handle of a hop, at an event that waits.
 open class HopHandle {
-  /// Any thread: a Refusal.
+  /// The last Refusal. Any thread.
   final let refusal = Atomic<UInt8>(Refusal.none.rawValue)
 
   public init() {}
@@ -12,7 +12,7 @@ open class HopHandle {
   /// The handle as a bound one; nil: it is the hop itself.
   open var bound: BoundHop? { nil }
 
-  /// Whether this is no hop's, but the request that call options stand for.
+  /// Whether the handle is no hop's, but the request of call options (`penstock_call_options_request`).
   open var isOptions: Bool { false }
 
   public enum Referent {
@@ -37,8 +37,8 @@ open class HopHandle {
   }
 }
 
-/// A hop's handle at an event that waits, for other threads than the callback's too. A function that one kind of handle does
-/// not offer gives `.state`, or nothing.
+/// A hop's handle at an event that waits, for other threads than the callback's too. A function that a kind of handle
+/// does not offer returns `.state`, 0 or nil.
 open class BoundHop: HopHandle {
   public final let hop: Hop
 

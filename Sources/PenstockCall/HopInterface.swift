@@ -1,8 +1,8 @@
 import PenstockWire
 import Synchronization
 
-// The functions by which a callback uses its hop. Unless one says otherwise: in a callback of the hop, on the driving
-// thread; the ABI has checked neither.
+// The functions by which a callback uses its hop. Unless a comment says otherwise, a function is for the thread that
+// runs a callback of the hop; the ABI has not checked that.
 
 extension Hop {
   /// The hop of its own handle; pairs with `handle`. No other function turns a handle into a hop.
@@ -70,7 +70,7 @@ extension Hop {
     return .ok
   }
 
-  /// There is no message with an object, or none with bytes.
+  /// The result where there is no message of the wanted form: an object if `objects`, else bytes.
   @inline(never) @_optimize(size)
   public func noMessage(of objects: Bool) -> Outcome {
     let outcome = check()
@@ -99,7 +99,7 @@ extension Hop {
     return .ok
   }
 
-  /// Gone after the end, else E_STATE.
+  /// The result of a function that was called in the wrong place: GONE after the hop's end, else E_STATE.
   @inline(never) @_optimize(size)
   private func wrongPlace(_ why: Refusal) -> Outcome {
     let outcome = check()
@@ -156,7 +156,7 @@ extension Hop {
   /// Target and default authority of the channel, or of the one that the call was sent to; each followed by a NUL. Any thread.
   public var target: ByteBuffer { route?.target ?? call.origin.target }
   public var defaultAuthority: ByteBuffer { route?.authority ?? call.origin.defaultAuthority }
-  /// How private the connection is; in on_status that of the channel on which the call ran in the end.
+  /// The privacy of the call's channel; in on_status, of the channel on which the call ran last.
   public var privacy: Privacy {
     (currentEvent == .status ? call.request.route : route)?.privacy ?? call.origin.privacy
   }
@@ -233,7 +233,7 @@ extension Hop {
     case .open:
       guard noteHalfClose() else { return .already }
       guard isInline else { return submit(.put(self, .halfClose)) }
-      // Carried out before any other input that waits.
+      // This is carried out before any input that waits.
       call.perform(.put(self, .halfClose))
       return .ok
     case .halfClosed: return .already
@@ -241,7 +241,7 @@ extension Hop {
     }
   }
 
-  /// Any thread: why the hop puts nothing in on the way to the server.
+  /// Why the hop can't put in an event on the way to the server. Any thread.
   private var notBelow: Refusal {
     switch seen {
     case .answering: .hasTaken
@@ -269,9 +269,9 @@ extension Hop {
     return .ok
   }
 
-  /// Delivers a message upward, on the driving thread, or on any thread after `share`. The events of a hop that has
-  /// taken the call go one way from every thread, so that they keep their order; messages that nobody has asked for
-  /// wait there, up to hold_bytes.
+  /// Delivers a message upward, on the driving thread, or on any thread after `share`. A hop that has taken the call
+  /// delivers through the call's inputs on every thread, so that its events keep their order; messages that nobody
+  /// has asked for wait at the hop, up to hold_bytes.
   @inline(never) @_optimize(size)
   public func injectInbound(_ message: Message) -> Outcome {
     let outcome = putInbound(message)
@@ -409,7 +409,7 @@ extension Hop {
 }
 
 extension Call {
-  /// Events that were put in at a hop leave it after the running step.
+  /// Makes events that were put in at a hop leave it after the running step.
   func flushSoon(_ index: Int, _ lane: Lane) {
     if isRunning { pending.append(.flush(index, lane)) } else { perform(.flush(index, lane)) }
   }

@@ -14,7 +14,7 @@ import Synchronization
 enum Life: Equatable {
   /// Start has not come.
   case waiting
-  /// `create` has said SKIP or has broken law 7: the hop is not in this call.
+  /// `create` has returned SKIP or has broken law 7: the hop takes no part in this call.
   case out
   /// `create` runs: executors may be chosen.
   case creating
@@ -26,7 +26,7 @@ enum Life: Equatable {
   case closed
   /// The half-close has left downward.
   case halfClosed
-  /// Its verdict on start was TAKE: it answers instead of the server.
+  /// The hop's verdict on start was TAKE: it answers instead of the server.
   case answering
   /// The hop's part is over: only `destroy` follows.
   case over(Ending)
@@ -60,10 +60,10 @@ enum Ending: Equatable {
   case told
 }
 
-/// The view that any thread may have of a hop, in one byte: which actions it may take now (I14). Written by the driving
-/// thread only.
+/// The part of a hop's state that any thread may read, in one byte: which actions the hop may take now (I14). Only
+/// the driving thread writes it.
 enum Face: UInt8 {
-  /// No face of its own yet: the row's, which is that of all hops of the run.
+  /// The hop has no face of its own yet: the row's face counts, as for all hops of the run.
   case asRun
   case waiting
   /// The hop may still take the call: its deliveries count if its verdict is TAKE.
@@ -76,7 +76,8 @@ enum Face: UInt8 {
   case over
 }
 
-/// Which events that may come only once a hop has delivered in its answer. Any thread.
+/// The events that a hop has delivered in its answer, as far as they decide which events may still come. "bare":
+/// without headers. Any thread.
 enum Answer: UInt8 {
   case nothing, headers, bareMessages, messages, bareEnd, end
 
@@ -99,8 +100,8 @@ enum Answer: UInt8 {
   }
 }
 
-/// What a hop has done last that counts for what it does next. It answers in the server's place, or puts events in on the
-/// way to the server: never both.
+/// The last action of a hop that decides what it may do next. One state is enough for both actions, because a hop
+/// either answers in the server's place or puts in events on the way to the server, never both.
 enum Deed: UInt8 {
   case none
   /// A message of its answer was refused, and no later one was taken.
@@ -118,7 +119,7 @@ extension Hop {
     deed.exchange(Deed.halfClosed.rawValue, ordering: .acquiringAndReleasing) != Deed.halfClosed.rawValue
   }
 
-  /// Start has come to it and `create`, if there is one, has said NEXT.
+  /// Start has come to the hop, and `create`, if there is one, has returned NEXT.
   var isEntered: Bool {
     switch life {
     case .waiting, .out, .creating: false
@@ -146,7 +147,7 @@ extension Hop {
     if face.load(ordering: .relaxed) != Face.asRun.rawValue, let face = next.face { wear(face) }
   }
 
-  /// Takes the hop out of the run: it counts by itself from now on, and has come to this life.
+  /// Takes the hop out of the run, with this life: from now on it has counts of its own.
   func leaveRun(_ life: Life) {
     self.life = life
     wear(life.face ?? .waiting)
@@ -177,7 +178,7 @@ extension Hop {
     become(.passing)
     forgetAnswers()
     answer.store(Answer.nothing.rawValue, ordering: .releasing)
-    // A half-close of its own leaves again with a RESTART.
+    // The note of a half-close stays, because after a RESTART the half-close leaves again.
     if hasRefused { deed.store(Deed.none.rawValue, ordering: .releasing) }
   }
 

@@ -1,14 +1,14 @@
 import PenstockWire
 import Synchronization
 
-/// The hops of one call, in the order of its chain. When the call has ended the chain keeps them for a later call:
-/// making a hop anew for each call cost 600 instructions.
+/// The hops of one call, in the order of its chain. When the call has ended, the chain keeps them for a later call:
+/// to make a hop for each call cost 600 instructions.
 ///
 /// Each hop keeps its row, and the row keeps its hops until it is dissolved.
 final class HopRow {
-  /// The call, not counted: it lives as long as it runs, and as long as `kept` holds it.
+  /// The call, a reference that is not counted: the call exists as long as it runs, and as long as `kept` holds it.
   fileprivate(set) unowned(unsafe) var call: Call
-  /// Keeps the call where a hop may be used longer than the call runs.
+  /// Keeps the call if a hop may be used longer than the call runs.
   var kept: Call?
   fileprivate var next: Unmanaged<HopRow>?
   private(set) var hops = Hops()
@@ -78,8 +78,8 @@ final class HopRow {
 }
 
 extension Chain {
-  /// The rows of a chain that no call uses; the driving thread's. It outlives its chain, so that a call may give back
-  /// its row when the chain has gone: then the row is dissolved.
+  /// The rows of a chain that no call uses at present, for the driving thread. The stock may outlive its chain, so
+  /// that a call can still give back its row; without the chain the row is dissolved.
   final class Stock {
     let table: UnsafePointer<Callbacks>
     /// The chain may be released on another thread while a call gives back its row.
@@ -87,9 +87,9 @@ extension Chain {
     private var first: Unmanaged<HopRow>?
     private var kept = 0
     private var isOpen = true
-    /// The most hops that are kept: a thousand take some 300 KiB, for each method where filters tell methods apart. A
-    /// long chain keeps more, so that a hundred calls with 32 hops find a row each: with 1,024 hops every second of
-    /// such calls made its row anew, and cost a third more.
+    /// The most hops that are kept. A thousand take about 300 KiB, for each method if filters differ by method. A
+    /// long chain keeps more, so that a hundred calls with 32 hops find a row each; with a limit of 1,024, every
+    /// second of these calls made its row anew, and cost a third more.
     private let limit: Int
 
     init(_ entries: [Chain.Entry]) {
@@ -128,8 +128,8 @@ extension Chain {
       }
     }
 
-    /// Takes back a row, after the call's last step. Hops that others have, or that other threads have had, are not
-    /// used again.
+    /// Takes back a row, after the call's last step. A row with a hop that somebody else has, or that another thread
+    /// has had, is not used again.
     @inline(never) @_optimize(size)
     func give(_ owned: Unmanaged<HopRow>, of call: Call, runLength: Int) {
       let row = owned.takeUnretainedValue()

@@ -21,7 +21,8 @@ extension Hop {
 }
 
 extension Request {
-  /// Replaces the call's credentials by one "authorization" field; nil removes them. Visible ASCII and spaces.
+  /// Replaces the call's credentials by one "authorization" field; nil removes them. The value may have visible ASCII
+  /// and spaces.
   public func setCredentials(_ authorization: ByteView?) -> Outcome {
     guard let authorization else {
       settings.credentials = nil
@@ -30,7 +31,7 @@ extension Request {
     return Request.withCredentials(authorization) { settings.credentials = $0 }
   }
 
-  /// Gives `body` the header fields of credentials, read-only.
+  /// Calls `body` with read-only metadata that has one "authorization" field.
   @inline(never) @_optimize(size)
   public static func withCredentials(_ authorization: ByteView, _ body: (Metadata) -> Void) -> Outcome {
     guard !authorization.isEmpty, HeaderRules.isValidASCIIValue(authorization) else {

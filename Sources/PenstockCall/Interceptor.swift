@@ -20,7 +20,7 @@ public enum Verdict: Int32, Sendable {
   case skip = 6
 }
 
-/// An observer that is told when a user's pointer is about to be finalized, and when it has been.
+/// An observer that is told when a user's pointer is about to be finalized, and is released after that.
 public protocol UserDataKeeper: AnyObject {
   func finalizing()
 }
@@ -44,8 +44,8 @@ public final class UserData {
   }
 }
 
-/// One registered interceptor: its callbacks, its filter, and its user data. Immutable, shared by
-/// every snapshot and call that has it; its end is the end of its user data.
+/// One registered interceptor: its callbacks, its filter, and its user data. It is immutable, and shared by every
+/// list and call that has it; when it goes, its user data goes too.
 public final class Registration {
   public struct Callbacks {
     public var create: HopCreate?
@@ -78,7 +78,7 @@ public final class Registration {
 
   public static let defaultHoldBytes = 65536
 
-  /// The number of the registration: process-wide, rising, never 0.
+  /// The number of the registration: unique in the process, rising, never 0.
   public let id: UInt64
   public let name: ByteBuffer
   /// The filter that the interceptor was registered with; the filter in force is in its entry of a registry.
@@ -170,7 +170,7 @@ public final class Registration {
   }
 }
 
-/// A chain in the list of a registration, which does not keep it.
+/// A chain in a registration's list of its chains; the list does not keep the chain.
 struct ChainLink {
   let chain: Unmanaged<Chain>
   var next: UnsafeMutablePointer<ChainLink>?

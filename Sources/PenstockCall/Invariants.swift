@@ -2,7 +2,7 @@
   import Synchronization
 
   // The conditions that always hold between two steps of a call. docs/architecture.md numbers the invariants; code that keeps
-  // one names its number. Test builds look after each step, and stop at the first that does not hold.
+  // one names its number. Test builds check them after each step, and stop at the first that does not hold.
 
   extension Call {
     @inline(never)
@@ -21,7 +21,7 @@
         }
         if let broken = hop.brokenLife ?? hop.brokenCounts { return broken }
         if hop.index >= outboundEnd, let lane = hop.outbound, !lane.isEmpty {
-          return "I5: an event stands where nothing goes down to any more"
+          return "I5: an event stands at a hop that nothing from above reaches any more"
         }
         if let lane = hop.outbound, let broken = lane.broken(limit: hop.registration.holdBytes) {
           return broken
@@ -30,7 +30,7 @@
         if let broken = lane.broken(limit: hop.registration.holdBytes) { return broken }
         if lane.isShut { inboundPauses += 1 }
       }
-      if inboundPauses != pausesInbound { return "I6: pausesInbound is not how many inbound lanes are shut" }
+      if inboundPauses != pausesInbound { return "I6: pausesInbound is not the number of shut inbound lanes" }
       return brokenClaims
     }
 
@@ -53,9 +53,9 @@
       if frontierDemand < 0 || demandBelow < 0 || run.owed < 0 { return "I9: demand is less than nothing" }
       if inTransport < 0 || run.inFlight < 0 { return "I10: more was told as sent than was sent" }
       if inTransport > outboundCount { return "I10: the transport has more than it was given" }
-      if run.length > hops.count { return "I8: more hops of the run than there are" }
+      if run.length > hops.count { return "I8: the run has more hops than the call" }
       let isDirect = hasOnlyHops && run.length == hops.count && phase == .live && leg == .open
-      if isDirect != (door == .direct) { return "I12: the door is not what stands behind it" }
+      if isDirect != (door == .direct) { return "I12: the door does not fit the state of the call" }
       if sentAgain < 0 { return "I16: more was told again than was sent again" }
       if let cut = bottomCut { return cut.broken ?? cut.brokenAboveAttempt }
       return nil
@@ -78,7 +78,7 @@
         case .passing, .closed, .halfClosed: isBelow = true
         case .waiting, .out, .creating, .answering, .over, .gone: continue
         }
-        if isBelow != (startAt > hop.index) { return "I11: start is elsewhere than its hop says" }
+        if isBelow != (startAt > hop.index) { return "I11: the life of a hop does not fit startAt" }
       }
       if startAt > hops.count, frontierDemand != 0 { return "I11: demand waits for a start that has left" }
       return nil
@@ -138,9 +138,9 @@
     }
 
     fileprivate var brokenLife: StaticString? {
-      if life == .creating { return "I1: create has returned, and the hop does not know" }
-      if ticket != 0, running == .none { return "I13: a ticket of no callback" }
-      if finishRequest != nil, running == .none { return "I1: an end that was asked for was forgotten" }
+      if life == .creating { return "I1: create has returned, but the hop's life is still creating" }
+      if ticket != 0, running == .none { return "I13: a hop has a callback's ticket, but no callback runs" }
+      if finishRequest != nil, running == .none { return "I1: a request to end the call was forgotten" }
       if let broken = brokenFace { return broken }
       if life == .gone, outbound != nil || inbound != nil {
         return "I4: something stands at a hop that has gone"
@@ -162,7 +162,7 @@
       case .over: isRight = true
       case .out, .gone: isRight = seen == .over
       }
-      return isRight ? nil : "I14: other threads see another hop than there is"
+      return isRight ? nil : "I14: the face of a hop does not fit its life"
     }
 
     fileprivate var brokenCounts: StaticString? {
@@ -182,8 +182,8 @@
       guard let ledger else { return ownInFlight == 0 ? nil : "I10: own messages in flight, and no ledger" }
       var own = 0
       for index in 0..<ledger.count where ledger[index] { own += 1 }
-      if ledger.count != inFlight || own != ownInFlight { return "I10: the ledger counts otherwise" }
-      return untold <= own ? nil : "I10: more is untold than is on its way"
+      if ledger.count != inFlight || own != ownInFlight { return "I10: the ledger does not fit its counts" }
+      return untold <= own ? nil : "I10: more messages are untold than are in flight"
     }
   }
 
@@ -212,11 +212,11 @@
       for index in 0..<waiting.count where waiting[index].kind == .status && index < waiting.count - 1 {
         return "I4: something waits behind the status"
       }
-      if pauses != (isShut ? 1 : 0) { return "I6: a lane is shut by other than one event" }
+      if pauses != (isShut ? 1 : 0) { return "I6: a lane is shut, but not by one pause" }
       if !waiting.isEmpty, !isShut { return "I6: events wait in front of a lane that is open" }
-      if held != heldBytes { return "I7: what is held counts otherwise" }
+      if held != heldBytes { return "I7: heldBytes is not the sum over the held events" }
       if held > limit { return "I7: more is held than hold_bytes" }
-      return ticketless == self.ticketless ? nil : "I7: what waits for the next NEXT counts otherwise"
+      return ticketless == self.ticketless ? nil : "I7: the count of ticketless events is wrong"
     }
   }
 
@@ -230,7 +230,7 @@
     fileprivate var brokenAboveAttempt: StaticString? {
       if failure != nil || entries.count > 64 { return nil }
       return untold >= 0 && untold <= messages
-        ? nil : "I16: other messages are to be told as sent than those that the cut keeps"
+        ? nil : "I16: the number of untold messages does not fit the cut's record"
     }
   }
 #endif

@@ -1,8 +1,8 @@
 import PenstockWire
 import Synchronization
 
-/// One callback of a hop that runs on an executor: its event, and its requests. The job keeps all that it needs,
-/// because the call may end, or go on without the event, while it runs.
+/// One callback of a hop that runs on an executor: its event, and the actions that it asks for. The job keeps all
+/// that the callback needs, because the call may end, or go on without the event, while it runs.
 public final class Job: ExecutorJob {
   enum Work {
     case callback(HopCallback)
@@ -22,8 +22,8 @@ public final class Job: ExecutorJob {
   /// The next job of this lane; written by the producer before it counts that job.
   fileprivate var following: Job?
 
-  /// The start that on_start changes, a copy that the call takes over with the verdict; in on_status the recorded
-  /// start.
+  /// In on_start a copy of the start, which the callback may change and the call takes over with the verdict; in
+  /// on_status the recorded start.
   var start: Request?
   // The path, authority and so on of the call, as they were when the event came.
   let path: ByteBuffer
@@ -53,7 +53,7 @@ public final class Job: ExecutorJob {
     deadline = hop.call.request.deadline
     settings = hop.call.request.settings
     if isAwaited { hop.call.withLoop { $0.shareTickets(of: hop.call) } }
-    // The executor is the user's code, and may have run the job at once.
+    // The executor is the user's code, and may run for long when it gets the job.
     hop.call.watch.hasRun = true
   }
 
@@ -62,8 +62,8 @@ public final class Job: ExecutorJob {
     queue.goOn(after: self)
   }
 
-  /// Runs `destroy`, and before it the callback that tells of the end: no callback of the hop runs on its other lane
-  /// any more.
+  /// Runs `destroy`, and before it the callback that tells of the end. Called when no callback of the hop runs on its
+  /// other lane any more.
   @inline(never) @_optimize(size)
   func goLast(behind ending: Job?) {
     if let ending { queue.appendOrPerform(ending) }
@@ -152,9 +152,10 @@ final class JobQueue {
     running = nil
   }
 
-  /// Closes the queue: no job is appended any more. The newest job keeps the hop, which keeps the queue.
+  /// Closes the queue: no job is appended any more. Lets go the newest job, which keeps the hop, which keeps the
+  /// queue.
   fileprivate func close() { last = nil }
 
-  /// The job that runs on `thread`, the calling one.
+  /// The job that runs on the calling thread, `thread`.
   func job(on thread: UInt) -> Job? { runner.load(ordering: .acquiring) == thread ? running : nil }
 }

@@ -4,7 +4,7 @@ import PenstockWire
 /// An ordered multimap of header names to values, both bytes ("Custom-Metadata", gRPC over HTTP/2).
 ///
 /// All names and values stand in one arena, each followed by a NUL; an entry is four offsets into it. Values
-/// of "-bin" names are kept decoded. Nothing here judges names: `HeaderRules` does, at the boundary.
+/// of "-bin" names are kept decoded. Names and values are not checked here: `HeaderRules` does that, at the boundary.
 public final class Metadata {
   private struct Entry {
     var name: Int

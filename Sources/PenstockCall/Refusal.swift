@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Why a hop did not do what it was asked for: kept as a number where a function gives E_STATE, and told in words only when
-/// somebody asks (`penstock_hop_why`).
+/// The reason why a hop's function returned E_STATE: kept as a number, and told in words only when somebody asks
+/// (`penstock_hop_why`).
 public enum Refusal: UInt8 {
   case none
   // The wrong place.
@@ -32,10 +32,10 @@ public enum Refusal: UInt8 {
     case .noMessage: "there is no message at this event"
     case .takesObjects: "messages are objects of the call's codec at this hop"
     case .takesBytes: "messages are bytes at this hop"
-    case .isLocal: "a cancel or a deadline has ended the call, and that status stays"
+    case .isLocal: "a cancel or a deadline has ended the call: its status can't be changed"
     case .isToldOnly: "this callback can't end the call"
-    case .otherEvent: "this event has no such part"
-    case .startWaits: "of a start that waits only the metadata can be changed outside of its callback"
+    case .otherEvent: "this event has nothing of this kind"
+    case .startWaits: "while start waits, only its metadata can be changed outside of the callback"
     case .startNotCome: "start has not come to this hop yet"
     case .startNotLeft: "start has not left this hop yet"
     case .startHasLeft: "start has left this hop, which can't answer the call any more"
@@ -44,27 +44,27 @@ public enum Refusal: UInt8 {
     case .hasDeliveredStatus: "the hop has delivered its status"
     case .headersLate: "a message has been delivered, and headers go first"
     case .secondMessage: "the call has one response message, which has been delivered"
-    case .hasGoneOn: "the call has gone on with next"
-    case .beforeNext: "there is no response before next"
+    case .hasGoneOn: "next has been called: the call has gone on"
+    case .beforeNext: "there is no response before next has been called"
     case .functionHasEnded: "the function has ended or answered the call"
-    case .streamHasBegun: "next has given no status: the headers of the response have come"
-    case .notRecorded: "the hop keeps nothing to begin again with: it has no replay_bytes"
+    case .streamHasBegun: "next has returned no status, because the headers of the response have come"
+    case .notRecorded: "the hop records nothing that could be sent again: it has no replay_bytes"
     case .recordGone: "headers or a message have gone above this hop: the call can't begin again"
     case .overReplayBytes: "the request is over replay_bytes: the call can't begin again"
     case .restartsUsed: "max_restarts is used up"
     case .noCopies: "the request has objects that can't be copied: the call can't begin again"
-    case .noMemory: "there is no memory to begin again with"
+    case .noMemory: "there is no memory to begin the call again"
     }
   }
 }
 
 extension HopHandle {
-  /// Why a function that got this handle gave E_STATE last; any thread.
+  /// The reason for the last E_STATE of a function that got this handle. Any thread.
   public final var why: Refusal { Refusal(rawValue: refusal.load(ordering: .relaxed)) ?? .none }
 }
 
 extension Hop {
-  /// E_STATE, and why; any thread.
+  /// Notes the reason and returns E_STATE. Any thread.
   public func refuse(_ why: Refusal) -> Outcome {
     refusal.store(why.rawValue, ordering: .relaxed)
     return .state
@@ -74,6 +74,6 @@ extension Hop {
 extension BoundHop {
   public final func refuse(_ why: Refusal) -> Outcome { hop.refuse(why) }
 
-  /// A function that got this handle gave E_STATE: its reason is the hop's last.
+  /// A function that got this handle has returned E_STATE: takes over the reason, which is the hop's last.
   public final func noteRefusal() { refusal.store(hop.why.rawValue, ordering: .relaxed) }
 }

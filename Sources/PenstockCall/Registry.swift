@@ -1,13 +1,14 @@
 import PenstockWire
 
 /// The interceptors registered in one scope (a runtime, a channel, the options of calls), sorted: higher priority
-/// first, then in the order of registration. The owner of a registry guards it with a lock; calls read lists made under it.
-/// Registrations that come out of a registry are released outside of that lock.
+/// first, then in the order of registration. The owner of a registry guards it with a lock; calls read lists that
+/// were made under the lock. Registrations that come out of a registry are released outside of that lock.
 public struct Registry {
-  /// Where the registry is; JSON lists have the names.
+  /// The scope of a registry, which JSON lists name as "place".
   public enum Scope: Sendable { case runtime, channel, call }
 
-  /// Immutable: each change makes another, so that a list can be shared and copied cheaply.
+  /// An interceptor in a registry. An entry is immutable: each change makes another, so that a list can be shared and
+  /// copied cheaply.
   public final class Entry {
     public let registration: Registration
     public let priority: Int32
@@ -102,7 +103,7 @@ public struct Registry {
 
   // MARK: - Order
 
-  /// The entries in the order of calls; `newestFirst` turns equal priorities round.
+  /// The entries in the order in which calls meet them; `newestFirst` reverses the order among equal priorities.
   @inline(never) @_optimize(size)
   public func ordered(newestFirst: Bool) -> [Entry] {
     guard newestFirst else { return entries }
@@ -117,8 +118,8 @@ public struct Registry {
     return turned
   }
 
-  /// Merges two lists in the order of calls. The result shares its storage with neither, so it may be read outside of
-  /// both locks.
+  /// Merges two lists in the order in which calls meet the entries. The result shares its storage with neither, so it
+  /// may be read outside of both locks.
   @inline(never) @_optimize(size)
   public static func merged(_ first: [Entry], _ second: [Entry], newestFirst: Bool) -> [Entry] {
     var all: [Entry] = []

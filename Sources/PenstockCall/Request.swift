@@ -116,7 +116,7 @@ public final class Request {
     return true
   }
 
-  /// Takes the content-type and the user agent of `other`, beside its own authority.
+  /// Takes the content-type and the user agent of `other`, and keeps its own authority.
   @inline(never) @_optimize(size)
   public func takeLabels(of other: RequestLabels) {
     labels = RequestLabels(

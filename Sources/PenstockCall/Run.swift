@@ -1,13 +1,13 @@
 /// The hops from the top that nothing has set apart yet. The counts of each equal those of its neighbours, so they count
 /// once, here, and an event goes through all of them as if they were one hop (`Call+Run`).
 struct Run {
-  /// How many messages the caller may still be given.
+  /// Demand from the caller that no message has answered yet.
   var owed = 0
   /// How many messages have gone down and have not been told as `sent`.
   var inFlight = 0
 
-  // Used while an event or a signal is on its way through the run: how many messages the signal is about; with start,
-  // how much demand goes with it.
+  // Used while an event or a signal is on its way through the run: the number of messages that the signal is about,
+  // or the demand that goes with start.
   var count = 0
   /// The address behind the last callback to which the event is shown. 0: hops were set apart meanwhile, so the rest
   /// of the list has to be looked up again.

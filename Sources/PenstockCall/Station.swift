@@ -1,7 +1,7 @@
 import PenstockWire
 
 /// The events of one lane that stand at one hop: in front of it, unseen (`waiting`), and behind its callback,
-/// to leave in order (`parked`). Made when the first one has to wait.
+/// to leave in order (`parked`). A station is made when the first event has to wait.
 final class Station {
   /// The condition under which an event may leave.
   enum Wait: Equatable {
@@ -54,7 +54,7 @@ final class Station {
 
   var isEmpty: Bool { parked.isEmpty && waiting.isEmpty }
 
-  /// Whether the first event that stands here may leave; a message only where somebody has asked for it.
+  /// Whether the first event that stands here may leave; a response message may only if somebody has asked for it.
   func mayLetGo(hasDemand: Bool) -> Bool {
     !parked.isEmpty && parked[0].wait == .none && (hasDemand || parked[0].event.kind != .receive)
   }
@@ -69,7 +69,8 @@ final class Station {
     }
   }
 
-  /// The index of the event with a ticket. Thousands may wait, so it is a binary search: tickets rise along the lane.
+  /// The index of the event that waits for `ticket`. Thousands may wait, so this is a binary search: ticket numbers
+  /// rise along the lane.
   func index(of ticket: UInt64) -> Int? {
     var low = 0
     var high = parked.count

@@ -19,9 +19,9 @@ public struct CallStatistics {
     public var messages: UInt64 = 0
     /// Bytes of messages without compression.
     public var bytes: UInt64 = 0
-    /// Bytes of messages as they are sent: compressed, if they are.
+    /// Bytes of messages as they are sent: after compression, if there is any.
     public var compressedBytes: UInt64 = 0
-    /// Bytes of bodies on the wire: with the prefix of each message.
+    /// Bytes of bodies on the wire: with the 5-byte prefix of each message.
     public var wireBytes: UInt64 = 0
   }
 }
@@ -37,8 +37,8 @@ public struct Measure: ~Copyable {
   public func setOnce(_ value: @autoclosure () -> UInt64) { if self.value == 0 { set(value()) } }
 }
 
-/// The measures of a running call. Each number is right by itself: a reader on another thread may see one that is newer
-/// than the next.
+/// The measures of a running call. Each number is right by itself, but a reader on another thread may see one number
+/// newer than another.
 public struct Measures: ~Copyable {
   public let createdAt = Measure()
   public let firstByteSentAt = Measure()
@@ -131,7 +131,8 @@ extension Call {
   @inline(never) @_optimize(size)
   private func keepPast(_ old: Unmanaged<ConnectionFacts>) { pastConnections.append(old.takeRetainedValue()) }
 
-  /// Releases the call's own reference: only through hops could another thread come here, and none has one.
+  /// The connection at the end of the call. If there is no row, no other thread can reach the call through a hop, so
+  /// the call's own reference is given away.
   @inline(__always)
   private func lastConnection() -> ConnectionFacts? {
     guard row == nil else { return connection }

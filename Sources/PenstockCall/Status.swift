@@ -2,13 +2,13 @@ import PenstockWire
 
 /// The status with which a call ended: code, message, details, trailers (gRPC "Status", google.rpc.Status).
 ///
-/// Code, message and details count. "grpc-status-details-bin" among the trailers only shows them: it stays as it came
-/// until one of them is changed, and then shows their present values.
+/// The truth is in `code`, `message` and the details here; "grpc-status-details-bin" among the trailers is a copy of
+/// them. It stays as it came until one of them is changed, and is then written anew.
 public final class Status {
   public private(set) var code: StatusCode
   /// The message in UTF-8, followed by a NUL in its storage; nil: empty.
   private var text: ByteBuffer?
-  /// The trailers, made when they are first asked for, where they may be changed.
+  /// The trailers. They are made when they are first asked for, unless the status is read-only.
   public var trailers: Metadata {
     get {
       if let made { return made }
@@ -47,7 +47,7 @@ public final class Status {
     _ = setMessage(message)
   }
 
-  /// Composes a message from parts; without memory it stays shorter.
+  /// Composes a message from parts; if memory runs out, the message is shorter.
   public convenience init(_ code: StatusCode, parts: ByteView...) {
     self.init(code)
     let whole = ByteBuffer()
@@ -207,14 +207,14 @@ public final class Status {
       return
     }
     let encoded = ByteBuffer()
-    // No field is better than one that says something else.
+    // No field at all is better than a field with other values.
     guard encodeDetails(into: encoded), trailers.set(Status.detailsName, encoded.view) == .ok else {
       _ = trailers.remove(Status.detailsName)
       return
     }
   }
 
-  /// Without memory the copy has less than the original, never another code.
+  /// A copy. If memory runs out, it has less than the original, but never another code.
   public func copy() -> Status {
     let other = Status(code, message)
     other.details = details

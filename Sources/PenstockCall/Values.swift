@@ -3,11 +3,11 @@ import Synchronization
 
 /// Values that hops and the caller share on purpose, by key. The reply keeps them after the call.
 ///
-/// They are let go with the last of those who may ask for them, not with the last reference: a value may refer to a hop,
-/// which refers to its call, which refers to this.
+/// They are released when the last user goes (`letGo`), not with the last reference to this object: a value may refer
+/// to a hop, which refers to its call, which refers to this object.
 ///
-/// Callbacks on executors use them on several threads at once: a loop whose calls have more than one thread makes them
-/// with a lock.
+/// Callbacks on executors may use them on several threads at once; `CallLoop.newValues` makes a subclass with a lock
+/// for that.
 open class CallValues {
   private struct Slot {
     let key: ByteBuffer
@@ -20,7 +20,7 @@ open class CallValues {
 
   public init() {}
 
-  /// Held around every use; user code runs outside of it.
+  /// The lock is held around every use; user code runs outside of it.
   open func lock() {}
   open func unlock() {}
 

@@ -1,9 +1,10 @@
 import PenstockWire
 
-/// A piece of an outgoing body: a message behind the prefix that its framing gives it. Shared, never changed: a retry
-/// sends it again.
+/// A piece of an outgoing body: the prefix that the framing makes, then a message. The message is shared and never
+/// changed, because a retry sends it again.
 public struct BodyPiece {
-  /// The prefix: its first byte is the lowest, and the highest byte is their number.
+  /// The prefix: its first byte is the lowest byte of this number, and the highest byte is the number of prefix
+  /// bytes.
   private let prefix: UInt64
   let bytes: ByteBuffer
 
@@ -16,7 +17,7 @@ public struct BodyPiece {
     self.bytes = bytes
   }
 
-  /// Adds `count` bytes from `offset` on. False: no memory.
+  /// Appends `count` bytes of the piece, from `offset` on, to `out`. False: no memory.
   func move(from offset: Int, count: Int, into out: SendQueue) -> Bool {
     var at = offset
     let end = offset + count
@@ -31,10 +32,10 @@ public struct BodyPiece {
   }
 }
 
-/// Pieces in order. Most bodies have one, which stands here itself.
+/// A queue of pieces. Most bodies have one piece, which is stored here without an array.
 public struct PieceQueue {
   private var first: BodyPiece?
-  /// The pieces behind the first, from `next` on, which is less than 64; before that, nil.
+  /// The pieces behind the first one begin at the index `next`, which is less than 64; the entries before it are nil.
   private var rest: [BodyPiece?] = []
   /// How many bytes of the first piece were moved.
   private var offset = 0

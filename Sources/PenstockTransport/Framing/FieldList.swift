@@ -40,7 +40,7 @@ final class FieldList {
   /// The number of the request's block in `blocks`; then this list has no fields, and `made` has the timeout. 0:
   /// none.
   private(set) var block: UInt8 = 0
-  /// Set for a request that has only the fields common to its owner and this path, and maybe a timeout.
+  /// Set for a request that has only the common fields, this path, and perhaps a timeout.
   var path: ByteBuffer?
 
   /// Whether messages go both ways on the request's stream.
@@ -92,7 +92,7 @@ final class FieldList {
 
   private static var timeoutName: ByteView { ("grpc-timeout" as StaticString).bytes }
 
-  /// Adds the field directly behind the pseudo headers.
+  /// Adds "grpc-timeout" directly behind the pseudo headers.
   func add(timeout: UInt64) -> Bool {
     let isAdded = add(FieldList.timeoutName, most: 16, indexed: false) {
       Timeout.write(nanoseconds: timeout, into: $0)
@@ -130,7 +130,7 @@ final class FieldList {
     fields[index].hints.remove(.valueLasts)
   }
 
-  /// Moves the last field to `index`, the others behind it.
+  /// Moves the last field to `index`; the fields from there on move back by one.
   func moveLast(to index: Int) {
     guard index < count, let fields else { return }
     let last = fields[count - 1]
@@ -148,7 +148,7 @@ final class FieldList {
       ?? ByteView(start: nil, count: 0)
   }
 
-  // The functions that add fields return false without memory.
+  // The functions that add fields return false if there is no memory.
 
   func add(_ name: ByteView, _ value: ByteView) -> Bool { add(name, value, []) }
 

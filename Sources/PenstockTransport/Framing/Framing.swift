@@ -12,9 +12,9 @@ class Framings {
 }
 
 /// The *framing* of calls: how a call's start, messages and end become HTTP messages, and back. One object per
-/// attempt. It knows nothing of connections and never calls out.
+/// attempt. It knows nothing of connections, and calls no code of other layers.
 ///
-/// A class that is borrowed. Functions that not every framing needs have a default here.
+/// It is a class so that it can be borrowed. Functions that not every framing needs have a default here.
 class Framing {
   /// The time at which a request's headers can be made.
   enum Opening: Equatable {
@@ -54,7 +54,7 @@ class Framing {
   func proceed() -> BodyStep { .needsMore }
   /// The status that trailers carry.
   func status(ofTrailers block: HeaderBlock) -> Status { Status(.unknown) }
-  /// The status of a stream that has ended, after all that `decode` could give. `trailers`: the status in the
+  /// The status of a stream that has ended, after `decode` has taken the whole body. `trailers`: the status in the
   /// trailers, or in the body instead of them.
   func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     trailers ?? Status(.unknown)

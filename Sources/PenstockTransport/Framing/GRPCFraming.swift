@@ -190,7 +190,7 @@ final class GRPCFraming: Framing {
       }
     }
     let metadata = Metadata()
-    // The usual content-type is not mentioned.
+    // The usual content-type is left out of the metadata.
     if let type, !bytesEqual(type, "application/grpc"),
       metadata.add(("content-type" as StaticString).bytes, type) != .ok
     {

@@ -30,7 +30,7 @@ final class Deflation {
   let input: ByteBuffer
   /// Messages that wait for this one.
   var behind: [ByteBuffer] = []
-  /// In memory of its own, since zlib compares the address of the stream.
+  /// It has memory of its own, because zlib checks that the stream's address stays the same.
   private let stream: UnsafeMutablePointer<z_stream>
   private let out = ByteBuffer()
   private var at = 0
@@ -86,7 +86,7 @@ final class Inflation {
     /// A slice is done, and more follows.
     case more
     case bytes(ByteBuffer)
-    /// More than the limit came out, and it stopped there.
+    /// The output is over the limit; decompression has stopped there.
     case tooLarge
     case malformed
     case noMemory
@@ -94,7 +94,7 @@ final class Inflation {
 
   let input: ByteBuffer
   private let limit: Int
-  /// In memory of its own, since zlib compares the address of the stream.
+  /// It has memory of its own, because zlib checks that the stream's address stays the same.
   private let stream: UnsafeMutablePointer<z_stream>
   private let out = ByteBuffer()
   private var room: Int
@@ -114,7 +114,7 @@ final class Inflation {
   }
 
   deinit {
-    // zlib ignores a stream that was never begun, and reports it.
+    // For a stream that was never begun zlib does nothing and returns an error.
     inflateEnd(stream)
     stream.deallocate()
   }

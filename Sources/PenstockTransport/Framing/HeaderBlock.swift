@@ -2,9 +2,9 @@ import CMemory
 import PenstockCall
 import PenstockWire
 
-/// A header block as it comes in. The fields that nearly every answer of a gRPC server consists of are only noted: they
-/// take no room, and need not be looked for again. The first field that is another brings the list. One for a
-/// connection, used again.
+/// A header block that is being received. The three fields of nearly every answer of a gRPC server are only noted:
+/// they take no memory, and need not be searched for. With any other field, all fields of the block are kept in a
+/// list. A connection has one object, which is used again for each block.
 final class HeaderBlock {
   /// Fields that may come at most once each.
   struct Noted: OptionSet {
@@ -71,14 +71,14 @@ final class HeaderBlock {
     return true
   }
 
-  /// In the caller's code, where the compiler knows the text, it is a comparison of words.
+  /// Once it is inlined, the compiler knows the text and compares machine words.
   @inline(__always)
   private func isSame(_ bytes: ByteView, _ text: StaticString) -> Bool {
     guard bytes.count == text.utf8CodeUnitCount, let start = bytes.baseAddress else { return false }
     return memcmp(start, text.utf8Start, text.utf8CodeUnitCount) == 0
   }
 
-  /// Any field. A field over the limit only counts.
+  /// Adds a field of any kind. A field beyond the limit only adds to the size.
   @inline(never) @_optimize(size)
   func add(_ name: ByteView, _ value: ByteView, limit: Int) {
     size += name.count + value.count + 32

@@ -1,12 +1,12 @@
 import CNghttp2
 
-/// How far a peer may run ahead on a connection: wide, as the options say, or narrow, while there are only small
-/// messages that go both ways.
+/// The receive window of a connection: wide, as the options say, or narrow while only bidi streams with small
+/// messages are open.
 ///
-/// A peer that nothing holds up writes each small answer by itself, and wakes us for each. A peer whose window is used up
-/// goes on reading meanwhile, and packs its later answers: grpc++'s server sends 16-byte echoes with a tenth of the
-/// system calls and 2.5 times as fast. Nothing waits longer for it than a round trip, and where a round trip is long for
-/// the bytes that come in it, or messages are not small, the window is wide.
+/// A peer that is not slowed down writes each small answer by itself, and wakes this side for each. A peer whose
+/// window is used up reads on meanwhile, and packs its later answers together: grpc++'s server then sends 16-byte
+/// echoes 2.5 times as fast, with a tenth of the system calls. No message waits longer for this than a round trip. If
+/// a round trip is long for the bytes that come in it, or messages are not small, the window is wide.
 struct ConnectionWindow {
   /// RFC 9113 section 6.9.2: the initial window of a connection.
   static let narrow = 65535

@@ -1,8 +1,8 @@
 import CSystem
 import PenstockWire
 
-/// One read that puts the frames of a large message where they belong: their content into the message, the headers
-/// between them aside, the bytes behind the message into `scratch`.
+/// A read that puts the frames of a large message where they belong: their content into the message, the frame
+/// headers aside, and the bytes behind the message into `scratch`.
 ///
 /// ```
 /// message:  [rest of this frame]        [next frame]        [next frame]
@@ -10,10 +10,10 @@ import PenstockWire
 /// scratch:                                                              [later bytes]
 /// ```
 /// The length of the frames to come is a guess: most peers cut a message into frames of one length. `deliver` looks at
-/// each header first. From the first header on that is not as it was guessed, the bytes in the message are not yet the
-/// message's: they are copied away, and come in as any other bytes do.
+/// each header first. If a header is not as guessed, the bytes behind it are not where they belong: they are copied
+/// away, and handled like any other bytes.
 ///
-/// All that it does is done for many KiB at once, so it is compiled for size.
+/// Each function handles many KiB at once, so the code is compiled for size.
 final class FrameRead {
   private let scratch: UnsafeMutableRawBufferPointer
   private let vectors: UnsafeMutablePointer<iovec>
@@ -30,9 +30,9 @@ final class FrameRead {
 
   private static let headerSize = 9
   private static let mostFrames = 16
-  /// The size of the end of the scratch, which has the vectors and behind them the headers.
+  /// The size of the part at the end of the scratch that holds the vectors and, behind them, the frame headers.
   private static let asideSize = 1024
-  /// How many bytes are read behind a large message: no more than a copy is worth.
+  /// How many bytes are read behind a large message: few, because they have to be copied.
   private static let shortTail = 4096
 
   init(_ scratch: UnsafeMutableRawBufferPointer) {
@@ -41,7 +41,8 @@ final class FrameRead {
     vectors = aside.assumingMemoryBound(to: iovec.self)
   }
 
-  /// Prepares a read of the rest of a message, about `bytes` of it. False: none of it would be read where it belongs.
+  /// Prepares a read of the rest of a message, about `bytes` of it. False: the read would put nothing straight into
+  /// the message.
   @inline(never) @_optimize(size)
   func prepare(_ message: UnsafeMutableRawBufferPointer, _ session: HTTP2Session, bytes: Int) -> Bool {
     let left = session.tracker.dataLeft

@@ -62,15 +62,16 @@ struct FrameTracker {
   var stream: Int32 { Int32(truncatingIfNeeded: header & 0x7FFF_FFFF) }
   /// How many bytes of the present DATA frame are missing, if it has no padding.
   var dataLeft: Int { dataLength > 0 ? payload : 0 }
-  /// The content's size of the present frame, or the last one at a boundary, if it is a DATA frame that has no padding.
+  /// The size of the content of the present frame (at a boundary: of the last one), if it is a DATA frame without
+  /// padding; else 0.
   var dataLength: Int { (have == 0 || have == 9) && type == 0 && flags & 0x8 == 0 ? Int(header >> 40) : 0 }
   private var type: UInt8 { UInt8(truncatingIfNeeded: header >> 32) }
   enum Kind { case call, control }
-  /// The kind of the present frame, or the last one: DATA, HEADERS and CONTINUATION are a call's.
+  /// The kind of the present frame, or of the last one: DATA, HEADERS and CONTINUATION belong to calls.
   var kind: Kind { type < 2 || type == 9 ? .call : .control }
   /// Whether more of a header block has to come: the present frame, or the last one, has no END_HEADERS.
   private var isInBlock: Bool { (have == 0 || have == 9) && flags & 4 == 0 && (type == 1 || type == 9) }
-  /// The size of an unfinished header block when `count` more bytes are through; 0: there is none.
+  /// The size of an unfinished header block after `count` more bytes; 0: there is none.
   func blockBytes(_ before: Int, _ count: Int) -> Int {
     isInBlock ? (type == 1 ? Int(header >> 40) : before + count) : 0
   }
@@ -79,7 +80,8 @@ struct FrameTracker {
 
   private func notePreface(_ bytes: ByteView) -> Bool {
     _ = opening.append(ByteView(rebasing: bytes.prefix(FrameTracker.openingSize - opening.count)))
-    // A frame begins with three bytes of length: no SETTINGS frame is as long as letters would make it.
+    // A frame begins with its length in three bytes. If the first is not 0, the frame has 64 KiB or more, which no
+    // SETTINGS frame has.
     if let first = opening.view.first, first != 0 { return false }
     return opening.count < 4 || opening.view[3] == 4
   }

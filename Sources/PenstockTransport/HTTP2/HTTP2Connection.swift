@@ -6,9 +6,8 @@ import PenstockWire
 ///
 /// ```
 /// preface --the peer's SETTINGS--> open --(no new streams)--> draining --> closed
-///    \---- error, end of stream, timeout (the owner's)
-/// ```
-/// Per turn: read the waiting bytes and tell the streams' owners, write once at the turn's end.
+///    \---- error, end of stream, timeout (the owner's) ``` In each turn it reads the waiting bytes and tells the
+///    streams' owners; it writes once, at the turn's end.
 final class HTTP2Connection: TransportConnection, TurnTask {
   enum Phase { case preface, open, draining, closed }
 
@@ -31,9 +30,9 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   private static let scratchSize = 64 << 10
   private static let manyStreams = 256
-  /// How many bytes are read in one turn before other connections are served, and before credit goes back. If more
-  /// were read, a peer that sends all that a stream's window allows would wait for credit (64 KiB messages down: 0.7
-  /// of the rate with 1 MiB).
+  /// How many bytes are read in one turn before other connections are served, and before credit goes back. With a
+  /// larger budget, a peer that has used up a stream's window would wait for credit (64 KiB messages from the server:
+  /// 0.7 of the rate with 1 MiB).
   private static let readBudget = 256 << 10
   /// How many bytes are read in one turn of a connection that is lost.
   private static let lastBudget = 1 << 20
@@ -41,12 +40,12 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   private static let eventCost = 10
   /// How often the socket may be filled in one turn.
   private static let writeRounds = 16
-  /// How many bytes become records at once; and how many where the peer waits for the first of them, as it has let us
-  /// send no more.
+  /// How many bytes become TLS records at once. They are fewer if they use up a window, so that the peer can begin
+  /// early to read them and give credit back.
   private static let manyRecords = 128 << 10
   private static let fewRecords = 32 << 10
 
-  /// Makes a connection; nil: no memory. (In Embedded Swift an initializer that gives nil leaks its object.)
+  /// Makes a connection; nil: no memory. (In Embedded Swift an initializer that returns nil leaks its object.)
   @inline(never) @_optimize(size)
   static func make(_ link: Link, _ peer: ByteBuffer, _ channel: ChannelCore, _ owner: Subchannel)
     -> HTTP2Connection?
@@ -311,7 +310,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   private var during: StaticString { phase == .preface ? " before HTTP/2 began" : "" }
 
-  /// A guess at the reason of a peer that has ended the connection before HTTP/2 began.
+  /// Adds a guess at why the peer ended the connection before HTTP/2 began.
   private func guess(_ text: ByteBuffer) -> ByteBuffer {
     guard phase == .preface else { return text }
     if let engine = link.engine {
@@ -357,7 +356,8 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   /// Closes an idle connection with GOAWAY and close_notify.
   @inline(never) @_optimize(size)
   override func closeGracefully() {
-    // If other code in the program has closed the loop's descriptors, ours may be another file's by now.
+    // If other code in the program has closed the loop's descriptors, the number of the socket may be another file's
+    // by now.
     if phase == .open || phase == .draining, !runtime.hasLostDescriptors {
       session.sayGoodbye()
       _ = pass()

@@ -12,7 +12,7 @@ struct HTTP2Limits {
   var outputSize = 256 << 10
 }
 
-/// The surroundings that a session can read, such as the clock.
+/// The times that a session asks for.
 class SessionTimes {
   /// The time in nanoseconds, from any beginning.
   var now: UInt64 { cs_monotonic() }

@@ -16,11 +16,12 @@ enum Collected: Equatable {
 /// The client side of an HTTP/2 connection without its I/O: bytes go in by `receive` and come out by `collect`.
 ///
 /// nghttp2 does the protocol. Its callbacks (HTTP2SessionEvents.swift) only record; owners are told by `dispatch`,
-/// which is called when no nghttp2 function is on the stack. Owners may call anything here from there.
+/// which is called when no nghttp2 function is on the stack. In `dispatch` owners may call any function of the
+/// session.
 ///
 /// Flow control: the connection's credit goes back as soon as bytes arrive, so that one stream that is not read cannot
-/// starve the others; a stream's goes back when its owner takes the bytes. So the buffered bytes are bounded by the
-/// streams' windows.
+/// starve the others; a stream's credit goes back when its owner takes the bytes. So the buffered bytes are bounded
+/// by the streams' windows.
 final class HTTP2Session {
   var session: OpaquePointer?
   let limits: HTTP2Limits
@@ -37,15 +38,15 @@ final class HTTP2Session {
   }
 
   var phase = Phase.beginning
-  /// How many streams the peer lets us open at a time; 0: no new ones, as yet or any more.
+  /// How many streams the peer lets us open at a time; 0: no new ones, not yet or no longer.
   private var streamLimit = 0
   /// The content of the peer's GOAWAY.
   var goAway: ByteBuffer?
   /// The reason, in words, why the connection can't go on.
   var failure: ByteBuffer?
   var tracker = FrameTracker()
-  /// Used by `owe`: the bytes of frames that may still come for streams that we have given up, and the time since
-  /// which nothing is forgiven.
+  /// Used by `owe`: the bytes that may still come for streams that this side has given up, and the time when debt was
+  /// last forgiven.
   var lateBytes = 0
   var forgivenAt: UInt64
 
@@ -62,7 +63,7 @@ final class HTTP2Session {
   let complaint = ByteBuffer()
   /// The stream whose frame broke the connection; 0: none, or a frame of the connection itself.
   private(set) var culprit: Int32 = 0
-  /// Whether that frame was only a part of a header block.
+  /// Whether the frame that broke the connection belonged to a header block of several frames.
   private(set) var brokeInBlock = false
   /// How many bytes of an unfinished header block have come.
   private var blockBytes = 0
@@ -82,8 +83,8 @@ final class HTTP2Session {
   var window = ConnectionWindow()
   /// How many bytes have come for which the connection's credit has not gone back.
   var uncredited = 0
-  /// Credit of the connection and of a stream goes back when it reaches this much, so that small messages need not
-  /// call nghttp2 each; it is little of the least window (65,535).
+  /// Credit of the connection and of a stream goes back when it reaches this much, so that nghttp2 is not called for
+  /// each small message. It is a small part of the smallest window (65,535).
   static let leastCredit = 4096
 
   /// The largest frame that either side sends: large for few system calls, small enough for other streams not to wait
@@ -119,16 +120,17 @@ final class HTTP2Session {
     defer { nghttp2_option_del(option) }
     HTTP2Session.setCallbacks(callbacks)
     nghttp2_option_set_no_auto_window_update(option, 1)
-    // No limit in nghttp2: the session queues streams itself, after the peer's SETTINGS.
+    // nghttp2 gets no limit: the session itself queues streams, by the limit in the peer's SETTINGS.
     nghttp2_option_set_peer_max_concurrent_streams(option, UInt32(Int32.max))
     nghttp2_option_set_no_closed_streams(option, 1)
     // ResponseRules.swift checks responses instead.
     nghttp2_option_set_no_http_messaging(option, 1)
     nghttp2_option_set_max_reserved_remote_streams(option, 0)
-    // Our own limits on metadata come first.
+    // This is more than our own limits on metadata allow.
     nghttp2_option_set_max_send_header_block_length(option, 16 << 20)
     penstock_allow_continuations(option)
-    // Not counted, and paired with `takeUnretainedValue` in `of`: nghttp2's session is freed with this object.
+    // This reference is not counted, because nghttp2's session is freed with this object; the callbacks' `with` takes
+    // it.
     let me = Unmanaged.passUnretained(self).toOpaque()
     var memory = HTTP2Session.memory
     guard nghttp2_session_client_new3(&session, callbacks, me, option, &memory) == 0 else { return false }
@@ -200,7 +202,7 @@ final class HTTP2Session {
 
   private func startQueued() {
     guard queuedCount > 0, streamLimit > 0 else { return }
-    // Without room the frame would have to wait.
+    // A known block is used only if the output has room, because its frame must not wait.
     request.blocks.isUsable =
       output.map { !$0._withUnsafeGuaranteedRef { $0.isFull(limits.outputSize) } } ?? false
     var room = Int(nghttp2_session_get_remote_window_size(session))
@@ -223,8 +225,9 @@ final class HTTP2Session {
     phase == .draining ? goAway ?? failure ?? ByteBuffer().say("the connection has no stream ids left") : nil
   }
 
-  /// How many streams may open without room for a request, since a server may want the headers of one before it reads
-  /// another. Only thousands of streams whose requests wait cost a server much (docs/performance-notes.md).
+  /// This many streams may open even if the window has no room, because a server may want the headers of one request
+  /// before it reads another. Only thousands of streams whose requests wait cost a server much
+  /// (docs/performance-notes.md).
   static let opensAnyway = 256
 
   /// Whether the next whole request may open, with `room` in the connection's window.
@@ -277,7 +280,7 @@ final class HTTP2Session {
       stream.block = request.block
       request.submitted(id)
       noteRecent(stream)
-      // The last stream id there is: the session drains before nghttp2 refuses a stream, which would look like a
+      // This is the last stream id. The session drains before nghttp2 refuses a stream, which would look like a
       // broken connection.
       if id == Int32.max { drain() }
       return true
@@ -293,7 +296,8 @@ final class HTTP2Session {
     mark(stream)
   }
 
-  /// The stream is in `open` for as long as nghttp2 knows it.
+  /// Describes a body to nghttp2. The pointer to the stream is not counted: the stream is in `open` for as long as
+  /// nghttp2 knows it.
   private static func body(of stream: HTTP2Stream) -> nghttp2_data_provider {
     var provider = nghttp2_data_provider()
     provider.read_callback = HTTP2Session.readBody
@@ -373,8 +377,8 @@ final class HTTP2Session {
 
   // MARK: Bytes
 
-  /// Handles received bytes. False: the connection has to be closed, and `failure` says why. Frames that came before
-  /// count.
+  /// Handles received bytes. False: the connection has to be closed, and `failure` says why. Frames before the
+  /// failure have been handled.
   func receive(_ bytes: ByteView) -> Bool {
     guard failure == nil, let session else { return false }
     complaint.truncate(to: 0)
@@ -401,8 +405,8 @@ final class HTTP2Session {
       if tracker.owed > owed { owe(count, since: owed) }
       blockBytes = tracker.blockBytes(blockBytes, count)
       if blockBytes > floodSize, culprit == 0 { flood(tracker.stream) }
-      // nghttp2 gets the bytes stream by stream, so that it is known whose frame broke the connection: nghttp2 has
-      // queued its GOAWAY then.
+      // nghttp2 gets the bytes stream by stream, so that we know which stream's frame broke the connection: nghttp2
+      // has queued a GOAWAY by now.
       if phase == .open || phase == .beginning, nghttp2_session_check_request_allowed(session) == 0 {
         culprit = tracker.stream
         brokeInBlock = tracker.isLongBlock
@@ -454,7 +458,7 @@ final class HTTP2Session {
       if n <= 0 {
         if n < 0 { fail(broken(Int32(truncatingIfNeeded: n))) }
         if n == 0, opensMore() { continue }
-        // nghttp2 also gives 0 where there is no room.
+        // nghttp2 also returns 0 if there is no room.
         if n == 0, queuedCount == 0, !out.isFull(limits.outputSize) { collected = .all }
         break
       }
@@ -478,7 +482,7 @@ final class HTTP2Session {
     return request.blocks.append(frame, of: id, at: number, to: out)
   }
 
-  /// Whether `collect` would give something.
+  /// Whether `collect` would append something.
   var wantsWrite: Bool {
     guard let session, phase != .abandoned else { return false }
     if nghttp2_session_want_write(session) != 0 { return true }

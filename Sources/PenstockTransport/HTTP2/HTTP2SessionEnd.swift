@@ -18,7 +18,7 @@ extension HTTP2Session {
     _ = nghttp2_submit_goaway(session, 0, 0, NGHTTP2_NO_ERROR.rawValue, nil, 0)
   }
 
-  /// The connection is gone: every stream ends, and streams that never were on the wire learn that.
+  /// The connection is gone: every stream ends. The end of a stream that was never on the wire says so.
   @inline(never) @_optimize(size)
   func abandon(_ words: ByteBuffer) {
     fail(words)
@@ -31,7 +31,7 @@ extension HTTP2Session {
       if stream.life == .opening || stream.life == .openingWithBody {
         close(stream, .neverSent(words))
       } else if stream.id == culprit {
-        // The stream whose frame broke the connection learns the reason; for the others it is a lost connection.
+        // The stream whose frame broke the connection is told the reason; the others are told of a lost connection.
         close(stream, .broken(words))
       } else {
         close(stream, .lost(words))
@@ -40,13 +40,14 @@ extension HTTP2Session {
     endQueued(words)
   }
 
-  /// Requests that wait for their turn have to look for another connection.
+  /// Ends the requests that wait for their turn; they have to look for another connection.
   @inline(never) @_optimize(size)
   func endQueued(_ words: ByteBuffer) {
     while let stream = held.popFirst() ?? opening.popFirst() { close(stream, .neverSent(words)) }
   }
 
-  /// Fails if there was no memory to tell the peer of its credit, for which it might wait for ever.
+  /// Fails the session if there was no memory to send the peer its credit, because the peer might wait for it for
+  /// ever.
   func credited(_ result: Int32) { if result != 0 { fail(broken(result)) } }
 
   @inline(never) @_optimize(size)

@@ -12,7 +12,7 @@ extension HTTP2Session {
     return 0
   }
 
-  /// The slot of a stream among the recent ones; one that was opened later may have taken it.
+  /// The slot of a stream among the recent ones; a stream that was opened later may have taken it.
   @inline(__always)
   private func recentSlot(_ id: Int32) -> UnsafeMutablePointer<Unmanaged<HTTP2Stream>?> {
     recent + (Int(id >> 1) & (HTTP2Session.recentStreams - 1))
@@ -32,7 +32,8 @@ extension HTTP2Session {
     return Unmanaged<HTTP2Stream>.fromOpaque(pointer)
   }
 
-  /// A function that only records leaves the stream in `open`, so no reference is counted.
+  /// Runs `body` with a stream. No reference is counted, because `body` only records, and so leaves the stream in
+  /// `open`.
   @inline(__always)
   private func withStream(_ id: Int32, _ body: (HTTP2Stream) -> Void) {
     if let stream = find(id) { stream._withUnsafeGuaranteedRef(body) }
@@ -79,7 +80,7 @@ extension HTTP2Session {
     }
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks) {
       _, _, _, connection, stream, frame, me in
-      // Frames are as large as the peer takes, within bounds that are fair to other streams.
+      // Frames are as large as the peer allows, up to a size that is fair to other streams.
       let window = Int(min(connection, stream))
       let most = min(Int(frame), HTTP2Session.maxFrame)
       _ = HTTP2Session.with(me) { $0.fillsWindow = window <= most }
@@ -168,7 +169,7 @@ extension HTTP2Session {
     failForHeaders(id, words)
   }
 
-  /// The stream whose headers end the connection.
+  /// Ends the connection because of the headers of this stream.
   @inline(never) @_optimize(size)
   private func failForHeaders(_ id: Int32, _ words: ByteBuffer) {
     withStream(id) {
@@ -251,7 +252,7 @@ extension HTTP2Session {
       tracker.owed += block.size >> 7
       return true
     }
-    // The end of a stream, too, lets its call go on, and so earns. Frames of the stream may still be on their way.
+    // The end of a stream is progress for its call too, so it earns. Frames of the stream may still be on their way.
     earn()
     if stream.end != nil { expectLate(floodSize) }
     return stream.end == nil

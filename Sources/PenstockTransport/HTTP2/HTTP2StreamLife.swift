@@ -13,7 +13,7 @@
 /// | ended | - | - | - | - | - | - | - | - | closed |
 /// | closed | - | - | - | - | - | - | - | - | - |
 ///
-/// In each cell the state that follows; "-" changes nothing.
+/// Each cell has the state that follows; "-" changes nothing.
 enum HTTP2StreamLife: CaseIterable {
   case created
   /// The stream waits until the session opens it.
@@ -26,7 +26,7 @@ enum HTTP2StreamLife: CaseIterable {
   case idle
   /// nghttp2 has it among the streams that send.
   case sending
-  /// The DATA frame on its way is the last that there is to send now.
+  /// The DATA frame on its way has all that there is to send now.
   case emptying
   /// Our END_STREAM is on its way.
   case ending

@@ -1,12 +1,13 @@
 import CMemory
 import PenstockWire
 
-/// The header blocks of requests that differ in nothing from one before, kept as nghttp2 has made them.
+/// Keeps header blocks that nghttp2 has made, for later requests that are the same but for their timeout.
 ///
-/// By the second time all fields of such a request stand in HPACK's table, but for the path, which nghttp2 does not put
-/// there: its block refers to the table and changes nothing in it. So nghttp2 would make the same bytes again for as long
-/// as nothing comes into the table. It gets such a request without fields, and the block goes into the empty HEADERS
-/// frame that comes of it: that saves 2,700 instructions of a call. A timeout is put into the block on its way.
+/// From the second time on, all fields of such a request are in HPACK's table, except the path, which nghttp2 never
+/// puts there: so its block only refers to the table and does not change it. As long as nothing is added to the
+/// table, nghttp2 would make the same bytes again. Instead it gets such a request without fields, and the kept block
+/// is put into the empty HEADERS frame that it makes: this saves 2,700 instructions a call. A timeout is inserted
+/// into the block then.
 ///
 /// Requests leave in the order in which nghttp2 got them. A request that is given without fields leaves before anything
 /// else is received: the peer's SETTINGS may change the table.
@@ -108,8 +109,8 @@ final class KnownBlocks {
     timeouts.commit(KnownBlocks.timeoutSize)
   }
 
-  /// nghttp2 has got request `id` with its fields. `path`: the request has nothing that others of that path do not have, but
-  /// for a timeout; `size` is without that.
+  /// nghttp2 has got request `id` with its fields. `path`: nil if the request may differ from others of its path in
+  /// more than the timeout. `size` is that of the list without the timeout.
   func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, hasTimeout: Bool, size: Int) {
     lastSpelled = id
     spelledOwner = owner
@@ -207,7 +208,7 @@ final class KnownBlocks {
     var at = 0
     var left = index
     func skipString() {
-      // A length that is too large leads behind the end.
+      // A length that is too large moves `at` behind the end.
       let length = at < block.count ? Int(block[at] & 0x7f) : 0x7f
       at = length < 0x7f ? at + 1 + length : .max / 2
     }

@@ -1,21 +1,24 @@
 import CSystem
 import PenstockWire
 
-/// The bound on work that a peer causes and that gets no call on. Each frame, and each read within one, costs the session
-/// one: `FrameTracker.owed`. An event that gets a call on pays for four (a piece of a body, an answer's head or trailers, a
-/// frame of a request's body that leaves), and each second for a hundred. Over the limit the connection ends with
-/// ENHANCE_YOUR_CALM (RFC 9113 section 10.5). A server may send a ping with each message, or one a second for years.
+/// Limits the work that a peer causes without progress for any call. Each frame, and each read within a frame, adds
+/// one to the debt (`FrameTracker.owed`). Progress of a call takes off four (a piece of a body, an answer's head or
+/// trailers, a frame of a request's body that leaves), and each second takes off a hundred. Over the limit the
+/// connection ends with ENHANCE_YOUR_CALM (RFC 9113 section 10.5). So a server may send a ping with each message, or
+/// one a second for years.
 ///
-/// Frames on a stream that we have given up are no debt, as far as they may have been on their way by then.
+/// Frames on a stream that this side has given up add no debt, up to as many bytes as may have been on their way by
+/// then.
 extension HTTP2Session {
   /// The time in nanoseconds after which one frame is forgiven.
   private static let forgivenEach = 1_000_000_000 / Limits.forgivenEachSecond
 
-  /// A call goes on: reduces the debt. If `bytes` have left, that also pays for a peer that acknowledges each KiB.
+  /// A call has made progress: reduces the debt. `bytes` that have left reduce it further, so that the peer may
+  /// acknowledge each KiB.
   @inline(__always)
   func earn(_ bytes: Int = 0) { tracker.owed = max(tracker.owed &- (4 &+ bytes >> 9), 0) }
 
-  /// This side ends a stream, of which `bytes` may still come.
+  /// This side ends a stream; up to `bytes` bytes of it may still come.
   func expectLate(_ bytes: Int) {
     lateBytes = min(lateBytes + bytes, Limits.lateBytes + 4 * limits.connectionWindow)
   }
@@ -38,7 +41,7 @@ extension HTTP2Session {
     }
   }
 
-  /// Whether the stream's answer goes on.
+  /// Whether the stream's answer is still wanted, and not complete.
   private func isLive(_ id: Int32) -> Bool {
     find(id).map { $0._withUnsafeGuaranteedRef { $0.owner != nil && $0.end == nil } } ?? false
   }

@@ -1,13 +1,13 @@
 import CNghttp2
 import PenstockWire
 
-/// The rules of RFC 9113 section 8 for a response. nghttp2 is told to leave it to us: of an answer of three usual fields,
-/// each of which a comparison settles (`HeaderBlock.note`), it looked at every byte and took 700 instructions for that.
-/// Exactly the responses are refused that nghttp2 refuses.
+/// The rules of RFC 9113 section 8 for a response. nghttp2's own checks are switched off: for an answer of the three
+/// usual fields they read every byte and took 700 instructions, where one comparison a field is enough
+/// (`HeaderBlock.note`). The responses that are refused here are exactly those that nghttp2 would refuse.
 extension HeaderBlock {
   enum Verdict: Equatable { case add, ignore, refuse }
 
-  /// Checks a field that could not be noted, by sections 8.2 and 8.3.
+  /// Checks a field that `note` has not taken, by sections 8.2 and 8.3.
   @inline(never) @_optimize(size)
   func judge(_ name: ByteView, _ value: ByteView) -> Verdict {
     let isFirst = noted == []

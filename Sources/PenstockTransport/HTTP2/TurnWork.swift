@@ -18,7 +18,8 @@ final class TurnWork: TurnEndHandler {
   private var running: [any TurnTask] = []
   private var isRegistered = false
   private var isRunning = false
-  /// The most rounds of tasks that schedule tasks; the rest is done in the next turn, after other work.
+  /// The most rounds in one turn, because tasks may schedule tasks; the rest is done in the next turn, after other
+  /// work.
   private static let rounds = 16
 
   init(_ runtime: Runtime) {

@@ -5,11 +5,12 @@ import PenstockWire
 /// The one place where TLS is configured: versions, ciphers, trust, our own certificate, ALPN.
 ///
 /// Everything lives in a private OSSL_LIB_CTX, so that neither the host's OpenSSL configuration of providers nor its
-/// use of the default context matters here. Immutable once made: any number of engines, on any thread.
+/// use of the default context matters here. A context is immutable once made: any number of engines may use it, on
+/// any thread.
 ///
-/// There is one such library context in a process, and it stays: each thread that has used it keeps state with it,
-/// which only that thread can give back (OPENSSL_thread_stop_ex), and any thread of the host may have driven us. A
-/// context that is freed before leaves those threads a pointer into nothing, for when they exit.
+/// A process has one such library context, which is never freed: each thread that has used it keeps state in it,
+/// which only that thread can give back (OPENSSL_thread_stop_ex), and any thread of the host may have driven a
+/// runtime. If the context were freed, those threads would follow a dangling pointer when they exit.
 public final class TLSContext {
   public enum Role { case client, server }
 
@@ -36,7 +37,7 @@ public final class TLSContext {
     BIO_meth_free(bioMethod)
   }
 
-  /// This process's library context, made when it is first needed; a forked child makes its own. nil: no memory.
+  /// The library context of this process, made when it is first needed; a forked child makes its own. nil: no memory.
   private static func library() -> OpaquePointer? {
     Process.withLock { () -> OpaquePointer? in
       let slot = Process.slot(librarySlot)

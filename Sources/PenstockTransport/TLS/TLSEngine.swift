@@ -39,7 +39,7 @@ public final class TLSEngine {
   private var handshakeBytes = 0
   /// The number of TLS's own messages since the handshake: key updates, tickets, alerts.
   private var events = 0
-  /// After this many events `read` says `needsMore` first.
+  /// After this many events `read` returns `needsMore`, even if there is input.
   private static let mostEvents = 256
   private var outOfMemory = false
   /// The server has asked for a client certificate.
@@ -68,7 +68,7 @@ public final class TLSEngine {
     guard let ssl = SSL_new(context.handle) else { return nil }
     let engine = TLSEngine(context, ssl, expecting: context.role == .client ? name : nil)
     guard let bio = BIO_new(context.bioMethod) else { return nil }
-    // Read back by `of`.
+    // The function `of` reads this pointer.
     BIO_set_data(bio, Unmanaged.passUnretained(engine).toOpaque())
     BIO_set_init(bio, 1)
     SSL_set_bio(ssl, bio, bio)
@@ -101,7 +101,7 @@ public final class TLSEngine {
     handshakeBytes += input.count
     let result = SSL_do_handshake(ssl)
     handshakeBytes -= input.count
-    // More bytes than any certificates have: OpenSSL accepts some messages for as long as they come.
+    // This is more than any certificates take; OpenSSL itself accepts some messages without end.
     if handshakeBytes > Limits.handshakeBytes {
       fail(ByteBuffer().say("TLS handshake failed: over ").say(Limits.handshakeBytes >> 20).say(" MiB of it"))
       return .failed
@@ -128,15 +128,16 @@ public final class TLSEngine {
   public func read(into plaintext: UnsafeMutableRawBufferPointer) -> Received {
     if failure != nil { return .failed }
     guard handshakeIsDone, !plaintext.isEmpty else { return .needsMore }
-    // OpenSSL would need a tenth of the time for a record to find that out.
+    // To find this out, OpenSSL would take a tenth of the time that a record takes.
     if input.isEmpty, SSL_has_pending(ssl) == 0 { return .needsMore }
-    // A small record takes one read of the BIO instead of two; with large ones the rest would be moved about.
+    // With read-ahead a small record takes one read of the BIO instead of two; with large records OpenSSL would move
+    // bytes about.
     SSL_set_read_ahead(ssl, input.count <= TLSEngine.fewBytes ? 1 : 0)
     var n = 0
     let result = SSL_read_ex(ssl, plaintext.baseAddress, plaintext.count, &n)
     if result == 1 { return .bytes(n) }
-    // SSL_READING is also left by a failure within a handshake message: only the BIO knows whether there was too
-    // little input.
+    // SSL_want also gives SSL_READING after a failure within a handshake message: only the BIO's flags tell whether
+    // there was too little input.
     if SSL_want(ssl) == SSL_READING, BIO_test_flags(SSL_get_rbio(ssl), BIO_FLAGS_READ) != 0 {
       return .needsMore
     }
@@ -167,13 +168,13 @@ public final class TLSEngine {
     return false
   }
 
-  /// Adds a key update that asks for one in return to `output`. The server of the tests does it.
+  /// Adds to `output` a key update that asks the peer for one in return. Only the tests' server uses it.
   public func updateKeys() {
     _ = SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED)
     _ = SSL_do_handshake(ssl)
   }
 
-  /// Adds a session ticket to `output`, as a server. The server of the tests does it.
+  /// Adds a session ticket to `output`. Only the tests' server uses it.
   public func sendTicket() {
     _ = SSL_new_session_ticket(ssl)
     _ = SSL_do_handshake(ssl)
@@ -273,8 +274,8 @@ public final class TLSEngine {
   /// Whether no byte has come from the peer.
   var isUnanswered: Bool { opening.isEmpty && input.isEmpty }
 
-  /// Words for a peer whose first bytes are no TLS. A record begins with its type, 20 to 24, and the version's first
-  /// byte, 3 (RFC 8446 section 5.1).
+  /// The failure of a peer whose first bytes are not TLS; nil: they may be TLS. A record begins with its type, 20 to
+  /// 24, and the version's first byte, 3 (RFC 8446 section 5.1).
   @inline(never) @_optimize(size)
   private func saysNoTLS() -> ByteBuffer? {
     let seen = ByteBuffer()
