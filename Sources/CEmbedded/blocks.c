@@ -1,21 +1,22 @@
-/* Small blocks that are used again: for each thread and size two batches of blocks, in front of a store that all
- * threads share, in front of malloc.
+/* A cache of small blocks in front of malloc: each thread keeps two batches of blocks of each size, and all threads
+ * share a store of further batches.
  *
- * A call makes and lets go some dozens of small objects, a hundred calls at a time; malloc's own per-thread cache keeps
- * seven of a size, and all others cost 100 to 250 instructions a pair (a quarter of a call, before this). Here a pair
- * costs about 30. Blocks that one thread takes and another frees, as when a program's thread starts calls that the runtime's
- * thread ends, come back by the store, a batch at a time.
+ * A call allocates and frees some dozens of small objects, and a hundred calls may be under way. malloc's own
+ * per-thread cache keeps seven blocks of a size; beyond them an allocation with its free costs 100 to 250
+ * instructions (before this cache, a quarter of a call). Here such a pair costs about 30. Blocks that one thread
+ * takes and another frees, as when a program's thread starts calls that the runtime's thread ends, come back
+ * through the store, a batch at a time.
  *
- * Each block is one of malloc's: whoever gets one may free() it, and a block from elsewhere may come in. A thread
- * keeps no more than its batches, and the store no more than STORED bytes; a thread that ends gives both back to
- * malloc.
+ * Each block comes from malloc: any code that gets one may give it to free(), and cm_free takes other blocks of
+ * malloc's. A thread keeps no more than its batches, and the store no more than STORED bytes; a thread that ends
+ * gives both back to malloc.
  *
- * A block's class follows from its size as malloc says it, rounded down, and not from what its user says that it was:
- * mallocs differ in how much more than the request they give. The one exception is an object of Swift's, whose size is
- * the compiler's: the same constant where it is made and where it is let go.
+ * The class of a block follows from the size that malloc reports for it, rounded down, and not from the size that
+ * its user gives: mallocs differ in how much more than the request they give. The one exception is a Swift object,
+ * whose size the compiler gives: it is the same constant where the object is made and where it is freed.
  *
- * Under Valgrind's memcheck nothing is kept, so that it sees each block come and go. The checked build (checks.h) puts
- * red zones behind the blocks and looks for writes into those that are kept.
+ * Under Valgrind's memcheck no block is kept, so that memcheck sees each allocation and each free. The checked
+ * build (checks.h) puts red zones behind the blocks and looks for writes into blocks that are kept.
  */
 #include "cembedded.h"
 #include "checks.h"
@@ -48,7 +49,7 @@ typedef struct rack {
   block *blocks;
   /* A complete batch, or none. */
   block *spare;
-  /* The number of blocks that are missing for a batch. */
+  /* The number of blocks that are missing for a complete batch. */
   size_t room;
 } rack;
 
@@ -56,7 +57,7 @@ typedef struct cache {
   rack racks[CLASSES];
 } cache;
 
-/* The cache of threads that have ended, or where the cache is turned off: it gives and takes nothing. */
+/* The cache of a thread that has ended, and of all threads if the cache is turned off: it gives and takes nothing. */
 static cache closed;
 static __thread cache *mine __attribute__((tls_model("initial-exec")));
 static pthread_key_t key;
@@ -94,7 +95,7 @@ static void free_all(block *one) {
 }
 
 static void free_store(void) {
-  /* In a forked child the thread that held the store may not exist, and never leave it. */
+  /* In a forked child the thread that has entered the store may not exist, and then it never leaves the store. */
   for (int tries = 0; !enter(); tries++) {
     if (tries == 1000) return;
     sched_yield();
@@ -121,8 +122,8 @@ static void give_back(void *pointer) {
   free_store();
 }
 
-/* Whether memcheck watches the process: asks it to forget the state of a byte, which gives 0 without it. The request
- * is Valgrind's, a sequence of rotations that changes nothing. */
+/* Whether memcheck watches the process. A request to memcheck (to forget the state of a byte) gives 0 if there is
+ * none; Valgrind defines requests as sequences of rotations that change nothing. */
 static int is_watched(void) {
   unsigned long long answer = 0;
 #if defined(__x86_64__)
@@ -258,7 +259,7 @@ HIDDEN void cm_free_object(void *object, size_t size) {
 HIDDEN void *cm_realloc(void *pointer, size_t size) {
   if (!pointer) return cm_alloc(size);
   size_t class = class_of_block(pointer);
-  /* A large block may be moved by its pages. */
+  /* realloc may move a large block by its pages, without a copy. */
   if (class >= CLASSES && !CHECKED) return realloc(pointer, size);
   size_t has = checked_asked(pointer, size_of(class));
   if (size <= has) return pointer;

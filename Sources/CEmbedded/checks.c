@@ -1,9 +1,10 @@
-/* Confined objects: the driver of the runtime whose they are counts them, or whoever has the only reference, or their
- * maker, before a driver has seen them, or whoever takes apart a runtime that has ended. A runtime is known by some bits of
- * its address. In a child of fork, which has one thread and drives nothing of its parent's, nothing is looked at.
+/* Confined objects: references to one may be counted by the driver of its runtime, by the holder of the only
+ * reference, by its maker before a driver has seen it, and by any thread once its runtime has ended. A runtime is
+ * known by some bits of its address. Nothing is checked in a forked child, which has one thread and drives no
+ * runtime of its parent's.
  *
- * Red zones: a block ends with at least eight bytes of ZONE and a word that says, in a cipher of its address, how much was
- * asked for. One that is kept is all of GONE, but for the two pointers in front. */
+ * Red zones: a block ends with at least eight bytes of ZONE and a word that has the requested size, mixed with the
+ * block's address. A block that is kept is filled with GONE, except for the two pointers at its start. */
 #ifdef PENSTOCK_CHECKED
 #include "checks.h"
 
@@ -45,31 +46,31 @@ HIDDEN void *checked_made(void *block, size_t size) {
 HIDDEN size_t checked_asked(void *block, size_t room) {
   (void)room;
   size_t has = malloc_usable_size(block);
-  if (has < 2 * WORD) die("what is let go was not made here", block, has);
+  if (has < 2 * WORD) die("a freed block was not allocated here", block, has);
   uint64_t word;
   memcpy(&word, (char *)block + has - WORD, WORD);
   size_t size = word ^ (uintptr_t)block ^ KEY;
-  if (size > has - 2 * WORD) die("written far behind its end, let go twice, or not made here", block, has);
+  if (size > has - 2 * WORD) die("written far behind its end, freed twice, or not allocated here", block, has);
   return size;
 }
 
 HIDDEN void checked_gone(void *block, size_t said) {
   size_t size = checked_asked(block, 0), has = malloc_usable_size(block);
-  if (said > size) die("let go as larger than it was made", block, size);
+  if (said > size) die("freed as larger than it was allocated", block, size);
   if (differs(block, size, has - WORD, ZONE) < has - WORD) die("written behind its end", block, size);
   memset(block, GONE, has);
 }
 
 HIDDEN void checked_kept(void *block) {
   size_t has = malloc_usable_size(block);
-  if (differs(block, LINKS, has, GONE) < has) die("written after it was let go", block, has);
+  if (differs(block, LINKS, has, GONE) < has) die("written after it was freed", block, has);
 }
 
 /* ---- Confined objects ---- */
 
 enum { OWNERS = (1 << 21) - 1, MOST = 32 };
 
-/* The runtimes that this thread drives, one in a callback of another. */
+/* The runtimes that this thread drives: more than one if it drives one in a callback of another. */
 static __thread intptr_t driven[MOST];
 static __thread int drives;
 
@@ -97,7 +98,7 @@ HIDDEN void checked_driven(const void *runtime, int32_t change) {
   } else {
     int at = drives;
     while (at > 0 && driven[at - 1] != owner) at--;
-    if (at == 0) die("a thread that does not drive leaves off", NULL, 0);
+    if (at == 0) die("a thread stops driving a runtime that it does not drive", NULL, 0);
     memmove(driven + at - 1, driven + at, (size_t)(drives-- - at) * sizeof(*driven));
   }
 }

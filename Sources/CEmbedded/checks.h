@@ -15,19 +15,19 @@ size_t checked_size(size_t size);
 void *checked_made(void *block, size_t size);
 /* The size for which the block was made; `room` if that is not known. */
 size_t checked_asked(void *block, size_t room);
-/* Checks a block that comes back; `said`: the size that was at least asked for, as the caller claims. */
+/* Checks a block that is freed; `said`: the caller claims that at least this size was asked for. */
 void checked_gone(void *block, size_t said);
-/* Checks a block that was kept since. */
+/* Checks that a block was not written to while it was kept. */
 void checked_kept(void *block);
-/* The bit from which on a count names the owner of a confined object, below the bit that says that it is confined. */
+/* The bits of a count from this one up to the bit for "confined" name the owner of a confined object. */
 #define CHECKED_OWNER 40
 /* The owner bits of the runtime that this thread drives; 0 if it drives none: the object still belongs to its maker. */
 intptr_t checked_owner(void);
 /* This thread begins (1) or ends (-1) to drive `runtime`; 0: no thread drives that runtime any more, if it is not
  * NULL. */
 void checked_driven(const void *runtime, int32_t change);
-/* Checks that a reference to a confined object may be added or dropped, by plain arithmetic; `is_last`: the only one
- * is dropped. Returns the owner bits beside the count afterwards. */
+/* Checks that this thread may add or drop a reference to a confined object by plain arithmetic; `is_last`: it drops
+ * the only one. Returns `references` with the object's owner bits. */
 intptr_t checked_counted(void *object, intptr_t references, int is_last);
 #else
 #define CHECKED       0

@@ -1,6 +1,6 @@
-/* The Embedded Swift runtime seeds its hashing with arc4random_buf, which glibc has since 2.36 only. This one is hidden
- * in the library and stands on getrandom. It must not fail: without getrandom (a seccomp filter, an old kernel) the
- * clock and the address of the buffer are what is left, enough for a hash seed and used for nothing else. */
+/* The Embedded Swift runtime seeds its hashing with arc4random_buf, which glibc has since 2.36 only. This one is
+ * hidden in the library and uses getrandom. It must not fail: without getrandom (a seccomp filter, an old kernel) it
+ * uses the clock and the address of the buffer. That is enough for a hash seed, its only use. */
 #include "cembedded.h"
 
 #include <stddef.h>

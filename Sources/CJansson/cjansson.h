@@ -1,11 +1,12 @@
-/* jansson, and how it reads and writes without taking a want of memory for something else: it calls it a mistake in the
- * text, and where its buffer does not grow it leaves bytes out and says nothing. malloc sets errno. */
+/* jansson, with functions that recognise a lack of memory: jansson itself reports it as a mistake in the text, or
+ * leaves bytes out of its output without an error. They look at errno, which malloc sets. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Between the two lies what is made piece by piece, some of which may have been left out. */
+/* The first is called before a value is made piece by piece, the second after that: true if parts may have been left
+ * out. */
 static inline void penstock_json_begin(void) { errno = 0; }
 static inline bool penstock_json_is_short(void) { return errno == ENOMEM; }
 

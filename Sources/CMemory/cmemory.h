@@ -12,13 +12,13 @@
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
-/* Whatever makes and drops references to a Swift object does so one thread at a time, from now on
+/* From now on only one thread at a time makes and drops references to this Swift object
  * (Sources/CEmbedded/references.c). */
 void cm_confine(void *object);
-/* One more reference to a Swift object that nobody else has yet. */
+/* Adds a reference to a Swift object that no other thread has yet. */
 static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
-/* How many runtimes the calling thread drives, after it has begun (1) or ended (-1) to drive `runtime`; 0: nobody drives
- * that one any more, if it is not NULL. */
+/* Notes that the calling thread begins (1) or ends (-1) to drive `runtime`; 0: no thread drives that runtime any
+ * more, if it is not NULL. Returns how many runtimes the calling thread drives now. */
 int32_t cm_driven(const void *runtime, int32_t change);
 #else
 static inline void *cm_alloc(size_t size) { return malloc(size); }

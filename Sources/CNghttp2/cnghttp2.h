@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of 1.61, and of older ones that have been mended since: weak, so that the library is built with and runs on others. */
+/* A function of nghttp2 1.61, and of corrected releases of older versions. It is weak, so that the library can be
+ * built with and run on versions without it. */
 __attribute__((weak)) void nghttp2_option_set_max_continuations(nghttp2_option *option, size_t val);
 
 /* A header block may come in any number of frames: the session bounds its bytes. */

@@ -44,7 +44,7 @@ static inline struct stack_st_X509 *penstock_ssl_chain(const SSL *ssl) {
 }
 static inline void penstock_chain_free(struct stack_st_X509 *chain) { sk_X509_pop_free(chain, X509_free); }
 static inline int penstock_chain_count(const struct stack_st_X509 *chain) { return sk_X509_num(chain); }
-/* In PEM form; 1: done. */
+/* Writes the certificates in PEM form; 1: done. */
 static inline int penstock_chain_write(const struct stack_st_X509 *chain, BIO *bio) {
   for (int i = 0; i < sk_X509_num(chain); i++) {
     if (PEM_write_bio_X509(bio, sk_X509_value(chain, i)) != 1) return 0;
@@ -53,7 +53,7 @@ static inline int penstock_chain_write(const struct stack_st_X509 *chain, BIO *b
 }
 static inline int64_t penstock_bio_memory(BIO *bio, char **start) { return (int64_t)BIO_get_mem_data(bio, start); }
 
-/* Files that an option names. A descriptor or -errno; bytes or -errno. */
+/* For files that an option names. Opening gives a descriptor or -errno, reading a number of bytes or -errno. */
 static inline int32_t penstock_open_read(const char *path) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
   return fd < 0 ? -(int32_t)errno : fd;

@@ -3,7 +3,8 @@
  * releases that Swift may place after a call. No shim raises SIGPIPE. */
 #ifndef PENSTOCK_CSYSTEM_H
 #define PENSTOCK_CSYSTEM_H
-/* No _GNU_SOURCE: it changes fd_set, and full Swift holds this module's against that of its own Glibc. */
+/* Without _GNU_SOURCE: it changes fd_set, and full Swift compares this module's fd_set with that of its own Glibc
+ * module. */
 #include <errno.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -116,7 +117,7 @@ static inline int32_t cs_eventfd(void) {
   int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   return fd < 0 ? -(int32_t)errno : fd;
 }
-/* False: it is no eventfd of ours any more. (A counter that is full has been signalled.) */
+/* False: `fd` is no eventfd any more. (A counter that is full has been signalled.) */
 static inline bool cs_eventfd_signal(int32_t fd) {
   int saved = errno;
   uint64_t one = 1;
@@ -139,7 +140,7 @@ static inline int32_t cs_timerfd(void) {
   int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   return fd < 0 ? -(int32_t)errno : fd;
 }
-/* `at`: CLOCK_MONOTONIC ns; 0 disarms. False: it is no timerfd any more. */
+/* `at`: CLOCK_MONOTONIC ns; 0 disarms. False: `fd` is no timerfd any more. */
 static inline bool cs_timerfd_set(int32_t fd, uint64_t at) {
   struct itimerspec t;
   memset(&t, 0, sizeof t);
@@ -148,7 +149,7 @@ static inline bool cs_timerfd_set(int32_t fd, uint64_t at) {
   return timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL) == 0;
 }
 
-/* Or less, where a signal comes. */
+/* Sleeps this long, or less if a signal comes. */
 static inline void cs_sleep_milliseconds(int32_t milliseconds) {
   int saved = errno;
   struct timespec t = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
@@ -160,11 +161,11 @@ static inline void cs_sleep_milliseconds(int32_t milliseconds) {
 
 static inline uint64_t cs_thread_self(void) { return (uint64_t)(uintptr_t)pthread_self(); }
 
-/* What debuggers and /proc call the calling thread; at most 15 bytes. */
+/* Sets the name of the calling thread for debuggers and /proc; at most 15 bytes. */
 static inline void cs_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
-/* Starts a thread that takes no signal but those that a fault of its own raises (a blocked fault kills the process
- * past the host's crash handler). 0 or -errno. */
+/* Starts a thread that takes no signals except those that its own faults raise (if those were blocked, a fault would
+ * kill the process without a call of the host's crash handler). 0 or -errno. */
 static inline int32_t cs_thread_start(pthread_t *thread, int32_t detached, void *(*body)(void *), void *argument) {
   sigset_t all, old;
   pthread_attr_t attributes;
@@ -203,8 +204,8 @@ static inline void *cs_wiped_page(size_t size) {
   return page;
 }
 
-/* The same without the wiping, should the kernel refuse. For one caller that is not inlined: each object file that
- * calls it has a page of its own. */
+/* A zeroed page that is not wiped in a child, for kernels that refuse to wipe. It has one caller, which must not be
+ * inlined: each object file that calls it has a page of its own. */
 static inline void *cs_spare_page(void) {
   static uint64_t page[4096 / sizeof(uint64_t)];
   return page;
@@ -228,7 +229,7 @@ static inline void cs_close_folder(void *folder) { closedir((DIR *)folder); }
 static inline void cs_close(int32_t fd) {
   if (fd >= 0) close(fd);
 }
-/* What tells an open socket from one that has its number later: its inode. 0: it is no socket. */
+/* The inode of a socket, which tells it from a later socket with the same number. 0: `fd` is no socket. */
 static inline uint64_t cs_socket_identity(int32_t fd) {
   int saved = errno;
   struct stat about;
@@ -259,8 +260,8 @@ static inline int32_t cs_socket_error(int32_t fd) {
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &value, &length) < 0) return (int32_t)errno;
   return (int32_t)value;
 }
-/* The shortest round trip that TCP has seen, in microseconds; 0: there is none to be told. tcpi_min_rtt of linux/tcp.h,
- * which does not go with netinet/tcp.h. */
+/* The shortest round trip that TCP has seen, in microseconds; 0: not known. This is tcpi_min_rtt of linux/tcp.h,
+ * which can't be included beside netinet/tcp.h. */
 static inline uint32_t cs_round_trip(int32_t fd) {
   enum { MIN_RTT = 37 };
   uint32_t info[MIN_RTT + 1];
@@ -338,13 +339,13 @@ static inline uint32_t cs_address_unix(struct sockaddr_storage *storage, const v
   memcpy(un->sun_path, path, length);
   return (uint32_t)(offsetof(struct sockaddr_un, sun_path) + length + (abstract ? 0 : 1));
 }
-/* Host order; 0 where there is none. */
+/* The port in host order; 0: the address has none. */
 static inline uint16_t cs_address_port(const struct sockaddr_storage *storage) {
   if (storage->ss_family == AF_INET) return ntohs(((const struct sockaddr_in *)storage)->sin_port);
   if (storage->ss_family == AF_INET6) return ntohs(((const struct sockaddr_in6 *)storage)->sin6_port);
   return 0;
 }
-/* The IP address in words, NUL-terminated, or "" */
+/* The IP address as text, NUL-terminated; "" for other addresses. */
 static inline void cs_address_text(const struct sockaddr_storage *storage, char *text, uint32_t size) {
   const char *r = NULL;
   if (storage->ss_family == AF_INET)
@@ -381,7 +382,7 @@ static inline int32_t cs_resolve(const char *host, uint16_t port, int32_t numeri
   return (int32_t)r;
 }
 
-/* What an errno says, copied and NUL-terminated. */
+/* The text of an errno, copied and NUL-terminated. */
 static inline void cs_error_text(int32_t error, char *text, size_t size) {
   if (size == 0) return;
   text[0] = 0;

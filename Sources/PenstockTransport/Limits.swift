@@ -1,6 +1,6 @@
 /// The bounds that no option sets, on the memory and the work that a peer can cause. The comment of a row names the bounded
-/// thing, its unit, and behind "Beyond:" the end of a peer that goes over it. docs/limits.md has these rows, by
-/// scripts/options; CONTRIBUTING.md says how to add one.
+/// thing and its unit; behind "Beyond:" it says what follows if a peer goes over the bound. docs/limits.md has these
+/// rows, by scripts/options; CONTRIBUTING.md says how to add one.
 enum Limits {
   /// Frames and TLS messages without use for any call. Beyond: the connection ends.
   static let framesWithoutUse = 10_000

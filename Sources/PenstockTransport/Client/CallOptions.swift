@@ -2,8 +2,8 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// Per-call options, parsed once. A nil option comes from the channel. They are a handle too: the request that each call
-/// with them begins with, which the functions of request.h set without JSON.
+/// Per-call options, parsed once. A nil option comes from the channel. They are also the handle of the request with
+/// which each of their calls begins; the functions of request.h set it without JSON.
 public final class CallOptions: HopHandle {
   public var deadline: UInt64?
   public var hasDeadline = false
@@ -11,7 +11,7 @@ public final class CallOptions: HopHandle {
   public let metadata = Metadata()
   public var authority: ByteBuffer?
   private var shownAuthority: ByteBuffer?
-  /// The authority with a NUL behind it, until it is asked for again.
+  /// The authority with a NUL behind it; valid until this is read again.
   public var authorityText: ByteBuffer? {
     shownAuthority = authority.flatMap { Request.terminated($0.view) }
     return shownAuthority
@@ -55,7 +55,7 @@ public final class CallOptions: HopHandle {
 
   var isCancelled: Bool { cancelled.load(ordering: .acquiring) }
 
-  /// The thread of a unary call, after `prepare`: it can be cancelled until `ended`.
+  /// Called on the thread of a unary call, after `prepare`: `cancel` reaches the call from now on, until `ended`.
   func began(_ call: ClientCall) {
     lock.withLock {
       running.append(.passUnretained(call))
@@ -72,7 +72,7 @@ public final class CallOptions: HopHandle {
     }
   }
 
-  /// Any thread, once.
+  /// Cancels the calls. Any thread, once.
   @inline(never) @_optimize(size)
   public func cancel(_ reason: ByteView) -> Outcome {
     if Process.isForked(generation) { return .forked }
@@ -81,7 +81,7 @@ public final class CallOptions: HopHandle {
       if self.reason != nil { return .already }
       self.reason = copied
       cancelled.store(true, ordering: .releasing)
-      // Within the lock: a thread takes its call out before it lets it go.
+      // This is done within the lock, because a thread takes its call out of the list before it releases the call.
       for call in running {
         call._withUnsafeGuaranteedRef { $0.call.submit(.endLocally(Status(.cancelled, reason))) }
       }

@@ -1,6 +1,6 @@
 import CSystem
 
-/// The news for which a thread waits in a blocking function of a call. The end of the call is awaited by every one.
+/// The news for which a thread waits in a blocking function of a call. Every waiter awaits the end of the call, too.
 enum Awaited: UInt8 {
   case headers = 1
   case message = 2
@@ -29,7 +29,7 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
 /// goes.
 struct CallWaiters {
   private var first: Unmanaged<CallWaiter>?
-  /// The news that the waiters which have not been woken wait for.
+  /// A mask of the news that is awaited by waiters that have not been woken.
   private var awaited: UInt8 = 0
 
   mutating func add(_ waiter: CallWaiter) {

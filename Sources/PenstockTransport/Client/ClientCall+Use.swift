@@ -93,8 +93,8 @@ extension ClientCall {
   /// bounded too: about the memory that is allocated for a message.
   private static let messageOverhead = 256
   /// The send buffer of a client stream. Nine messages of 64 KiB are sent at a time: more than half a window of 1
-  /// MiB, for which a peer gives credit at once. A peer that gets only three goes to sleep in between, and waking it
-  /// is work of the sender (0.85 of the rate).
+  /// MiB, for which a peer gives credit at once. A peer that gets only three at a time goes to sleep in between, and
+  /// the sender has the work of waking it (0.85 of the rate).
   private static let bytesAhead = 640 << 10
   /// The limit on small messages: queueing more of them takes longer than the loop stays free for their sender
   /// (`linger_us`), and the own thread would take the loop in between (1,024 of 256 bytes: 0.65 of the rate).
@@ -200,7 +200,7 @@ extension ClientCall {
   /// taken over; the caller gets one reference to the reply.
   public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
     unaryThread = UInt(cs_thread_self())
-    // Through its hops other threads may come by a call while it ends.
+    // Other threads may get at the call through its hops while it ends.
     let hasHops = call.chain != nil
     if !hasHops, call.codec == nil, call.request.settings.credentials == nil { call.manner = .brief }
     let waiter = CallWaiter(.end)

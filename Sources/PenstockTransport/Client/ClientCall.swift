@@ -49,8 +49,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   private var redirectChannels: [ClientChannel] = []
   /// The thread that has made the call by `unary` and waits for its end; 0: the call was made otherwise.
   var unaryThread: UInt = 0
-  /// No handle of the call was given out, since `unary` has made it: nobody asks for anything before the end, except that
-  /// the `cancel` of its options submits the end. Only hops can lead another thread to it (`Call.wasMadeWithHops`).
+  /// The user has no handle of the call, because `unary` has made it: nobody uses the call before its end, except
+  /// that `cancel` of its options submits the end. Another thread can get at the call only through hops
+  /// (`Call.wasMadeWithHops`).
   var hasNoHandle: Bool { unaryThread != 0 }
   let sendBufferBytes: Int
   let sendsAhead: Bool
@@ -80,7 +81,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return make(channel, named, kind, options, consume callbacks, line)
   }
 
-  /// The path of a call on the channel; nil: there can't be one.
+  /// The path of a call on the channel; nil: the call can't be made.
   static func find(_ path: ByteView, _ channel: ClientChannel) -> (Outcome, ByteBuffer?) {
     channel.isClosed ? (.closed, nil) : channel.paths.find(path)
   }
@@ -162,7 +163,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     call.withItem { $0.awaitFirstRun(call) }
   }
 
-  /// Runs on the driving thread, first of all. The call may end here, and be freed.
+  /// The first step of the call, on the driving thread. The call may end here, and be freed.
   func firstRun() {
     driver._withUnsafeGuaranteedRef { $0.advance(to: createdAt) }
     borrow(channel.runtime.live) { $0.add(self) }
@@ -200,8 +201,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// The borrowed handle that callbacks get.
   var handle: OpaquePointer { OpaquePointer(Unmanaged.passUnretained(self).toOpaque()) }
 
-  /// Counts one more handle. True: there was none, as a callback may retain a handle that has gone; the caller then
-  /// has to take the shared reference again.
+  /// Counts one more handle. True: there was none, because a callback may retain the handle after the last one was
+  /// released; the caller then has to take the shared reference again.
   public func retainHandle() -> Bool { handles.wrappingAdd(1, ordering: .relaxed).oldValue == 0 }
 
   /// Counts one handle less. True: it was the last one, and the caller releases the reference that all handles share.

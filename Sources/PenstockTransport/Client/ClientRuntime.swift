@@ -22,7 +22,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   private let reach = Atomic<Int>(1)
   private let lock = Lock()
   private var registry = Registry(.runtime)
-  /// Under the lock: nothing is registered any more.
+  /// Whether nothing may be registered any more; under the lock.
   private var isOver = false
   /// The chains that channels keep for their next call.
   private var caches: [ChannelChains] = []

@@ -177,7 +177,8 @@ public enum Registrations {
     return cell.isSet ? .ok : .timedOut
   }
 
-  /// The objects that a registration's user data keeps until its finalizer has run.
+  /// The object that a registration's user data keeps until its finalizer has run; its release wakes the threads that
+  /// wait for that.
   private final class Keeper: UserDataKeeper {
     private let id: UInt64
     private let generation: UInt64

@@ -32,8 +32,8 @@ final class CallItem: InboxItem {
   }
 
   private let lock = Lock()
-  /// The call as its user sees it, under the lock. It keeps this until it ends, and its end clears the reference
-  /// before.
+  /// The call as its user sees it, under the lock. It keeps this item until it ends, and its end clears this
+  /// reference.
   private var owner: Unmanaged<ClientCall>?
 
   /// Called before the item is posted, or run, for the first time.
@@ -53,7 +53,7 @@ final class CallItem: InboxItem {
     return (owner.takeUnretainedValue(), chain)
   }
 
-  /// Called as the call ends. Only through a hop can another thread come here.
+  /// Called as the call ends. Another thread can use `owner` only through a hop.
   fileprivate func detachOwner(_ call: Call) {
     if call.hopsArePrivate { owner = nil } else { lock.withLock { owner = nil } }
   }

@@ -4,7 +4,7 @@ import PenstockWire
 /// for its next message has no array.
 struct ShortQueue<Element> {
   private var first: Element?
-  /// The elements behind the first, from `next` on; before that, nil.
+  /// The elements behind the first one begin at the index `next`; the entries before it are nil.
   private var rest: [Element?] = []
   private var next: UInt32 = 0
 

@@ -28,7 +28,7 @@ public struct RuntimeView {
   public var running: CallWatch.Running?
   /// The interceptor whose callback runs, followed by a NUL; nil: it is a callback of the call itself.
   public var interceptor: ByteBuffer?
-  /// The time when the loop's turn began in which the callback runs.
+  /// The time at which the loop began the turn in which the callback runs.
   public var turnTime: UInt64
   public var now: UInt64
 }
@@ -49,12 +49,12 @@ extension ClientRuntime {
       now: Runtime.monotonicNow())
   }
 
-  /// A view of one call, got like the runtime's; nil: the loop has not answered in time.
+  /// A view of one call, obtained as the runtime's view is; nil: the loop has not answered in time.
   func view(of call: ClientCall, within nanoseconds: UInt64) -> CallView? {
     look(within: nanoseconds) { _ in [CallView(call.call)] }?.first
   }
 
-  /// Runs `body` where it may look at calls.
+  /// Runs `body` when it may look at calls; nil: the loop has not answered in time.
   @inline(never) @_optimize(size)
   private func look(within nanoseconds: UInt64, _ body: @escaping (LiveCalls) -> [CallView]) -> [CallView]? {
     if runtime.isDriving { return body(live) }

@@ -4,10 +4,10 @@ import Synchronization
 
 /// Tickets by number, for any thread.
 ///
-/// A ticket is the number of a book << 16 | its turn in that book. Books are numbered from 1, and no number is used
-/// again within the process, nor in a child that a fork makes of it: so a ticket that is resolved late never meets
-/// another ticket. A book belongs to one call, and takes another number after each 65,535 tickets. The table tells a
-/// ticket of an ended call from a spent one, and a made-up number from both, without keeping spent tickets.
+/// A ticket is a number: (number of a book) << 16 | (place in that book). Books are numbered from 1, and no number is
+/// used again within the process, nor in a child that a fork makes of it: so a ticket that is resolved late never
+/// meets another ticket. A book belongs to one call, and takes another number after each 65,535 tickets. The table
+/// tells a ticket of an ended call from a spent one, and a made-up number from both, without keeping spent tickets.
 final class TicketTable: @unchecked Sendable {
   private struct Slot {
     var number: UInt64 = 0
@@ -86,7 +86,7 @@ final class TicketTable: @unchecked Sendable {
 
 /// The tickets of one call, in the order of their issue: thousands may be open, and each is found by binary search.
 final class TicketBook: @unchecked Sendable {
-  /// The purpose of a ticket.
+  /// The event for which a ticket was issued.
   struct Claim {
     /// The hop. It is not counted: while the ticket is open the call goes on, and keeps it.
     let hop: Unmanaged<Hop>?
@@ -99,7 +99,8 @@ final class TicketBook: @unchecked Sendable {
     case open(Claim)
     /// The call went on without the event.
     case lost
-    /// Known as a spent ticket only by its entry; the entry is let go when half of the entries are spent.
+    /// The ticket is spent. Such entries are dropped when half of all are spent; a ticket without an entry counts as
+    /// spent.
     case spent
   }
 
@@ -148,7 +149,7 @@ final class TicketBook: @unchecked Sendable {
     return newest
   }
 
-  /// Gives the oldest numbers back: a function that is given one of them returns that it is gone.
+  /// Gives the oldest numbers back: a function that gets a ticket with one of them returns "gone".
   private func leaveNumbers() {
     let oldest = (entries.first?.ticket ?? .max) >> TicketBook.turnBits
     let count = numbers.prefix { $0 < oldest }.count
@@ -206,7 +207,7 @@ final class TicketBook: @unchecked Sendable {
   /// The runtime that drives the call; nil once the call has ended.
   var driver: Runtime? { lock.withLock { runtime } }
 
-  /// Changes the ticket's purpose: a thread that ends it at the same time comes before or after.
+  /// Runs `change` while the ticket is open; a thread that ends the ticket at the same time does so before or after.
   fileprivate func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
     lock.withLock { find(ticket).2 == nil ? .gone : change() }
   }
@@ -286,7 +287,7 @@ public enum Tickets {
     return .ok
   }
 
-  /// Changes the ticket's purpose, unless the call has gone on without it.
+  /// Runs `change` while the ticket is open; "gone" if it is not open.
   static func whileOpen(_ ticket: UInt64, _ change: () -> Outcome) -> Outcome {
     TicketTable.shared.book(of: ticket)?.whileOpen(ticket, change) ?? .gone
   }

@@ -1,9 +1,9 @@
 public import PenstockCall
 import PenstockWire
 
-/// Asynchronous style: an ordinary interceptor's callbacks that pause at each event and give out a handle at it.
+/// The asynchronous style: an ordinary interceptor whose callbacks pause each event and give the user a handle at it.
 ///
-/// Nothing here is known to the call: it is written on callbacks, verdicts and tickets alone.
+/// The call knows nothing of this style, which is built on callbacks, verdicts and tickets alone.
 public struct AsyncCallbacks {
   /// A callback for an event: it gets the hop, which it has to release, and its state.
   public typealias Shown = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
@@ -101,7 +101,7 @@ public final class AsyncState {
     guard let handle, let mine = from(state) else { return Verdict.next.rawValue }
     var waiting = WaitingHop(Hop.from(handle), kind)
     callback(mine.style.callbacks)?(OpaquePointer(Unmanaged.passRetained(waiting).toOpaque()), mine.pointer)
-    // It is kept: from now on any thread may have the hop, also where its event goes on now.
+    // The user keeps the handle, so from now on any thread may have the hop, even if the event goes on now.
     if !isKnownUniquelyReferenced(&waiting) { waiting.becomeShared() }
     return waiting.settle()
   }

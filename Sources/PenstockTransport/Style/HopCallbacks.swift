@@ -1,8 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-// An ordinary interceptor stands in the chain for a synchronous one: its callbacks stop the events that the function is
-// to see. All of it runs on the driving thread.
+// In the chain a synchronous interceptor is an ordinary one, whose callbacks stop the events that the function is to
+// see. All code of this file runs on the driving thread.
 
 extension SyncInterceptor {
   /// The callbacks of its registration, with a reference to this object as its user data.
@@ -118,7 +118,7 @@ extension InterceptedCall {
     call.settle(open.request, .verdict(.next))
   }
 
-  /// Begins the call again below the hop, for a `next` after a status: the response that stands here goes.
+  /// Begins the call again below the hop, for a `next` after a status: the response that stands here is dropped.
   @inline(never) @_optimize(size)
   func startAgain(_ hop: Hop) {
     guard stage == .responded, let status else { return }
@@ -149,7 +149,7 @@ extension InterceptedCall {
   }
 
   fileprivate func messageCame(_ hop: Hop) -> Verdict {
-    // A second response message, where one is allowed, is not shown: the call itself rejects it.
+    // If only one response message is allowed, a second one is not shown: the call itself rejects it.
     guard stage == .passed, response == nil else { return .next }
     tickets.response = takeTicket(hop)
     guard tickets.response != 0 else { return .next }
@@ -157,7 +157,7 @@ extension InterceptedCall {
       response = hop.message
       return .hold
     }
-    // A stream whose headers a hop below has kept has its response now, too.
+    // If a hop below has kept the headers back, the response of a stream begins with this message.
     respond()
     return .pause
   }

@@ -24,15 +24,16 @@ public final class SyncInterceptor {
 /// hop that stands for it.
 ///
 /// Two threads work on it. On the driving thread the hop's callbacks (HopCallbacks.swift) stop the events that the
-/// function is to see, and offer the function to the workers. The function, on a worker, sees a copy of the start, which
-/// others may look at too, and of the response the very events that stand at the hop: those are nobody else's
-/// until it lets them go. Its requests are posted to the driving thread and done there (`run`).
+/// function is to see, and offer the function to the workers. The function runs on a worker. It sees a copy of the
+/// start, because others may look at the start too; of the response it sees the very events that stand at the hop,
+/// which nobody else uses until the function lets them go. The function's requests are posted to the driving thread
+/// and done there (`run`).
 ///
 /// `@unchecked Sendable`: each part below names its owner.
 public final class InterceptedCall: InboxItem, @unchecked Sendable {
   // Immutable.
-  /// Used by the driving thread, but for the functions of a hop that any thread may use. The hop has a reference to this until
-  /// its `destroy`.
+  /// Used by the driving thread, except for the functions of a hop that any thread may call. The hop keeps this
+  /// object until its `destroy`.
   let hop: Hop
   /// The interceptor, kept by the user data of its registration; so the finalizer runs only after the last function
   /// has returned.
@@ -95,10 +96,10 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     var status: Status
   }
 
-  // The function's, once it runs; before that the driving thread's.
-  /// A copy, which `next` sends; another one sends it as it is then.
+  // Used by the function once it runs, before that by the driving thread.
+  /// A copy of the start, which `next` sends; a further `next` sends it with the changes made by then.
   let start: Request
-  /// The function may have changed the message.
+  /// The function may have changed the start.
   private(set) var isChanged = false
   /// The message that came, and the message that replaces it.
   var request: Message?
@@ -117,7 +118,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   var status: Status?
   /// Headers and statuses that an earlier `next` has shown, which the function may still look at.
   var shownBefore: [AnyObject] = []
-  /// Why the call has not begun again.
+  /// The reason why the call could not begin again.
   var refusedAgain: Refusal?
 
   // A request of the function, under the lock.
@@ -253,8 +254,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// Whether the call was ended elsewhere.
   private var isGone: Bool { lock.withLock { isOver } }
 
-  /// Lets start go on, and waits for the response; after a status that has come so, starts the call anew below the hop. The
-  /// work of other functions of the call meanwhile is done here.
+  /// Lets start go on, and waits for the response. If the last response was a status, the call begins again below the
+  /// hop. While this thread waits, it runs other synchronous functions of the call.
   @inline(never) @_optimize(size)
   func next() -> Outcome {
     if hasEnded { return hop.refuse(.functionHasEnded) }

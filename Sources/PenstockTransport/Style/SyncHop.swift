@@ -3,8 +3,8 @@ import PenstockCall
 import PenstockWire
 
 /// The handle that the function of a synchronous interceptor gets: its hop, at the start before `next` and at the response
-/// after it. It works on the function's thread, until the function returns; elsewhere it does what a kept hop does on any
-/// thread.
+/// after it. It works on the function's thread, until the function returns; elsewhere it offers what a kept hop
+/// offers to any thread.
 final class SyncHop: BoundHop, @unchecked Sendable {
   private let thread = cs_thread_self()
   /// The call, used by the function's thread only; nil when the function has returned: a handle that is kept does not
@@ -39,7 +39,7 @@ final class SyncHop: BoundHop, @unchecked Sendable {
   override func end(_ status: Status) -> Outcome { running?.cancel(status) ?? hop.finish(status) }
   override func deliver(_ headers: Metadata) -> Outcome { running?.addAnswer(headers) ?? outside }
   override func deliver(_ status: Status) -> Outcome { running?.answer(status) ?? outside }
-  /// The answer is the function's; a message that is put into a stream is any thread's.
+  /// Only the function may answer the call; any thread may put a message into a stream.
   override func deliver(_ message: Message) -> Outcome {
     guard let running else { return hop.mayDeliver ? outside : hop.injectInbound(message) }
     let goesOn = running.isAfterNext && !running.kind.receivesOne

@@ -1,12 +1,12 @@
 public import PenstockCall
 public import PenstockWire
 
-/// A handle of a hop at an event that may wait. A callback in asynchronous style gets one, which owes its event an end;
-/// `Tickets.hop` gives one for a ticket, which owes nothing.
+/// A handle of a hop at an event that may wait. A callback in asynchronous style gets one, and has to resolve the
+/// event with it; `Tickets.hop` makes one for a ticket, without that duty.
 ///
-/// An event that is resolved while its callback still runs costs no ticket: the callback's verdict is enough. Only where
-/// the callback returns before that is a ticket taken, and the event paused.
-/// `@unchecked`: all mutable state is under the lock.
+/// An event that is resolved while its callback still runs costs no ticket: the callback's verdict is enough. A
+/// ticket is taken, and the event paused, only if the callback returns before that. `@unchecked`: all mutable state
+/// is under the lock.
 public final class WaitingHop: BoundHop, @unchecked Sendable {
   enum Answer {
     case verdict(Verdict)
@@ -41,7 +41,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   private let shownStart: Request?
   private let lock = Lock()
   private var state = State.fresh
-  /// By this handle.
+  /// Whether the call was ended through this handle.
   private var hasEnded = false
 
   /// Makes the handle in the callback.
@@ -74,7 +74,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     super.init(hop)
   }
 
-  /// The last reference has gone, so the callback has returned: within it the callback has one.
+  /// The last reference has gone, so the callback has returned: while it runs, it has a reference.
   deinit {
     if owesEnd, case .waiting(let ticket) = state {
       _ = Tickets.resolve(ticket, .broken("released an event that it had not resolved"))
@@ -84,7 +84,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   // MARK: - Any thread: the event
 
   private var isOpen: Bool {
-    // In a forked child the lock may be held by a thread that it does not have.
+    // In a forked child the lock may be held by a thread that the child does not have.
     if hop.isForked { return false }
     lock.lock()
     defer { lock.unlock() }
@@ -113,7 +113,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   public override var request: Request? { isOpen ? shownStart : nil }
 
-  /// The request that a RESTART sends; a start that waits may be read by others too, all but its metadata.
+  /// Changes the request that a RESTART sends. A waiting start can't be changed in this way, because others may read
+  /// all of it but its metadata.
   public override func edit(_ change: (Request) -> Outcome) -> Outcome {
     whileOpen {
       guard kind == .status else { return refuse(kind == .start ? .startWaits : .startOrStatusOnly) }
@@ -139,8 +140,8 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     return finish(.verdict(verdict))
   }
 
-  /// Ends the call with `status`, which the call takes over. Once the event waits no more, the hop ends the call as a
-  /// thread does that keeps the hop.
+  /// Ends the call with `status`, which the call takes over. If the event does not wait any more, this ends the call
+  /// as any thread can with a kept hop.
   public override func end(_ status: Status) -> Outcome {
     let outcome = finish(.end(status))
     guard outcome == .already, !lock.withLock({ hasEnded }) else { return note(outcome) }

@@ -4,11 +4,12 @@ import Synchronization
 
 /// A thread that runs the functions of synchronous interceptors.
 ///
-/// A thread that waits looks at `current`, so that the work it waits for can run on it. That is looked up by thread
-/// number, in a list of this process: it costs nothing while there is no worker, and no thread-local storage.
+/// A thread that waits asks for `current`, because a worker can itself run the work that it waits for. Workers are
+/// found by thread number in a list of the process: this costs nothing while there is no worker, and needs no
+/// thread-local storage.
 final class Worker: @unchecked Sendable {
   let thread = cs_thread_self()
-  /// The calls whose functions run on this thread, innermost last. Its own thread's alone.
+  /// The calls whose functions run on this thread, innermost last. Used by its own thread only.
   private var running: [InterceptedCall] = []
 
   /// Whether a function of `pool`'s runtime is among those that run. Called on its own thread.
@@ -77,7 +78,7 @@ final class Attendant: @unchecked Sendable {
   let worker: Worker
   /// Set when there is a function to run.
   let cell: WaitCell
-  /// The thread waits in `next` of this very call: the call's work is this worker's.
+  /// The thread waits in `next` of this very call, so it comes before other waiting workers.
   let isInNext: Bool
   /// The worker runs none of those functions now.
   fileprivate(set) var isIdle = true
@@ -95,7 +96,7 @@ final class SyncWork {
   var ready: [InterceptedCall] = []
   private var attendants: [Attendant] = []
 
-  /// The worker that is to run the ready work; nil: any worker.
+  /// The waiting worker that is to run the ready work; nil: none is idle, so any worker may run it.
   var idle: Attendant? {
     var found: Attendant?
     for attendant in attendants where attendant.isIdle {

@@ -5,10 +5,10 @@ import Synchronization
 
 /// The workers of one runtime: threads that run the functions of synchronous interceptors.
 ///
-/// A function that is ready runs on a worker that waits for its call, if there is one: so one worker serves all the
-/// synchronous interceptors of a call, and a worker that waits needs no other. Else it stands in the queue, first
-/// come, first served. Threads are started when there is more in the queue than workers are free, up to the limit;
-/// one that has nothing to do for a while ends.
+/// A function that is ready runs on a worker that waits for its call, if there is one: so one worker can serve all
+/// the synchronous interceptors of a call. Otherwise the function waits in the queue, first come, first served. If no
+/// worker is free for it, another thread is started, up to the limit; a thread that has nothing to do for a while
+/// ends.
 ///
 /// No user code runs under the lock; objects that may finalize a user's data are released outside of it.
 final class WorkerPool: @unchecked Sendable {
@@ -20,10 +20,12 @@ final class WorkerPool: @unchecked Sendable {
   private let lock = Lock()
   private var first: InterceptedCall?
   private var last: Unmanaged<InterceptedCall>?
-  /// The number of threads that will look at the queue again before they end; and of all threads that have not ended.
+  /// `threads`: the number of threads that will look at the queue again before they end. `alive`: the number of all
+  /// threads that have not ended.
   private var threads = 0
   private var alive = 0
-  /// The number of threads that sleep and were not woken; and of wake-ups that no thread has taken up.
+  /// `idle`: the number of threads that sleep and were not woken. `called`: the number of wake-ups that no thread has
+  /// taken yet.
   private var idle = 0
   private var called = 0
   private var isClosed = false
@@ -148,7 +150,7 @@ final class WorkerPool: @unchecked Sendable {
     return true
   }
 
-  /// The thread waits no more: work that has become ready for it goes to other threads.
+  /// The thread does not wait any more: work that has become ready for it goes to other threads.
   @inline(never) @_optimize(size)
   func leave(_ item: CallItem, _ attendant: Attendant) {
     var followups: [Followup] = []

@@ -28,7 +28,7 @@ public struct TLSOptions {
   public init() {}
 }
 
-/// Where distributions keep the roots, tried in turn. No environment variable is asked.
+/// The paths where distributions keep the roots, tried in turn. No environment variable is read.
 enum SystemRoots {
   static let count = 6
 
