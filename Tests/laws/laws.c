@@ -1,7 +1,7 @@
 /* The laws of the chain through the C ABI, with real threads: random chains of recording interceptors on one channel,
- * random verdicts, callbacks on executors, synchronous functions, redirects, calls made by hops, tickets resolved and
- * calls cancelled by other threads, interceptors added and removed meanwhile. Every hop writes down what it sees; after
- * each call its trace is checked law by law.
+ * random verdicts, callbacks on executors, synchronous functions, redirects, calls made by hops; other threads resolve
+ * tickets and cancel calls, unary ones by their options, and add and remove interceptors. Every hop writes down what it
+ * sees; after each call its trace is checked law by law.
  *
  *   laws HOST:PORT     a penstock-peer
  *   LAWS_SEED, LAWS_CALLS (1500)
@@ -135,18 +135,6 @@ static void *change(void *argument) {
   return NULL;
 }
 
-typedef struct canceller {
-  penstock_call *call;
-  uint32_t yields;
-} canceller;
-
-static void *cancel_soon(void *argument) {
-  canceller *self = argument;
-  for (uint32_t i = 0; i < self->yields; i++) sched_yield();
-  penstock_call_cancel(self->call, "by another thread");
-  return NULL;
-}
-
 /* The answers that the caller gets. Those of the server count: hops have answers too. */
 static void read_answer(trial *trial, int *next, const void *data, size_t length) {
   int before = *next;
@@ -184,10 +172,7 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
   int next = 0;
   bool received = false;
   if (kind == PENSTOCK_KIND_UNARY && chance(random, 60)) {
-    if (penstock_channel_unary(channels[own], methods[kind], "hello", 5, options, &reply, &error) != PENSTOCK_OK) {
-      broken(trial, "unary", "%s", penstock_error_message(error));
-      penstock_error_release(error);
-    }
+    reply = call_unary(trial, methods[kind], options, random);
   } else {
     penstock_call *call = NULL;
     if (penstock_channel_call(channels[own], methods[kind], kind, options, NULL, &call, &error) != PENSTOCK_OK) {
@@ -197,9 +182,8 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
       return;
     }
     bool cancels = chance(random, 15);
-    canceller canceller = {call, below(random, 200)};
-    pthread_t thread;
-    if (cancels && pthread_create(&thread, NULL, cancel_soon, &canceller) != 0) cancels = false;
+    canceller canceller = {trial, NULL, call, below(random, 200), 0};
+    cancels = cancels && cancel_soon(&canceller);
     bool sends_one = kind == PENSTOCK_KIND_UNARY || kind == PENSTOCK_KIND_SERVER_STREAM;
     uint32_t messages = sends_one ? 1 : below(random, 5);
     char content[64];
@@ -217,7 +201,7 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
     if (penstock_call_reply(call, &again) != PENSTOCK_OK || penstock_reply_code(again) != penstock_reply_code(reply))
       broken(trial, "law 2", "another reply the second time");
     penstock_reply_release(again);
-    if (cancels) pthread_join(thread, NULL);
+    if (cancels) pthread_join(canceller.thread, NULL);
     penstock_call_release(call);
   }
   penstock_call_options_release(options);
@@ -270,6 +254,7 @@ static void check_floors(int calls) {
   floor_of("tickets used", (int)used[0], calls / 4);
   floor_of("functions run", atomic_load(&functions_run), calls / 8);
   floor_of("calls redirected", atomic_load(&redirected), calls / 60);
+  floor_of("calls cancelled by their options", atomic_load(&cancelled_by_options), calls / 150);
   floor_of("calls made by hops", atomic_load(&sides_made), calls / 40);
   /* The server is there. */
   int lost = atomic_load(&codes[PENSTOCK_STATUS_UNAVAILABLE]);
@@ -332,8 +317,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 17; i++)
     if (atomic_load(&codes[i])) printf(" %s %d", penstock_status_code_name(i), atomic_load(&codes[i]));
   printf("\n");
-  printf("%d messages and %d words of hops read; %d answers of the server\n", atomic_load(&echoes), atomic_load(&words),
-         atomic_load(&answers));
+  printf("%d messages and %d words of hops read; %d answers of the server; %d calls cancelled by their options\n",
+         atomic_load(&echoes), atomic_load(&words), atomic_load(&answers), atomic_load(&cancelled_by_options));
   if (!atomic_load(&failures)) check_floors(calls);
   int failed = atomic_load(&failures);
   printf("%d passed, %d failed\n", atomic_load(&calls_done), failed);

@@ -125,6 +125,24 @@ void read_content(trial *trial, const char *where, int *next, const void *data, 
 /* The message of on_send or on_receive. */
 void read_event(penstock_hop *hop, hop_record *self, int lane);
 
+/* ---- Cancels (cancels.c) ---- */
+
+/* How many unary calls have ended so. */
+extern atomic_int cancelled_by_options;
+
+typedef struct canceller {
+  trial *trial;
+  penstock_call_options *options; /* those of a unary call, where `call` is NULL */
+  penstock_call *call;
+  uint32_t yields; /* until it cancels */
+  pthread_t thread;
+} canceller;
+
+/* By a thread that the caller joins; false: there is none. */
+bool cancel_soon(canceller *self);
+/* Half of these calls are cancelled by their options, before they begin or by another thread. NULL: it failed. */
+penstock_reply *call_unary(trial *trial, const char *method, penstock_call_options *options, uint64_t *random);
+
 /* ---- Calls that hops make (side.c) ---- */
 
 extern atomic_int sides_made, sides_cancelled;

@@ -1,0 +1,81 @@
+/* Calls that another thread cancels: by their handle, or a unary call by its options. */
+#include "laws.h"
+
+#include <sched.h>
+#include <string.h>
+
+atomic_int cancelled_by_options;
+
+#define REASON "by its options"
+
+static bool has_reason(const penstock_reply *reply) { return strstr(penstock_reply_status_json(reply), REASON) != NULL; }
+
+static void *cancel_call(void *argument) {
+  canceller *self = argument;
+  for (uint32_t i = 0; i < self->yields; i++) sched_yield();
+  penstock_call_cancel(self->call, "by another thread");
+  return NULL;
+}
+
+static void *cancel_options(void *argument) {
+  canceller *self = argument;
+  for (uint32_t i = 0; i < self->yields; i++) sched_yield();
+  penstock_result result = penstock_call_options_cancel(self->options, REASON);
+  if (result != PENSTOCK_OK) broken(self->trial, "cancels", "by options: %s", penstock_result_name(result));
+  if (penstock_call_options_cancel(self->options, "again") != PENSTOCK_E_ALREADY)
+    broken(self->trial, "cancels", "by options, twice");
+  return NULL;
+}
+
+bool cancel_soon(canceller *self) {
+  return pthread_create(&self->thread, NULL, self->call ? cancel_call : cancel_options, self) == 0;
+}
+
+static penstock_reply *call_once(trial *trial, const char *method, const penstock_call_options *options) {
+  penstock_reply *reply = NULL;
+  penstock_error *error = NULL;
+  if (penstock_channel_unary(channels[own], method, "hello", 5, options, &reply, &error) == PENSTOCK_OK) return reply;
+  broken(trial, "unary", "%s", penstock_error_message(error));
+  penstock_error_release(error);
+  return NULL;
+}
+
+/* Its options were cancelled before: it ends at once, and no hop sees it. */
+static penstock_reply *call_late(trial *trial, const char *method, const penstock_call_options *options) {
+  int hops = trial->hop_count, functions = trial->function_count;
+  penstock_reply *reply = call_once(trial, method, options);
+  if (reply && (penstock_reply_code(reply) != PENSTOCK_STATUS_CANCELLED || !has_reason(reply)))
+    broken(trial, "cancels", "a call after the cancel of its options: %s", penstock_reply_status_json(reply));
+  if (trial->hop_count != hops || trial->function_count != functions)
+    broken(trial, "cancels", "a hop sees a call whose options were cancelled before");
+  return reply;
+}
+
+penstock_reply *call_unary(trial *trial, const char *method, penstock_call_options *options, uint64_t *random) {
+  uint32_t dice = below(random, 100);
+  if (dice >= 50) return call_once(trial, method, options);
+  canceller canceller = {trial, options, NULL, below(random, 200), 0};
+  if (dice < 10) {
+    cancel_options(&canceller);
+    return call_late(trial, method, options);
+  }
+  /* No answer comes, and the deadline is far away: only the cancel ends it, if no hop does. */
+  bool hangs = dice < 30;
+  penstock_request *request = penstock_call_options_request(options);
+  if (hangs && (penstock_metadata_set(penstock_request_metadata(request), "x-delay-ms", "600000") != PENSTOCK_OK ||
+                penstock_request_set_deadline_ms(request, 60000) != PENSTOCK_OK))
+    broken(trial, "options", "a request can't be changed");
+  if (!cancel_soon(&canceller)) return call_once(trial, method, options);
+  penstock_reply *reply = call_once(trial, method, options);
+  pthread_join(canceller.thread, NULL);
+  if (!reply) return NULL;
+  if (has_reason(reply)) {
+    atomic_fetch_add(&cancelled_by_options, 1);
+    if (penstock_reply_code(reply) != PENSTOCK_STATUS_CANCELLED)
+      broken(trial, "cancels", "by options: %s", penstock_reply_status_json(reply));
+  } else if (hangs && penstock_reply_code(reply) == PENSTOCK_STATUS_DEADLINE_EXCEEDED) {
+    broken(trial, "cancels", "the cancel of the options is lost");
+  }
+  if (chance(random, 50)) penstock_reply_release(call_late(trial, method, options));
+  return reply;
+}
