@@ -259,3 +259,121 @@ def test_what_is_too_large_or_no_message_is_told(peer: str) -> None:
     assert caught.value.code() is StatusCode.RESOURCE_EXHAUSTED
     with pytest.raises(RpcError, match="Exception serializing request"):
         echo(penstock.Uncompressed("text"))
+
+
+# Interceptors that mark a message: each in another place that takes one.
+
+
+class MarksMessage(penstock.Interceptor):
+    def on_send(self, hop: penstock.Hop) -> None:
+        hop.message = penstock.Uncompressed(hop.message)
+
+
+class MarksLater(penstock.Interceptor):
+    def on_send(self, hop: penstock.Hop) -> penstock.Verdict:
+        ticket = hop.ticket()
+        event = ticket.event()
+        event.message = penstock.Uncompressed(event.message)
+        ticket.resume()
+        return penstock.Verdict.PAUSE
+
+
+class SendsItsOwn(penstock.Interceptor):
+    def on_send(self, hop: penstock.Hop) -> penstock.Verdict:
+        hop.send_message(penstock.Uncompressed(hop.message))
+        return penstock.Verdict.DROP
+
+
+class MarksByCompletion(penstock.CompletionInterceptor):
+    def on_request(self, message: Any, done: penstock.Completion) -> None:
+        done.next(penstock.Uncompressed(message))
+
+
+class MarksRequest(penstock.SyncInterceptor):
+    def intercept(self, call: penstock.InterceptedCall) -> None:
+        if call.kind is penstock.Kind.UNARY:
+            call.request = penstock.Uncompressed(call.request)
+        call.next()
+
+
+def with_flag(kind: str, expected: bool) -> Any:
+    import testing_pb2
+
+    payload = testing_pb2.Payload(body=bytes(1000))
+    return getattr(testing_pb2, kind)(payload=payload, expect_compressed=testing_pb2.BoolValue(value=expected))
+
+
+@pytest.mark.parametrize("level", [penstock.Level.OBJECT, penstock.Level.BYTES])
+@pytest.mark.parametrize("marks", [MarksMessage, MarksLater, SendsItsOwn, MarksByCompletion, MarksRequest])
+def test_an_interceptor_marks_what_is_not_compressed(
+    service: Any, channel: penstock.Channel, marks: Any, level: penstock.Level
+) -> None:
+    interceptor = marks()
+    interceptor.level = level
+    registration = channel.add_interceptor(interceptor)
+    if marks is not SendsItsOwn:
+        service.UnaryCall(with_flag("SimpleRequest", False), compression="gzip")
+    if marks is not MarksRequest:
+        requests = [with_flag("StreamingInputCallRequest", False)] * 3
+        assert service.StreamingInputCall(requests, compression="gzip").aggregated_payload_size == 3000
+    registration.remove()
+    service.UnaryCall(with_flag("SimpleRequest", True), compression="gzip")
+
+
+def test_the_request_of_a_side_call_is_not_compressed(service: Any, channel: penstock.Channel) -> None:
+    codes: List[StatusCode] = []
+    done = threading.Semaphore(0)
+
+    def told(response: Optional[bytes], outcome: penstock.CompletedCall) -> None:
+        codes.append(outcome.code())
+        done.release()
+
+    class Asks(penstock.Interceptor):
+        def on_start(self, hop: penstock.Hop) -> None:
+            for expected in (False, True):
+                request = penstock.Uncompressed(with_flag("SimpleRequest", expected).SerializeToString())
+                hop.unary("/grpc.testing.TestService/UnaryCall", request, told, detached=True, compression="gzip")
+
+    channel.add_interceptor(Asks())
+    service.UnaryCall(with_flag("SimpleRequest", True), compression="gzip")
+    assert done.acquire(timeout=30)
+    assert done.acquire(timeout=30)
+    assert sorted(codes, key=lambda code: code.name) == [StatusCode.INVALID_ARGUMENT, StatusCode.OK]
+
+
+def test_an_answer_may_be_marked(channel: penstock.Channel) -> None:
+    class Answers(penstock.Interceptor):
+        def on_half_close(self, hop: penstock.Hop) -> None:
+            hop.deliver_message(penstock.Uncompressed(b"answer"))
+            hop.deliver_status(StatusCode.OK)
+
+        def on_start(self, hop: penstock.Hop) -> penstock.Verdict:
+            return penstock.Verdict.TAKE
+
+    class AnswersAtOnce(penstock.SyncInterceptor):
+        def intercept(self, call: penstock.InterceptedCall) -> None:
+            call.answer(penstock.Uncompressed(b"answer"))
+
+    echo = channel.unary_unary("/penstock.Echo/Unary")
+    for answers in (Answers(), AnswersAtOnce()):
+        registration = channel.add_interceptor(answers)
+        assert echo(b"question", compression="gzip") == b"answer"
+        registration.remove()
+
+
+def test_what_is_no_message_is_not_marked(channel: penstock.Channel) -> None:
+    errors: List[TypeError] = []
+
+    class Wrong(penstock.Interceptor):
+        def on_send(self, hop: penstock.Hop) -> None:
+            def set_message() -> None:
+                hop.message = penstock.Uncompressed("text")
+
+            for wrong in (set_message, lambda: hop.send_message(penstock.Uncompressed(None))):
+                with pytest.raises(TypeError, match="a message must be bytes") as caught:
+                    wrong()
+                errors.append(caught.value)
+
+    channel.add_interceptor(Wrong())
+    assert channel.unary_unary("/penstock.Echo/Unary")(b"hello") == b"hello"
+    assert len(errors) == 2

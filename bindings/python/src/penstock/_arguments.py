@@ -17,7 +17,8 @@ class Uncompressed:
     """A request that is sent as it is, also where its call compresses: ``stub.Put(Uncompressed(request))``, or among
     the requests of a stream, of which the others are compressed. For a secret beside text of others (the length of
     what is compressed tells of it), or for what is compressed already. Interceptors see the request itself; what they
-    put in its place is not compressed either."""
+    put in its place is not compressed either. An interceptor may mark a message of its own, or the one that it sees:
+    ``hop.message = Uncompressed(hop.message)``."""
 
     __slots__ = ("message",)
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, Iterator, Optional, Tup
 from . import _constants as c
 from . import _raw
 from ._arguments import Uncompressed, payload
-from ._codec import Boxed, Codec, boxed
+from ._codec import Boxed, Codec, boxed, fill
 from ._errors import check, check_with
 from ._metadata import ReceivedMetadata, owned_text
 from ._objects import own
@@ -72,25 +72,10 @@ def send(waiters: Waiters, call: int, data: Sent) -> bool:
         return _sent(waiters.wait(_raw.penstock_call_send, call, data, len(data)), len(data))
     message = c_void_p()
     try:
-        length = _fill(message, data)
+        length = fill(message, data)
         return _sent(waiters.wait(_raw.penstock_call_send_message, call, message), length)
     finally:
         _raw.penstock_message_release(message)
-
-
-def _fill(message: c_void_p, data: Sent) -> int:
-    """Makes a ``penstock_message *`` of a message, which the caller releases. Returns it and its size in
-    bytes; 0 for an object."""
-    length = 0
-    inner = data.message if isinstance(data, Uncompressed) else data
-    if isinstance(inner, Boxed):
-        inner.fill(message)
-    else:
-        length = len(inner)
-        check(_raw.penstock_message_new(inner, length, byref(message)))
-    if isinstance(data, Uncompressed):
-        check(_raw.penstock_message_set_no_compress(message))
-    return length
 
 
 def _sent(result: int, length: int) -> bool:
@@ -166,7 +151,7 @@ def _tried(call: int, data: Sent) -> Tuple[int, int]:
         return int(_raw.penstock_call_try_send(call, data, len(data))), len(data)
     message = c_void_p()
     try:
-        length = _fill(message, data)
+        length = fill(message, data)
         return int(_raw.penstock_call_try_send_message(call, message)), length
     finally:
         _raw.penstock_message_release(message)

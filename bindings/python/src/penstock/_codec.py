@@ -10,7 +10,7 @@ from ctypes import byref, c_void_p, sizeof
 from typing import Any, Callable, NamedTuple, Optional
 
 from . import _raw
-from ._arguments import payload
+from ._arguments import Uncompressed, payload, sized
 from ._ctrl_c import escape, recover
 from ._errors import check, check_with
 from ._objects import forget, own, registry
@@ -32,19 +32,36 @@ class Boxed:
         self._codec = codec
         Boxed.ever = True
 
-    def fill(self, message: c_void_p) -> None:
-        """Makes a ``penstock_message *`` of the message, which the caller releases."""
-        assert self._codec is not None
-        self.fill_for(self._codec.handle, message)
-
-    def fill_for(self, codec: int, message: c_void_p) -> None:
-        """The same for that ``penstock_codec *``."""
+    def fill(self, message: c_void_p, codec: Optional[int] = None) -> None:
+        """Makes a ``penstock_message *`` of the message, which the caller releases. ``codec``: a
+        ``penstock_codec *`` in place of its own."""
+        if codec is None:
+            assert self._codec is not None
+            codec = self._codec.handle
         number = registry.add(self)
         try:
             check(_raw.penstock_message_new_object(codec, number, byref(message)))
         finally:
             if message.value is None:
                 registry.remove(number)
+
+
+def fill(message: c_void_p, data: Any, codec: Optional[int] = None) -> int:
+    """Makes a ``penstock_message *`` of what is to be sent, which the caller releases, also where this raises: of an
+    object for the ``penstock_codec *``, if there is one; otherwise of a `Boxed`, or of bytes. Returns its size in
+    bytes; 0 for an object."""
+    content = data.message if isinstance(data, Uncompressed) else data
+    length = 0
+    if codec is not None:
+        Boxed(content).fill(message, codec)
+    elif isinstance(content, Boxed):
+        content.fill(message)
+    else:
+        content, length = sized(content)
+        check(_raw.penstock_message_new(content, length, byref(message)))
+    if isinstance(data, Uncompressed):
+        check(_raw.penstock_message_set_no_compress(message))
+    return length
 
 
 class _Serializers(NamedTuple):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from ctypes import byref, c_void_p, sizeof
 from typing import Any, Callable, Dict, Iterable, Optional
 
 from . import _constants as c
 from . import _raw
-from ._arguments import Payload, payload
 from ._ctrl_c import recover
-from ._errors import AlreadyError, StateError, check_hop, check_with
+from ._errors import AlreadyError, GoneError, StateError, check_hop, check_with
 from ._executor import Executor
 from ._hop import Hop, Registered
 from ._metadata import Metadata, MetadataLike
@@ -18,7 +18,7 @@ from ._reply import EXCEPTION_KEY
 from ._reports import report
 from ._request import RequestFields
 from ._status import DetailLike, Status, StatusCode, StatusLike, as_status
-from ._ticket import message_of
+from ._ticket import message_of, set_message
 from ._verdict import Kind, Level, Verdict
 
 CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_response", "on_status", "on_cancel")
@@ -86,14 +86,12 @@ class Completion(RequestFields):
         self._running = True
         own(self, _raw.penstock_hop_release, handle)
 
-    def next(self, message: Optional[Payload] = None) -> None:
-        """Lets the event go on, with its changes; a message goes on with other bytes, if they are given."""
+    def next(self, message: Any = None) -> None:
+        """Lets the event go on, with its changes; another message takes the place of the event's, if one is given."""
         if message is not None:
-            content = payload(message)
-            result = _raw.penstock_hop_set_bytes(self._handle, content, len(content))
             # An event that does not wait any more is reported below.
-            if result != c.E_GONE:
-                check_hop(self._handle, result, "the message can't be replaced")
+            with contextlib.suppress(GoneError):
+                set_message(self._handle, message)
         self._call(_raw.penstock_hop_resolve, c.NEXT)
 
     def cancel(

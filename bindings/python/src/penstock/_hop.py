@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Optional, Union
 
 from . import _constants as c
 from . import _raw
-from ._arguments import Payload, c_string, payload, whole_number
+from ._arguments import Payload, Uncompressed, c_string, whole_number
 from ._errors import StateError, check_hop
 from ._executor import Executor, address
 from ._keywords import CallKeywords, Interceptors, takes
@@ -55,7 +55,7 @@ class Instance:
 @dataclass(eq=False, repr=False)
 class _SideCall:
     method: str
-    request: Payload
+    request: Union[Payload, Uncompressed]
     on_reply: OnReply
     from_top: bool = False
     detached: bool = False
@@ -202,7 +202,7 @@ class Hop(RequestFields):
         if call.interceptors:
             self._register(options, call.interceptors)
         flags = side_flags(call.from_top, call.detached)
-        begin_unary(self._anywhere, call.method, payload(call.request), call.on_reply, flags, options)
+        begin_unary(self._anywhere, call.method, call.request, call.on_reply, flags, options)
 
     # ---- The event ----
 
@@ -228,7 +228,7 @@ class Hop(RequestFields):
     @property
     def message(self) -> Any:
         """The message, in `on_send` and `on_receive`: its bytes, or at the object level the caller's own object;
-        setting replaces it."""
+        setting replaces it. Every place for a message to be sent takes an `Uncompressed`, too."""
         return message_of(self._callback())
 
     @message.setter

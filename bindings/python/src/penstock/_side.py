@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import logging
 from ctypes import byref, c_void_p
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from . import _call, _raw
-from ._arguments import c_string
+from ._arguments import Payload, Uncompressed, c_string
+from ._codec import fill
 from ._ctrl_c import escape, recover
 from ._errors import check, check_with
 from ._keywords import Interceptors
@@ -91,22 +92,35 @@ _reply_trampoline = _raw.penstock_call_event(_on_reply)
 def begin_unary(
     hop: int,
     method: str,
-    request: bytes,
+    request: Union[Payload, Uncompressed],
     on_reply: OnReply,
     flags: int,
     options: CallOptions,
 ) -> None:
     """Starts a unary side call in callback style."""
     name = c_string(method, "a method")
+    message = c_void_p()
+    try:
+        fill(message, request)
+        _send(_begin_with(hop, name, on_reply, flags, options), message)
+    finally:
+        _raw.penstock_message_release(message)
+
+
+def _begin_with(hop: int, method: bytes, on_reply: OnReply, flags: int, options: CallOptions) -> int:
     table = _raw.penstock_call_callbacks(
         struct_size=ctypes.sizeof(_raw.penstock_call_callbacks),
         user_data=registry.add(on_reply),
         finalizer=forget,
         on_reply=_reply_trampoline,
     )
-    call = _begin(hop, name, Kind.UNARY, flags, options, byref(table))
+    return _begin(hop, method, Kind.UNARY, flags, options, byref(table))
+
+
+def _send(call: int, message: c_void_p) -> None:
+    """Sends the one request, and releases the call."""
     try:
-        check(_raw.penstock_call_try_send(call, request, len(request)), "the request can't be sent")
+        check(_raw.penstock_call_try_send_message(call, message), "the request can't be sent")
         check(_raw.penstock_call_half_close(call))
     except BaseException:
         _raw.penstock_call_cancel(call, b"the request can't be sent")

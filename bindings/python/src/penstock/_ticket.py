@@ -8,8 +8,8 @@ from typing import Any, Iterable, Tuple
 
 from . import _constants as c
 from . import _raw
-from ._arguments import c_string, milliseconds, sized
-from ._codec import Boxed, boxed
+from ._arguments import Uncompressed, c_string, milliseconds, sized
+from ._codec import Boxed, boxed, fill
 from ._errors import StateError, check, check_hop
 from ._metadata import Metadata, MetadataLike
 from ._objects import own
@@ -158,15 +158,16 @@ def set_message(handle: int, data: Any) -> None:
 
 
 def put(handle: int, data: Any, functions: Tuple[Any, Any], words: str) -> None:
-    """Passes a message to the function for messages if it is an object, otherwise to the one for bytes."""
+    """Passes a message to the function for messages if it is an object or `Uncompressed`, otherwise to the one for
+    bytes."""
     put_message, put_bytes = functions
     codec = _raw.penstock_hop_codec(handle) if Boxed.ever else None
-    if codec is None:
+    if codec is None and not isinstance(data, Uncompressed):
         check_hop(handle, put_bytes(handle, *sized(data)), words)
         return
     message = c_void_p()
-    Boxed(data).fill_for(codec, message)
     try:
+        fill(message, data, codec)
         check_hop(handle, put_message(handle, message), words)
     finally:
         _raw.penstock_message_release(message)
