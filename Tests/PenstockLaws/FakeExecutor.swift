@@ -1,10 +1,10 @@
 import PenstockCall
 
-/// Runs its jobs when it is told to, on a thread that the test plays; or at once, on the thread that brings them.
+/// Runs its jobs on request, on a thread that the test plays; or at once, on the thread that submits them.
 final class FakeExecutor: Executor {
   let thread: UInt
   private let plan: ExecutorPlan
-  /// That of the call which brings a job.
+  /// The loop of the call that submits a job.
   private let loop: (Job) -> FakeLoop?
   private var jobs: [ExecutorJob] = []
   private var submitted = 0
@@ -16,7 +16,7 @@ final class FakeExecutor: Executor {
     self.loop = loop
   }
 
-  /// What an interceptor is registered with: the opposite, where `create` chooses.
+  /// The executors of an interceptor's registration; if `create` chooses, the opposite of the planned ones.
   static func registered(_ plan: HopPlan, _ all: [FakeExecutor]) -> (FakeExecutor?, FakeExecutor?) {
     guard let own = plan.executors else { return (nil, nil) }
     let numbers = own.inCreate ? (own.inbound, own.outbound) : (own.outbound, own.inbound)
@@ -46,7 +46,7 @@ final class FakeExecutor: Executor {
     (loop.thread, loop.isDriving) = before
   }
 
-  /// Calls bring nothing else; Embedded Swift has no conditional casts.
+  /// Calls submit no other jobs; Embedded Swift has no conditional casts.
   private func hopJob(_ job: ExecutorJob) -> Job { unsafeDowncast(job, to: Job.self) }
 
   func drop() { jobs = [] }

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// A loop with virtual time, tickets as the real one keeps them, and threads that the test plays itself.
+/// A loop with virtual time, tickets like those of the real loop, and threads that the test plays itself.
 final class FakeLoop: CallLoop {
   struct Entry {
     let kind: EventKind
@@ -30,7 +30,8 @@ final class FakeLoop: CallLoop {
   private(set) var deadline: UInt64?
   private(set) var entries: [Entry] = []
   private(set) var timers: [(ticket: UInt64, time: UInt64)] = []
-  /// Tickets from here on are not tickets: a step with one marks that the call has come to a place in its queue.
+  /// Numbers from here on are not tickets: a step with such a number marks that the call has come to a place
+  /// in its queue.
   static let marker: UInt64 = 1 << 40
   var onMarker: (UInt64) -> Void = { _ in }
 
@@ -57,7 +58,7 @@ final class FakeLoop: CallLoop {
   }
   override func post(_ call: Call) { isPosted = true }
 
-  /// Any thread: may the ticket be used so; it is spent if `spends`.
+  /// Any thread: whether the ticket may be used in this way; with `spends` it is spent.
   func claim(_ ticket: UInt64, for verdict: Verdict?, spends: Bool) -> Outcome {
     guard !isClosed else { return .gone }
     let entry = entries[Int(ticket) - 1]
@@ -76,7 +77,8 @@ final class FakeLoop: CallLoop {
   }
 }
 
-/// The far end of a call. What it tells the call it tells at once; one that stands on a transport does it by that.
+/// The server's side of a call. It reports to the call at once; a subclass on a real transport reports
+/// through that.
 class FakeBelow: CallBelow {
   var onStart: (Call) -> Void = { _ in }
   var onSend: (Message) -> Void = { _ in }
@@ -86,7 +88,7 @@ class FakeBelow: CallBelow {
   var hasStarted = false
   /// The number of its channel; 0: the call's own.
   var channel = 0
-  /// nil: the same again.
+  /// The server's side after a redirect; nil: the same one again.
   var onAnother: (() -> FakeBelow)?
 
   override func start(_ call: Call) { onStart(call) }
@@ -98,23 +100,23 @@ class FakeBelow: CallBelow {
 
   // What the server does.
 
-  /// It can answer.
+  /// Whether it can answer.
   var isOpen: Bool { true }
-  /// Not from within the call: opens, if it may. How many messages have gone with that.
+  /// Called outside of the call: opens, if it may. Returns the number of messages that have left with that.
   func settle() -> Int { 0 }
   func headers(_ call: Call) { call.inboundHeaders(Metadata()) }
   func message(_ call: Call, _ message: Message) { call.inboundMessage(message) }
   func status(_ call: Call, _ status: Status) { call.inboundStatus(status) }
   func sent(_ call: Call, _ count: Int) { call.transportSent(count) }
   func lose(_ call: Call, _ status: Status) { call.inboundStatus(status) }
-  /// It has certainly not processed the request.
+  /// Refuses the request: the server has certainly not processed it.
   func refuse(_ call: Call, _ status: Status) {
     status.canRepeat = .unprocessed
     call.inboundStatus(status)
   }
 }
 
-/// To another channel.
+/// A route to another channel.
 final class FakeRoute: CallRoute {
   private let below: () -> FakeBelow
 

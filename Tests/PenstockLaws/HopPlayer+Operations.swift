@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-// What a hop asks for, in a callback or as another thread, and what it has to be answered.
+// The operations of a hop, in a callback or as another thread, and the results that they must have.
 
 extension HopPlayer {
   func expect(_ result: Outcome, _ expected: Outcome, _ what: String) {
@@ -9,7 +9,8 @@ extension HopPlayer {
     model.require(result == expected, "results", "hop \(index) \(what): \(result.word), not \(expected.word)")
   }
 
-  /// An event that left the hop downward would go nowhere any more: its half-close may have been dropped on its way to the hop.
+  /// True if an event that left the hop downward would go nowhere: the half-close may have been dropped on
+  /// its way to the hop.
   private func mayHaveLost(_ result: Outcome, _ mine: Model.Hop) -> Bool {
     result == .ok && mine.halfCloseHasLeft && !mine.hasClosed && model.outboundEnd <= mine.index + 1
   }
@@ -92,7 +93,7 @@ extension HopPlayer {
     }
   }
 
-  /// In on_start the request itself, in on_status what a RESTART sends.
+  /// Changes the request itself in on_start, and the request of a RESTART in on_status.
   private func redirect(_ channel: Int, _ hop: Hop, _ context: Context) {
     let recorded = context.kind == .status && (context.job?.hasStart ?? model.hasRecordedStart(context.mine))
     let isAllowed = context.kind == .start || recorded
@@ -137,7 +138,7 @@ extension HopPlayer {
       context.job?.item.isLocal != true,
       context.isElsewhere || hop.status?.isLocal != true
     {
-      // The way of its answer.
+      // Whether the callback runs after its hop's part is over.
       let isLate = !context.isElsewhere && !context.mine.isActive
       let expected: Outcome = isGone(context, hop) ? .gone : isLate ? .state : .ok
       let result = play.submitting(.hopPuts(context.mine, item)) { hop.finish(play.statusObject(item)) }
@@ -191,7 +192,7 @@ extension HopPlayer {
     let input: Model.Input = isAnswer ? .answer(mine, item) : .hopPuts(mine, item)
     let result =
       isPosted ? play.submitting(input) { hop.injectInbound(message) } : hop.injectInbound(message)
-    // Another thread may ask when the hop's part is over but its end is not there yet.
+    // Another thread may ask after the hop's part is over but before the end has come to the hop.
     let isRace = !isInVisit && !play.loop.isDriving && expected == .state && !mine.statusDelivered
     if isRace, result == .ok { model.injectInbound(mine, item, isPosted: true) }
     if !isRace { expect(result, expected, "delivers message \(item.id)") }
@@ -230,7 +231,7 @@ extension HopPlayer {
       let old = play.item(context.kind, message)
       let size = old.size == 0 ? 8 : old.size - 1
       let item = Model.Item(.send, id: play.identity(size), size: size)
-      // Ids stand in eight bytes or more.
+      // Ids take eight bytes or more.
       let fresh = play.bytes(item)
       if old.isObject {
         let wrong: Outcome = context.isElsewhere && isGone(context, hop) ? .gone : .state

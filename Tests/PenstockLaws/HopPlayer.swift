@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// One hop: what its callbacks do is its plan.
+/// Plays one hop: its callbacks follow the plan.
 final class HopPlayer {
   unowned(unsafe) let play: Play
   let index: Int
@@ -9,11 +9,11 @@ final class HopPlayer {
   private var done = [Int](repeating: 0, count: 12)
   /// The handle, for other threads.
   var kept: Hop?
-  /// One for each instance.
+  /// One state for each instance of the hop.
   private var states: [State] = []
 
-  /// What stands behind `user_data` and, with `create`, behind the hop's state: who plays the hop, who wants to know of
-  /// the finalizer.
+  /// The object behind `user_data` and, with `create`, behind the hop's state: it knows the player of the
+  /// hop, and whom to tell when the finalizer runs.
   final class State {
     let isCreated: Bool
     let player: (Hop) -> HopPlayer?
@@ -30,18 +30,18 @@ final class HopPlayer {
     }
   }
 
-  /// A callback that runs: what it is about, and what it has asked for.
+  /// A running callback: its event, and the operations that it has asked for.
   final class Context {
     let mine: Model.Hop
     let kind: EventKind
-    /// nil: a signal, or nothing that the model knows.
+    /// nil: a signal, or an event that the model does not know.
     let item: Model.Item?
     /// On an executor: the visit, unless it is a signal's.
     let job: Model.Job?
     let isElsewhere: Bool
     var ticket: UInt64 = 0
     var finishing: Model.Item?
-    // On an executor these count when the call learns of the verdict.
+    // On an executor these take effect when the call learns of the verdict.
     var injected: [Model.Item] = []
     var marks: [Int] = []
     var deadline: UInt64?
@@ -63,10 +63,10 @@ final class HopPlayer {
   }
 
   var model: Model { play.model }
-  /// Where the model has it.
+  /// The hop's place in the model.
   var place: Int { model.place(of: index) }
 
-  /// A callback of a hop runs. Nobody plays it: what has gone wrong is told.
+  /// Runs a callback of a hop. If the hop has no player, that is reported as a failure.
   private static func run(
     _ pointer: UnsafeMutableRawPointer?, _ handle: OpaquePointer?, _ kind: EventKind
   ) -> Int32 {
@@ -79,7 +79,8 @@ final class HopPlayer {
     return player.event(kind, handle!)
   }
 
-  /// `other`: what it does at the bytes level, where it is for both. The executors are those of its two lanes.
+  /// `other` is the plan at the bytes level, if the registration is for both levels. The executors are those
+  /// of the two lanes.
   static func registration(
     _ plan: HopPlan, _ other: HopPlan?, _ state: State, id: Int, executors: (FakeExecutor?, FakeExecutor?)
   ) -> Registration {

@@ -1,11 +1,12 @@
 import PenstockCall
 
-/// Random chains against a reference model: whoever runs them says how many, and from which seed.
+/// Runs random chains against a reference model; the caller chooses their number and the seed.
 public enum Laws {
-  /// One scenario after another, each with the next seed; one in sixteen is of several calls and a registry. True:
-  /// none broke a law, else it is cut down to what breaks the law still, and told.
+  /// One scenario after another, each with the next seed; one in sixteen is of several calls and a registry.
+  /// True: none broke a law. A scenario that breaks one is shrunk while it still breaks that law, and
+  /// reported.
   public static func hold(_ seed: UInt64, shrinks: Bool, report: (String) -> Void) -> Bool {
-    // Who does not shrink looks for mistakes that show soon, not for the rarest order.
+    // Without shrinking the caller looks for mistakes that show soon, not for the rarest order.
     let orders = shrinks ? 20_000 : 300
     if seed & 15 == 15 { return holdLive(seed, orders, shrinks, report) }
     let scenario = Scenario.random(seed)

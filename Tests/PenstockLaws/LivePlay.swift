@@ -1,30 +1,31 @@
 import PenstockCall
 import PenstockWire
 
-/// Several calls, one beside the other, while the registry that their chains come from changes: between the steps of
-/// the calls, and inside their callbacks. Each call has to show the chain as it was when the call was made; one that a
-/// hop makes, what then stood below that hop. When such a call is over, its hop's call goes on by a ticket.
+/// Plays several calls at the same time, while the registry of their chains changes: between the steps of the
+/// calls, and inside their callbacks. Each call must have the chain as it was when the call was made; a side
+/// call, the part of the chain below its hop at that time. When a side call is over, the call of its hop goes
+/// on by a ticket.
 final class LivePlay {
   struct Failure { let law: String, what: String, call: Int?, trace: [String] }
 
-  /// What is registered, as the laws say it: in no order.
+  /// A registered interceptor as the model of the laws sees it; the entries have no order.
   private struct Entry {
     let id: Int
-    /// What it does.
+    /// Its plans, one for each of its hops.
     let plans: [HopPlan]
     var priority: Int32
-    /// Whose turn among equal priorities it has.
+    /// Its order among entries of equal priority.
     let sequence: Int
     var kinds: UInt32
   }
 
-  /// Where a hop stood when its call was made; 0, 1, 2 from the top.
+  /// A hop's place when its call was made; the levels are 0, 1, 2 from the top.
   private struct Place {
     let story: Int
     let priority: Int32
     let sequence: Int
 
-    /// Is it below `other`, and not of the same interceptor.
+    /// Whether it is below `other`, and belongs to another interceptor.
     func isBelow(_ other: Place) -> Bool {
       if sequence == other.sequence { return false }
       if story != other.story { return story > other.story }
@@ -39,12 +40,12 @@ final class LivePlay {
   private var cache = ChainCache()
   private var entries: [Entry] = []
   private var plays: [Play] = []
-  /// Those of all calls.
+  /// The executors of all calls.
   private var executors: [FakeExecutor] = []
-  /// By call: what it was made with, and how far it has come.
+  /// By call: the entries that it was made with, and its progress.
   private var members: [Set<Int>] = []
   private var places: [[Place]] = []
-  /// Which call's hop has made it.
+  /// By call: the call whose hop has made it.
   private var parents: [Int?] = []
   private var nextStep: [Int] = []
   private var isThrough: [Bool] = []
@@ -87,7 +88,8 @@ final class LivePlay {
     }
   }
 
-  /// `call`: what is broken hangs on the order that its model has taken, and another may be right.
+  /// With `call` the failure depends on the order that the model of this call has chosen, and another order
+  /// may be right.
   private func fail(_ law: String, _ what: String, call: Int? = nil) {
     guard broken == nil else { return }
     broken = Failure(law: law, what: what, call: call, trace: trace + (call.map { plays[$0].trace } ?? []))
@@ -103,7 +105,7 @@ final class LivePlay {
     }
     for index in plays.indices where broken == nil { end(index) }
     look()
-    // What is registered still: from here on it is not.
+    // The remaining entries are removed here.
     entries = []
     var gone = registry.removeAll()
     var remains: ChainCache.Remains? = cache.invalidate()
@@ -111,7 +113,8 @@ final class LivePlay {
     remains = nil
     withExtendedLifetime((gone, remains)) {}
     look()
-    // What a broken law has left of them goes while this is there to be told of finalizers.
+    // Calls that are left after a broken law are released while this object can still be told of their
+    // finalizers.
     let old = plays
     plays = []
     return withExtendedLifetime(old) { broken }
@@ -191,7 +194,7 @@ final class LivePlay {
     )
   }
 
-  /// Who plays the hop of this registration, in the call that has it.
+  /// The player of this registration's hop, in the call that has the hop.
   private func player(_ hop: Hop, _ id: Int) -> HopPlayer? {
     guard let play = plays.first(where: { $0.call === hop.call }) else {
       fail("registry", "\(id) is called for no call")
@@ -213,13 +216,13 @@ final class LivePlay {
     }
     for index in plays.indices where members[index].contains(id) && !isEnded(plays[index], id) {
       if plays[index].model.broken == nil {
-        // In a hop that has no callback but destroy, only the model says that it was entered.
+        // For a hop without callbacks except destroy, only the model knows that start has come to it.
         fail("law 6", "the finalizer of \(id) while call \(index) has it", call: index)
       }
     }
   }
 
-  /// No callback of the interceptor comes any more.
+  /// Whether no further callback of the interceptor will come.
   private func isEnded(_ play: Play, _ id: Int) -> Bool {
     guard play.call?.isEnded ?? true else { return false }
     return play.model.hops.allSatisfy {
@@ -227,7 +230,7 @@ final class LivePlay {
     }
   }
 
-  /// The chain that a call has to have now, from the top.
+  /// The chain, from the top, that a call must have if it is made now.
   private func expected(_ kind: CallKind, below: Place? = nil) -> [(plan: HopPlan, place: Place)] {
     let sorted = entries.filter { $0.kinds & (1 << UInt32(kind.rawValue)) != 0 }.sorted { a, b in
       a.priority != b.priority ? a.priority > b.priority : a.sequence < b.sequence
@@ -255,7 +258,7 @@ final class LivePlay {
     open(own, cache.chain(Play.path.bytes, own.kind), expected(own.kind), parent: nil)
   }
 
-  /// A hop of a call that has not ended makes another, from below its place.
+  /// A hop of a call that has not ended makes a side call, whose chain begins below the hop.
   private func openSide(_ pick: Int, _ hop: Int) {
     let going = plays.indices.filter { plays[$0].call?.chain != nil }
     guard !going.isEmpty, nextSide < scenario.sides.count else { return }
@@ -298,14 +301,14 @@ final class LivePlay {
     isThrough[index] = true
     log("end of call \(index)")
     plays[index].end()
-    // Its reply is what the hop has waited for.
+    // The hop has waited for the reply of this side call.
     if let parent = parents[index], let call = plays[parent].call {
       plays[parent].perform(.resolve(0, .verdict(.next)), call)
       plays[parent].rest()
     }
   }
 
-  /// A callback runs: perhaps the registry changes in it.
+  /// A callback runs, and the registry may change in it.
   private func event() {
     events += 1
     guard nextNested < scenario.nested.count, scenario.nested[nextNested].event <= events else { return }
@@ -314,14 +317,14 @@ final class LivePlay {
     change(scenario.nested[nextNested - 1].act)
   }
 
-  /// Nothing runs: has what is removed, and has no call any more, been finalized?
+  /// Nothing runs: checks that every removed interceptor without a call has been finalized.
   private func look() {
     for index in plays.indices where plays[index].model.broken != nil && broken == nil {
       let found = plays[index].model.broken!
       fail(found.law, "call \(index): \(found.what)", call: index)
     }
     guard broken == nil, lastID > 0 else { return }
-    // What an executor has, or has done unseen, keeps its interceptor.
+    // A job that an executor has, or has run unseen, keeps its interceptor.
     guard executors.allSatisfy({ $0.isIdle }),
       !plays.contains(where: { $0.call != nil && $0.loop.isPosted })
     else { return }

@@ -7,26 +7,26 @@ struct LiveScenario: Sendable {
     case open
     /// A hop of a call makes the next of the side calls.
     case side(Int, Int)
-    /// One step of one of the calls that are open; after the last its end.
+    /// One step of one of the open calls; after its last step, its end.
     case step(Int)
     case add(Int, Int32)
-    // Of what is registered.
+    // Changes of registered interceptors.
     case remove(Int)
     case setPriority(Int, Int32)
     case setFilter(Int, UInt32)
     case replace(Int, Int)
   }
 
-  /// What an interceptor may be: one hop, or one for each level.
+  /// The interceptors to choose from: each has one hop, or one for each level.
   var plans: [[HopPlan]]
-  /// Their hops are those of the registry.
+  /// The calls; their hops come from the registry.
   var calls: [Scenario]
-  /// Those that hops make.
+  /// The calls that hops make.
   var sides: [Scenario]
-  /// Those of all of them.
+  /// The executors of all calls.
   var executors: [ExecutorPlan]
   var acts: [Act]
-  /// Inside the callback of this number, or the next.
+  /// The acts inside callbacks: in the callback with this number, or the next possible one.
   var nested: [(event: Int, act: Act)]
 
   static func random(_ seed: UInt64) -> LiveScenario {
@@ -72,7 +72,7 @@ struct LiveScenario: Sendable {
     return scenario
   }
 
-  /// Some interceptors run their callbacks elsewhere: what works for one call works for the others too.
+  /// Gives some interceptors executors, which all calls share.
   private mutating func addExecutors(_ random: inout Random) {
     executors = Scenario.executors(&random)
     let share = random.pick([30, 60, 100])
@@ -85,7 +85,7 @@ struct LiveScenario: Sendable {
     for index in sides.indices { sides[index].work(executors, busy, &random) }
   }
 
-  /// Without what the law breaks without, too.
+  /// Removes the parts without which the law still breaks.
   func shrunk(_ law: String) -> LiveScenario {
     var best = self
     var tries = 0
@@ -123,7 +123,7 @@ struct LiveScenario: Sendable {
 }
 
 extension Scenario {
-  /// Its hops come from elsewhere.
+  /// A scenario without hops of its own.
   fileprivate static func bare(_ random: inout Random) -> Scenario {
     var scenario = Scenario.plain(random.next())
     scenario.hops = []

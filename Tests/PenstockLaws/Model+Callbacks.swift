@@ -1,9 +1,9 @@
 import PenstockCall
 
-// What callbacks see, and what becomes of it.
+// The model of callbacks: the events that they see, and the effects of their verdicts.
 
 extension Model {
-  /// The instance: of those that are in the call, or of those below a RESTART that are to be destroyed.
+  /// Finds the instance among the hops of the call, or among those below a RESTART that will be destroyed.
   func instance(_ index: Int, _ attempt: UInt32) -> Hop? {
     hops[index].attempt == attempt
       ? hops[index] : (retired + leftover).first { $0.index == index && $0.attempt == attempt }
@@ -124,7 +124,7 @@ extension Model {
       let lane = item.kind.isOutbound ? hop.outbound : hop.inbound
       lane.refresh()
       let answered = judge(hop, lane, item, verdict, ticket, finishing)
-      // A message that is not to go on is still told as sent: nobody waits for it.
+      // A message that goes no further is still reported as sent, so that nobody waits for it.
       if answered, kind == .send { arriveSent(1, at: index - 1) }
     case .demand:
       if let finishing {
@@ -137,7 +137,7 @@ extension Model {
     }
   }
 
-  /// True: a message that was swallowed.
+  /// Returns true if a message was dropped.
   func judge(
     _ hop: Hop, _ lane: Lane, _ item: Item, _ answer: Int32, _ ticket: UInt64, _ finishing: Item?
   ) -> Bool {

@@ -1,6 +1,6 @@
 import PenstockCall
 
-// Between the levels.
+// The model of the codec between the levels.
 
 extension Model {
   /// A message comes to the codec from above. False: it can't be encoded, and the call has ended.
@@ -21,6 +21,6 @@ extension Model {
     return false
   }
 
-  /// What stands at the hop, or above all, is an object.
+  /// Whether messages at this hop (-1: above all hops) are objects.
   func isObject(at index: Int) -> Bool { codec != nil && index < codecIndex }
 }

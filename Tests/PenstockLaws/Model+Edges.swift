@@ -1,6 +1,6 @@
 import PenstockCall
 
-// What the caller and the server see; what is left at rest.
+// The model of the caller and the server, and the checks when the call is at rest.
 
 extension Model {
   func callerSees(_ kind: EventKind, _ seen: Item) {
@@ -97,7 +97,7 @@ extension Model {
       && !hops.contains { $0.inbound.isPaused }
   }
 
-  /// Nothing is posted, no one is running: whatever could happen has happened.
+  /// No input is posted and no callback runs: everything that could happen must have happened.
   func checkRest(wants: Bool, deadline: UInt64?) {
     guard isOpen, !isOver, local == nil else { return }
     noteHanded()

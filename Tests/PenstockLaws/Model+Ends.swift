@@ -1,6 +1,6 @@
 import PenstockCall
 
-// How it ends.
+// The model of a call's end.
 
 extension Model {
   func endOutbound(_ index: Int) { outboundEnd = min(outboundEnd, max(index, 0)) }
@@ -48,12 +48,12 @@ extension Model {
       hops[index].inbound.refresh()
       if waits(status, hops[index]) { return }
     }
-    // Without TAKE it has not been the server's place that it answers in.
+    // Without TAKE the hop does not answer in place of the server.
     let lacksTake =
       hops[index].isActive && hops[index].mayDeliver && !hops[index].isTaken && hops[index].hasBegunToAnswer
     let lacksMessage = (hops[index].isTaken ? hops[index].hasRefusal : lacksTake) && status.code == 0
     let status = lacksMessage ? Item(.status, code: 13) : status
-    // What may leave the hop leaves it before the status, and has its own consequences first.
+    // Events that may leave the hop leave before the status, and their consequences come first.
     hops[index].inbound.refresh()
     guard mayLeaveUp(hops[index]) else { return finishNow(index, status) }
     finishing = (index, status)
@@ -134,12 +134,12 @@ extension Model {
     hop.isCancelled = true
   }
 
-  /// A message too many or too few ends the call by itself, once it has come to the end of the chain; that shows in
-  /// what is seen next.
+  /// A message too many or too few ends the call once it has come to the end of the chain; that shows in the
+  /// next observed event.
   func discoverEnd(_ hop: Hop?, until isThere: () -> Bool = { false }) {
     guard local == nil, !isOver, hop?.owesCancel != true, hop?.mayDestroy != true else { return }
     if discover(hop) { return }
-    // What moves may have ended it too: a message that the codec does not take.
+    // An event that moves may also have ended the call: a message that the codec refuses.
     func isDone() -> Bool { isOver || isThere() || hop?.owesCancel == true || hop?.mayDestroy == true }
     if order.patience == .some {
       while refreshNext() {

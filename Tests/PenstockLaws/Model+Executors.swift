@@ -1,17 +1,17 @@
 import PenstockCall
 
 // Callbacks that run on executors: an event waits at its hop, as with PAUSE, until its callback has run and the call
-// has been told its verdict. What ends the call does not wait; the callbacks that tell of the end come behind those
-// that were on their way.
+// has been told its verdict. An end of the call does not wait; the callbacks of the end come after those that
+// were on their way.
 
 extension Model {
-  /// A callback that an executor has been given, or will be: it runs some time.
+  /// A callback that an executor has, or will get: it runs at some time.
   final class Job {
     let kind: EventKind
     let item: Item
     /// The hops that had changed the metadata when the event came.
     let marks: [Int]
-    /// In on_status, as it was when the status came.
+    /// In on_status: whether RESTART was possible when the status came.
     let mayRestart: Outcome
     let hasStart: Bool
     /// The call waits for its verdict.
@@ -31,7 +31,7 @@ extension Model {
     }
   }
 
-  /// What a callback on an executor has asked for; it counts when the call learns of its verdict.
+  /// The operations of a callback on an executor; they take effect when the call learns of its verdict.
   struct Visited {
     let hop: Hop
     let kind: EventKind
@@ -40,7 +40,7 @@ extension Model {
     let finishing: Item?
     let count: Int
     let injected: [Item]
-    /// What on_start has changed.
+    /// The changes of on_start.
     let marks: [Int]
     let deadline: UInt64?
     let channel: Int?
@@ -59,14 +59,14 @@ extension Model {
     hand(item.kind, to: hop)
   }
 
-  /// An executor that refuses some has been brought a callback: nothing else happens before that is decided.
+  /// A callback is submitted to an executor that may refuse it: nothing else happens before that is decided.
   func hand(_ kind: EventKind, to hop: Hop) {
     if let executor = hop.plan.executor(of: kind), executors[executor].refusesFrom > 0 {
       handing = (hop, kind)
     }
   }
 
-  /// Something else is seen, so it was not refused.
+  /// Another event is seen, so the job was not refused.
   func noteHanded() { while handing != nil { takeHanded() } }
 
   private func takeHanded() {
@@ -74,7 +74,7 @@ extension Model {
     advance()
   }
 
-  /// How the call ended, told behind what is on its way to the hop.
+  /// Reports the end of the call to the hop, after the jobs that are on their way to it.
   func dispatchEnd(_ kind: EventKind, _ item: Item, to hop: Hop) {
     hop.isCancelled = true
     if hop.has(kind) { hop.inbound.jobs.append(Job(kind, item, marks: item.marks, isAwaited: false)) }
@@ -156,7 +156,7 @@ extension Model {
 
   func endVisit(_ hop: Hop, _ kind: EventKind) {
     hop.visiting.removeAll { $0.kind == kind }
-    // What waits behind a callback that has run in `submit` is next.
+    // The events that wait behind a callback that has run in `submit` come next.
     if settling != nil, handing == nil { advance() }
   }
 
@@ -191,7 +191,8 @@ extension Model {
       guard lane(of: other, hop) === own else {
         let lane = lane(of: other, hop)
         inject(other, hop, lane)
-        // It leaves after what the verdict and its ticket let go, unless something else lets its lane go.
+        // It leaves after the events that the verdict and its ticket release, unless something else opens its
+        // lane.
         if order.patience != .none {
           for place in lane.slots.indices where lane.slots[place].item === other {
             lane.slots[place].fresh = nextFresh()
@@ -209,7 +210,7 @@ extension Model {
     if let early = early.removeValue(forKey: visit.ticket) { settling = early }
   }
 
-  /// What the verdict has let go may have ended the call.
+  /// The events that the verdict has released may have ended the call.
   func settleEarly(_ input: Input) {
     if !discover(nil) { settle(input) }
     refreshAll()
@@ -224,7 +225,7 @@ extension Model {
   /// The executor did not take the hop's callback: law 7, at once.
   func executorRefused(_ index: Int, _ attempt: UInt32, _ kind: EventKind, count: Int) {
     guard let hop = instance(index, attempt), isCurrent(hop), local == nil else { return }
-    // Another one may have been taken before.
+    // Another job may have been accepted before.
     while let other = handing, other.hop !== hop || other.kind != kind { takeHanded() }
     handing = nil
     let name = "\(hop.name) \(kind.word), refused by its executor"
@@ -254,7 +255,7 @@ extension Model {
   var isAboutToRun: Bool {
     func isInline(_ executor: Int?) -> Bool { executor.map { executors[$0].isInline } ?? false }
     return hops.contains { hop in
-      // What ends a hop's part ends its signals.
+      // When a hop's part ends, its signals end, too.
       let isToldOfSent = hop.isActive && hop.has(.sent) && hop.sentSeen < hop.sentPassed
       let isToldOfDemand = hop.isActive && hop.demandShown > 0
       let hasOutbound = !hop.outbound.jobs.isEmpty || isToldOfSent
@@ -267,7 +268,8 @@ extension Model {
     }
   }
 
-  /// Whether nothing of the hop works any more is seen, for callbacks run elsewhere meanwhile.
+  /// Notes whether all functions of the hop fail as gone, which shows only here because callbacks run
+  /// elsewhere meanwhile.
   func seeGone(_ hop: Hop, _ isGone: Bool) -> Bool {
     if isGone, hop.isActive, isCurrent(hop), local == nil, !isOver { hurry { !hop.isActive } }
     require(
@@ -277,7 +279,7 @@ extension Model {
     return isGone
   }
 
-  /// Every executor has done what it was given.
+  /// Checks that every executor has run all its jobs.
   func checkIdle() {
     for hop in hops + leftover where hop.life == .entered && hop.plan.chosen != nil {
       for lane in [hop.outbound, hop.inbound] {

@@ -1,6 +1,6 @@
 import PenstockCall
 
-// What goes in, as the call comes to it.
+// The inputs of the model, in the order in which the call gets to them.
 
 extension Model {
   enum Input {
@@ -17,13 +17,14 @@ extension Model {
     case finish(UInt64, Item)
     case answer(Hop, Item)
     case hopDemand(Hop, Int)
-    /// Outside of its callbacks: a status ends the call, a message or a half-close goes down.
+    /// A hop's operation outside of its callbacks: a status ends the call, a message or a half-close goes
+    /// down.
     case hopPuts(Hop, Item)
     case visited(Visited)
     case executorLost(Hop)
   }
 
-  /// `isNested`: asked for while something ran; what hops have asked for earlier may be done later.
+  /// `isNested`: the input came while a callback ran; earlier requests of hops may be carried out later.
   func apply(_ input: Input, isNested: Bool = false) {
     guard !isOver, local == nil else { return }
     noteHanded()
@@ -70,7 +71,7 @@ extension Model {
     advance()
   }
 
-  /// The far end says something.
+  /// The hop that has taken the call delivers something.
   func answer(_ item: Item, _ hop: Hop) {
     switch item.kind {
     case .status: if !waits(item, hop) { finish(hop.index, item) }
@@ -79,7 +80,7 @@ extension Model {
     }
   }
 
-  /// Not all that it has delivered has been asked for: the status leaves behind that.
+  /// Whether the status has to wait, because delivered messages have not been asked for yet.
   func waits(_ status: Item, _ hop: Hop) -> Bool {
     let messages = hop.inbound.slots.count { $0.item.kind == .receive }
     guard hop.isTaken, messages > hop.owed else { return false }
@@ -104,7 +105,7 @@ extension Model {
     inject(item, hop, hop.outbound)
   }
 
-  /// A ticket is used. One that nothing waits with may be for an event that an executor's callback has.
+  /// A ticket is used. If no event waits with it, an executor's callback may still have its event.
   func settle(_ input: Input) {
     switch input {
     case .resolve(let ticket, let verdict):
@@ -152,7 +153,7 @@ extension Model {
     if ticket != 0, tickets[ticket]?.state == .open { tickets[ticket]?.state = .spent }
   }
 
-  /// For a message that goes no further, or not yet.
+  /// Renews demand for a message that goes no further, or not yet.
   func renew(_ hop: Hop) {
     if order.patience == .none { ask(hop, 1) } else { hop.renewals.append(nextFresh()) }
   }

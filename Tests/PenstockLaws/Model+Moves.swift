@@ -1,6 +1,6 @@
 import PenstockCall
 
-// How things move.
+// The model of moving events.
 
 extension Model {
   func pushOutbound(_ item: Item, _ index: Int) {
@@ -20,7 +20,7 @@ extension Model {
     lane.park(Slot(item: item, state: .ready, isInjected: false, isAnswered: false))
   }
 
-  /// Behind what is parked there, but before the lane's last event.
+  /// Behind the events that wait there, but before the lane's last event.
   func inject(_ item: Item, _ hop: Hop, _ lane: Lane) {
     let slot = Slot(
       item: item, state: .ready, isInjected: true, isAnswered: true,
@@ -60,7 +60,8 @@ extension Model {
     arriveSent(passed + held, at: index - 1)
   }
 
-  /// `sent` is told after what runs, so what the model took to have come before a message was held may tell it.
+  /// `sent` is reported after the running callback. So a `sent` that the model took to have come before a
+  /// message was held may belong to that message.
   func pairSent(below index: Int, until isThere: () -> Bool) {
     for hop in hops[(index + 1)...] {
       while !isThere(), hop.untold > 0, hop.unpaired > 0 {
@@ -71,15 +72,16 @@ extension Model {
     }
   }
 
-  /// How many of the hop's held messages may have been told in this step without anybody seeing it: the `sent` of each
-  /// has stopped at a hop above, for one of that hop's own. It shows later, in what that hop holds then.
+  /// How many of the hop's held messages may have been reported as sent in this step unseen: each `sent` has
+  /// stopped at a hop above, for a message that this hop injected. It shows later, in the messages that this
+  /// hop holds then.
   func unseenPairs(_ hop: Hop) -> Int {
     var most = min(hop.untold, hop.unpaired)
     while most > 0, isSeen(most, above: hop.index) { most -= 1 }
     return most
   }
 
-  /// Would a hop or the caller have been told by now, if the hop at `index` had told `n` more.
+  /// Whether a hop or the caller would have been told by now if the hop at `index` had reported `n` more.
   private func isSeen(_ n: Int, above index: Int) -> Bool {
     var n = n
     for hop in hops[..<index].reversed() where hop.life == .entered {
@@ -96,7 +98,7 @@ extension Model {
     return overflow ? Int.max : sum
   }
 
-  /// Moves what moves by itself: out of hops in order, past callbacks that are not there.
+  /// Moves the events that need no callback: out of hops in order, and past callbacks that are NULL.
   func advance() {
     guard local == nil, !isOver else { return }
     var moved = true
@@ -154,7 +156,7 @@ extension Model {
   func leaveDown(_ hop: Hop) -> Bool {
     guard finishing == nil, let slot = hop.outbound.slots.first, slot.state == .ready else { return false }
     if slot.item.kind == .start, !hop.startHasLeft {
-      // The demand that waits with it goes first.
+      // The demand that waits with the start goes first.
       hop.startHasLeft = true
       record(hop, slot.item)
       if !hop.isTaken {
@@ -229,17 +231,18 @@ extension Model {
     mayHurry || order.allows(move, hop.index, natural)
   }
 
-  /// Where what was not to move yet may have moved: it is fine if unrelated things are done in another order.
+  /// The part of the call where events may already have moved although the model has put them off: unrelated
+  /// events may move in any order.
   enum Part {
     case everywhere
-    /// Events in front of this hop, on the way out, on the way in.
+    /// Events in front of this hop, outbound or inbound.
     case above(Int)
     case below(Int)
     /// Demand on its way to this hop.
     case demand(Int)
   }
 
-  /// The nearest move first, and no more of them than it takes.
+  /// Makes the nearest moves first, and no more of them than needed.
   func hurry(_ part: Part = .everywhere, until done: () -> Bool = { false }) {
     repeat { if done() { return } } while pull(part)
     if let input = settling {
@@ -261,7 +264,7 @@ extension Model {
     mayHurry = false
   }
 
-  /// One move, as near to the place as there is one.
+  /// Makes one move, the nearest possible one.
   private func pull(_ part: Part) -> Bool {
     mayHurry = true
     defer { mayHurry = false }
@@ -290,7 +293,7 @@ extension Model {
     return lastFresh
   }
 
-  /// What has been put off longest. False: nothing has.
+  /// Carries out the move that was put off longest. False: there is none.
   func refreshNext() -> Bool {
     var oldest = Int.max
     var found: (hop: Hop, lane: Lane?)?
@@ -316,7 +319,7 @@ extension Model {
     return true
   }
 
-  /// The hop asks anew: nothing runs that came before.
+  /// The hop renews demand, because no earlier callback runs any more.
   func passRenewal(_ hop: Hop) -> Bool {
     guard let first = hop.renewals.first,
       may(
@@ -416,7 +419,7 @@ extension Model {
     return true
   }
 
-  /// Past a callback that is not there, or to its executor.
+  /// Moves an event past a callback that is NULL, or to the callback's executor.
   private func pass(_ item: Item, _ hop: Hop, _ lane: Lane) -> Bool {
     guard hop.isActive else { return false }
     let isShown = hop.has(item.kind)
@@ -454,7 +457,7 @@ extension Model {
     arriveDemand(n, at: hop.index + 1)
   }
 
-  /// What has waited for demand leaves after what runs.
+  /// Answers that have waited for demand leave after the running callback.
   func addOwed(_ n: Int, _ hop: Hop) {
     let hadNone = hop.owed == 0
     hop.owed = saturating(hop.owed, n)

@@ -1,9 +1,9 @@
 import PenstockCall
 
-// What hops ask for, and what they are told.
+// The operations that hops ask for, and their results.
 
 extension Model {
-  /// Destroyed, whether it wants to know or not.
+  /// Whether the hop is destroyed, with or without a callback for that.
   func isGone(_ index: Int) -> Bool {
     let hop = hops[index]
     if hop.isDestroyed { return true }
@@ -32,7 +32,7 @@ extension Model {
     advance()
   }
 
-  /// Injected on the driving thread, or asked for on another one.
+  /// The result of an injection, on the driving thread or another one.
   func resultOfInjectInbound(_ hop: Hop, _ item: Item, isGone: Bool, isElsewhere: Bool) -> Outcome {
     if isGone { return .gone }
     if !isElsewhere, !hop.isActive || local != nil { return .state }
@@ -45,7 +45,7 @@ extension Model {
     return isAskedFor || hop.answerBytes + item.room <= limit ? .ok : .wouldBlock
   }
 
-  /// `isPosted`: it comes later, by `answer` or `hopPuts`.
+  /// With `isPosted` the event comes later, by `answer` or `hopPuts`.
   func injectInbound(_ hop: Hop, _ item: Item, isPosted: Bool) {
     if hop.mayDeliver {
       hop.answersWaiting += 1
@@ -61,7 +61,7 @@ extension Model {
 
   func issued(_ ticket: UInt64, _ kind: EventKind) { tickets[ticket] = (.open, kind) }
 
-  /// What using a ticket gives; it is spent if that is OK.
+  /// The result of using a ticket; OK spends it.
   func use(_ ticket: UInt64, _ end: End) -> Outcome {
     guard let entry = tickets[ticket] else { return .gone }
     switch entry.state {

@@ -1,6 +1,6 @@
 import PenstockCall
 
-// RESTART: what is recorded, whether it may be sent again, and how.
+// The model of RESTART: the recorded events, the conditions, and sending them again.
 
 extension Model {
   /// The start, a message or the half-close leaves the hop downward.
@@ -28,7 +28,7 @@ extension Model {
 
   func noteAnswer(_ hop: Hop) { if hop.unanswered > 0 { hop.unanswered -= 1 } }
 
-  /// What asking gives, in on_status and for its ticket.
+  /// The result of can_restart in on_status, and for the status' ticket.
   func mayRestart(_ hop: Hop) -> Outcome {
     guard hop.plan.replayBytes > 0, local == nil, hop.isActive else { return .state }
     if let reason = hop.unreplayable { return reason }
@@ -39,7 +39,7 @@ extension Model {
   func restart(_ hop: Hop) {
     guard let start = hop.recordedStart else { return }
     hop.restarts += 1
-    // What stands in its inbound lane is discarded; demand for it has been renewed if it was held.
+    // The events in its inbound lane are discarded; demand for a held message has already been renewed.
     for slot in hop.inbound.slots where slot.item.kind == .receive {
       if slot.isInjected {
         hop.reserved -= 1
@@ -48,7 +48,7 @@ extension Model {
       }
     }
     discardInbound(hop)
-    // What left the hop and was not told as sent is told now.
+    // Messages that left the hop and were not reported as sent are reported now.
     for (item, isAnswered) in hop.again where item.kind == .send { hop.ledger.append(isAnswered) }
     hop.again = []
     arriveSent(hop.ledger.count - hop.sentCame, at: hop.index)
@@ -95,7 +95,7 @@ extension Model {
     }
   }
 
-  /// The next of what is to be sent again: events that come to leave meanwhile wait behind it.
+  /// Sends the next recorded event again; events that leave meanwhile wait behind it.
   func replay(_ hop: Hop) -> Bool {
     guard !hop.again.isEmpty, finishing == nil else { return false }
     let (item, isAnswered) = hop.again.removeFirst()

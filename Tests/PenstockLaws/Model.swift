@@ -1,16 +1,17 @@
 import PenstockCall
 
-/// The laws of the chain as a model: written from the design's words, for clarity alone.
+/// The laws of the chain as a model, written from docs/interceptors.md, and for clarity only.
 ///
-/// It is told everything that goes into a call and everything that the call does, as it happens, and says whether that
-/// was allowed. Between two hops there is a queue for each lane; whatever leaves a hop stands in the next one's queue
-/// until it is shown. So any order of unrelated things is fine, and only that; and when the call has come to rest
-/// nothing that could happen may be left undone (`checkRest`).
+/// The model gets every input of a call and every action of the call, as it happens, and decides whether the
+/// action was allowed. Between two hops there is a queue for each lane; an event that leaves a hop waits in
+/// the queue of the next hop until its callback runs. So unrelated events may happen in any order, and no
+/// other order is accepted. When the call is at rest, nothing that could happen may be left undone
+/// (`checkRest`).
 final class Model {
   /// One event on its way.
   final class Item {
     let kind: EventKind
-    /// Tells messages and statuses apart; 0: an empty message, a status that the library made.
+    /// Identifies a message or a status; 0: an empty message, or a status that the library made.
     var id: Int
     var size: Int
     var code: Int32
@@ -22,9 +23,9 @@ final class Model {
     /// The server has not processed the request.
     var canRepeat = false
 
-    /// Of replay_bytes: the size of an object is not known.
+    /// Its share of replay_bytes; an object counts 64, because its size is not known.
     var charge: Int { isObject ? 64 : size }
-    /// Of hold_bytes: an empty message takes one.
+    /// Its share of hold_bytes; an empty message takes one.
     var room: Int { kind == .send || kind == .receive ? max(charge, 1) : 0 }
 
     init(_ kind: EventKind, id: Int = 0, size: Int = 0, code: Int32 = 0) {
@@ -37,10 +38,10 @@ final class Model {
 
   enum State: Equatable {
     case ready
-    /// By ticket; 0: until the next NEXT.
+    /// Held with this ticket; 0: until the next NEXT.
     case held(UInt64)
     case paused(UInt64)
-    /// Its callback runs on an executor, or will.
+    /// Its callback runs on an executor, or will run there.
     case shown
   }
 
@@ -52,19 +53,19 @@ final class Model {
     /// Its `sent` stops here.
     let isAnswered: Bool
     var isHeld = false
-    /// It may leave only after what runs: a callback has injected it, or demand for it has just come. Numbered as that
-    /// happened; 0: it may leave.
+    /// Not 0: it may leave only after the running callback, because a callback has injected it, or demand for
+    /// it has just come. The numbers are in the order of these events; 0: it may leave.
     var fresh = 0
     var isFresh: Bool { fresh != 0 }
   }
 
   final class Lane {
-    /// Has left the neighbour; not shown yet.
+    /// The events that have left the neighbour and were not shown yet.
     var queue: [Item] = []
     var slots: [Slot] = []
     /// Callbacks that an executor has not begun.
     var jobs: [Job] = []
-    /// Where the event stood whose verdict has come from an executor.
+    /// The place of the event whose verdict has come from an executor.
     var gap: Int?
 
     var isPaused: Bool {
@@ -102,17 +103,17 @@ final class Model {
   final class Hop {
     let index: Int
     let plan: HopPlan
-    /// Which instance it is: one more with each RESTART above.
+    /// The number of the instance: one more with each RESTART above.
     let attempt: UInt32
     var life = Life.notEntered
     var isTaken = false
-    /// What it has delivered before TAKE.
+    /// The events that it has delivered before TAKE.
     var earlyAnswers: [Item] = []
-    /// The status has left it upward.
+    /// Whether the status has left it upward.
     var hasPassed = false
     var hasFinished = false
     var isCancelled = false
-    /// on_cancel has to come.
+    /// Whether on_cancel must come.
     var owesCancel = false
     var mayDestroy = false
     var isDestroyed = false
@@ -120,35 +121,36 @@ final class Model {
     var inbound = Lane()
     var startHasLeft = false
     var halfCloseHasLeft = false
-    /// By itself: what comes from above goes no further.
+    /// The hop has half-closed by itself: events from above go no further.
     var hasClosed = false
     /// It has asked to half-close.
     var hasAskedToClose = false
     var headersDelivered = false
     var messageDelivered = false
     var statusDelivered = false
-    /// Messages of its answer that have not left it: how many, and their bytes.
+    /// The number and the bytes of its answer's messages that have not left it.
     var answersWaiting = 0
     var answerBytes = 0
-    /// A message of its answer was refused, and none has been taken since.
+    /// A message of its answer was refused, and none has been accepted since.
     var hasRefusal = false
     /// The callbacks that run on executors now.
     var visiting: [(executor: Int, kind: EventKind)] = []
 
-    /// Demand that has come to it, and how much of that it has seen.
+    /// The demand that has come to the hop, and the part that its callback has seen.
     var demandCame = 0
     var demandSeen = 0
-    /// How much of that its executor has not begun to show.
+    /// The part for which its executor has not begun the callback.
     var demandShown = 0
-    /// What it may send up, and how much of that is spoken for by what it has injected.
+    /// The messages that it may send up, and the part that its injections have reserved.
     var owed = 0
     var reserved = 0
-    /// What below was asked for and above was not: messages that were injected, or were held, have gone up.
+    /// Demand that was passed down without demand from above, because injected or held messages have gone up.
     var surplus = 0
 
-    /// Demand that it asks for anew after what runs, for messages that it has dropped or held: numbered as `fresh`.
+    /// Demand that the hop renews after the running callback, for dropped or held messages; numbered like
+    /// `fresh`.
     var renewals: [Int] = []
-    /// Those that came when the hop was out of the call already, as far as the model knew.
+    /// The renewals that came when the hop, as far as the model knew, had already ended.
     var lateRenewals = 0
 
     func lessSurplus(_ n: Int) -> Int {
@@ -156,16 +158,16 @@ final class Model {
       surplus -= spent
       return n - spent
     }
-    /// Messages that have left downward: does the `sent` of each stop here.
+    /// For each message that has left downward: whether its `sent` stops here.
     var ledger: [Bool] = []
-    /// Messages that were held and not told as sent: each is when one comes that stops here.
+    /// Held messages that were not reported as sent: each is reported when a `sent` comes that stops here.
     var untold = 0
-    /// How many came that stop here and told none that was held, but may have: those of this step, if the message was held
-    /// before they came, and those of earlier ones where nobody could see it.
+    /// The number of `sent` that stopped here and reported no held message, but may have done so: those of
+    /// this step, if the message was held before they came, and unobservable ones of earlier steps.
     var unpaired = 0
     func tellsHeld() -> Bool {
       if ledger[sentCame...].count(where: { $0 }) == untold {
-        // In either order, this message and one of those tell one held message, not two.
+        // In either order, this message and one of those `sent` report one held message, not two.
         if unpaired > 0 { unpaired -= 1 }
         return true
       }
@@ -176,14 +178,14 @@ final class Model {
     var sentPassed = 0
     var sentSeen = 0
 
-    /// What RESTART sends again: what has left it.
+    /// The events that RESTART sends again: those that have left the hop.
     var recordedStart: (marks: [Int], deadline: UInt64?, channel: Int)?
     var recorded: [Item] = []
     var recordedBytes = 0
-    /// Why it may not.
+    /// The reason why the recording can't be sent again.
     var unreplayable: Outcome?
     var restarts = 0
-    /// What is sent again, and what has left it since.
+    /// The events that are sent again, and those that have left the hop since.
     var again: [(item: Item, isAnswered: Bool)] = []
     /// Demand that has gone below and that no message has answered.
     var unanswered = 0
@@ -200,7 +202,7 @@ final class Model {
       life == .entered && !hasPassed && !hasFinished && !isCancelled && !owesCancel && !isDestroyed
     }
     var seesDemand: Bool { startHasLeft || isTaken }
-    /// It is the far end, or may become it yet.
+    /// The hop answers the call, or may still do so.
     var hasBegunToAnswer: Bool { headersDelivered || messageDelivered || statusDelivered }
     var mayDeliver: Bool { isTaken || (life == .entered && !startHasLeft && plan.has(.start)) }
     func has(_ kind: EventKind) -> Bool { plan.has(kind) }
@@ -210,16 +212,16 @@ final class Model {
 
   let kind: CallKind
   let codec: CodecPlan?
-  /// It works above the hop at this index.
+  /// The codec is above the hop at this index.
   let codecIndex: Int
-  /// With the library's own, above those that are made for each attempt: it looks at nothing, records, and answers with
-  /// RESTART, once, what the server has not processed.
+  /// The hops, including one that stands for the library's own retry, above the hops per attempt: it has no
+  /// callbacks, records, and restarts once if the server has not processed the request.
   var hops: [Hop]
-  /// Where that one stands. nil: it is not needed.
+  /// The index of the hop for the library's own retry; nil: none is needed.
   let cutAt: Int?
-  /// Below a RESTART: what has not seen destroy yet, in order.
+  /// The hops below a RESTART that have not had destroy yet, in order.
   var retired: [Hop] = []
-  /// The same, where an executor destroys them some time.
+  /// The same for hops that an executor will destroy later.
   var leftover: [Hop] = []
   private(set) var broken: Broken?
 
@@ -243,15 +245,16 @@ final class Model {
   var serverDemand = 0
   var inTransport = 0
   var wasReset = false
-  /// What comes to this hop or beyond is discarded.
+  /// Outbound events that come to this hop or beyond are discarded.
   var outboundEnd: Int
   var local: Item?
-  /// The hop at this index ends the call once what it has let go has gone as far as it can.
+  /// The hop at this index ends the call once the events that it has released have gone as far as they can.
   var finishing: (index: Int, status: Item)?
-  /// The message and half-close of a call that is opened whole: after start, and what hops have asked for meanwhile.
+  /// The message and half-close of a call that is opened in one step: they come after start and the
+  /// operations of hops meanwhile.
   var whole: [Item] = []
   var wholeIsNext = false
-  /// After a local end: the hops that see it, from the bottom, and as what.
+  /// After a local end: the hops that see it, from the bottom, each with its callback.
   var localOrder: [(hop: Int, kind: EventKind)] = []
   /// The status has come to the caller's side.
   var isOver = false
@@ -259,19 +262,19 @@ final class Model {
   var runningKind = EventKind.none
   var runningItem: Item?
   var requestMarks: [Int] = []
-  /// Where the request goes; 0: the call's own channel.
+  /// The channel of the request; 0: the call's own channel.
   var requestChannel = 0
   var expectedDeadline: UInt64?
-  /// How much has been put off until after what ran.
+  /// The last number of `fresh`.
   var lastFresh = 0
   /// The callback that an executor is asked to take, and may refuse.
   var handing: (hop: Hop, kind: EventKind)?
-  /// Everything may leave, though something is moving in front of it.
+  /// Events may leave although others are moving in front of them.
   var mayHurry = false
   var order: Order
   /// Tickets that were used before the call has the verdict that goes with them.
   var early: [UInt64: Input] = [:]
-  /// That of the last verdict: what the verdict lets go goes first.
+  /// The ticket's input of the last verdict: the events that the verdict releases go first.
   var settling: Input?
   let executors: [ExecutorPlan]
 
@@ -291,7 +294,7 @@ final class Model {
     outboundEnd = hops.count + 1
   }
 
-  /// Of the call's hop at this index.
+  /// The place in `hops` of the call's hop with this index.
   func place(of index: Int) -> Int { index >= cutAt ?? .max ? index + 1 : index }
 
   func require(_ condition: Bool, _ law: String, _ what: @autoclosure () -> String) {

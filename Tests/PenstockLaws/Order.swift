@@ -1,22 +1,24 @@
-/// In which order the model does what may be done in any order.
+/// The order in which the model makes moves that may be made in any order.
 ///
-/// The laws leave open when a callback's wishes are done, beyond "after what runs", and which of two unrelated events
-/// moves first. That can lead to different ends: one that is overtaken by a finish, or is not. The model takes one
-/// order; a scenario breaks a law only if it does so in every order that was tried. The first ones are those that
-/// nearly always fit; then some are drawn.
+/// The laws require that the requests of a callback are carried out after it, but not exactly when, and they
+/// leave open which of two unrelated events moves first. That can change the result: an event may or may not
+/// be overtaken by the end of the call. The model takes one order at a time; a scenario breaks a law only if
+/// it does so in every order that was tried. The first orders are those that nearly always fit; the others
+/// are random.
 struct Order {
-  /// When what has been put in, or has waited for demand, may leave.
+  /// When an injected event, or one that has waited for demand, may leave.
   enum Patience { case some, more, none }
 
-  /// What moves at a hop.
+  /// The kinds of moves at a hop.
   enum Move: Int { case leaveDown, leaveUp, passDown, passUp, passDemand, open, answer, replay }
 
   let patience: Patience
-  /// Where a message too many is looked for first: at the caller's end.
+  /// Whether a message too many is looked for at the caller's end first.
   let looksUpFirst: Bool
   private let isDrawn: Bool
   private var random: Random
-  /// By move, in a hundred: how often it waits though it could be done, and is done though it should wait.
+  /// For each move, in percent: how often it waits although it could be made, and is made although it should
+  /// wait.
   private var slow = [Int](repeating: 0, count: 8)
   private var fast = [Int](repeating: 0, count: 8)
   private var lasts = 0
@@ -36,7 +38,7 @@ struct Order {
     lasts = random.pick([0, 50, 80, 95])
   }
 
-  /// Draws anew, perhaps: which hops are slow, which are fast, for which moves.
+  /// May choose again at random which hops are slow or fast, and for which moves.
   mutating func draw() {
     guard isDrawn, !random.chance(lasts) else { return }
     slowPlaces = 0
@@ -47,7 +49,7 @@ struct Order {
     }
   }
 
-  /// May it be done; `natural`: it would.
+  /// Whether the move may be made; `natural` says whether it would be by default.
   func allows(_ move: Move, _ hop: Int, _ natural: () -> Bool) -> Bool {
     guard isDrawn else { return natural() }
     let bit: UInt64 = 1 << UInt64((hop * 8 + move.rawValue) & 63)

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-// Both ends of the chain.
+// The caller's and the server's end of the chain.
 
 extension Play {
   func pump() {
@@ -21,7 +21,7 @@ extension Play {
         below.headers(call)
       case .message(let size):
         guard call.wantsMessage else { return }
-        // A demand that was put off while something ran may go on now.
+        // Demand that was put off while a callback ran may go on now.
         if !model.wantsMessage { model.advance() }
         model.require(model.wantsMessage, "demand", "a message is pulled that was not asked for")
         served += 1
@@ -100,7 +100,7 @@ extension Play {
     }
   }
 
-  /// What the request has as its route to this channel.
+  /// The request's route to this channel.
   func route(_ channel: Int) -> FakeRoute {
     FakeRoute(channel) { [unowned(unsafe) self] in
       let fresh = newBelow()
@@ -111,7 +111,7 @@ extension Play {
     }
   }
 
-  /// One attempt.
+  /// Connects one attempt.
   func connect(_ below: FakeBelow) {
     below.onAnother = { [unowned(unsafe) self, unowned(unsafe) below] in
       let fresh = newBelow()

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Plays one scenario on a real call and tells the model everything.
+/// Plays one scenario on a real call and reports everything to the model.
 final class Play {
   struct Failure { let law: String, what: String, trace: [String] }
 
@@ -19,7 +19,7 @@ final class Play {
   var nextID = 1
   private let isVerbose: Bool
   private(set) var trace: [String] = []
-  /// Before what a callback sees is looked at.
+  /// Called before the event of a callback is checked.
   var onEvent: () -> Void = {}
   // The server.
   var attempts = 0
@@ -33,14 +33,14 @@ final class Play {
   var registrationCount = 0
   let freed = Counter()
   var codec: Codec?
-  /// Before `begin`, where others use them too.
+  /// Set before `begin` if other plays use the executors, too.
   var executors: [FakeExecutor] = []
   let things = Counter()
 
-  /// How many are gone of what is to go.
+  /// Counts the objects that have been freed.
   final class Counter { var count = 0 }
 
-  /// Goes with the call.
+  /// An object that is freed with the call.
   private final class Attachment {
     let freed: Counter
     init(_ freed: Counter) { self.freed = freed }
@@ -83,14 +83,14 @@ final class Play {
     return play.model.broken.map { Failure(law: $0.law, what: $0.what, trace: play.trace) }
   }
 
-  /// What the server of this attempt says.
+  /// The plan of the server for this attempt.
   var server: ServerPlan { scenario.servers[min(max(attempts, 1), scenario.servers.count) - 1] }
 
   func log(_ line: @autoclosure () -> String) { if isVerbose { trace.append(line()) } }
 
   // MARK: - The story
 
-  /// Of interceptors that only this call has.
+  /// The chain of interceptors that only this call has.
   private func chain() -> Chain? {
     var registrations: [Registration] = []
     for (number, plan) in scenario.executors.enumerated() {
@@ -106,7 +106,7 @@ final class Play {
     return registrations.isEmpty ? nil : Chain(registrations)
   }
 
-  /// Of the hops at these places: one, or one for each level.
+  /// The registration of the hops at these places: one hop, or one for each level.
   private func registration(_ places: [Int]) -> Registration {
     let plan = scenario.hops[places[0]]
     let state = HopPlayer.State(
@@ -237,7 +237,7 @@ final class Play {
         }
       }
     case .goOn(let index, let end):
-      // What it has asked for is let go in order.
+      // The tickets that this step has taken are resolved in order.
       let own = model.tickets.filter { $0.value.state == .open }.keys.sorted()
         .filter { model.place(of: $0)?.0.index == model.place(of: index) }
       elsewhere { for ticket in own { use(ticket, ticket == own.last ? end : .verdict(.next)) } }
@@ -251,7 +251,7 @@ final class Play {
 
   func executor(_ number: Int?) -> FakeExecutor? { number.map { executors[$0] } }
 
-  /// The executor has not taken a callback.
+  /// The executor has refused a callback.
   func refused(_ job: Job) {
     log("    refused: hop \(job.hop.index) \(job.kind.word)")
     if loop.isDriving {
@@ -261,7 +261,7 @@ final class Play {
     }
   }
 
-  /// Until nothing is left to do.
+  /// Runs until nothing is left to do.
   func workOff() {
     while model.broken == nil, let busy = executors.first(where: { !$0.isIdle }) {
       log("  executor \(busy.thread) runs")
@@ -276,7 +276,7 @@ final class Play {
     submit(.endLocally(Status(.cancelled, "cancelled")), .end(Model.Item(.status, code: 1)))
   }
 
-  /// As another thread.
+  /// Runs `body` as another thread.
   func elsewhere(_ body: () -> Void) {
     let before = (loop.isDriving, loop.thread)
     (loop.isDriving, loop.thread) = (false, 1000)
@@ -307,7 +307,7 @@ final class Play {
       result == expected, "tickets", "ticket \(ticket), \(end.words): \(result.word), not \(expected.word)")
   }
 
-  /// Everything that was posted, and everything that the server has to say.
+  /// Runs everything that was posted, and everything that the server sends.
   func rest() {
     guard let call, model.broken == nil else { return }
     var turns = 0
@@ -327,7 +327,7 @@ final class Play {
     if let late = late() { model.fail("demand", late) }
   }
 
-  /// A message is there and could go up, but nobody pulled.
+  /// The failure if a message could go up but was not pulled.
   func late() -> String? {
     guard !isStopped, below.isOpen, served < available, !isEnded, let call, call.wantsMessage else {
       return nil
@@ -375,7 +375,7 @@ final class Play {
     return nextMarker
   }
 
-  /// What the call is about to submit itself.
+  /// Marks an input that the call itself will submit next.
   func mark(_ input: Model.Input) { call?.submit(.resume(marker(input), at: 0)) }
 
   func submit(_ step: Call.Input, _ input: Model.Input) {
@@ -383,7 +383,7 @@ final class Play {
     call?.submit(step)
   }
 
-  /// For what the call submits itself: the mark goes first, and counts if the result is OK.
+  /// For an input that the call submits itself: the mark goes first, and counts if the result is OK.
   func submitting(_ input: Model.Input, isNested: Bool = false, _ body: () -> Outcome) -> Outcome {
     let marker = marker(input)
     if isNested {

@@ -1,6 +1,6 @@
 import PenstockCall
 
-// How scenarios are drawn.
+// Generates random scenarios.
 
 extension Scenario {
   static func random(_ seed: UInt64) -> Scenario {
@@ -13,7 +13,7 @@ extension Scenario {
     return scenario
   }
 
-  /// Every callback on the driving thread.
+  /// A scenario with every callback on the driving thread.
   static func plain(_ seed: UInt64) -> Scenario {
     var random = Random(seed)
     let kind = random.pick([CallKind.unary, .clientStream, .serverStream, .bidi, .bidi])
@@ -23,7 +23,7 @@ extension Scenario {
     var hops: [HopPlan] = []
     let levels = random.chance(50)
     for number in 0..<count { hops.append(.random(&random, wildness, number)) }
-    // Hops form a run only where nothing counts at each of them.
+    // Hops form a run only if none of them needs counts of its own.
     if random.chance(50) {
       for index in hops.indices where !random.chance(10) {
         hops[index].callbacks &=
@@ -43,7 +43,7 @@ extension Scenario {
     let whole = kind.sendsOne && random.chance(60)
     var steps: [Step] = []
     for _ in 0..<(8 + random.below(36)) { steps.append(.random(&random, wildness, count)) }
-    // Towards the end what is paused is let go, so that most stories come to their end by themselves.
+    // Towards the end paused events are resumed, so that most stories end by themselves.
     for _ in 0..<random.below(24) {
       let verdict: End = random.chance(85) ? .verdict(.next) : .random(&random)
       steps.append(Step(act: .resolve(random.below(64), verdict), runs: random.chance(70)))
@@ -64,7 +64,7 @@ extension Scenario {
 }
 
 extension Scenario {
-  /// Some hops send the call to other channels, or what a RESTART sends.
+  /// Makes some hops redirect the call, or the request of a RESTART, to other channels.
   private mutating func addRedirects(_ random: inout Random) {
     for index in hops.indices where random.chance(50) {
       let kind: EventKind = random.chance(70) ? .start : .status
@@ -94,7 +94,7 @@ extension Scenario {
         hops[index].replayBytes = 0
       }
     }
-    // Requests leave whole where nothing looks at them.
+    // A request leaves in one step if no hop looks at it.
     guard random.chance(40) else { return }
     let quiet = [EventKind.send, .halfClose, .demand, .sent].reduce(UInt32(0)) {
       $0 | 1 << UInt32($1.rawValue)
@@ -109,8 +109,8 @@ extension Scenario {
     }
   }
 
-  /// Some hops do what a synchronous function on a worker does: the request waits until it calls `next()`, the
-  /// response, or a stream's first part of it, until the function returns.
+  /// Makes some hops behave like a synchronous function on a worker: the request waits until it calls
+  /// `next()`, the response, or a stream's first part of it, until the function returns.
   private mutating func addWorkers(_ random: inout Random) {
     for index in hops.indices where random.chance(50) {
       guard hops.count(where: { $0.registration == hops[index].registration }) == 1 else { continue }
@@ -134,7 +134,7 @@ extension Scenario {
     }
   }
 
-  /// Some hops get executors, and these their turns.
+  /// Gives some hops executors, and adds steps in which these run.
   private mutating func addExecutors(_ random: inout Random) {
     let executors = Scenario.executors(&random)
     let share = random.pick([30, 60, 100])
@@ -163,7 +163,7 @@ extension Scenario {
     return executors
   }
 
-  /// They do some of their jobs before `busy` of a hundred steps.
+  /// Makes executors run some of their jobs before `busy` percent of the steps.
   mutating func work(_ executors: [ExecutorPlan], _ busy: Int, _ random: inout Random) {
     self.executors = executors
     for place in (0...steps.count).reversed() where random.chance(busy) {
@@ -183,7 +183,7 @@ extension HopPlan.Executors {
 }
 
 extension ServerPlan {
-  /// `fails`: often a status alone, so that there is something to restart for.
+  /// With `fails` the answer is often only a status, so that RESTART has a use.
   static func random(_ random: inout Random, _ kind: CallKind, fails: Bool) -> ServerPlan {
     var items: [ServerPlan.Item] = []
     if fails, random.chance(50) {
@@ -212,7 +212,7 @@ extension HopPlan {
       if level == 0 || level >= 8 {
         plan.isObject = false
         plan.isPerAttempt = random.chance(30)
-        // It is made anew with each attempt, so it has none to ask for.
+        // A hop per attempt cannot restart.
         if plan.isPerAttempt { plan.replayBytes = 0 }
         places[plan.isPerAttempt ? 2 : 1].append(plan)
       }
@@ -246,13 +246,13 @@ extension HopPlan {
             operations: operations, verdict: random.chance(75) ? 5 : random.pick([1, 2]), takesTicket: true),
           at: 0)
       }
-      // What has come before is held, so that nothing goes above.
+      // Earlier events are held, so that nothing goes above.
       for kind in [EventKind.headers, .receive] where random.chance(60) {
         reactions[Int(kind.rawValue)] = Array(
           repeating: Reaction(operations: [], verdict: 2, takesTicket: random.chance(20)), count: 6)
       }
     }
-    // A whole answer at once, with messages that may be more than fit.
+    // A whole answer at once, perhaps with more messages than hold_bytes allows.
     var holdBytes = random.pick([0, 0, 1, 64, 200])
     let starts = Int(EventKind.start.rawValue)
     for index in reactions[starts].indices where reactions[starts][index].verdict == 4 && random.chance(30) {
@@ -297,7 +297,7 @@ extension Reaction {
 extension Operation {
   static func random(_ random: inout Random, _ kind: EventKind?) -> Operation {
     switch random.below(22) {
-    // There is nothing to change elsewhere.
+    // Other callbacks have nothing to change.
     case 0..<4: kind == nil || kind == .sent ? .halfClose : .change
     case 4..<7: .injectOutbound(random.size())
     case 7..<11: .injectInbound(random.size())

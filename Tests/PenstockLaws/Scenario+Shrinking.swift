@@ -1,9 +1,9 @@
 import PenstockCall
 
-// What is left of a scenario that still breaks the law.
+// Shrinks a scenario while it still breaks the law.
 
 extension Scenario {
-  /// Smaller as long as the same law breaks.
+  /// Gives a smaller scenario that breaks the same law.
   func shrunk(_ law: String) -> Scenario {
     var best = self
     var tries = 0
@@ -101,7 +101,7 @@ extension Scenario {
     return improved
   }
 
-  /// Each says whether it has changed anything.
+  /// Each returns whether it has changed anything.
   private var simplifications: [(inout Scenario) -> Bool] {
     [
       { scenario in

@@ -1,6 +1,6 @@
 import PenstockCall
 
-// Scenarios, and what happens in them, in words.
+// Descriptions of scenarios and their events in words.
 
 extension EventKind {
   var word: String {

@@ -1,18 +1,19 @@
 import PenstockCall
 import PenstockWire
 
-/// One random story: a chain with what each hop will do, and what the caller, the server and other threads do.
+/// One random story: a chain with the plan of each hop, and the steps of the caller, the server and other
+/// threads.
 struct Scenario: Sendable {
   var kind: CallKind
   var hops: [HopPlan]
   var steps: [Step]
-  /// What the server says, attempt by attempt; the last one for all that follow.
+  /// The server's plan for each attempt; the last one also applies to all later attempts.
   var servers: [ServerPlan]
-  /// The message of a call that is opened whole, with its half-close.
+  /// The message of a call that is opened in one step with its message and half-close.
   var firstMessage: Int?
   var firstDemand: Int
   var executors: [ExecutorPlan] = []
-  /// The executors have nothing left to do when the call is cancelled at last.
+  /// Whether the executors have no jobs left when the call is cancelled at the end.
   var worksOff = true
   /// nil: both levels see bytes.
   var codec: CodecPlan?
@@ -33,17 +34,17 @@ struct CodecPlan: Sendable {
 }
 
 struct ExecutorPlan: Sendable {
-  /// Its jobs run in `submit`.
+  /// Whether its jobs run in `submit`.
   var isInline: Bool
-  /// As a pool of threads may: the job that came last runs first.
+  /// Whether the newest job runs first, as in a pool of threads.
   var newestFirst: Bool
-  /// From which job on, counted from 1, it takes none, and how many of them; 0: it takes all.
+  /// The first job, counted from 1, that it refuses, and the number of refused jobs; 0: it accepts all.
   var refusesFrom: Int
   var refusals: Int
 }
 
-/// One hop. They stand in the order that the chain has to have: the object level, the bytes level, the bytes level per
-/// attempt.
+/// One hop. Hops are in the order that the chain must have: the object level, the bytes level, the bytes
+/// level per attempt.
 struct HopPlan: Sendable {
   enum Create: Sendable { case none, next, skip, nonsense }
 
@@ -52,7 +53,7 @@ struct HopPlan: Sendable {
   var isObject: Bool
   var isPerAttempt: Bool
   var create: Create
-  /// 1 << EventKind: the callbacks that are there.
+  /// 1 << EventKind: the callbacks that are not NULL.
   var callbacks: UInt32
   var holdBytes: Int
   /// 0: no recording.
@@ -61,7 +62,8 @@ struct HopPlan: Sendable {
   var executors: Executors?
   /// Its handle is kept for other threads.
   var shares: Bool
-  /// By EventKind: what it does the first time, the second... After that it says NEXT.
+  /// By EventKind: the reactions to the first event, the second and so on. After the last one it returns
+  /// NEXT.
   var reactions: [[Reaction]]
 
   /// By their numbers; nil: the driving thread.
@@ -81,7 +83,7 @@ struct HopPlan: Sendable {
 
   func has(_ kind: EventKind) -> Bool { callbacks & (1 << UInt32(kind.rawValue)) != 0 }
 
-  /// What `create` chose, or what it was registered with.
+  /// The executors that `create` chose, or those of the registration.
   var chosen: Executors? {
     guard var executors else { return nil }
     if executors.inCreate, create == .none {
@@ -100,11 +102,11 @@ struct HopPlan: Sendable {
     }
   }
 
-  /// Where a hop is told of the call's end by another hand.
+  /// The executor of on_status or on_cancel when something else ends the call.
   var ending: Int? { chosen?.inbound ?? chosen?.outbound }
 }
 
-/// What a callback does before it returns, and what it returns.
+/// The operations of a callback, and its verdict.
 struct Reaction: Sendable {
   var operations: [Operation]
   var verdict: Int32
@@ -123,7 +125,7 @@ enum Operation: Sendable {
   case setDeadline(Int)
   case resolveEarly(End)
   case deliverHeaders
-  /// The request that a RESTART sends: its metadata, its deadline.
+  /// Changes the metadata and the deadline of the request that a RESTART sends.
   case changeStart
   case setStartDeadline(Int)
   case deliverStatus(Int32)
@@ -139,14 +141,14 @@ enum End: Sendable {
 }
 
 struct ServerPlan: Sendable {
-  /// `refused`: alone, and instead of all others.
+  /// `refused` is the only item of its plan.
   enum Item: Sendable { case headers, message(Int), status(Int32), refused }
   var items: [Item]
-  /// How many of them are there at once.
+  /// The number of items that are available at once.
   var ready = 0
 }
 
-/// What happens next; then, perhaps, the loop runs what was posted.
+/// One step; after it the loop may run the posted inputs.
 struct Step: Sendable {
   enum Act: Sendable {
     case nothing
@@ -154,7 +156,7 @@ struct Step: Sendable {
     case halfClose
     case demand(Int)
     case cancel
-    /// So many more things of its plan are there.
+    /// So many more items of the server's plan become available.
     case server(Int)
     case sent(Int)
     /// The connection is lost.
@@ -168,7 +170,7 @@ struct Step: Sendable {
     case hop(Int, Operation)
     /// The worker of a synchronous hop goes on: its `next()` is called, or returns; or its function ends the call.
     case goOn(Int, End)
-    /// An executor does so many of its jobs.
+    /// An executor runs so many of its jobs.
     case work(Int, Int)
   }
 

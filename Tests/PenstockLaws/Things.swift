@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-// What events look like.
+// The contents of events.
 
 extension Play {
   func identity(_ size: Int) -> Int {
@@ -73,7 +73,7 @@ extension Play {
 final class Thing {
   let id: Int
   let size: Int
-  /// How many there are.
+  /// Counts the living objects.
   let count: Play.Counter
 
   init(_ id: Int, _ size: Int, _ count: Play.Counter) {
@@ -90,7 +90,7 @@ final class Thing {
   }
 }
 
-/// What stands behind the codec's functions.
+/// The user data of the codec's functions.
 final class CodecState {
   let plan: CodecPlan
   let things: Play.Counter

@@ -1,11 +1,11 @@
-/* What the test of random calls of the API stands on: chance, cells that tell how often they were let go, and a store of
- * live handles, from which any thread may borrow. */
+/* The base of the test that calls API functions at random: a random generator, cells that count how often they were
+ * freed, and a store of live handles, from which any thread may borrow. */
 #ifndef PENSTOCK_API_STORE_H
 #define PENSTOCK_API_STORE_H
 
 #include "test.h"
 
-/* ---- Chance: a generator for each thread, seeded from the round's ---- */
+/* ---- Random numbers: a generator for each thread, seeded from that of the round ---- */
 
 static atomic_uint round_seed, threads_seeded;
 static _Thread_local uint32_t chance, chance_round;
@@ -26,13 +26,13 @@ static inline bool once_in(uint32_t times) { return below(times) == 0; }
 #define COUNT_OF(list) (sizeof(list) / sizeof(*(list)))
 #define ONE_OF(list)   ((list)[below(COUNT_OF(list))])
 
-/* ---- Cells: a user_data, a value, a state or an object, each of which has to be let go once. They stay until the round
- * is over, so that a second time is seen ---- */
+/* ---- Cells: each stands for a user_data, a value, a state or an object, which has to be freed exactly once. A cell
+ * stays until the round is over, so that freeing it twice is detected ---- */
 
 typedef struct cell {
   const char *what;
   atomic_int ended, replies;
-  atomic_bool begun; /* a call has begun with it, and owes a reply */
+  atomic_bool begun; /* a call has begun with this cell, and must still deliver a reply */
 } cell;
 
 enum { CELLS = 1 << 17 };
@@ -52,7 +52,7 @@ static inline void end_cell(void *pointer) {
   atomic_fetch_add(&cells_ended, 1);
 }
 
-/* What a callback gets has not been let go. Where there is no finalizer it is nothing of ours. */
+/* Checks that a callback's argument has not been freed yet. Without a finalizer the argument is not a cell. */
 static char unowned;
 static inline void check_alive(void *pointer) {
   if (pointer == &unowned || pointer == NULL) return;
@@ -69,8 +69,8 @@ static inline owner pick_owner(const char *what) {
   return once_in(16) ? (owner){&unowned, NULL} : (owner){new_cell(what), end_cell};
 }
 
-/* ---- Live handles: those up to METRICS are for any thread; of the others, bound hops among them, one thread has one at a
- * time, so they leave the store meanwhile ---- */
+/* ---- Live handles: the kinds up to METRICS are for any thread; an object of the other kinds, such as a bound hop, is
+ * for one thread at a time, so it leaves the store while a thread uses it ---- */
 
 #define penstock_bound_release penstock_hop_release
 
@@ -118,16 +118,17 @@ static inline void *retain(enum kind kind, void *handle) {
 }
 
 enum { PLACES = 12, OPEN_LIMIT = 512 };
-/* The round is over: nothing new comes into the store. */
+/* The round is over: nothing more is put into the store. */
 static atomic_bool stopping;
 static pthread_mutex_t store_mutex = PTHREAD_MUTEX_INITIALIZER;
 static void *store[KIND_COUNT][PLACES];
-/* All that the round has to close in the end: a host's runtime that nobody drives would keep its calls for good. */
+/* The runtimes and channels that the round has to close at its end: a host-driven runtime that nobody drives would keep
+ * its calls for ever. */
 static penstock_runtime *open_runtimes[OPEN_LIMIT];
 static penstock_channel *open_channels[OPEN_LIMIT];
 static int open_runtime_count, open_channel_count;
 
-/* A reference of the caller's; NULL where there is none. */
+/* Gives the caller a reference; NULL if the store has no such handle. */
 static inline void *borrow(enum kind kind) {
   uint32_t at = below(PLACES);
   void *handle = NULL;
@@ -143,7 +144,7 @@ static inline void *borrow(enum kind kind) {
   return handle;
 }
 
-/* One that leaves the store, with its reference. */
+/* Takes a handle, with its reference, out of the store. */
 static inline void *take(enum kind kind) {
   uint32_t at = below(PLACES);
   pthread_mutex_lock(&store_mutex);
@@ -153,7 +154,7 @@ static inline void *take(enum kind kind) {
   return handle;
 }
 
-/* Gives the reference to the store, which may let another go. */
+/* Gives the reference to the store, which may release another for it. */
 static inline void keep(enum kind kind, void *handle) {
   if (!handle) return;
   uint32_t at = below(PLACES);
@@ -168,7 +169,7 @@ static inline void keep(enum kind kind, void *handle) {
   drop(kind, other);
 }
 
-/* After a call: what was borrowed goes back. */
+/* After a call of a function: gives a borrowed handle back. */
 static inline void give_back(enum kind kind, void *handle) {
   if (kind < SHARED_COUNT) {
     drop(kind, handle);
@@ -177,7 +178,7 @@ static inline void give_back(enum kind kind, void *handle) {
   }
 }
 
-/* What a function has made. */
+/* Keeps a handle that a function has made. */
 static inline void keep_made(enum kind kind, void *handle) {
   if (!handle) return;
   pthread_mutex_lock(&store_mutex);
@@ -191,7 +192,7 @@ static inline void keep_made(enum kind kind, void *handle) {
   keep(kind, handle);
 }
 
-/* ---- Numbers that name things ---- */
+/* ---- Tickets, ids and token requests: numbers that stand for an object ---- */
 
 enum { NUMBERS = 16 };
 typedef struct numbers {
@@ -209,7 +210,7 @@ static inline uint64_t pick_number(numbers *self) {
   return once_in(16) ? ONE_OF(extremes) : atomic_load(&self->list[below(NUMBERS)]);
 }
 
-/* ---- Where a callback is: what only its thread has ---- */
+/* ---- The place of a running callback: values that only its thread has ---- */
 
 typedef struct place {
   penstock_hop *hop;

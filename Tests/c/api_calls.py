@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes a C function for each function of the public headers, which calls it once with random arguments: api_calls.h of
-test_api.c. What a type and a name of a parameter stand for is below; one that is not known is an error.
+"""Writes a C function for each function of the public headers, which calls it once with random arguments: api_calls.h
+of test_api.c. The tables below map the type and the name of a parameter to an argument; an unknown parameter is an
+error.
 
     api_calls.py FILE
 """
@@ -17,9 +18,9 @@ import api  # noqa: E402
 SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "metrics"]
 OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
-# Options may be changed in these ways before anybody else has them only.
+# These functions may change call options only before another thread has them.
 BEFORE_SHARED = {"penstock_call_options_request", "penstock_call_options_set_on_interrupted", "penstock_call_options_set_codec"}
-# Functions that end much, or that wait for long: one in so many of those that chance picks.
+# Functions that end many things, or that wait for long: only one in so many random picks of them is called.
 RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock_call_options_cancel": 12,
         "penstock_call_trace_json": 16,
         "penstock_hop_trace_json": 16, "penstock_executor_new_serial": 8, "penstock_runtime_snapshot_json": 4,
@@ -28,7 +29,7 @@ RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock
 WAITS = {f"penstock_{name}" for name in (
     "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_receive", "call_wait_headers",
     "call_wait_status", "call_wait")}
-# Those that make calls, which all else is about.
+# Functions that make calls: a group of their own, because most other functions need a call.
 CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_message", "penstock_hop_start_side_call"}
 SCALARS = {
     "code": "pick_code()", "result": "pick_code()", "verdict": "pick_small()", "kind": "pick_small()", "level": "pick_small()",
@@ -42,12 +43,13 @@ TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor"
           "penstock_interceptor": "pick_interceptor"}
 FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
              "int32_t (*)(void *)": "api_interrupted"}
-# With these the object stays the caller's, whatever the function.
+# With these results the caller still owns the object, whatever the function.
 KEPT = ["PENSTOCK_E_STATE", "PENSTOCK_E_FORKED"]
 
 
 class Call:
-    """The C function for one: what stands before the call, its arguments, and what stands after it."""
+    """The C function that calls one API function: the lines before the call, its arguments, and the lines after
+    it."""
 
     def __init__(self, returns, name):
         self.returns, self.name = returns, name
@@ -58,7 +60,7 @@ class Call:
     def handle(self, kind, name, fresh):
         pick = f"borrow(KIND_{kind})"
         if kind == "hop":
-            # The contents of its event may be looked at in the callback only: others may end the wait of a bound one.
+            # The contents of a hop's event may be read in its callback only: other threads may resolve a bound hop.
             self.before += [] if self.name == "penstock_hop_release" else [
                 "bool is_mine = here && here->hop && !once_in(4);",
                 "enum kind hop_kind = is_mine || once_in(2) ? KIND_hop : KIND_bound;"]
@@ -67,7 +69,7 @@ class Call:
             self.groups -= {"any"}
         released = self.name == f"penstock_{kind}_release"
         if fresh:
-            # Made by this thread for this call, and others' afterwards.
+            # This thread makes the options for this call, and shares them with other threads afterwards.
             self.before.append(f"penstock_call_options *{name} = NULL;")
             self.before.append(f'if (!once_in(16)) OK(penstock_call_options_new("{{}}", &{name}, NULL));')
             self.after.append(f"keep_made(KIND_call_options, {name});")
@@ -82,7 +84,7 @@ class Call:
             self.needed.append(name)
 
     def output(self, type_, name, kept, declared="NULL"):
-        """An output of which nothing is known before; `kept` is what becomes of what it gets."""
+        """An output parameter with any previous value; `kept` is the code that takes over its result."""
         self.before.append(f"{type_}{name} = {declared};")
         self.before.append(f"bool with_{name} = !once_in(24);")
         self.arguments.append(f"with_{name} ? &{name} : NULL")
@@ -119,7 +121,7 @@ class Call:
         elif type_ == "penstock_interceptor_id *":
             self.output("penstock_interceptor_id ", name, [f"keep_number(&ids, {name});"], "0")
         elif type_ in ("penstock_request *", "const penstock_request *"):
-            # The hop's own, as long-lived.
+            # The hop owns this object, so it lives as long as the hop.
             self.handle("hop", "hop", False)
             self.arguments[-1] = "penstock_hop_request(hop)"
         elif type_ == "penstock_buffer *":
@@ -194,7 +196,7 @@ class Call:
         if kind and self.name.endswith("_retain"):
             name = kind.group(1)
             if name in OWN:
-                # A second reference would let two threads have one object.
+                # With a second reference two threads could use one object.
                 return [f"drop(KIND_{name}, {call});"]
             if name == "hop":
                 return [f"penstock_hop *again = {call};",
@@ -203,7 +205,7 @@ class Call:
         if self.returns == "penstock_request *":
             return [f"(void){call};"]
         if self.returns == "const penstock_message *":
-            # The message of an event; others may end the wait of a bound hop.
+            # The message of an event; other threads may resolve a bound hop.
             return [f"if (is_mine) look_at_message({call});"]
         if kind and kind.group(1) in ("hop", "message", "codec"):
             return [f"keep(KIND_{kind.group(1)}, penstock_{kind.group(1)}_retain({call}));"]
@@ -222,7 +224,7 @@ class Call:
 
 
 def split(parameters):
-    """(type, name) of each."""
+    """Gives (type, name) of each parameter."""
     found = []
     for text in re.split(r",(?![^(]*\))", parameters):
         text = text.strip()

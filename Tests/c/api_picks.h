@@ -1,4 +1,4 @@
-/* Arguments for random calls of the API, plain and extreme, and looks at what functions give. */
+/* Ordinary and extreme arguments for random calls of the API, and checks of the results. */
 #ifndef PENSTOCK_API_PICKS_H
 #define PENSTOCK_API_PICKS_H
 
@@ -9,7 +9,7 @@
 enum { LONG = 65536 };
 static char long_text[LONG + 1], nested_text[4096];
 
-/* Once, before any thread. */
+/* Call this once, before the first thread starts. */
 static inline void make_texts(void) {
   memset(long_text, 'a', LONG);
   memset(nested_text, '[', sizeof(nested_text) - 1);
@@ -21,7 +21,7 @@ typedef struct bytes {
 } bytes;
 
 static inline bytes pick_bytes(void) {
-  /* Longer than all memory: to be refused unread. */
+  /* Longer than all memory: the library must refuse these without reading the data. */
   static const size_t huge[] = {SIZE_MAX,         (size_t)INT64_MAX + 1, INT64_MAX,
                                 INT64_MAX - 4096, (size_t)1 << 60,       (size_t)1 << 47};
   static const size_t lengths[] = {0, 1, 2, 5, 100, 255, 1000, 4096, 16384, LONG};
@@ -104,7 +104,7 @@ static const char *const call_options[] = {
     "{\"deadline_ms\": 15, \"send_buffer_bytes\": 1, \"interruptible\": true}",
     "{\"deadline_ms\": 15, \"max_receive_message_bytes\": 0}",
     "{\"deadline_ms\": 15, \"credentials\": {\"authorization\": \"Bearer x\"}}"};
-/* For the functions with this in their names. */
+/* Options for the functions with this word in their names. */
 static const char *const ready_options[][2] = {
     {"", NULL},
     {"", "{}"},
@@ -149,7 +149,7 @@ static inline const char *pick_ready_options(const char *function) {
   return NULL;
 }
 
-/* For this parameter of this function. */
+/* Picks a text for this parameter of this function. */
 static inline const char *pick_text(const char *function, const char *parameter) {
   if (once_in(8)) return ONE_OF(odd_texts);
   if (strcmp(parameter, "target") == 0) return pick_target();
@@ -195,7 +195,7 @@ static inline size_t pick_size(void) {
   return ONE_OF(sizes);
 }
 
-/* ---- What functions give ---- */
+/* ---- Results of functions ---- */
 
 static inline void look_at_bytes(const void *data, size_t length) {
   if (length == 0 || !data) return;
@@ -243,7 +243,7 @@ static inline void change_status(penstock_status *status) {
   look_at_text(penstock_status_message(status));
 }
 
-/* A failure comes with an error, if one was asked for. */
+/* A failure gives an error object, if the caller has asked for one. */
 static inline void check_outcome(const char *function, penstock_result result, penstock_error **error) {
   if (result < PENSTOCK_OK || result > PENSTOCK_E_END) test_failed(__FILE__, __LINE__, "%s gave %d", function, result);
   if (!error) return;
@@ -259,7 +259,7 @@ static inline void check_outcome(const char *function, penstock_result result, p
   }
 }
 
-/* What failed has left its output alone. */
+/* A function that failed has not changed its output. */
 static inline void check_untouched(const char *function, bool touched) {
   if (touched) test_failed(__FILE__, __LINE__, "%s failed, and has touched an output", function);
 }

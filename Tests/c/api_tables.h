@@ -1,10 +1,11 @@
-/* Callbacks and tables for random calls of the API: each callback calls a few random functions, where it is. */
+/* Callbacks and tables for random calls of the API: each callback calls a few random functions. */
 #ifndef PENSTOCK_API_TABLES_H
 #define PENSTOCK_API_TABLES_H
 
 #include "api_picks.h"
 
-/* At times a struct_size that is too small: then the table is not read, and what it has stays the caller's. */
+/* Sometimes sets a struct_size that is too small: then the table is not read, and the caller still owns its contents.
+ */
 static inline owner pick_table_owner(const char *function, size_t *struct_size) {
   if (!once_in(24)) return pick_owner(function);
   *struct_size = 3;
@@ -58,7 +59,7 @@ static inline const penstock_call_callbacks *pick_callbacks(const char *function
   return table;
 }
 
-/* A call has begun with the table: it owes a reply. */
+/* A call has begun with the table: it must still deliver a reply. */
 static inline void note_begun(const penstock_call_callbacks *table) {
   if (table && table->user_data != &unowned) atomic_store(&((cell *)table->user_data)->begun, true);
 }
@@ -103,7 +104,7 @@ static int32_t api_event(penstock_hop *hop, void *state) {
   return once_in(8) ? 99 : (int32_t)below(7);
 }
 
-/* With a state of each hop's own, or without one. */
+/* The table makes a state for each hop, or none. */
 static inline void fill_interceptor(const char *function, penstock_interceptor *table) {
   size_t size = sizeof(*table);
   owner owner = pick_table_owner(function, &size);
@@ -156,7 +157,8 @@ static inline const penstock_sync_interceptor *pick_sync(const char *function, p
   return table;
 }
 
-/* Ends it, now or whenever another thread finds it, or never: then the store's last reference does. */
+/* Resolves the event now, or later when another thread takes the hop from the store, or never: then releasing the
+ * store's last reference ends it. */
 static void api_async_event(penstock_hop *hop, void *state) {
   check_alive(state);
   if (once_in(4)) change_metadata(penstock_hop_metadata(hop));
@@ -193,7 +195,7 @@ static inline const penstock_async_interceptor *pick_async(const char *function,
   return table;
 }
 
-/* ---- Tables that a function of the library has filled: in no registration yet ---- */
+/* ---- Tables that a function of the library has filled, and that are not registered yet ---- */
 
 enum { TABLES = 8 };
 static penstock_interceptor tables[TABLES];
@@ -219,8 +221,8 @@ static inline void keep_table(const penstock_interceptor *table) {
   if (other.finalizer) other.finalizer(other.user_data);
 }
 
-/* For a registration; its executors are borrowed until `give_back_executors`. Tables of the library's are left as they
- * are. */
+/* Picks a table to register; its executors are borrowed until `give_back_executors`. Tables that the library has filled
+ * are not changed. */
 static inline const penstock_interceptor *pick_interceptor(const char *function, penstock_interceptor *table) {
   if (once_in(16)) return NULL;
   if (take_table(table)) return table;
@@ -236,7 +238,7 @@ static inline void give_back_executors(const penstock_interceptor *table) {
   drop(KIND_executor, table->inbound_executor);
 }
 
-/* ---- Executors: jobs run at once, or on a thread of the test's ---- */
+/* ---- Executors: jobs run at once, or on a thread of the test ---- */
 
 typedef struct queued {
   penstock_job job;

@@ -1,4 +1,4 @@
-/* What the tests of the bearer token share: a source of tokens, and a server that refuses some. */
+/* Shared by the tests of the bearer token: a source of tokens, and a server that refuses some. */
 #ifndef PENSTOCK_BEARER_H
 #define PENSTOCK_BEARER_H
 
@@ -8,10 +8,10 @@
 
 /* A source of "token-1", "token-2", ... */
 typedef struct source {
-  bool answers; /* in the callback; else the requests are kept */
+  bool answers; /* in the callback; otherwise the requests are kept */
   int64_t expires_in_ms;
   int32_t fails;               /* with this code */
-  penstock_token_request late; /* one whose time is over, answered while the next is asked for */
+  penstock_token_request late; /* an expired request, answered while the next one is made */
   atomic_int asked;
   latch was_asked;
   penstock_token_request requests[SOURCE_LIMIT];
@@ -52,7 +52,7 @@ static inline void ask(penstock_token_request request, const char *refused, void
   latch_signal(&self->was_asked);
 }
 
-/* Stands below, and has the server refuse the tokens it is told of, by number. */
+/* A hop below the bearer token, which makes the server refuse the tokens with these numbers. */
 typedef struct guard {
   probe probe;
   int refused_up_to;

@@ -1,4 +1,4 @@
-/* What the tests of call.h share: options, and checks of what a call gives. */
+/* Shared by the tests of call.h: options, and checks of a call's results. */
 #ifndef PENSTOCK_CALLS_H
 #define PENSTOCK_CALLS_H
 

@@ -1,4 +1,4 @@
-/* What the tests of async.h share: an interceptor in asynchronous style, with a thread that completes later. */
+/* Shared by the tests of async.h: an interceptor in asynchronous style, with a thread that resolves events later. */
 #ifndef PENSTOCK_COMPLETIONS_H
 #define PENSTOCK_COMPLETIONS_H
 
@@ -9,17 +9,17 @@ enum { START = PENSTOCK_EVENT_START, SEND, HALF_CLOSE, HEADERS, RECEIVE, STATUS 
 typedef enum act {
   PASS,         /* next, within the callback */
   PASS_LATER,   /* next, on another thread */
-  DROP,         /* released uncalled, within the callback */
-  DROP_LATER,   /* released uncalled, on another thread */
+  DROP,         /* released unresolved, within the callback */
+  DROP_LATER,   /* released unresolved, on another thread */
   CANCEL,       /* with DATA_LOSS, within the callback */
-  CANCEL_LATER, /* the same on another thread */
-  KEEP,         /* for the test, which takes it with `take_kept` */
+  CANCEL_LATER, /* with DATA_LOSS, on another thread */
+  KEEP,         /* kept for the test, which takes it with `take_kept` */
 } act;
 
-/* An interceptor in asynchronous style, which counts and records; one worker thread completes what is for later. */
+/* An interceptor in asynchronous style, which counts and records; one worker thread resolves the events that wait. */
 typedef struct style {
   act acts[7]; /* by PENSTOCK_EVENT_... */
-  /* What is called first in each callback. */
+  /* Each callback calls this first. */
   void (*look)(struct style *self, int32_t event, penstock_hop *hop);
   void *context;
   atomic_int seen[7];
@@ -30,7 +30,7 @@ typedef struct style {
   int32_t cancel_code;
   latch kept_latch, finalized_latch;
   penstock_hop *kept;
-  /* What the running callback was given. */
+  /* The arguments of the running callback. */
   penstock_metadata *metadata;
   penstock_status *status;
   const char *data;
@@ -185,7 +185,7 @@ static inline penstock_hop *take_kept(style *self, int count) {
   return self->kept;
 }
 
-/* `calls`: how many calls had it. */
+/* `calls` is the number of calls that had this interceptor. */
 static inline void style_end(style *self, int calls) {
   latch_wait(&self->finalized_latch, 1);
   pthread_mutex_lock(&self->mutex);
@@ -202,7 +202,7 @@ static inline void set_all(style *self, act act) {
   for (int event = START; event <= STATUS; event++) self->acts[event] = act;
 }
 
-/* On a thread of its own. */
+/* A unary call on a separate thread. */
 typedef struct unary_run {
   penstock_channel *channel;
   penstock_reply *reply;

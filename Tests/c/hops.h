@@ -1,4 +1,4 @@
-/* What the tests of hop.h share: sets of events, and a call that has them all. */
+/* Shared by the tests of hop.h: sets of events, and a call that has all events. */
 #ifndef PENSTOCK_HOPS_H
 #define PENSTOCK_HOPS_H
 
@@ -13,7 +13,7 @@ enum {
   PAUSABLE = IN(START) | IN(SEND) | IN(HALF_CLOSE) | IN(HEADERS) | IN(RECEIVE) | IN(STATUS),
 };
 
-/* A bidi call with one message each way; the caller cancels it in the end if `cancel`. */
+/* A bidi call with one message each way; with `cancel` the caller cancels it at the end. */
 static inline void run_bidi(penstock_channel *channel, bool cancel) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   if (!call) return;

@@ -1,4 +1,4 @@
-/* What the tests of NULL for every pointer share. */
+/* Shared by the tests that pass NULL for every pointer. */
 #ifndef PENSTOCK_NULL_H
 #define PENSTOCK_NULL_H
 

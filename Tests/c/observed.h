@@ -1,4 +1,4 @@
-/* A peer that tells what it saw, and how much memory is in use. */
+/* A peer that reports the messages of its calls, and a measure of the memory in use. */
 #ifndef PENSTOCK_OBSERVED_H
 #define PENSTOCK_OBSERVED_H
 
@@ -12,18 +12,18 @@ enum {
   WINDOW = 1 << 20,        /* of a stream, on both sides */
   HELD = 65536,            /* hold_bytes */
   SEND_BUFFER = 256 << 10, /* send_buffer_bytes */
-  REPLAY = 1 << 20,        /* what may have to be sent again, until there are headers */
-  PEER_KEEPS = 65536,      /* docs/peer.md: what waits there for the client's window */
+  REPLAY = 1 << 20,        /* sent data that may have to be sent again, until there are headers */
+  PEER_KEEPS = 65536,      /* docs/peer.md: output that waits in the peer for the client's window */
 };
 
-/* What is allocated, in all threads; without meaning under valgrind and sanitizers. */
+/* The allocated bytes of all threads; meaningless under valgrind and sanitizers. */
 static inline long bytes_in_use(void) {
   char *text = NULL;
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);
   malloc_info(0, stream);
   fclose(stream);
-  /* The sums over all arenas stand behind the last of them. */
+  /* The sums over all arenas come after the last arena. */
   const char *all = text, *next;
   while ((next = strstr(all, "</heap>"))) all = next + 7;
   long numbers[4];
@@ -37,14 +37,14 @@ static inline long bytes_in_use(void) {
   return numbers[3] - numbers[0] - numbers[1] + numbers[2];
 }
 
-/* ---- A peer of one's own that tells what it saw ---- */
+/* ---- A separate peer that reports the messages of its calls ---- */
 
 typedef struct observed {
   penstock_channel *channel;
   FILE *lines;
   int input; /* the peer ends with it */
   pthread_t reader;
-  long in, out; /* messages that the peer has read, and written, of the last call that was no echo */
+  long in, out; /* messages that the peer has read and written in the last call, not counting echoes */
   latch ended;
 } observed;
 

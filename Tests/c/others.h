@@ -1,4 +1,5 @@
-/* What the tests of docs/others.md share: calls in few words, a hop that pauses once, a caller that collects. */
+/* Shared by the tests of docs/others.md: short functions for calls, a hop that pauses once, a caller that collects
+ * messages. */
 #ifndef PENSTOCK_OTHERS_H
 #define PENSTOCK_OTHERS_H
 
@@ -19,7 +20,7 @@ static inline penstock_call *start_with(penstock_channel *channel, const char *m
   return call;
 }
 
-/* A unary call that ends with `code`, its message with `part`. */
+/* Makes a unary call; checks that it ends with `code`, and that `part` is in the status message. */
 static inline void check_unary(penstock_channel *channel, const char *json, int32_t code, const char *part) {
   penstock_call_options *options = new_options(json);
   penstock_reply *reply = NULL;
@@ -35,7 +36,7 @@ static inline bool is_text(const void *data, size_t length, const char *text) {
   return data && length == strlen(text) && memcmp(data, text, length) == 0;
 }
 
-/* The next message is `text`. */
+/* Checks that the next message is `text`. */
 static inline void check_receive(penstock_call *call, const char *text) {
   penstock_message *message = NULL;
   if (!OK(penstock_call_receive(call, &message))) return;
@@ -45,7 +46,7 @@ static inline void check_receive(penstock_call *call, const char *text) {
   penstock_message_release(message);
 }
 
-/* The call ends with `code`; releases it. */
+/* Checks that the call ends with `code`; releases it. */
 static inline void check_finish(penstock_call *call, int32_t code) {
   penstock_reply *reply = NULL;
   if (OK(penstock_call_wait(call, &reply))) {
@@ -55,11 +56,11 @@ static inline void check_finish(penstock_call *call, int32_t code) {
   penstock_call_release(call);
 }
 
-/* Every hop that was made has ended once, and the registration has gone. */
+/* Checks that every hop has ended once, and that the registration was finalized. */
 static inline void check_ended(probe *probe) {
   probe_wait_finalized(probe);
   CHECK_INT(latch_count(&probe->done), atomic_load(&probe->seen[PENSTOCK_EVENT_CREATE]));
-  /* One that held a status has on_cancel behind it; one that restarts sees a status of each attempt. */
+  /* A hop that held a status gets on_cancel after it; a hop that restarts sees a status for each attempt. */
   if (probe->replay_bytes == 0) CHECK(atomic_load(&probe->seen[PENSTOCK_EVENT_STATUS]) <= latch_count(&probe->done));
   CHECK(atomic_load(&probe->seen[PENSTOCK_EVENT_CANCEL]) <= latch_count(&probe->done));
 }
@@ -70,7 +71,7 @@ static inline int seen(probe *probe, int32_t event) { return atomic_load(&probe-
 
 typedef struct pauser {
   int32_t event;
-  const char *message; /* of on_send and on_receive; NULL is any */
+  const char *message; /* pauses only at this message in on_send and on_receive; NULL: at any */
   penstock_ticket ticket;
   latch paused;
 } pauser;
@@ -99,7 +100,7 @@ static inline void pauser_init(probe *probe, pauser *pauser, const char *name) {
 /* ---- A caller in callback style ---- */
 
 typedef struct collector {
-  char text[256]; /* one character of each message */
+  char text[256]; /* the first character of each message */
   int32_t code;
   atomic_int messages, sent;
   latch headers, replies, finalized;

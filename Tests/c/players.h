@@ -1,4 +1,4 @@
-/* What the tests of synchronous interceptors among others share. */
+/* Shared by the tests that mix synchronous interceptors with others. */
 #ifndef PENSTOCK_PLAYERS_H
 #define PENSTOCK_PLAYERS_H
 

@@ -1,4 +1,4 @@
-/* What the tests of executor.h share: a pool of threads, which is an executor of the test's own. */
+/* Shared by the tests of executor.h: a pool of threads as an executor. */
 #ifndef PENSTOCK_POOL_H
 #define PENSTOCK_POOL_H
 
@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-/* ---- A pool of threads: an executor of the test's own ---- */
+/* ---- The pool of threads ---- */
 
 typedef struct pool {
   penstock_executor *executor;
@@ -21,11 +21,11 @@ typedef struct pool {
   pthread_t threads[4];
   bool blocked, stopped;
   atomic_int taken, finalized;
-  /* So many more are taken; negative: all. */
+  /* The number of jobs that are still accepted; negative: all. */
   int accepts;
 } pool;
 
-/* Which pool's thread this is. */
+/* The pool that this thread belongs to. */
 static __thread pool *own_pool;
 
 static inline void *pool_work(void *argument) {
@@ -89,7 +89,7 @@ static inline void pool_block(pool *self, bool blocked) {
   pthread_mutex_unlock(&self->mutex);
 }
 
-/* Once nothing else has the executor. */
+/* Ends the pool; nothing else may have a reference to the executor. */
 static inline void pool_close(pool *self) {
   penstock_executor_release(self->executor);
   EVENTUALLY(atomic_load(&self->finalized) == 1);

@@ -1,4 +1,4 @@
-/* What the tests of ready.h share. */
+/* Shared by the tests of ready.h. */
 #ifndef PENSTOCK_TEST_READY_H
 #define PENSTOCK_TEST_READY_H
 
@@ -67,7 +67,7 @@ static inline penstock_interceptor_id ready_add(penstock_channel *channel, const
   return id;
 }
 
-/* What is not registered is freed by its finalizer. */
+/* The finalizer frees a table that is not registered. */
 static inline void ready_drop(penstock_interceptor *table) { table->finalizer(table->user_data); }
 
 #endif

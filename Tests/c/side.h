@@ -1,10 +1,10 @@
-/* What the tests of side calls share: one in callback style, and what it has told. */
+/* Shared by the tests of side calls: a side call in callback style, and a record of its callbacks. */
 #ifndef PENSTOCK_SIDE_H
 #define PENSTOCK_SIDE_H
 
 #include "test.h"
 
-/* What one side call has told. */
+/* The record of one side call's callbacks. */
 typedef struct told {
   latch replied;
   latch headers;
@@ -51,7 +51,7 @@ static inline penstock_call_callbacks told_table(told *self) {
   return table;
 }
 
-/* A side call in callback style; its one message is "token" where it says so. */
+/* Begins a side call in callback style; its request message is "token". */
 static inline penstock_result begin(penstock_hop *hop, const char *method, int32_t kind, uint32_t flags, told *self) {
   penstock_call_callbacks table = told_table(self);
   penstock_call *call = NULL;

@@ -1,4 +1,4 @@
-/* What the tests of sync.h share: a synchronous interceptor with a hook, and unary calls through it. */
+/* Shared by the tests of sync.h: a synchronous interceptor with a hook, and unary calls through it. */
 #ifndef PENSTOCK_SYNCER_H
 #define PENSTOCK_SYNCER_H
 

@@ -307,7 +307,7 @@ penstock_channel *open_tls_channel(bool mutual) {
 const char *dead_address(void) {
   static char text[64];
   if (text[0]) return text;
-  /* Bound and not listening: nobody else gets the port, and a connect to it is refused. */
+  /* This socket is bound but does not listen: no other process gets the port, and a connect to it is refused. */
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof(address);
@@ -459,10 +459,10 @@ int main(int count, char **arguments) {
   }
   printf("%d passed, %d failed\n", passed, failed);
   fflush(stdout);
-  /* A runtime's thread may be about to let go of what nobody has any more: LeakSanitizer would take it for lost, as it
-   * does not see references that share a word with a tag. */
+  /* A runtime's thread may be about to free objects without other references: LeakSanitizer would report them as leaks,
+   * because it does not see references that share a word with a tag. */
   for (int64_t until = test_now_ms() + 10000; threads_named("penstock") > 0 && test_now_ms() < until;) test_pause();
-  /* What runs at exit may hang too. */
+  /* The functions that run at exit may hang, too. */
   running = "exit";
   alarm((unsigned)(30 * test_slow()));
   return failed ? 1 : 0;

@@ -1,4 +1,4 @@
-/* What the C tests share: a test macro, checks, latches, a server, and an interceptor that shows everything. */
+/* Shared by the C tests: a test macro, checks, latches, a server, and an interceptor that records every event. */
 #ifndef PENSTOCK_TEST_H
 #define PENSTOCK_TEST_H
 
@@ -27,7 +27,7 @@ void test_register(test *entry);
 void test_failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Time limits are multiplied by this: 1, more under valgrind and sanitizers. */
 int test_slow(void);
-/* How often a random or racing test runs: `times`, or fewer where everything is slow. */
+/* How often a random or racing test runs: `times`, or fewer in slow modes. */
 int test_rounds(int times);
 /* A pseudo-random number; the seed is printed at the start and read from PENSTOCK_TEST_SEED. */
 uint32_t test_random(uint32_t below);
@@ -73,7 +73,7 @@ bool check_result(const char *file, int line, const char *what, penstock_result 
 void check_error(const char *file, int line, penstock_error **error, penstock_result code, const char *path,
                  const char *part);
 
-/* ---- Waiting: on conditions, with a limit, never for a time ---- */
+/* ---- Waiting for conditions, with a time limit, and never for a fixed time ---- */
 
 typedef struct latch {
   pthread_mutex_t mutex;
@@ -85,10 +85,10 @@ typedef struct latch {
   { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 }
 void latch_signal(latch *latch);
 int latch_count(latch *latch);
-/* Waits until the latch was signalled `count` times in all; a failure after 20 seconds. */
+/* Waits until the latch was signalled `count` times in all; fails after 20 seconds. */
 #define latch_wait(latch, count) latch_wait_at(__FILE__, __LINE__, (latch), (count))
 bool latch_wait_at(const char *file, int line, latch *latch, int count);
-/* Waits until `condition` holds: for what has no latch. Once is enough: it is not looked at again. */
+/* Waits until `condition` has been true once: for conditions that have no latch. */
 #define EVENTUALLY(condition)                                                                                          \
   do {                                                                                                                 \
     bool held_;                                                                                                        \
@@ -101,7 +101,7 @@ void test_pause(void);
 
 /* A finalizer whose user_data is an `atomic_int *`. */
 void count_up(void *counter);
-/* The same for a latch. */
+/* A finalizer whose user_data is a `latch *`, which it signals. */
 void signal_latch(void *latch);
 
 /* ---- The server ---- */
@@ -116,14 +116,15 @@ const char *peer_address(void);
 /* The path of a file in the folder that the runner has made: ca.pem, server, cn, client and self, each .pem and
  * .key. */
 const char *certificate(const char *name);
-/* The same for TLS with that server's certificate; with `mutual` it asks for one that the CA has signed. */
+/* "127.0.0.1:port" of a peer with TLS and that server certificate; with `mutual` it asks for a client certificate that
+ * the CA has signed. */
 const char *tls_address(bool mutual);
 /* A channel to it that trusts the CA; with `mutual` it has the client's certificate. */
 penstock_channel *open_tls_channel(bool mutual);
-/* Starts another, with `more` arguments (ending with NULL), and waits for its address; gives the descriptor of its
+/* Starts another peer, with `more` arguments (ending with NULL), and waits for its address; gives the descriptor of its
  * standard output. It ends when `*input` is closed, or with this process. */
 int start_peer(char *text, size_t text_size, char *const *more, int *input);
-/* A port where nobody listens. */
+/* "127.0.0.1:port" of a port where no process listens. */
 const char *dead_address(void);
 /* A cleartext channel to the peer, on the default runtime. */
 penstock_channel *open_channel(void);
@@ -140,14 +141,14 @@ size_t message_length(const penstock_message *message);
 int32_t unary_code(penstock_channel *channel, const char *request);
 /* A blocking call; NULL after a failed check. */
 penstock_call *start_call(penstock_channel *channel, const char *method, int32_t kind);
-/* One in callback style without callbacks: `ended` is signalled by its finalizer. */
+/* A call in callback style without callbacks: its finalizer signals `ended`. */
 penstock_call *start_callback_call(penstock_channel *channel, const char *method, int32_t kind, latch *ended);
 /* A bidi call that sends `count` numbered messages, and reads them all back. */
 void exchange(penstock_channel *channel, int count);
 /* How many descriptors and threads this process has. */
 int open_descriptors(void);
 int running_threads(void);
-/* Of those the ones that the library has given this name. */
+/* The number of threads to which the library has given this name. */
 int threads_named(const char *name);
 
 /* ---- The probe: an interceptor with every callback ---- */
@@ -155,7 +156,7 @@ int threads_named(const char *name);
 typedef struct probe probe;
 struct probe {
   const char *name;
-  /* What the callbacks return; NULL is NEXT always. */
+  /* Gives the verdict of each callback; NULL means always NEXT. */
   int32_t (*hook)(probe *self, penstock_hop *hop, int32_t event);
   void *context;
   /* For the registration. */
@@ -166,7 +167,7 @@ struct probe {
   /* One character per event, "C<START..." see probe.c; NUL-terminated. */
   char log[512];
   pthread_mutex_t mutex;
-  /* If set, events are appended there too, as "name:event ". */
+  /* If set, events are also appended there, as "name:event ". */
   struct probe_trace *trace;
   latch done; /* signalled by destroy */
   latch finalized_latch;
@@ -195,7 +196,7 @@ static inline penstock_result hop_bytes(penstock_hop *hop, const void **data, si
 }
 static inline void *hop_object(penstock_hop *hop) { return penstock_message_object(penstock_hop_message(hop)); }
 
-/* Gives `put` a message that is `object`; the codec frees the object where it is not taken. */
+/* Gives `put` a message made of `object`; if `put` refuses it, the codec frees the object. */
 static inline penstock_result put_object(penstock_hop *hop, penstock_codec *codec, void *object,
                                          penstock_result (*put)(penstock_hop *, penstock_message *)) {
   penstock_message *message = NULL;

@@ -1,6 +1,7 @@
-/* Random calls of every function, with arguments plain and extreme: live handles in any state, NULL, lengths that no memory
- * has, texts that are none. What the headers leave to the caller is kept: ownership, and who may use what on which thread.
- * These have to hold: no crash, no call that does not end, no finalizer that does not run once, no memory that stays.
+/* Random calls of every function, with ordinary and extreme arguments: live handles in any state, NULL, lengths beyond
+ * all memory, malformed texts. The test keeps the caller's duties of the headers: ownership, and the threads on which
+ * an object may be used. It checks that the library never crashes, that every call ends, that every finalizer runs
+ * exactly once, and that no memory is leaked.
  *
  * API_ROUNDS says how many rounds; API_SEED the seed of the first, each later one has the next. */
 #include "api_tables.h"
@@ -10,7 +11,7 @@
 typedef struct function {
   const char *name;
   void (*run)(void);
-  int rare; /* one in so many of those that chance picks */
+  int rare; /* only one in so many random picks is called */
   bool waits;
 } function;
 
@@ -25,8 +26,8 @@ static atomic_int budget;
 static atomic_llong calls_made;
 static _Thread_local int depth;
 
-/* Two callbacks, each on the thread that drives its runtime, must not wait for a call on the other's: one thread at a time
- * waits in callbacks. (A synchronous interceptor does not drive.) */
+/* Two callbacks, each on the driving thread of its runtime, must not wait for calls on each other's runtime: so only
+ * one thread at a time waits in callbacks. (A synchronous interceptor does not run on a driving thread.) */
 static atomic_flag one_waits = ATOMIC_FLAG_INIT;
 static _Thread_local bool waits_in_callback;
 
@@ -75,7 +76,7 @@ static void *act_on(void *nothing) {
   return nothing;
 }
 
-/* Registers what the library has for any place: a table of callbacks, or one that a function has filled. */
+/* Registers an interceptor in any place: a table of callbacks, or one that a function of the library has filled. */
 static void register_at_random(penstock_channel *channel) {
   penstock_interceptor table;
   penstock_sync_interceptor sync;
@@ -97,7 +98,7 @@ static void register_at_random(penstock_channel *channel) {
   keep_number(&ids, id);
 }
 
-/* What calls need to be made at all; the rest comes by chance. */
+/* Makes the objects without which no call can be made; all others are made at random. */
 static void furnish(void) {
   static const char *const modes[] = {"{\"mode\": \"thread\"}", "{\"mode\": \"host\"}"};
   for (int i = 0; i < 4; i++) {
@@ -112,8 +113,8 @@ static void furnish(void) {
   }
 }
 
-/* Ends every call, so that no thread waits for one; those that come meanwhile too. A worker does not drive a host's
- * runtime while it waits for a call there: that is the program's. */
+/* Ends every call, including calls that are made meanwhile, so that no thread waits for one. The program has to drive
+ * host-driven runtimes here: a worker that waits for a call does not. */
 static void close_all(void) {
   penstock_channel *channels[OPEN_LIMIT];
   penstock_runtime *runtimes[OPEN_LIMIT];
@@ -126,7 +127,8 @@ static void close_all(void) {
   for (int i = 0; i < runtime_count; i++) penstock_runtime_poll(runtimes[i], 0);
 }
 
-/* In turn: a worker of one may wait for a call of another that its host no longer drives, and which ends here. */
+/* One runtime after the other, repeatedly: a worker of one runtime may wait for a call of another, host-driven runtime,
+ * and that call ends only here. */
 static void shut_all_down(void) {
   int left;
   do {
@@ -150,7 +152,7 @@ static void empty_store(void) {
       void *handle = store[kind][i];
       store[kind][i] = NULL;
       pthread_mutex_unlock(&store_mutex);
-      /* All runtimes have been shut down, but for the default one, whose channels are closed. */
+      /* All runtimes have been shut down, except the default one, whose channels are closed. */
       if (kind == KIND_call && handle) {
         EVENTUALLY(penstock_call_reply(handle, &reply) == PENSTOCK_OK);
         penstock_reply_release(reply);

@@ -1,4 +1,4 @@
-/* async.h: interceptors whose callbacks end their events within them and later; what they pass and change. */
+/* async.h: interceptors whose callbacks resolve their events at once or later; the events that they pass and change. */
 #include "completions.h"
 
 /* ---- Passing ---- */
@@ -75,7 +75,7 @@ static void bare_status(penstock_hop *hop, void *state) {
 TEST(async_null_callbacks_pass) {
   atomic_int told = 0;
   penstock_async_interceptor table = PENSTOCK_ASYNC_INTERCEPTOR_INIT;
-  table.user_data = &told; /* without create it is the state */
+  table.user_data = &told; /* without create this is the state */
   table.on_status = bare_status;
   penstock_interceptor made = PENSTOCK_INTERCEPTOR_INIT;
   made.hold_bytes = 77;
@@ -191,7 +191,7 @@ TEST(async_replaces_within_the_callback) {
   style style;
   style_init(&style);
   style.look = replace_now;
-  style.acts[SEND] = style.acts[RECEIVE] = DROP; /* released after it was called: no harm */
+  style.acts[SEND] = style.acts[RECEIVE] = DROP; /* released after it was resolved: does no harm */
   penstock_channel *channel = open_channel();
   style_add(&style, channel, 0);
   penstock_reply *reply = NULL;
@@ -259,5 +259,5 @@ TEST(async_table_is_checked) {
   larger.table.struct_size = 8;
   CHECK_RESULT(penstock_async_interceptor_table(&larger.table, &made, &error), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "struct_size");
-  CHECK_INT(atomic_load(&finalized), 3); /* such a table cannot be read: its user data stays the caller's */
+  CHECK_INT(atomic_load(&finalized), 3); /* such a table cannot be read: the caller still owns its user data */
 }

@@ -61,7 +61,7 @@ TEST(async_cancel_with_a_built_status) {
   style_end(&style, 1);
 }
 
-/* A deadline passes by an event that is never resolved. */
+/* A deadline ends a call although an event is never resolved. */
 TEST(law_4_async_deadline_while_an_event_is_open) {
   for (int event = START; event <= STATUS; event++) {
     style style;
@@ -77,7 +77,7 @@ TEST(law_4_async_deadline_while_an_event_is_open) {
     penstock_reply_release(reply);
     penstock_call_options_release(options);
     latch_wait(&style.kept_latch, 1);
-    /* The deadline came to on_status; or to on_cancel, where a status was held there. */
+    /* The deadline came to on_status, or to on_cancel if a status was held there. */
     CHECK_INT(atomic_load(&style.seen[STATUS]), 1);
     CHECK_INT(atomic_load(&style.cancelled), event == STATUS ? 1 : 0);
     if (event == STATUS) CHECK_INT(style.cancel_code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
@@ -98,7 +98,8 @@ static void refuse_to_change(style *self, int32_t event, penstock_hop *hop) {
   CHECK_RESULT(penstock_hop_end(hop, 1, NULL), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_hop_resolve(hop, PENSTOCK_RESTART), PENSTOCK_E_GONE);
 }
-/* The caller cancels while on_start's event is open: on_status gets CANCELLED, and next there is no error. */
+/* The caller cancels while on_start's event is open: on_status gets CANCELLED, and resolving that event with NEXT is
+ * not an error. */
 TEST(async_cancel_by_the_caller) {
   for (int drops = 0; drops < 2; drops++) {
     style style;
@@ -237,8 +238,8 @@ static void *race(void *argument) {
   penstock_hop_release(self->hop);
   return NULL;
 }
-/* Within the callback and after it, against each other: one decides the event, the others are told. The end may come after
- * that, and still ends the call. */
+/* The callback and other threads race to resolve one event: one of them decides it, the others get an error. An end may
+ * come after that, and still ends the call. */
 static void race_all(style *self, int32_t event, penstock_hop *hop) {
   if (event != SEND) return;
   racer *racers = self->context;

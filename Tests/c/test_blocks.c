@@ -1,4 +1,5 @@
-/* What is kept of memory that calls have used: bounded, for all threads, and nothing when a thread has ended. */
+/* The memory that the library keeps after calls have used it is bounded, for all threads together; a thread that has
+ * ended keeps nothing. */
 #include "side.h"
 
 #include <malloc.h>
@@ -12,7 +13,7 @@ static void ended(penstock_call *call, penstock_reply *reply, void *user_data) {
 
 enum { WAVE = 100 };
 
-/* Calls that are made on this thread, are all there at once, and end on the runtime's. */
+/* Many calls that are made on this thread, are open at the same time, and end on the runtime's thread. */
 static void wave(penstock_channel *channel, latch *latch) {
   penstock_call *calls[WAVE];
   int before = latch_count(latch);
@@ -30,7 +31,7 @@ static void wave(penstock_channel *channel, latch *latch) {
   latch_wait(latch, before + WAVE);
 }
 
-/* On a thread of its own, which has kept nothing yet. */
+/* Runs on a new thread, which keeps no memory yet. */
 static void *make_waves(void *channel) {
   latch latch = LATCH_INIT;
   wave(channel, &latch);
@@ -72,12 +73,12 @@ TEST(blocks_go_back_when_their_thread_ends) {
   size_t before = mallinfo2().uordblks;
   run_threads(channel, 200);
   size_t after = mallinfo2().uordblks;
-  /* A call's blocks are 4 KiB at the least; if each thread left those, it would be 800. */
+  /* The blocks of a call take at least 4 KiB; if each thread left them behind, the sum would be 800 KiB. */
   if (!CHECK(after < before + (64 << 10))) printf("  %zu, then %zu bytes\n", before, after);
   penstock_channel_release(channel);
 }
 
-/* Large messages and many at once must not stay in a thread for good. */
+/* The memory of large messages, and of many at once, must not stay in a thread for ever. */
 TEST(blocks_that_a_thread_keeps_are_bounded) {
   penstock_channel *channel = open_channel();
   check_echo(channel);
@@ -97,7 +98,7 @@ TEST(blocks_that_a_thread_keeps_are_bounded) {
   }
   size_t after = mallinfo2().uordblks;
   CHECK(during > before + (4 << 20));
-  /* 2 MiB of the store, what two threads keep, and the lists that have grown. */
+  /* 2 MiB of the store, the blocks that two threads keep, and the lists that have grown. */
   if (!CHECK(after < before + (3 << 20))) printf("  %zu, then %zu, then %zu bytes\n", before, during, after);
   penstock_channel_release(channel);
 }
@@ -117,7 +118,7 @@ static void make_side_calls(penstock_hop *hop, int count) {
   }
 }
 
-/* A call that goes on for long, and whose hop calls again and again: those that have ended are no more its own. */
+/* A hop of a long call makes many side calls: the call does not keep the side calls that have ended. */
 TEST(blocks_of_side_calls_go_back_before_their_call_ends) {
   penstock_channel *channel = open_channel();
   penstock_hop *hop = NULL;

@@ -52,7 +52,7 @@ TEST(call_options) {
   }
 }
 
-/* The server takes one call at a time, and has nothing to say when that one is cancelled. */
+/* The server allows one call at a time, and sends nothing when that call is cancelled. */
 TEST(call_begins_when_a_cancelled_one_makes_room) {
   char address[64];
   int input;
@@ -133,7 +133,7 @@ TEST(call_server_stream) {
   CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
   CHECK_FINISH(call, 0);
   penstock_call_release(call);
-  /* finish discards what is unread */
+  /* penstock_call_wait discards unread messages */
   REQUIRE_OK(penstock_channel_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, options, NULL, &call, NULL));
   OK(penstock_call_send(call, "again", 5));
   OK(penstock_call_half_close(call));
@@ -361,7 +361,7 @@ TEST(call_back_pressure) {
   while (test_now_ms() < until) {
     result = penstock_call_try_send(call, data, sizeof(data));
     if (result == PENSTOCK_E_WOULD_BLOCK) {
-      /* It may only be slow: the same for a while is full. */
+      /* The transport may only be slow: the buffer is full if it refuses for a while. */
       int again = 0;
       while (again < 100 && (result = penstock_call_try_send(call, data, sizeof(data))) == PENSTOCK_E_WOULD_BLOCK) {
         test_pause();
@@ -374,7 +374,7 @@ TEST(call_back_pressure) {
     if (!CHECK_INT(taken < ((size_t)256 << 20), 1)) break;
   }
   CHECK_RESULT(result, PENSTOCK_E_WOULD_BLOCK);
-  /* Reading everything lets the rest through. */
+  /* Reading all messages makes room for the rest. */
   OK(penstock_call_half_close(call));
   size_t back = 0;
   penstock_message *message = NULL;

@@ -1,4 +1,4 @@
-/* call.h: waits that a signal ends, and those that none does. */
+/* call.h: waits that a signal ends, and waits that no signal ends. */
 #include "calls.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static void interrupted_receive(void) {
   const penstock_metadata *headers = NULL;
   penstock_result result = penstock_call_wait_headers(call, &headers);
   CHECK(result == PENSTOCK_E_INTERRUPTED || result == PENSTOCK_OK);
-  /* The call lives on. */
+  /* The call goes on. */
   while ((result = penstock_call_send(call, "x", 1)) == PENSTOCK_E_INTERRUPTED) continue;
   OK(result);
   while ((result = penstock_call_receive(call, &message)) == PENSTOCK_E_INTERRUPTED) continue;
@@ -70,7 +70,7 @@ static bool has_reply(penstock_call *call) {
   return ended;
 }
 
-/* The message that the interrupted receive has asked for comes, and the status behind it, while nobody waits. */
+/* The interrupted receive has asked for a message; it comes, and the status behind it, while no thread waits. */
 static void interrupted_then_cancelled(void) {
   penstock_channel *channel = open_channel();
   penstock_call_options *options = options_of("{\"interruptible\": true}");
@@ -105,12 +105,12 @@ static void interrupted_unary(void) {
   probe probe;
   probe_init_with(&probe, "pause", pause_start, NULL);
   probe_add(&probe, channel, 0);
-  /* Without a function a signal cancels. */
+  /* Without a function, a signal cancels the call. */
   penstock_call_options *options = options_of("{\"interruptible\": true}");
   penstock_reply *reply = NULL;
   CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
   penstock_call_options_release(options);
-  /* With one that says so, too. */
+  /* A function that says so cancels the call, too. */
   int32_t answer = 1;
   latch finalized = LATCH_INIT;
   options = options_of("{\"interruptible\": true}");
@@ -119,7 +119,7 @@ static void interrupted_unary(void) {
   CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
   CHECK(latch_count(&interrupted_latch) > before);
   penstock_call_options_release(options);
-  /* One that says go on waits until the deadline. */
+  /* With a function that says "go on" the wait lasts until the deadline. */
   answer = 0;
   options = options_of("{\"interruptible\": true, \"deadline_ms\": 100}");
   OK(penstock_call_options_set_on_interrupted(options, when_interrupted, &answer, NULL));
@@ -128,7 +128,7 @@ static void interrupted_unary(void) {
     penstock_reply_release(reply);
   }
   penstock_call_options_release(options);
-  /* Its user_data is finalized with the options, or when it is replaced. */
+  /* The function's user_data is finalized with the options, or when the function is replaced. */
   options = options_of(NULL);
   OK(penstock_call_options_set_on_interrupted(options, when_interrupted, &finalized, signal_latch));
   OK(penstock_call_options_set_on_interrupted(options, when_interrupted, &finalized, signal_latch));

@@ -256,7 +256,7 @@ TEST(channel_released_with_a_call_in_flight) {
 
 TEST(channel_leaves_nothing_open) {
   penstock_runtime *runtime = new_runtime(NULL);
-  /* What the process keeps once it has made a first call. */
+  /* After a first call the process keeps these descriptors and threads. */
   penstock_channel *first = open_channel_on(runtime);
   check_echo(first);
   penstock_channel_release(first);

@@ -1,4 +1,4 @@
-/* Times and deadlines where callbacks are slow and threads are many: each is counted from when it is asked for. */
+/* Times and deadlines with slow callbacks and many threads: each is counted from the moment of its request. */
 #include "calls.h"
 #include "unary.h"
 
@@ -39,7 +39,7 @@ TEST(clock_timeout_is_what_a_slow_callback_leaves) {
   penstock_call_options *options = options_of(echoed);
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
-  /* A millisecond for the steps of the test's clock. */
+  /* Allows a millisecond for the resolution of the test's clock. */
   int64_t seen = timeout_seen(reply);
   if (!CHECK(seen > 0 && seen <= (60000 - takes + 1) * 1000000)) printf("  %lld ns\n", (long long)seen);
   penstock_reply_release(reply);
@@ -48,7 +48,7 @@ TEST(clock_timeout_is_what_a_slow_callback_leaves) {
   probe_wait_finalized(&probe);
 }
 
-/* Another call's callback keeps the loop, while this one is made and waits. */
+/* The callback of another call blocks the loop while this call is made and waits. */
 typedef struct slow_reply {
   latch inside, go, finalized;
 } slow_reply;
@@ -116,7 +116,7 @@ TEST(clock_many_threads_beside_a_slow_callback) {
   latch_signal(&slow.go);
   for (int i = 0; i < threads; i++) {
     pthread_join(ids[i], NULL);
-    /* They could not leave before. A millisecond for the steps of the test's clock. */
+    /* The calls could not leave before. Allows a millisecond for the resolution of the test's clock. */
     int64_t most = (60000 - (freed_at - askers[i].made_at) + 1) * 1000000;
     if (!CHECK(askers[i].seen > 0 && askers[i].seen <= most)) {
       printf("  %lld ns of %lld\n", (long long)askers[i].seen, (long long)most);
@@ -173,7 +173,7 @@ TEST(clock_deadline_counts_down_within_a_callback) {
   probe_wait_finalized(&probe);
 }
 
-/* A time that a callback asks for at its end runs in full. */
+/* A delay that a callback asks for at its end has its full length. */
 typedef struct late {
   bool sets_deadline;
   int64_t asked_at, came_at;

@@ -1,7 +1,8 @@
-/* codec.h: objects through the chain, bytes below it; who frees what, and what a codec that fails does. */
+/* codec.h: objects go through the chain, and bytes below it; who frees which object, and the effect of a codec that
+ * fails. */
 #include "test.h"
 
-/* The objects: a text with a count of those that are alive. */
+/* The objects are texts, and the codec counts those that are alive. */
 typedef struct text {
   char *bytes;
   size_t length;
@@ -10,7 +11,7 @@ typedef struct text {
 typedef struct text_codec {
   atomic_int alive, encoded, decoded, finalized;
   atomic_bool fails_to_encode, fails_to_decode;
-  atomic_int refuses_to_copy; /* from this copy on; 0: none */
+  atomic_int refuses_to_copy; /* the number of the first copy that is refused; 0: none */
   atomic_int copied;
   penstock_codec *handle; /* borrowed */
 } text_codec;
@@ -88,14 +89,14 @@ static penstock_message *new_message(text_codec *state, penstock_codec *codec, c
   return message;
 }
 
-/* Waits until every object has been freed, then lets the codec go. */
+/* Waits until every object has been freed, then releases the codec. */
 static void codec_close(text_codec *state, penstock_codec *codec) {
   EVENTUALLY(atomic_load(&state->alive) == 0);
   penstock_codec_release(codec);
   EVENTUALLY(atomic_load(&state->finalized) == 1);
 }
 
-/* At the object level it sees and replaces objects, at the bytes level bytes. */
+/* Sees and replaces objects at the object level, and bytes at the bytes level. */
 static int32_t look_at_both(probe *self, penstock_hop *hop, int32_t event) {
   text_codec *codec = self->context;
   if (event != PENSTOCK_EVENT_SEND && event != PENSTOCK_EVENT_RECEIVE) {
@@ -177,7 +178,7 @@ TEST(codec_of_a_stream_in_the_call_options) {
     CHECK_INT(length, 0);
     penstock_message_release(message);
   }
-  /* There is room for a thousand. */
+  /* The send buffer has room for a thousand. */
   penstock_result result = PENSTOCK_OK;
   int sent = 0;
   for (; sent < 100000 && result == PENSTOCK_OK; sent++) result = penstock_call_try_send_message(call, given);
@@ -313,7 +314,7 @@ TEST(codec_copies_objects_for_a_restart) {
   }
 }
 
-/* A copy that is not to be had: at first the call can't be restarted, then it ends in words. */
+/* The codec cannot make a copy: first the call can't be restarted, then it ends with a message that says so. */
 TEST(codec_that_has_no_copy_for_a_restart) {
   for (int first = 1; first <= 2; first++) {
     text_codec state;
@@ -366,7 +367,7 @@ TEST(codec_message_of_a_call_that_does_not_begin) {
   codec_close(&state, codec);
 }
 
-/* One object in two calls and after them, until its last message has gone; what was received may be sent, too. */
+/* One object is used in two calls, and lives until its last message is released; a received object may be sent, too. */
 TEST(codec_message_is_sent_again) {
   text_codec state;
   penstock_codec *codec = make_codec(&state, false);
@@ -392,7 +393,8 @@ TEST(codec_message_is_sent_again) {
   codec_close(&state, codec);
 }
 
-/* Neither bytes where objects are expected, nor objects where bytes are, nor those of another codec. */
+/* The library refuses bytes where objects are expected, objects where bytes are expected, and objects of another codec.
+ */
 TEST(codec_takes_only_its_own_objects) {
   text_codec state, others;
   penstock_codec *codec = make_codec(&state, false), *other = make_codec(&others, false);

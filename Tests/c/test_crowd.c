@@ -1,4 +1,5 @@
-/* Sixteen threads that block on one channel, and fewer and fewer of them: whoever drives, every wait has its end. */
+/* Sixteen threads block in calls on one channel, and end one after the other: every wait ends, whichever thread drives.
+ */
 #include "calls.h"
 
 #define THREADS 16
@@ -7,7 +8,7 @@ typedef struct crowd {
   penstock_channel *channel;
   penstock_call_options *short_lived;
   pthread_mutex_t mutex;
-  penstock_call *current[THREADS]; /* to be cancelled by others; under the mutex */
+  penstock_call *current[THREADS]; /* other threads may cancel it; under the mutex */
   atomic_int stop, echoes, ended;
 } crowd;
 

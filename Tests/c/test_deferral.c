@@ -1,5 +1,5 @@
-/* Deferral: what is kept while a hop is paused, and what ends a pause. docs/interceptors.md, "Tickets" and "What is
- * kept". */
+/* Deferral: the memory that is kept while a hop is paused, and the events that end a pause. docs/interceptors.md,
+ * "Tickets" and "What is kept". */
 #include "observed.h"
 
 static const int32_t pausable[] = {PENSTOCK_EVENT_START,   PENSTOCK_EVENT_SEND,    PENSTOCK_EVENT_HALF_CLOSE,
@@ -26,14 +26,14 @@ static void check_pause_ends(int32_t event, ending ending) {
                                          ending == BY_DEADLINE ? "{\"deadline_ms\": 60}" : NULL, &collector);
   penstock_call_try_send(call, "x", 1);
   penstock_call_half_close(call);
-  /* Where everything is slow the deadline may come before the event does. */
+  /* In slow modes the deadline may come before the event does. */
   EVENTUALLY(latch_count(&pauser.paused) == 1 || latch_count(&collector.finalized) == 1);
   if (ending != BY_DEADLINE) started = test_now_ms();
   if (ending == BY_CANCEL) OK(penstock_call_cancel(call, NULL));
   if (ending == BY_CLOSE) OK(penstock_channel_close(channel));
   latch_wait(&collector.finalized, 1);
   int64_t took = test_now_ms() - started;
-  /* At once: nobody else will resume it. */
+  /* The call ends at once, because nothing else would resume it. */
   CHECK(took < 5000 * test_slow());
   if (ending == BY_DEADLINE) CHECK(took >= 60);
   CHECK_INT(collector.code, ending == BY_DEADLINE ? PENSTOCK_STATUS_DEADLINE_EXCEEDED : PENSTOCK_STATUS_CANCELLED);
@@ -77,7 +77,7 @@ static int32_t pause_for(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_PAUSE;
 }
 
-/* The earliest counts; a resume before it counts too, and what was to come is nothing then. */
+/* The earliest time counts; an earlier resume counts too, and the later ones then have no effect. */
 TEST(deferral_resume_after) {
   static const struct {
     later plan;
@@ -125,7 +125,7 @@ static void *resolve_all(void *pointer) {
   hoard *hoard = pointer;
   for (int i; (i = atomic_fetch_add(&hoard->next, 1)) < hoard->limit;) {
     OK(penstock_ticket_resolve(hoard->tickets[i], PENSTOCK_NEXT));
-    /* With the last of them the call may have ended. */
+    /* After the last ticket the call may have ended. */
     penstock_result again = penstock_ticket_resolve(hoard->tickets[i], PENSTOCK_DROP);
     CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
   }
@@ -140,7 +140,7 @@ static void count_message(penstock_call *call, penstock_message *message, void *
   CHECK_INT(number, atomic_fetch_add(&collector->messages, 1));
 }
 
-/* All of them open at once, resolved in any order by four threads: the messages go up in theirs. */
+/* All tickets are open at once, and four threads resolve them in any order: the messages go up in their own order. */
 TEST(deferral_ten_thousand_tickets_in_one_call) {
   hoard hoard = {NULL, 0, 0, LATCH_INIT, test_slow() == 1 ? 10000 : 1000};
   hoard.tickets = calloc((size_t)hoard.limit, sizeof(*hoard.tickets));
@@ -188,7 +188,7 @@ TEST(deferral_ten_thousand_tickets_in_one_call) {
   free(hoard.tickets);
 }
 
-/* ---- What is kept meanwhile ---- */
+/* ---- The memory that is kept meanwhile ---- */
 
 enum { LARGE = 300000, HUGE = 3000000, PAUSERS = 3 };
 
@@ -196,12 +196,12 @@ static bool is_outbound(int32_t event) { return event <= PENSTOCK_EVENT_HALF_CLO
 
 typedef struct kept {
   long bytes;    /* allocated, more than before */
-  long accepted; /* messages of the caller's */
+  long accepted; /* messages of the caller that were accepted */
   long received; /* messages that the peer has sent */
 } kept;
 
-/* Three hops that pause; everything is sent that is taken, a thousand messages are asked for, and there is time for all of
- * it. */
+/* Three hops pause. The caller sends as long as messages are accepted, asks for a thousand messages, and then waits
+ * long enough for all of them. */
 static bool measure(int32_t event, int32_t kind, size_t size, long limit, kept *kept) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return false;
@@ -246,10 +246,10 @@ static bool measure(int32_t event, int32_t kind, size_t size, long limit, kept *
   }
   int first = is_outbound(event) ? 0 : PAUSERS - 1;
   bool paused = latch_wait(&pausers[first].paused, 1);
-  /* Nothing tells that nothing more will come. */
+  /* No signal says that nothing more will come. */
   for (int i = 0; i < 30; i++) test_pause();
   kept->bytes = bytes_in_use() - before;
-  /* What is still being written is not kept. */
+  /* Data that is still being written does not count. */
   for (int i = 0; i < 2000 && kept->bytes >= limit; i++) {
     test_pause();
     kept->bytes = bytes_in_use() - before;
@@ -267,8 +267,9 @@ static bool measure(int32_t event, int32_t kind, size_t size, long limit, kept *
   return paused;
 }
 
-/* A message that waits on its way out; one that waits on its way in, and the window of the stream behind it; what is
- * sent and may have to be sent again, or is the caller's; and what a channel has without any call. */
+/* The limit is the sum of: a message that waits on its way out; a message that waits on its way in, and the stream's
+ * window behind it; sent data that may have to be sent again, or is in the caller's send buffer; and the memory of a
+ * channel without calls. */
 static long limit_of(int32_t event, int32_t kind, long size) {
   long limit = 384 << 10;
   if (kind != PENSTOCK_KIND_UNARY) limit += size;
@@ -278,7 +279,7 @@ static long limit_of(int32_t event, int32_t kind, long size) {
   return limit;
 }
 
-/* Whatever is sent, and asked for: Tests of docs/interceptors.md, "What is kept". */
+/* The limits of docs/interceptors.md, "What is kept", hold however much is sent and asked for. */
 TEST(deferral_keeps_what_the_design_names) {
   static const int32_t kinds[] = {PENSTOCK_KIND_UNARY, PENSTOCK_KIND_SERVER_STREAM, PENSTOCK_KIND_BIDI};
   static const char *const names[] = {"unary", "server stream", "bidi"};
@@ -291,7 +292,7 @@ TEST(deferral_keeps_what_the_design_names) {
       printf("  %s of %ld KiB, paused at %s: %ld taken, %ld sent by the server, %ld KiB kept of at most %ld\n",
              names[k], size / 1024, event_name(event), kept.accepted, kept.received, kept.bytes / 1024, limit / 1024);
       if (test_slow() == 1) CHECK(kept.bytes < limit);
-      /* The server has filled the window, or what it had to say was less; the sender both windows. */
+      /* The server has filled the window, or had less to send; the sender has filled both windows. */
       CHECK(kept.received <= 6 && kept.received * LARGE <= WINDOW + PEER_KEEPS + 3 * LARGE);
       CHECK(kept.accepted * size <= 2 * WINDOW + 3 * PEER_KEEPS + SEND_BUFFER + 2 * size);
       if (event == PENSTOCK_EVENT_START || event == PENSTOCK_EVENT_SEND) CHECK_INT(kept.accepted, 1);
@@ -299,7 +300,7 @@ TEST(deferral_keeps_what_the_design_names) {
   }
 }
 
-/* ---- With what hops hold and record ---- */
+/* ---- With messages that hops hold and record ---- */
 
 enum { PIECE = 30000, PIECES = 8 };
 
@@ -315,7 +316,7 @@ static int32_t hold_then_pause(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_PAUSE;
 }
 
-/* A hop that records, and below it one that holds what it may in this lane, and then pauses. */
+/* A hop that records; the hop below it holds up to hold_bytes in this lane, and then pauses. */
 static void check_kept_by_hops(int32_t event) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return;
@@ -349,7 +350,8 @@ static void check_kept_by_hops(int32_t event) {
   }
   latch_wait(&pauser.paused, 1);
   long kept = bytes_in_use() - before;
-  /* What is held, or recorded and passed on; the message that is paused; what the sender may have on its way. */
+  /* The sum of the messages that are held, or recorded and passed on; the paused message; the sender's messages on
+   * their way. */
   long limit = PIECES * PIECE + PIECE + SEND_BUFFER + (384 << 10);
   limit += event == PENSTOCK_EVENT_SEND ? 0 : WINDOW + (1 << 20);
   printf("  %ld taken, %ld KiB kept of at most %ld\n", accepted, kept / 1024, limit / 1024);

@@ -1,5 +1,5 @@
-/* Demand and `sent` are conserved, message by message, whatever a hop does: it stands between a caller and a hop that has
- * taken the call and counts. docs/interceptors.md, "Demand". */
+/* Demand and `sent` are conserved, message by message, whatever a hop does. The hop under test is between a caller and
+ * a hop that has taken the call and counts. docs/interceptors.md, "Demand". */
 #include "others.h"
 
 typedef int32_t (*hook)(probe *, penstock_hop *, int32_t);
@@ -10,7 +10,7 @@ typedef struct line {
   collector caller;
   probe middle, end;
   penstock_hop *middle_hop, *end_hop;
-  atomic_int asked; /* of the far end, in all */
+  atomic_int asked; /* the total demand that has reached the bottom hop */
   latch taken;
   int lowered;
 } line;
@@ -56,8 +56,8 @@ static void line_close(line *line) {
   check_ended(&line->end);
 }
 
-/* Once another call has come and gone, what was asked for before has been done. So far the far end has been asked for
- * `asked` messages, and the caller has got `got`. */
+/* Makes another call, so that all earlier requests have been carried out. Then checks that the bottom hop has been
+ * asked for `asked` messages in all, and that the caller has got `got`. */
 #define CHECK_LINE(line, asked_, got_)                                                                                 \
   do {                                                                                                                 \
     check_echo((line)->channel);                                                                                       \
@@ -70,7 +70,7 @@ static void ask(line *line, uint64_t n) { OK(penstock_call_demand(line->call, n)
 static void deliver(line *line, const char *messages) {
   for (; *messages; messages++) OK(penstock_hop_deliver(line->end_hop, messages, 1));
 }
-/* More than hold_bytes does not wait until it is asked for. */
+/* A hop may not deliver more than hold_bytes ahead of the demand. */
 static void deliver_blocks(line *line) {
   static const char large[65537];
   CHECK_RESULT(penstock_hop_deliver(line->end_hop, large, sizeof(large)), PENSTOCK_E_WOULD_BLOCK);
@@ -124,7 +124,7 @@ static int32_t raise_first(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* What is read ahead waits at the hop, and stays as much ahead. */
+/* Messages that are read ahead wait at the hop, and their number stays the same. */
 TEST(demand_raised_reads_ahead) {
   line line;
   line_open(&line, raise_first);
@@ -163,7 +163,7 @@ TEST(demand_of_a_dropped_message_is_renewed) {
   deliver_blocks(&line);
   CHECK_LINE(&line, 5, 3);
   CHECK_STR(line.caller.text, "abc");
-  /* Outbound: each message of the caller's is told as sent once, dropped or not. */
+  /* Outbound: each message of the caller is reported as sent once, whether it is dropped or not. */
   for (int i = 0; i < 6; i++) OK(penstock_call_try_send(line.call, "m", 1));
   CHECK_LINE(&line, 5, 3);
   CHECK_INT(atomic_load(&line.caller.sent), 6);
@@ -181,8 +181,8 @@ static int32_t inject_before(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* An injected message answers demand that has gone down already: the next that is asked for is that much less. So what
- * waits at the hop does not grow with each one. */
+/* An injected message uses demand that has gone down already: so that much less of the next demand goes down, and the
+ * number of messages that wait at the hop does not grow with each injection. */
 TEST(demand_is_spent_by_an_injected_message) {
   line line;
   line_open(&line, inject_before);
@@ -203,7 +203,7 @@ TEST(demand_is_spent_by_an_injected_message) {
   ask(&line, 1);
   CHECK_LINE(&line, 5, 8);
   CHECK_STR(line.caller.text, "+a+bcd+e");
-  /* Outbound: the `sent` of an injected one stops at its hop. */
+  /* Outbound: the `sent` of an injected message stops at its hop. */
   for (int i = 0; i < 3; i++) OK(penstock_call_try_send(line.call, "m", 1));
   CHECK_LINE(&line, 5, 8);
   CHECK_INT(atomic_load(&line.caller.sent), 3);
@@ -217,7 +217,8 @@ static int32_t hold_until_fourth(probe *self, penstock_hop *hop, int32_t event) 
   return message && seen(self, event) % 4 ? PENSTOCK_HOLD : PENSTOCK_NEXT;
 }
 
-/* A held message asks for one more at once; once it has gone up, what the caller asks for next is there already. */
+/* A held message asks for one more at once; after it has gone up, the message that the caller asks for next is already
+ * there. */
 TEST(demand_of_a_held_message_is_renewed_once) {
   line line;
   line_open(&line, hold_until_fourth);
@@ -240,7 +241,7 @@ TEST(demand_of_a_held_message_is_renewed_once) {
   ask(&line, 1);
   CHECK_LINE(&line, 5, 4);
   CHECK_STR(line.caller.text, "abcd");
-  /* Outbound: it is told as sent when it is held, and not again. */
+  /* Outbound: a message is reported as sent when it is held, and not again. */
   for (int i = 0; i < 3; i++) OK(penstock_call_try_send(line.call, "m", 1));
   CHECK_LINE(&line, 5, 4);
   CHECK_INT(atomic_load(&line.caller.sent), 3);
@@ -258,7 +259,7 @@ static int32_t answer_demand(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* A hop that answers each demand itself leaves one message below it, however long that goes on. */
+/* If a hop answers each demand itself, only one message waits below it, however long that goes on. */
 TEST(demand_answered_by_the_hop_itself) {
   line line;
   line_open(&line, answer_demand);
@@ -272,7 +273,7 @@ TEST(demand_answered_by_the_hop_itself) {
   line_close(&line);
 }
 
-/* ---- Hops of the run that come to count by themselves ---- */
+/* ---- Hops that leave the run and then have counts of their own ---- */
 
 typedef struct echoes {
   penstock_hop *upper, *lower;
@@ -286,11 +287,11 @@ static int32_t keep(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* From here on the lower hop counts by itself: it puts a message of its own in, which is no answer to demand. */
+/* From here on the lower hop has counts of its own: it sends a message of its own, which does not answer demand. */
 static void put_one_in(penstock_call *call, penstock_message *message, void *user_data) {
   (void)call, (void)message;
   echoes *echoes = user_data;
-  /* Their callbacks have returned. */
+  /* The callbacks of both hops have returned. */
   CHECK_INT(penstock_hop_event(echoes->upper), PENSTOCK_EVENT_NONE);
   CHECK_INT(penstock_hop_event(echoes->lower), PENSTOCK_EVENT_NONE);
   if (atomic_fetch_add(&echoes->count, 1) == 0) OK(penstock_hop_send(echoes->lower, "3", 1));
@@ -302,7 +303,7 @@ static void note_end(penstock_call *call, penstock_reply *reply, void *user_data
   latch_signal(&((echoes *)user_data)->ended);
 }
 
-/* Three were asked for at once, and one has come: two more are due, though nobody asks again. */
+/* Three messages were asked for at once, and one has come: two more are due without another request. */
 TEST(demand_stays_when_a_hop_leaves_the_others_between_messages) {
   echoes echoes = {NULL, NULL, 0, LATCH_INIT, LATCH_INIT};
   penstock_channel *channel = open_channel();
@@ -350,7 +351,7 @@ static int32_t deliver_elsewhere(probe *self, penstock_hop *hop, int32_t event) 
   return PENSTOCK_NEXT;
 }
 
-/* Its start has gone on with NEXT, and is told with the call's first demand: it is no far end any more. */
+/* The verdict on the start was NEXT, so this hop no longer answers the call, and it gets the call's first demand. */
 TEST(demand_comes_behind_a_start_that_has_passed) {
   penstock_channel *channel = open_channel();
   probe probe;

@@ -1,5 +1,5 @@
-/* A program that closes descriptors which are not its own: calls end, nothing spins, and no number that another file has
- * by then is closed, written to or polled. */
+/* A program closes descriptors that are not its own: calls end, no loop spins, and the library does not close, write to
+ * or poll a number that belongs to another file by then. */
 #include "calls.h"
 
 #include <dirent.h>
@@ -10,13 +10,13 @@
 
 enum { MOST = 1024 };
 
-/* What each descriptor is, as the system names it; "": closed. */
+/* The system's name for each open descriptor; "": closed. */
 typedef struct table {
   char names[MOST][48];
 } table;
 
 static table descriptors(void) {
-  (void)peer_address(); /* whose pipes are here before */
+  (void)peer_address(); /* the peer's pipes have to exist before */
   table all = {{""}};
   for (int fd = 0; fd < MOST; fd++) {
     char path[32];
@@ -27,7 +27,8 @@ static table descriptors(void) {
   return all;
 }
 
-/* Those that have come since `before`, of the kinds in `kinds`, are closed, and the ends of pipes put in their places. */
+/* Closes the descriptors that have come since `before` and whose kind is in `kinds`, and puts ends of pipes in their
+ * places. */
 static table replace_since(int line, const table *before, const char *kinds) {
   table now = descriptors();
   int count = 0;
@@ -49,7 +50,7 @@ static table replace_since(int line, const table *before, const char *kinds) {
   return descriptors();
 }
 
-/* Each pipe is where it was; then they are closed. */
+/* Checks that each pipe still has its number; then closes them. */
 static void check_untouched(int line, const table *before, const table *expected) {
   table now = descriptors();
   for (int fd = 3; fd < MOST; fd++) {
@@ -87,7 +88,7 @@ TEST(descriptors_closed_between_blocking_calls) {
   table with = replace_since(__LINE__, &before, "eventpoll eventfd");
   penstock_reply *reply = NULL;
   if (OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL))) check_lost(__LINE__, reply);
-  /* It has ended: what comes later is told so. */
+  /* The runtime has ended: later functions return an error that says so. */
   penstock_error *error = NULL;
   CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, &error), PENSTOCK_E_CLOSED);
   penstock_error_release(error);
@@ -99,14 +100,14 @@ TEST(descriptors_closed_between_blocking_calls) {
   check_untouched(__LINE__, &before, &with);
 }
 
-/* The default runtime is over too: the next channel gets another. */
+/* The default runtime has ended, too: the next channel gets a new one. */
 TEST(descriptors_of_the_default_runtime_closed) {
   table before = descriptors();
   penstock_channel *channel = open_channel();
   check_echo(channel);
   table with = replace_since(__LINE__, &before, "eventpoll eventfd socket");
   penstock_reply *reply = NULL;
-  /* Its own thread may see it first, or the one that calls. */
+  /* Either the runtime's own thread or the calling thread may notice it first. */
   if (penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL) == PENSTOCK_OK) check_lost(__LINE__, reply);
   penstock_channel *second = open_channel();
   check_echo(second);
@@ -155,7 +156,8 @@ static void check_outcome(int line, const outcome *it) {
   check_has(__FILE__, line, "status", it->text, "something in the program closed its descriptors");
 }
 
-/* The runtime's own thread sleeps on what is closed: it looks at times, whether another has reason to wake it or not. */
+/* The runtime's own thread sleeps on a closed descriptor: it checks its descriptors from time to time, even if no other
+ * thread wakes it. */
 TEST(descriptors_closed_while_the_thread_sleeps) {
   static const char *const kinds[] = {"eventpoll eventfd socket", "eventpoll", "eventfd"};
   enum { COUNT = 3 };
@@ -173,7 +175,7 @@ TEST(descriptors_closed_while_the_thread_sleeps) {
     latch_wait(&outcomes[i].headers, 1);
     with[i] = replace_since(__LINE__, &before[i], kinds[i]);
   }
-  /* Nobody can be woken for it. */
+  /* There is no thread that could be woken. */
   outcome other;
   late = start_noted(channels[2], NULL, &other);
   for (int i = 0; i < COUNT; i++) {
@@ -192,7 +194,7 @@ TEST(descriptors_closed_while_the_thread_sleeps) {
   for (int i = COUNT - 1; i >= 0; i--) check_untouched(__LINE__, &before[i], &with[i]);
 }
 
-/* The host program polls: it is told that the runtime is over. */
+/* The host program polls: the result says that the runtime has ended. */
 TEST(descriptors_of_a_host_runtime_closed) {
   static const char *const kinds[] = {"eventpoll eventfd timerfd socket", "eventpoll", "eventfd"};
   for (int i = 0; i < 3; i++) {
@@ -222,7 +224,7 @@ TEST(descriptors_of_a_host_runtime_closed) {
   }
 }
 
-/* Without the timer nobody would send the host program to look when a deadline has passed. */
+/* Without the timer's descriptor the host program would not know when to poll for a deadline. */
 TEST(timer_of_a_host_runtime_closed) {
   table before = descriptors();
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");

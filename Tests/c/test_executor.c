@@ -1,4 +1,4 @@
-/* executor.h: executors by themselves, and as where an interceptor's callbacks run. */
+/* executor.h: executors alone, and executors that run an interceptor's callbacks. */
 #include "pool.h"
 
 /* ---- Executors by themselves ---- */
@@ -29,7 +29,7 @@ TEST(executor_serial_thread_ends_with_the_last_reference) {
 /* ---- Order ---- */
 
 typedef struct tracked {
-  atomic_int *executed; /* how many callbacks ran on a pool's thread */
+  atomic_int *executed; /* the number of callbacks that ran on a thread of a pool */
   bool shares;          /* one executor for both lanes */
   atomic_int inside[2], together;
   int next_sent, next_received;
@@ -110,7 +110,7 @@ static void run_many(bool shares) {
     if (pthread_create(&callers[i], NULL, exchange_some, channel)) abort();
   }
   for (int i = 0; i < count; i++) pthread_join(callers[i], NULL);
-  /* destroy comes when it comes. */
+  /* destroy may come later than the reply. */
   EVENTUALLY(atomic_load(&tracker.destroyed) == 20 * count);
   /* start, 5 messages each way, half-close, headers, status, destroy, and a few demands and sents. */
   CHECK(atomic_load(&tracker.executed) >= 20 * count * 15);
@@ -181,7 +181,7 @@ static int32_t choose(probe *self, penstock_hop *hop, int32_t event) {
                                   choice->clears ? NULL : choice->inbound->executor));
     return PENSTOCK_NEXT;
   }
-  /* A job that comes after the hop's end is late for everything. */
+  /* In a job after the hop's end every function gives an error. */
   penstock_result result = penstock_hop_set_executors(hop, NULL, NULL);
   CHECK(result == PENSTOCK_E_STATE || result == PENSTOCK_E_GONE);
   if (choice->clears) {
@@ -247,7 +247,7 @@ TEST(executor_serial_on_a_runtime) {
   penstock_runtime *runtime = new_runtime(NULL);
   penstock_interceptor_id id = 0;
   OK(penstock_runtime_add_interceptor(runtime, &table, 0, &id, NULL));
-  penstock_executor_release(executor); /* the registration and the calls have it */
+  penstock_executor_release(executor); /* the registration and the calls have their own references */
   penstock_channel *channel = open_channel_on(runtime);
   for (int i = 0; i < 5; i++) exchange(channel, 10);
   OK(penstock_registration_remove(id, NULL));

@@ -1,4 +1,4 @@
-/* executor.h: executors that refuse, that are busy, and on whose threads something waits; laws 4 and 7. */
+/* executor.h: executors that refuse jobs, executors that are busy, and waits on an executor's thread; laws 4 and 7. */
 #include "calls.h"
 #include "pool.h"
 
@@ -23,10 +23,11 @@ TEST(law_7_executor_that_refuses_a_job) {
     if (penstock_reply_code(reply) != PENSTOCK_STATUS_OK) {
       CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_INTERNAL);
       CHECK_STR(penstock_status_message(penstock_reply_status(reply)), "interceptor 'busy' lost its executor");
-      /* What was to follow a callback that ran runs on that thread still: it may be the status that is refused so. */
+      /* The work after a callback that has run still runs on that thread, so the refused job may be the one of the
+       * status. */
       CHECK(atomic_load(&here.seen[PENSTOCK_EVENT_STATUS]) <= 1);
     } else {
-      /* From here on it is destroy alone that is refused. */
+      /* From here on only the job of destroy is refused. */
       CHECK_INT(atomic_load(&here.seen[PENSTOCK_EVENT_STATUS]), 1);
       pthread_mutex_lock(&pool.mutex);
       passed = pool.accepts > 0;
@@ -46,9 +47,10 @@ TEST(law_7_executor_that_refuses_a_job) {
   CHECK(passed);
 }
 
-/* ---- Law 4: a busy executor holds nobody up ---- */
+/* ---- Law 4: a busy executor does not delay the end of a call ---- */
 
-/* A hop on a blocked executor; the call ends by a deadline or a cancel, and its callbacks come when they can. */
+/* A hop on a blocked executor; the call ends by a deadline or a cancel, and its callbacks run when the executor is
+ * free. */
 static void expect_no_delay(bool cancels, bool before_start) {
   pool pool;
   pool_open(&pool, 1);
@@ -89,7 +91,8 @@ static void expect_no_delay(bool cancels, bool before_start) {
   pool_block(&pool, false);
   probe_wait_finalized(&here);
   CHECK_INT(latch_count(&here.done), 1);
-  /* The server's own DEADLINE_EXCEEDED may stand there already: then it is overtaken, and on_cancel comes behind it. */
+  /* The server's own DEADLINE_EXCEEDED may already wait at the hop: then the local one replaces it, and on_cancel
+   * follows. */
   CHECK(atomic_load(&here.seen[PENSTOCK_EVENT_STATUS]) <= 1 && atomic_load(&here.seen[PENSTOCK_EVENT_CANCEL]) <= 1);
   size_t length = strlen(here.log);
   CHECK(length >= 2 && here.log[length - 1] == 'd' && (here.log[length - 2] == 'T' || here.log[length - 2] == 'X'));
@@ -101,7 +104,7 @@ TEST(law_4_executor_blocked_at_start_and_a_cancel) { expect_no_delay(true, true)
 TEST(law_4_executor_blocked_later_and_a_deadline) { expect_no_delay(false, false); }
 TEST(law_4_executor_blocked_later_and_a_cancel) { expect_no_delay(true, false); }
 
-/* ---- Law 2: what tells of the end comes behind what runs on either executor ---- */
+/* ---- Law 2: the callbacks of the end come after all jobs on both executors ---- */
 
 static int32_t note_thread(probe *self, penstock_hop *hop, int32_t event) {
   (void)hop;
@@ -220,7 +223,7 @@ static int32_t wait_for_one(probe *self, penstock_hop *hop, int32_t event) {
   penstock_reply *reply = NULL;
   (void)hop;
   if (event != plan->event || plan->unary != -1) return PENSTOCK_NEXT;
-  plan->unary = -2; /* the call that this makes does not wait for another */
+  plan->unary = -2; /* the call that this makes must not wait for another */
   plan->unary = penstock_channel_unary(plan->own, UNARY, "x", 1, NULL, &reply, NULL);
   if (plan->unary == PENSTOCK_OK) penstock_reply_release(reply);
   return PENSTOCK_NEXT;
@@ -254,7 +257,7 @@ TEST(executor_wait_on_the_serial_thread_would_deadlock) {
   expect_deadlock(PENSTOCK_EVENT_START, true);
 }
 
-/* A pool with a thread to spare may wait for the very same: the calls end. */
+/* On a pool with a free thread the same wait is allowed: the calls end. */
 TEST(executor_wait_on_a_pool_is_allowed) {
   pool pool;
   pool_open(&pool, 4);
@@ -271,7 +274,7 @@ TEST(executor_wait_on_a_pool_is_allowed) {
   pool_close(&pool);
 }
 
-/* The last reference to a serial executor goes on its own thread. */
+/* The last reference to a serial executor is released on its own thread. */
 static int32_t let_go(probe *self, penstock_hop *hop, int32_t event) {
   (void)hop;
   if (event == PENSTOCK_EVENT_DESTROY) penstock_executor_release(self->context);

@@ -1,7 +1,7 @@
-/* executor.h: what callbacks may do where an executor runs them. */
+/* executor.h: what callbacks may do on an executor. */
 #include "pool.h"
 
-/* ---- What callbacks may do there ---- */
+/* ---- What callbacks may do on an executor ---- */
 
 static int32_t use_everything(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
@@ -88,7 +88,7 @@ static int32_t defer(probe *self, penstock_hop *hop, int32_t event) {
     bool full = plan->count == 3;
     pthread_mutex_unlock(&plan->mutex);
     if (full) {
-      /* In any order; they leave in theirs. */
+      /* The tickets are resolved in any order; the events leave in their own order. */
       OK(penstock_ticket_resolve(plan->open[1], PENSTOCK_NEXT));
       OK(penstock_ticket_resolve(plan->open[0], PENSTOCK_NEXT));
       OK(penstock_ticket_resolve(plan->open[2], PENSTOCK_NEXT));

@@ -1,4 +1,4 @@
-/* Arguments that nobody means: lengths that no memory has, tables that say they are huge, JSON that nests without end. */
+/* Extreme arguments: lengths beyond all memory, tables with a huge struct_size, JSON with very deep nesting. */
 #include "test.h"
 
 #include <pthread.h>
@@ -45,7 +45,7 @@ TEST(lengths_that_no_memory_has) {
       CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "request");
     }
   CHECK_INT(penstock_metadata_count(metadata), 0);
-  /* Longer than all memory, if not than every length: nobody reads it. */
+  /* Longer than all memory, though not the greatest length: the library does not read the data. */
   CHECK_RESULT(penstock_metadata_set_bytes(metadata, "x-bin", "x", ((size_t)1 << 47) - 1), PENSTOCK_E_NO_MEMORY);
   CHECK_RESULT(penstock_call_send(call, "x", ((size_t)1 << 47) - 1), PENSTOCK_E_TOO_LARGE);
   penstock_call_release(call);
@@ -55,7 +55,7 @@ TEST(lengths_that_no_memory_has) {
   penstock_metadata_release(metadata);
 }
 
-/* Those lengths in callbacks. */
+/* The same lengths in callbacks. */
 static int32_t set_huge(probe *probe, penstock_hop *hop, int32_t event) {
   (void)probe;
   size_t length = 0;
@@ -83,7 +83,7 @@ TEST(lengths_that_no_memory_has_in_callbacks) {
 
 /* ---- Tables ---- */
 
-/* `size` bytes of zeros, behind which is a page that nobody may read. */
+/* `size` bytes of zeros, followed by a page that must not be read. */
 static void *at_the_edge(size_t size) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -136,7 +136,7 @@ TEST(tables_that_say_they_are_huge) {
 
 enum { DEEP = 2000, STACK = 128 << 10 };
 
-/* `depth` arrays, or objects, behind `start`: closed, so that nothing else is wrong with it. */
+/* `start` followed by `depth` nested arrays or objects, all closed, so that only the depth is wrong. */
 static char *nested(const char *start, int depth, bool objects, const char *end) {
   char *text = malloc((size_t)depth * 7 + strlen(start) + strlen(end) + 8), *at = text;
   at += sprintf(at, "%s", start);
@@ -191,7 +191,7 @@ TEST(json_that_nests_without_end_on_a_small_stack) {
   penstock_channel_release(channel);
 }
 
-/* Sixty-four are read, and refused for what they are. Brackets within strings do not count. */
+/* Nesting of sixty-four is parsed, and refused for its contents only. Brackets within strings do not count. */
 TEST(json_may_nest_so_deep) {
   penstock_metadata *metadata = NULL;
   penstock_error *error = NULL;

@@ -1,8 +1,8 @@
-/* Flow control through a chain: what a slow reader or a slow server stops, how much is kept meanwhile, and that demand
- * and `sent` are conserved whatever hops do. docs/interceptors.md, "Demand". */
+/* Flow control through a chain: a slow reader stops the server, a slow server stops the sender, the memory meanwhile is
+ * bounded, and demand and `sent` are conserved whatever hops do. docs/interceptors.md, "Demand". */
 #include "observed.h"
 
-/* ---- Eight hops that do something each ---- */
+/* ---- Eight hops, each with a different task ---- */
 
 enum { HOPS = 8, SIZE = 10000 };
 
@@ -22,7 +22,7 @@ static int32_t hold_some(probe *self, penstock_hop *hop, int32_t event) {
 static int32_t ask_late(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_DEMAND) {
-    /* Nothing now, and all of it at once. */
+    /* Passes no demand down, but asks for as many messages itself. */
     uint64_t n = penstock_hop_count(hop);
     OK(penstock_hop_set_count(hop, 0));
     OK(penstock_hop_demand(hop, n));
@@ -60,7 +60,7 @@ static int32_t count_sent(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* They are for calls to `method` alone: not for the echoes in between. */
+/* The hops apply to calls of `method` only, not to the echoes in between. */
 static void add_hops(probe *probes, penstock_channel *channel, const char *method) {
   static int32_t (*const hooks[HOPS])(probe *, penstock_hop *, int32_t) = {
       count_sent, pause_each, hold_some, ask_late, ask_ahead, drop_tenth, inject_tenth, count_sent};
@@ -79,7 +79,7 @@ static void add_hops(probe *probes, penstock_channel *channel, const char *metho
   }
 }
 
-/* A reader that takes a message now and then, eight hops above a server that would send for ever. */
+/* A reader takes a message only now and then, through eight hops, from a server that never stops sending. */
 TEST(flow_a_slow_reader_stops_the_server) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return;
@@ -105,7 +105,8 @@ TEST(flow_a_slow_reader_stops_the_server) {
   check_finish(call, PENSTOCK_STATUS_CANCELLED);
   if (latch_wait(&observed.ended, 1)) {
     long out = observed.out;
-    /* What has come to the reader, what hops keep, the window, and what the peer keeps itself. */
+    /* The limit is the sum of the messages that the reader has got, those that hops keep, the window, and the peer's
+     * own buffer. */
     long unread = out - taken - atomic_load(&dropped) + atomic_load(&injected);
     long limit = (WINDOW + HELD + PEER_KEEPS) / SIZE + AHEAD + 4;
     printf("  %d read of %ld sent: %ld unread, of at most %ld; %ld KiB more memory at the peak\n", taken, out, unread,
@@ -113,13 +114,13 @@ TEST(flow_a_slow_reader_stops_the_server) {
     CHECK(unread >= 0 && unread <= limit);
     CHECK(out > taken);
   }
-  /* A buffer that grows takes up to twice what is in it; under a sanitizer it is not known. */
+  /* A growing buffer takes up to twice its contents; under a sanitizer the memory is not known. */
   if (test_slow() == 1) CHECK(peak - before < 2 * (WINDOW + HELD + (AHEAD + 4) * SIZE));
   close_observed(&observed);
   for (int i = 0; i < HOPS; i++) check_ended(&probes[i]);
 }
 
-/* A blocking reader has small messages that have come whole before it asks for them; never the last, so that a cancel
+/* For a blocking reader small messages that have arrived whole are read ahead; never the last one, so that a cancel
  * still ends the call. */
 TEST(flow_small_messages_are_read_ahead) {
   enum { MESSAGES = 2000, AT_MOST = 64 };
@@ -151,7 +152,7 @@ TEST(flow_small_messages_are_read_ahead) {
 
 /* ---- Upload ---- */
 
-/* A server that does not read on: it echoes, and its answers are not asked for. */
+/* A server that stops reading: it echoes, and nobody asks for its answers. */
 TEST(flow_a_slow_server_stops_the_sender) {
   observed observed;
   if (!observe(&observed, "{\"tls\": false}")) return;
@@ -174,7 +175,7 @@ TEST(flow_a_slow_server_stops_the_sender) {
     long now = bytes_in_use();
     if (now > peak) peak = now;
   }
-  /* Both windows are full: the answers', and the requests'. The peer has some more in its hands. */
+  /* Both windows are full, that of the answers and that of the requests. The peer holds a few more messages. */
   long through = taken - atomic_load(&dropped);
   long limit = (2 * WINDOW + 3 * PEER_KEEPS + SEND_BUFFER + HELD) / SIZE;
   long long sent = atomic_load(&sent_counted[0]);
@@ -185,7 +186,7 @@ TEST(flow_a_slow_server_stops_the_sender) {
   CHECK(through > WINDOW / SIZE && through <= limit);
   CHECK(sent < taken && sent >= taken - SEND_BUFFER / SIZE - 1);
   if (test_slow() == 1) CHECK(peak - before < 2 * (WINDOW + SEND_BUFFER + HELD));
-  /* Once it is read, all of it goes, and each message has been told once. */
+  /* Once the answers are read, all messages leave, and each has been reported as sent once. */
   OK(penstock_call_half_close(call));
   OK(penstock_call_demand(call, 1000000));
   latch_wait(&collector.finalized, 1);
@@ -193,7 +194,8 @@ TEST(flow_a_slow_server_stops_the_sender) {
   CHECK_INT(atomic_load(&sent_counted[0]), taken);
   penstock_call_release(call);
   latch_wait(&observed.ended, 1);
-  /* The bottom hop is told of what the hop above it has injected too, but for what the end came before. */
+  /* The bottom hop also gets the `sent` of messages that the hop above it has injected, except those that the end
+   * overtook. */
   CHECK(observed.in > 0 && atomic_load(&sent_counted[HOPS - 1]) <= observed.in);
   free(data);
   close_observed(&observed);
@@ -207,7 +209,8 @@ static int32_t hold_each(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_HOLD;
 }
 
-/* A hop that holds each message and lets it go: what has left it and waits for the server is the sender's all the same. */
+/* A hop holds each message and releases it: messages that have left it and wait for the server still count against the
+ * sender. */
 TEST(flow_a_slow_server_stops_a_hop_that_holds) {
   penstock_channel *channel = open_channel();
   probe probe;
@@ -247,7 +250,8 @@ TEST(flow_a_slow_server_stops_a_hop_that_holds) {
 
 /* ---- How far a sender runs ahead ---- */
 
-/* How many messages are taken before there is no room, where nobody drives, and so none leaves. */
+/* The number of messages that are accepted before there is no room, on a runtime that nobody drives, so that none
+ * leaves. */
 static long run_ahead(penstock_channel *channel, const char *method, int32_t kind, const char *json, size_t size) {
   penstock_call *call = start_with(channel, method, kind, json);
   char *data = calloc(1, size);
@@ -265,13 +269,13 @@ TEST(flow_how_far_a_sender_runs_ahead) {
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
   penstock_channel *channel = open_channel_on(runtime);
   const int32_t up = PENSTOCK_KIND_CLIENT_STREAM, bidi = PENSTOCK_KIND_BIDI;
-  /* A client stream has room for more of few large messages; small ones are as many as in other streams. */
+  /* A client stream has room for a few more large messages; of small messages it accepts as many as other streams. */
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 65536), 655360 / (65536 + 256));
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 20000), 16);
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 16), SEND_BUFFER / (16 + 256));
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, NULL, 1 << 20), 1);
   CHECK_INT(run_ahead(channel, BIDI, bidi, NULL, 65536), SEND_BUFFER / (65536 + 256));
-  /* What was asked for holds for all. */
+  /* An explicit option applies to all kinds. */
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, "{\"send_buffer_bytes\": 262144}", 65536), 3);
   CHECK_INT(run_ahead(channel, BIDI, bidi, "{\"send_buffer_bytes\": 655360}", 65536), 9);
   CHECK_INT(run_ahead(channel, CLIENT_STREAM, up, "{\"send_buffer_bytes\": 0}", 16), 1);

@@ -1,4 +1,4 @@
-/* fork: a child that uses its parent's handles gets E_FORKED; what it makes itself works. */
+/* fork: functions on the parent's handles give E_FORKED in a child; handles that the child makes work. */
 #include "ready.h"
 
 #include <sys/wait.h>
@@ -62,20 +62,20 @@ static void use_in_child(parent *p) {
   penstock_result result = penstock_ticket_resolve(p->ticket, PENSTOCK_NEXT);
   CHILD(result == PENSTOCK_E_FORKED || result == PENSTOCK_E_GONE);
   CHILD(penstock_hop_demand(p->hop, 1) == PENSTOCK_E_FORKED);
-  /* Releases only forget. */
+  /* In a child releases only forget the handle. */
   penstock_call_options_release(p->options);
   penstock_hop_release(p->hop);
   penstock_call_release(p->call);
   penstock_channel_release(p->channel);
   penstock_runtime_release(p->runtime);
-  /* New handles work: on the default runtime, on one with a thread, and on one that is driven here. */
+  /* New handles work on the default runtime, on a runtime with a thread, and on a runtime that is driven here. */
   static const char *const modes[] = {NULL, "{}", "{\"mode\": \"host\"}"};
   for (int i = 0; i < 3; i++) {
     penstock_runtime *runtime = NULL;
     if (i > 0) CHILD(penstock_runtime_new(modes[i], &runtime, NULL) == PENSTOCK_OK);
     penstock_channel *channel = open_channel_on(runtime);
     CHILD(channel != NULL);
-    /* Numbers go on where the parent's were. */
+    /* Ids continue from the parent's. */
     CHILD(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL) == PENSTOCK_OK && id > p->id);
     CHILD(penstock_registration_remove(id, NULL) == PENSTOCK_OK);
     CHILD(penstock_registration_wait_removed(id, 0) == PENSTOCK_OK);
@@ -126,7 +126,7 @@ static void fork_with(const char *options) {
   penstock_message *message = NULL;
   if (OK(penstock_call_receive(p.call, &message))) penstock_message_release(message);
   OK(penstock_call_half_close(p.call));
-  /* A host runtime's callbacks run when it is driven. */
+  /* The callbacks of a host-driven runtime run when it is polled. */
   int64_t until = test_now_ms() + 20000 * test_slow();
   while (!atomic_load(&p.is_kept) && options && strstr(options, "host") && test_now_ms() < until) {
     penstock_runtime_poll(p.runtime, 10);
@@ -139,7 +139,7 @@ static void fork_with(const char *options) {
   CHECK(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   if (WIFSIGNALED(status)) printf("  the child died of signal %d\n", WTERMSIG(status));
-  /* The parent has noticed nothing. */
+  /* The parent's objects still work. */
   OK(penstock_ticket_resolve(p.ticket, PENSTOCK_NEXT));
   penstock_reply *reply = NULL;
   if (OK(penstock_call_wait(p.call, &reply))) {
@@ -166,7 +166,7 @@ static void *keep_calling(void *pointer) {
   return NULL;
 }
 
-/* Forked while other threads are in the middle of calls: no lock that they hold is waited for. */
+/* A fork while other threads are in the middle of calls: the child does not wait for a lock that they hold. */
 TEST(fork_while_calls_run) {
   penstock_channel *channel = open_channel();
   check_echo(channel);
@@ -237,7 +237,7 @@ static void add_function(penstock_channel *channel, forking *plan) {
   OK(penstock_channel_add_interceptor(channel, &table, 0, &id, NULL));
 }
 
-/* By the function itself; and by another thread while it runs. The child has workers of its own. */
+/* The function itself forks, or another thread forks while it runs. The child starts its own workers. */
 TEST(fork_while_a_function_runs) {
   forking plan = {LATCH_INIT, LATCH_INIT, true};
   penstock_runtime *runtime = new_runtime("{\"max_workers\": 1}");

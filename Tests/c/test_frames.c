@@ -1,5 +1,5 @@
-/* Large messages in frames of every kind: a server of the test's own cuts several streams into frames as it likes, puts
- * others between them, pads some, and ends in the middle. What comes out has to be right to the byte. */
+/* Large messages in frames of every kind: a server in this test cuts several streams into frames of any length, puts
+ * other frames between them, pads some, and may end in the middle. Every byte that the client gets has to be right. */
 #include "calls.h"
 
 #include <arpa/inet.h>
@@ -11,19 +11,19 @@ enum { STREAMS = 4, MESSAGES = 4, LIMIT = 4 << 20 };
 enum { DATA = 0, HEADERS = 1, PRIORITY = 2, RST_STREAM = 3, SETTINGS = 4, PING = 6, WINDOW_UPDATE = 8, UNKNOWN = 0xFA };
 enum { END_STREAM = 1, ACK = 1, END_HEADERS = 4, PADDED = 8 };
 
-/* How the first stream ends before all of it is there, or the connection. */
+/* The fault by which the first stream, or the connection, ends early. */
 typedef enum fault { NONE, RESET, END, TRAILERS, TOO_LARGE, BAD_FLAG, CANCEL, CUT, TOO_LONG, FAULTS } fault;
 
 typedef struct stream {
   int number;
   size_t sizes[MESSAGES];
   int messages;
-  /* What the server sends, and how much of it. */
+  /* The bytes that the server sends. */
   uint8_t *body;
   size_t size, sent;
   bool has_begun, has_ended;
   uint32_t id;
-  /* What the client has got. */
+  /* The messages that the client has got. */
   int received;
   int32_t code;
   bool cancels;
@@ -34,7 +34,7 @@ typedef struct story {
   stream streams[STREAMS];
   int count;
   fault fault;
-  /* Of the first stream: from here on it is another. */
+  /* From this position on the first stream differs from the plan. */
   size_t fault_at;
   uint8_t *wire;
   size_t size, room;
@@ -100,7 +100,7 @@ static void put_data(story *self, stream *one, size_t count, int flags) {
   one->sent += count;
 }
 
-/* A frame that has nothing to do with messages. */
+/* A frame that is not part of a message. */
 static void put_other(story *self, const stream *one) {
   static const uint8_t bytes[100] = {0, 0, 0, 1};
   switch (test_random(6)) {
@@ -145,7 +145,7 @@ static void put_fault(story *self, stream *one) {
   one->has_ended = true;
 }
 
-/* Frames mostly of one length, as most servers have it, or of any. */
+/* Frames mostly of one length, as most servers send them, or of random lengths. */
 static size_t next_length(size_t usual, uint32_t odd) {
   static const size_t some[] = {0, 1, 9, 4095, 4096, 4097, 16384, 65280};
   if (test_random(100) >= odd) return usual;
@@ -190,7 +190,7 @@ static bool read_all(int fd, uint8_t *bytes, size_t count) {
   return true;
 }
 
-/* Says hello, and reads until the client has said all on each stream. */
+/* Sends the server's preface, and reads until the client has ended each stream. */
 static bool greet(story *self, int fd) {
   uint8_t bytes[70000];
   if (!read_all(fd, bytes, 24)) return false;
@@ -224,7 +224,7 @@ static void *serve(void *argument) {
     if (n <= 0) break;
     sent += (size_t)n;
   }
-  /* What the client says unread would reset the connection, with what is on its way. */
+  /* If the server closed with unread input, the connection would be reset, and bytes on their way would be lost. */
   if (self->fault == CUT) shutdown(fd, SHUT_WR);
   uint8_t bytes[4096];
   while (recv(fd, bytes, sizeof(bytes), 0) > 0) continue;
@@ -303,7 +303,7 @@ static void fill(stream *self) {
   pthread_cond_init(&self->done.changed, NULL);
 }
 
-/* Lets the first stream go wrong: how many of its messages come nevertheless. */
+/* Puts a fault into the first stream; gives the number of its messages that still arrive. */
 static int spoil(story *self) {
   stream *first = &self->streams[0];
   int last = first->messages - 1;
@@ -342,10 +342,10 @@ static void check_ends(const story *self, int expected) {
   for (int i = 0; i < self->count; i++) {
     const stream *one = &self->streams[i];
     bool is_lost = self->fault == CUT || (self->fault == TOO_LONG && i > 0), cancels = one->cancels;
-    /* The one that cancelled in its first on_message hears no other. */
+    /* The call that cancels in its first on_message gets no further message. */
     if (cancels) CHECK_INT(one->received, 1);
     if ((is_lost || cancels) && one->code == PENSTOCK_STATUS_OK) {
-      /* It was through before. */
+      /* The call had ended before the fault. */
       if (!cancels) CHECK_INT(one->received, one->messages);
     } else if (is_lost) {
       CHECK_INT(one->code, PENSTOCK_STATUS_UNAVAILABLE);

@@ -1,4 +1,4 @@
-/* What docs/hooks.md says of streams: one callback of a stream, or one thing that it may do, in each test. */
+/* Statements of docs/hooks.md about streams: each test shows one callback of a stream, or one of its abilities. */
 #include "others.h"
 
 /* A stream through one hop. */
@@ -25,7 +25,7 @@ static void send_all(story *story, const char *letters) {
   OK(penstock_call_half_close(story->call));
 }
 
-/* All that comes, one message after another, is `expected`. */
+/* Checks that all messages together are `expected`. */
 static void check_all(story *story, const char *expected) {
   char all[128] = "";
   penstock_message *message = NULL;
@@ -106,7 +106,7 @@ static int32_t change_headers(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* They come before any message, here before anything was sent. */
+/* The headers come before any message, here before anything was sent. */
 TEST(hooks_stream_on_headers_changes_them) {
   story story;
   begin_with(&story, change_headers, NULL, BIDI, PENSTOCK_KIND_BIDI, "{\"metadata\": {\"x-headers-a\": \"theirs\"}}");
@@ -172,7 +172,7 @@ TEST(hooks_stream_on_half_close_comes_behind_the_messages) {
   end(&story, 0);
 }
 
-/* One event may tell of several. */
+/* One event may report several messages. */
 static int32_t count_sent(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_SENT) atomic_fetch_add((atomic_int *)self->context, (int)penstock_hop_count(hop));
   return PENSTOCK_NEXT;
@@ -193,7 +193,7 @@ TEST(hooks_stream_on_sent_tells_of_each_message) {
 static int32_t ask_for_one(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_DEMAND) {
     atomic_fetch_add((atomic_int *)self->context, (int)penstock_hop_count(hop));
-    /* Nothing goes down from the caller; the hop asks by itself. */
+    /* The caller's demand does not go down; the hop asks for messages itself. */
     OK(penstock_hop_set_count(hop, 0));
     OK(penstock_hop_demand(hop, 1));
   }
@@ -244,7 +244,7 @@ TEST(hooks_stream_drop_takes_a_message_out) {
   end(&story, 0);
 }
 
-/* Two messages and a status, from a thread of its own. */
+/* Two messages and a status, from another thread. */
 static void *answer_alone(void *pointer) {
   penstock_hop *hop = pointer;
   penstock_metadata *headers = NULL;
@@ -311,7 +311,7 @@ TEST(hooks_stream_is_ended_at_any_event) {
     while (penstock_call_receive(story.call, &message) == PENSTOCK_OK) penstock_message_release(message);
     end(&story, PENSTOCK_STATUS_ABORTED);
     check_ended(&below);
-    /* Start has not come to it, or it sees the end as a cancel, or it has had the server's status. */
+    /* Start has not come to the hop, or the hop sees the end as a cancel, or it has seen the server's status before. */
     CHECK_INT(seen(&below, PENSTOCK_EVENT_CANCEL),
               seen(&below, PENSTOCK_EVENT_START) && !seen(&below, PENSTOCK_EVENT_STATUS));
   }
@@ -342,7 +342,7 @@ static void *resume_soon(void *pointer) {
   return NULL;
 }
 
-/* Each event rests until another thread lets it go on. */
+/* Each event waits until another thread resumes it. */
 static int32_t pause_each(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   penstock_ticket ticket =
@@ -422,7 +422,7 @@ static int32_t again_once(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_RESTART;
 }
 
-/* A hop of per_attempt: create, on_start and on_status of each attempt, in numbers. */
+/* A hop with per_attempt; counts create, on_start and on_status of each attempt. */
 TEST(hooks_stream_attempts_have_hops_of_their_own) {
   story story;
   probe each;

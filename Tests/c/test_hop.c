@@ -1,4 +1,4 @@
-/* hop.h: what each function gives in each callback, on other threads and after the end. */
+/* hop.h: the result of each function in each callback, on other threads and after the end. */
 #include "hops.h"
 
 /* ---- What is allowed where ---- */
@@ -10,7 +10,7 @@ static penstock_result expect(int32_t event, uint32_t allowed) {
 #define CHECK_IN(event, call, allowed)                                                                                 \
   do {                                                                                                                 \
     penstock_result result_ = (call);                                                                                  \
-    /* In destroy the hop has ended for everything but its own handle. */                                              \
+    /* In destroy all functions but those of the handle itself say that the hop has ended. */                          \
     if ((event) == PENSTOCK_EVENT_DESTROY && result_ == PENSTOCK_E_GONE) result_ = PENSTOCK_E_STATE;                   \
     if (!check_result(__FILE__, __LINE__, #call, result_, expect((event), (allowed)))) {                               \
       printf("  in %s\n", event_name(event));                                                                          \
@@ -43,7 +43,7 @@ static int32_t look(probe *self, penstock_hop *hop, int32_t event) {
                   (event == PENSTOCK_EVENT_STATUS && penstock_hop_ticket(hop) == 0),
               event);
   if (HAS(PAUSABLE, event)) CHECK_EVENT(penstock_hop_ticket(hop) == penstock_hop_ticket(hop), event);
-  /* In on_start it is open yet whether the verdict is TAKE. */
+  /* Allowed in on_start, because the verdict may still be TAKE. */
   CHECK_IN(event, penstock_hop_deliver_headers(hop, NULL), IN(START));
   penstock_status *status = NULL;
   OK(penstock_status_new(0, NULL, &status));
@@ -122,7 +122,7 @@ static void everything_gives(penstock_hop *hop, penstock_result expected) {
   CHECK_RESULT(penstock_request_set_method(penstock_hop_request(hop), "/a/b"), expected);
   CHECK_RESULT(penstock_request_set_authority(penstock_hop_request(hop), "x"), expected);
   CHECK_RESULT(penstock_request_set_deadline_ms(penstock_hop_request(hop), 1), expected);
-  /* Whoever has the hop may end the call and inject, on any thread. */
+  /* Any thread that has the hop may end the call and inject messages. */
   if (expected != PENSTOCK_E_STATE) {
     CHECK_RESULT(penstock_hop_end(hop, 0, NULL), expected);
     CHECK_RESULT(penstock_hop_end_with(hop, status), expected);
@@ -177,7 +177,7 @@ TEST(hop_on_other_threads_and_after_the_end) {
   CHECK_RESULT(penstock_hop_demand(keeper.hop, 1), PENSTOCK_E_GONE);
   penstock_channel_release(channel);
   everything_gives(keeper.hop, PENSTOCK_E_GONE);
-  /* A hop that is kept does not keep the interceptor. */
+  /* A retained hop does not keep the interceptor alive. */
   probe_wait_finalized(&probe);
   everything_gives(keeper.hop, PENSTOCK_E_GONE);
   penstock_hop_release(keeper.hop);
@@ -249,7 +249,7 @@ static int32_t retain_at_start(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* Other threads might change it at that moment. */
+/* Outside of callbacks another thread might change the start at that moment. */
 TEST(hop_tells_of_the_start_in_callbacks_only) {
   penstock_channel *channel = open_channel();
   probe probe;

@@ -1,4 +1,4 @@
-/* hop.h: messages of the host's own bytes that hops put in, without a copy. */
+/* hop.h: hops inject messages of the host's own bytes without a copy. */
 #include "observed.h"
 
 static const char fixed[64 << 10] = {"fixed"};
@@ -15,7 +15,7 @@ static bool is_fixed(penstock_hop *hop) {
   return hop_bytes(hop, &data, &found) == PENSTOCK_OK && data == fixed && found == sizeof(fixed);
 }
 
-/* One message in each place where a hop gives one, in one call. */
+/* In one call, gives a message by each function with which a hop can give one. */
 static int32_t give_message(probe *self, penstock_hop *hop, int32_t event) {
   penstock_message *message = self->context;
   if (event == PENSTOCK_EVENT_SEND || event == PENSTOCK_EVENT_RECEIVE) {

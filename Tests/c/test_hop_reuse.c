@@ -1,4 +1,5 @@
-/* Hops that nobody keeps serve a later call: each call finds its own, whatever the one before did with them. */
+/* Hops without a retained handle are used again for a later call: each call finds its hops as new, whatever the earlier
+ * call did with them. */
 #include "hops.h"
 #include "unary.h"
 
@@ -9,7 +10,7 @@ typedef struct place {
   struct visit *visit;
 } place;
 
-/* What the call that runs is to find, and has found. */
+/* What the running call should find, and what it has found. */
 typedef struct visit {
   int mode, chosen; /* the hop that keeps its handle */
   char log[32];

@@ -58,7 +58,7 @@ TEST(hop_why_in_callbacks) {
   probe_wait_finalized(&probe);
 }
 
-/* In the server's place. */
+/* Answers in place of the server. */
 static int32_t taking(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START && event != PENSTOCK_EVENT_HALF_CLOSE) return PENSTOCK_NEXT;
@@ -91,7 +91,8 @@ TEST(hop_why_in_the_servers_place) {
   probe_wait_finalized(&probe);
 }
 
-/* On another thread than its callback's, and once the request is over what it may be to begin again. */
+/* The reasons on a thread other than that of the callback, and the reason why a call can't begin again after a request
+ * that is too large. */
 typedef struct keeper {
   latch kept, asked;
   penstock_hop *hop;

@@ -60,7 +60,7 @@ TEST(runtime_host_driven_by_poll) {
   penstock_runtime_release(runtime);
 }
 
-/* Calls of a channel that closes before they run end as they begin: nobody has a handle of them any more. */
+/* If a channel closes before its calls run, the calls end when they begin; nobody has a handle of them by then. */
 TEST(runtime_host_calls_of_a_channel_that_closes_first) {
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
   penstock_channel *channel = open_channel_on(runtime);
@@ -79,7 +79,7 @@ TEST(runtime_host_calls_of_a_channel_that_closes_first) {
   penstock_runtime_release(runtime);
 }
 
-/* Nothing but the descriptor says when to poll. */
+/* The test polls only when the descriptor is readable. */
 TEST(runtime_host_driven_by_its_fd) {
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
   int fd = -1;
@@ -125,7 +125,7 @@ TEST(runtime_host_fd_wakes_for_a_deadline) {
     OK(penstock_runtime_poll(runtime, 0));
   }
   CHECK_INT(host.code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
-  /* It is not a busy loop. */
+  /* The descriptor does not cause a busy loop. */
   CHECK(turns < 1000);
   penstock_call_release(call);
   penstock_call_options_release(options);
@@ -182,7 +182,7 @@ TEST(runtime_two_polls) {
   EVENTUALLY(penstock_runtime_poll(runtime, 0) == PENSTOCK_E_BUSY);
   CHECK_RESULT(penstock_runtime_poll(runtime, 20), PENSTOCK_E_TIMEOUT);
   CHECK_INT(latch_count(&poller.left), 0);
-  /* Work ends the other poll's wait. */
+  /* New work ends the other thread's poll. */
   host_call call;
   start_host_call(&call, runtime, channel);
   latch_wait(&poller.left, 1);
@@ -195,7 +195,7 @@ TEST(runtime_two_polls) {
   penstock_runtime_release(runtime);
 }
 
-/* A blocking call is served whether or not another thread polls. */
+/* A blocking call works whether or not another thread polls. */
 TEST(runtime_host_poll_and_blocking_calls) {
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
   penstock_channel *channel = open_channel_on(runtime);
@@ -205,7 +205,7 @@ TEST(runtime_host_poll_and_blocking_calls) {
     pthread_create(&thread, NULL, poll_forever, &poller);
     latch_wait(&poller.entered, 1);
     check_echo(channel);
-    /* Whether its one turn had work or not, a new call gives it some. */
+    /* The poll makes one turn, with work or without; a new call gives it work. */
     host_call call;
     start_host_call(&call, runtime, channel);
     latch_wait(&poller.left, 1);

@@ -15,7 +15,7 @@ TEST(interceptor_order) {
   check_echo(channel);
   penstock_channel_release(channel);
   for (int i = 0; i < 3; i++) probe_wait_finalized(&probes[i]);
-  /* Higher is earlier outbound, later inbound. Each `create` comes when start has come there. */
+  /* A higher priority is earlier outbound and later inbound. `create` runs when start comes to the hop. */
   CHECK_HAS(trace.text, "high:create high:start middle:create middle:start low:create low:start ");
   CHECK_HAS(trace.text, "high:send middle:send low:send ");
   CHECK_HAS(trace.text, "high:half_close middle:half_close low:half_close ");
@@ -227,7 +227,7 @@ TEST(interceptor_nonsense_ends_the_call_with_internal) {
     CHECK_INT(latch_count(&above.done), 1);
     CHECK_INT(latch_count(&below.done), atomic_load(&below.seen[PENSTOCK_EVENT_CREATE]));
   }
-  /* What signals return is ignored. */
+  /* The return values of the callbacks of signals are ignored. */
   static const nonsense ignored[] = {
       {PENSTOCK_EVENT_DEMAND, 77}, {PENSTOCK_EVENT_SENT, PENSTOCK_TAKE}, {PENSTOCK_EVENT_DEMAND, PENSTOCK_PAUSE}};
   for (size_t i = 0; i < 3; i++) {

@@ -1,8 +1,8 @@
-/* What a hop makes of the two lanes: injecting at each point, refusing, turning an end round, holding one event for the
- * sake of another, several open in both lanes at once. */
+/* What a hop can do in the two lanes: inject at each point, refuse a call, turn an error into a success or back, hold
+ * one event until another comes, and keep several events of both lanes at once. */
 #include "test.h"
 
-/* A call that sends one message for each character of `sent`, and gives the characters that came back. */
+/* Makes a call that sends one message for each character of `sent`; gives the characters that came back. */
 static const char *echo_each(penstock_channel *channel, const char *sent, penstock_reply **reply) {
   static char got[64];
   size_t count = 0;
@@ -36,7 +36,7 @@ static void add_probe(probe *probe, penstock_channel *channel, const char *name,
   probe_add(probe, channel, 0);
 }
 
-/* ---- Injecting outbound: as soon as start has left, before a message, at half-close; and where it is too late ---- */
+/* ---- Injecting outbound: as soon as start has left, before a message, at half-close; and too late ---- */
 
 static int32_t inject_everywhere(probe *self, penstock_hop *hop, int32_t event) {
   int *injected = self->context;
@@ -45,7 +45,7 @@ static int32_t inject_everywhere(probe *self, penstock_hop *hop, int32_t event) 
     CHECK_RESULT(penstock_hop_send(hop, "s", 1), PENSTOCK_E_STATE);
     break;
   case PENSTOCK_EVENT_DEMAND:
-    /* Start has just left: demand follows it. */
+    /* Start has just left, because demand follows it. */
     if ((*injected)++ == 0) OK(penstock_hop_send(hop, "0", 1));
     break;
   case PENSTOCK_EVENT_SEND:
@@ -69,7 +69,7 @@ TEST(lanes_inject_outbound_everywhere) {
   probe probe;
   add_probe(&probe, channel, "inject", &injected, inject_everywhere);
   penstock_reply *reply = NULL;
-  /* The caller's demand is there before its messages are. */
+  /* The caller's demand comes before its messages. */
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   char got[16] = "";
   penstock_message *message = NULL;
@@ -92,7 +92,7 @@ TEST(lanes_inject_outbound_everywhere) {
   probe_wait_finalized(&probe);
 }
 
-/* What the caller sends is swallowed, and something else goes instead. */
+/* Drops the caller's messages, and sends others instead. */
 static int32_t replace_all(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_SEND) return PENSTOCK_DROP;
@@ -103,7 +103,7 @@ TEST(lanes_drop_and_inject_at_half_close) {
   penstock_channel *channel = open_channel();
   probe probe;
   add_probe(&probe, channel, "replace", NULL, replace_all);
-  /* A unary call too: what leaves counts, not what came. */
+  /* A unary call, too: the messages that leave count, not those that came. */
   penstock_reply *reply = NULL;
   REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
   size_t length = 0;
@@ -117,7 +117,7 @@ TEST(lanes_drop_and_inject_at_half_close) {
   probe_wait_finalized(&probe);
 }
 
-/* ---- Injecting inbound, before each event that has one ---- */
+/* ---- Injecting inbound, before each inbound event ---- */
 
 static int32_t inject_inbound(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
@@ -154,7 +154,7 @@ TEST(lanes_inject_inbound) {
   probe_wait_finalized(&probe);
 }
 
-/* ---- Refusing, from each event that a call begins with, with all that a status has ---- */
+/* ---- Refusing a call in each event of its request, with a full status ---- */
 
 static const char refusal[] =
     "{\"name\": \"FAILED_PRECONDITION\", \"message\": \"not today\", \"metadata\": {\"x-why\": \"because\"}, \"details\": "
@@ -194,7 +194,7 @@ TEST(lanes_refuse_with_details_and_trailers) {
   }
 }
 
-/* ---- An end turned round ---- */
+/* ---- Changing a success into an error, and an error into a success ---- */
 
 static int32_t fail_it(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
@@ -259,7 +259,7 @@ TEST(lanes_error_becomes_a_success_with_a_message) {
   probe_wait_finalized(&probe);
 }
 
-/* ---- HOLD: one event waits for what a later one says ---- */
+/* ---- HOLD: the verdict on one event depends on a later event ---- */
 
 typedef struct holding {
   int32_t held; /* a mask of events that are held without a ticket */
@@ -268,7 +268,7 @@ typedef struct holding {
 static int32_t hold_some(probe *self, penstock_hop *hop, int32_t event) {
   holding *holding = self->context;
   if (event == PENSTOCK_EVENT_HEADERS) {
-    /* They stay this hop's to change until they leave. */
+    /* The hop may change the headers until they leave. */
     OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-held", "1"));
   }
   return (holding->held >> event) & 1 ? PENSTOCK_HOLD : PENSTOCK_NEXT;
@@ -315,8 +315,8 @@ TEST(lanes_headers_wait_for_the_first_message) {
              "below:headers hold:headers below:receive hold:receive above:headers above:receive");
 }
 TEST(lanes_headers_wait_for_the_status) {
-  /* A stream whose message never comes up to it: headers, then the status. One that answers once the request is whole, so
-   * that its headers do not come between the call and the send. */
+  /* A stream from which no message comes up to the hop: headers, then the status. The server answers once the request
+   * is complete, so that its headers do not come between the call and the send. */
   check_held(true, 1 << PENSTOCK_EVENT_HEADERS, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM,
              "hold:headers below:receive below:status hold:status above:headers above:status");
 }
@@ -334,7 +334,7 @@ TEST(lanes_start_and_message_wait_for_half_close) {
              "above:half_close hold:half_close below:create below:start");
 }
 
-/* ---- Both lanes at once: held with tickets, resolved in any order, gone in order ---- */
+/* ---- Both lanes at once: events are held with tickets, resolved in any order, and leave in order ---- */
 
 enum { EACH_LANE = 3 };
 typedef struct both_lanes {
@@ -343,7 +343,7 @@ typedef struct both_lanes {
   latch held; /* signalled for each */
 } both_lanes;
 
-/* The first three answers are held, and the messages behind the first three. */
+/* Holds the first three answers, and the messages after the first three. */
 static int32_t hold_both(probe *self, penstock_hop *hop, int32_t event) {
   both_lanes *lanes = self->context;
   int place = -1;
@@ -373,7 +373,7 @@ TEST(lanes_both_open_and_resolved_in_any_order) {
     for (const char *c = "abcdef"; *c; c++) OK(penstock_call_try_send(call, c, 1));
     OK(penstock_call_half_close(call));
     latch_wait(&lanes.held, 2 * EACH_LANE);
-    /* Nothing has come up, and nothing more has gone out: all six are open at this one hop. */
+    /* Nothing has come up, and nothing more has gone out: all six events wait at this hop. */
     CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_RECEIVE]), EACH_LANE);
     int order[2 * EACH_LANE];
     for (int i = 0; i < 2 * EACH_LANE; i++) order[i] = i;
@@ -382,7 +382,7 @@ TEST(lanes_both_open_and_resolved_in_any_order) {
       order[i] = order[other];
       order[other] = was;
     }
-    /* Each lane's second is changed, or swallowed, before it goes. */
+    /* The second event of each lane is changed or dropped before it leaves. */
     bool drops = round % 2 == 1;
     for (int i = 0; i < 2 * EACH_LANE; i++) {
       penstock_ticket ticket = lanes.tickets[order[i]];
@@ -395,7 +395,7 @@ TEST(lanes_both_open_and_resolved_in_any_order) {
       OK(is_second && drops ? penstock_ticket_resolve(ticket, PENSTOCK_DROP)
                             : penstock_ticket_resolve(ticket, PENSTOCK_NEXT));
       penstock_result again = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
-      /* With the last one the call may have ended. */
+      /* After the last ticket the call may have ended. */
       if (i == 2 * EACH_LANE - 1 && again == PENSTOCK_E_GONE) continue;
       CHECK_RESULT(again, PENSTOCK_E_ALREADY);
     }

@@ -1,11 +1,12 @@
-/* call.h: messages of the caller's own bytes, sent without a copy: what arrives, and when they are let go. */
+/* call.h: messages of the caller's own bytes are sent without a copy: the bytes that arrive, and the time when they are
+ * released. */
 #include "observed.h"
 
 #include <sys/mman.h>
 
 enum { KIB = 1 << 10, MIB = 1 << 20, LARGEST = 3 * MIB + 7 };
 
-/* Bytes that cannot be written: who tries, dies. */
+/* Read-only bytes: writing to them crashes. */
 static const unsigned char *fixed_bytes(void) {
   static unsigned char *bytes;
   if (bytes) return bytes;
@@ -72,7 +73,7 @@ TEST(message_wraps_bytes) {
   CHECK_INT(atomic_load(&finalized), 1);
   penstock_message_release(message);
   CHECK_INT(atomic_load(&finalized), 2);
-  /* It is transferred, even on error. */
+  /* The user data is transferred, even on error. */
   message = NULL;
   CHECK_RESULT(penstock_message_wrap(NULL, 1, &finalized, count_up, &message), PENSTOCK_E_INVALID_ARGUMENT);
   CHECK(message == NULL);
@@ -168,7 +169,7 @@ TEST(message_of_a_unary_call) {
   penstock_channel_release(channel);
 }
 
-/* What is not taken is not kept. */
+/* A refused message is not kept. */
 TEST(message_that_is_refused_is_let_go) {
   penstock_channel *channel = open_channel();
   atomic_int finalized = 0;
@@ -196,7 +197,7 @@ TEST(message_that_is_refused_is_let_go) {
 
 /* ---- The end of a call while its messages wait ---- */
 
-/* More than all the windows on the way to an echo that is not read, and back. */
+/* More than all windows together, on the way to the server and back, while nobody reads the echo. */
 enum { WAITING = 8 };
 
 typedef struct waiting {
@@ -212,7 +213,7 @@ static bool has_ended(penstock_call *call) {
   return result == PENSTOCK_OK;
 }
 
-/* May call what does not wait: it runs under no lock. */
+/* A finalizer may call functions that do not wait, because the library holds no lock. */
 static void finalize_waiting(void *user_data) {
   waiting *self = user_data;
   has_ended(self->call);
@@ -225,7 +226,7 @@ static void begin_waiting(waiting *self, penstock_channel *channel, const char *
   *self = (waiting){.channel = channel, .call = start_with(channel, BIDI, PENSTOCK_KIND_BIDI, options)};
   OK(penstock_message_wrap(fixed_bytes(), MIB, self, finalize_waiting, &message));
   for (int i = 0; i < WAITING; i++) OK(penstock_call_try_send_message(self->call, message));
-  /* Some may have left meanwhile, as much as the windows take. */
+  /* Some messages may have left meanwhile, as many as fit into the windows. */
   penstock_result result = PENSTOCK_OK;
   for (int i = 0; i < 10 * WAITING && result == PENSTOCK_OK; i++) {
     result = penstock_call_try_send_message(self->call, message);
@@ -267,7 +268,7 @@ TEST(message_that_waits_at_the_deadline) {
   char options[100];
   snprintf(options, sizeof(options), "{\"deadline_ms\": %d, " ROOM "}", 1000 * test_slow());
   begin_waiting(&waiting, open_channel(), options);
-  /* To finish is to read the echo. */
+  /* Waiting for the end reads the echo. */
   EVENTUALLY(has_ended(waiting.call));
   end_waiting(&waiting, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
 }
@@ -353,7 +354,7 @@ static void send_changed(int32_t (*hook)(probe *, penstock_hop *, int32_t)) {
 TEST(message_that_a_hop_changes) { send_changed(change); }
 TEST(message_that_is_changed_by_ticket) { send_changed(change_later); }
 
-/* Finishes the first attempt at its half-close, below the one that restarts it. */
+/* Ends the first attempt at its half-close, below the hop that restarts. */
 static int32_t fail_once(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_HALF_CLOSE && penstock_hop_attempt(hop) == 1) {
@@ -398,7 +399,7 @@ TEST(message_that_is_sent_again) {
   send_again(64 * KIB - 1, PENSTOCK_STATUS_UNAVAILABLE);
 }
 
-/* Bytes that are no more once they are let go. */
+/* Bytes that are overwritten when they are released. */
 typedef struct fragile {
   char bytes[64 * KIB];
   atomic_int finalized;
@@ -410,7 +411,7 @@ static void scribble(void *user_data) {
   atomic_fetch_add(&self->finalized, 1);
 }
 
-/* Changes the first attempt's message, which is not the recorded one, and ends that attempt. */
+/* Changes the message of the first attempt, which must not change the recorded one, and ends that attempt. */
 static int32_t change_and_fail_once(probe *self, penstock_hop *hop, int32_t event) {
   fragile *bytes = self->context;
   if (penstock_hop_attempt(hop) == 1 && event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_bytes(hop, "changed", 7));
@@ -455,7 +456,7 @@ static int32_t see_send(penstock_hop *hop, void *state) {
   return PENSTOCK_NEXT;
 }
 
-/* A hop has seen it, and nothing else comes to a hop before the bytes are wanted back. */
+/* A hop has seen the message, and no other event comes to a hop before the bytes have to be released. */
 TEST(message_that_a_hop_has_seen_is_let_go) {
   penstock_channel *channel = open_channel();
   atomic_int finalized = 0, seen = 0;

@@ -21,7 +21,7 @@ static void check_whole(const char *file, int line, const penstock_metadata *met
 }
 #define CHECK_WHOLE(metadata, expected) check_whole(__FILE__, __LINE__, (metadata), (expected))
 
-/* Value number `index` of `name` is these bytes. */
+/* Checks that value number `index` of `name` is these bytes. */
 static void check_value(int line, const penstock_metadata *metadata, const char *name, size_t index, const void *bytes,
                         size_t expected) {
   const void *value = NULL;
@@ -240,7 +240,7 @@ TEST(metadata_json_escapes) {
   penstock_metadata_release(metadata);
 }
 
-/* Each of them is refused, says where, and changes nothing. */
+/* Each of these is refused; the error names the place, and nothing is changed. */
 TEST(metadata_json_errors) {
   static const struct {
     const char *json;

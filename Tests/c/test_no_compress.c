@@ -1,5 +1,5 @@
-/* penstock_message_set_no_compress: one message as it is, among others that are compressed. The server of gRPC's interop
- * tests looks at the flag of each message, and refuses one that is not as its "expect_compressed" says. */
+/* penstock_message_set_no_compress: one message stays uncompressed among others that are compressed. The server of
+ * gRPC's interop tests checks the flag of each message, and refuses one that differs from its "expect_compressed". */
 #include "calls.h"
 #include "test.h"
 
@@ -54,8 +54,8 @@ TEST(no_compress_in_a_unary_call) {
   penstock_channel_release(channel);
 }
 
-/* Ends with OK if each message came as it expected. Messages are sent faster than they are compressed, and those behind
- * one that is being compressed keep their order, which the body's length shows: the server adds the lengths up. */
+/* The call ends with OK if each message had the expected flag. Messages are sent faster than they are compressed, and
+ * the messages behind one that is being compressed keep their order. The server adds up the lengths of the bodies. */
 static void send_mixed(penstock_channel *channel) {
   penstock_call *call = start_with(channel, STREAMING_INPUT, PENSTOCK_KIND_CLIENT_STREAM, GZIP);
   for (int i = 0; i < 60; i++) {
@@ -79,7 +79,8 @@ TEST(no_compress_among_compressed_messages) {
   penstock_channel_release(channel);
 }
 
-/* Replaces each message by another with the same expectation and another body; what it pauses goes on by a ticket. */
+/* Replaces each message by another with the same expectation and another body; a paused message goes on by its ticket.
+ */
 static int32_t replace(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
@@ -109,8 +110,8 @@ TEST(no_compress_through_hops_that_replace) {
   probe_wait_finalized(&below);
 }
 
-/* Sends one message of its own of each kind behind each of the caller's, and puts one that stays plain in the place of every
- * second. */
+/* After each message of the caller, sends a compressed and an uncompressed one of its own; replaces every second
+ * message by one that stays uncompressed. */
 static int32_t send_own(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
   int *count = self->context;
@@ -135,7 +136,7 @@ TEST(no_compress_of_messages_that_a_hop_makes) {
   probe_wait_finalized(&making);
 }
 
-/* The first attempt fails when all has been sent, and what was recorded is sent again. */
+/* The first attempt fails after everything was sent, and the recording is sent again. */
 static int32_t again(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_START) {

@@ -1,4 +1,4 @@
-/* NULL for every pointer of every function: E_INVALID_ARGUMENT where it is not allowed, and never a crash. The runner
+/* NULL for every pointer of every function: E_INVALID_ARGUMENT if it is not allowed, and never a crash. The runner
  * checks that each function of the headers is named in one of test_null*.c. */
 #include "null.h"
 

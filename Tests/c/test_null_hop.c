@@ -80,7 +80,7 @@ TEST(null_ticket) {
   CHECK(penstock_ticket_hop(0, &bound) != PENSTOCK_OK);
 }
 
-/* The same for what a live hop and a live ticket are given. */
+/* The same for functions that get a live hop or a live ticket. */
 static int32_t pass_nulls(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   const void *data = NULL;
@@ -185,7 +185,7 @@ TEST(null_ready) {
   REFUSED(penstock_token_fail(0, PENSTOCK_STATUS_UNAVAILABLE, NULL));
 }
 
-/* What needs a call, in a synchronous interceptor's function. */
+/* Functions that need a call, in the function of a synchronous interceptor. */
 static int32_t null_in_function(penstock_hop *call, void *user_data) {
   REFUSED(penstock_request_set_method(penstock_hop_request(call), NULL));
   REFUSED(penstock_request_set_authority(penstock_hop_request(call), NULL));
@@ -214,7 +214,7 @@ TEST(null_sync) {
   REFUSED(penstock_hop_next(NULL));
   CHECK(penstock_hop_request(NULL) == NULL);
 
-  /* In the function: one more value is refused; the table's data is let go in the end. */
+  /* In the function one more value is refused; the table's data is finalized at the end. */
   penstock_channel *channel = open_channel();
   penstock_interceptor_id id = 0;
   REQUIRE_OK(penstock_sync_interceptor_table(&sync, &table, NULL));

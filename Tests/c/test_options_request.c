@@ -1,10 +1,10 @@
-/* call.h: the request that call options begin calls with, set without JSON. */
+/* call.h: the request in call options, from which calls begin, set without JSON. */
 #include "calls.h"
 #include "hops.h"
 
-/* ---- What changes from call to call, without JSON ---- */
+/* ---- Values that change from call to call, without JSON ---- */
 
-/* Sees the request as the options have begun it. */
+/* Checks that the request is as the options have set it. */
 static int32_t as_options_say(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
@@ -60,7 +60,7 @@ TEST(options_request) {
     penstock_reply_release(reply);
   }
   CHECK_INT(atomic_load(&probe.seen[PENSTOCK_EVENT_START]), 2);
-  /* They are none of a call's after that: a deadline of 0 has passed, and a secret needs TLS. */
+  /* Removed for later calls, because a deadline of 0 has passed, and a secret needs TLS. */
   OK(penstock_request_set_deadline_ms(request, -1));
   CHECK_INT(penstock_request_deadline_ms(request), -1);
   OK(penstock_request_set_credentials(request, "Bearer s3cret"));

@@ -1,5 +1,5 @@
-/* What bit others, first part: order, and calls that never end. Each test is named for the public report that it comes
- * from; docs/others.md says what went wrong there, and what holds here. */
+/* Faults reported in other libraries, first part: order, and calls that never end. Each test is named after the public
+ * report; docs/others.md has the fault, and the rule that prevents it here. */
 #include "others.h"
 
 /* connect-swift 342: both lanes, half-close and status included. */
@@ -41,7 +41,7 @@ TEST(others_connect_swift_342_a_slow_message_is_not_overtaken) {
   }
 }
 
-/* grpc-node 1984: what is slow at the headers is waited for, by the messages and the status. */
+/* grpc-node 1984: the messages and the status wait for slow work at the headers. */
 TEST(others_grpc_node_1984_the_status_waits_for_slow_headers) {
   penstock_channel *channel = open_channel();
   probe above, slow;
@@ -55,7 +55,7 @@ TEST(others_grpc_node_1984_the_status_waits_for_slow_headers) {
   OK(penstock_call_try_send(call, "x", 1));
   OK(penstock_call_half_close(call));
   latch_wait(&pauser.paused, 1);
-  /* Another call has come and gone: the answer to this one is there too. */
+  /* Another call has been made and answered, so the answer to this one is there too. */
   check_echo(channel);
   CHECK_INT(latch_count(&collector.headers), 0);
   CHECK_INT(latch_count(&collector.replies), 0);
@@ -133,7 +133,7 @@ static void check_failure(int32_t event, int32_t verdict, bool reaches_below) {
   penstock_channel_release(channel);
   check_ended(&above);
   probe_wait_finalized(&wrong);
-  /* What create has refused is not destroyed. */
+  /* If create has refused the call, there is no destroy. */
   CHECK_INT(latch_count(&wrong.done), event == PENSTOCK_EVENT_CREATE ? 0 : 2);
   check_ended(&below);
   CHECK_INT(seen(&above, PENSTOCK_EVENT_STATUS), 2);
@@ -154,7 +154,7 @@ TEST(others_otel_python_5046_a_failure_before_anything_is_sent_ends_the_call) {
   check_failure(PENSTOCK_EVENT_START, PENSTOCK_PAUSE, false);
 }
 
-/* grpc-dotnet 1864: what cannot even be started ends for those above like everything else. */
+/* grpc-dotnet 1864: for the hops above, a call that cannot be started ends like any other. */
 TEST(others_grpc_dotnet_1864_a_failed_start_is_seen_as_a_status) {
   penstock_channel *channel = NULL;
   REQUIRE_OK(penstock_channel_new(dead_address(), "{\"tls\": false}", &channel, NULL));
@@ -164,7 +164,7 @@ TEST(others_grpc_dotnet_1864_a_failed_start_is_seen_as_a_status) {
   probe_add(&above, channel, 2);
   probe_add(&below, channel, 1);
   CHECK_INT(unary_code(channel, "x"), PENSTOCK_STATUS_UNAVAILABLE);
-  /* A deadline that has passed before the call begins: hops see it as every call, and nothing is sent. */
+  /* A deadline that has passed before the call begins: hops see the call like any other, and nothing is sent. */
   check_unary(channel, "{\"deadline_ms\": 0}", PENSTOCK_STATUS_DEADLINE_EXCEEDED, "");
   penstock_channel_release(channel);
   check_ended(&above);
@@ -195,13 +195,13 @@ TEST(others_grpc_spring_240_the_half_close_stays_behind_a_refused_message) {
   penstock_channel_release(channel);
   check_ended(&slow);
   check_ended(&below);
-  /* The echo's message and half-close; of the refused call neither, but the end. */
+  /* The hop has seen the message and half-close of the echo, and of the refused call only the end. */
   CHECK_INT(seen(&below, PENSTOCK_EVENT_SEND), 1);
   CHECK_INT(seen(&below, PENSTOCK_EVENT_HALF_CLOSE), 1);
   CHECK_INT(seen(&below, PENSTOCK_EVENT_CANCEL), 1);
 }
 
-/* csharp-grpc-prometheus 3: the status of a stream that fails in the middle is not OK for anybody. */
+/* csharp-grpc-prometheus 3: no hop sees OK at the end of a stream that fails in the middle. */
 TEST(others_csharp_prometheus_3_a_streams_status_is_the_servers) {
   penstock_channel *channel = open_channel();
   probe probes[2];
@@ -264,7 +264,8 @@ static void *crowd_stream(void *pointer) {
   return NULL;
 }
 
-/* grpc 31438: a stream and a unary call at once; here two runtimes drive, so that callbacks do run at once. */
+/* grpc 31438: a stream and a unary call at once; here on two runtimes, so that callbacks really run at the same time.
+ */
 TEST(others_grpc_31438_two_calls_at_once_in_one_interceptor) {
   crowd crowds[2] = {{open_channel(), 0, 0, 0}, {NULL, 0, 0, 0}};
   penstock_runtime *runtime = new_runtime(NULL);
@@ -346,7 +347,7 @@ static int32_t change_late(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* grpc-java 11870: metadata that has been passed on is others' to read; changing it is refused. */
+/* grpc-java 11870: metadata that has been passed on can be read by others, and a change of it is refused. */
 TEST(others_grpc_java_11870_metadata_that_has_left_cannot_be_changed) {
   penstock_channel *channel = open_channel();
   penstock_metadata *kept = NULL;

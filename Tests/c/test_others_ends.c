@@ -1,5 +1,5 @@
-/* What bit others, second part: cancels, streams that are left unread, what goes on after the end, leaks. See
- * docs/others.md. */
+/* Faults reported in other libraries, second part: cancels, streams that are left unread, work after the end, leaks.
+ * See docs/others.md. */
 #include "others.h"
 
 #include <signal.h>
@@ -36,7 +36,7 @@ TEST(others_otel_python_3271_cancel_comes_through_interceptors) {
     penstock_channel_release(channel);
     for (int k = 0; k < 3; k++) check_ended(&probes[k]);
     CHECK_INT(seen(&probes[0], PENSTOCK_EVENT_STATUS), 1);
-    /* A status that was held is overtaken: the hop learns of the end by on_cancel. */
+    /* The local status replaces one that was held: the hop gets the end by on_cancel. */
     CHECK_INT(seen(&probes[1], PENSTOCK_EVENT_CANCEL), events[i] == PENSTOCK_EVENT_STATUS);
   }
 }
@@ -71,7 +71,7 @@ TEST(others_otel_go_839_a_stream_cancelled_unread_leaves_nothing) {
     penstock_call_release(call);
     if (i == 0) threads = running_threads();
   }
-  /* Behind all of them: what they make is made then. */
+  /* This call comes after all of them, so they have made all their hops by then. */
   check_echo(channel);
   EVENTUALLY(latch_count(&probes[0].done) == seen(&probes[0], PENSTOCK_EVENT_CREATE));
   EVENTUALLY(running_threads() <= threads);
@@ -92,7 +92,7 @@ TEST(others_connect_es_1800_cancel_between_reads_ends_paused_interceptors) {
   OK(penstock_call_send(call, "2", 1));
   check_receive(call, "1");
   OK(penstock_call_cancel(call, NULL));
-  /* Both have their last callback although the caller asks for nothing. */
+  /* Both hops get their last callback although the caller asks for no message. */
   latch_wait(&probes[0].done, 1);
   latch_wait(&probes[1].done, 1);
   CHECK_INT(seen(&probes[0], PENSTOCK_EVENT_STATUS), 1);
@@ -112,7 +112,7 @@ TEST(others_grpc_java_8187_the_last_callback_comes_without_reading_on) {
                    i == 0 ? "{\"metadata\": {\"x-count\": \"1\"}}" : "{\"metadata\": {\"x-count\": \"5\"}}");
     OK(penstock_call_send(call, "x", 1));
     check_receive(call, "x");
-    /* One message was all: the end comes without a question. Else the caller says that it has enough. */
+    /* If the stream had one message, the end comes without being asked for. Otherwise the caller ends the call. */
     if (i > 0) CHECK_INT(latch_count(&probes[0].done), i);
     if (i == 1) check_finish(call, 0);
     if (i == 2) OK(penstock_call_cancel(call, NULL));
@@ -320,7 +320,7 @@ TEST(others_grpc_java_5576_an_interrupted_call_ends_before_it_returns) {
   pthread_create(&thread, NULL, interrupt, both);
   penstock_call_options *options = new_options("{\"interruptible\": true}");
   penstock_reply *reply = NULL;
-  /* It may also be interrupted without a signal: then before it has come to the pause. */
+  /* The call may also be interrupted without this signal, before it comes to the pause. */
   do {
     CHECK_RESULT(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL), PENSTOCK_E_INTERRUPTED);
     CHECK_INT(latch_count(&probe.done), seen(&probe, PENSTOCK_EVENT_CREATE));

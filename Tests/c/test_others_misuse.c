@@ -1,8 +1,8 @@
-/* What bit others, fourth part: going on after the end, completing twice, growing over limits, references in circles.
- * See docs/others.md. */
+/* Faults reported in other libraries, fourth part: going on after the end, completing twice, growing over limits,
+ * reference cycles. See docs/others.md. */
 #include "others.h"
 
-/* ---- After a finish ---- */
+/* ---- After penstock_hop_end ---- */
 
 typedef struct reckless {
   int32_t event, verdict;
@@ -15,7 +15,7 @@ static int32_t finish_and_go_on(probe *self, penstock_hop *hop, int32_t event) {
   plan->ticket = penstock_hop_ticket(hop);
   OK(penstock_hop_end(hop, PENSTOCK_STATUS_ABORTED, "local reply"));
   CHECK_RESULT(penstock_hop_end(hop, PENSTOCK_STATUS_OK, ""), PENSTOCK_E_ALREADY);
-  /* Whatever these give, nothing of it is seen. */
+  /* Whatever these return, they have no effect. */
   penstock_hop_send(hop, "more", 4);
   penstock_hop_deliver(hop, "more", 4);
   penstock_hop_demand(hop, 5);
@@ -44,7 +44,7 @@ TEST(others_envoy_13857_nothing_goes_on_after_a_finish) {
     wild.context = &plan;
     penstock_interceptor_id ids[] = {probe_add(&above, channel, 3), probe_add(&wild, channel, 2),
                                      probe_add(&below, channel, 1)};
-    /* (A second message of a unary call would end it first, and make the finish void.) */
+    /* (In a unary call a second message would end the call first, and penstock_hop_end would have no effect.) */
     penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
     penstock_call_send(call, "x", 1);
     check_finish(call, PENSTOCK_STATUS_ABORTED);
@@ -68,7 +68,7 @@ static int32_t complete_within(probe *self, penstock_hop *hop, int32_t event) {
   return plan->verdict;
 }
 
-/* envoy 3259: the answer to a question of the filter's came while it was still asking. */
+/* envoy 3259: the answer to a filter's request came before the filter had finished making it. */
 TEST(others_envoy_3259_a_completion_before_the_callback_returns) {
   static const int32_t verdicts[] = {PENSTOCK_PAUSE, PENSTOCK_HOLD};
   penstock_channel *channel = open_channel();
@@ -98,7 +98,7 @@ static int32_t grow(probe *self, penstock_hop *hop, int32_t event) {
     OK(penstock_hop_set_bytes(hop, large, 3000));
     free(large);
   }
-  /* It goes on after the chain has been told to end. */
+  /* The hop goes on sending after it has ended the call. */
   if (event == PENSTOCK_EVENT_HALF_CLOSE) penstock_hop_send(hop, "more", 4);
   return PENSTOCK_NEXT;
 }
@@ -199,7 +199,7 @@ TEST(others_grpc_proposal_14_a_second_completion_is_a_value) {
   check_ended(&probe);
 }
 
-/* ---- References in circles ---- */
+/* ---- Reference cycles ---- */
 
 typedef struct circle {
   penstock_channel *channel;
@@ -227,8 +227,8 @@ static void circle_destroy(penstock_hop *hop, void *state) {
   penstock_hop_release(state);
 }
 
-/* grpc-swift 1279: interceptor, hop, call and channel refer to each other; all of them go. (The leak checkers see to the
- * rest.) */
+/* grpc-swift 1279: interceptor, hop, call and channel refer to each other, and all of them are freed. (The leak
+ * checkers find the rest.) */
 TEST(others_grpc_swift_1279_a_circle_of_references_is_let_go) {
   penstock_channel *channel = open_channel();
   circle circle = {penstock_channel_retain(channel), 0, 0, LATCH_INIT};
@@ -284,7 +284,7 @@ TEST(others_grpc_25449_a_long_stream_does_not_grow) {
   echo_often(call, test_rounds(20000));
   long grown = resident_kilobytes() - before;
   printf("  %d messages each way: %ld KiB more\n", test_rounds(20000), grown);
-  /* 64 bytes of each message would be 2500. A sanitizer keeps what is freed. */
+  /* 64 bytes for each message would be 2500 in all. A sanitizer does not reuse freed memory at once. */
   if (test_slow() == 1) CHECK(grown < 1000);
   check_finish(call, 0);
   penstock_channel_release(channel);
@@ -335,7 +335,7 @@ static int32_t refuse_job(penstock_job job, void *argument, void *user_data) {
   return 1;
 }
 
-/* concurrency-limits 190: a full executor dropped the response, and nobody was told. */
+/* concurrency-limits 190: a full executor dropped the response, and no interceptor learned of it. */
 TEST(others_concurrency_limits_190_a_refused_job_ends_the_call) {
   penstock_channel *channel = open_channel();
   for (int i = 0; i < 2; i++) {

@@ -1,5 +1,5 @@
-/* What bit others, third part: the same request again. The server refuses a request that says `x-status: 16`, as with a
- * token that has expired; a hop takes that word out and sends the request anew. See docs/others.md. */
+/* Faults reported in other libraries, third part: the same request again. The server refuses a request with `x-status:
+ * 16`, as with an expired token; a hop removes that header and sends the request again. See docs/others.md. */
 #include "others.h"
 
 #define EXPIRED "{\"metadata\": {\"x-status\": \"16\", \"x-message\": \"expired\", \"x-trailers-token\": \"old\"}}"
@@ -51,7 +51,7 @@ static void check_new_token(penstock_channel *channel) {
   penstock_call_options_release(options);
 }
 
-/* connect-swift 360: the caller, and those above, see one call that has succeeded. */
+/* connect-swift 360: the caller, and the hops above, see one call that has succeeded. */
 TEST(others_connect_swift_360_the_request_is_sent_again) {
   penstock_channel *channel = open_channel();
   probe above, auth, below;
@@ -144,7 +144,7 @@ static int32_t refresh_in_vain(probe *self, penstock_hop *hop, int32_t event) {
   return is_refused(hop, event) ? PENSTOCK_RESTART : PENSTOCK_NEXT;
 }
 
-/* google-ads-java 169: a token that no refresh mends does not make the call go round for ever. */
+/* google-ads-java 169: a token that stays invalid after a refresh does not make the call restart for ever. */
 TEST(others_google_ads_169_restarts_have_an_end) {
   penstock_channel *channel = open_channel();
   probe auth, below;
@@ -285,7 +285,7 @@ static int32_t hold_headers_and_refresh(probe *self, penstock_hop *hop, int32_t 
   return refresh_at_once(self, hop, event);
 }
 
-/* envoy 37625: what a filter has stopped of the first answer does not go on beside the second. */
+/* envoy 37625: events of the first answer that a filter has stopped do not go on beside the second answer. */
 TEST(others_envoy_37625_what_was_held_does_not_go_on_after_a_restart) {
   penstock_channel *channel = open_channel();
   probe above, auth;
@@ -309,7 +309,7 @@ TEST(others_envoy_37625_what_was_held_does_not_go_on_after_a_restart) {
   CHECK_INT(seen(&above, PENSTOCK_EVENT_RECEIVE), 3);
 }
 
-/* ---- What the attempts have in common ---- */
+/* ---- What attempts share ---- */
 
 static int32_t add_below(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
@@ -327,8 +327,8 @@ static int32_t look_for_hop(probe *self, penstock_hop *hop, int32_t event) {
   return refresh_at_once(self, hop, event);
 }
 
-/* opentelemetry-dotnet-contrib 143 and flyte-sdk 890: each attempt starts from what left the hop that restarts; what
- * those below have added to the first is neither there nor twice in the second. */
+/* opentelemetry-dotnet-contrib 143 and flyte-sdk 890: each attempt starts with the request as it left the hop that
+ * restarts; headers that hops below added to the first attempt are not in the second twice. */
 TEST(others_flyte_890_headers_do_not_pile_up_over_attempts) {
   penstock_channel *channel = open_channel();
   probe auth, below;

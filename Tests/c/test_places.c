@@ -1,4 +1,4 @@
-/* interceptor.h: places, levels, filters and the registry, as calls meet them. */
+/* interceptor.h: places, levels, filters and the registry, as calls see them. */
 #include "test.h"
 
 static penstock_interceptor_id add_at(probe *probe, penstock_channel *channel, int32_t priority, uint32_t level,
@@ -165,7 +165,7 @@ TEST(options_carry_interceptors_for_many_calls) {
   penstock_channel_release(channel);
 }
 
-/* Moved, filtered, replaced and removed like any other, for calls that are made later. */
+/* Interceptors in options can be moved, filtered, replaced and removed like any other, with effect for later calls. */
 TEST(options_registrations_change) {
   penstock_channel *channel = open_channel();
   penstock_call_options *options = NULL;
@@ -207,7 +207,7 @@ TEST(options_registrations_change) {
   for (int i = 0; i < 3; i++) probe_wait_finalized(&probes[i]);
 }
 
-/* They live as long as a call that has them. */
+/* The interceptors live as long as a call that has them. */
 TEST(options_may_go_before_their_call) {
   penstock_channel *channel = open_channel();
   penstock_call_options *options = NULL;
@@ -312,7 +312,7 @@ TEST(replacing_keeps_the_place) {
   penstock_call_release(call);
   OK(penstock_registration_wait_removed(b, 20000));
   CHECK_INT(atomic_load(&probes[1].finalized), 1);
-  /* Its priority too, and the name of the old one is void. */
+  /* The replacement has the old one's priority, too, and the old id is no longer valid. */
   OK(penstock_registration_set_priority(id, 2, NULL));
   CHECK_RESULT(penstock_registration_set_priority(b, 2, NULL), PENSTOCK_E_NOT_FOUND);
   penstock_interceptor_id newer = 0;
@@ -324,7 +324,7 @@ TEST(replacing_keeps_the_place) {
   trace.text[0] = 0;
   check_echo(channel);
   CHECK_HAS(trace.text, "a:send c:send newer:send ");
-  /* A refused replacement ends the new one only. */
+  /* If a replacement is refused, only the new interceptor is finalized. */
   probe refused;
   probe_init(&refused, "refused");
   table = probe_table(&refused);
@@ -387,7 +387,7 @@ TEST(list_tells_place_level_filter_and_calls) {
 
 /* ---- A thousand ---- */
 
-/* A registry with a thousand interceptors that no call wants works as one with none. */
+/* A registry with a thousand interceptors whose filters exclude all calls works like an empty one. */
 TEST(a_thousand_interceptors) {
   penstock_runtime *runtime = new_runtime(NULL);
   penstock_channel *channel = open_channel_on(runtime);
@@ -460,7 +460,8 @@ static int32_t replace_and_call(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* A side call goes on below the place of its hop, also if another stands there now; its options' own are with it. */
+/* A side call goes on below the place of its hop, even if that was replaced meanwhile; the interceptors of its own
+ * options apply, too. */
 TEST(side_calls_keep_to_the_place_of_a_replaced_hop) {
   penstock_channel *channel = open_channel();
   penstock_call_options *options = NULL;

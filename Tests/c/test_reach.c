@@ -1,5 +1,5 @@
-/* Acts of a hop outside of its callbacks, on another thread: end its call, half-close, send. And answers from before
- * anybody has asked. docs/interceptors.md, "From any thread". */
+/* Functions of a hop outside its callbacks, on another thread: end the call, half-close, send. Also answers that are
+ * delivered before there is demand. docs/interceptors.md, "From any thread". */
 #include "calls.h"
 #include "hops.h"
 #include "unary.h"
@@ -51,7 +51,7 @@ static void bench_close(bench *bench) {
   probe_wait_finalized(&bench->above);
   probe_wait_finalized(&bench->keeping);
   probe_wait_finalized(&bench->below);
-  /* The hop's part is over. */
+  /* The hop's part in the call is over. */
   CHECK_RESULT(penstock_hop_end(bench->keeper.hop, 1, NULL), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_hop_half_close(bench->keeper.hop), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_hop_send(bench->keeper.hop, "x", 1), PENSTOCK_E_GONE);
@@ -70,7 +70,7 @@ TEST(reach_ends_its_call) {
   bench_close(&bench);
 }
 
-/* Idle too long: nothing has come to the server yet. */
+/* The hop ends the call while its start waits: nothing reaches the server. */
 TEST(reach_ends_its_call_while_start_waits) {
   bench bench;
   bench_open(&bench, true);
@@ -110,7 +110,8 @@ TEST(reach_half_closes) {
   bench_close(&bench);
 }
 
-/* Behind the event of the running callback; what comes from above later goes no further, and nobody waits for it. */
+/* The half-close takes effect after the event of the running callback; later events from above go no further, and
+ * nobody waits for them. */
 static int32_t close_after_two(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_SEND && atomic_load(&self->seen[PENSTOCK_EVENT_SEND]) == 2)
     OK(penstock_hop_half_close(hop));
@@ -143,7 +144,8 @@ TEST(reach_half_closes_in_a_callback) {
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_SEND]), 2);
 }
 
-/* A cache by the request: start is held until the message is there, and then the hop answers, or start goes on. */
+/* A cache with the request as its key: start is held until the message is there; then the hop answers, or start goes
+ * on. */
 typedef struct cache {
   penstock_ticket start;
   int hits;
@@ -191,7 +193,8 @@ TEST(reach_answers_by_the_request) {
   probe_wait_finalized(&below);
 }
 
-/* Hops that count see a call, too, whose time is over before it begins; and how long it took, and that nobody reads it. */
+/* Hops also see a call whose deadline has passed before it begins. They can read how long it took, and that it is not
+ * secure. */
 static int32_t note_elapsed(probe *self, penstock_hop *hop, int32_t event) {
   CHECK_INT(penstock_hop_is_secure(hop), 0);
   if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
@@ -224,7 +227,7 @@ TEST(reach_sees_a_call_whose_time_is_over) {
   probe_wait_finalized(&counting);
 }
 
-/* A call tells the server the kind of its messages, and its user agent. */
+/* A call sends its content-type and its user agent to the server. */
 static int32_t label(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;

@@ -1,4 +1,4 @@
-/* ready.h: the bearer token: one request for many calls, and calls that begin anew with the next token. */
+/* ready.h: the bearer token: one request for many calls, and calls that are sent again with the next token. */
 #include "bearer.h"
 
 TEST(bearer_sends_a_token_and_keeps_it) {
@@ -97,7 +97,7 @@ TEST(bearer_starts_a_refused_stream_anew) {
   penstock_call_options *options = ready_options("\"x-repeat\": \"2\", \"x-after\": \"2\"");
   penstock_call *call = NULL;
   penstock_message *message = NULL;
-  /* The server refuses it in place of its messages. */
+  /* The server refuses the stream before its first message. */
   guard.at_once = true;
   REQUIRE_OK(penstock_channel_call(channel, SERVER_STREAM, PENSTOCK_KIND_SERVER_STREAM, options, NULL, &call, NULL));
   penstock_call_options_release(options);
@@ -150,7 +150,7 @@ TEST(bearer_starts_anew_only_once) {
   CHECK_INT(ready_code(reply), PENSTOCK_STATUS_UNAUTHENTICATED);
   CHECK_INT(atomic_load(&source.asked), 2);
   CHECK_INT(atomic_load(&guard.probe.seen[PENSTOCK_EVENT_START]), 2);
-  /* The second token was thrown away too. */
+  /* The second token was discarded, too. */
   CHECK_INT(unary_code(channel, "x"), PENSTOCK_STATUS_UNAUTHENTICATED);
   CHECK_INT(atomic_load(&source.asked), 4);
   CHECK_STR(source.refused[2], "token-2");

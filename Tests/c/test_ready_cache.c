@@ -1,7 +1,7 @@
 /* ready.h: the response cache. */
 #include "ready.h"
 
-/* A cache, and below it a probe that sees what it does not answer. */
+/* A cache, and below it a probe that sees the calls that the cache does not answer. */
 typedef struct bench {
   penstock_channel *channel;
   probe below;
@@ -93,7 +93,7 @@ TEST(cache_keeps_no_failure_and_no_stream) {
   bench_open(&bench, "{\"metadata\": []}");
   CHECK_INT(ready_code(ready_unary(bench.channel, "x", "\"x-status\": \"5\"")), PENSTOCK_STATUS_NOT_FOUND);
   check_call(&bench, "x", NULL, false);
-  /* It was answered before the server could be asked to fail. */
+  /* The cache answers, so the request to fail does not reach the server. */
   CHECK_INT(ready_code(ready_unary(bench.channel, "x", "\"x-status\": \"5\"")), 0);
   for (int i = 0; i < 2; i++) {
     penstock_call *call = start_call(bench.channel, BIDI, PENSTOCK_KIND_BIDI);
@@ -104,7 +104,7 @@ TEST(cache_keeps_no_failure_and_no_stream) {
   bench_close(&bench);
 }
 
-/* A hop below makes a failure of an answer that has its message. */
+/* A hop below turns an answer with a message into a failure. */
 static int32_t fail_at_the_end(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_STATUS) OK(penstock_status_set_code(penstock_hop_status(hop), PENSTOCK_STATUS_DATA_LOSS));
@@ -142,14 +142,14 @@ TEST(cache_keeps_the_most_recently_used) {
   check_call(&bench, "one", NULL, false);
   check_call(&bench, "two", NULL, false);
   check_call(&bench, "one", NULL, true);
-  check_call(&bench, "three", NULL, false); /* two goes */
+  check_call(&bench, "three", NULL, false); /* drops "two" */
   check_call(&bench, "one", NULL, true);
-  check_call(&bench, "two", NULL, false); /* three goes */
+  check_call(&bench, "two", NULL, false); /* drops "three" */
   check_call(&bench, "three", NULL, false);
   bench_close(&bench);
 }
 
-/* The order of use, whatever it is, beside a list that is kept here. */
+/* Uses entries in random order, and compares the cache with a list in this test. */
 TEST(cache_order_of_use_at_random) {
   bench bench;
   bench_open(&bench, "{\"max_entries\": 4}");
@@ -176,7 +176,7 @@ TEST(cache_is_bounded_in_bytes) {
   bench_open(&bench, "{\"max_bytes\": 10000}");
   check_call(&bench, other, NULL, false);
   check_call(&bench, other, NULL, true);
-  check_call(&bench, large, NULL, false); /* with its key and the other it is over the bound */
+  check_call(&bench, large, NULL, false); /* together with its key and the other entry it is over the limit */
   check_call(&bench, large, NULL, true);
   check_call(&bench, other, NULL, false);
   bench_close(&bench);
@@ -184,7 +184,7 @@ TEST(cache_is_bounded_in_bytes) {
   check_call(&bench, "small", NULL, false);
   check_call(&bench, large, NULL, false);
   check_call(&bench, large, NULL, false);
-  check_call(&bench, "small", NULL, true); /* nothing gave way to what has no room anyway */
+  check_call(&bench, "small", NULL, true); /* no entry was dropped for one that has no room anyway */
   bench_close(&bench);
 }
 
@@ -219,7 +219,7 @@ TEST(cache_is_not_changed_by_hops_above) {
   bench_close(&bench);
 }
 
-/* The request message does not come, or comes late. */
+/* Drops the request message, or lets it come late. */
 static int32_t drop_message(probe *self, penstock_hop *hop, int32_t event) {
   (void)self, (void)hop;
   return event == PENSTOCK_EVENT_SEND ? PENSTOCK_DROP : PENSTOCK_NEXT;

@@ -1,4 +1,4 @@
-/* ready.h: header rules; and what all ready-made interceptors have in common. */
+/* ready.h: header rules; and tests for all ready-made interceptors. */
 #include "ready.h"
 
 static void rules_add(penstock_channel *channel, const char *options) {
@@ -49,7 +49,7 @@ TEST(header_rules_change_the_response) {
   CHECK_STR(ready_value(penstock_reply_trailers(reply), "d"), "4");
   CHECK_STR(ready_value(penstock_reply_trailers(reply), "x-trailers-c"), "");
   CHECK_INT(ready_code(reply), 0);
-  /* A cancel's status is nobody's to change. */
+  /* No hop may change the status of a cancel. */
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   OK(penstock_call_cancel(call, NULL));
   reply = ready_finish(call);
@@ -116,7 +116,7 @@ static int32_t just_next(penstock_hop *call, void *user_data) {
   return penstock_hop_next(call) == PENSTOCK_OK ? PENSTOCK_NEXT : -1;
 }
 
-/* The library's own tables of another kind have finalizers that do the same with what they have. */
+/* Other tables that the library fills have similar finalizers, but are not ready-made interceptors. */
 TEST(ready_share_refuses_other_tables) {
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT, other = PENSTOCK_INTERCEPTOR_INIT;
   penstock_sync_interceptor synchronous = PENSTOCK_SYNC_INTERCEPTOR_INIT;
@@ -158,7 +158,7 @@ TEST(ready_tables_take_a_name_a_filter_and_any_place) {
   penstock_runtime_release(runtime);
 }
 
-/* Their callbacks on an executor, instead of the driving thread. */
+/* Runs the callbacks of ready-made interceptors on an executor, instead of the driving thread. */
 static void give_token(penstock_token_request request, const char *refused, void *user_data) {
   (void)refused, (void)user_data;
   OK(penstock_token_complete(request, "token", -1));

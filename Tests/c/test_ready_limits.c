@@ -18,7 +18,7 @@ TEST(rate_limit_lets_calls_wait_their_turn) {
   for (int i = 0; i < 7; i++) call[i] = ready_begin(channel, "x", NULL);
   for (int i = 0; i < 7; i++) {
     CHECK_INT(ready_code(ready_finish(call[i])), 0);
-    /* Two at once, then one every 20 ms. */
+    /* Two calls start at once, then one every 20 ms. */
     if (i >= 2) CHECK(test_now_ms() - began >= 20 * (i - 1) - 1);
   }
   penstock_channel_release(channel);
@@ -33,7 +33,7 @@ TEST(rate_limit_bounds_those_who_wait_and_how_long) {
   penstock_reply *reply = ready_unary(channel, "x", NULL);
   CHECK_HAS(ready_message(reply), "too many calls wait");
   CHECK_INT(ready_code(reply), PENSTOCK_STATUS_RESOURCE_EXHAUSTED);
-  /* One that is cancelled while it waits leaves its place to another. */
+  /* If a call is cancelled while it waits, another gets its place. */
   OK(penstock_call_cancel(waiting[0], NULL));
   CHECK_INT(ready_code(ready_finish(waiting[0])), PENSTOCK_STATUS_CANCELLED);
   waiting[0] = ready_begin(channel, "x", NULL);
@@ -156,7 +156,7 @@ TEST(fault_injection_delays_and_then_aborts) {
   CHECK_INT(unary_code(channel, "x"), PENSTOCK_STATUS_INTERNAL);
   CHECK(test_now_ms() - began >= 69);
   penstock_channel_release(channel);
-  /* Whoever waits can be cancelled. */
+  /* A call that waits can be cancelled. */
   channel = open_channel();
   fault_add(channel, "{\"delay\": {\"ms\": 80000000}, \"abort\": {}}");
   penstock_call *call = ready_begin(channel, "x", NULL), *other = ready_begin(channel, "x", NULL);
@@ -167,7 +167,7 @@ TEST(fault_injection_delays_and_then_aborts) {
   penstock_channel_release(channel);
 }
 
-/* One character for each of so many calls. */
+/* Makes `count` calls and writes one character for each. */
 static void faults(const char *options, char *text, int count) {
   penstock_channel *channel = open_channel();
   fault_add(channel, options);
@@ -187,7 +187,7 @@ TEST(fault_injection_is_the_same_for_the_same_seed) {
   int aborted = 0;
   for (int i = 0; i < count; i++) aborted += first[i] == 'x';
   CHECK(aborted > 30 && aborted < 90);
-  /* Without a seed they differ: two hundred rolls are not the same twice. */
+  /* Without a seed the faults differ: two hundred random results are not the same twice. */
   faults("{\"abort\": {\"percent\": 50}}", first, count);
   faults("{\"abort\": {\"percent\": 50}}", second, count);
   CHECK(strcmp(first, second) != 0);
@@ -208,7 +208,7 @@ TEST(fault_injection_options_are_checked) {
   check_refused(penstock_ready_fault_injection, "{\"seed\": 1, \"seed\": 2}", NULL);
 }
 
-/* A delay of nothing pauses nothing. */
+/* A delay of 0 does not pause a call. */
 TEST(fault_injection_without_a_delay_does_not_pause) {
   penstock_channel *channel = NULL;
   OK(penstock_channel_new(peer_address(), "{\"tls\": false, \"trace\": true}", &channel, NULL));

@@ -62,7 +62,7 @@ TEST(logging_writes_json_lines) {
     CHECK_HAS(lines->text[1], "\"event\":\"status\"");
     CHECK_HAS(lines->text[1], "\"code\":5,\"name\":\"NOT_FOUND\",\"message\":\"say \\\"no\\\"\"");
     CHECK_HAS(lines->text[1], "\"elapsed_us\":");
-    /* What is written reads as JSON. */
+    /* Checks that the line can be parsed as JSON. */
     penstock_metadata *metadata = NULL;
     OK(penstock_metadata_new(&metadata));
     for (int i = 0; i < 2; i++) {
@@ -332,7 +332,7 @@ static penstock_channel *trace_channel(const char *options) {
   return channel;
 }
 
-/* What the server sees of `metadata`; `state` may be NULL. */
+/* Gives the trace headers that the server gets for `metadata`; `state` may be NULL. */
 static void trace_sent(penstock_channel *channel, const char *metadata, char parent[128], char state[1024]) {
   char with_echo[900];
   snprintf(with_echo, sizeof(with_echo), "\"x-echo-metadata\": \"1\"%s%s", metadata ? ", " : "",
@@ -364,7 +364,7 @@ TEST(trace_context_begins_a_trace) {
   check_traceparent(second);
   CHECK_STR(first + 53, "01");
   CHECK(memcmp(first + 3, second + 3, 32) != 0);
-  CHECK_STR(state, ""); /* without a traceparent it belongs to nothing */
+  CHECK_STR(state, ""); /* a tracestate without a traceparent is not sent */
   penstock_channel_release(channel);
 }
 
@@ -380,7 +380,7 @@ TEST(trace_context_passes_a_parent_on) {
   CHECK_STR(state, "rojo=00f067aa0ba902b7");
   trace_sent(keeping, "\"traceparent\": \"00-" TRACE "-" PARENT "-00\"", parent, NULL);
   CHECK_STR(parent, "00-" TRACE "-" PARENT "-00");
-  /* Of a later version what this one knows: the flag. */
+  /* Of a later version only the flag that this version knows is used. */
   trace_sent(keeping, "\"traceparent\": \"cc-" TRACE "-" PARENT "-f1-what-the-future-brings\"", parent, NULL);
   CHECK_STR(parent, "00-" TRACE "-" PARENT "-01");
   penstock_channel_release(channel);

@@ -1,4 +1,4 @@
-/* ready.h: the bearer token: tokens that expire or never come, and every way to end. */
+/* ready.h: the bearer token: tokens that expire or never come, and all ways in which a call can end. */
 #include "bearer.h"
 
 TEST(bearer_fails_with_what_the_source_says) {
@@ -16,7 +16,7 @@ TEST(bearer_fails_with_what_the_source_says) {
   end(channel, &source);
 }
 
-/* A request that nobody answers ends with the calls' time to wait; so does the one that comes after it. */
+/* A request that nobody answers ends when the calls' waiting time is over; so does the next one. */
 TEST(bearer_takes_a_forgotten_request_for_a_failure) {
   penstock_channel *channel = open_channel();
   source source;
@@ -53,7 +53,7 @@ TEST(bearer_asks_early_and_uses_the_old_token_meanwhile) {
   source.expires_in_ms = 2000;
   source_answer(&source, 1);
   CHECK_INT(ready_code(ready_finish(call)), 0);
-  /* Half of its time later somebody asks, and goes on at once. */
+  /* After half of the token's lifetime a call causes a new request, but goes on at once. */
   int64_t until = test_now_ms() + 1900;
   penstock_reply *reply = NULL;
   while (atomic_load(&source.asked) < 2) {
@@ -81,7 +81,7 @@ TEST(bearer_does_not_wait_for_ever) {
   penstock_reply *reply = ready_unary(channel, "x", NULL);
   CHECK_HAS(ready_message(reply), "no token came in time");
   CHECK_INT(ready_code(reply), PENSTOCK_STATUS_UNAVAILABLE);
-  /* The next one asks again, and is answered at once; the first request's answer comes too late. */
+  /* The next call asks again, and is answered at once; the answer to the first request comes too late. */
   source.late = source.requests[0];
   source.answers = true;
   reply = ready_unary(channel, "x", "\"x-echo-metadata\": \"1\"");
@@ -117,7 +117,7 @@ TEST(bearer_lets_go_of_calls_that_end_while_they_wait) {
   source_init(&source, false);
   bearer_add(channel, &source, NULL);
   guard_add(&guard, channel, 1);
-  /* One is cancelled and one is late while they wait to start; the third goes on. */
+  /* While three calls wait to start, one is cancelled and one passes its deadline; the third goes on. */
   penstock_call_options *options = NULL;
   OK(penstock_call_options_new("{\"deadline_ms\": 30}", &options, NULL));
   penstock_call *cancelled = ready_begin(channel, "x", NULL), *late = NULL;
@@ -130,7 +130,7 @@ TEST(bearer_lets_go_of_calls_that_end_while_they_wait) {
   CHECK_INT(ready_code(ready_finish(cancelled)), PENSTOCK_STATUS_CANCELLED);
   CHECK_INT(ready_code(ready_finish(late)), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
   source_answer(&source, 1);
-  /* It is refused, and cancelled while it waits to start anew. */
+  /* The call is refused, and cancelled while it waits for the next token. */
   latch_wait(&source.was_asked, 2);
   OK(penstock_call_cancel(third, "me too"));
   CHECK_INT(ready_code(ready_finish(third)), PENSTOCK_STATUS_CANCELLED);
@@ -154,7 +154,7 @@ TEST(bearer_removed_and_its_channel_closed_while_a_token_is_asked_for) {
   OK(penstock_channel_close(channel));
   CHECK_INT(ready_code(ready_finish(call)), PENSTOCK_STATUS_CANCELLED);
   penstock_channel_release(channel);
-  /* A request that is open does not keep the source. */
+  /* An open request does not keep the source alive. */
   EVENTUALLY(atomic_load(&source.finalized) == 1);
   CHECK_RESULT(penstock_token_complete(source.requests[0], "token-1", -1), PENSTOCK_E_GONE);
   CHECK_RESULT(penstock_token_fail(source.requests[0], PENSTOCK_STATUS_ABORTED, NULL), PENSTOCK_E_GONE);

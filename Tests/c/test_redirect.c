@@ -3,7 +3,7 @@
 
 typedef struct way {
   penstock_channel *to;
-  const char *authority; /* set too, if not NULL */
+  const char *authority; /* also set, if not NULL */
   penstock_result result;
   char target[64], sent_authority[64]; /* as the hop sees them afterwards */
 } way;
@@ -76,7 +76,7 @@ TEST(redirect_takes_target_and_authority_from_the_other_channel) {
   CHECK_STR(way.target, peer_address());
   CHECK_STR(way.sent_authority, peer_address());
   CHECK_STR(authority, peer_address());
-  /* The call's own interceptors stay, and it meets no others. */
+  /* The call keeps its own interceptors, and gets no others. */
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_STATUS]), 1);
   CHECK_INT(atomic_load(&others.seen[PENSTOCK_EVENT_START]), 0);
   penstock_channel_release(dead);
@@ -96,7 +96,7 @@ TEST(redirect_keeps_an_authority_that_was_set) {
   run_unary(dead, &code, authority, sizeof(authority));
   CHECK_INT(code, 0);
   CHECK_STR(authority, "hop.test");
-  /* That of the channel is no more than its default. */
+  /* The authority of the channel is only a default. */
   way.authority = NULL;
   run_unary(dead, &code, authority, sizeof(authority));
   CHECK_INT(code, 0);
@@ -106,7 +106,7 @@ TEST(redirect_keeps_an_authority_that_was_set) {
   probe_wait_finalized(&sender);
 }
 
-/* The one that is set last counts, whichever hop sets it. */
+/* The channel that is set last counts, whichever hop sets it. */
 TEST(redirect_twice) {
   penstock_channel *first = open_channel(), *dead = open_dead(NULL, "");
   way away = {.to = dead}, back = {.to = first};
@@ -309,7 +309,8 @@ TEST(redirect_from_an_executor) {
 
 /* ---- With RESTART ---- */
 
-/* What nobody answers on the first channel is sent again on the other: a hop that records decides in on_status. */
+/* A request that fails on the first channel is sent again on the other: a hop that records decides this in on_status.
+ */
 static int32_t fail_over(probe *self, penstock_hop *hop, int32_t event) {
   way *way = self->context;
   if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;
@@ -318,7 +319,7 @@ static int32_t fail_over(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_RESTART;
 }
 
-/* Sees where each attempt goes. */
+/* Notes the target of each attempt. */
 static int32_t note_target(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) {
     char *text = self->context;
@@ -355,7 +356,8 @@ TEST(redirect_of_a_restart) {
   probe_wait_finalized(&below);
 }
 
-/* A redirect below a hop that restarts belongs to the attempt: the next one starts where the hop's own start went. */
+/* A redirect below a hop that restarts belongs to the attempt: the next attempt goes to the channel that the hop's own
+ * start named. */
 static int32_t send_away_once(probe *self, penstock_hop *hop, int32_t event) {
   way *way = self->context;
   if (event == PENSTOCK_EVENT_START && penstock_hop_attempt(hop) == 1) {

@@ -1,7 +1,7 @@
-/* hop.h: re-entrance: anything that does not wait, from any callback. */
+/* hop.h: re-entrance: functions that do not wait may be called from any callback. */
 #include "hops.h"
 
-/* ---- Re-entrance: anything that does not wait, from any callback ---- */
+/* ---- Functions that do not wait, from any callback ---- */
 
 typedef enum action {
   REMOVE_SELF,
@@ -81,7 +81,7 @@ static void act(reentrance *what) {
   }
 }
 
-/* What waits gives E_WOULD_DEADLOCK, a poll E_BUSY, in every callback. */
+/* In every callback a function that waits gives E_WOULD_DEADLOCK, and a poll E_BUSY. */
 static void waiting_is_refused(reentrance *what) {
   penstock_reply *reply = NULL;
   penstock_message *message = NULL;
@@ -243,7 +243,7 @@ TEST(hop_reentrance_list) { reenter_everywhere(LIST); }
 TEST(hop_reentrance_start_call) { reenter_everywhere(START_CALL); }
 TEST(hop_reentrance_release_runtime) { reenter_everywhere(RELEASE_RUNTIME); }
 
-/* What is closed as a call starts is so before the answer is read, however fast that comes. */
+/* If on_start closes the channel, the channel is closed before the answer is read, however fast it comes. */
 static int32_t close_at_start(probe *self, penstock_hop *hop, int32_t event) {
   (void)hop;
   if (event == PENSTOCK_EVENT_START) OK(penstock_channel_close(self->context));
@@ -253,7 +253,7 @@ TEST(hop_closes_the_channel_before_the_answer) {
   for (int round = 0; round < 100; round++) {
     penstock_channel *channel = open_channel();
     penstock_reply *reply = NULL;
-    /* Connected, so that nothing holds the next call up. */
+    /* Connects the channel, so that the next call does not wait for that. */
     check_echo(channel);
     probe probe;
     probe_init_with(&probe, "closes", close_at_start, channel);
@@ -267,7 +267,7 @@ TEST(hop_closes_the_channel_before_the_answer) {
   }
 }
 
-/* From on_cancel. */
+/* Called from on_cancel. */
 typedef struct on_cancel_state {
   penstock_channel *channel;
   penstock_interceptor_id id;
@@ -299,7 +299,7 @@ TEST(hop_reentrance_from_on_cancel) {
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_CANCEL]), 1);
 }
 
-/* From a finalizer: the registration that ends is its own. */
+/* Called from the finalizer of the registration that ends. */
 static void finalize_by_calling(void *user_data) {
   penstock_channel *channel = user_data;
   char *json = NULL;

@@ -1,13 +1,14 @@
 /* A hundred threads add, remove, replace, re-prioritise and re-filter, on a channel and its runtime, while ten thousand
- * calls run. Each call checks the chain that it got: whole, in order, and without what was removed before. */
+ * calls run. Each call checks the chain that it got: complete, in order, and without interceptors that were removed
+ * before. */
 #include "test.h"
 
 enum {
   PASSERS = 30,  /* registrations that come and go */
   SLOTS = 20,    /* replaced, again and again */
   MOVERS = 20,   /* moved within a band of priorities */
-  WANTED = 10,   /* filtered in several ways, all of which want the calls */
-  UNWANTED = 10, /* the same, none of which does */
+  WANTED = 10,   /* filtered in several ways, all of which match the calls */
+  UNWANTED = 10, /* filtered in several ways, none of which matches */
   MIXERS = 10,   /* add, replace, remove, and wait for the end */
   THREADS = PASSERS + SLOTS + MOVERS + WANTED + UNWANTED + MIXERS,
   CALLERS = 8,
@@ -19,7 +20,7 @@ typedef struct storm {
   penstock_channel *channel;
   atomic_int stop, ready;
   atomic_int calls_left;
-  /* Goes up with each removal; a call is as old as it was when it was made. */
+  /* Grows with each removal; a call keeps the epoch at which it was made. */
   atomic_ullong epoch;
   atomic_int registered, finalized, changes, torn;
 } storm;
@@ -27,10 +28,10 @@ typedef struct storm {
 /* One registration. */
 typedef struct entry {
   storm *storm;
-  /* Which of the recorded ones it is; -1: none of them. */
+  /* Its index in a call's record; -1: it is not recorded. */
   int number;
   bool is_unwanted;
-  /* Where it stands; movers: between these. */
+  /* Its priority; that of movers is between these two. */
   int32_t lowest, highest;
   /* The epoch at which its removal had returned; 0: not yet. */
   atomic_ullong removed;
@@ -38,7 +39,7 @@ typedef struct entry {
   atomic_int references;
 } entry;
 
-/* What a call has met so far. */
+/* The interceptors that a call has passed so far. */
 typedef struct record {
   unsigned long long born;
   int32_t last;
@@ -86,7 +87,7 @@ static int32_t entry_start(penstock_hop *hop, void *state) {
   return PENSTOCK_NEXT;
 }
 
-/* The one at the top gives each call its record, the one at the bottom checks it. */
+/* The top interceptor gives each call its record, and the bottom one checks it. */
 static int32_t top_start(penstock_hop *hop, void *state) {
   record *fresh = calloc(1, sizeof(*fresh));
   if (!fresh) abort();
@@ -118,7 +119,7 @@ static entry *entry_new(storm *storm, int number, int32_t lowest, int32_t highes
   fresh->number = number;
   fresh->lowest = lowest;
   fresh->highest = highest;
-  /* The registration's and the maker's. */
+  /* One reference of the registration, and one of the maker. */
   atomic_init(&fresh->references, 2);
   atomic_fetch_add(&storm->registered, 1);
   return fresh;
@@ -143,7 +144,7 @@ static penstock_interceptor_id entry_add(storm *storm, bool on_runtime, entry *e
   return id;
 }
 
-/* Law 6: a call that is made after this does not meet it. */
+/* Law 6: a call that is made after this does not have the interceptor. */
 static void entry_removed(entry *entry) {
   atomic_store(&entry->removed, atomic_fetch_add(&entry->storm->epoch, 1) + 1);
   entry_release(entry);
@@ -154,7 +155,7 @@ static void entry_remove(penstock_interceptor_id id, entry *entry) {
   entry_removed(entry);
 }
 
-/* ---- The threads: what is registered for good is there before the first call ---- */
+/* ---- The threads; permanent registrations are made before the first call ---- */
 
 typedef struct actor {
   storm *storm;
@@ -275,7 +276,7 @@ static void *mix_often(void *pointer) {
   return NULL;
 }
 
-/* Each call has options of its own, every third an interceptor too. */
+/* Each call has its own options, and every third call also an interceptor in them. */
 static void *call_often(void *pointer) {
   storm *storm = pointer;
   while (atomic_fetch_sub(&storm->calls_left, 1) > 0) {
@@ -350,7 +351,7 @@ static int storm_calls(int calls) { return test_rounds(calls) / (test_slow() > 6
 TEST(registry_storm) { run_storm(NULL, storm_calls(10000)); }
 TEST(registry_storm_without_drivers) { run_storm("{\"caller_drives\": false}", storm_calls(1000)); }
 
-/* ---- The last call of a chain gives its hops back while another thread lets the chain go ---- */
+/* ---- The last call of a chain gives its hops back while another thread releases the chain ---- */
 
 typedef struct leaving {
   atomic_bool replied, freed;
@@ -391,7 +392,7 @@ TEST(registry_removes_while_the_last_call_ends) {
     OK(penstock_call_try_send(call, "ping", 4));
     OK(penstock_call_half_close(call));
     penstock_call_release(call);
-    /* From here on the call has let its chain go, and the channel's is the last reference. */
+    /* From here on the call has released its chain, and the channel has the last reference to it. */
     while (!atomic_load(&state.replied)) sched_yield();
     for (int i = 0; i < HOPS; i++) OK(penstock_registration_remove(ids[i], NULL));
     EVENTUALLY(atomic_load(&state.finalized) == HOPS && atomic_load(&state.freed));

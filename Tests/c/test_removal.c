@@ -47,7 +47,7 @@ TEST(removal_wait_after_the_channel_was_released) {
   CHECK_RESULT(penstock_registration_wait_removed(id, 0), PENSTOCK_E_STATE);
   penstock_channel_release(channel);
   CHECK_RESULT(penstock_registration_wait_removed(id, 10), PENSTOCK_E_TIMEOUT);
-  /* Its call has it, and it may still be taken out. */
+  /* A call still has the interceptor, and it may be removed. */
   OK(penstock_registration_set_priority(id, 1, NULL));
   OK(penstock_registration_remove(id, NULL));
   CHECK_RESULT(penstock_registration_remove(id, NULL), PENSTOCK_E_NOT_FOUND);
@@ -112,7 +112,7 @@ static void wait_in_finalizer(void *user_data) {
   atomic_store(&own->in_finalizer, penstock_registration_wait_removed(own->id, -1));
 }
 
-/* Where it could never end it says so at once. */
+/* If the wait could never end, the function says so at once. */
 TEST(removal_wait_would_deadlock) {
   own_wait own = {open_channel(), 0, -1, -1};
   probe probe;

@@ -17,7 +17,7 @@ static int32_t fail_first(probe *self, penstock_hop *hop, int32_t event) {
 }
 
 typedef struct refreshing {
-  penstock_result said; /* what can_restart said last */
+  penstock_result said; /* the last result of can_restart */
   bool pauses;
   penstock_ticket ticket;
   latch paused;
@@ -127,7 +127,7 @@ TEST(restart_by_ticket_while_the_caller_sends) {
   OK(penstock_call_half_close(call));
   latch_wait(&bench.auth_plan.paused, 1);
   OK(penstock_ticket_resolve(bench.auth_plan.ticket, PENSTOCK_RESTART));
-  /* The call may have come to its end meanwhile. */
+  /* The call may have ended meanwhile. */
   penstock_result again = penstock_ticket_resolve(bench.auth_plan.ticket, PENSTOCK_RESTART);
   CHECK(again == PENSTOCK_E_ALREADY || again == PENSTOCK_E_GONE);
   penstock_reply *reply = NULL;
@@ -143,7 +143,7 @@ TEST(restart_cancelled_while_its_status_is_paused) {
   restart_bench bench;
   bench_open(&bench, 1, 300, 1);
   bench.auth_plan.pauses = true;
-  /* A kind to which the server sends no headers before the half-close. */
+  /* For this kind of call the server sends no headers before the half-close. */
   penstock_call *call = start_call(bench.channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
   OK(penstock_call_half_close(call));
   latch_wait(&bench.auth_plan.paused, 1);

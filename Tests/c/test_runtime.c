@@ -52,7 +52,7 @@ TEST(runtime_default_is_shared_and_ends) {
   penstock_channel_release(channel);
   penstock_runtime_release(one);
   penstock_runtime_release(two);
-  /* What is registered there lives as long. */
+  /* An interceptor that is registered there lives as long as the runtime. */
   probe_wait_finalized(&probe);
   channel = open_channel();
   check_echo(channel);
@@ -166,7 +166,7 @@ TEST(runtime_sixteen_threads_drive_a_host_runtime) { sixteen_threads("{\"mode\":
 
 TEST(runtime_sixteen_threads_spin) { sixteen_threads("{\"spin_us\": 100}"); }
 
-/* With a spin that outlasts every answer the thread does not sleep. */
+/* If the spin is longer than the wait for each answer, the thread does not sleep. */
 TEST(runtime_spins_before_it_sleeps) {
   penstock_runtime *runtime = new_runtime("{\"spin_us\": 1000000}");
   penstock_channel *channel = open_channel_on(runtime);
@@ -175,7 +175,7 @@ TEST(runtime_spins_before_it_sleeps) {
   getrusage(RUSAGE_THREAD, &before);
   for (int i = 0; i < 200; i++) check_echo(channel);
   getrusage(RUSAGE_THREAD, &after);
-  /* Valgrind and the sanitizers let threads wait for each other. */
+  /* Under valgrind and the sanitizers threads wait for each other. */
   if (test_slow() == 1) CHECK(after.ru_nvcsw - before.ru_nvcsw < 100);
   /* A deadline ends a spin. */
   int64_t begun = test_now_ms();
@@ -190,7 +190,7 @@ TEST(runtime_spins_before_it_sleeps) {
     CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
     penstock_reply_release(reply);
   }
-  /* And by no sleep that follows it, for as long once more: that would take a second, and this is far from both. */
+  /* No sleep of the same length follows it: with that the wait would take a second. */
   CHECK(test_now_ms() - begun < 550 * test_slow());
   penstock_call_release(call);
   penstock_call_options_release(options);
@@ -284,7 +284,7 @@ TEST(runtime_says_what_the_system_refuses) {
   penstock_result result = penstock_runtime_new(NULL, &runtime, &error);
   setrlimit(RLIMIT_NOFILE, &limit);
   if (result == PENSTOCK_OK) {
-    /* valgrind has a limit of its own. */
+    /* valgrind sets its own limit. */
     penstock_runtime_release(runtime);
     return;
   }
@@ -303,7 +303,7 @@ TEST(runtime_shutdown_without_anything) {
   penstock_runtime_release(runtime);
 }
 
-/* With nothing to wait for, a host-driven one needs no time. */
+/* A host-driven runtime without work shuts down at once. */
 TEST(runtime_shutdown_without_a_timeout) {
   for (int used = 0; used < 2; used++) {
     penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
@@ -329,7 +329,7 @@ static int32_t wait_inside(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* A user's function that does not return: E_TIMEOUT, and again later. */
+/* While a user's function does not return, shutdown gives E_TIMEOUT, and can be tried again later. */
 TEST(runtime_shutdown_times_out_and_can_be_tried_again) {
   penstock_runtime *runtime = new_runtime("{\"caller_drives\": false}");
   penstock_channel *channel = open_channel_on(runtime);
@@ -353,7 +353,7 @@ TEST(runtime_shutdown_times_out_and_can_be_tried_again) {
   probe_wait_finalized(&probe);
 }
 
-/* The last release lets it end by itself: no thread is left. */
+/* After the last release the runtime ends by itself, and no thread is left. */
 TEST(runtime_release_ends_its_thread) {
   int threads = running_threads();
   for (int i = 0; i < test_rounds(20); i++) {
@@ -368,7 +368,7 @@ TEST(runtime_release_ends_its_thread) {
 
 /* ---- Signals ---- */
 
-/* The threads of the library, by what they are called; `masks` are those of the signals that they block. */
+/* Counts the threads that have the library's thread names; `masks` gets the signals that they block. */
 static int masks_of_threads(uint64_t *masks, int most) {
   int count = 0;
   DIR *folder = opendir("/proc/self/task");

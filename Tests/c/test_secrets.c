@@ -1,4 +1,4 @@
-/* What may be a secret goes nowhere unasked: not in cleartext, not into an error, not into a log. */
+/* Values that may be secret never appear in cleartext on the wire, in an error or in a log, unless that is allowed. */
 #include "bearer.h"
 
 #include <unistd.h>
@@ -26,7 +26,7 @@ TEST(secrets_bearer_refuses_cleartext) {
   CHECK_INT(ready_code(reply), PENSTOCK_STATUS_UNAUTHENTICATED);
   CHECK_INT(atomic_load(&source.asked), 0);
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_START]), 0);
-  /* Not this interceptor's header. */
+  /* The caller has set this header, not the interceptor. */
   CHECK_INT(ready_code(ready_unary(channel, "x", "\"authorization\": \"Basic me\"")), 0);
   end(channel, &source);
   probe_wait_finalized(&below);
@@ -43,7 +43,7 @@ TEST(secrets_bearer_goes_over_tls) {
   end(channel, &source);
 }
 
-/* A unix socket is without TLS where nothing is said of it, and as good for a token. */
+/* A unix socket has no TLS by default, and counts as secure for a token. */
 TEST(secrets_bearer_goes_over_a_unix_socket) {
   char folder[] = "/tmp/penstock-test-XXXXXX", place[64], target[64];
   REQUIRE(mkdtemp(folder) != NULL);
@@ -63,7 +63,7 @@ TEST(secrets_bearer_goes_over_a_unix_socket) {
     CHECK_INT(ready_code(reply), 0);
     end(channel, &source);
   }
-  /* Where TLS is asked for it is spoken. */
+  /* With the option for TLS it uses TLS. */
   penstock_channel *channel = NULL;
   REQUIRE_OK(penstock_channel_new(target, "{\"tls\": {\"verify\": false}}", &channel, NULL));
   penstock_reply *reply = ready_unary(channel, "x", NULL);
@@ -80,7 +80,7 @@ static int32_t send_elsewhere(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* A hop below the token sends the call on in cleartext. */
+/* A hop below the bearer token redirects the call to a channel without TLS. */
 TEST(secrets_bearer_does_not_follow_into_cleartext) {
   penstock_channel *channel = open_tls_channel(false), *other = open_channel();
   source source;
@@ -93,14 +93,14 @@ TEST(secrets_bearer_does_not_follow_into_cleartext) {
   CHECK_STR(ready_message(reply), "the call has credentials, and the channel is not secure (no TLS)");
   CHECK_STR(ready_value(penstock_reply_trailers(reply), "seen-authorization"), "");
   CHECK_INT(ready_code(reply), PENSTOCK_STATUS_UNAUTHENTICATED);
-  /* No server has refused it: it is good still. */
+  /* No server has refused the token, so it is still valid. */
   CHECK_INT(atomic_load(&source.asked), 1);
   end(channel, &source);
   probe_wait_finalized(&below);
   penstock_channel_release(other);
 }
 
-/* The other way round it may be sent. */
+/* In the other direction, to a channel with TLS, the token may be sent. */
 TEST(secrets_bearer_below_a_redirect_to_tls) {
   penstock_channel *channel = open_channel(), *other = open_tls_channel(false);
   source source;
@@ -130,7 +130,7 @@ static void check_silent(penstock_error **error, const char *path, const char *w
   *error = NULL;
 }
 
-/* Each once as it is parsed, and once as it is read. */
+/* Texts that fail when they are parsed, and texts that fail when the parsed values are read. */
 TEST(secrets_are_not_told_by_json_errors) {
   static const struct {
     const char *json, *path;

@@ -1,4 +1,4 @@
-/* max_send_message_bytes, to the byte, on each way on which a message comes to leave. */
+/* max_send_message_bytes is exact to the byte, for each way in which a message can be sent. */
 #include "calls.h"
 
 enum { LIMIT = 8 };
@@ -6,7 +6,7 @@ enum { LIMIT = 8 };
 #define OVER     "123456789"
 static const char options[] = "{\"max_send_message_bytes\": 8}";
 
-/* ---- The caller's ---- */
+/* ---- Messages of the caller ---- */
 
 static penstock_result send_wrapped(penstock_call *call, const void *data, size_t length,
                                     penstock_result (*send)(penstock_call *, penstock_message *)) {
@@ -31,7 +31,7 @@ static void check_sent(penstock_result (*send)(penstock_call *, const void *, si
   CHECK_MESSAGE(call, AT_LIMIT);
   CHECK_FINISH(call, PENSTOCK_STATUS_OK);
   penstock_call_release(call);
-  /* A kind with one message, which takes no look at the room there is. */
+  /* A call with one message, which does not check the room in the send buffer. */
   call = start_with(channel, UNARY, PENSTOCK_KIND_UNARY, options);
   CHECK_RESULT(send(call, OVER, LIMIT + 1), PENSTOCK_E_TOO_LARGE);
   OK(send(call, AT_LIMIT, LIMIT));
@@ -45,7 +45,7 @@ TEST(send_limit_of_try_send) { check_sent(penstock_call_try_send); }
 TEST(send_limit_of_send_message) { check_sent(send_message); }
 TEST(send_limit_of_try_send_message) { check_sent(try_send_message); }
 
-/* The code of a unary call that says `request`, and is echoed. */
+/* The status code of a unary call that sends `request` and gets it back. */
 static int32_t echo_code(penstock_channel *channel, const char *request, const char *with) {
   penstock_call_options *call_options = options_of(with);
   penstock_reply *reply = NULL;
@@ -73,9 +73,9 @@ TEST(send_limit_of_unary) {
   penstock_channel_release(channel);
 }
 
-/* ---- A hop's ---- */
+/* ---- Messages of a hop ---- */
 
-/* It has nothing but on_start, so that the request leaves in one step behind it. */
+/* The hop has only on_start, so that the request leaves in one step after it. */
 static int32_t lower(penstock_hop *hop, void *state) {
   (void)state;
   OK(penstock_request_set_max_send_message_bytes(penstock_hop_request(hop), LIMIT));
@@ -93,7 +93,7 @@ TEST(send_limit_that_a_start_lowers) {
   penstock_channel_release(channel);
 }
 
-/* The first message is changed to the context, or has it before it. */
+/* Replaces the first message by the context, or sends the context before it. */
 static int32_t change(probe *self, penstock_hop *hop, int32_t event) {
   const char *text = self->context;
   if (event == PENSTOCK_EVENT_SEND) OK(penstock_hop_set_bytes(hop, text, strlen(text)));

@@ -1,4 +1,4 @@
-/* Calls that a hop makes for the call that it stands in: their chain. */
+/* Side calls, which a hop makes for its own call: their chain. */
 #include "side.h"
 
 /* ---- Which chain ---- */
@@ -8,8 +8,8 @@ typedef struct plan {
   const char *method;
   int32_t kind;
   uint32_t flags;
-  int32_t at; /* the event that makes the call */
-  bool waits; /* which stays until the reply is there */
+  int32_t at; /* the event in which the call is made */
+  bool waits; /* the event waits until the reply is there */
   atomic_int made;
 } plan;
 
@@ -89,7 +89,7 @@ static void add_filtered(probe *probe, penstock_channel *channel, const char *me
   OK(penstock_channel_add_interceptor(channel, &table, 1, &id, NULL));
 }
 
-/* Its chain is that of a call which is made now (law 6), to its own method and of its own kind. */
+/* The chain of a side call is that of a new call (law 6) of the same method and kind. */
 TEST(side_call_meets_what_is_registered_now_for_its_method) {
   penstock_channel *channel = open_channel();
   plan token;
@@ -129,7 +129,8 @@ TEST(side_call_meets_what_is_registered_now_for_its_method) {
   probe_wait_finalized(&other_kind);
 }
 
-/* The maker itself is removed while its call runs: its side call still starts where it stood. */
+/* The interceptor that makes the side call is removed while its call runs: the side call still starts at its old place.
+ */
 TEST(side_call_of_a_removed_interceptor_starts_at_its_old_place) {
   penstock_channel *channel = open_channel();
   plan token;
@@ -157,8 +158,8 @@ TEST(side_call_of_a_removed_interceptor_starts_at_its_old_place) {
   probe_wait_finalized(&below);
 }
 
-/* A hop above the codec meets neither itself nor its other half below; what stands at the bytes level is below it,
- * whatever its priority. */
+/* A side call of a hop above the codec passes neither this hop nor its second hop below the codec; the other hops at
+ * the bytes level are below it, whatever their priority. */
 TEST(side_call_of_a_hop_above_the_codec) {
   penstock_channel *channel = open_channel();
   plan token;
@@ -181,7 +182,7 @@ TEST(side_call_of_a_hop_above_the_codec) {
   probe_wait_finalized(&bytes);
 }
 
-/* Where the channel's messages are objects: a hop below the codec makes its call with bytes all the same. */
+/* Even if the channel's messages are objects, a hop below the codec makes its side call with bytes. */
 static int32_t encode_byte(void *user_data, const char *method, void *object, penstock_buffer *bytes) {
   (void)user_data, (void)method;
   return penstock_buffer_append(bytes, object, 1);
@@ -223,7 +224,8 @@ TEST(side_call_of_a_hop_below_a_codec_takes_bytes) {
   probe_wait_finalized(&maker);
 }
 
-/* Each level of side calls begins further down: so what makes a call for each call that it meets comes to an end. */
+/* Each level of side calls begins further down, so interceptors that make a side call for every call do not loop for
+ * ever. */
 static int32_t make_always(probe *self, penstock_hop *hop, int32_t event) {
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
   OK(begin(hop, UNARY, PENSTOCK_KIND_UNARY, PENSTOCK_SIDE_CALL_DETACHED, self->context));
@@ -241,7 +243,7 @@ TEST(side_calls_of_side_calls_come_to_an_end) {
     probe_add(&makers[i], channel, COUNT - i);
   }
   check_echo(channel);
-  /* Each hop doubles what comes to those below it. */
+  /* Each hop doubles the number of calls that come to the hops below it. */
   latch_wait(&told.replied, (1 << COUNT) - 1);
   for (int i = 0; i < COUNT; i++) CHECK_INT(STARTS(makers[i]), 1 << i);
   penstock_channel_release(channel);

@@ -1,4 +1,5 @@
-/* Calls that a hop makes for the call that it stands in: their deadline and end, where they may wait, and many at once. */
+/* Side calls, which a hop makes for its own call: their deadline and end, the places where they may wait, and many at
+ * once. */
 #include "side.h"
 
 /* ---- Deadline and end ---- */
@@ -14,7 +15,7 @@ static int32_t note_deadline(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* A hop that is kept from on_start on, for the thread of the test. */
+/* A hop that is retained in on_start for the thread of the test. */
 typedef struct kept {
   penstock_hop *hop;
   latch started;
@@ -37,7 +38,7 @@ typedef struct scene {
   penstock_call *parent;
 } scene;
 
-/* A bidi call whose hop is kept, and another hop below it. */
+/* Opens a bidi call whose hop is retained, with another hop below it. */
 static bool scene_open(scene *scene, const char *options_json) {
   memset(scene, 0, sizeof(*scene));
   latch empty = LATCH_INIT;
@@ -153,7 +154,7 @@ TEST(side_call_ends_with_its_call) {
   scene_close(&scene);
 }
 
-/* The side call's own hop makes another: with the first call all of them end. */
+/* A hop of the side call makes another side call: all of them end with the first call. */
 static int32_t keep_second(probe *self, penstock_hop *hop, int32_t event) {
   kept *kept = self->context;
   if (event == PENSTOCK_EVENT_START && atomic_load(&self->seen[PENSTOCK_EVENT_START]) == 2) {
@@ -222,7 +223,8 @@ TEST(side_call_refuses_what_is_wrong) {
   scene_close(&scene);
 }
 
-/* A side call in blocking style can be made where nothing may wait; waiting is refused, and dropping it cancels it. */
+/* A side call in blocking style can be made in a callback, which must not block; waiting is refused, and releasing the
+ * call cancels it. */
 static int32_t block_in_callback(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
@@ -246,7 +248,7 @@ TEST(side_call_that_waits_in_a_callback_would_deadlock) {
   probe_wait_finalized(&maker);
 }
 
-/* On an executor's thread the same may wait: there a side call reads like any other. */
+/* On an executor's thread it may wait: there a side call works like any other call. */
 static int32_t block_on_executor(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event == PENSTOCK_EVENT_START) CHECK_INT(blocking_unary(hop, NULL, 0), 0);
@@ -277,7 +279,7 @@ TEST(side_call_that_waits_on_an_executor) {
 
 /* ---- Many at once ---- */
 
-/* Every start waits for a token; some callers lose patience. */
+/* Every start waits for a token; some callers cancel before it comes. */
 static int32_t wait_for_token(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
@@ -306,7 +308,7 @@ static void *storm_thread(void *argument) {
   for (int i = 0; i < storm->rounds; i++) {
     penstock_call *call = start_call(storm->channel, UNARY, PENSTOCK_KIND_UNARY);
     penstock_reply *reply = NULL;
-    /* One that is cancelled has sent nothing, so it can't have ended before. */
+    /* A call that will be cancelled has sent nothing, so it can't end before that. */
     bool impatient = test_random(3) == 0;
     if (impatient) {
       OK(penstock_call_cancel(call, "impatient"));

@@ -1,12 +1,12 @@
-/* Texts and messages of every small size: each buffer that a call fills, at each size that an allocator may cut. */
+/* Texts and messages of every small size, so that each buffer of a call gets every size that an allocator may round. */
 #include "test.h"
 
 #include <pthread.h>
 
 enum { SHORTEST = 30, LONGEST = 320 };
 
-/* The service and method are unknown, so that the name goes through all that a call does with it, and no message is read
- * as something else. */
+/* The service and method are unknown to the server, so that a name of any length can be sent, and no message is parsed.
+ */
 static void call_by_name(penstock_channel *channel, int length, const char *request) {
   char method[LONGEST + 1];
   int start = snprintf(method, sizeof(method), "/sizes.Names/");

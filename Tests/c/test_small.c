@@ -1,5 +1,6 @@
-/* Small messages that wait together leave in one DATA frame, in order, in every style. The server is the test's own: it
- * says nothing until it is told to, so that all is queued by then; then it reads, and answers the end with OK. */
+/* Small messages that wait together leave in one DATA frame, in order, in every style. The test has its own server: it
+ * sends nothing until the test tells it to, so that all messages are queued by then; then it reads, and answers the end
+ * with OK. */
 #include "calls.h"
 
 #include <arpa/inet.h>
@@ -15,9 +16,9 @@ typedef struct server {
   int listener;
   char target[64];
   pthread_t thread;
-  /* When it may speak. */
+  /* Signalled when the server may begin. */
   latch go;
-  /* The bytes that have come. */
+  /* The bytes that the server has received. */
   int frames, last_flags, credit;
   uint8_t body[BYTES];
   size_t size;
@@ -103,7 +104,7 @@ static const uint8_t *bytes_of(int i) {
   return bytes;
 }
 
-/* That COUNT messages have come, in order, in one frame that ends the stream. */
+/* Checks that COUNT messages have come, in order, in one frame that ends the stream. */
 static void check_body(const server *self) {
   CHECK_INT(self->frames, 1);
   CHECK_INT(self->last_flags, END_STREAM);
@@ -135,7 +136,7 @@ TEST(small_messages_leave_together_blocking_or_not) {
     penstock_call_release(call);
     stop(&server, channel);
     check_body(&server);
-    /* A stream that goes both ways needs no more of the connection's window than it has. */
+    /* For a bidi stream the client does not enlarge the connection's window. */
     CHECK_INT(server.credit, 0);
   }
 }
@@ -146,7 +147,7 @@ typedef struct streamer {
   latch ended;
 } streamer;
 
-/* The first message has gone: what this sends leaves when it has returned. */
+/* The first message has gone; the messages that this callback sends leave after it has returned. */
 static void send_rest(penstock_call *call, uint64_t count, void *user_data) {
   streamer *self = user_data;
   atomic_fetch_add(&self->sent, (int)count);
@@ -162,7 +163,7 @@ static void end(penstock_call *call, penstock_reply *reply, void *user_data) {
   latch_signal(&self->ended);
 }
 
-/* All but the first, from within a callback. */
+/* Sends all but the first message from within a callback. */
 TEST(small_messages_leave_together_from_a_callback) {
   static server server;
   penstock_channel *channel = NULL;
@@ -179,7 +180,7 @@ TEST(small_messages_leave_together_from_a_callback) {
   latch_wait(&streamer.ended, 1);
   penstock_call_release(call);
   stop(&server, channel);
-  /* Each is told of when all of it has gone. */
+  /* Each message is reported as sent when all of it has gone. */
   CHECK_INT(atomic_load(&streamer.sent), COUNT + 1);
   CHECK_INT(server.frames, 2);
   REQUIRE(server.size > 5);
@@ -188,7 +189,7 @@ TEST(small_messages_leave_together_from_a_callback) {
   check_body(&server);
 }
 
-/* A hop makes all of them of one. */
+/* A hop replaces one message by all of them. */
 static int32_t inject(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_SEND) return PENSTOCK_NEXT;
@@ -214,7 +215,7 @@ TEST(small_messages_leave_together_when_a_hop_injects_them) {
   check_body(&server);
 }
 
-/* Each is compressed by itself, and has a prefix of its own. */
+/* Each message is compressed separately and has its own prefix. */
 TEST(small_messages_leave_together_compressed) {
   static server server;
   penstock_channel *channel = NULL;
@@ -240,7 +241,7 @@ TEST(small_messages_leave_together_compressed) {
   CHECK_INT(at, server.size);
 }
 
-/* From its start, and once. */
+/* A one-way stream gets the whole window at its start, by one WINDOW_UPDATE. */
 TEST(small_a_stream_one_way_has_the_whole_window) {
   static server server;
   penstock_channel *channel = NULL;

@@ -1,9 +1,9 @@
-/* Snapshots of runtimes whose loop does not answer, and of many calls. */
+/* Snapshots of runtimes with a blocked loop, and of many calls. */
 #include "traces.h"
 
 #include <sched.h>
 
-/* ---- The loop that does not answer ---- */
+/* ---- A blocked loop ---- */
 
 typedef struct gate {
   latch entered, open;
@@ -66,7 +66,7 @@ TEST(snapshot_names_an_interceptor_that_hangs) {
   hang_in(NULL, PENSTOCK_EVENT_DESTROY, "destroy");
 }
 
-/* A host-driven runtime that nobody polls answers all the same. */
+/* A host-driven runtime gives a snapshot even if nobody polls. */
 TEST(snapshot_of_a_runtime_that_nobody_drives) {
   penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
   penstock_channel *channel = open_channel_on(runtime);
@@ -118,7 +118,7 @@ TEST(snapshot_tells_a_callback_of_the_caller_that_hangs) {
   penstock_runtime_release(runtime);
 }
 
-/* Looked at from all sides while calls run: under ThreadSanitizer above all. */
+/* Several threads take snapshots while calls run; most useful under ThreadSanitizer. */
 typedef struct crowd {
   penstock_runtime *runtime;
   penstock_channel *channel;
@@ -171,7 +171,7 @@ TEST(snapshot_while_calls_run) {
   probe_wait_finalized(&waits);
 }
 
-/* From a hop that another thread keeps, while a blocking call ends. */
+/* Another thread reads the trace by a retained hop while a blocking call ends. */
 typedef struct onlooker {
   _Atomic(penstock_hop *) hop;
   atomic_bool done;
@@ -192,7 +192,8 @@ static void *look_at_hops(void *argument) {
     if (!hop) continue;
     for (int64_t began; began = test_now_ms(), penstock_hop_trace_json(hop, &json) == PENSTOCK_OK;
          penstock_free(json)) {
-      /* Where it stands, or that it has ended; neither only where the loop did not answer for 100 ms. */
+      /* The trace says where the call is, or that it has ended; it lacks both only if the loop did not answer for 100
+       * ms. */
       if (test_now_ms() - began < 100 && !strstr(json, "\"ended\":true")) CHECK_HAS(json, "\"age_ms\":");
     }
     penstock_hop_release(hop);
@@ -217,7 +218,7 @@ TEST(snapshot_of_a_hop_while_its_call_ends) {
   probe_wait_finalized(&shows);
 }
 
-/* Hops whose callbacks have returned hold nothing, whatever they saw last. */
+/* A hop whose callback has returned is not the holder of the call, whatever its last event was. */
 TEST(snapshot_between_events) {
   penstock_channel *channel = open_channel();
   penstock_runtime *runtime = NULL;

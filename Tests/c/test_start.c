@@ -10,7 +10,7 @@ static penstock_call_options *new_options(const char *json) {
   return options;
 }
 
-/* A unary call that has its headers, as the server saw them, in its trailers: "seen-" before each name. */
+/* Makes a unary call; the server returns the request headers in the trailers, with "seen-" before each name. */
 static penstock_reply *unary_seen(penstock_channel *channel, const char *options_json, const void *data,
                                   size_t length) {
   penstock_call_options *options = new_options(options_json);
@@ -53,7 +53,7 @@ static int32_t look_at_call(penstock_hop *hop, void *user_data, void **state) {
   CHECK_INT(penstock_request_has_credentials(penstock_hop_request(hop)), 0);
   const void *value = NULL;
   penstock_metadata *metadata = penstock_hop_metadata(hop);
-  /* What the caller gave, and what a hop above has added; it can't be changed here. */
+  /* The metadata has the values of the caller and of a hop above; it is read-only here. */
   OK(penstock_metadata_get(metadata, "x-given", 0, &value, NULL));
   OK(penstock_metadata_get(metadata, "x-above", 0, &value, NULL));
   CHECK_RESULT(penstock_metadata_set(metadata, "x-given", "2"), PENSTOCK_E_STATE);
@@ -65,7 +65,7 @@ static int32_t look_at_call(penstock_hop *hop, void *user_data, void **state) {
   CHECK_RESULT(penstock_request_set_idempotency(penstock_hop_request(hop), 0), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_request_set_wait_for_ready(penstock_hop_request(hop), 0), PENSTOCK_E_STATE);
   CHECK_RESULT(penstock_request_set_credentials(penstock_hop_request(hop), "x"), PENSTOCK_E_STATE);
-  /* A value leads down to the hops below and up to the caller. */
+  /* The hops below and the caller can read a value. */
   OK(penstock_hop_set_value(hop, "created", user_data, NULL));
   return PENSTOCK_NEXT;
 }
@@ -161,7 +161,7 @@ TEST(start_is_changed_whole) {
   below.context = &below;
   probe_add(&above, channel, 1);
   probe_add(&below, channel, 0);
-  /* More than the default limit on what is received: a hop has raised it. */
+  /* More than the default limit for received messages: a hop has raised the limit. */
   size_t size = (4 << 20) + 100;
   char *data = calloc(1, size);
   penstock_reply *reply = unary_seen(channel, NULL, data, size);
@@ -262,7 +262,7 @@ TEST(credentials_set_by_a_hop) {
     probe_add(&probes[i], i ? plain : secure, 0);
   }
   probe_add(&above, plain, 1);
-  /* Replaces those of the options, whole. */
+  /* Replaces all credentials of the options. */
   penstock_reply *reply = unary_seen(secure, secret, "x", 1);
   REQUIRE(reply != NULL);
   CHECK_INT(penstock_reply_code(reply), 0);
@@ -329,7 +329,7 @@ TEST(values_of_caller_and_hops) {
   OK(penstock_call_send(call, "x", 1));
   penstock_message *message = NULL;
   if (OK(penstock_call_receive(call, &message))) penstock_message_release(message);
-  /* While the call runs, and on this thread. */
+  /* Values while the call runs, on this thread. */
   int *answer = penstock_call_value(call, "answer");
   CHECK(answer && *answer == 43);
   penstock_reply *reply = NULL;
@@ -341,7 +341,7 @@ TEST(values_of_caller_and_hops) {
   probe_wait_finalized(&probe);
 }
 
-/* The first value of a call may come after its end: it is the reply's too, which keeps it. */
+/* The first value of a call may be set after its end: the reply has it, too, and keeps it. */
 TEST(values_after_the_end) {
   penstock_channel *channel = open_channel();
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
@@ -374,7 +374,7 @@ static void finalize_counted(void *pointer) {
   counted *value = pointer;
   value_race *race = value->race;
   atomic_fetch_add(&race->finalized, 1);
-  /* Under no lock: what it calls comes back to the values. */
+  /* The finalizer runs under no lock, so it may use the values again. */
   penstock_call_value(race->call, "0");
   free(value);
 }
@@ -407,7 +407,7 @@ TEST(values_from_many_threads) {
   penstock_channel_release(channel);
 }
 
-/* The channel that a call runs on decides, not the one that it was made on. */
+/* The channel on which a call runs decides whether credentials are secure, not the channel on which it was made. */
 static int32_t go_elsewhere(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) OK(penstock_request_set_channel(penstock_hop_request(hop), self->context));
   return PENSTOCK_NEXT;

@@ -1,4 +1,4 @@
-/* What is known of a call in numbers: at each callback, and at the reply; in cleartext, over TLS, with gzip. */
+/* The statistics of a call, in each callback and in the reply; in cleartext, over TLS, with gzip. */
 #include "test.h"
 
 /* The integer behind "key": in `json`; -1 for null, -2 if it is not there. */
@@ -11,7 +11,7 @@ static int64_t number(const char *json, const char *key) {
   return strncmp(at, "null", 4) == 0 ? -1 : strtoll(at, NULL, 10);
 }
 
-/* The object behind "key":, in a place of its own. */
+/* The object behind "key":, in a separate buffer. */
 static const char *part(const char *json, const char *key) {
   static char parts[4][512];
   static int next;
@@ -145,7 +145,7 @@ TEST(stats_without_a_connection) {
   penstock_channel_release(channel);
 }
 
-/* ---- RESTART: bytes and attempts go on, times are those of the last one ---- */
+/* ---- RESTART: bytes and attempts add up, times are those of the last attempt ---- */
 
 static int32_t restart_once(penstock_hop *hop, void *state) {
   (void)state;
@@ -212,7 +212,7 @@ TEST(stats_of_tls) {
       REQUIRE_OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &replies[i], NULL));
       CHECK_INT(penstock_reply_code(replies[i]), 0);
     }
-    /* What a reply knows of its connection outlives it. */
+    /* A reply keeps the facts of its connection after the connection has gone. */
     penstock_channel_release(channel);
     probe_wait_finalized(&probe);
     for (int i = 0; i < 2; i++) {
@@ -249,7 +249,7 @@ TEST(stats_certificates_on_many_threads) {
   penstock_channel_release(channel);
 }
 
-/* A retained hop tells how far its call has come, on any thread, while the call runs and after it. */
+/* A retained hop gives the statistics on any thread, while the call runs and after it. */
 typedef struct kept_hop {
   penstock_hop *_Atomic hop;
   atomic_bool ends;
@@ -322,7 +322,8 @@ TEST(stats_on_executors) {
   forget_stats(&seen);
 }
 
-/* A callback that looks at its hop when the call has ended, as the first that does: what the reply has is there still. */
+/* The first use of a hop's handle is in a callback after the call has ended: the statistics are still those of the
+ * reply. */
 typedef struct late {
   latch returned, seen;
   char *json;

@@ -146,7 +146,7 @@ TEST(status_details_as_json) {
   CHECK_HAS(json, "type.googleapis.com/google.rpc.RetryInfo");
   CHECK_HAS(json, "1.5");
   penstock_free(json);
-  /* One whose bytes are not what its type says keeps them readable. */
+  /* A detail whose bytes do not fit its type keeps the bytes readable. */
   OK(penstock_status_clear_details(status));
   OK(penstock_status_add_detail(status, "type.googleapis.com/google.rpc.ErrorInfo", "\xff\xff", 2));
   REQUIRE_OK(penstock_status_json(status, &json));
@@ -188,7 +188,7 @@ TEST(status_details_stay_consistent) {
   CHECK_ENCODED(status, "\x08\x09\x12\x02no");
   OK(penstock_status_set_detail(status, "t/acme.X", "abc", 3));
   CHECK_ENCODED(status, whole);
-  /* A change of code, message or a detail is a change of the picture. */
+  /* A change of code, message or a detail also changes grpc-status-details-bin. */
   OK(penstock_status_set_code(status, 5));
   CHECK_ENCODED(status, "\x08\x05\x12\x02no\x1a\x0f\x0a\x08t/acme.X\x12\x03"
                         "abc");
@@ -205,7 +205,7 @@ TEST(status_details_stay_consistent) {
   const char *url = NULL;
   OK(penstock_status_detail_at(status, 2, &url, &value, &length));
   CHECK(length == 1 && *(const char *)value == '3');
-  /* All of a type, or the one with that very URL. */
+  /* Removes all details of a type, or the one with this URL. */
   OK(penstock_status_remove_detail(status, "t/acme.X"));
   CHECK_INT(penstock_status_detail_count(status), 2);
   OK(penstock_status_add_detail(status, "v/acme.X", "4", 1));
@@ -215,7 +215,7 @@ TEST(status_details_stay_consistent) {
   CHECK_STR(url, "t/acme.Y");
   CHECK_ENCODED(status, "\x08\x05\x1a\x0a\x0a\x08t/acme.Y");
   CHECK_RESULT(penstock_status_remove_detail(status, "acme.X"), PENSTOCK_E_NOT_FOUND);
-  /* Whoever replaces all trailers does not take the details with them. */
+  /* Replacing all trailers does not remove the details. */
   OK(penstock_metadata_set_json(penstock_status_trailers(status), "{\"x\": \"1\"}", NULL));
   CHECK_ENCODED(status, "\x08\x05\x1a\x0a\x0a\x08t/acme.Y");
   OK(penstock_status_clear_details(status));
@@ -223,7 +223,7 @@ TEST(status_details_stay_consistent) {
   penstock_status_release(status);
 }
 
-/* What penstock_status_json gives comes back as it was. */
+/* Checks that a status made from the JSON of penstock_status_json gives the same JSON. */
 static void check_round_trip(const char *file, int line, const char *json) {
   penstock_status *status = NULL;
   penstock_error *error = NULL;
@@ -262,7 +262,7 @@ TEST(status_from_json) {
       "{\"code\": 3, \"details\": [{\"@type\": \"t/google.rpc.BadRequest\", \"fieldViolations\": [{\"field\": \"\"}]}, "
       "{\"@type\": \"t/google.rpc.ErrorInfo\", \"metadata\": {\"\": \"\"}, \"domain\": \"d\", \"reason\": \"r\"}]}",
       "{\"code\": 8, \"details\": [{\"@type\": \"t/google.rpc.QuotaFailure\", \"violations\": [{\"quotaValue\": 0}]}]}",
-      /* The same from a server that does not write it as protobuf's encoders do; and with a field that nobody knows. */
+      /* The same from a server that encodes it differently from protobuf's encoders, and with an unknown field. */
       "{\"code\": 2, \"details\": [{\"@type\": \"t/google.rpc.ErrorInfo\", \"base64\": \"EgFkCgFy\"}]}",
       "{\"code\": 2, \"details\": [{\"@type\": \"t/google.rpc.ErrorInfo\", \"base64\": \"CgFymgYBeA==\"}]}",
   };
@@ -364,7 +364,7 @@ TEST(status_durations_out_of_range) {
     CHECK(status == NULL);
     CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, "$.details[0].retryDelay", "duration");
   }
-  /* Bytes that are out of range stay bytes: seconds, nanoseconds, and signs that differ. */
+  /* A duration that is out of range is given as bytes: seconds, nanoseconds, and different signs. */
   static const struct {
     const char *bytes;
     size_t size;
@@ -430,7 +430,7 @@ TEST(status_from_json_is_strict) {
   }
 }
 
-/* A hop changes what came with the server's bytes: nothing stale is left. */
+/* A hop changes the details that the server has sent: no old bytes remain. */
 static int32_t change_details(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
   if (event != PENSTOCK_EVENT_STATUS) return PENSTOCK_NEXT;

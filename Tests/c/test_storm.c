@@ -1,5 +1,5 @@
-/* Storms: registration, priorities, cancels and releases against running calls. What they check is that everything ends
- * exactly once; under ThreadSanitizer, that nothing races. */
+/* Storms: registration, priorities, cancels and releases against running calls. They check that everything ends exactly
+ * once and, under ThreadSanitizer, that there are no data races. */
 #include "test.h"
 
 typedef struct storm {
@@ -247,13 +247,13 @@ TEST(storm_of_tickets) {
   OK(penstock_runtime_shutdown(runtime, 10000));
   penstock_runtime_release(runtime);
   probe_wait_finalized(&probe);
-  /* A server may answer before half-close has come: that ticket is then gone unspent. */
+  /* A server may answer before the half-close has come: that ticket is then gone without being spent. */
   int taken = atomic_load(&tickets.taken), spent = atomic_load(&tickets.spent);
   CHECK(spent <= taken && spent >= taken - taken / 6);
   printf("  %d tickets, %d spent, %d too late\n", taken, spent, atomic_load(&tickets.gone));
 }
 
-/* Cancels from one thread against everything the other does with the same call. */
+/* One thread cancels while another uses all functions of the same call. */
 static void *cancel_now(void *call) {
   for (uint32_t i = test_random(200); i > 0; i--) atomic_thread_fence(memory_order_seq_cst);
   penstock_call_cancel(call, "now");

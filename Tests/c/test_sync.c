@@ -1,4 +1,4 @@
-/* sync.h: what the function of a synchronous interceptor sees, changes and answers in unary calls. */
+/* sync.h: unary calls that the function of a synchronous interceptor sees, changes and answers. */
 #include "syncer.h"
 
 /* ---- Unary: the request and the response ---- */
@@ -138,7 +138,7 @@ static int32_t cancel_before(syncer *self, penstock_hop *call) {
   CHECK_RESULT(penstock_hop_end(call, 1, NULL), PENSTOCK_E_ALREADY);
   CHECK_RESULT(answer_hop(call, NULL), PENSTOCK_E_ALREADY);
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_STATE);
-  /* What it returns does not matter any more. */
+  /* The return value no longer matters. */
   (void)self;
   return 77;
 }
@@ -204,7 +204,7 @@ TEST(sync_answers_a_unary_call) {
   bench_close(&self, channel);
 }
 
-/* Nothing is registered where nobody listens: the answer is the function's. */
+/* No server listens, so the answer comes from the function. */
 TEST(sync_answers_every_kind_without_a_server) {
   static const int32_t kinds[] = {PENSTOCK_KIND_UNARY, PENSTOCK_KIND_CLIENT_STREAM, PENSTOCK_KIND_SERVER_STREAM,
                                   PENSTOCK_KIND_BIDI};
@@ -216,7 +216,7 @@ TEST(sync_answers_every_kind_without_a_server) {
   for (int index = 0; index < 4; index++) {
     penstock_call *call = start_call(channel, "/a.B/C", kinds[index]);
     REQUIRE(call);
-    /* A call that sends many may have its answer already. */
+    /* A call that sends several messages may already have its answer. */
     penstock_call_send(call, "q", 1);
     penstock_call_half_close(call);
     penstock_message *message = NULL;

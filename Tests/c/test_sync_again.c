@@ -1,5 +1,5 @@
-/* sync.h: next called again. The call begins anew below the hop, as often as the function likes; where it can't, the status
- * stays, and the hop says why. docs/interceptors.md, "Retry with back-off". */
+/* sync.h: next called again. The call begins again below the hop, as often as the function calls next; if that is not
+ * possible, the status stays, and penstock_hop_why gives the reason. docs/interceptors.md, "Retry with back-off". */
 #include "calls.h"
 #include "hops.h"
 #include "syncer.h"
@@ -17,7 +17,7 @@ static int32_t retry(syncer *self, penstock_hop *hop) {
     atomic_store(&self->code, code);
     if (code == 0) return PENSTOCK_NEXT;
     CHECK_INT(code, PENSTOCK_STATUS_UNAVAILABLE);
-    /* The request is there to be read, and to be changed. */
+    /* The request can be read and changed. */
     CHECK_STR(penstock_request_method(request), UNARY);
     CHECK(penstock_request_metadata(request) == metadata);
     if (attempt < 3) continue;
@@ -44,13 +44,13 @@ TEST(sync_again_in_a_loop) {
   CHECK_INT(self.runs, 1);
   bench_close(&self, channel);
   probe_wait_finalized(&below);
-  /* A hop below is made anew for each. */
+  /* Each attempt has a new hop below. */
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_START]), 4);
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_SEND]), 4);
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_STATUS]), 4);
 }
 
-/* After a success, too: its message has not gone above. */
+/* next may also be called after a success, because its message has not gone up yet. */
 static int32_t twice(syncer *self, penstock_hop *hop) {
   (void)self;
   OK(penstock_hop_set_bytes(hop, "pong", 4));
@@ -69,7 +69,7 @@ TEST(sync_again_after_a_success) {
   bench_close(&self, channel);
 }
 
-/* The status stays, and goes on. */
+/* The status stays, and is passed on. */
 static int32_t try_again(syncer *self, penstock_hop *hop) {
   OK(penstock_hop_next(hop));
   for (int i = 0; i < 2; i++) {
@@ -133,7 +133,7 @@ TEST(sync_again_up_to_max_restarts) {
   bench_close(&self, channel);
 }
 
-/* A stream that ends before its headers begins anew, with all that the caller has sent meanwhile. */
+/* A stream that ends before its headers begins again, with all messages that the caller has sent meanwhile. */
 static int32_t retry_stream(syncer *self, penstock_hop *hop) {
   penstock_request *request = penstock_hop_request(hop);
   OK(penstock_metadata_set(penstock_request_metadata(request), "x-status", "14"));
@@ -189,7 +189,7 @@ TEST(sync_again_ends_with_the_call) {
   bench_close(&self, channel);
 }
 
-/* ---- A kept hop of the synchronous style, on any thread ---- */
+/* ---- A retained hop of a synchronous interceptor, on any thread ---- */
 
 typedef struct kept {
   penstock_hop *hop;
@@ -220,7 +220,7 @@ TEST(sync_hop_is_kept_and_sends_delivers_and_half_closes) {
   CHECK_INT(penstock_hop_event(the.hop), PENSTOCK_EVENT_NONE);
   OK(penstock_hop_send(the.hop, "beat", 4));
   CHECK_MESSAGE(call, "beat");
-  /* There is demand when the caller waits for a message. */
+  /* There is demand once the caller waits for a message. */
   penstock_result result = PENSTOCK_E_WOULD_BLOCK;
   OK(penstock_call_send(call, "b", 1));
   CHECK_MESSAGE(call, "b");
@@ -248,7 +248,7 @@ TEST(sync_hop_is_kept_and_ends_the_call) {
   bench_close(&self, channel);
 }
 
-/* While its function waits in next. */
+/* The hop is used while its function waits in next. */
 static int32_t wait_in_next(syncer *self, penstock_hop *hop) {
   the.hop = penstock_hop_retain(hop);
   latch_signal(&self->entered);

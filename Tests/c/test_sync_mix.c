@@ -22,7 +22,7 @@ static int32_t demand_token(player *self, penstock_hop *call) {
   }
   CHECK_INT(penstock_hop_attempt(call), 1);
   OK(penstock_hop_end(call, PENSTOCK_STATUS_UNAUTHENTICATED, "who are you"));
-  /* The next instance may run already; this one works on what is its own. */
+  /* The function of the next attempt may already run; this one works on its own copy. */
   for (int i = 0; i < 1000; i++) penstock_metadata_set(metadata, "authorization", "stale");
   return PENSTOCK_NEXT;
 }
@@ -86,7 +86,7 @@ static penstock_result put_text(penstock_hop *call, player *self, const char *te
   return put_object(call, all->codec, text_new(&all->alive, text, strlen(text)), put);
 }
 
-/* At the object level the caller's own text, at the bytes level what is sent. */
+/* Sees the caller's own text at the object level, and the bytes that are sent at the bytes level. */
 static int32_t at_both_levels(player *self, penstock_hop *call) {
   atomic_int *alive = &((texts *)self->context)->alive;
   const void *data = NULL;
@@ -119,7 +119,7 @@ static int32_t at_both_levels(player *self, penstock_hop *call) {
   OK(put_text(call, self, "changed", penstock_hop_set_message));
   CHECK_STR(hop_object(call), "changed");
   OK(penstock_hop_next(call));
-  /* Too late: it is freed at once. */
+  /* It is too late to deliver the object, so it is freed at once. */
   int before = atomic_load(alive);
   CHECK_RESULT(put_text(call, self, "late", penstock_hop_deliver_message), PENSTOCK_E_STATE);
   CHECK_INT(atomic_load(alive), before);
@@ -227,7 +227,7 @@ TEST(sync_in_every_place_replaced_filtered_and_waited_for) {
   REQUIRE_OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, options, NULL, &call, NULL));
   OK(penstock_call_send(call, "x", 1));
   latch_wait(&plan.entered, 1);
-  /* Another takes the place of the one that runs; calls from now on meet that. */
+  /* Another interceptor replaces the running one; later calls have the new one. */
   table = player_table(&second, pass, 0);
   OK(penstock_registration_replace(plan.id, &table, &id, NULL));
   check_echo(channel);
@@ -258,7 +258,7 @@ TEST(sync_in_every_place_replaced_filtered_and_waited_for) {
   latch_wait(&wide.finalized, 1);
 }
 
-/* The call has ended by its deadline, the function has not: so the registration has not either. */
+/* The call has ended by its deadline while the function still runs, so the registration is not finalized yet. */
 static int32_t outlast(player *self, penstock_hop *call) {
   place_plan *plan = self->context;
   (void)call;
@@ -293,7 +293,7 @@ TEST(sync_removal_waits_for_a_function_that_outlasts_its_call) {
 
 /* ---- From runtime to runtime ---- */
 
-/* Asks the other runtime, whose function asks this one again, and so on, until there is no hop left to go. */
+/* Asks the other runtime, whose function asks this one again, and so on, until the count is used up. */
 static int32_t ask_other(player *self, penstock_hop *call) {
   const void *value = NULL;
   int left = 3;

@@ -86,7 +86,7 @@ static int32_t note_thread(layer *self, penstock_hop *call) {
     if (!pthread_equal(bench->layers[index].thread, self->thread)) atomic_fetch_add(&bench->other_threads, 1);
   }
   OK(penstock_hop_next(call));
-  /* The one below has run and returned. */
+  /* The function of the interceptor below has run and returned. */
   if (self->number + 1 < bench->count) CHECK_INT(bench->layers[self->number + 1].runs, self->runs);
   return PENSTOCK_NEXT;
 }
@@ -183,7 +183,7 @@ TEST(sync_one_worker_serves_a_hundred_threads) {
   }
 }
 
-/* Makes a blocking call on the same channel, which comes to the same interceptors again. */
+/* Makes a blocking call on the same channel, which passes the same interceptors again. */
 static int32_t meet_itself(layer *self, penstock_hop *call) {
   const void *data = NULL;
   size_t length = 0;
@@ -196,7 +196,7 @@ static int32_t meet_itself(layer *self, penstock_hop *call) {
     OK(penstock_channel_unary(self->bench->channel, UNARY, "token", 5, options, &reply, NULL));
     CHECK_INT(penstock_reply_code(reply), 0);
     penstock_reply_release(reply);
-    /* Piece by piece, too. */
+    /* Also as a stream, message by message. */
     penstock_call *stream = NULL;
     penstock_message *message = NULL;
     const penstock_metadata *headers = NULL;
@@ -266,7 +266,7 @@ TEST(sync_queued_calls_end_by_deadline_and_cancel) {
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
   penstock_reply_release(reply);
   penstock_call_release(queued);
-  /* Neither has run, nor will. */
+  /* The function has run for neither of the two calls, and never will. */
   latch_signal(&bench.go);
   OK(penstock_call_wait(first, &reply));
   CHECK_INT(penstock_reply_code(reply), 0);
@@ -307,7 +307,7 @@ TEST(sync_shutdown_times_out_while_a_function_runs) {
   OK(penstock_call_send(call, "x", 1));
   latch_wait(&bench.entered, 1);
   CHECK_RESULT(penstock_runtime_shutdown(bench.runtime, 20), PENSTOCK_E_TIMEOUT);
-  /* The call has ended for its caller. */
+  /* The caller sees that the call has ended. */
   penstock_reply *reply = NULL;
   OK(penstock_call_wait(call, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
@@ -343,7 +343,7 @@ TEST(sync_shutdown_wakes_a_function_in_next) {
   bench_close(&bench);
 }
 
-/* The last handles go within the function: nobody joins it, and its data is freed when it has returned. */
+/* The function releases the last handles: its worker is not joined, and its data is freed after it has returned. */
 static int32_t release_all(layer *self, penstock_hop *call) {
   worker_bench *bench = self->bench;
   latch_signal(&bench->entered);
@@ -392,7 +392,7 @@ TEST(sync_idle_workers_end) {
   bench_close(&bench);
 }
 
-/* ---- Host mode: the program turns the loop, workers wait ---- */
+/* ---- Host mode: the program drives the loop, workers wait ---- */
 
 static bool is_readable(penstock_runtime *runtime, int timeout) {
   struct pollfd entry = {-1, POLLIN, 0};
@@ -424,7 +424,7 @@ TEST(sync_host_mode_makes_the_descriptor_readable) {
   start_many(&bench, 1);
   int turns = 0;
   while (latch_count(&bench.done) == 0 && turns++ < 1000) {
-    /* Whatever the worker asks for shows there. */
+    /* Each request of the worker makes the descriptor readable. */
     REQUIRE(is_readable(bench.runtime, 20000 * test_slow()));
     OK(penstock_runtime_poll(bench.runtime, 0));
   }

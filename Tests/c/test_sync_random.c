@@ -1,4 +1,4 @@
-/* Synchronous interceptors among others: random ones. */
+/* Random chains with synchronous interceptors and others. */
 #include "players.h"
 
 /* ---- Random ---- */

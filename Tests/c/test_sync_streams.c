@@ -1,4 +1,4 @@
-/* sync.h: what the function of a synchronous interceptor sees of streams, and calls that end by another hand; law 7. */
+/* sync.h: streams in the function of a synchronous interceptor, and calls that something else ends; law 7. */
 #include "syncer.h"
 
 /* ---- Streams: through the first response ---- */
@@ -122,7 +122,7 @@ TEST(sync_holds_a_stream_until_it_returns) {
   bench_close(&self, channel);
 }
 
-/* Half-closed without a message: the function sees that there is none, and may put one in. */
+/* The caller half-closes without a message: the function sees that there is none, and may inject one. */
 static int32_t fill_in(syncer *self, penstock_hop *call) {
   CHECK(penstock_hop_message(call) == NULL);
   if (self->text[0]) OK(penstock_hop_set_bytes(call, self->text, strlen(self->text)));
@@ -186,12 +186,12 @@ TEST(sync_law_7_names_the_interceptor) {
   bench_close(&self, channel);
 }
 
-/* ---- The end by another hand ---- */
+/* ---- Calls that something else ends ---- */
 
 static int32_t late(syncer *self, penstock_hop *call) {
   latch_signal(&self->entered);
   latch_wait(&self->go, 1);
-  /* The call has ended; what the function has stays its own. */
+  /* The call has ended; the function's copy of the request stays valid. */
   CHECK(request_is(call, "ping"));
   OK(penstock_metadata_set(penstock_request_metadata(penstock_hop_request(call)), "late", "1"));
   OK(penstock_hop_set_bytes(call, "other", 5));
@@ -214,11 +214,11 @@ TEST(sync_deadline_ends_the_call_of_a_function_that_does_not_return) {
   latch_signal(&self.go);
   latch_wait(&self.done, 1);
   CHECK_INT(self.code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
-  CHECK_INT(self.runs, 2); /* the run, and the finalizer of the value that was refused */
+  CHECK_INT(self.runs, 2); /* once for the run, and once for the finalizer of the value that was refused */
   bench_close(&self, channel);
 }
 
-/* In a client stream: nothing comes before its half-close. */
+/* For a client stream: no response comes before its half-close. */
 static int32_t wait_in_next(syncer *self, penstock_hop *call) {
   latch_signal(&self->entered);
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_E_GONE);
@@ -275,7 +275,7 @@ static int32_t shorten(syncer *self, penstock_hop *call) {
   return PENSTOCK_NEXT;
 }
 
-/* It holds at once, not only when the function goes on. */
+/* A new deadline applies at once, even before the function goes on. */
 TEST(sync_moves_the_deadline) {
   syncer self;
   penstock_channel *channel = bench_open(&self, shorten);

@@ -3,7 +3,7 @@
 
 /* ---- Side calls, values, threads, places ---- */
 
-/* A call of the hop's own does not meet the function again. */
+/* A side call of the hop does not run the function again. */
 static int32_t ask_below(syncer *self, penstock_hop *call) {
   penstock_hop *hop = call;
   penstock_call *side = NULL;
@@ -131,7 +131,8 @@ TEST(sync_stands_where_other_interceptors_stand) {
   penstock_free(json);
   OK(penstock_registration_set_priority(id, -5, NULL));
   check_echo(channel);
-  /* Law 6: removed while its function runs, it is finalized when that has returned and its call has ended. */
+  /* Law 6: an interceptor that is removed while its function runs is finalized after the function has returned and its
+   * call has ended. */
   wide.hook = leave_in_call;
   penstock_call *call = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(call, "x", 1));
@@ -179,7 +180,7 @@ TEST(sync_table_is_checked) {
   longer.tail = 0;
   OK(penstock_sync_interceptor_table(&longer.sync, &table, NULL));
   CHECK_INT(self.finalized, 1);
-  /* Not registered after all. */
+  /* The table was not registered. */
   table.finalizer(table.user_data);
   CHECK_INT(self.finalized, 2);
 }

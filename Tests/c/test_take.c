@@ -62,7 +62,7 @@ static void check_stub(penstock_runtime *runtime, int32_t kind, const char *meth
   probe_add(&below, channel, 1);
   pthread_create(&stub.thread, NULL, answer, &stub);
   penstock_call *call = start_call(channel, method, kind);
-  /* The answer may be there, and the call over, before the question. */
+  /* The call may have its answer and be over before it sends. */
   penstock_result sent = penstock_call_send(call, "q", 1);
   if (sent != PENSTOCK_E_GONE) OK(sent);
   int got = 0;
@@ -136,7 +136,8 @@ TEST(interceptor_take_and_answer_in_callbacks) {
   probe_wait_finalized(&probe);
 }
 
-/* Three messages and OK, whether or not each is taken; or again, once more are asked for. */
+/* Delivers three messages and OK, even if a message is refused; or delivers a refused message again when there is
+ * demand. */
 typedef struct server_stub {
   size_t size;
   bool waits;
@@ -188,7 +189,7 @@ static void expect_stream_from_stub(size_t size, bool waits, int32_t code) {
   penstock_channel_release(channel);
   probe_wait_finalized(&probe);
 }
-/* More than hold_bytes does not wait for the caller. */
+/* Messages beyond hold_bytes are refused before the caller asks for them. */
 TEST(interceptor_take_refused_messages_are_no_ok) { expect_stream_from_stub(40000, false, PENSTOCK_STATUS_INTERNAL); }
 TEST(interceptor_take_refused_messages_may_be_delivered_again) {
   expect_stream_from_stub(40000, true, PENSTOCK_STATUS_OK);
@@ -198,7 +199,7 @@ TEST(interceptor_take_messages_wait_until_they_are_asked_for) {
   expect_stream_from_stub(0, false, PENSTOCK_STATUS_OK);
 }
 
-/* Messages that have been read make room: in all far more than hold_bytes. */
+/* Messages that have been read make room: the sum is far more than hold_bytes. */
 static int32_t keep_taken(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) *(penstock_hop * _Atomic *)self->context = penstock_hop_retain(hop);
   return event == PENSTOCK_EVENT_START ? PENSTOCK_TAKE : PENSTOCK_NEXT;

@@ -1,4 +1,4 @@
-/* interceptor.h: a hop that has taken the call ends it with OK: what it has delivered goes before. */
+/* interceptor.h: a hop that has taken the call ends it with OK: the messages that it has delivered come first. */
 #include "calls.h"
 #include "hops.h"
 #include "unary.h"
@@ -45,7 +45,7 @@ TEST(take_ends_behind_what_was_delivered_before_the_verdict) {
   expect_answer(PENSTOCK_EVENT_START, PENSTOCK_EVENT_DEMAND);
 }
 
-/* Without TAKE it was not the server's place: no OK without the message. */
+/* Without TAKE the hop does not answer the call: no OK without the message. */
 TEST(take_is_needed_for_what_was_delivered) {
   ender ender = {PENSTOCK_EVENT_START, PENSTOCK_EVENT_START, false};
   penstock_channel *channel = open_channel();
@@ -79,7 +79,7 @@ static int32_t answer_and_pause(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_PAUSE;
 }
 
-/* The event at which the hop ends the call does not stay there while the answer waits. */
+/* The event at which the hop ends the call does not wait there while the answer waits. */
 TEST(take_ends_at_a_ticket_and_holds_up_no_sender) {
   waiter waiter = {0, LATCH_INIT, 0};
   penstock_channel *channel = open_channel();

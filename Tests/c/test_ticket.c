@@ -1,4 +1,4 @@
-/* hop.h: tickets: resolved early, late, elsewhere, by time, twice and never. */
+/* hop.h: tickets that are resolved early, late, on another thread, after a time, twice and never. */
 #include "hops.h"
 
 /* ---- Tickets ---- */
@@ -51,7 +51,7 @@ static void resume_everywhere(int early) {
       pthread_join(thread, NULL);
       penstock_channel_release(channel);
       probe_wait_finalized(&probe);
-      /* Late: the call has ended. */
+      /* Too late: the call has ended. */
       penstock_result result = penstock_ticket_resolve(state.ticket, PENSTOCK_NEXT);
       if (!CHECK(result == PENSTOCK_E_ALREADY || result == PENSTOCK_E_GONE))
         printf("  in %s\n", event_name(pausable[i]));
@@ -104,7 +104,7 @@ TEST(ticket_of_a_cancelled_call_is_gone) {
     CHECK_RESULT(penstock_ticket_resolve_after(state.ticket, PENSTOCK_NEXT, 0), PENSTOCK_E_GONE);
     penstock_hop *late = NULL;
     CHECK_RESULT(penstock_ticket_hop(state.ticket, &late), PENSTOCK_E_GONE);
-    /* The handle outlives the call under its holder, and is at no event any more. */
+    /* The handle outlives the call, and has no event any more. */
     CHECK(penstock_hop_retain(bound) == bound);
     penstock_hop_release(bound);
     CHECK_INT(penstock_hop_event(bound), PENSTOCK_EVENT_NONE);
@@ -200,7 +200,7 @@ TEST(ticket_resume_after) {
   probe_wait_finalized(&probe);
 }
 
-/* Ends the call where start waits; else starts it anew once, each after a moment. */
+/* Ends the call if start waits; otherwise restarts it once; each after a short time. */
 static int32_t resolve_in_time(probe *self, penstock_hop *hop, int32_t event) {
   bool *ends = self->context;
   if (event != (*ends ? PENSTOCK_EVENT_START : PENSTOCK_EVENT_STATUS)) return PENSTOCK_NEXT;
@@ -283,7 +283,7 @@ TEST(ticket_finish_and_deadline_while_paused) {
   CHECK_INT(atomic_load(&above.seen[PENSTOCK_EVENT_STATUS]), 2);
 }
 
-/* Several held at once, resolved in any order: they leave in order. */
+/* Several events are held at once and resolved in any order: they leave in order. */
 typedef struct held {
   penstock_ticket tickets[4];
   atomic_int count;

@@ -1,9 +1,10 @@
-/* channel.h, "tls": whose certificate is taken, and what is said where TLS does not come about. */
+/* channel.h, "tls": which certificates are accepted, and the messages of failed handshakes. */
 #include "unary.h"
 
 #include <sys/resource.h>
 
-/* The message of a unary call over TLS to `target`, which cannot connect; `more` are members of the "tls" object. */
+/* Checks the message of a unary call over TLS to `target`, which cannot connect; `more` are members of the "tls"
+ * object. */
 static void check_refused(const char *target, const char *more, const char *words) {
   char options[2048];
   snprintf(options, sizeof(options), "{\"tls\": {\"roots_file\": \"%s\"%s}}", certificate("ca.pem"), more);
@@ -53,7 +54,7 @@ TEST(tls_server_name_is_a_name) {
   }
 }
 
-/* With TLS 1.3 the server says so after the client's handshake. */
+/* With TLS 1.3 the server reports this after the client's handshake. */
 TEST(tls_a_client_certificate_that_is_asked_for) {
   check_refused(tls_address(true), "", "it asked for a client certificate, and the channel has none");
   char more[1200];
@@ -89,7 +90,7 @@ static int32_t tls_code(penstock_channel *channel) {
   return code;
 }
 
-/* Set before the first connection, and again for the next ones: the one that is there stays. */
+/* Certificates are set before the first connection, and again for later ones: an existing connection stays. */
 TEST(tls_certificates_are_set_in_pem_form) {
   char *ca = text_of("ca.pem"), *chain = text_of("client.pem"), *key = text_of("client.key");
   char *stranger = text_of("self.pem"), *strange_key = text_of("self.key");
@@ -125,7 +126,7 @@ TEST(tls_certificates_are_set_in_pem_form) {
   free(ca), free(chain), free(key), free(stranger), free(strange_key);
 }
 
-/* A process that has no descriptor left has roots all the same. */
+/* A process without a free descriptor still has its root certificates. */
 TEST(tls_without_descriptors) {
   penstock_channel *channel = open_channel();
   check_echo(channel);

@@ -1,4 +1,4 @@
-/* Traces of calls, and snapshots of runtimes: what happened, who holds a call. */
+/* Traces of calls and snapshots of runtimes: the events, and the holder of a call. */
 #include "traces.h"
 
 #include <arpa/inet.h>
@@ -34,7 +34,7 @@ TEST(trace_has_each_event_of_a_call) {
   CHECK_HAS(trace, "\"method\":\"/penstock.Echo/Unary\"");
   CHECK_HAS(trace, "\"ended\":true,\"holder\":null");
   CHECK_HAS(trace, "\"dropped\":0");
-  /* create, start, send, half_close, headers, receive, status, destroy; and demand and sent as often as they came. */
+  /* create, start, send, half_close, headers, receive, status, destroy; and every demand and sent. */
   int signals = atomic_load(&slow.seen[PENSTOCK_EVENT_DEMAND]) + atomic_load(&slow.seen[PENSTOCK_EVENT_SENT]);
   CHECK_INT(count_of(trace, "\"what\":\"callback\",\"hop\":\"slow\""), 8 + signals);
   CHECK_HAS(trace, "\"event\":\"create\",\"lane\":null,\"verdict\":\"NEXT\"");
@@ -46,7 +46,7 @@ TEST(trace_has_each_event_of_a_call) {
   CHECK_HAS(trace, "\"what\":\"transport\",\"hop\":null,\"event\":\"receive\"");
   CHECK_HAS(trace, "\"what\":\"caller\",\"hop\":null,\"event\":\"receive\"");
   CHECK_HAS(trace, "\"thread\":\"driving\"");
-  /* Order: the pause before its end, that before the message. */
+  /* The order is: the pause, its end, the message. */
   const char *paused = strstr(trace, "PAUSE"), *resolved = strstr(trace, "\"resolved\"");
   const char *sent = strstr(trace, "\"what\":\"transport\",\"hop\":null,\"event\":\"send\"");
   CHECK(paused && resolved && sent && paused < resolved && resolved < sent);
@@ -62,7 +62,7 @@ TEST(trace_is_off_unless_asked_for) {
   OK(penstock_channel_unary(channel, UNARY, "x", 1, NULL, &reply, NULL));
   CHECK_STR(penstock_reply_trace_json(reply), "{}");
   penstock_reply_release(reply);
-  /* For one call, and off for one call. */
+  /* Traces one call only, and turns the trace off for one call. */
   penstock_call_options *options = NULL;
   OK(penstock_call_options_new("{\"trace\": true}", &options, NULL));
   OK(penstock_channel_unary(channel, UNARY, "x", 1, options, &reply, NULL));
@@ -86,7 +86,7 @@ TEST(trace_keeps_the_latest) {
   const char *trace = penstock_reply_trace_json(reply);
   CHECK_INT(count_of(trace, "\"us\":"), 3);
   CHECK(strstr(trace, "\"dropped\":0") == NULL);
-  /* The last is the end. */
+  /* The last event is the end. */
   const char *end = strstr(trace, "\"what\":\"ended\"");
   CHECK(end && strstr(end, "\"us\":") == NULL);
   penstock_reply_release(reply);
@@ -108,7 +108,7 @@ TEST(trace_options_are_checked) {
   }
 }
 
-/* ---- What the verdicts leave in it ---- */
+/* ---- The verdicts in a trace ---- */
 
 static int32_t finish_at_headers(probe *self, penstock_hop *hop, int32_t event) {
   (void)self;
@@ -184,7 +184,7 @@ TEST(trace_on_an_executor_tells_the_thread) {
   probe_wait_finalized(&away);
 }
 
-/* ---- Who holds it ---- */
+/* ---- The holder of a call ---- */
 
 typedef struct stop {
   penstock_ticket ticket;
@@ -228,7 +228,7 @@ static void check_holder(penstock_call *call, const char *part) {
   penstock_free(json);
 }
 
-/* A call that waits at one hop: its trace, the hop's, and the runtime's snapshot say so. */
+/* If a call waits at a hop, the traces of the call and of the hop, and the runtime's snapshot, say so. */
 TEST(trace_tells_who_holds_a_call) {
   static const struct {
     int32_t at, verdict;
@@ -275,7 +275,7 @@ TEST(trace_tells_what_else_a_call_waits_for) {
   OK(penstock_call_wait_headers(call, &headers));
   check_holder(call, "waiting for the caller to ask for a message");
   end_call(call);
-  /* Nobody answers there, so the connection does not come. */
+  /* No server answers there, so the connection is never made. */
   penstock_channel_release(channel);
   OK(penstock_channel_new("192.0.2.1:1", "{\"tls\": false}", &channel, NULL));
   call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
@@ -336,7 +336,7 @@ TEST(trace_tells_who_has_taken_a_call) {
   probe_wait_finalized(&stub);
 }
 
-/* On the driving thread the answer is there at once, and names the callback that asks. */
+/* On the driving thread the snapshot is there at once, and names the running callback. */
 static int32_t look_inside(probe *self, penstock_hop *hop, int32_t event) {
   if (event == PENSTOCK_EVENT_START) {
     char *json = NULL;

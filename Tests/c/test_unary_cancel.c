@@ -1,5 +1,5 @@
-/* penstock_call_options_cancel: unary calls are cancelled from another thread, before they begin, while they run, as they
- * end. */
+/* penstock_call_options_cancel: it cancels unary calls from another thread, before they begin, while they run, and
+ * while they end. */
 #include "calls.h"
 #include "unary.h"
 
@@ -43,7 +43,7 @@ static int32_t signal_start(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_NEXT;
 }
 
-/* All calls with the options are cancelled, and one with others is not. */
+/* All calls with these options are cancelled, and a call with other options is not. */
 static void cancel_hanging(penstock_channel *channel, latch *sent, bool wraps) {
   penstock_call_options *options = options_of("{\"metadata\": {\"x-delay-ms\": \"600000\"}}");
   penstock_call_options *others = options_of("{\"metadata\": {\"x-delay-ms\": \"300\"}}");
@@ -83,8 +83,8 @@ TEST(hanging_unary_with_a_hop_is_cancelled) {
   probe_wait_finalized(&watching);
 }
 
-/* A call that comes after the cancel ends at once: no hop sees it, and nothing connects. One that has its own handle goes
- * its own way. */
+/* A call that comes after the cancel ends at once: no hop sees it, and nothing connects. A call with a handle is not
+ * affected. */
 TEST(unary_after_the_cancel_does_not_begin) {
   penstock_channel *channel = NULL;
   REQUIRE_OK(penstock_channel_new(dead_address(), "{\"tls\": false}", &channel, NULL));
@@ -127,7 +127,7 @@ TEST(unary_that_has_ended_keeps_its_reply) {
   penstock_channel_release(channel);
 }
 
-/* The cancel comes at any moment of calls that are quick: each ends as it would have, or as cancelled. */
+/* The cancel comes at any moment of short calls: each ends with its own result or with CANCELLED. */
 static void race(penstock_channel *channel, int rounds) {
   int ok = 0, cancelled = 0;
   for (int i = 0; i < test_rounds(rounds); i++) {

@@ -121,7 +121,7 @@ TEST(interceptor_hold_is_bounded) {
   probe_wait_finalized(&probe);
 }
 
-/* SIZE_MAX is no limit, and no number below zero. */
+/* SIZE_MAX means no limit, and must not be read as a negative number. */
 TEST(interceptor_hold_without_a_limit) {
   penstock_channel *channel = open_channel();
   probe probe;
@@ -244,7 +244,7 @@ TEST(interceptor_injects_messages) {
   probe_wait_finalized(&probe);
 }
 
-/* More than the one that a unary side may carry: INTERNAL, before anything is sent. */
+/* A second message in a direction that carries one: INTERNAL, before anything is sent. */
 TEST(interceptor_injected_messages_count) {
   penstock_channel *channel = open_channel();
   probe probe;

@@ -13,7 +13,7 @@ typedef struct sender {
   atomic_int code;
 } sender;
 
-/* On the driving thread: as many as there is room for. */
+/* Sends on the driving thread as many messages as there is room for. */
 static void pump(penstock_call *call, sender *self) {
   static const char data[1024];
   while (self->sent < MESSAGES) {
@@ -57,8 +57,8 @@ static void sender_reply(penstock_call *call, penstock_reply *reply, void *user_
 
 static void sender_finalized(void *user_data) { latch_signal(&((sender *)user_data)->ended); }
 
-/* Messages are read in batches, with a pause before each: in between the server's output and then its input stand
- * still. */
+/* The test reads messages in batches, with a pause before each batch: in the pause first the server's output and then
+ * its input stops. */
 static void stream(penstock_channel *channel, size_t size, const char *json, int arriving) {
   sender self = {.size = size, .batches = LATCH_INIT, .ended = LATCH_INIT, .code = -1};
   penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
@@ -81,7 +81,7 @@ static void stream(penstock_channel *channel, size_t size, const char *json, int
   CHECK_INT(self.code, PENSTOCK_STATUS_OK);
   CHECK_INT(self.sent, MESSAGES);
   CHECK_INT(self.received, arriving);
-  /* It has to wait, and tries once for each time that it is told to. */
+  /* The sender has to wait, and tries once for each on_sent. */
   CHECK(self.refused > 10);
   CHECK_INT(self.tried, MESSAGES + self.refused);
   CHECK(self.refused <= self.told + 1);
@@ -91,10 +91,10 @@ static void stream(penstock_channel *channel, size_t size, const char *json, int
 
 TEST(writable_is_told_by_on_sent) { stream(open_channel(), 1000, NULL, MESSAGES); }
 
-/* One at a time is always taken, however little room there is. */
+/* One message at a time is always accepted, however little room there is. */
 TEST(writable_one_message_at_a_time) { stream(open_channel(), 100, "{\"send_buffer_bytes\": 1}", MESSAGES); }
 
-/* Drops every third: on_sent tells of those too. */
+/* Drops every third message: on_sent reports those, too. */
 static int32_t drop_third(probe *self, penstock_hop *hop, int32_t event) {
   int *count = self->context;
   (void)hop;

@@ -1,4 +1,4 @@
-/* What the tests of traces and snapshots share. */
+/* Shared by the tests of traces and snapshots. */
 #ifndef PENSTOCK_TRACES_H
 #define PENSTOCK_TRACES_H
 
