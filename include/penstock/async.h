@@ -1,6 +1,6 @@
-/* Asynchronous style: an interceptor each of whose callbacks owes its event an end: now or later, on any
- * thread. It is made into an ordinary interceptor, and registered as one: made for bindings, whose languages have
- * promises, futures or callbacks where C has verdicts and tickets.
+/* Asynchronous style: each callback of the interceptor has to resolve its event: at once or later, on any thread.
+ * penstock_async_interceptor_table makes an ordinary interceptor of it, which is then registered. The style is meant
+ * for bindings to languages that have promises, futures or callbacks where C has verdicts and tickets.
  */
 #ifndef PENSTOCK_ASYNC_H
 #define PENSTOCK_ASYNC_H
@@ -11,17 +11,17 @@
 extern "C" {
 #endif
 
-/* `hop` is a handle at the callback's event, which waits until it is resolved: by penstock_hop_resolve, or with the end of
- * the call by penstock_hop_end; in the callback or later, on any thread. Later events of its lane wait behind it,
- * unseen; the other lane goes on. hop.h says what such a bound hop may do.
- * Memory: `hop` is owned by the callee; free with penstock_hop_release. The last release of one that has not been
- * resolved ends the call with INTERNAL and a message that names the interceptor. */
+/* `hop` is a handle of the callback's event. The event waits until penstock_hop_resolve resolves it or penstock_hop_end
+ * ends the call: in the callback or later, on any thread. Later events of the same lane wait behind it, unseen; the
+ * other lane goes on. hop.h says what such a bound hop may do.
+ * Memory: `hop` is owned by the callee; free with penstock_hop_release. The last release of a hop whose event has not
+ * been resolved ends the call with INTERNAL and a message that names the interceptor. */
 typedef void (*penstock_async_callback)(penstock_hop *hop, void *state);
 
 /* Fill with PENSTOCK_ASYNC_INTERCEPTOR_INIT, then set what you need. Any callback may be NULL: then its event passes.
  *
- * Threading: as with penstock_interceptor: on the thread that drives the runtime, or on the interceptor's executors. For
- * one call those of one lane come in order, each after the one before has been resolved. */
+ * Threading: as with penstock_interceptor: on the thread that drives the runtime, or on the interceptor's executors.
+ * Within one call the callbacks of one lane run in order, each after the event before it has been resolved. */
 typedef struct penstock_async_interceptor {
   size_t struct_size;
   const char *name;             /* as in penstock_interceptor */
@@ -40,9 +40,9 @@ typedef struct penstock_async_interceptor {
   penstock_async_callback on_half_close; /* the caller is done sending */
   penstock_async_callback on_headers;    /* the response's headers */
   penstock_async_callback on_receive;    /* a message from the server */
-  penstock_async_callback on_status; /* the end. A cancel or a deadline can neither be changed nor held up: it goes on
-                                            when the callback returns, and all but NEXT gives PENSTOCK_E_GONE */
-  penstock_hop_callback on_cancel;   /* as in penstock_interceptor: the call ended by another hand */
+  penstock_async_callback on_status; /* the end. A cancel or a deadline can be neither changed nor delayed: it goes on
+                                            when the callback returns, and any verdict but NEXT gives PENSTOCK_E_GONE */
+  penstock_hop_callback on_cancel;   /* as in penstock_interceptor: something else has ended the call */
 } penstock_async_interceptor;
 
 #ifdef __cplusplus
@@ -57,10 +57,10 @@ static inline penstock_async_interceptor penstock_async_interceptor_init(void) {
   { .struct_size = sizeof(penstock_async_interceptor) }
 #endif
 
-/* Fills `table`, which was made with PENSTOCK_INTERCEPTOR_INIT, with an interceptor that calls those of `interceptor`: name
- * (the same pointer), methods (likewise), kinds, level, per_attempt, user_data, finalizer and the callbacks. The other
- * fields stay: set executors, limits and the like before or after. A table that is not registered after all is let go by
- * table->finalizer(table->user_data).
+/* Fills `table`, which was made with PENSTOCK_INTERCEPTOR_INIT, with an interceptor that calls the callbacks of
+ * `interceptor`. It sets name and methods (the same pointers), kinds, level, per_attempt, user_data, finalizer and the
+ * callbacks. The other fields stay as they are: set executors, limits and the like before or after. To free a table
+ * that is not registered after all, call table->finalizer(table->user_data).
  * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small. E_UNSUPPORTED: a larger struct_size with a tail that
  * is not zero. Other faults are reported where the table is registered.
  * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error.

@@ -11,16 +11,16 @@
  *
  * memory: ownership is said in five phrases only: "borrowed during the call" (read before the function returns, never
  * kept), "copied" (the library makes its own), "lent until the finalizer has run" (read in place, never written),
- * "transferred, even on error" (the library's from now on), "owned by the caller; free with X". "none" is: the arguments
- * are borrowed during the call, and nothing is given out. A table whose struct_size is too small is not read: all that is
- * in it stays the caller's.
+ * "transferred, even on error" (the library's from now on), "owned by the caller; free with X". "none" means that the
+ * arguments are borrowed during the call and nothing is given out. A table whose struct_size is too small is not read:
+ * everything in it stays the caller's.
  *
- * threads: "any" is any thread, in any callback too, also several at once.
+ * threads: "any" means any thread, also several threads at once, and also in any callback.
  *
- * The form of a function shows the owner of its result. An output argument is the caller's, unless it points to const. A
- * pointer that is returned is borrowed, and its comment says how long it lives; only X_retain returns one to keep. JSON
- * follows the same rule: a reply and an error never change, so they keep their JSON and return it; everything else gives a
- * new string through a `char **`, owned by the caller; free with penstock_free.
+ * The signature of a function shows who owns its result. An output argument is owned by the caller, unless it points to
+ * const. A pointer that is returned is borrowed, and its comment says how long it lives; only X_retain returns one to
+ * keep. JSON follows the same rule: a reply and an error never change, so they keep their JSON and return it;
+ * everything else gives a new string through a `char **`, owned by the caller; free with penstock_free.
  *
  * Every handle is reference counted: X_retain adds a reference, X_release gives one back, X_release(NULL) does nothing,
  * and no release ever blocks.
@@ -71,20 +71,20 @@ typedef int32_t penstock_result;
  * threads: any */
 PENSTOCK_API const char *penstock_result_name(penstock_result result);
 
-/* Names the version of the library that runs, "MAJOR.MINOR.PATCH", with "-dev" behind it before it is finished.
+/* Gives the version of the running library: "MAJOR.MINOR.PATCH", followed by "-dev" before that version is released.
  * result: NUL-terminated. Never NULL.
  * memory: static.
  * threads: any */
 PENSTOCK_API const char *penstock_version(void);
-/* Gives the version of the library that runs as a number, 0xMMmmpp: compare with PENSTOCK_VERSION_NUMBER, that of the
- * header compiled against.
+/* Gives the version of the running library as a number, 0xMMmmpp. Compare it with PENSTOCK_VERSION_NUMBER, the version
+ * of the header that the program was compiled with.
  * result: the number.
  * memory: none.
  * threads: any */
 PENSTOCK_API uint32_t penstock_version_number(void);
 
-/* Runs when the library is done with a `user_data`: exactly once, after which no callback with it runs; never while
- * a lock of the library is held; on any thread. */
+/* The library calls a finalizer exactly once, when it no longer needs `user_data`. It may run on any thread, but never
+ * while the library holds a lock. No callback gets this `user_data` afterwards. */
 typedef void (*penstock_finalizer)(void *user_data);
 
 /* Frees `memory` that is "owned by the caller; free with penstock_free". NULL does nothing.
@@ -96,7 +96,7 @@ PENSTOCK_API void penstock_free(void *memory);
 /* Why a function failed: immutable, owned by the caller; free with penstock_error_release. */
 typedef struct penstock_error penstock_error;
 
-/* Tells with which result the function failed that gave `error`.
+/* Gives the result of the failed function that made `error`.
  * result: the result; E_INVALID_ARGUMENT for NULL.
  * memory: none.
  * threads: any */
@@ -106,7 +106,7 @@ PENSTOCK_API penstock_result penstock_error_code(const penstock_error *error);
  * memory: lives as long as `error`.
  * threads: any */
 PENSTOCK_API const char *penstock_error_message(const penstock_error *error);
-/* Tells it as JSON: {"code": "PENSTOCK_E_...", "message", "path": JSON path of the wrong value or null}.
+/* Gives the error as JSON: {"code": "PENSTOCK_E_...", "message", "path": JSON path of the wrong value or null}.
  * result: NUL-terminated; "{}" for NULL.
  * memory: lives as long as `error`.
  * threads: any */

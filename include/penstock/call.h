@@ -26,19 +26,21 @@ typedef struct penstock_call_options penstock_call_options;
 typedef struct penstock_request penstock_request;
 
 /* Makes options of `json`, an object (NUL-terminated) or NULL:
- *   "deadline_ms": from the call's creation; absent or null: the channel's default, or none
+ *   "deadline_ms": counts from the call's creation; absent or null: the channel's default, or none
  *   "metadata": {"name": "value" or ["v1", "v2"]}; see metadata.h
- *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", for TLS only; on a channel without it
- *     the call ends with UNAUTHENTICATED before anything is sent. Hops see that there are some, and no more
+ *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", which are sent over TLS only; on a
+ *     channel without TLS the call ends with UNAUTHENTICATED before anything is sent. Hops see whether there are
+ *     credentials, but not their values
  *   "idempotency": "unknown", "idempotent" or "no_side_effects": carried for hops
  *   "wait_for_ready": false; carried for hops, and without effect in this version: channels do not wait yet
- *   "authority": instead of the channel's
+ *   "authority": replaces the channel's authority
  *   "compression": "identity" or "gzip" for sent messages
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
- *   "send_buffer_bytes": how much may be sent ahead of the transport (262144, and in a client stream up to
- *     655360 in at most 16 messages; each message counts 256 more than its bytes, and one is always taken)
+ *   "send_buffer_bytes": how many bytes may be queued for the transport (262144, and in a client stream up to
+ *     655360 in at most 16 messages; each message counts as 256 bytes more than its size, and one message is always
+ *     accepted)
  *   "interruptible": false; see above
- *   "trace": true, false, or {"events": n}, of which the latest n are kept (256; 1 to 65536); see
+ *   "trace": true, false, or {"events": n}, which keeps the latest n events (256; 1 to 65536); see
  *   penstock_call_trace_json. Absent: as the channel's options say
  * result: E_INVALID_JSON: `error` names the JSON path.
  * memory: *options is owned by the caller; free with penstock_call_options_release.
@@ -55,16 +57,17 @@ PENSTOCK_API penstock_call_options *penstock_call_options_retain(penstock_call_o
  * memory: the reference is the library's again.
  * threads: any */
 PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
-/* Gives the request that calls with these options begin with, for what changes from call to call: metadata, deadline (from
- * the creation of a call), compression, limits and whatever else request.h sets but method and channel, without JSON. The
- * getters tell what the options say; where they say nothing, what a channel without options says.
+/* Gives the request with which calls with these options begin. Use it to set values that change from call to call,
+ * without JSON: metadata, deadline (counted from the creation of a call), compression, limits and everything else in
+ * request.h except method and channel. The getters give the values of the options; for a value that the options do not
+ * set, they give the value of a channel without options.
  * result: the request; NULL for NULL.
  * memory: borrowed from the options, and as long-lived.
  * threads: one thread, before the options are shared. */
 PENSTOCK_API penstock_request *penstock_call_options_request(penstock_call_options *options);
-/* For penstock_channel_unary with "interruptible": sets what is called after a signal handler has run, on the waiting
- * thread. `interrupted` gets `user_data` and returns 0 to go on waiting, else the call is cancelled. Without it a
- * signal cancels. `finalizer` (nullable) gets `user_data` with the end of the options.
+/* For penstock_channel_unary with "interruptible": sets the function that the waiting thread calls after a signal
+ * handler has run. `interrupted` gets `user_data` and returns 0 to go on waiting; any other value cancels the call.
+ * Without this function a signal cancels the call. `finalizer` (nullable) gets `user_data` when the options are freed.
  * result: E_INVALID_ARGUMENT.
  * memory: `user_data` is transferred, even on error.
  * threads: one thread, before the options are shared. */
@@ -73,9 +76,9 @@ PENSTOCK_API penstock_result penstock_call_options_set_on_interrupted(penstock_c
                                                                       void *user_data, penstock_finalizer finalizer);
 
 /* Registers `interceptor` with `priority` for every call that is made with these options from now on: for one call or
- * for many, also at once and from several threads. They stand in one order with those of the channel and the runtime.
- * *id names the registration; its finalizer runs once the options have been freed and the last call that has it has
- * ended.
+ * for many, also at once and from several threads. The interceptors of the options, the channel and the runtime are
+ * sorted together by priority. *id names the registration; its finalizer runs once the options have been freed and the
+ * last call that has it has ended.
  * result: as penstock_runtime_add_interceptor.
  * memory: the table is borrowed during the call; its user_data is transferred, even on error.
  * threads: any, also while calls are made with the options. */
@@ -83,14 +86,15 @@ PENSTOCK_API penstock_result penstock_call_options_add_interceptor(penstock_call
                                                                    const penstock_interceptor *interceptor,
                                                                    int32_t priority, penstock_interceptor_id *id,
                                                                    penstock_error **error);
-/* Cancels unary calls for good, from another thread: each one that penstock_channel_unary or
- * penstock_channel_unary_message makes with these options ends with CANCELLED and `reason` (NUL-terminated UTF-8; NULL is
- * ""). That is true of all those that run now, and of all that begin later: of these nothing is sent, and no hop sees
- * them, so that a cancel is never lost by coming a moment before its call. A call that has ended keeps its reply. Does not
- * wait: a call that ends meanwhile may end as it would have. Options for each call, or for each group of calls, make it
- * possible to cancel that one. A call of penstock_channel_call goes on: it has penstock_call_cancel.
+/* Cancels unary calls for good, from another thread: each call that penstock_channel_unary or
+ * penstock_channel_unary_message makes with these options ends with CANCELLED and `reason` (NUL-terminated UTF-8; NULL
+ * is ""). This holds for all calls that run now and for all that begin later. A call that begins later sends nothing,
+ * and no hop sees it; so a cancel has its effect even if it comes a moment before its call. A call that has ended keeps
+ * its reply. The function does not wait: a call that is just ending may end with its own status. To cancel single calls
+ * or groups of calls, give each its own options. A call of penstock_channel_call goes on: use penstock_call_cancel for
+ * it.
  * result: E_ALREADY: cancelled before, and the first reason stays. E_INVALID_ARGUMENT, E_NO_MEMORY, E_FORKED.
- * memory: `reason` is copied. The caller's reference to the options is to last until this returns.
+ * memory: `reason` is copied. The caller keeps its reference to the options until this function returns.
  * threads: any, in callbacks too */
 PENSTOCK_API penstock_result penstock_call_options_cancel(penstock_call_options *options, const char *reason);
 
@@ -128,7 +132,7 @@ PENSTOCK_API const char *penstock_reply_status_json(const penstock_reply *reply)
  * memory: the bytes live as long as the reply.
  * threads: any */
 PENSTOCK_API const void *penstock_reply_message(const penstock_reply *reply, size_t *length);
-/* Gives that message itself, bytes or an object.
+/* Gives the response message of a unary or client-streaming call as a message: bytes or an object.
  * result: the message; NULL: there is none.
  * memory: borrowed from the reply, and as long-lived; penstock_message_retain keeps it longer.
  * threads: any */
@@ -138,26 +142,29 @@ PENSTOCK_API penstock_message *penstock_reply_response(const penstock_reply *rep
  * memory: borrowed from the reply, and as long-lived.
  * threads: any */
 PENSTOCK_API const penstock_metadata *penstock_reply_headers(const penstock_reply *reply);
-/* Gives the trailers, read-only: those of its status.
+/* Gives the trailers of the reply's status, read-only.
  * result: the trailers; NULL for NULL.
  * memory: borrowed from the reply, and as long-lived.
  * threads: any */
 PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
-/* Gives the statistics of the call as JSON. Times are microseconds from its creation, null where a thing did not happen:
+/* Gives the statistics of the call as JSON. Times are microseconds since the call's creation, or null for something
+ * that did not happen:
  *   "created_unix_ms", "first_byte_sent_us", "headers_us", "first_message_us", "duration_us" (to the end),
  *     "elapsed_us" (to the end, or until now)
- *   "attempts": how many times the request was given to the transport, those of RESTART and of transparent retries too
- *   "sent", "received": {"messages", "bytes" (of messages as they are), "compressed_bytes" (of messages as they travel),
- *     "wire_bytes" (of bodies: five more for each message)}; sent is what came below the chain, on the wire or not
+ *   "attempts": how many times the request was given to the transport, including RESTART and transparent retries
+ *   "sent", "received": {"messages", "bytes" (of messages as they are), "compressed_bytes" (as sent), "wire_bytes" (of
+ *     bodies: five more for each message)}; "sent" counts what has left the last hop, on the wire or
+ *       not
  *   "peer", "local": "127.0.0.1:50051", "unix:/path"; null without a connection
- *   "tls": {"version": "TLSv1.3", "cipher", "alpn", "certificates": how many the server has shown}; null in cleartext
- * Headers and messages are those of the last attempt, bytes those of all.
+ *   "tls": {"version": "TLSv1.3", "cipher", "alpn", "certificates": the number of the server's certificates}; null in
+ *     cleartext
+ * Headers and messages are of the last attempt only; bytes are the sum of all attempts.
  * result: NUL-terminated; "{}" for NULL or without memory.
  * memory: borrowed from the reply, and as long-lived.
  * threads: any */
 PENSTOCK_API const char *penstock_reply_stats_json(const penstock_reply *reply);
-/* Writes the certificates that the server of the last attempt has shown, its own first, in PEM form, NUL-terminated,
- * whether they were verified or not ("verify": false).
+/* Writes the certificates that the server of the last attempt has sent, its own certificate first, in PEM form,
+ * NUL-terminated. They are given even if they were not verified ("verify": false).
  * result: E_NOT_FOUND: no connection, or no TLS. E_NO_MEMORY.
  * memory: *pem is owned by the caller; free with penstock_free.
  * threads: any */
@@ -177,14 +184,15 @@ PENSTOCK_API void *penstock_reply_value(const penstock_reply *reply, const char 
 
 typedef struct penstock_call penstock_call;
 
-/* Callback style: the callbacks of a call. All run on the driving thread, one at a time, in order: headers (unless the
- * answer is trailers-only), messages as they were asked for, and the reply exactly once, last. Their arguments are
- * borrowed during the callback; retain them to keep them. The handle `call` is valid in every callback, released or not.
- * Any function that does not wait may be called in them.
+/* Callback style: the callbacks of a call. All run on the thread that drives the runtime, one at a time, in order:
+ * on_headers (unless the response is trailers-only), on_message for each message that was asked for, and last on_reply,
+ * exactly once. Their arguments are borrowed during the callback; retain them to keep them. The handle `call` is valid
+ * in every callback, even if it has been released. Any function that does not wait may be called in them.
  *
- * on_sent says that the transport has taken `count` messages more (or that hops have dropped them), and so is the signal
- * to go on after PENSTOCK_E_WOULD_BLOCK: a sender that was refused tries again in the next on_sent, which follows unless the
- * call ends before. It may be refused again, if its message needs more room than there is by then. */
+ * on_sent says that the transport has taken `count` more messages (or that hops have dropped them). It is also the
+ * signal to go on after PENSTOCK_E_WOULD_BLOCK: try again in the next on_sent, which is sure to come unless the call
+ * ends before. The second try may give PENSTOCK_E_WOULD_BLOCK too, if the message needs more room than there is by
+ * then. */
 typedef struct penstock_call_callbacks {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */
@@ -212,8 +220,8 @@ static inline penstock_call_callbacks penstock_call_callbacks_init(void) {
  * memory: the reference is given back with penstock_call_release.
  * threads: any */
 PENSTOCK_API penstock_call *penstock_call_retain(penstock_call *call);
-/* Gives a reference back. The last release of a call in blocking style that has not ended cancels it; one in callback
- * style goes on. NULL does nothing.
+/* Gives a reference back. The last release of a call in blocking style that has not ended cancels it; a call in
+ * callback style goes on. NULL does nothing.
  * result: none.
  * memory: the reference is the library's again.
  * threads: any */
@@ -227,9 +235,9 @@ PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
 
 /* Sends a message of `length` bytes at `data` (NULL only with length 0), once there is room for it; returns when it is
  * queued.
- * result: E_STATE: after half-close, a second one where the kind allows one, or the call has a codec. E_TOO_LARGE: over
- * max_send_message_bytes. E_GONE: the call has ended (penstock_call_wait tells how). E_WOULD_DEADLOCK, E_INTERRUPTED:
- * see above. With none of them was it queued.
+ * result: E_STATE: after half-close, a second message where the kind of call has only one, or the call has a codec.
+ * E_TOO_LARGE: over max_send_message_bytes. E_GONE: the call has ended (penstock_call_wait tells how).
+ * E_WOULD_DEADLOCK, E_INTERRUPTED: see above. After any error the message is not queued.
  * memory: `data` is copied.
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
@@ -239,8 +247,8 @@ PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void 
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const void *data, size_t length);
 /* Sends `message`, made or received anywhere, without a copy; waits and returns as penstock_call_send.
- * result: as penstock_call_send. E_STATE: also if the call has a codec and the message is no object of it, or has none
- * and the message is an object (see codec.h).
+ * result: as penstock_call_send. E_STATE: also where the call has a codec and the message is no object of this codec,
+ * or where the call has no codec and the message is an object (see codec.h).
  * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, penstock_message *message);
@@ -249,45 +257,45 @@ PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, pen
  * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_try_send_message(penstock_call *call, penstock_message *message);
-/* Says that no more messages come. A call of a kind with one request needs it too, after its message: the blocking
- * functions that wait for the answer do it by themselves.
+/* Half-closes the call: says that no more messages will be sent. A call with one request message needs it too, after
+ * that message; the blocking functions that wait for the response do it by themselves.
  * result: E_ALREADY: a second time. E_GONE: the call has ended.
  * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
 
-/* Blocking style: waits for the next message. A call of a kind with one request message is half-closed here, if that
- * message has been sent.
- * result: E_END: there is none, the status has come: call penstock_call_wait. E_STATE: a call in callback style.
- * E_WOULD_DEADLOCK, E_INTERRUPTED.
+/* Blocking style: waits for the next message. If the kind of call has one request message and that message has been
+ * sent, this function also half-closes the call.
+ * result: E_END: there are no more messages, the status has come: call penstock_call_wait. E_STATE: a call in callback
+ * style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *message is owned by the caller; free with penstock_message_release.
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
-/* Blocking style: waits until there are response headers; half-closes as penstock_call_receive does.
- * result: E_END: the call ended without. E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
+/* Blocking style: waits for the response headers; half-closes as penstock_call_receive does.
+ * result: E_END: the call ended without headers. E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *headers is borrowed from the call, read-only, and as long-lived.
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
-/* Blocking style: waits for the status, and reads nothing: unread messages stay under flow control, and the status
- * comes after them. So another thread reads them, or this wait ends with the call's deadline or its cancel. May be
+/* Blocking style: waits for the status and reads no messages. Unread messages stay under flow control, and the status
+ * comes after them: either another thread reads them, or this wait ends with the call's deadline or its cancel. May be
  * called again. Half-closes as penstock_call_receive does.
  * result: E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
-/* Blocking style: half-closes if that is not done, discards unread messages, waits for the status. May be called again.
+/* Blocking style: half-closes if necessary, discards unread messages, and waits for the status. May be called again.
  * result: E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_call_wait(penstock_call *call, penstock_reply **reply);
-/* Callback style: asks for `count` more messages. Unary responses are asked for by the library.
+/* Callback style: asks for `count` more messages. The library itself asks for a unary response.
  * result: E_STATE: blocking style. E_GONE: the call has ended.
  * memory: none.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_demand(penstock_call *call, uint64_t count);
 
 /* Ends the call with CANCELLED and `reason` (NUL-terminated UTF-8; NULL is ""). Messages that have not been delivered
- * are discarded: once this has returned, penstock_call_receive gives E_END, and no on_message begins, but for one that
+ * are discarded: once this has returned, penstock_call_receive gives E_END, and no on_message begins, except one that
  * another thread is about to run. A call that has ended keeps its status and its reply.
  * result: E_FORKED.
  * memory: `reason` is copied.
@@ -298,42 +306,43 @@ PENSTOCK_API penstock_result penstock_call_cancel(penstock_call *call, const cha
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_reply(penstock_call *call, penstock_reply **reply);
-/* Sets `key` (NUL-terminated) to `value` for the hops of the call, as penstock_hop_set_value does; NULL removes.
- * `finalizer` (nullable) gets the value when it is replaced, removed, or neither call nor reply is left.
+/* Sets `key` (NUL-terminated) to `value` for the hops of the call, as penstock_hop_set_value does; NULL removes the
+ * value. `finalizer` (nullable) gets the value when it is replaced or removed, or when both call and reply have been
+ * freed.
  * result: E_NO_MEMORY, E_FORKED.
- * memory: `key` is copied; `value` is transferred, even on error. A value that some thread may replace while others use
- * it needs a lock of its owner's.
+ * memory: `key` is copied; `value` is transferred, even on error. If one thread may replace a value while others use
+ * it, its owner has to lock it.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_set_value(penstock_call *call, const char *key, void *value,
                                                      penstock_finalizer finalizer);
 /* Gives the value that a hop or the caller has set under `key` (NUL-terminated).
  * result: the value; NULL: there is none.
- * memory: lives until it is replaced or removed, or neither call nor reply is left.
+ * memory: lives until it is replaced or removed, or both call and reply have been freed.
  * threads: any */
 PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *key);
 
 /* ---- The trace ---- */
 
-/* Writes the trace of the call as JSON, with the holder of the call now:
+/* Writes the trace of the call as JSON. "holder" says who holds up the call now:
  * {"id", "method", "kind", "target", "ended",
  *  "holder": null once it has ended, or if the loop does not answer within 100 ms, else {"state", "hop" (a name or
- *    null), "text"}, such as "paused in `auth` for 3,204 ms". "state": "paused", "held", "executor" (which has not run
- *    the callback yet), "running", "taken", "connection", "place" (the server allows no more calls at once), "demand" (no message
- *    is asked for), "server", "loop"
- *  "age_ms", "deadline_ms" (left; null without), "attempts", and "outbound", "inbound": what stands at hops, each
- *    {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many wait unseen};
- *    not there without a holder
- *  "events": null without the option "trace", else the latest, each with "us" since the call's creation, "what",
+ *    null), "text"}, such as "paused in `auth` for 3,204 ms". "state": "paused", "held", "executor" (it has not run the
+ *    callback yet), "running", "taken", "connection", "place" (the server allows no more calls at once), "demand" (no
+ *    message is asked for), "server", "loop"
+ *  "age_ms", "deadline_ms" (left; null without), "attempts", and "outbound", "inbound": the events that wait at hops,
+ *    each {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many more wait
+ *    unseen behind it}; absent without a holder
+ *  "events": null without the option "trace", else the latest events, each with "us" since the call's creation, "what",
  *    "hop" (null: the caller or the transport) with "place", "level" and "attempt", "lane", "event", "thread"
  *    ("driving" or "other"), "thread_id"; for "what":
- *    "callback": one has returned, "verdict" and "took_us"   "executor": it was handed to the hop's
+ *    "callback": has returned, with "verdict" and "took_us"   "executor": has been given the callback
  *    "resolved": a ticket, with "verdict" or "code"           "finished": the hop has ended the call with "code"
  *    "restarted": for the "restarts"-th time; without a hop by the library, as the server had not processed the request
  *    "not_restarted": "why", a result such as E_TOO_LARGE
  *    "redirected"   "side_call": "call" is its id             "caller", "transport": came from there, or to it
  *    "ended_locally": cancel or deadline                      "ended": the caller has "code"
- *  "dropped": how many events were more than are kept}
- * No message and no metadata value is in it.
+ *  "dropped": how many older events are no longer kept}
+ * The trace contains no messages and no values of metadata.
  * result: E_NO_MEMORY, E_FORKED.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: any; on the driving thread at once. */

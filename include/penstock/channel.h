@@ -21,19 +21,19 @@ typedef struct penstock_channel penstock_channel;
  *     "private_key_file", "verify": true,
  *     "server_name" (a host's name or an IP address, to verify and for SNI, instead of the target's host: one of the
  *     certificate's subject alternative names has to fit it)
- *   "authority": instead of the target's
+ *   "authority": replaces the target's authority
  *   "user_agent": put before "penstock/VERSION"
  *   "default_deadline_ms", "max_receive_message_bytes" (4194304), "max_send_message_bytes" (2147483647),
  *   "max_header_list_bytes" (16384; 1024 to 1048576): of one header list, counted as HTTP/2 does (RFC 9113 section
  *   6.5.2); a call that gets more ends with RESOURCE_EXHAUSTED, see docs/errors.md
  *   "connect_timeout_ms" (20000), "compression": "identity" or "gzip"
- *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how much of a stream may wait unread;
- *   "initial_connection_window_bytes" (4194304): the same of all streams together, and not yet received; 65535 while
- *     none but bidi streams of small messages are open, over a short way
+ *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how many bytes of a stream may wait unread;
+ *   "initial_connection_window_bytes" (4194304): how many bytes of all streams together may be on their way; 65535
+ *     while only bidi streams of small messages are open and the round trip is short
  *   "trace": false; true or {"events": n} keeps a trace of each call, see penstock_call_trace_json
- *   "tie_order": "fifo" (default) or "lifo", of interceptors with equal priority
- * result: E_INVALID_ARGUMENT (the target). E_INVALID_JSON: `error` names the JSON path; a certificate that does not
- * parse too. E_SYSTEM: no descriptor is left to read a file with.
+ *   "tie_order": "fifo" (default) or "lifo": the order of interceptors with equal priority
+ * result: E_INVALID_ARGUMENT (the target). E_INVALID_JSON: `error` names the JSON path; also for a certificate that
+ * does not parse. E_SYSTEM: no descriptor is left to read a file with.
  * memory: *channel is owned by the caller; free with penstock_channel_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_new(const char *target, const char *options, penstock_channel **channel,
@@ -49,8 +49,8 @@ PENSTOCK_API penstock_result penstock_channel_new_on(penstock_runtime *runtime, 
  * memory: the reference is given back with penstock_channel_release.
  * threads: any */
 PENSTOCK_API penstock_channel *penstock_channel_retain(penstock_channel *channel);
-/* Gives a reference back. After the last one calls in flight go on; the connection closes with the last of them. NULL
- * does nothing.
+/* Gives a reference back. After the last release running calls go on, and the connection closes when the last of them
+ * has ended. NULL does nothing.
  * result: none.
  * memory: the reference is the library's again.
  * threads: any */
@@ -62,9 +62,10 @@ PENSTOCK_API void penstock_channel_release(penstock_channel *channel);
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
 
-/* Sets certificates of the channel's TLS, each NUL-terminated in PEM form, without JSON and for connections that begin
- * from now on: `roots` to trust, the client's own certificate with its `chain`, and its private `key`. A part that is
- * NULL is as the channel's options say, and a file that they name is read again. A connection that is there stays.
+/* Sets certificates of the channel's TLS without JSON, each NUL-terminated in PEM form: `roots` to trust, `chain` with
+ * the client's own certificate first, and its private `key`. For a part that is NULL the channel's options hold, and a
+ * file that they name is read again. Connections that begin later use the new certificates; an existing connection
+ * stays as it is.
  * result: E_STATE: the channel has no TLS. E_INVALID_ARGUMENT: a text does not parse, or chain and key do not belong
  * together; `error` names it. E_SYSTEM: a file could not be read. E_CLOSED.
  * memory: all three are copied.
@@ -72,20 +73,20 @@ PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
 PENSTOCK_API penstock_result penstock_channel_set_tls_pem(penstock_channel *channel, const char *roots,
                                                           const char *chain, const char *key, penstock_error **error);
 
-/* Makes a unary call, whole: sends `length` bytes at `request` (NULL only with length 0) to `method`
+/* Makes a whole unary call: sends `length` bytes at `request` (NULL only with length 0) to `method`
  * ("/package.Service/Method", NUL-terminated) and waits for its end. `options` may be NULL.
  * result: E_INVALID_ARGUMENT, E_TOO_LARGE, E_STATE (the call has a codec), E_CLOSED, E_WOULD_DEADLOCK, E_NO_MEMORY,
- * E_FORKED: nothing was sent. E_INTERRUPTED: cancelled after a signal; see "interruptible". PENSTOCK_OK says that the
+ * E_FORKED: nothing was sent. E_INTERRUPTED: cancelled after a signal; see "interruptible". PENSTOCK_OK means that the
  * call ran, whatever its status.
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, const char *method, const void *request,
                                                     size_t length, const penstock_call_options *options,
                                                     penstock_reply **reply, penstock_error **error);
-/* Like penstock_channel_unary, with a message: `method`, `options` and the wait are the same. penstock_reply_response
- * gives the response as a message.
- * result: as penstock_channel_unary. E_STATE: the call has a codec and `request` is no object of it, or it has none and
- * `request` is an object (see codec.h).
+/* Like penstock_channel_unary with its `method` and `options`, but takes a message as `request`.
+ * penstock_reply_response gives the response as a message.
+ * result: as penstock_channel_unary. E_STATE: the call has a codec and `request` is no object of this codec, or the
+ * call has no codec and `request` is an object (see codec.h).
  * memory: `request` stays the caller's. *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not the one that drives the runtime, in a callback. */
 PENSTOCK_API penstock_result penstock_channel_unary_message(penstock_channel *channel, const char *method,
@@ -93,8 +94,8 @@ PENSTOCK_API penstock_result penstock_channel_unary_message(penstock_channel *ch
                                                             const penstock_call_options *options,
                                                             penstock_reply **reply, penstock_error **error);
 /* Starts a call of `kind` (PENSTOCK_KIND_...) to `method` ("/package.Service/Method", NUL-terminated): in callback
- * style with `callbacks`, in blocking style with NULL. `options` may be NULL. Callbacks may run on another thread
- * before this function has returned: use the handle that they are given.
+ * style with `callbacks`, in blocking style if `callbacks` is NULL. `options` may be NULL. Callbacks may run on another
+ * thread before this function has returned: there, use the handle that they get as an argument.
  * result: E_INVALID_ARGUMENT. E_UNSUPPORTED: `callbacks` has fields that this version does not know. E_CLOSED,
  * E_NO_MEMORY, E_FORKED.
  * memory: the table is copied; its user_data is transferred, even on error. *call is owned by the caller; free with

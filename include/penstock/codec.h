@@ -1,9 +1,9 @@
 /* Codec: turns the caller's own objects into message bytes and back, inside the call.
  *
  * A channel or a call that has a codec takes and gives messages that are objects (penstock_message_new_object,
- * penstock_message_object): whatever a pointer means to the program. Interceptors at the object level
- * (PENSTOCK_LEVEL_OBJECT) see those very objects and pay for no serialising; those at the bytes level see the bytes
- * that are sent and received. Without a codec both levels see bytes.
+ * penstock_message_object): pointers whose meaning only the program knows. Interceptors at the object level
+ * (PENSTOCK_LEVEL_OBJECT) see the objects themselves, without any serialising; interceptors at the bytes level see the
+ * bytes that are sent and received. Without a codec both levels see bytes.
  */
 #ifndef PENSTOCK_CODEC_H
 #define PENSTOCK_CODEC_H
@@ -30,14 +30,15 @@ PENSTOCK_API penstock_result penstock_buffer_append(penstock_buffer *buffer, con
 typedef struct penstock_codec_functions {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */
-  penstock_finalizer finalizer; /* runs once, when the codec and the last object of it have gone, or on error */
-  /* Appends the bytes of a request object to `bytes`; the object stays. */
+  penstock_finalizer finalizer; /* runs once, when the codec and its last object have been freed, or on error */
+  /* Appends the bytes of a request object to `bytes`; the object itself stays as it is. */
   int32_t (*encode)(void *user_data, const char *method, void *object, penstock_buffer *bytes);
-  /* Makes an object of a response's bytes, which are borrowed during the call. The library owns it from then on. */
+  /* Makes an object from the bytes of a response, which are borrowed during the call. The library owns the object. */
   int32_t (*decode)(void *user_data, const char *method, const void *data, size_t length, void **object);
-  /* Lets go of an object, exactly once for each that the library owns. On any thread, under no lock. */
+  /* Frees an object: called exactly once for each object that the library owns, on any thread, under no lock. */
   void (*free)(void *user_data, void *object);
-  /* A copy of an object, for RESTART at the object level; NULL: there is none. May be NULL: then no such restart. */
+  /* Returns a copy of an object, for RESTART at the object level; NULL: it can't be copied. Without `copy` no such
+   * RESTART. */
   void *(*copy)(void *user_data, void *object);
 } penstock_codec_functions;
 
@@ -58,7 +59,7 @@ typedef struct penstock_codec penstock_codec;
 /* Makes a codec of `functions`.
  * result: E_INVALID_ARGUMENT: a NULL among encode, decode, free, or a struct_size that is too small. E_UNSUPPORTED:
  * fields that this version does not know.
- * memory: the table is copied; its user_data is transferred, even on error, but with a struct_size that is too small.
+ * memory: the table is copied; its user_data is transferred, even on error, except if struct_size is too small.
  * *codec is owned by the caller; free with penstock_codec_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_codec_new(const penstock_codec_functions *functions, penstock_codec **codec,
@@ -74,37 +75,37 @@ PENSTOCK_API penstock_codec *penstock_codec_retain(penstock_codec *codec);
  * threads: any */
 PENSTOCK_API void penstock_codec_release(penstock_codec *codec);
 
-/* Gives calls that are created on the channel from now on `codec`; NULL: none.
+/* Sets the codec of the calls that are created on the channel from now on; NULL: no codec.
  * result: E_INVALID_ARGUMENT, E_FORKED.
  * memory: the channel retains the codec.
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_set_codec(penstock_channel *channel, penstock_codec *codec);
-/* Gives calls with these options `codec` instead of the channel's; NULL: the channel's.
+/* Sets the codec of calls with these options, instead of the channel's; NULL: the channel's codec again.
  * result: E_INVALID_ARGUMENT.
  * memory: the options retain the codec.
  * threads: one thread, before the options are shared. */
 PENSTOCK_API penstock_result penstock_call_options_set_codec(penstock_call_options *options, penstock_codec *codec);
 
-/* ---- Objects as messages. A call with a codec sends messages that are objects of that very codec and receives such;
- * the functions that take bytes give E_STATE there. ---- */
+/* ---- Objects as messages. A call with a codec sends and receives messages that are objects of this codec; the
+ * functions that take bytes give E_STATE in such a call. ---- */
 
-/* Makes a message that is `object`. It counts as 256 bytes of a send buffer. It may be sent more than once, like any
- * other; but then it is one object, and a hop that changes it where it is changes it for all.
+/* Makes a message that is `object`. It counts as 256 bytes of a send buffer. Like any message it may be sent more than
+ * once; but all these sends share one object, so a hop that changes the object in place changes it for all of them.
  * result: E_INVALID_ARGUMENT: `codec` or `message` is NULL.
- * memory: `object` belongs to the message from then on: the codec's free lets it go when nothing needs the message any
- * more. With a result other than OK it stays the caller's. *message is owned by the caller; free with
+ * memory: `object` belongs to the message from then on: the codec's `free` frees it when nothing needs the message any
+ * more. With a result other than OK the object stays the caller's. *message is owned by the caller; free with
  * penstock_message_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, void *object,
                                                          penstock_message **message);
-/* Gives the object that the message is.
+/* Gives the object of a message that is an object.
  * result: the object; NULL for a message of bytes, and for NULL.
  * memory: borrowed from the message, and as long-lived.
  * threads: any */
 PENSTOCK_API void *penstock_message_object(const penstock_message *message);
 
-/* A hop at the object level of such a call sees the objects: penstock_hop_message, penstock_hop_codec (hop.h). The functions
- * of hop.h that take bytes give E_STATE there. */
+/* A hop at the object level of such a call sees the objects: penstock_hop_message, penstock_hop_codec (hop.h). The
+ * functions of hop.h that take bytes give E_STATE for such a hop. */
 
 #ifdef __cplusplus
 }

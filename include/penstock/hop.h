@@ -1,16 +1,16 @@
 /* A hop at an event: look at the event and the call, change them, defer, end, answer.
  *
- * A callback's hop is at the event that the callback is about. Unless it says otherwise, a function here is called in a
- * callback of that hop, on that thread; elsewhere it gives PENSTOCK_E_STATE (NULL where it returns a pointer), after the
- * hop's end PENSTOCK_E_GONE.
+ * In a callback, the hop is at the event that the callback is about. Unless its comment says otherwise, a function here
+ * is called in a callback of its hop, on the callback's thread. Elsewhere it gives PENSTOCK_E_STATE (NULL if it returns
+ * a pointer), and PENSTOCK_E_GONE after the hop's end.
  *
  * A bound hop is another handle of the hop, at one event that may wait: penstock_ticket_hop makes one, and each callback
- * in asynchronous style gets one. Any thread may use it, one at a time: penstock_hop_event, _metadata, _message,
- * _set_message and _status show and change its event, penstock_hop_resolve and _end end the wait, until the wait is
- * over: then they give PENSTOCK_E_GONE (NONE, NULL). The metadata and the status that it has given live as long as the
- * handle, and are others' to change once the wait is over. In the callback that got it, a bound hop does all that the
- * callback's own hop does; later, for as long as it is kept, what a retained hop does on any thread: it ends the call,
- * half-closes, sends and delivers.
+ * in asynchronous style gets one. Any thread may use it, one at a time. While the event waits, penstock_hop_event,
+ * _metadata, _message, _set_message and _status show and change it, and penstock_hop_resolve and _end end the wait;
+ * after the wait they give PENSTOCK_E_GONE (NONE, NULL). The metadata and the status that it has given live as long as
+ * the handle; after the wait other code may change them. In the callback that got it, a bound hop can do everything
+ * that the callback's own hop can. Later, for as long as it is kept, it can do what a retained hop can do on any
+ * thread: end the call, half-close, send and deliver.
  */
 #ifndef PENSTOCK_HOP_H
 #define PENSTOCK_HOP_H
@@ -39,7 +39,7 @@ extern "C" {
 
 /* ---- The hop and its call: any thread that holds the hop, until the call has ended ---- */
 
-/* Adds a reference to the handle, which keeps it, but not the call, past `destroy`.
+/* Adds a reference to the handle: the handle stays valid after `destroy`, but the reference does not keep the call.
  * result: `hop`; NULL for NULL.
  * memory: the reference is given back with penstock_hop_release.
  * threads: any */
@@ -73,7 +73,7 @@ PENSTOCK_API int32_t penstock_hop_kind(const penstock_hop *hop);
  * threads: that of create. */
 PENSTOCK_API penstock_result penstock_hop_set_executors(penstock_hop *hop, penstock_executor *outbound,
                                                         penstock_executor *inbound);
-/* Tells which instance of the hop this is: 1, and one more with each RESTART by a hop above.
+/* Tells the number of this instance of the hop: 1, and one more with each RESTART by a hop above.
  * result: the number; 0 for NULL.
  * memory: nothing is kept.
  * threads: any */
@@ -83,20 +83,20 @@ PENSTOCK_API uint32_t penstock_hop_attempt(const penstock_hop *hop);
  * memory: nothing is kept.
  * threads: any */
 PENSTOCK_API int32_t penstock_hop_level(const penstock_hop *hop);
-/* Tells whether nobody can read the call on its way: TLS, or a unix socket; of the channel, or of the channel to which
- * a hop has sent the call.
+/* Tells whether the call is protected on its way, by TLS or a unix socket. This is about the call's channel, or about
+ * the channel to which a hop has redirected it.
  * result: 1 if so; 0 in cleartext, and for NULL.
  * memory: nothing is kept.
  * threads: any, also before there is a connection */
 PENSTOCK_API int32_t penstock_hop_is_secure(const penstock_hop *hop);
-/* Gives the target of the channel as it was given, or of the channel to which a hop has sent the call.
+/* Gives the target, as the program gave it, of the call's channel or of the channel to which a hop has redirected it.
  * result: NUL-terminated; NULL for NULL.
  * memory: borrowed from `hop`, and as long-lived.
  * threads: any */
 PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
 
-/* Tells in words why a function with `hop` has given E_STATE last, on whichever thread. For a penstock_request it is asked
- * of the hop that gave the request.
+/* Tells in words why a function last gave E_STATE for `hop`, on whichever thread. For a function with a
+ * penstock_request, ask the hop that gave the request.
  * result: NUL-terminated; "" where no function has given E_STATE, and for NULL.
  * memory: static; free nothing.
  * threads: any */
@@ -111,15 +111,15 @@ PENSTOCK_API const char *penstock_hop_why(const penstock_hop *hop);
  * over.
  * threads: that of the callback; a bound hop's any, one at a time. */
 PENSTOCK_API penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
-/* Gives the message, in on_send and on_receive: penstock_message_bytes and penstock_message_object look into it. It shows
- * what it has been replaced by, too.
+/* Gives the message, in on_send and on_receive; if it has been replaced, the new one. Read it with
+ * penstock_message_bytes and penstock_message_object.
  * result: the message; NULL elsewhere, after the hop's end, in a forked child, and for NULL.
  * memory: borrowed during the callback; from a bound hop, until the wait is over; in the function of a synchronous
  * interceptor, until it is replaced, next is called or the function returns. Bytes and object live until it is replaced.
  * threads: that of the callback; a bound hop's any, one at a time. */
 PENSTOCK_API const penstock_message *penstock_hop_message(penstock_hop *hop);
-/* Gives the codec of the call to a hop that sees objects: one at the object level of a call that has a codec. It is
- * for penstock_message_new_object.
+/* Gives the codec of the call, for penstock_message_new_object, to a hop that sees objects: a hop at the object level
+ * of a call that has a codec.
  * result: the codec; NULL where messages are bytes, and for NULL.
  * memory: borrowed from `hop`, and as long-lived.
  * threads: any that has the hop. */
@@ -129,24 +129,25 @@ PENSTOCK_API penstock_codec *penstock_hop_codec(const penstock_hop *hop);
  * memory: `data` is copied.
  * threads: that of the callback; a bound hop's any. */
 PENSTOCK_API penstock_result penstock_hop_set_bytes(penstock_hop *hop, const void *data, size_t length);
-/* Like penstock_hop_set_bytes, with `message`: bytes, or where the hop sees objects an object of the call's codec.
+/* Like penstock_hop_set_bytes, but takes a `message`: of bytes, or an object of the call's codec if the hop sees
+ * objects.
  * result: as penstock_hop_set_bytes; E_STATE too for a message that is not of that kind.
  * memory: nothing is copied; `message` stays the caller's.
  * threads: as with penstock_hop_set_bytes. */
 PENSTOCK_API penstock_result penstock_hop_set_message(penstock_hop *hop, penstock_message *message);
-/* Gives the status, in on_status and on_cancel. It can be changed in on_status, unless it is a local cancel or
+/* Gives the status, in on_status and on_cancel. It can be changed in on_status, unless it comes from a local cancel or
  * deadline.
  * result: the status; NULL elsewhere, and for NULL.
  * memory: borrowed during the callback; from a bound hop, as long as the handle, and others change it once the wait is
  * over.
  * threads: that of the callback; a bound hop's any, one at a time. */
 PENSTOCK_API penstock_status *penstock_hop_status(penstock_hop *hop);
-/* Gives the number of messages that on_demand or on_sent is about.
+/* Gives the number of messages that on_demand asks for or on_sent reports.
  * result: the number; 0 elsewhere, and for NULL.
  * memory: nothing is kept.
  * threads: that of the callback. */
 PENSTOCK_API uint64_t penstock_hop_count(const penstock_hop *hop);
-/* Passes `n` messages of demand on instead, in on_demand. penstock_hop_demand asks for the rest later.
+/* In on_demand: passes on a demand for `n` messages instead. penstock_hop_demand can ask for the rest later.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: not in on_demand. E_GONE; E_FORKED.
  * memory: nothing is kept.
  * threads: that of the callback. */
@@ -159,9 +160,9 @@ PENSTOCK_API penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t 
  * memory: borrowed from `hop`, and as long-lived.
  * threads: any */
 PENSTOCK_API penstock_request *penstock_hop_request(penstock_hop *hop);
-/* Tells, in on_status, whether the status may be answered with RESTART; where it may not, a RESTART passes the status.
- * On an executor the answer is about the moment when the status came to the hop: messages that the hop has delivered
- * may have gone above since.
+/* Tells, in on_status, whether the verdict may be RESTART; if it may not, a RESTART passes the status on. On an
+ * executor the result describes the moment at which the status came to the hop: since then, messages that the hop has
+ * delivered may have gone to the hops above.
  * result: PENSTOCK_OK: it may. E_INVALID_ARGUMENT: NULL. E_STATE: not in on_status, nothing is recorded, headers or a
  * message have gone above this hop, or the status is a local cancel or deadline. E_TOO_LARGE: the request was over
  * replay_bytes. E_ALREADY: max_restarts is used up. E_UNSUPPORTED: objects that can't be copied. E_NO_MEMORY; E_GONE;
@@ -175,13 +176,13 @@ PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
 #define PENSTOCK_SIDE_CALL_FROM_TOP 1u /* through the whole chain of its method, this hop's interceptor included */
 #define PENSTOCK_SIDE_CALL_DETACHED 2u /* has its own deadline alone, and outlives this call */
 
-/* Starts a call for this one, on the channel that this one was made on: to fetch a token, or to ask a cache. It is like
- * penstock_channel_call with `method`, `kind`, `options` and `callbacks`, but its chain is the one that a call to
- * `method` has now below this hop, and the hop's own interceptor never is in it. It inherits the deadline, if that is
- * earlier than its own, and ends with CANCELLED when this call ends. From a hop at the bytes level it takes bytes,
- * unless its options have a codec; otherwise it has the channel's codec too. `flags` are PENSTOCK_SIDE_CALL_... or 0.
- * In a callback on the driving thread use `callbacks`: waiting there gives E_WOULD_DEADLOCK. They may run after the
- * destroy of this hop.
+/* Starts a side call for the hop's call, on the channel of that call: for example to fetch a token, or to ask a cache.
+ * It is like penstock_channel_call with `method`, `kind`, `options` and `callbacks`, but its chain has only the
+ * interceptors that a call to `method` has now below this hop, and never the hop's own. It inherits the deadline of the
+ * hop's call, if that is earlier than its own, and ends with CANCELLED when that call ends. A side call of a hop at the
+ * bytes level takes bytes, unless its options have a codec; other side calls have the channel's codec too. `flags` are
+ * PENSTOCK_SIDE_CALL_... or 0. In a callback on the driving thread use `callbacks`: waiting there gives
+ * E_WOULD_DEADLOCK. These callbacks may run after the `destroy` of this hop.
  * result: as penstock_channel_call. E_GONE: the hop's destroy runs, or the call has ended. E_CLOSED: the channel has
  * been closed.
  * memory: *call is owned by the caller; free with penstock_call_release.
@@ -193,14 +194,14 @@ PENSTOCK_API penstock_result penstock_hop_start_side_call(penstock_hop *hop, con
 
 /* ---- What is known of the call in numbers ---- */
 
-/* Gives the statistics of the call as penstock_reply_stats_json does, as far as the call has come: the rest is null or
- * 0. The connection is known in on_headers at the latest.
+/* Gives the statistics of the call so far, as penstock_reply_stats_json does; what has not happened yet is null or 0.
+ * The connection is known in on_headers at the latest.
  * result: E_INVALID_ARGUMENT: a NULL. E_FORKED; E_NO_MEMORY.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: that of a callback of the hop, and any that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_stats_json(const penstock_hop *hop, char **json);
-/* Gives the certificates of the server, as penstock_reply_peer_certificates_pem does, of the connection that has been
- * chosen.
+/* Gives the certificates of the server of the connection that has been chosen, as penstock_reply_peer_certificates_pem
+ * does.
  * result: as penstock_reply_peer_certificates_pem.
  * memory: *pem is owned by the caller; free with penstock_free.
  * threads: that of a callback of the hop, and any that has retained the hop. */
@@ -215,83 +216,84 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
 /* ---- Ending, injecting, answering ---- */
 
 /* Ends the call here with `code` (0-16) and `message` (NULL is ""): hops above see the status, hops below on_cancel,
- * and the verdict of the running callback is ignored. Messages that the hop has delivered and nobody has asked for go
- * before an OK; any other code drops them. An OK of a hop that has delivered and not taken the call becomes INTERNAL,
- * which says so. A bound hop whose event waits ends the wait too; later it ends the call as a retained hop does.
+ * and the verdict of the running callback is ignored. Messages that the hop has delivered and nobody has asked for yet
+ * are passed before an OK; any other code drops them. If the hop has delivered messages without taking the call, OK
+ * becomes INTERNAL with a message that says so. With a bound hop whose event waits, this also ends the wait; later it
+ * ends the call as a retained hop does.
  * result: E_INVALID_ARGUMENT: NULL, or another code. E_STATE: in create, destroy, on_cancel, an on_status that brings a
  * local cancel or deadline, and before start has come to the hop. E_ALREADY: a second time in one callback, or by one
- * bound hop. E_GONE: the
- * hop's part is over. E_FORKED; E_NO_MEMORY.
+ * bound hop. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `message` is copied.
  * threads: that of the callback, or any that has retained the hop: then the call ends soon, unless the hop's part is
  * over by then. */
 PENSTOCK_API penstock_result penstock_hop_end(penstock_hop *hop, int32_t code, const char *message);
-/* Like penstock_hop_end, with a built status.
+/* Like penstock_hop_end, but takes a whole status.
  * result: as penstock_hop_end; E_INVALID_ARGUMENT: a NULL.
  * memory: `status` is copied.
  * threads: as with penstock_hop_end. */
 PENSTOCK_API penstock_result penstock_hop_end_with(penstock_hop *hop, const penstock_status *status);
 
-/* Lets the call go on, in the function of a synchronous interceptor, with its changes, and waits for the response: the
- * whole of it in a call that has one response message; in a call that has many, its headers, or the status if that
- * comes first (the rest passes when the function has returned). Meanwhile this worker runs the other synchronous
- * interceptors of the call.
+/* In the function of a synchronous interceptor: lets the call go on with its changes, and waits for the response. In a
+ * call with one response message it waits for the whole response; in a call with many, for the headers, or for the
+ * status if that comes first (the rest passes after the function has returned). Meanwhile this worker thread runs the
+ * other synchronous interceptors of the call.
  * result: E_INVALID_ARGUMENT: NULL. E_ALREADY: a second time. E_STATE: after an end or an answer, or another kind of
  * hop. E_GONE: something else has ended the call; penstock_hop_status tells how. E_FORKED.
  * memory: nothing is kept.
  * threads: that of the function. */
 PENSTOCK_API penstock_result penstock_hop_next(penstock_hop *hop);
-/* Ends the wait of a bound hop's event with `verdict`, which is one that its ticket takes: NEXT (it goes on, with its
- * changes), DROP (messages), TAKE (start) or RESTART (status). It may be called while the callback that got the hop
+/* Ends the wait of a bound hop's event with `verdict`: NEXT (the event goes on, with its changes), DROP (messages),
+ * TAKE (start) or RESTART (status). It may be called while the callback that got the hop
  * still runs.
- * result: E_INVALID_ARGUMENT: a NULL, or a verdict that this event does not allow (it goes on waiting). E_ALREADY: it
- * has been resolved. E_GONE: the call has ended, or went on without it. E_STATE: a callback's own hop. E_FORKED.
+ * result: E_INVALID_ARGUMENT: a NULL, or a verdict that this event does not allow (the event goes on waiting).
+ * E_ALREADY: the event has been resolved. E_GONE: the call has ended, or went on without the event. E_STATE: a
+ * callback's own hop. E_FORKED.
  * memory: nothing is kept.
  * threads: any */
 PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t verdict);
-/* Puts a message of this hop's own, `length` bytes at `data`, on its way to the server, behind what is parked here and
- * before the event that the running callback is about. Its `sent` stops here.
- * result: E_INVALID_ARGUMENT. E_STATE: before start has left this hop (in on_start too), after half-close has, or where
- * messages are objects. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
+/* Sends a message of this hop's own, `length` bytes at `data`, toward the server: after the events that wait at this
+ * hop, and before the event of the running callback. Its on_sent is not passed to the hops above.
+ * result: E_INVALID_ARGUMENT. E_STATE: before start has left this hop (in on_start too), after half-close has left it,
+ * or where messages are objects. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `data` is copied.
  * threads: any that has retained the hop; outside of the hop's callbacks the message goes soon, unless the hop has
  * half-closed or its part is over by then. */
 PENSTOCK_API penstock_result penstock_hop_send(penstock_hop *hop, const void *data, size_t length);
-/* Like penstock_hop_send, with `message`: bytes, or where the hop sees objects an object of the call's codec.
+/* Like penstock_hop_send, but takes a `message`: of bytes, or an object of the call's codec if the hop sees objects.
  * result: as penstock_hop_send; E_STATE too for a message that is not of that kind.
  * memory: nothing is copied; `message` stays the caller's.
  * threads: as with penstock_hop_send. */
 PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, penstock_message *message);
-/* Half-closes for the caller: the server sees the end of the requests, behind the events that wait at this hop and the
- * event of the running callback. Later events from above go no further, and are told as sent.
+/* Half-closes in place of the caller: the server sees the end of the requests, after the events that wait at this hop
+ * and the event of the running callback. Later messages from above go no further, and count as sent.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: before start has left this hop, or the hop has taken the call. E_ALREADY:
  * the hop has half-closed, or half-close has passed. E_GONE: the hop's part is over. E_FORKED.
  * memory: nothing is kept.
  * threads: that of the callback, or any that has retained the hop: then soon. */
 PENSTOCK_API penstock_result penstock_hop_half_close(penstock_hop *hop);
-/* Puts a message, `length` bytes at `data`, on its way to the caller: an injected one, or the answer of a hop that has
- * taken the call, or may yet (from on_start on). An injected message spends demand from above; an answer that nobody has
- * asked for yet waits, up to hold_bytes in all.
- * result: E_INVALID_ARGUMENT. E_WOULD_BLOCK: nobody has asked for the injected message, and on_demand tells when somebody
- * does; or too much of the answer waits. E_STATE: after the status, before start has come, or where messages are objects.
- * E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
+/* Delivers a message, `length` bytes at `data`, toward the caller: an injected message, or part of the answer of a hop
+ * that has taken the call or still may take it (from on_start on). An injected message uses up demand from above; an
+ * answer that nobody has asked for yet waits, up to hold_bytes in all.
+ * result: E_INVALID_ARGUMENT. E_WOULD_BLOCK: nobody has asked for the injected message (on_demand tells when somebody
+ * does), or too much of the answer waits. E_STATE: after the status, before start has come, or where messages are
+ * objects. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `data` is copied.
  * threads: that of a callback of this call, or any that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_deliver(penstock_hop *hop, const void *data, size_t length);
-/* Like penstock_hop_deliver, with `message`: bytes, or where the hop sees objects an object of the call's codec.
+/* Like penstock_hop_deliver, but takes a `message`: of bytes, or an object of the call's codec if the hop sees objects.
  * result: as penstock_hop_deliver; E_STATE too for a message that is not of that kind.
  * memory: nothing is copied; `message` stays the caller's.
  * threads: as with penstock_hop_deliver. */
 PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, penstock_message *message);
-/* Answers with `headers` (NULL is empty), in a hop whose verdict on start is TAKE, from on_start on: once, before any
- * message. They go on their way when the verdict is there.
+/* Delivers the headers of an answer (NULL: no fields), in a hop whose verdict on start is TAKE: once, before any
+ * message, from on_start on. They leave when the verdict has been given.
  * result: E_INVALID_ARGUMENT: `hop` is NULL. E_STATE: not such a hop, or not before messages. E_ALREADY: a second time.
  * E_GONE; E_FORKED; E_NO_MEMORY.
  * memory: `headers` is copied.
  * threads: that of the callback, or any that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
-/* Ends the answer of such a hop with `status`, behind the messages that wait. It counts as the hop's end of the call.
- * OK ends the call with INTERNAL where the last message that the hop wanted to deliver was refused.
+/* Ends the answer of a hop that takes the call with `status`, after the messages that wait. It counts as the hop's end
+ * of the call. If the last message that the hop wanted to deliver was refused, OK ends the call with INTERNAL.
  * result: E_INVALID_ARGUMENT: a NULL. E_STATE: not such a hop. E_ALREADY: a second time. E_GONE; E_FORKED.
  * memory: `status` is copied.
  * threads: as with penstock_hop_deliver_headers. */
@@ -302,18 +304,18 @@ PENSTOCK_API penstock_result penstock_hop_deliver_status(penstock_hop *hop, cons
  * threads: any */
 PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
 
-/* ---- Call values: what hops and the caller share on purpose. In any callback; see penstock_call_set_value ---- */
+/* ---- Call values: pointers that hops and the caller share. In any callback; see penstock_call_set_value ---- */
 
 /* Sets the call's value `key` (NUL-terminated) to `value`; NULL removes it. The `finalizer` (nullable) gets the value
  * when it is replaced or removed, or the call is freed.
- * result: E_INVALID_ARGUMENT: `hop` or `key` is NULL. E_STATE: in no callback. E_GONE; E_FORKED; E_NO_MEMORY.
+ * result: E_INVALID_ARGUMENT: `hop` or `key` is NULL. E_STATE: outside a callback. E_GONE; E_FORKED; E_NO_MEMORY.
  * memory: `key` is copied; `value` is transferred, even on error.
  * threads: that of the callback. */
 PENSTOCK_API penstock_result penstock_hop_set_value(penstock_hop *hop, const char *key, void *value,
                                                     penstock_finalizer finalizer);
 /* Gives the call's value of `key`.
- * result: the value; NULL if there is none, and in no callback.
- * memory: the value is its setter's.
+ * result: the value; NULL if there is none, and outside a callback.
+ * memory: the value belongs to the code that set it.
  * threads: that of the callback. */
 PENSTOCK_API void *penstock_hop_value(const penstock_hop *hop, const char *key);
 
@@ -321,9 +323,9 @@ PENSTOCK_API void *penstock_hop_value(const penstock_hop *hop, const char *key);
 
 typedef uint64_t penstock_ticket;
 
-/* Takes a ticket for the event of the running callback, before PAUSE or HOLD is returned; the same ticket if asked
- * again. NEXT returned with a live ticket spends it. Of a bound hop it is the ticket of its event, as long as that
- * waits.
+/* Takes a ticket for the event of the running callback, before the callback returns PAUSE or HOLD; a second call gives
+ * the same ticket. A callback that returns NEXT spends its ticket. For a bound hop this gives the ticket of its event,
+ * as long as the event waits.
  * result: the ticket; 0 if the event can't be paused here (signals, a local status), and for NULL.
  * memory: a number: there is nothing to release.
  * threads: that of the callback; a bound hop's any. */
@@ -347,7 +349,7 @@ PENSTOCK_API penstock_result penstock_ticket_resolve_after(penstock_ticket ticke
  * memory: `message` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_ticket_end(penstock_ticket ticket, int32_t code, const char *message);
-/* Like penstock_ticket_end of `ticket`, with a built `status`.
+/* Like penstock_ticket_end of `ticket`, but takes a whole `status`.
  * result: as penstock_ticket_resolve; E_INVALID_ARGUMENT: NULL too.
  * memory: `status` is copied.
  * threads: any */
@@ -360,8 +362,8 @@ PENSTOCK_API penstock_result penstock_ticket_end_with(penstock_ticket ticket, co
 PENSTOCK_API penstock_result penstock_ticket_end_after(penstock_ticket ticket, int32_t code, const char *message,
                                                        uint64_t ms);
 
-/* Gives another handle of the hop of `ticket`, bound to the ticket's event: see the head of this file. It owes the
- * event nothing: its release leaves the ticket as it is.
+/* Gives another handle of the hop of `ticket`, bound to the ticket's event: see the head of this file. The handle need
+ * not resolve the event: its release leaves the ticket as it is.
  * result: E_INVALID_ARGUMENT: 0, or `hop` is NULL. E_ALREADY: the ticket is spent. E_GONE: the call has ended, or went
  * on without the event.
  * memory: *hop is owned by the caller; free with penstock_hop_release. It outlives the call if need be.

@@ -1,8 +1,8 @@
-/* Interceptors, which see and change everything that passes in a call, in both directions.
+/* Interceptors: they see and can change everything that passes in a call, in both directions.
  *
  * One interceptor is a table of callbacks. It is registered on a runtime (every channel of it), on a channel, or in the
- * options of calls, with a priority of the whole int32 range: a higher one is called earlier on the way out and later on
- * the way in; equal ones keep the order of registration.
+ * options of calls, with a priority, any int32: an interceptor with a higher priority is called earlier on the way out
+ * and later on the way in; interceptors with equal priority keep the order of registration.
  * A call's chain is fixed when the call is created. docs/interceptors.md has the laws and drawings.
  */
 #ifndef PENSTOCK_INTERCEPTOR_H
@@ -17,8 +17,8 @@
 extern "C" {
 #endif
 
-/* One interceptor in one call, as its callbacks get it. Valid until its `destroy` has returned; retained
- * longer it gives PENSTOCK_E_GONE. See hop.h. */
+/* A hop is one interceptor in one call: its callbacks get this handle. It is valid until its `destroy` has returned; a
+ * hop that is retained longer gives PENSTOCK_E_GONE. See hop.h. */
 typedef struct penstock_hop penstock_hop;
 
 /* The verdict that a callback returns: it decides what becomes of the event. */
@@ -49,10 +49,10 @@ typedef void (*penstock_hop_destroy)(penstock_hop *hop, void *state);
  * the event passes as with PENSTOCK_NEXT.
  *
  * Threading: callbacks run on whichever thread drives the runtime (its own thread, a thread in a blocking call, or
- * one in penstock_runtime_poll), one at a time per runtime. Hold no lock around a blocking call that a callback
- * takes. Any function that does not wait may be called in them, the removal of this very interceptor and the release
- * of its channel included; one that waits gives PENSTOCK_E_WOULD_DEADLOCK. A value that a callback may not return
- * ends the call with INTERNAL and a message that names the interceptor. */
+ * one in penstock_runtime_poll), one at a time per runtime. While a thread is in a blocking function, it must not hold
+ * a lock that a callback takes. Any function that does not wait may be called in them, also the removal of this
+ * interceptor and the release of its channel; a function that waits gives PENSTOCK_E_WOULD_DEADLOCK. A return value
+ * that its callback does not allow ends the call with INTERNAL and a message that names the interceptor. */
 typedef struct penstock_interceptor {
   size_t struct_size;
   const char *name;             /* for messages and lists; NUL-terminated UTF-8, copied; NULL is "" */
@@ -87,14 +87,15 @@ typedef struct penstock_interceptor {
   penstock_hop_callback on_demand; /* n more messages are asked for: penstock_hop_count, penstock_hop_set_count */
   penstock_hop_callback on_sent;   /* n messages were taken by the transport: penstock_hop_count */
 
-  /* RESTART: how many bytes of request messages are recorded for it, of which an empty one counts for one; 0 is no
-   * recording, and no RESTART. And how many times one call may be restarted here; 0 is 1. With per_attempt the
-   * hop at the bytes level is made anew with each attempt, so it never restarts: only with LEVEL_BOTH, for the hop at
-   * the object level, may replay_bytes be set. */
+  /* For RESTART: replay_bytes is how many bytes of request messages are recorded (an empty message counts as one byte);
+   * 0: nothing is recorded, and RESTART is not possible. max_restarts is how often one call may be restarted here; 0 is
+   * 1. With per_attempt the hop at the bytes level is made anew with each attempt, so it never restarts: then
+   * replay_bytes may be set only with LEVEL_BOTH, for the hop at the object level. */
   size_t replay_bytes;
   size_t max_restarts;
 
-  /* Run the callbacks of each lane elsewhere; NULL is the thread that drives the runtime. Retained. See executor.h. */
+  /* The executors that run the callbacks of each lane; NULL is the thread that drives the runtime. Retained. See
+   * executor.h. */
   penstock_executor *outbound_executor;
   penstock_executor *inbound_executor;
 } penstock_interceptor;

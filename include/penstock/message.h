@@ -1,8 +1,8 @@
 /* Messages: bytes, or an object of a codec (codec.h).
  *
- * A function named by the bare verb takes bytes, a pointer and a length, and copies them (penstock_call_send). One whose
- * name ends in `_message` takes a penstock_message, copies nothing, and leaves it the caller's
- * (penstock_call_send_message).
+ * A function whose name is just the verb (penstock_call_send) takes bytes, as a pointer and a length, and copies them.
+ * A function whose name ends in `_message` takes a penstock_message, copies nothing, and leaves the message the
+ * caller's (penstock_call_send_message).
  */
 #ifndef PENSTOCK_MESSAGE_H
 #define PENSTOCK_MESSAGE_H
@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* A message that has been received, or was made to be sent: its contents are immutable. It may be sent any number of
- * times, in any calls, also at once: what hops change is what is sent, not the message. */
+ * times, in any calls, also at once: hops change what is sent, not the message itself. */
 typedef struct penstock_message penstock_message;
 
 /* Makes a message with a copy of `length` bytes at `data` (NULL only with length 0).
@@ -23,24 +23,24 @@ typedef struct penstock_message penstock_message;
  * threads: any */
 PENSTOCK_API penstock_result penstock_message_new(const void *data, size_t length, penstock_message **message);
 /* Makes a message of `length` bytes of the caller's own at `data` (NULL only with length 0), without a copy. The
- * finalizer (nullable: for bytes that stay for good) gets `user_data` when the last handle has been released, no
- * connection has bytes of the message to send, and no call needs it any more: a call keeps up to 1 MiB of what it has
- * sent until there is an answer, and what RESTART may send again.
+ * finalizer (NULL for bytes that are never freed) gets `user_data` when the last handle has been released, no
+ * connection still has bytes of the message to send, and no call needs it any more: a call keeps up to 1 MiB of the
+ * messages that it has sent until there is a response, and the messages that RESTART may send again.
  * result: E_INVALID_ARGUMENT.
  * memory: `data` is lent until the finalizer has run; `user_data` is transferred, even on error. *message is owned by
  * the caller; free with penstock_message_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_message_wrap(const void *data, size_t length, void *user_data,
                                                    penstock_finalizer finalizer, penstock_message **message);
-/* Says that the message is sent as it is, also where its call compresses: for a secret that stands beside text of others
- * (the length of what is compressed tells of it), or for what is compressed already. It stays so in every call that sends
- * the message, through hops, also if one puts other contents in its place, and when it is sent again. The other messages
- * of a call are compressed as before.
+/* Makes every send of this message uncompressed, also in a call that compresses: for a message that has both a secret
+ * and text from others (the compressed length tells something about the secret), or for data that is compressed
+ * already. This holds in every call that sends the message, also if a hop replaces its contents, and when it is sent
+ * again. The other messages of a call are compressed as before.
  * result: E_INVALID_ARGUMENT: a NULL.
  * memory: none.
- * threads: any; it counts for what is sent from then on. */
+ * threads: any; it holds for sends from then on. */
 PENSTOCK_API penstock_result penstock_message_set_no_compress(penstock_message *message);
-/* Gives the bytes of the message, and in *length (nullable) how many.
+/* Gives the bytes of the message, and their number in *length (nullable).
  * result: NULL and 0 for a message that is an object, and for NULL; an empty message gives a pointer that is not NULL.
  * memory: the bytes live as long as the message.
  * threads: any */

@@ -1,8 +1,8 @@
-/* Metadata: an ordered multimap of lower-case names to values. Values of names that end in "-bin" are any bytes; all
- * others are visible ASCII and spaces, with none at their ends. Reserved names (":...", "grpc-...", "te", "content-type",
- * "user-agent", "host", "content-length" and HTTP/2's connection headers) are refused: they have accessors or
- * options of its own.
- * gRPC over HTTP/2, "Custom-Metadata".
+/* Metadata: an ordered multimap of lower-case names to values. The value of a name that ends in "-bin" is any bytes;
+ * every other value is visible ASCII and spaces, without a space at its ends. Reserved names (":...", "grpc-...", "te",
+ * "content-type",
+ * "user-agent", "host", "content-length" and HTTP/2's connection headers) are refused: they have accessors or options
+ * of their own. gRPC over HTTP/2, "Custom-Metadata".
  *
  * JSON: {"name": ["v1", "v2"]}; input also takes a bare string for one value. "-bin" values are base64 (padding
  * optional on input). A text value that is not UTF-8 appears as {"base64": "..."}. Order is kept within a name.
@@ -20,7 +20,7 @@ extern "C" {
 
 typedef struct penstock_metadata penstock_metadata;
 
-/* Makes an empty metadata.
+/* Makes an empty metadata object.
  * result: E_INVALID_ARGUMENT.
  * memory: *metadata is owned by the caller; free with penstock_metadata_release.
  * threads: any */
@@ -47,8 +47,8 @@ PENSTOCK_API penstock_result penstock_metadata_set(penstock_metadata *metadata, 
  * memory: both are copied.
  * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_add(penstock_metadata *metadata, const char *name, const char *value);
-/* Replaces every value of `name` by one of `length` bytes at `value` (NULL only with length 0), for "-bin" names above
- * all.
+/* Replaces every value of `name` by one of `length` bytes at `value` (NULL only with length 0), which is meant for
+ * "-bin" names.
  * result: as penstock_metadata_set.
  * memory: both are copied.
  * threads: one thread at a time for one metadata. */
@@ -86,13 +86,13 @@ PENSTOCK_API penstock_result penstock_metadata_get(const penstock_metadata *meta
 PENSTOCK_API penstock_result penstock_metadata_at(const penstock_metadata *metadata, size_t index, const char **name,
                                                   const void **value, size_t *length);
 
-/* Writes the whole as JSON, NUL-terminated.
+/* Writes the metadata as JSON, NUL-terminated.
  * result: E_NO_MEMORY.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_json(const penstock_metadata *metadata, char **json);
-/* Replaces all of it by the pairs in `json` (NUL-terminated).
- * result: E_INVALID_JSON: `error` names the JSON path, and nothing has changed; so too with E_STATE: read-only.
+/* Replaces all pairs by those in `json` (NUL-terminated).
+ * result: E_INVALID_JSON: `error` names the JSON path. E_STATE: read-only. In both cases nothing has changed.
  * memory: none.
  * threads: one thread at a time for one metadata. */
 PENSTOCK_API penstock_result penstock_metadata_set_json(penstock_metadata *metadata, const char *json,

@@ -1,13 +1,13 @@
-/* The start of a call as a hop sees it: metadata, method, deadline and how the call is to be made; or, of call options, as
- * each call with them begins.
+/* The start of a call, as a hop or as call options have it: metadata, method, deadline and the settings of the call.
  *
- * A penstock_request is had from penstock_hop_request, and is read in any callback of the hop. It is changed in on_start,
- * before anything is sent; and in on_status of a hop that records (replay_bytes), where it is what a RESTART sends: there
- * also later, on any thread, by a bound hop, for as long as the status waits. The function of a synchronous interceptor
- * changes it until next, and where next has given a status. penstock_call_options_request gives the one of options, which
- * is read and changed before they are shared; its method and channel can't be set. Elsewhere a setter gives
- * PENSTOCK_E_STATE, after the call PENSTOCK_E_GONE, in a forked child PENSTOCK_E_FORKED; with a NULL,
- * PENSTOCK_E_INVALID_ARGUMENT. Where nothing is shown, a getter gives what it gives for NULL.
+ * penstock_hop_request gives the request of a hop. Any callback of the hop may read it. It may be changed in on_start,
+ * before anything is sent. In on_status of a hop that records (replay_bytes) it is the request that a RESTART sends,
+ * and may be changed too: there also later, on any thread, with a bound hop, while the status waits. The
+ * function of a synchronous interceptor may change it before penstock_hop_next, and again when next has given a status.
+ * penstock_call_options_request gives the request of call options, which is read and changed before the options are
+ * shared; its method and channel can't be set. Elsewhere a setter gives PENSTOCK_E_STATE, after the call
+ * PENSTOCK_E_GONE, in a forked child PENSTOCK_E_FORKED, and for a NULL PENSTOCK_E_INVALID_ARGUMENT. Where the request
+ * can't be read, a getter returns the same as for NULL.
  */
 #ifndef PENSTOCK_REQUEST_H
 #define PENSTOCK_REQUEST_H
@@ -20,33 +20,34 @@
 extern "C" {
 #endif
 
-/* The request's metadata: in create, in on_start, and where it may be changed.
+/* Gives the request's metadata: in create, in on_start, and where the request may be changed.
  * result: NULL elsewhere.
- * memory: borrowed, as long-lived as the hop's callback, its bound handle or its function.
+ * memory: borrowed; lives as long as the hop's callback, its bound handle or its function.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_metadata *penstock_request_metadata(penstock_request *request);
-/* "/package.Service/Method", NUL-terminated.
+/* Gives the method, "/package.Service/Method", NUL-terminated.
  * result: NULL where nothing is shown.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_method(const penstock_request *request);
-/* Calls `method` instead, NUL-terminated. Method filters are not applied again.
+/* Sets the method to `method`, NUL-terminated. Method filters are not applied again.
  * result: E_INVALID_ARGUMENT: a NULL, or not "/service/method". E_STATE, E_GONE, E_FORKED: as the head of this file
  * says.
  * memory: `method` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_method(penstock_request *request, const char *method);
-/* The authority that is sent, NUL-terminated.
+/* Gives the authority that is sent, NUL-terminated.
  * result: NULL where nothing is shown.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_authority(const penstock_request *request);
-/* Sends `authority`, visible ASCII, NUL-terminated.
- * result: E_INVALID_ARGUMENT: a NULL, or no authority. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+/* Sets the authority to `authority`, visible ASCII, NUL-terminated.
+ * result: E_INVALID_ARGUMENT: a NULL, or not a valid authority. E_STATE, E_GONE, E_FORKED: as the head of this file
+ * says.
  * memory: `authority` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_authority(penstock_request *request, const char *authority);
-/* Milliseconds left until the deadline.
+/* Gives the milliseconds that are left until the deadline.
  * result: 0 if it has passed, -1 for none, and where nothing is shown.
  * memory: nothing is kept
  * threads: as the head of this file says */
@@ -57,108 +58,109 @@ PENSTOCK_API int64_t penstock_request_deadline_ms(const penstock_request *reques
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_deadline_ms(penstock_request *request, int64_t ms);
 
-/* The compression of messages on their way to the server.
+/* Gives the compression of messages on their way to the server.
  * result: "identity" or "gzip"; "identity" where nothing is shown.
  * memory: static.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_compression(const penstock_request *request);
-/* Compresses messages by `name`, "identity" or "gzip".
+/* Sets the compression of messages on their way to the server to `name`, "identity" or "gzip".
  * result: E_INVALID_ARGUMENT: a NULL, or neither of them. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_compression(penstock_request *request, const char *name);
-/* The limit on one received message, in bytes, decompressed.
+/* Gives the limit on one received message, in bytes, decompressed.
  * result: 0 for NULL.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API size_t penstock_request_max_receive_message_bytes(const penstock_request *request);
-/* Sets that limit to `bytes`.
+/* Sets the limit on one received message to `bytes`.
  * result: E_INVALID_ARGUMENT: NULL, or over 2147483647. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_receive_message_bytes(penstock_request *request, size_t bytes);
-/* The limit on one message as it leaves the last hop, in bytes, uncompressed: over it the call ends with
- * RESOURCE_EXHAUSTED. A message of the caller is also checked against the limit of its options.
+/* Gives the limit on one message as it leaves the last hop, in bytes, uncompressed: a larger message ends the call with
+ * RESOURCE_EXHAUSTED. A message of the caller is also checked against the limit of the call's options.
  * result: 0 for NULL.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API size_t penstock_request_max_send_message_bytes(const penstock_request *request);
-/* Sets that limit to `bytes`.
+/* Sets the limit on one sent message to `bytes`.
  * result: E_INVALID_ARGUMENT: NULL, or over 2147483647. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_send_message_bytes(penstock_request *request, size_t bytes);
 
 /* The idempotency: how safe it is to call the method twice. It is carried for hops (and for framings that make use of it):
- * the library itself does not decide by it. */
+ * the library itself does not use it. */
 #define PENSTOCK_IDEMPOTENCY_UNKNOWN         0
 #define PENSTOCK_IDEMPOTENCY_IDEMPOTENT      1
 #define PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS 2
 
-/* The idempotency of the method: how safe it is to call it twice.
+/* Gives the idempotency of the method: how safe it is to call it twice.
  * result: PENSTOCK_IDEMPOTENCY_...; UNKNOWN where nothing is shown.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_idempotency(const penstock_request *request);
-/* Sets it to `idempotency`, PENSTOCK_IDEMPOTENCY_....
+/* Sets the idempotency to `idempotency`, PENSTOCK_IDEMPOTENCY_....
  * result: E_INVALID_ARGUMENT: NULL, or none of them. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
-/* The subtype of the request's content-type, NUL-terminated: "json" for "application/grpc+json". The server's own
- * content-type is among the headers of the response as "content-type", unless it is "application/grpc".
+/* Gives the subtype of the request's content-type, NUL-terminated: "json" for "application/grpc+json". The content-type
+ * of the response is among its headers as "content-type", unless it is "application/grpc".
  * result: "" for "application/grpc", and where nothing is shown.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_content_subtype(const penstock_request *request);
-/* Sets it to `subtype`, NUL-terminated; "" is none.
- * result: E_INVALID_ARGUMENT: a NULL, or others than lower-case letters, digits, "-", "_" and ".". E_STATE, E_GONE,
- * E_FORKED: as the head of this file says.
+/* Sets the subtype of the content-type to `subtype`, NUL-terminated; "" is none.
+ * result: E_INVALID_ARGUMENT: a NULL, or characters other than lower-case letters, digits, "-", "_" and ".". E_STATE,
+ * E_GONE, E_FORKED: as the head of this file says.
  * memory: `subtype` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_content_subtype(penstock_request *request, const char *subtype);
-/* The user agent that this call sends instead of its channel's, NUL-terminated.
- * result: "" is the channel's, and where nothing is shown.
+/* Gives the user agent that this call sends instead of its channel's, NUL-terminated.
+ * result: "" for the channel's, and where nothing is shown.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_user_agent(const penstock_request *request);
 /* Puts `application` (visible ASCII and spaces, NUL-terminated) before the library's own name in the user agent of this
- * call; "" is the channel's again.
- * result: E_INVALID_ARGUMENT: a NULL, or not such a text. E_STATE, E_GONE, E_FORKED: as the head of this file says.
+ * call; "" restores the channel's user agent.
+ * result: E_INVALID_ARGUMENT: a NULL, or a character that is not allowed. E_STATE, E_GONE, E_FORKED: as the head of
+ * this file says.
  * memory: `application` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_user_agent(penstock_request *request, const char *application);
-/* Whether the call is to wait for a connection instead of failing. It is carried, and has no effect in this version:
- * channels do not wait yet.
+/* Tells whether the call is to wait for a connection instead of failing. The value is passed to hops and has no effect
+ * in this version: channels do not wait yet.
  * result: 1 or 0; 0 where nothing is shown.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_wait_for_ready(const penstock_request *request);
-/* Sets it: `wait` is 0, or anything else for 1.
+/* Sets whether the call is to wait for a connection: `wait` is 0 for no, anything else for yes.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_wait_for_ready(penstock_request *request, int32_t wait);
-/* Whether the call has credentials; their value is not shown.
+/* Tells whether the call has credentials; their value is not shown.
  * result: 1 or 0; 0 where nothing is shown.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_has_credentials(const penstock_request *request);
 /* Replaces the credentials of the call by one field, "authorization": `authorization` is visible ASCII and spaces, NUL-
  * terminated; NULL removes them. They are sent with the request's headers, instead of metadata of the same name, over
- * TLS only: on a channel without it the call ends with UNAUTHENTICATED before anything is sent. No JSON and no trace
- * shows them. They go along with a redirect.
- * result: E_INVALID_ARGUMENT: the request is NULL, or not such a text. E_STATE, E_GONE, E_FORKED: as the head of this
- * file says.
+ * TLS only: on a channel without TLS the call ends with UNAUTHENTICATED before anything is sent. No JSON and no trace
+ * shows them. A redirected call keeps them.
+ * result: E_INVALID_ARGUMENT: the request is NULL, or a character is not allowed. E_STATE, E_GONE, E_FORKED: as the
+ * head of this file says.
  * memory: `authorization` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_credentials(penstock_request *request, const char *authorization);
 
 /* Redirect: sends the rest of the call to `channel`, another one of the same runtime. The interceptors, options and
- * deadline of the call stay. The connection and its credentials are the other channel's, and so are the target and the
- * authority, unless one was set. Closing either channel ends the call. The last one set counts.
- * result: E_INVALID_ARGUMENT: a NULL, or a channel of another runtime. E_CLOSED: it has been closed. E_STATE, E_GONE,
- * E_FORKED: as the head of this file says.
+ * deadline of the call stay. The call uses the other channel's connection, TLS and target, and also its authority,
+ * unless one was set for the call. Closing either channel ends the call. The last channel that is set counts.
+ * result: E_INVALID_ARGUMENT: a NULL, or a channel of another runtime. E_CLOSED: that channel has been closed. E_STATE,
+ * E_GONE, E_FORKED: as the head of this file says.
  * memory: the other channel is retained until the call ends.
  * threads: in a callback of the hop, on its thread */
 PENSTOCK_API penstock_result penstock_request_set_channel(penstock_request *request, penstock_channel *channel);

@@ -15,22 +15,23 @@ extern "C" {
 typedef struct penstock_runtime penstock_runtime;
 
 /* Makes a runtime. `options` is a JSON object (NUL-terminated) or NULL:
- *   "mode": "thread" (default): a thread of its own; "host": the program calls penstock_runtime_poll
- *   "caller_drives": true (default): a blocking call may drive the loop from its own thread, where not many wait at
- *     once; in host mode always
- *   "linger_us": how long the loop stays free for the next blocking call before the thread takes it back (200); up to
- *     16 times as long after a run of calls, at most until something is due. A send or a cancel from a
- *     thread that does not wait may be delayed this long
- *   "spin_us": how long a blocking call that drives the loop looks for an answer again and again before it sleeps (0;
- *     up to 1000000): lower latency for CPU time, where a core is free
- *   "max_workers": how many threads may run the functions of synchronous interceptors (4; 1 to 1024). They are started
- *     when there is work for them, and end when there was none for a while; see sync.h
+ *   "mode": "thread" (default): the runtime has a thread of its own; "host": the program calls penstock_runtime_poll
+ *   "caller_drives": true (default): the thread of a blocking call may drive the loop, as long as few threads wait at
+ *     once; in host mode it always may
+ *   "linger_us": how many microseconds the loop stays free for the next blocking call before the runtime's thread takes
+ *     it back (200); up to 16 times as long after a series of calls, but never past the time when a timer is due. A
+ *     send or a cancel from a thread that does not wait may be delayed this long
+ *   "spin_us": how many microseconds a blocking call that drives the loop polls for a response before it sleeps (0; up
+ *     to 1000000): this lowers latency and costs CPU time; use it only if a core is free
+ *   "max_workers": how many threads may run the functions of synchronous interceptors (4; 1 to 1024). They start when
+ *     there is work for them, and end after a while without work; see sync.h
  * result: E_INVALID_ARGUMENT. E_INVALID_JSON: `error` names the JSON path. E_SYSTEM (descriptors, threads).
  * memory: *runtime is owned by the caller; free with penstock_runtime_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_runtime_new(const char *options, penstock_runtime **runtime,
                                                   penstock_error **error);
-/* Gives the runtime of channels that name none: made when it is first used, ended with its last user.
+/* Gives the default runtime: the runtime of channels that name none. It is made at its first use, and ends with its
+ * last user.
  * result: E_SYSTEM (descriptors, threads).
  * memory: *runtime is owned by the caller; free with penstock_runtime_release.
  * threads: any */
@@ -40,8 +41,8 @@ PENSTOCK_API penstock_result penstock_runtime_default(penstock_runtime **runtime
  * memory: the reference is given back with penstock_runtime_release.
  * threads: any */
 PENSTOCK_API penstock_runtime *penstock_runtime_retain(penstock_runtime *runtime);
-/* Gives a reference back. The last one lets the runtime end by itself once its channels and calls have gone. NULL does
- * nothing.
+/* Gives a reference back. After the last release the runtime ends by itself once its channels and calls have been
+ * freed. NULL does nothing.
  * result: none.
  * memory: the reference is the library's again.
  * threads: any */
@@ -52,18 +53,18 @@ PENSTOCK_API void penstock_runtime_release(penstock_runtime *runtime);
  * memory: the descriptor is the runtime's own, not to be closed.
  * threads: any */
 PENSTOCK_API penstock_result penstock_runtime_fd(penstock_runtime *runtime, int *fd);
-/* Host mode: runs one turn: waits up to `timeout_ms` milliseconds (0: not at all; -1: until there is work) and does all
- * that is ready.
- * result: E_BUSY: within a callback of this runtime, or timeout_ms is 0 and another thread drives; otherwise it waits
- * for that thread up to timeout_ms, then E_TIMEOUT. E_INTERRUPTED: a signal handler ran. E_STATE: not in host mode.
- * E_CLOSED: shut down, or something in the program has closed descriptors of the runtime.
+/* Host mode: runs one turn of the loop: waits up to `timeout_ms` milliseconds (0: not at all; -1: until there is work)
+ * and does all the work that is ready.
+ * result: E_BUSY: called in a callback of this runtime, or timeout_ms is 0 and another thread drives. E_TIMEOUT:
+ * another thread has been driving for all of timeout_ms. E_INTERRUPTED: a signal handler ran. E_STATE: not in host
+ * mode. E_CLOSED: shut down, or something in the program has closed descriptors of the runtime.
  * memory: none.
  * threads: any; not in a callback of the runtime. */
 PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, int64_t timeout_ms);
 
 /* Writes as JSON a snapshot for diagnosing hangs:
- * {"complete", "running": null or {"interceptor" (null: a callback of the call's own), "event", "call": an id, "for_ms":
- *  at most so long}, "calls": [{"id", "method", "kind", "target", "age_ms", "deadline_ms", "attempts", "holder",
+ * {"complete", "running": null or {"interceptor" (null: a callback of the call itself), "event", "call": an id,
+ *  "for_ms": at most so long}, "calls": [{"id", "method", "kind", "target", "age_ms", "deadline_ms", "attempts", "holder",
  *  "outbound", "inbound": as in penstock_call_trace_json}, ...], the latest first}
  * The loop is asked for the calls. If it does not answer within `timeout_ms`, because a callback does not return,
  * "complete" is false, "calls" null, and "running" names the interceptor.
@@ -74,10 +75,10 @@ PENSTOCK_API penstock_result penstock_runtime_snapshot_json(penstock_runtime *ru
 
 /* Ends every call with CANCELLED ("runtime shut down"), closes every channel and connection, and joins the threads;
  * waits up to `timeout_ms` milliseconds (-1: without limit; 0 is enough for a host-driven runtime, which the calling
- * thread ends by itself).
- * result: E_TIMEOUT: a user's function or the resolver has not returned; what they hold stays until they do, and it may
- * be called again. E_WOULD_DEADLOCK: in a callback, or in the function of a synchronous interceptor of this runtime.
- * E_ALREADY: done.
+ * thread itself ends).
+ * result: E_TIMEOUT: a user's function or the resolver has not returned; what they use is freed when they do, and this
+ * function may be called again. E_WOULD_DEADLOCK: in a callback, or in the function of a synchronous interceptor of
+ * this runtime. E_ALREADY: done.
  * memory: none.
  * threads: any; not in a callback of the runtime. */
 PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime, int64_t timeout_ms);
@@ -93,9 +94,9 @@ PENSTOCK_API penstock_result penstock_runtime_add_interceptor(penstock_runtime *
                                                               penstock_interceptor_id *id, penstock_error **error);
 /* Lists as JSON the interceptors of the runtime:
  * [{"id", "name", "priority", "place": "runtime" or "channel", "level": "bytes", "object" or "both", "per": "call" or
- * "attempt", "methods", "kinds", "calls_in_flight", "calls_seen"}, ...] in the order that calls meet them. Those of
- * one call (penstock_call_options_add_interceptor) are not in it. The counts are of calls that have it in their chain,
- * whether its `create` declined or not.
+ * "attempt", "methods", "kinds", "calls_in_flight", "calls_seen"}, ...] in the order that calls meet them. Interceptors
+ * of call options (penstock_call_options_add_interceptor) are not listed. The counts include every call whose chain has
+ * the interceptor, also if its `create` returned PENSTOCK_SKIP.
  * result: E_NO_MEMORY, E_FORKED.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: any */

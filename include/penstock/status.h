@@ -43,9 +43,9 @@ typedef struct penstock_status penstock_status;
  * memory: `message` is copied; *status is owned by the caller; free with penstock_status_release.
  * threads: any */
 PENSTOCK_API penstock_result penstock_status_new(int32_t code, const char *message, penstock_status **status);
-/* Makes a status of `json`, as penstock_status_json gives it, NUL-terminated: "code", "name" or both have to be there, and
- * nothing else has to. A detail has "@type" and "base64", or, if it is one of the ten google.rpc error details, its
- * fields. "grpc-status-details-bin" in "metadata" counts where "details" is absent.
+/* Makes a status from `json`, NUL-terminated, in the form of penstock_status_json. "code" or "name" or both are
+ * required, and nothing else is. A detail has "@type" and "base64", or, if it is one of the ten google.rpc error
+ * details, its fields. Without "details", the details come from "grpc-status-details-bin" in "metadata".
  * result: E_INVALID_JSON: `error` names the JSON path.
  * memory: *status is owned by the caller; free with penstock_status_release.
  * threads: any */
@@ -68,7 +68,7 @@ PENSTOCK_API void penstock_status_release(penstock_status *status);
  * threads: one thread at a time for one status. */
 PENSTOCK_API int32_t penstock_status_code(const penstock_status *status);
 /* Gives the message.
- * result: NUL-terminated UTF-8 (where it was not, it is repaired with U+FFFD); "" for NULL.
+ * result: NUL-terminated UTF-8 (invalid bytes are replaced by U+FFFD); "" for NULL.
  * memory: lives until the status is changed or released.
  * threads: one thread at a time for one status. */
 PENSTOCK_API const char *penstock_status_message(const penstock_status *status);
@@ -83,9 +83,9 @@ PENSTOCK_API penstock_result penstock_status_set_code(penstock_status *status, i
  * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_set_message(penstock_status *status, const char *message);
 
-/* Gives the trailers, which can be changed where the status can. Where there are details, "grpc-status-details-bin" is
- * among them: as the server sent it until code, message or details are changed, then as penstock_status_details_bin
- * gives it.
+/* Gives the trailers, which can be changed when the status can. If there are details, the trailers contain
+ * "grpc-status-details-bin": as the server sent it, or, once code, message or details have been changed, as
+ * penstock_status_details_bin gives it.
  * result: the trailers; NULL for NULL.
  * memory: borrowed from the status, and as long-lived.
  * threads: one thread at a time for one status. */
@@ -96,15 +96,15 @@ PENSTOCK_API penstock_metadata *penstock_status_trailers(const penstock_status *
  * memory: none.
  * threads: one thread at a time for one status. */
 PENSTOCK_API size_t penstock_status_detail_count(const penstock_status *status);
-/* Gives the detail at `index`, from 0: its type URL, NUL-terminated, in *type_url, its bytes in *value, and in *length
- * how many.
+/* Gives the detail at `index`, from 0: its type URL, NUL-terminated, in *type_url, its bytes in *value, and their
+ * number in *length.
  * result: E_NOT_FOUND: no such index.
  * memory: both live until the status is changed or released.
  * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_detail_at(const penstock_status *status, size_t index,
                                                        const char **type_url, const void **value, size_t *length);
-/* Gives the first detail with the type URL `type_url`, in *value and *length; one without a '/' is compared with what
- * stands after the last '/' alone.
+/* Gives the first detail with the type URL `type_url`, in *value and *length. A `type_url` without a '/' is compared
+ * only with the part of each type URL after its last '/'.
  * result: E_NOT_FOUND: there is none.
  * memory: *value lives until the status is changed or released.
  * threads: one thread at a time for one status. */
@@ -134,8 +134,8 @@ PENSTOCK_API penstock_result penstock_status_remove_detail(penstock_status *stat
  * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_result penstock_status_clear_details(penstock_status *status);
 
-/* Encodes code, message and details as a google.rpc.Status: what grpc-status-details-bin has to be for them, without
- * its base64, in *data and *length.
+/* Encodes code, message and details as a google.rpc.Status, in *data and *length: the contents of
+ * grpc-status-details-bin before base64.
  * result: E_NO_MEMORY.
  * memory: *data is owned by the caller, never NULL; free with penstock_free.
  * threads: one thread at a time for one status. */
@@ -143,7 +143,7 @@ PENSTOCK_API penstock_result penstock_status_details_bin(const penstock_status *
 
 /* Writes the status as JSON: {"code": 5, "name": "NOT_FOUND", "message": "...", "metadata": {trailers}, "details":
  * [...]}. Each detail has "@type" and, if it is one of the ten google.rpc error details, its fields; else "base64".
- * Details that do not decode leave "details_error".
+ * If the details can't be decoded, there is "details_error".
  * result: E_NO_MEMORY.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: one thread at a time for one status. */

@@ -2,7 +2,7 @@
 #ifndef PENSTOCK_VERSION_H
 #define PENSTOCK_VERSION_H
 
-/* Scripts read this. "-dev" stands behind a version that is not finished: it has that version's numbers. */
+/* Scripts read this. "-dev" marks a version that has not been released yet; the numbers are those of that version. */
 /* clang-format off */
 #define PENSTOCK_VERSION_MAJOR 0
 #define PENSTOCK_VERSION_MINOR 2
