@@ -40,22 +40,22 @@ func release<T: AnyObject>(_ handle: OpaquePointer?, _: T.Type) {
 /// The bytes of a NUL-terminated string, without the NUL.
 func bytes(_ text: UnsafePointer<CChar>) -> ByteView { ByteView(start: text, count: strlen(text)) }
 
-/// The bytes at `data`. nil: a length without bytes, or a length that no memory has, so that the sum of a few lengths
-/// can't overflow.
+/// The bytes at `data`. nil: `data` is NULL with a length other than 0, or the length is larger than any memory; so the
+/// sum of a few lengths can't overflow.
 func bytes(_ data: UnsafeRawPointer?, _ length: Int) -> ByteView? {
   guard UInt(bitPattern: length) >> 47 == 0, data != nil || length == 0 else { return nil }
   return ByteView(start: data, count: length)
 }
 
-/// Whether a caller's table of `size` bytes has fields that this version, which knows `known` bytes, does not know:
-/// some are not zero, or there are more than a table of any version has, and those are not read.
+/// Whether a caller's table of `size` bytes has fields that this version does not know: bytes after the first `known`
+/// ones that are not zero, or so many bytes that no version's table has them (then they are not read).
 @inline(never)
 func hasUnknownFields(_ table: UnsafeRawPointer, _ size: Int, known: Int) -> Bool {
   guard size > known else { return false }
   return size > 1024 || ByteView(start: table + known, count: size - known).contains { $0 != 0 }
 }
 
-/// A static string as C has it: its storage ends with a NUL.
+/// A static string as a C string: its storage ends with a NUL.
 func cString(_ text: StaticString) -> UnsafePointer<CChar> {
   UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)
 }
@@ -120,7 +120,7 @@ final class Failure {
 
   deinit { free(json) }
 
-  /// Gives it to the caller, if `out` is not NULL, and returns its code.
+  /// Gives the failure to the caller, if `out` is not NULL, and returns its code.
   func report(_ out: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {
     out?.pointee = retained(self)
     return outcome.rawValue

@@ -118,7 +118,7 @@ func explain(
   switch outcome {
   case .closed: return report(outcome, "the channel or its runtime has been closed", error)
   case .wouldDeadlock:
-    return report(outcome, "a blocking call on the thread of an executor that the call itself needs", error)
+    return report(outcome, "a blocking call on the thread of an executor that the same call needs", error)
   case .invalidArgument:
     return Failure(
       outcome, ("method: expected \"/package.Service/Method\", got \"" as StaticString).bytes, bytes(method),
@@ -192,7 +192,7 @@ private func unary(
   }
 }
 
-/// The error of a call whose message could not be made.
+/// Reports the error of a call whose message could not be made.
 @inline(never)
 private func explain(
   _ outcome: Outcome, _ call: Call, _ error: UnsafeMutablePointer<OpaquePointer?>?
@@ -202,7 +202,7 @@ private func explain(
   case .state:
     report(
       outcome,
-      call.codec == nil ? "the call has no codec for objects" : "the call has a codec: it takes its objects",
+      call.codec == nil ? "the call has no codec, so it takes bytes only" : "the call has a codec, so it takes objects of it",
       error)
   default: report(outcome, "no memory", error)
   }
@@ -237,7 +237,7 @@ public func penstock_channel_call(
   }
 }
 
-/// Reads the table of callbacks. The user data is taken over, also where this fails.
+/// Reads the table of callbacks. Takes over its user data, also on failure.
 func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, Failure?) {
   guard let given else { return (nil, nil) }
   let known = MemoryLayout<penstock_call_callbacks>.size

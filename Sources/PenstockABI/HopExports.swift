@@ -4,12 +4,12 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of hop.h for the hop and its event, but for its messages.
+// The functions of hop.h for the hop and its event, except those for messages.
 
 /// The hop of a handle, for functions that do not depend on the event.
 func hop(_ handle: OpaquePointer?) -> Hop? { handle.map { HopHandle.referent($0).hop } }
 
-/// The contents of the handle's event: the hop's own handle shows that of its running callback.
+/// The contents of the handle's event. For the hop's own handle that is the event of its running callback.
 @inline(never)
 func find<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T?, _ bound: (BoundHop) -> T?) -> T? {
   guard let handle else { return nil }
@@ -23,7 +23,7 @@ func withHop(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_res
   withHop(handle, body, { body($0.hop) })
 }
 
-/// Does `running` or `bound` at the event of the handle.
+/// Calls `running` for the event of the running callback, or `bound` for the event of a bound hop.
 @inline(never)
 func withHop(_ handle: OpaquePointer?, _ running: (Hop) -> Outcome, _ bound: (BoundHop) -> Outcome)
   -> penstock_result
@@ -86,8 +86,8 @@ public func penstock_hop_attempt(_ handle: OpaquePointer!) -> UInt32 { hop(handl
 
 @_cdecl("penstock_hop_request") @implementation
 public func penstock_hop_request(_ handle: OpaquePointer!) -> OpaquePointer! {
-  // The request's handle is the hop's own: one object that lives as long as the hop, and whose view of the start
-  // depends on where the hop is.
+  // The request has the same handle as the hop: one object that lives as long as the hop. The start that it shows
+  // depends on how far the hop has come.
   handle
 }
 
@@ -141,7 +141,7 @@ func clamped(_ n: UInt64) -> Int { Int(min(n, 1 << 40)) }
 
 // MARK: - Ending, injecting, answering
 
-/// A status of a code and a message. nil: the code is outside 0-16, or there is no memory for the message.
+/// A status with the code and message. nil: the code is outside 0-16, or there is no memory for the message.
 func status(_ code: Int32, _ message: UnsafePointer<CChar>?) -> (Status?, Outcome) {
   guard let code = StatusCode(rawValue: code) else { return (nil, .invalidArgument) }
   let made = Status(code)

@@ -14,7 +14,7 @@ public func penstock_hop_codec(_ handle: OpaquePointer!) -> OpaquePointer! {
   hop(handle)?.codec.map { borrowed($0) }
 }
 
-/// Gives the functions a message with a copy of the bytes.
+/// Calls the function with a message that has a copy of the bytes.
 @inline(never)
 private func put(
   _ handle: OpaquePointer?, _ data: UnsafeRawPointer?, _ length: Int, _ running: (Hop, Message) -> Outcome,
@@ -25,7 +25,7 @@ private func put(
   return withHop(handle, { running($0, message) }, { bound($0, message) })
 }
 
-/// Gives the functions another message with the bytes, or the object, of the caller's.
+/// Calls the function with another message that has the bytes, or the object, of the caller's message.
 @inline(never) @_optimize(size)
 private func put(
   _ handle: OpaquePointer?, _ message: OpaquePointer?, _ running: (Hop, Message) -> Outcome,

@@ -6,8 +6,8 @@ import PenstockWire
 
 // Reads a penstock_interceptor, registers it, and lists what is registered.
 
-/// The table as this version knows it: fields that an older, smaller table lacks are zero. The user data is taken
-/// over by `userData`, also where the table is refused.
+/// The table as this version knows it: fields that an older, smaller table lacks are zero. `userData` takes over the
+/// user data, also if the table is refused.
 struct InterceptorTable {
   var table = penstock_interceptor()
   /// The size of the first version's table.
@@ -23,7 +23,7 @@ struct InterceptorTable {
       return
     }
     let size = given.pointee.struct_size
-    // The first version's table, which ended with on_sent, is the smallest there can be.
+    // The table of the first version, which ended with on_sent, is the smallest possible one.
     guard size >= InterceptorTable.firstSize else {
       userData = nil
       failure = Failure(
@@ -44,7 +44,7 @@ struct InterceptorTable {
     } else if table.per_attempt == 1, table.level == PENSTOCK_LEVEL_BYTES, table.replay_bytes != 0 {
       failure = Failure(
         .invalidArgument,
-        "interceptor.replay_bytes: one with per_attempt is made anew with each attempt; expected 0, or one per call"
+        "interceptor.replay_bytes: expected 0 with per_attempt, because each attempt has a new hop"
       )
     } else {
       failure = nil
@@ -91,7 +91,7 @@ struct InterceptorTable {
   }
 }
 
-/// A size_t comes as an Int: SIZE_MAX, which many mean as "no limit", is no negative number.
+/// A size_t arrives as an Int: SIZE_MAX, which often means "no limit", must not count as a negative number.
 private func limit(_ size: Int) -> Int { size < 0 ? Int.max : size }
 
 extension CallFilter {
@@ -113,7 +113,7 @@ extension CallFilter {
         CallFilter(),
         Failure(
           .invalidArgument,
-          ("interceptor.methods: expected paths, or their beginnings followed by one star, separated by commas, got '"
+          ("interceptor.methods: expected methods, or their beginnings followed by one star, separated by commas, got '"
             as StaticString).bytes, bytes(methods), ("'" as StaticString).bytes)
       )
     }
@@ -121,7 +121,7 @@ extension CallFilter {
   }
 }
 
-/// Registers a table with `owner`; its user data is transferred, even on error.
+/// Registers a table with `owner`; the table's user data is transferred, even on error.
 func register(
   _ interceptor: UnsafePointer<penstock_interceptor>?, _ id: UnsafeMutablePointer<penstock_interceptor_id>?,
   _ error: UnsafeMutablePointer<OpaquePointer?>?, _ owner: RegistrationOwner?, _ generation: UInt64?,
@@ -138,7 +138,7 @@ func register(
   guard let registration else { return failure?.report(error) ?? PENSTOCK_E_NO_MEMORY }
   let outcome = add(registration)
   guard outcome == .ok else {
-    return report(outcome, outcome == .closed ? "it has been closed" : outcome.name, error)
+    return report(outcome, outcome == .closed ? "the channel or its runtime has been closed" : outcome.name, error)
   }
   id.pointee = registration.id
   return PENSTOCK_OK

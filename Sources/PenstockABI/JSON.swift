@@ -14,7 +14,7 @@ enum JSON {
 
   static func int(_ value: UInt64) -> Value? { json_integer(json_int_t(Int64(clamping: value))) }
 
-  /// A string; bytes that are not UTF-8 are repaired.
+  /// A string; invalid UTF-8 is replaced by U+FFFD.
   static func string(_ bytes: ByteView) -> Value? {
     if let value = checked(bytes) { return value }
     let repaired = ByteBuffer()
@@ -66,10 +66,10 @@ enum JSON {
 
     func set(_ key: StaticString, _ value: Value?) { set(key.bytes, value) }
 
-    /// Sets a member, and takes `value` over.
+    /// Sets a member. Takes over the reference to `value`.
     func set(_ key: ByteView, _ value: Value?) {
       let start = key.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString("")
-      // A NULL value is a failure too; `value` has been let go in either case.
+      // A NULL value is a failure too; jansson releases `value` in either case.
       if json_object_setn_new(made, start, key.count, value) != 0 { isComplete = false }
     }
 

@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockWire
 
 /// Reads option objects strictly: an unknown or repeated key, a wrong type or a value out of range is a failure that
-/// names its JSON path ("$.tls.verify"). No failure quotes a text: it may be a secret.
+/// names its JSON path ("$.tls.verify"). No failure quotes the value of a string, because it may be a secret.
 struct JSONReader {
   typealias Value = UnsafeMutablePointer<json_t>
 
@@ -62,7 +62,7 @@ struct JSONReader {
     withExtendedLifetime(expected) { fail(expected.view, got: typeName.bytes) }
   }
 
-  /// The failure of a value that is no whole number, or one that is out of range.
+  /// The failure for a value that is not an integer, or is out of range.
   @inline(never)
   func fail(_ range: ClosedRange<Int>, got number: Int?) -> Failure {
     let expected = ByteBuffer()
@@ -156,7 +156,7 @@ struct JSONReader {
     return nil
   }
 
-  /// The string's bytes, as long as the root lives; nil if it is none.
+  /// The string's bytes, valid as long as the root lives; nil if the value is not a string.
   var string: ByteView? {
     guard value.pointee.type == JSON_STRING, let text = json_string_value(value) else { return nil }
     return ByteView(start: text, count: json_string_length(value))
@@ -191,8 +191,8 @@ func appendDecimal(_ number: UInt64, to buffer: ByteBuffer) -> Bool {
   return buffer.append(byte: UInt8(0x30 + number % 10))
 }
 
-/// Finds the path of a byte in a JSON text that the parser refuses. A string that a colon follows is a key; another
-/// may be a value whose colon is missing.
+/// Finds the JSON path of a byte in a JSON text that the parser refuses. A string before a colon is a key; any other
+/// string may be a value, or a key whose colon is missing.
 enum JSONPath {
   private struct Level {
     var isArray: Bool
@@ -200,8 +200,8 @@ enum JSONPath {
     var key: (start: Int, end: Int)?
   }
 
-  /// The position of the first bracket that is more than 64 deep, as parsing takes a stack frame for each; nil: there
-  /// is none.
+  /// The position of the first bracket that is nested more than 64 deep; nil: there is none. (The parser needs a stack
+  /// frame for each level.)
   @inline(never)
   static func tooDeep(_ text: ByteView) -> Int? {
     var depth = 0
@@ -227,7 +227,7 @@ enum JSONPath {
     return index
   }
 
-  /// The path of the byte at `position`. `withOpenKey`: it also names a key whose colon has not come.
+  /// The path of the byte at `position`. `withOpenKey`: the path also names a key whose colon has not come yet.
   @inline(never)
   static func path(in text: ByteView, at position: Int, withOpenKey: Bool) -> ByteBuffer {
     var levels: [Level] = []
@@ -258,7 +258,7 @@ enum JSONPath {
     if withOpenKey, let last = levels.indices.last { levels[last].key = found }
     let path = ByteBuffer()
     _ = path.append("$")
-    // Only the first 32 levels are named: only an attack is deeper.
+    // Only the first 32 levels are named: no honest text is deeper.
     for level in levels.prefix(32) {
       if level.isArray {
         _ = path.append("[")

@@ -55,7 +55,7 @@ public func penstock_message_bytes(_ message: OpaquePointer!, _ length: UnsafeMu
   return look(message, Message.self) { give($0, length) }
 }
 
-/// The bytes of a message, with a pointer also where there are none; nil where the message is an object.
+/// The bytes of a message: a pointer that is not NULL even if the message is empty; nil if the message is an object.
 @inline(__always)
 func give(_ message: Message, _ length: UnsafeMutablePointer<Int>?) -> UnsafeRawPointer? {
   length?.pointee = message.count

@@ -21,12 +21,12 @@ public func penstock_metadata_retain(_ metadata: OpaquePointer!) -> OpaquePointe
 @_cdecl("penstock_metadata_release") @implementation
 public func penstock_metadata_release(_ metadata: OpaquePointer!) { release(metadata, Metadata.self) }
 
-/// The user agent is the channel's: a second one would be dropped on its way.
+/// "user-agent" is reserved too: the channel sets it, and a second one would be dropped before it is sent.
 private func isReserved(_ name: ByteView) -> Bool {
   HeaderRules.isReserved(name) || bytesEqual(name, "user-agent")
 }
 
-/// Checks a name and a value that a user gave, and adds them or sets them.
+/// Checks a name and a value from the user, then adds or sets them.
 func change(_ metadata: Metadata, _ name: ByteView, _ value: ByteView, replacing: Bool) -> Outcome {
   if metadata.isReadOnly { return .state }
   let lowered = ByteBuffer()
@@ -131,7 +131,7 @@ func json(_ metadata: Metadata) -> JSON.Value? {
       let value = metadata.value(at: index)
       if object.get(name) == nil { object.set(name, json_array()) }
       let text = HeaderRules.isBinary(name) ? JSON.base64(value) : JSON.text(value)
-      // A NULL object is a failure too, and jansson lets `text` go in any case.
+      // A NULL object is a failure too; jansson releases `text` in either case.
       isComplete = json_array_append_new(object.get(name), text) == 0
     }
   }.value
@@ -209,13 +209,13 @@ private func readValue(_ reader: JSONReader, _ name: ByteView, into metadata: Me
 }
 
 extension JSONReader {
-  /// The failure for a text that no header field may have.
+  /// The failure for a text that no header field may have as its value.
   @inline(never)
   func failValue(_ text: ByteView) -> Failure {
     let words: StaticString =
       text.first == 0x20 || text.last == 0x20
       ? "a value may not begin or end with a space"
-      : "a value has visible ASCII and spaces only, but for names that end with \"-bin\""
+      : "a value has visible ASCII and spaces only, unless its name ends with \"-bin\""
     return fail(because: words.bytes)
   }
 }

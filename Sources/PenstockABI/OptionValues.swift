@@ -4,14 +4,14 @@ import PenstockReady
 import PenstockTransport
 import PenstockWire
 
-// The types of options. Each reads a member, checks it against its bounds, and names in its failure the value that it
-// expected. The rows of Options.swift and ReadyOptions.swift are made of them; scripts/options knows their names.
+// The types of options. Each function reads a member and checks it against its bounds; its failure names the value that
+// was expected. The rows of Options.swift and ReadyOptions.swift use them; scripts/options knows their names.
 
 /// Lets the rows of a table be the cases of a `switch`.
 func ~= (name: StaticString, key: ByteView) -> Bool { bytesEqual(key, name) }
 
 extension JSONReader {
-  /// A whole number of things.
+  /// A whole number without a unit.
   @inline(never)
   func count(_ range: ClosedRange<Int>, _ into: (Int) -> Void) -> Failure? {
     guard value.pointee.type == JSON_INTEGER else { return fail(range, got: nil) }

@@ -14,12 +14,14 @@ func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure?
     switch key {
     /// Whether the runtime has a thread of its own ("thread"), or the program polls ("host").
     case "mode": option.choice("thread", "host") { options.mode = $0 == 0 ? .thread : .host }
-    /// Whether a blocking call may drive the loop from its own thread, where few wait at once; in host mode always.
+    /// Whether the thread of a blocking call may drive the loop, as long as few threads wait at once; in host mode it
+    /// always may.
     case "caller_drives": option.bool { options.callerDrives = $0 }
-    /// How long the loop stays free for the next blocking call before the thread takes it back; up to 16 times as
-    /// long after a run of calls, at most until something is due.
+    /// How long the loop stays free for the next blocking call before the runtime's thread takes it back; up to 16
+    /// times as long after a series of calls, but never past the time when a timer is due.
     case "linger_us": option.microseconds(0...10_000_000) { options.lingerMicroseconds = $0 }
-    /// How long a blocking call that drives the loop polls for an answer before it sleeps: lower latency for CPU time.
+    /// How long a blocking call that drives the loop polls for a response before it sleeps: this lowers latency and
+    /// costs CPU time.
     case "spin_us": option.microseconds(0...1_000_000) { options.spinMicroseconds = $0 }
     /// How many threads may run the functions of synchronous interceptors.
     case "max_workers": option.count(1...1024) { options.maxWorkers = UInt32(truncatingIfNeeded: $0) }
@@ -40,7 +42,7 @@ extension ParsedChannelOptions {
       case "tls": readTLS(option)
       /// The authority that is sent. Default: the target's.
       case "authority": option.authority { transport.authority = $0 }
-      /// Put before "penstock/VERSION" in the user agent.
+      /// The text before "penstock/VERSION" in the user agent.
       case "user_agent": option.ascii { transport.userAgent = $0 }
       /// The deadline of calls that have none of their own, from their creation.
       case "default_deadline_ms": option.deadline { defaults.deadline = $0 }
@@ -55,11 +57,11 @@ extension ParsedChannelOptions {
       case "max_header_list_bytes": option.bytes(1024...1_048_576) { transport.maxHeaderListBytes = $0 }
       /// How long one attempt to connect may take.
       case "connect_timeout_ms": option.milliseconds(1...86_400_000) { transport.connectTimeout = $0 }
-      /// How much of one stream may wait unread (RFC 9113 section 6.9.2).
+      /// How many bytes of one stream may wait unread (RFC 9113 section 6.9.2).
       case "initial_stream_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialStreamWindow = $0 }
-      /// How much of all streams together may be on its way unread; 65535 while only bidi streams of small messages
-      /// are open, over a short way.
+      /// How many bytes of all streams together may be on their way; 65535 while only bidi streams of small messages
+      /// are open and the round trip is short.
       case "initial_connection_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialConnectionWindow = $0 }
       /// Whether each call keeps a trace; {"events": n} keeps the latest n, 1 to 65536, and true 256. Default: false.
@@ -116,14 +118,14 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     case "deadline_ms": option.deadline { options.setDeadline($0) }
     /// The request's metadata: {"name": "value" or ["v1", "v2"]}. Default: {}.
     case "metadata": read(option, into: options.metadata)
-    /// Header fields, as in "metadata", for TLS only: without it the call ends with UNAUTHENTICATED.
+    /// Header fields, as in "metadata", that are sent over TLS only: without TLS the call ends with UNAUTHENTICATED.
     case "credentials": option.credentials { options.credentials = $0 }
-    /// How safe it is to make the call twice: carried for hops.
+    /// How safe it is to make the call twice. Only hops use it.
     case "idempotency":
       option.choice("unknown", "idempotent", "no_side_effects") {
         options.idempotency = [.unknown, .idempotent, .noSideEffects][$0]
       }
-    /// Whether the call waits for a connection: carried for hops, and without effect in this version.
+    /// Whether the call waits for a connection. Hops see it; it has no effect in this version.
     case "wait_for_ready": option.bool { options.waitsForReady = $0 }
     /// The authority that is sent. Default: the channel's.
     case "authority": option.authority { options.authority = $0 }
@@ -134,10 +136,10 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     case "max_receive_message_bytes": option.bytes { options.maxReceiveBytes = $0 }
     /// The limit of one sent message. Default: the channel's.
     case "max_send_message_bytes": option.bytes { options.maxSendBytes = $0 }
-    /// How much may be sent ahead of the transport; a message counts 256 more than its bytes, and one is always
-    /// taken. Default: 262144, and in a client stream up to 655360 in at most 16 messages.
+    /// How many bytes may be queued for the transport; each message counts as 256 bytes more than its size, and one
+    /// message is always accepted. Default: 262144, and in a client stream up to 655360 in at most 16 messages.
     case "send_buffer_bytes": option.bytes { options.sendBufferBytes = $0 }
-    /// Whether the call keeps a trace, as the option of a channel. Default: the channel's.
+    /// Whether the call keeps a trace; the values are those of the channel's option. Default: the channel's.
     case "trace": option.trace { options.traceEvents = $0 }
     /// Whether functions that wait return after a signal.
     case "interruptible": option.bool { options.isInterruptible = $0 }

@@ -9,7 +9,7 @@ import PenstockWire
 
 private typealias Table = UnsafeMutablePointer<penstock_interceptor>
 
-/// Fills the table, which gets a reference to `ready`.
+/// Fills the table; its user_data is a reference to `ready`.
 private func fill(_ table: Table, _ ready: ReadyInterceptor) {
   var fresh = penstock_interceptor()
   fresh.struct_size = MemoryLayout<penstock_interceptor>.size

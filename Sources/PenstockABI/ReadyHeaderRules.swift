@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockReady
 import PenstockWire
 
-// Reads the rules of penstock_ready_headers.
+// Reads the rules of penstock_ready_header_rules.
 
 func read(_ reader: JSONReader, into lists: inout HeaderEdits.Lists) -> Failure? {
   reader.members { key, member in
@@ -20,7 +20,7 @@ private func readRules(_ reader: JSONReader, _ into: ([HeaderEdits.Edit]) -> Voi
     var rule = Rule()
     let failure = one.members { key, member in
       for verb in Rule.verbs where bytesEqual(key, verb) {
-        if rule.verb != nil { return member.fail(because: ("a rule does one thing" as StaticString).bytes) }
+        if rule.verb != nil { return member.fail(because: ("a rule does one thing only" as StaticString).bytes) }
         rule.verb = verb
         return readName(member) { rule.name = $0 }
       }
@@ -38,7 +38,7 @@ private func readRules(_ reader: JSONReader, _ into: ([HeaderEdits.Edit]) -> Voi
   return failure
 }
 
-/// Reads the name of a header, which has to be one that metadata may have.
+/// Reads the name of a header; metadata has to allow it.
 @inline(never)
 private func readName(_ member: JSONReader, _ into: (ByteBuffer) -> Void) -> Failure? {
   var name: ByteBuffer?
@@ -67,7 +67,7 @@ private struct Rule {
     let isChange = bytesEqual(word, "set") || bytesEqual(word, "add")
     if isChange != (value != nil) || bytesEqual(word, "rename") != (other != nil) {
       return reader.fail(
-        because: ("\"set\" and \"add\" have a \"value\", \"rename\" has a \"to\"" as StaticString).bytes)
+        because: ("\"set\" and \"add\" have a \"value\", only \"rename\" has a \"to\"" as StaticString).bytes)
     }
     if let value {
       var text: ByteBuffer?
@@ -79,7 +79,7 @@ private struct Rule {
         !bytesEqual(name.view, other.view)
       else {
         return reader.fail(
-          because: ("\"rename\" needs another name, and \"-bin\" on both or on none" as StaticString).bytes)
+          because: ("\"rename\" needs two different names: both or neither end with \"-bin\"" as StaticString).bytes)
       }
       into(.rename(name, to: other))
     } else {

@@ -17,11 +17,11 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
     case "header": option.textHeaderName { options.header = $0 }
     /// The word before the token; empty for none. Default: "Bearer".
     case "scheme": option.ascii { scheme = $0 }
-    /// How long before a token expires the next one is asked for, while the old one is used still.
+    /// How long before a token expires the next one is requested, while the old one is still used.
     case "refresh_early_ms": option.milliseconds(0...86_400_000) { options.refreshEarly = $0 }
-    /// How long a call waits for a token; 0 is without end.
+    /// How long a call waits for a token; 0 is without limit.
     case "refresh_timeout_ms": option.milliseconds(0...86_400_000) { options.refreshTimeout = $0 }
-    /// A call that has sent more is not started anew.
+    /// A call that has sent more is not started again with a new token.
     case "replay_bytes": option.bytes { options.replayBytes = $0 }
     /// Whether the token may be sent without TLS.
     case "allow_cleartext": option.bool { options.allowsCleartext = $0 }
@@ -49,7 +49,7 @@ func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure
     case "redact_binary": option.bool { options.redactsBinary = $0 }
     /// Whether metadata is shown.
     case "metadata": option.bool { options.showsMetadata = $0 }
-    /// The part of messages that is shown.
+    /// Whether the sizes of messages are shown.
     case "messages": option.choice("sizes", "none") { options.showsSizes = $0 == 0 }
     default: option.unknown
     }
@@ -77,10 +77,10 @@ private func readEvents(_ reader: JSONReader, _ into: (LogLines.Events) -> Void)
 func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure? {
   reader.members { key, option in
     switch key {
-    /// Calls of more methods are counted together as "other".
+    /// How many methods are counted separately; calls of further methods are counted together as "other".
     case "max_methods": option.count(1...65536) { options.maxMethods = $0 }
-    /// The upper bounds of the buckets of times, rising, at most 64, each from 1 to 86400000. Default: [5, 10, 25, 50,
-    /// 100, 250, 500, 1000, 2500, 5000, 10000].
+    /// The upper bounds of the histogram's buckets in milliseconds: rising, at most 64, each from 1 to 86400000.
+    /// Default: [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000].
     case "buckets_ms": readBuckets(option) { options.buckets = $0 }
     default: option.unknown
     }
@@ -94,7 +94,7 @@ private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Fa
     guard buckets.count < 64 else { return reader.fail("at most 64 numbers") }
     var bound: UInt64 = 0
     if let failure = one.milliseconds(1...86_400_000, { bound = $0 }) { return failure }
-    guard bound > buckets.last ?? 0 else { return one.fail("more than the one before") }
+    guard bound > buckets.last ?? 0 else { return one.fail("a number above the one before") }
     buckets.append(bound)
     return nil
   }
@@ -108,11 +108,11 @@ private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Fa
 func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Failure? {
   reader.members { key, option in
     switch key {
-    /// How many of the traces that begin here are sampled.
+    /// The percentage of the traces that begin here that are sampled.
     case "sampled": option.percent { options.sampled = $0 }
     /// For the same random numbers each time.
     case "seed": option.seed { options.seed = $0 }
-    /// Whether a trace that is passed on gets a new parent-id, or keeps the one it came with.
+    /// Whether a trace that is passed on gets a new parent-id or keeps its own.
     case "parent_id": option.choice("new", "keep") { options.keepsParentID = $0 == 1 }
     default: option.unknown
     }
@@ -125,13 +125,13 @@ func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Fai
 func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Failure? {
   reader.members { key, option in
     switch key {
-    /// How long an answer is good.
+    /// How long a response may be used.
     case "ttl_ms": option.milliseconds(1...86_400_000) { options.timeToLive = $0 }
-    /// How many answers are kept; the least recently used goes first.
+    /// How many responses are kept; the least recently used are dropped first.
     case "max_entries": option.count(1...1_048_576) { options.maxEntries = $0 }
-    /// How many bytes of answers are kept.
+    /// How many bytes of responses are kept.
     case "max_bytes": option.bytes { options.maxBytes = $0 }
-    /// Names of request metadata whose values belong to the key. Default: ["authorization"].
+    /// Names of request metadata whose values are part of the key. Default: ["authorization"].
     case "metadata": option.headerNames { options.metadata = $0 }
     default: option.unknown
     }
@@ -146,15 +146,15 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
   var rate = 0.0
   let failure = reader.members { key, option in
     switch key {
-    /// How many calls may start per second. Default: none, it has to be given.
+    /// How many calls may start per second. Default: none, it is required.
     case "rate": option.number(0.001...1_000_000, "a number from 0.001 to 1000000") { rate = $0 }
     /// How many calls may start at once after a quiet time. Default: the rate, rounded up.
     case "burst": option.count(1...1_000_000) { burst = $0 }
     /// A call that would wait longer ends at once.
     case "max_wait_ms": option.milliseconds(0...86_400_000) { options.maxWait = $0 }
-    /// A call that would wait behind so many others ends at once.
+    /// A call that would wait behind this many others ends at once.
     case "max_waiting": option.count(0...2_147_483_647) { options.maxWaiting = UInt64($0) }
-    /// The status of calls that end so.
+    /// The status code of calls that end at once.
     case "code": option.code { options.code = $0 }
     default: option.unknown
     }

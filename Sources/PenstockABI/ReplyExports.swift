@@ -35,7 +35,7 @@ public func penstock_reply_status_json(_ handle: OpaquePointer!) -> UnsafePointe
   replyText(handle, .status) { json($0.status) }
 }
 
-/// A text that is made when it is first asked for and then kept by the reply; "{}" where there is none.
+/// A text that is made at the first request and then kept by the reply; "{}" if there is none.
 func replyText(
   _ handle: OpaquePointer?, _ which: Reply.Text, _ make: (Reply) -> JSON.Value?
 ) -> UnsafePointer<CChar> {

@@ -3,10 +3,10 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// The functions of request.h: the start of a call, at every point where a hop sees it, and as call options begin it. Its
-// handle is the hop's own, or the options.
+// The functions of request.h: the start of a call, as a hop or as call options have it. The handle of a request is the
+// handle of the hop or of the options.
 
-/// The call options that the handle is; nil: it is a hop's.
+/// The call options, if the handle is theirs; nil: the handle is a hop's.
 @inline(never)
 private func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
   guard let handle else { return nil }
@@ -17,8 +17,8 @@ private func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
 @_cdecl("penstock_call_options_request") @implementation
 public func penstock_call_options_request(_ options: OpaquePointer!) -> OpaquePointer! { options }
 
-/// The start that the handle shows: in a callback of the hop the start of the callback, otherwise the request that
-/// waits. nil: no start is shown.
+/// The start that the handle shows: in a callback of the hop the start as that callback sees it, otherwise the request
+/// that waits at a bound hop. nil: no start is shown.
 @inline(never)
 func start<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T, _ shown: (Request, Hop) -> T) -> T? {
   guard let handle, callOptions(handle) == nil else { return nil }
@@ -160,7 +160,7 @@ public func penstock_request_set_deadline_ms(_ handle: OpaquePointer!, _ ms: Int
     })
 }
 
-/// Milliseconds in nanoseconds; at most the largest number.
+/// Converts milliseconds to nanoseconds; the result is clamped to the largest number.
 func nanoseconds(_ milliseconds: UInt64) -> UInt64 {
   let (product, overflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
   return overflow ? UInt64.max : product

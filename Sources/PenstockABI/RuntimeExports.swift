@@ -7,11 +7,11 @@ import PenstockWire
 
 // The functions of runtime.h.
 
-/// The runtime of a user's handle. ClientRuntime counts the handles, so that the last release is noticed before the
-/// memory goes.
+/// The runtime of a user's handle. ClientRuntime counts the handles, so that it notices the last release before its
+/// memory is freed.
 private func runtime(_ handle: OpaquePointer) -> ClientRuntime { object(handle, ClientRuntime.self) }
 
-/// Gives the caller a runtime with one user, the handle; or reports why there is none.
+/// Gives the caller a handle of the runtime that was made, or reports why none was made.
 func give(
   _ made: ClientRuntime.Made, _ out: UnsafeMutablePointer<OpaquePointer?>,
   _ error: UnsafeMutablePointer<OpaquePointer?>?

@@ -47,7 +47,7 @@ private func json(_ typeURL: ByteView, _ value: ByteView) -> JSON.Value? {
   }.value
 }
 
-/// Builds JSON from the fields that the visitor is told of. The containers that are open form a stack, the innermost
+/// Builds JSON from the fields that are passed to the visitor. The open containers form a stack, the innermost
 /// last.
 private struct DetailWriter: ErrorDetailVisitor {
   private struct Level {

@@ -38,7 +38,7 @@ struct StatusReader {
       return reader.fail(because: ("\"code\" or \"name\" is missing" as StaticString).bytes)
     }
     if let name, found != name {
-      return reader.fail(because: ("\"code\" and \"name\" are not the same" as StaticString).bytes)
+      return reader.fail(because: ("\"code\" and \"name\" are of different codes" as StaticString).bytes)
     }
     status.setCode(found)
     guard let encoded else { return nil }
@@ -51,8 +51,8 @@ struct StatusReader {
     return nil
   }
 
-  /// Whether "details" says the same as the encoded bytes. Details win over bytes that say something else; bytes that
-  /// say the same are kept as they came, with the fields that JSON does not show. nil: no memory.
+  /// Whether "details" and the encoded bytes have the same contents. If they differ, "details" counts. If they agree,
+  /// the bytes are kept as they came, with the fields that JSON does not show. nil: no memory.
   private func agrees(_ given: JSON.Value, with encoded: ByteBuffer) -> Bool? {
     let other = Status(.unknown)
     other.takeDetails(encoded.view)
@@ -127,7 +127,7 @@ private var noMemory: Failure { Failure(.noMemory, "no memory") }
 /// numbers, and without fields that have their default. The recursion is as deep as the schema, whatever the JSON
 /// contains.
 private struct DetailReader {
-  /// A key that is accepted although it is no field, such as "@type".
+  /// A key that is accepted although it is not a field, such as "@type".
   let skipped: StaticString
 
   func read(_ reader: JSONReader, _ schema: DetailSchema, into out: ByteBuffer) -> Failure? {
@@ -206,7 +206,7 @@ private struct DetailReader {
     return reader.value.pointee.type == JSON_INTEGER ? Int64(json_integer_value(reader.value)) : nil
   }
 
-  /// The number that the whole text is; nil: it is none.
+  /// The text as a decimal number; nil: it is not one.
   private func decimal(_ text: ByteView) -> Int64? {
     let isNegative = text.first == 0x2d
     let digits = ByteView(rebasing: text.dropFirst(isNegative ? 1 : 0))

@@ -6,7 +6,7 @@ import PenstockWire
 
 // The functions of hop.h, call.h and runtime.h for traces and snapshots.
 
-/// How many nanoseconds a trace waits until the loop says where its call stands.
+/// How many nanoseconds a trace waits for the loop to say what its call is doing.
 private let patience: UInt64 = 100_000_000
 
 private func give(_ made: JSON.Value?, _ out: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>)

@@ -4,7 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-// Traces and snapshots as JSON. No message and no metadata value is in them.
+// Traces and snapshots as JSON. They contain no messages and no values of metadata.
 
 private func text(_ terminated: ByteBuffer) -> JSON.Value? {
   JSON.string(terminated.isEmpty ? terminated.view : ByteView(rebasing: terminated.view.dropLast()))

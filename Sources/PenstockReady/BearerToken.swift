@@ -2,8 +2,9 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// A bearer token that is fetched when it is needed: one request to the user's source for all calls that wait, and one
-/// new start for a call whose token the server has refused. `TokenStore` has the token; here it meets the calls.
+/// A bearer token that is fetched when it is needed. One request to the user's source serves all calls that wait, and a
+/// call whose token the server has refused is started again once. `TokenStore` keeps the token; this class puts it into
+/// calls.
 public final class BearerToken: ReadyInterceptor {
   public struct Options {
     /// The header's name, in lower case.
@@ -34,16 +35,16 @@ public final class BearerToken: ReadyInterceptor {
       guard let metadata = hop.metadata, metadata.index(of: options.header.view) == nil else { return next }
       guard use.isPrivate(hop) else {
         let words: StaticString =
-          "a bearer token goes over TLS only, and the channel has none (\"allow_cleartext\")"
+          "a bearer token is sent over TLS only, and the channel has no TLS (see \"allow_cleartext\")"
         _ = hop.finish(Status(.unauthenticated, words))
         return next
       }
-      // The call may be sent to another channel by a hop below, which then has to be private too.
+      // A hop below may redirect the call to another channel, which then has to be private too.
       if !options.allowsCleartext { _ = hop.changeSettings { $0.privacy = .local } }
       return BearerToken.supply(use, metadata, hop, or: .next)
     }
-    // A response that has begun to go up prevents a new start, so a unary call's headers wait for the events behind
-    // them.
+    // A call can't be restarted once a part of its response has passed this hop. So the headers of a unary call wait
+    // here for the events behind them.
     callbacks.onHeaders = { handle, _ in
       Hop.from(handle.unsafelyUnwrapped).call.request.kind == .unary ? hold : next
     }
@@ -66,7 +67,8 @@ public final class BearerToken: ReadyInterceptor {
 
   deinit { TokenRequests.remove(store) }
 
-  /// Gives the call a token, and returns `verdict`; or makes it wait for both.
+  /// Gives the call a token and returns `verdict`; without a token, lets the call wait and resolves it with `verdict`
+  /// later.
   private static func supply(_ use: TokenUse, _ metadata: Metadata, _ hop: Hop, or verdict: Verdict) -> Int32
   {
     let store = use.store
@@ -92,13 +94,13 @@ public final class BearerToken: ReadyInterceptor {
   }
 }
 
-/// The state of one call at a bearer token.
+/// The state of one call at the interceptor.
 final class TokenUse {
   let store: TokenStore
-  /// Whether the call may be among those that wait. The driving thread only.
+  /// Whether the call may be in the store's list of waiting calls. Only the driving thread uses this.
   var hasWaited = false
 
-  // Under the store's lock, once it waits.
+  // Guarded by the store's lock once the call waits.
   /// The number of the token that was sent; 0: none.
   var number: UInt64 = 0
   var ticket: UInt64 = 0

@@ -13,8 +13,9 @@ final class CachedResponse {
       + (status?.message.count ?? 0)
   }
 
-  /// Begins the key: method and chosen metadata, each with its length, so that no two calls have the same; the
-  /// message is added later. Without `names` it is "authorization". nil: no memory.
+  /// Begins the key of a call: the method and the chosen metadata, each with its length, so that different calls have
+  /// different keys. The message is added later. Without `names` the chosen metadata is "authorization". nil: no
+  /// memory.
   static func beginKey(_ path: ByteBuffer, _ metadata: Metadata, _ names: [ByteBuffer]?) -> ByteBuffer? {
     let key = ByteBuffer()
     var isComplete = append(path.view, to: key)
@@ -44,7 +45,7 @@ final class CachedExchange {
   let cache: ResponseCache
   /// The ticket of the held start; 0 once it is resolved.
   var ticket: UInt64 = 0
-  /// The key of the call as it came; complete with its message.
+  /// The key of the call as it came to this hop; it is complete when the message has been added.
   var key: ByteBuffer?
   var isMiss = false
   /// The response to be delivered.

@@ -2,7 +2,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// Fault injection: delays calls before anything is sent, or ends them, or one after the other.
+/// Fault injection: delays calls before anything is sent, ends them, or both.
 public final class FaultInjection: ReadyInterceptor {
   public struct Options {
     /// The delay in nanoseconds.
@@ -30,7 +30,7 @@ public final class FaultInjection: ReadyInterceptor {
   }
 
   private func start(_ hop: Hop) -> Int32 {
-    // Both are rolled for each call, so that a seed gives the same faults however the calls end.
+    // Both dice are rolled for each call, so that a seed gives the same faults whatever becomes of the calls.
     let delayed = dice.happens(options.delayChance)
     let abort = dice.happens(options.abortChance) ? options.abort?.copy() : nil
     if delayed, options.delay > 0 {

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Writes JSON into one buffer, without spaces. Without memory a part is missing, and `isComplete` false.
+/// Writes JSON into one buffer, without spaces. If memory runs out, a part is missing and `isComplete` is false.
 final class JSONText {
   let buffer = ByteBuffer()
   private(set) var isComplete = true
@@ -58,7 +58,7 @@ final class JSONText {
     needsComma = true
   }
 
-  /// Writes a string; bytes that are not UTF-8 are repaired.
+  /// Writes a string; invalid UTF-8 is replaced by U+FFFD.
   func string(_ text: ByteView) {
     begin()
     var shown = text

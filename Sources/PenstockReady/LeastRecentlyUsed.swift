@@ -1,14 +1,14 @@
 import PenstockTransport
 import PenstockWire
 
-/// Values by byte key, bounded in number and size: the least recently used go first. Not for several threads.
+/// Values by byte key, bounded in number and size: the least recently used are dropped first. Not thread-safe.
 struct LeastRecentlyUsed<Value> {
   private struct Slot {
     var hash: UInt64 = 0
     var key: ByteBuffer?
     var value: Value?
     var bytes = 0
-    /// The slots of the neighbours in the order of use; -1: none.
+    /// The slots of the two neighbours in the order of use; -1: none.
     var newer = -1
     var older = -1
   }
@@ -40,8 +40,8 @@ struct LeastRecentlyUsed<Value> {
     return slots[slot].value
   }
 
-  /// Keeps `value`, unless it alone is over the bound; `bytes` is its size with the key. Entries that make room for
-  /// it are added to `gone`, to be released outside of a lock.
+  /// Keeps `value`, unless it alone is over the bound; `bytes` is its size including the key. Entries that are dropped
+  /// to make room are added to `gone`, so that the caller can release them without holding a lock.
   mutating func insert(_ key: ByteBuffer, _ value: Value, bytes: Int, gone: inout [Value]) {
     guard bytes <= maxBytes, maxEntries > 0 else { return }
     let hash = self.hash(key.view)

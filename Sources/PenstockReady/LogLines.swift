@@ -27,7 +27,7 @@ public final class LogLines: ReadyInterceptor {
 
     static var standard: Events { [Events(.start), Events(.headers), Events(.status), Events(.cancel)] }
 
-    /// The event of this name; nil: it can't be logged.
+    /// The event with this name; nil: no such event can be logged.
     public init?(name: ByteView) {
       for kind in LogLines.kinds where bytesEqual(name, LogLines.name(kind)) {
         self.init(kind)

@@ -2,8 +2,8 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// Metrics: counters and histograms by method and code, for any number of tables. A reader takes the arrays as they
-/// are and lets go of the lock; the next change copies the part that it changes.
+/// Metrics: counters and histograms by method and code, for any number of tables. A reader takes a reference to the
+/// arrays and releases the lock; the next change copies only the part that it changes.
 public final class Metrics: @unchecked Sendable {
   public struct Options {
     /// The upper bounds of the buckets in nanoseconds, rising.
@@ -25,7 +25,7 @@ public final class Metrics: @unchecked Sendable {
   }
 
   struct Method {
-    /// The method; nil: all methods that came when there were too many.
+    /// The method; nil: the entry for all methods beyond `maxMethods`.
     let path: ByteBuffer?
     let kind: CallKind
     var started: UInt64 = 0
@@ -44,8 +44,8 @@ public final class Metrics: @unchecked Sendable {
 
   public init(_ options: Options) { self.options = options }
 
-  /// Lends the counts to `body`. They are released under the lock, so that the next change of them is made in the
-  /// same storage, after the last look at it.
+  /// Lends the counts to `body`. The reference to them is released under the lock, so that the next change needs no
+  /// copy and comes after the last read.
   func read<Result>(_ body: ([Method]) -> Result) -> Result {
     var lent = lock.withLock { methods }
     let result = body(lent)
@@ -56,7 +56,7 @@ public final class Metrics: @unchecked Sendable {
     return result
   }
 
-  /// The index at which the calls of a method are counted.
+  /// Counts the start of a call, and returns the index of its method.
   fileprivate func begin(_ path: ByteView, _ kind: CallKind) -> Int {
     lock.lock()
     defer { lock.unlock() }
@@ -99,7 +99,7 @@ public final class Metrics: @unchecked Sendable {
   }
 }
 
-/// The object of a table of metrics.
+/// The object behind a table that counts into metrics.
 public final class MetricsInterceptor: ReadyInterceptor {
   private final class Timed {
     let metrics: Metrics

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Lines of Prometheus' exposition format 0.0.4, of the metrics of one method and code each.
+/// Writes lines of Prometheus' exposition format 0.0.4. Each line has the value for one method and code.
 final class PrometheusText {
   let buffer = ByteBuffer()
   private(set) var isComplete = true

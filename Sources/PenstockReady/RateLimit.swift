@@ -4,8 +4,8 @@ import PenstockWire
 
 /// Rate limit: a token bucket in which calls wait their turn.
 ///
-/// The bucket is one time (the generic cell rate algorithm): when it would be full again. A call moves it on by one
-/// interval, and so has its own turn, fixed, from the start; nobody needs to be woken by anybody.
+/// The bucket is stored as one time (the generic cell rate algorithm): the time at which it would be full again. Each
+/// call moves that time on by one interval. So a call knows its turn from the start, and no call has to wake another.
 public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
   public struct Options {
     /// The interval between two calls in nanoseconds.
@@ -21,7 +21,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
   /// The turn of one call at the rate limit.
   private final class Turn {
     let limit: RateLimit
-    /// The time of its turn in nanoseconds; 0: the call has not waited.
+    /// The time of the turn in nanoseconds; 0: the call has not waited.
     var at: UInt64 = 0
 
     init(_ limit: RateLimit) { self.limit = limit }
@@ -56,7 +56,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     case .at(let time):
       turn.at = time
       let ticket = hop.takeTicket()
-      // Counted from the clock that gave the turn, as the loop's time may be older.
+      // Counts from the clock that gave the turn, because the loop's time may be older.
       if ticket != 0, Tickets.resolveAfter(ticket, .verdict(.next), nanoseconds: time - now) == .ok {
         return pause
       }
@@ -85,7 +85,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     }
   }
 
-  /// A call that ended while it waited gives its turn back, to calls that come later.
+  /// A call that ended while it waited gives its turn back, so that later calls wait less.
   private func ended(_ turn: Turn) {
     let now = Runtime.monotonicNow()
     guard now < turn.at else { return }

@@ -1,17 +1,17 @@
 /// PenstockReady: interceptors that are ready to be registered.
 ///
-/// Each is a class of its own file whose callbacks are those that a user's interceptor has, on the same hop
-/// interface; the ABI reads the options and fills the user's table. Nothing here does I/O or reads JSON, and no user
+/// Each is a class in a file of its own. Its callbacks use the same hop interface as those of a user's interceptor; the
+/// ABI reads the options and fills the user's table. Nothing here does I/O or reads JSON, and no user
 /// code runs under a lock. Objects may be shared by the threads of several runtimes.
 import PenstockCall
 import PenstockTransport
 import PenstockWire
 
-/// The object of a table's `user_data`. Each table has a reference of its own.
+/// The object behind a table's `user_data`. Each table has its own reference to it.
 open class ReadyInterceptor {
   public final let name: StaticString
   public final let callbacks: Registration.Callbacks
-  /// The kinds of call that it wants: a mask of (1 << kind); 0: all.
+  /// The kinds of calls that meet the interceptor: a mask of (1 << kind); 0: all.
   public final let kinds: UInt32
   public final let replayBytes: Int
   public final let generation = Process.generation
@@ -25,13 +25,14 @@ open class ReadyInterceptor {
     self.replayBytes = replayBytes
   }
 
-  /// A reference for a table; pairs with `finalize`.
+  /// Makes the reference of a table; pairs with `finalize`.
   public final func retainedForTable() -> UnsafeMutableRawPointer {
     Unmanaged<ReadyInterceptor>.passRetained(self).toOpaque()
   }
 
-  /// The finalizer of every table, by which a table of this module is recognised. It calls a function that nothing
-  /// else calls, because the linker folds functions with equal code into one.
+  /// The finalizer of every table of this module; its address is also how such a table is recognised. It calls a
+  /// function that nothing else calls, because the linker merges functions with the same code, which would give other
+  /// finalizers the same address.
   public static var finalize: Finalizer { { pointer in if let pointer { letGo(pointer) } } }
 
   public static func from(_ pointer: UnsafeMutableRawPointer) -> ReadyInterceptor {

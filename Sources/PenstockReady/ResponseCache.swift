@@ -4,15 +4,15 @@ import PenstockWire
 
 /// A response cache for unary calls.
 ///
-/// The start is held until the message is there, which is part of the key; then the call is answered here (TAKE), or
-/// goes on and its response is remembered.
+/// The start is held until the message has come, because the message is part of the key. Then the call is either
+/// answered here (TAKE), or it goes on and its response is kept.
 public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
   public struct Options {
     /// The time in nanoseconds for which a response may be used.
     public var timeToLive: UInt64 = 60_000_000_000
     public var maxEntries = 1024
     public var maxBytes = 16 << 20
-    /// The metadata that belongs to the key, in lower case; nil: "authorization".
+    /// The names of the metadata that is part of the key, in lower case; nil: "authorization".
     public var metadata: [ByteBuffer]?
 
     public init() {}
@@ -41,7 +41,7 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
       if exchange.ticket != 0 { exchange.cache.look(exchange, hop) }
       return next
     }
-    // No message came, because a hop above has dropped it.
+    // A half-close without a message: a hop above has dropped the message.
     callbacks.onHalfClose = { _, state in
       ResponseCache.goOn(this(state, CachedExchange.self), .next)
       return next
@@ -100,7 +100,7 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
     ResponseCache.goOn(exchange, found == nil ? .next : .take)
   }
 
-  /// Delivers a response once the caller has asked for it; with copies, which the call owns.
+  /// Delivers copies of the cached response, which the call owns.
   private static func deliver(_ hit: CachedResponse, _ exchange: CachedExchange, _ hop: Hop) {
     exchange.hit = nil
     if let headers = hit.headers?.copy() { _ = hop.deliverHeaders(headers) }

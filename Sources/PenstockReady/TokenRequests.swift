@@ -3,17 +3,18 @@ import PenstockTransport
 import PenstockWire
 import Synchronization
 
-/// The requests for tokens by number, for any thread.
+/// Finds the requests for tokens by number, on any thread.
 ///
-/// A number is that of a store << 32 | the store's own count of requests. Stores are numbered from 1, and no number comes
-/// again within the process, nor in a child that a fork makes of it.
+/// The number of a request is (the number of its store) << 32 | (the store's count of requests). Stores are numbered
+/// from 1. A number is never used again within the process, nor in a forked child.
 public final class TokenRequests: @unchecked Sendable {
   private static let processSlot = 8
-  /// The newest of this process or an ancestor: outside of the memory that a fork wipes, so that a child counts on.
+  /// The newest number in this process or an ancestor. It is outside of the memory that a fork wipes, so that a child
+  /// goes on counting.
   private static let newest = Atomic<UInt64>(0)
 
   private let lock = Lock()
-  /// Those whose sources may be asked: few.
+  /// The stores whose sources may be asked. There are few, so an array is enough.
   private var stores: [TokenStore] = []
 
   /// The table of this process: a forked child has its own.
@@ -40,7 +41,7 @@ public final class TokenRequests: @unchecked Sendable {
     table.lock.withLock { table.stores.append(store) }
   }
 
-  /// The source is asked no more; the store may go.
+  /// Removes a store whose source is no longer asked, so that the store can be freed.
   static func remove(_ store: TokenStore) {
     let table = shared
     table.lock.withLock { table.stores.drop(store) }
@@ -53,7 +54,7 @@ public final class TokenRequests: @unchecked Sendable {
 
   // MARK: - The answers
 
-  /// `lifetime` in nanoseconds; nil: without end.
+  /// Answers `request` with `token`. `lifetime` is in nanoseconds; nil: without limit.
   public static func complete(_ request: UInt64, _ token: ByteView, lifetime: UInt64?) -> Outcome {
     guard request != 0, !token.isEmpty, HeaderRules.isValidASCIIValue(token) else { return .invalidArgument }
     guard let store = store(of: request) else { return .gone }

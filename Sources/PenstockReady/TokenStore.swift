@@ -32,11 +32,11 @@ public final class TokenStore: @unchecked Sendable {
     self.userData = userData
   }
 
-  /// The server has refused the call's token: drops it. False: the token was not from this store.
+  /// Drops the token of a call after the server has refused it. False: the call had no token from this store.
   func refuse(_ use: TokenUse) -> Bool {
     lock.lock()
     defer { lock.unlock() }
-    // A newer token is not thrown away because an older one was refused.
+    // A newer token stays when an older one was refused.
     if let token, token.number == use.number {
       refused = token.text
       self.token = nil
@@ -61,7 +61,7 @@ public final class TokenStore: @unchecked Sendable {
       waiting.append(use)
       isWanted = true
     }
-    // A source that has not answered in time is asked again.
+    // A source that has not answered in time is asked again, with a new request.
     let isLate = options.refreshTimeout > 0 && now - min(now, openedAt) >= options.refreshTimeout
     guard isWanted, open == 0 || isLate else { return (text, 0) }
     count += 1
@@ -82,7 +82,8 @@ public final class TokenStore: @unchecked Sendable {
 
   // MARK: - The answer, on any thread
 
-  /// Stores the answer to a request. `lifetime` in nanoseconds; nil: without end.
+  /// Stores the token that answers a request, and lets the waiting calls go on with it. `lifetime` is in nanoseconds;
+  /// nil: without limit.
   func complete(_ number: UInt64, _ text: ByteBuffer, _ lifetime: UInt64?) -> Outcome {
     let now = Runtime.monotonicNow()
     let (expiresAt, isEndless) = now.addingReportingOverflow(lifetime ?? UInt64.max)
@@ -110,7 +111,8 @@ public final class TokenStore: @unchecked Sendable {
     return outcome
   }
 
-  /// Closes the request, and gives the waiting calls. One that is not open was answered, or another has taken its place.
+  /// Closes the request, and returns the waiting calls. A request that is not open was answered, or another has
+  /// replaced it.
   private func answer(_ number: UInt64, _ fresh: Token?) -> (Outcome, [(UInt64, Metadata, isRefused: Bool)]) {
     lock.lock()
     defer { lock.unlock() }

@@ -1,5 +1,6 @@
-// Replacements for functions of Array. The standard library builds each on one function that replaces a range by a
-// collection, which gives 400 to 800 bytes of code for each type of element. These are loops of a few instructions.
+// Replacements for functions of Array. The standard library builds each of these on a general function that replaces a
+// range by a collection: that takes 400 to 800 bytes of code for each type of element. The functions here are loops of
+// a few instructions.
 extension Array {
   /// Like `removeAll(keepingCapacity: true)`.
   public mutating func clear() {
@@ -35,7 +36,7 @@ extension Array {
 }
 
 extension Array where Element: Swift.AnyObject {
-  /// Like `removeAll { $0 === object }`, of an object that is there once.
+  /// Like `removeAll { $0 === object }`, for an object that is in the array at most once.
   @inline(never) @_optimize(size)
   public mutating func drop(_ object: Element) {
     var index = 0

@@ -1,7 +1,7 @@
 /// The coding of `-bin` values: "Base64 as per RFC 4648 section 4. Implementations MUST accept padded and
 /// un-padded values and should emit un-padded values" (gRPC over HTTP2, "Requests").
 ///
-/// Only the standard alphabet: no gRPC implementation sends or takes the URL-safe one. Bits behind the last
+/// Only the standard alphabet is used: no gRPC implementation sends or accepts the URL-safe one. Bits after the last
 /// byte are ignored, because grpc-go accepts such values too, and a client that refuses them would lose
 /// metadata.
 public enum Base64 {
@@ -40,8 +40,8 @@ public enum Base64 {
     return true
   }
 
-  /// Appends the bytes of one value (no commas: see `HeaderRules.forEachBinaryValue`). Padding may be there,
-  /// in part or missing, but not more than the length calls for. When the outcome is not ok, `out` is as it
+  /// Appends the bytes of one value (no commas: see `HeaderRules.forEachBinaryValue`). Padding may be complete,
+  /// incomplete or missing, but not longer than the length requires. When the outcome is not ok, `out` is as it
   /// was.
   public static func decode(_ text: ByteView, into out: ByteBuffer) -> Outcome {
     var length = text.count

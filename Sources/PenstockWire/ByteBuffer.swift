@@ -4,18 +4,18 @@ import Synchronization
 /// Growable bytes in `malloc` storage. The consumed prefix is an offset: it is compacted only when room is
 /// needed.
 ///
-/// A failed Swift allocation traps, so every byte count that a peer or a caller chooses lives in one of
-/// these, where failure is a `false` or a `nil` and leaves the contents as they were.
+/// A failed Swift allocation traps, so bytes whose number a peer or a caller chooses are kept in a ByteBuffer: here a
+/// failed allocation is a `false` or a `nil`, and leaves the contents as they were.
 public final class ByteBuffer {
   private var storage: UnsafeMutableRawPointer?
-  /// The size of the storage; negative: the bytes are lent, and the storage is another's.
+  /// The size of the storage; negative: the bytes are lent, and another object owns the storage.
   private var capacity = 0
   private var start = 0
   private var end = 0
-  /// An object attached to the bytes, for the code that put it there; of lent bytes, the object that keeps them.
+  /// An object that the owner of the buffer has attached to the bytes; for lent bytes, the object that keeps them.
   public var attachment: AnyObject?
-  /// A message that is to be sent as it is, whatever compression its call has. It stays with the message when its contents
-  /// are exchanged, and goes along with what is lent.
+  /// Whether this is a message that is sent uncompressed, whatever compression its call has. The flag stays when the
+  /// contents are exchanged, and a buffer that is lent the bytes gets it too.
   public var staysPlain: Bool {
     get { plain.load(ordering: .relaxed) }
     set { plain.store(newValue, ordering: .relaxed) }
@@ -70,8 +70,8 @@ public final class ByteBuffer {
     return ByteView(start: storage + start, count: end &- start)
   }
 
-  /// Makes room for `additional` more bytes, growing geometrically. False: no memory (or a negative or absurd
-  /// number); the contents are unchanged.
+  /// Makes room for `additional` more bytes, growing geometrically. False: no memory (or the number is negative or far
+  /// too large); the contents are unchanged.
   public func reserve(_ additional: Int) -> Bool {
     if additional <= capacity &- end { return additional >= 0 }
     let (needed, overflow) = count.addingReportingOverflow(additional)
@@ -85,19 +85,20 @@ public final class ByteBuffer {
     return resize(to: grown(to: needed)) || resize(to: needed)
   }
 
-  /// A buffer that only grows has powers of two, so that one bounded by such a power takes no more than it, in any order.
+  /// A buffer that only grows has sizes that are powers of two. So if its contents are bounded by a power of two, the
+  /// storage never exceeds that bound, whatever is appended.
   private func grown(to needed: Int) -> Int {
     if capacity <= 0 || needed > 1 << 60 { return max(needed, 64) }
     if start > 0 { return max(needed, min(capacity, needed) * 2, 64) }
     return max(1 << (Int.bitWidth - (needed - 1).leadingZeroBitCount), 64)
   }
 
-  /// Makes room for exactly `total` readable bytes when there is less: no geometric slack.
+  /// Makes room for exactly `total` readable bytes if there is less, without the extra room of `reserve`.
   public func reserveExactly(total: Int) -> Bool {
     total <= capacity &- start || resize(to: total)
   }
 
-  /// How many readable bytes fit before the storage has to grow.
+  /// How many readable bytes fit into the storage before it has to grow or move its contents.
   var reach: Int { capacity &- start }
 
   /// Adds a copy of `bytes`, which may be a part of this buffer. False: no memory, unchanged.
@@ -146,7 +147,7 @@ public final class ByteBuffer {
     }
   }
 
-  /// Drops the bytes behind the first `n` readable ones.
+  /// Drops the readable bytes after the first `n`.
   public func truncate(to n: Int) {
     guard n < count else { return }
     end = start &+ max(n, 0)
@@ -190,8 +191,9 @@ public final class ByteBuffer {
     return taken
   }
 
-  /// Another buffer with the same bytes. Lent bytes are kept by their lender, so this buffer may be changed
-  /// meanwhile; its own bytes may not be changed as long as the other is used. An empty one keeps nothing.
+  /// Another buffer with the same bytes, which it does not own. If this buffer's bytes are lent themselves, the
+  /// original keeper keeps them and this buffer may be changed; otherwise this buffer must stay unchanged as long as
+  /// the other is used. An empty buffer keeps nothing.
   @inline(never) @_optimize(size)
   public func lend() -> ByteBuffer {
     let other = ByteBuffer(lent: view, by: isEmpty ? nil : isLent ? attachment : self)
@@ -199,7 +201,8 @@ public final class ByteBuffer {
     return other
   }
 
-  /// Exchanges contents, storage and attachment; it stays plain if either has to. Cannot fail.
+  /// Exchanges contents, storage and attachment with `other`. If one of the two has `staysPlain`, this buffer has it
+  /// afterwards. Cannot fail.
   public func exchange(with other: ByteBuffer) {
     if other.staysPlain { staysPlain = true }
     swap(&storage, &other.storage)
@@ -217,7 +220,7 @@ public final class ByteBuffer {
     end = n
   }
 
-  /// Storage of `size` bytes or more that holds the readable bytes at its front.
+  /// Makes the storage at least `size` bytes large, with the readable bytes at its front.
   private func resize(to size: Int) -> Bool {
     if size <= capacity && start == 0 { return true }
     guard size >= count else { return false }

@@ -8,7 +8,7 @@ public enum DetailSchema {
   public enum Kind {
     case string, strings
     case int
-    /// An `optional int64`: zero is told too when it was sent.
+    /// An `optional int64`: a zero that was sent is passed on too.
     case presentInt
     /// A map<string, string>.
     case map
@@ -29,8 +29,8 @@ public enum DetailSchema {
     }
   }
 
-  /// The message that a type URL names; nil when it is none of the ten. A type is named by the part behind the last
-  /// `/` (google/protobuf/any.proto).
+  /// The message that a type URL names; nil when it is none of the ten. The part after the last `/` names the type
+  /// (google/protobuf/any.proto).
   @inline(never) @_optimize(size)
   public init?(typeURL: ByteView) {
     var from = typeURL.count
@@ -90,7 +90,7 @@ public enum DetailSchema {
     return nil
   }
 
-  /// The fields in the order of their numbers; nil behind the last.
+  /// The fields in the order of their numbers; nil after the last.
   @inline(never) @_optimize(size)
   public func field(at index: Int) -> Field? {
     switch (self, index) {

@@ -1,5 +1,5 @@
-/// The receiver of a decoded error detail. The calls come in the order of JSON text: inside an object each
-/// value follows its `key`. Strings and keys are valid UTF-8, valid during the call only.
+/// The receiver of a decoded error detail. The calls come in the order of JSON text: inside an object each value
+/// follows its `key`. Strings and keys are valid UTF-8; the views are valid only during the call.
 ///
 /// Two things are left to the writer: ProtoJSON writes 64-bit integers (`int`) as strings, and a key of a map
 /// that comes twice replaces the earlier one (protobuf.dev, "Encoding", Maps).
@@ -13,12 +13,12 @@ public protocol ErrorDetailVisitor {
   mutating func int(_ value: Int64)
 }
 
-/// The ten error details of google/rpc/error_details.proto, told field by field, with ProtoJSON's names.
+/// Decodes the ten error details of google/rpc/error_details.proto, field by field, with ProtoJSON's names.
 public enum ErrorDetail {
-  /// Tells `visitor` the detail as one object, fields in the order of their numbers, those with their default
-  /// value left out (as ProtoJSON does). False, and the visitor is not called: the type is none of the ten,
-  /// or the bytes do not decode as it (malformed protobuf, a string that is not UTF-8, a duration out of
-  /// range).
+  /// Passes the detail to `visitor` as one object, with the fields in the order of their numbers and without fields
+  /// that have their default value (as ProtoJSON does). Returns false without calling the visitor if the type is none
+  /// of the ten, or if the bytes can't be decoded as that type (malformed protobuf, a string that is not UTF-8, a
+  /// duration out of range).
   public static func visit<V: ErrorDetailVisitor>(typeURL: ByteView, value: ByteView, visitor: inout V)
     -> Bool
   {
@@ -32,7 +32,7 @@ public enum ErrorDetail {
 
   // MARK: Validation
 
-  /// Recursion is as deep as the schema, three levels, for any bytes.
+  /// The recursion is at most as deep as the schema, three levels, whatever the bytes are.
   @inline(never) @_optimize(size)
   private static func isValid(_ schema: DetailSchema, _ message: ByteView) -> Bool {
     var reader = ProtoReader(message)
@@ -139,8 +139,9 @@ public enum ErrorDetail {
     if isMap { visitor.endObject() } else { visitor.endArray() }
   }
 
-  /// A singular message that came in several parts is the merge of them (protobuf.dev, "Encoding", Last One
-  /// Wins). The only such message here has string fields only, so the last of each is it.
+  /// If a singular message field comes several times, its value is the merge of all occurrences (protobuf.dev,
+  /// "Encoding", Last One Wins). The only such message here has string fields only, so the last value of each field
+  /// counts.
   @inline(never) @_optimize(size)
   private static func tellMerged<V: ErrorDetailVisitor>(
     _ schema: DetailSchema, _ number: UInt32, in message: ByteView, _ visitor: inout V
@@ -160,8 +161,8 @@ public enum ErrorDetail {
   }
 }
 
-/// The occurrences of one field in a message that was validated before. A field with another wire type than
-/// the schema's is an unknown field, as parsers have it.
+/// The occurrences of one field in a message that was validated before. A field with another wire type than the
+/// schema's counts as an unknown field, as in other parsers.
 struct FieldScan {
   private var reader: ProtoReader
   private let number: UInt32
@@ -223,14 +224,14 @@ private struct Duration {
     if !isPresent { return nil }
   }
 
-  /// Whether the duration is valid: within about 10,000 years, and both parts of one sign.
+  /// Whether the duration is valid: within about 10,000 years, and both parts have the same sign.
   var isValid: Bool {
     guard seconds >= -315_576_000_000 && seconds <= 315_576_000_000 else { return false }
     guard nanos > -1_000_000_000 && nanos < 1_000_000_000 else { return false }
     return !(seconds > 0 && nanos < 0) && !(seconds < 0 && nanos > 0)
   }
 
-  /// ProtoJSON: seconds, then a fraction as long as it has to be, then `s`. At most 24 bytes.
+  /// The duration in ProtoJSON: seconds, then a fraction with as many digits as needed, then `s`. At most 24 bytes.
   func withText(_ body: (ByteView) -> Void) {
     withUnsafeTemporaryAllocation(byteCount: 64, alignment: 1) { space in
       var n = 0

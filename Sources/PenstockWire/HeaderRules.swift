@@ -20,8 +20,8 @@ public enum HeaderRules {
   }
 
   /// ASCII-Value, for values that we send: space and printable ASCII, neither beginning nor ending with a space,
-  /// because RFC 9113 section 8.2.1 makes such a field malformed. The empty value is valid, as it is in all
-  /// of the field.
+  /// because RFC 9113 section 8.2.1 makes such a field malformed. The empty value is valid, as it is in other
+  /// implementations.
   public static func isValidASCIIValue(_ value: ByteView) -> Bool {
     for byte in value where byte < 0x20 || byte > 0x7E { return false }
     guard let first = value.first, let last = value.last else { return true }
@@ -32,7 +32,7 @@ public enum HeaderRules {
   /// stripped."
   public static func trimmed(_ value: ByteView) -> ByteView { trimmed(value, from: 0, to: value.count) }
 
-  /// Whether the name marks a binary header: it ends with `-bin`, and something stands before that.
+  /// Whether the name is that of a binary header: it ends with `-bin` and is longer than that.
   public static func isBinary(_ name: ByteView) -> Bool {
     name.count > 4 && equalIgnoringCase(slice(name, from: name.count &- 4, to: name.count), "-bin")
   }
@@ -58,8 +58,8 @@ public enum HeaderRules {
     }
   }
 
-  /// "Implementations must split Binary-Headers on "," before decoding the Base64-encoded values": each
-  /// value, without blanks around it, still in base64. Empty ones too: that is how an empty value looks.
+  /// "Implementations must split Binary-Headers on "," before decoding the Base64-encoded values": calls `body` for
+  /// each value, still in base64, without blanks around it. An empty part counts too: it is an empty value.
   public static func forEachBinaryValue(_ wire: ByteView, _ body: (ByteView) -> Void) {
     var from = 0
     for i in 0..<wire.count where wire[i] == 0x2C {
@@ -105,9 +105,9 @@ public enum ContentType: Equatable, Sendable {
 
 /// The value of `user-agent`.
 public enum UserAgent {
-  /// Appends `penstock/VERSION`, behind the application's own product when there is one. Bytes that cannot
-  /// stand in a header are left out: the code that takes the option says so earlier, with
-  /// `HeaderRules.isValidASCIIValue`. False: no memory, and `out` is as it was.
+  /// Appends `penstock/VERSION`, after the application's own product if there is one. Bytes that a header can't have
+  /// are left out; the code that reads the option has already refused them, with `HeaderRules.isValidASCIIValue`.
+  /// False: no memory, and `out` is as it was.
   public static func compose(version: ByteView, application: ByteView? = nil, into out: ByteBuffer) -> Bool {
     let before = out.count
     if let application {
@@ -123,7 +123,7 @@ public enum UserAgent {
     return false
   }
 
-  /// Drops spaces at either end, also where characters were left out there.
+  /// Appends the printable ASCII of `bytes`, then without spaces at both ends.
   @inline(never) @_optimize(size)
   private static func appendPrintable(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     let begin = out.count

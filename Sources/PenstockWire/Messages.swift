@@ -13,7 +13,7 @@ public enum MessagePrefix {
   }
 }
 
-/// Reads length-prefixed messages, one at a time, however they are cut: "DATA frame boundaries have no
+/// Reads length-prefixed messages, one at a time, from pieces of any size: "DATA frame boundaries have no
 /// relation to Length-Prefixed-Message boundaries" (gRPC over HTTP2, "Data Frames").
 ///
 /// ```
@@ -34,7 +34,7 @@ public struct MessageDecoder {
 
   public enum Event {
     case needsMore
-    /// The message as it was on the wire: still compressed when `compressed` says so.
+    /// The message as it was on the wire: still compressed if `compressed` is true.
     case message(ByteBuffer, compressed: Bool)
     case failed(Failure)
   }
@@ -57,17 +57,17 @@ public struct MessageDecoder {
     case failed(Failure)
   }
 
-  /// A message up to this size is allocated at once; a larger one grows as its bytes come in, so that a peer
-  /// that announces much and sends little costs little.
+  /// A message up to this size is allocated at once; a larger one grows as its bytes come in, so that a peer that
+  /// announces a large message and sends few bytes uses little memory.
   static let eagerSize = 1024 * 1024
 
-  /// The most bytes that one message may have. A change counts from the next prefix on.
+  /// The limit on the bytes of one message. A change takes effect with the next prefix.
   public var limit: Int
   private var state = State.prefix(Prefix())
 
   public init(limit: Int) { self.limit = limit }
 
-  /// Whether bytes of an unfinished message were consumed: then the end of the stream cuts a message in two.
+  /// Whether bytes of an unfinished message were consumed. If the stream ends now, that message is incomplete.
   public var isMidMessage: Bool {
     switch state {
     case .prefix(let prefix): return prefix.have > 0
@@ -76,7 +76,7 @@ public struct MessageDecoder {
     }
   }
 
-  /// Consumes bytes up to the end of ONE message, and says how many it took. Push the rest again.
+  /// Consumes bytes up to the end of ONE message, and returns how many it consumed. Push the rest again.
   public mutating func push(_ bytes: ByteView) -> (consumed: Int, event: Event) {
     var used = 0
     while true {
@@ -137,8 +137,8 @@ public struct MessageDecoder {
     }
   }
 
-  /// Where the next bytes of the message that is under way may be put before they are pushed: then they are not
-  /// copied. nil: no message is under way, or no memory.
+  /// The storage for the next bytes of an unfinished message: bytes that are put there before they are pushed need no
+  /// copy. nil: no message is unfinished, or no memory.
   public func space() -> UnsafeMutableRawBufferPointer? {
     guard case .body(let body) = state else { return nil }
     let left = body.length &- body.bytes.count

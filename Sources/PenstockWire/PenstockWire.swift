@@ -1,6 +1,6 @@
 // PenstockWire: the bytes of gRPC, and nothing else.
 //
-// This module turns bytes into facts and facts into bytes: length-prefixed messages, `grpc-timeout`,
+// This module decodes and encodes: length-prefixed messages, `grpc-timeout`,
 // percent-coded status messages, `-bin` values, header rules, status codes and `google.rpc.Status`. Its
 // references are the gRPC document "gRPC over HTTP2" (PROTOCOL-HTTP2), "HTTP to gRPC Status Code Mapping",
 // RFC 9113 and RFC 4648.
@@ -10,6 +10,6 @@
 // converted, and every buffer whose size somebody else chooses comes from `malloc` after its limit was
 // checked, with failure reported. Names and values are bytes; nothing here is a `String`.
 
-/// Bytes that somebody else owns. A view is borrowed: it is valid for the call it is passed to, and a view
-/// that this module returns is valid until its owner is next changed.
+/// Bytes that another object owns. A view that is passed to a function is valid during that call; a view that this
+/// module returns is valid until its owner is next changed.
 public typealias ByteView = UnsafeRawBufferPointer

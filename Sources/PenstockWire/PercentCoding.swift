@@ -1,5 +1,5 @@
-/// The coding of `grpc-message` (gRPC over HTTP2, "Responses", Percent-Encoded): space and printable ASCII
-/// but for `%` stand for themselves, every other byte is `%` and two hexadecimal digits.
+/// The coding of `grpc-message` (gRPC over HTTP2, "Responses", Percent-Encoded): space and printable ASCII except `%`
+/// stand for themselves; every other byte is `%` and two hexadecimal digits.
 public enum PercentCoding {
   /// Appends `bytes`, encoded. False: no memory, and `out` is as it was.
   public static func encode(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
@@ -25,8 +25,8 @@ public enum PercentCoding {
     return true
   }
 
-  /// "When decoding invalid values, implementations MUST NOT error or throw away the message": a `%` that two
-  /// hexadecimal digits do not follow is kept as it is. False: no memory, and `out` is as it was.
+  /// "When decoding invalid values, implementations MUST NOT error or throw away the message": a `%` without two
+  /// hexadecimal digits after it is kept as it is. False: no memory, and `out` is as it was.
   public static func decode(_ bytes: ByteView, into out: ByteBuffer) -> Bool {
     guard let spare = out.spare(atLeast: bytes.count) else { return false }
     var at = 0
@@ -50,7 +50,7 @@ public enum PercentCoding {
 
   private static func needsNoEscape(_ byte: UInt8) -> Bool { byte >= 0x20 && byte <= 0x7E && byte != 0x25 }
 
-  /// Upper case, as the grammar has it ("2HEXDIGIT ; 0-9 A-F"); `hexValue` takes both.
+  /// Upper case, as the grammar requires ("2HEXDIGIT ; 0-9 A-F"); `hexValue` accepts both cases.
   private static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 &+ value : 0x37 &+ value }
 
   private static func hexValue(_ byte: UInt8) -> UInt8? {

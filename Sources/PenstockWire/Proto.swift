@@ -1,7 +1,7 @@
 /// Reads the protobuf wire format (protobuf.dev, "Encoding"), one field after the other, without recursion.
 ///
-/// Groups are skipped as unknown fields; a nested message is the bytes of its field, read by a reader of its
-/// own.
+/// Groups are skipped as unknown fields. The bytes of a nested message are the value of its field; read them with
+/// another reader.
 public struct ProtoReader {
   public enum Value: Equatable {
     case varint(UInt64)
@@ -23,11 +23,11 @@ public struct ProtoReader {
   public enum Step: Equatable {
     case field(number: UInt32, value: Value)
     case end
-    /// The bytes are not protobuf. Final: every later step says so too.
+    /// The bytes are not protobuf. Final: every later step gives this too.
     case malformed
   }
 
-  /// Groups inside groups: as many as parsers in the field allow.
+  /// How deep groups may be nested: the same limit as in other parsers.
   static let deepestGroup = 100
 
   private let bytes: ByteView
@@ -82,7 +82,7 @@ public struct ProtoReader {
     return .malformed
   }
 
-  /// At most ten bytes, and at most 64 bits.
+  /// Reads a varint: at most ten bytes, and at most 64 bits.
   private mutating func varint() -> UInt64? {
     var result: UInt64 = 0
     var shift: UInt64 = 0
@@ -106,11 +106,11 @@ public struct ProtoReader {
   }
 }
 
-/// Writes the protobuf wire format. A lack of room is remembered in `isComplete`, so that a message is
-/// written without a test at each field; when it ends false, the caller throws the bytes away.
+/// Writes the protobuf wire format. If memory runs out, `isComplete` becomes false and stays so. So a message is
+/// written without a check at each field, and at the end the caller discards the bytes if `isComplete` is false.
 public struct ProtoWriter {
   private let out: ByteBuffer
-  /// Whether all was written; false once there was no memory.
+  /// Whether everything was written; false once memory has run out.
   public private(set) var isComplete = true
 
   public init(into out: ByteBuffer) { self.out = out }
@@ -120,12 +120,12 @@ public struct ProtoWriter {
     raw(value)
   }
 
-  /// An `int32` or `int64`: negative numbers take ten bytes.
+  /// Writes an `int32` or `int64`; a negative number takes ten bytes.
   public mutating func int(_ field: UInt32, _ value: Int64) { varint(field, UInt64(bitPattern: value)) }
 
   public mutating func bool(_ field: UInt32, _ value: Bool) { varint(field, value ? 1 : 0) }
 
-  /// A string, bytes, or a message that was written elsewhere.
+  /// Writes a string, bytes, or a message that has been encoded elsewhere.
   public mutating func bytes(_ field: UInt32, _ value: ByteView) {
     messageHeader(field, length: value.count)
     if isComplete { isComplete = out.append(value) }
@@ -133,7 +133,7 @@ public struct ProtoWriter {
 
   public mutating func string(_ field: UInt32, _ value: StaticString) { bytes(field, value.bytes) }
 
-  /// The tag and length of a nested message: its `length` bytes follow by further calls.
+  /// Writes the tag and length of a nested message. Further calls then write its `length` bytes.
   public mutating func messageHeader(_ field: UInt32, length: Int) {
     tag(field, 2)
     raw(UInt64(max(length, 0)))
@@ -144,7 +144,7 @@ public struct ProtoWriter {
     value == 0 ? 1 : (70 &- value.leadingZeroBitCount) / 7
   }
 
-  /// How many bytes a length-delimited field takes, its tag included; nil when that is not a number any more.
+  /// How many bytes a length-delimited field takes, including its tag; nil if the number overflows.
   public static func bytesFieldSize(_ field: UInt32, _ length: Int) -> Int? {
     let header = varintSize(UInt64(field) << 3) &+ varintSize(UInt64(max(length, 0)))
     let (size, overflow) = header.addingReportingOverflow(length)

@@ -52,8 +52,8 @@ public struct StatusCode: RawRepresentable, Equatable, Sendable {
   }
 
   /// The code of a `grpc-status` value: "a decimal-encoded integer as an ASCII string, without any leading
-  /// zeros" (gRPC over HTTP2, "Responses"). nil for anything else, an undefined number included: such a
-  /// status is UNKNOWN.
+  /// zeros" (gRPC over HTTP2, "Responses"). nil for anything else, also for an undefined number: such a status is
+  /// UNKNOWN.
   public static func parse(_ grpcStatus: ByteView) -> StatusCode? {
     guard grpcStatus.count == 1 || (grpcStatus.count == 2 && grpcStatus[0] == 0x31) else { return nil }
     var value: Int32 = 0
@@ -69,7 +69,7 @@ func decimalDigit(_ byte: UInt8) -> UInt8? {
   byte >= 0x30 && byte <= 0x39 ? byte &- 0x30 : nil
 }
 
-/// The status where no (valid) `grpc-status` names one.
+/// The status of responses whose `grpc-status` is missing or invalid.
 public enum StatusMapping {
   /// The status of headers that end the stream, trailers or trailers-only: "If grpc-status was provided, it
   /// must be used"; one that is malformed or undefined is UNKNOWN. Without it, the HTTP status decides.
@@ -78,8 +78,8 @@ public enum StatusMapping {
     return StatusCode.parse(grpcStatus) ?? .unknown
   }
 
-  /// "HTTP to gRPC Status Code Mapping": only for answers without `grpc-status`. 200 is UNKNOWN too, because
-  /// a call that went well says so.
+  /// "HTTP to gRPC Status Code Mapping": only for responses without `grpc-status`. 200 is UNKNOWN too, because a
+  /// successful call has a `grpc-status`.
   public static func fromHTTPStatus(_ status: Int) -> StatusCode {
     switch status {
     case 400, 431: return .internal

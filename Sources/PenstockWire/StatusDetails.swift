@@ -3,8 +3,8 @@ internal import CMemory
 /// A `google.rpc.Status`, as `grpc-status-details-bin` carries it (google/rpc/status.proto: code = 1, message
 /// = 2, repeated google.protobuf.Any details = 3; google/protobuf/any.proto: type_url = 1, value = 2).
 ///
-/// It owns a copy of the bytes; the views it gives live as long as it does. The message is given as it was
-/// sent, UTF-8 or not.
+/// The object owns a copy of the bytes, and its views are valid as long as the object. The message is as it was sent,
+/// UTF-8 or not.
 public final class StatusDetails {
   private struct Range {
     var offset = 0
@@ -30,7 +30,7 @@ public final class StatusDetails {
 
   public var message: ByteView { view(messageRange) }
 
-  /// A detail; empty views when there is none at `at`.
+  /// The detail at the index `at`; empty views if there is none.
   public func detail(at: Int) -> (typeURL: ByteView, value: ByteView) {
     guard let details, at >= 0 && at < count else { return (view(Range()), view(Range())) }
     return (view(details[at].typeURL), view(details[at].value))
@@ -65,7 +65,7 @@ public final class StatusDetails {
 
   @inline(never) @_optimize(size)
   private func fill(_ total: Int) -> Bool {
-    // No overflow: `total` is at most half of the number of bytes that we hold.
+    // `total` is at most half of the number of bytes that are kept, so this can't overflow.
     let (size, overflow) = total.multipliedReportingOverflow(by: MemoryLayout<Detail>.stride)
     guard !overflow, let storage = cm_alloc(size) else { return false }
     let slots = storage.bindMemory(to: Detail.self, capacity: total)
@@ -99,7 +99,7 @@ public final class StatusDetails {
     }
   }
 
-  /// Where a part of our bytes is.
+  /// The position of `part` in the object's bytes.
   private func range(_ part: ByteView) -> Range {
     guard let base = bytes.view.baseAddress, let start = part.baseAddress else { return Range() }
     return Range(offset: start - base, count: part.count)
@@ -109,8 +109,8 @@ public final class StatusDetails {
     slice(bytes.view, from: range.offset, to: range.offset &+ range.count)
   }
 
-  /// Appends the bytes of a status. `detail` is asked once for each index, 0 to `detailCount` - 1; its views
-  /// are used before the next is asked for. False: no memory, and `out` is as it was.
+  /// Appends the bytes of a status. Calls `detail` once for each index, 0 to `detailCount` - 1; its views are used
+  /// before the next call. False: no memory, and `out` is as it was.
   @inline(never) @_optimize(size)
   public static func encode(
     code: Int32, message: ByteView, detailCount: Int,

@@ -4,8 +4,9 @@ public enum Timeout {
   private static let mostDigits = 8
   private static let overflowing: UInt64 = 100_000_000
 
-  /// Writes the shortest exact value, or the finest that fits into eight digits, rounded down: the server is never told
-  /// more than is left. Nothing left is "1n", because the value is to be positive. False: no memory.
+  /// Writes the shortest exact value, or else the most precise value that fits into eight digits, rounded down: the
+  /// server never gets more time than is left. If no time is left this is "1n", because the value has to be positive.
+  /// False: no memory.
   public static func write(nanoseconds: UInt64, into out: ByteBuffer) -> Bool {
     var value = max(nanoseconds, 1)
     var unit = 0
@@ -19,8 +20,8 @@ public enum Timeout {
     return writeDecimal(value, into: out) && out.append(byte: letter(unit))
   }
 
-  /// The nanoseconds of a value, at most `UInt64.max`; nil when it is malformed. Zero is taken, as servers
-  /// and clients in the field do: it means that nothing is left.
+  /// The nanoseconds of a value, at most `UInt64.max`; nil when it is malformed. Zero is accepted, as in other servers
+  /// and clients: it means that no time is left.
   public static func parse(_ value: ByteView) -> UInt64? {
     let digits = value.count &- 1
     guard digits >= 1 && digits <= mostDigits else { return nil }
@@ -43,7 +44,7 @@ public enum Timeout {
     return overflow ? UInt64.max : product
   }
 
-  /// How many of unit `unit` make one of the next.
+  /// How many of the unit with the index `unit` make one of the next unit.
   private static func ratio(_ unit: Int) -> UInt64 { unit < 3 ? 1_000 : 60 }
 
   private static func letter(_ unit: Int) -> UInt8 {
@@ -65,7 +66,7 @@ func writeDecimal(_ value: UInt64, into out: ByteBuffer) -> Bool {
   return true
 }
 
-/// Writes the decimal digits of `value` to `space`, which has room for 20 of them; how many there were.
+/// Writes the decimal digits of `value` to `space`, which has room for 20 digits, and returns their number.
 func writeDecimal(_ value: UInt64, to space: UnsafeMutableRawBufferPointer) -> Int {
   var digits = 1
   var rest = value / 10

@@ -20,7 +20,7 @@ public enum UTF8Repair {
     return false
   }
 
-  /// Where the first ill-formed sequence at or behind `from` begins; the end when there is none.
+  /// The position of the first ill-formed sequence at or after `from`; the end of the bytes if there is none.
   private static func validPrefix(_ bytes: ByteView, from: Int) -> Int {
     var at = from
     while at < bytes.count {
@@ -35,7 +35,7 @@ public enum UTF8Repair {
     return at
   }
 
-  /// The sequence at `at`: its length when well formed, else the length of its maximal subpart (1 at least).
+  /// The sequence at `at`: its length if it is well formed, else the length of its maximal subpart (at least 1).
   private static func step(_ bytes: ByteView, _ at: Int) -> (length: Int, isWellFormed: Bool) {
     let lead = bytes[at]
     var lowest: UInt8 = 0x80

@@ -94,7 +94,7 @@ TEST(header_rules_are_checked) {
   CHECK_RESULT(
       penstock_ready_header_rules("{\"request\": [{\"set\": \"a\", \"add\": \"b\", \"value\": \"\"}]}", &table, &error),
       PENSTOCK_E_INVALID_JSON);
-  CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, NULL, "a rule does one thing");
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, NULL, "a rule does one thing only");
 }
 
 /* ---- All of them ---- */
