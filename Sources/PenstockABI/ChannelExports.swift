@@ -202,7 +202,8 @@ private func explain(
   case .state:
     report(
       outcome,
-      call.codec == nil ? "the call has no codec, so it takes bytes only" : "the call has a codec, so it takes objects of it",
+      call.codec == nil
+        ? "the call has no codec, so it takes bytes only" : "the call has a codec, so it takes objects of it",
       error)
   default: report(outcome, "no memory", error)
   }

@@ -26,7 +26,8 @@ public func penstock_codec_new(
   let table = functions.pointee
   let data = UserData(table.user_data, table.finalizer)
   if hasUnknownFields(functions, table.struct_size, known: known) {
-    return report(.unsupported, "functions.struct_size: the table has fields that this version does not know", error)
+    return report(
+      .unsupported, "functions.struct_size: the table has fields that this version does not know", error)
   }
   guard let codec, let encode = table.encode, let decode = table.decode, let free = table.free else {
     return report(.invalidArgument, "codec, encode, decode and free must not be NULL", error)

@@ -138,7 +138,8 @@ func register(
   guard let registration else { return failure?.report(error) ?? PENSTOCK_E_NO_MEMORY }
   let outcome = add(registration)
   guard outcome == .ok else {
-    return report(outcome, outcome == .closed ? "the channel or its runtime has been closed" : outcome.name, error)
+    return report(
+      outcome, outcome == .closed ? "the channel or its runtime has been closed" : outcome.name, error)
   }
   id.pointee = registration.id
   return PENSTOCK_OK

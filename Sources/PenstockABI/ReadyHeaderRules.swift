@@ -20,7 +20,9 @@ private func readRules(_ reader: JSONReader, _ into: ([HeaderEdits.Edit]) -> Voi
     var rule = Rule()
     let failure = one.members { key, member in
       for verb in Rule.verbs where bytesEqual(key, verb) {
-        if rule.verb != nil { return member.fail(because: ("a rule does one thing only" as StaticString).bytes) }
+        if rule.verb != nil {
+          return member.fail(because: ("a rule does one thing only" as StaticString).bytes)
+        }
         rule.verb = verb
         return readName(member) { rule.name = $0 }
       }
@@ -79,7 +81,8 @@ private struct Rule {
         !bytesEqual(name.view, other.view)
       else {
         return reader.fail(
-          because: ("\"rename\" needs two different names: both or neither end with \"-bin\"" as StaticString).bytes)
+          because: ("\"rename\" needs two different names: both or neither end with \"-bin\"" as StaticString)
+            .bytes)
       }
       into(.rename(name, to: other))
     } else {

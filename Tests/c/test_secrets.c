@@ -5,7 +5,8 @@
 
 /* ---- The bearer token goes over TLS only ---- */
 
-static const char *const refusal = "a bearer token is sent over TLS only, and the channel has no TLS (see \"allow_cleartext\")";
+static const char *const refusal =
+    "a bearer token is sent over TLS only, and the channel has no TLS (see \"allow_cleartext\")";
 
 static void add_default_bearer(penstock_channel *channel, source *source) {
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;

@@ -14,10 +14,11 @@ Payload = Union[bytes, bytearray, memoryview]
 
 
 class Uncompressed:
-    """A request that is sent as it is, also where its call compresses: ``stub.Put(Uncompressed(request))``, or among
-    the requests of a stream, of which the others are compressed. For a secret beside text of others (the length of
-    what is compressed tells of it), or for what is compressed already. Interceptors see the request itself; what they
-    put in its place is not compressed either. An interceptor may mark a message of its own, or the one that it sees:
+    """A request that is sent uncompressed, also in a call that compresses: ``stub.Put(Uncompressed(request))``, or
+    as one of the requests of a stream, whose other requests are still compressed. It is for a message that has both
+    a secret and text from others (the compressed length tells something about the secret), or for data that is
+    compressed already. Interceptors see the request itself; if they replace it, the replacement is not compressed
+    either. An interceptor may mark a message of its own, or the message that it sees:
     ``hop.message = Uncompressed(hop.message)``."""
 
     __slots__ = ("message",)

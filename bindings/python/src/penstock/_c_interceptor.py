@@ -1,4 +1,4 @@
-"""Interceptors that other shared libraries have."""
+"""Interceptors from other shared libraries."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from ._verdict import Level
 
 
 class CInterceptor(Native):
-    """The ``penstock_interceptor`` of another shared library, whose callbacks are functions of C, to be added as any
-    other interceptor:
+    """The ``penstock_interceptor`` of another shared library, whose callbacks are C functions. Add it like any other
+    interceptor:
 
         library = ctypes.CDLL("libcounting.so")
         library.counting_interceptor.restype = ctypes.c_void_p
         channel.add_interceptor(penstock.CInterceptor(library.counting_interceptor()))
 
-    ``table``: its address (int), or a ctypes object: a pointer, a structure, or one that `ctypes.c_void_p` holds. It
-    is copied here; its texts are copied, and its executors retained, when it is registered. ``user_data``: what its
-    callbacks get, instead of the table's own.
+    ``table``: the address of the table (int), or a ctypes object: a pointer, a structure or a `ctypes.c_void_p`. The
+    table is copied here; its strings are copied, and its executors retained, when it is registered. ``user_data``:
+    the user data for its callbacks, instead of the table's.
 
-    Its name, methods, kinds, limits, level and executors hold where `Channel.add_interceptor` is given no others.
-    Registering hands the library the user data, which its finalizer gets back in the end, even where registering
-    fails: a table that has a finalizer is registered once (then AlreadyError), one that has none any number of times.
+    The table's name, methods, kinds, limits, level and executors hold unless `Channel.add_interceptor` is given
+    others. Each registration passes the user data to the library, which finally calls the table's finalizer with it,
+    even if the registration fails. So a table with a finalizer can be registered only once (after that
+    AlreadyError); a table without one, any number of times.
 
-    InvalidArgumentError: no table, or not its size. LibraryError PENSTOCK_E_UNSUPPORTED: it uses fields that this
-    library does not know.
+    InvalidArgumentError: the table is NULL, or its struct_size is wrong. LibraryError PENSTOCK_E_UNSUPPORTED: the
+    table uses fields that this library does not know.
     """
 
     def __init__(self, table: Any, user_data: Union[int, c_void_p, None] = None) -> None:
@@ -47,9 +48,10 @@ class CInterceptor(Native):
 
     def _fill(self, table: _raw.penstock_interceptor) -> None:
         if self._table.finalizer:
-            # The child of a fork has user data of its own, and none of its parent's registrations.
+            # A forked child has its own copy of the user data and none of its parent's registrations, so it may
+            # register the table too.
             if self._process == os.getpid():
-                raise AlreadyError(c.E_ALREADY, "the table has a finalizer: it can be registered once")
+                raise AlreadyError(c.E_ALREADY, "the table has a finalizer, so it can be registered only once")
             self._process = os.getpid()
         ctypes.pointer(table)[0] = self._table
 

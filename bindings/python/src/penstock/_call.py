@@ -1,4 +1,4 @@
-"""Calls: the machine under the four kinds, and the response iterator of streams."""
+"""Calls: the code that the four kinds share, and the response iterator of streams."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Serializer = Optional[Callable[[Any], bytes]]
 Deserializer = Optional[Callable[[bytes], Any]]
 # A message: bytes, or with a codec the caller's own object.
 Data = Union[bytes, Boxed]
-# A message to be sent; Uncompressed has one that is not to be compressed.
+# A message to be sent; an Uncompressed has a message that is not to be compressed.
 Sent = Union[Data, Uncompressed]
 
 
 def serialize(serializer: Serializer, request: Any, codec: Optional[Codec] = None) -> Sent:
-    """The request's bytes, or the request itself for a codec. RpcError INTERNAL, as in grpcio: the
-    serializer raised."""
+    """The bytes of the request, or for a codec the request itself. RpcError INTERNAL, as in grpcio: the serializer
+    raised."""
     if isinstance(request, Uncompressed):
         return Uncompressed(serialize(serializer, request.message, codec))
     if codec is not None:
@@ -129,7 +129,7 @@ def body(reply: int) -> Data:
 
 
 def _taken(message: c_void_p) -> Data:
-    """The bytes of a ``penstock_message *``, or the object that it is; it is released, and ``message`` is null."""
+    """The bytes or the object of a ``penstock_message *``, which is released; ``message`` is null afterwards."""
     data: Data
     try:
         item = boxed(_raw.penstock_message_object(message)) if Boxed.ever else None
@@ -158,8 +158,8 @@ def _tried(call: int, data: Sent) -> Tuple[int, int]:
 
 
 class _KeptCall:
-    """A reference to a call for a thread of its own. It is released with this object, and so only once,
-    even if a Ctrl-C leaves open whether the thread has begun."""
+    """A reference to a call, for the thread that sends its requests. It is released with this object, and so exactly
+    once, even if a Ctrl-C makes it uncertain whether the thread has started."""
 
     __slots__ = ("__weakref__", "handle")
 
@@ -212,8 +212,8 @@ class Requests:
         self._end(call)
 
     def send_ready(self, call: int) -> Tuple[bool, Optional[Sent]]:
-        """Sends the requests that there is room for. Returns whether those were all; if not, also the
-        request that had no room."""
+        """Sends requests as long as there is room. Returns whether all were sent; if not, also the request that had
+        no room."""
         try:
             for data in self:
                 result, length = _tried(call, data)
@@ -251,12 +251,13 @@ class Requests:
 class Call(Outcome):
     """A running call with a stream of responses: iterate over it.
 
-    Dropping it cancels it, unless it has ended. An end other than OK is raised as `RpcError` by the iteration, once
-    every message before it has been given.
+    A call object that is dropped cancels its call, unless the call has ended. The iteration raises an end other than
+    OK as `RpcError`, after the last message.
 
     The methods that tell how the call ended (`code`, `details`, `trailing_metadata`, `stats` and so on) wait for the
-    end and read nothing, as in grpcio. The status comes after the messages: with some unread, the wait is over when
-    another thread has read them, at the deadline, or when the call is cancelled. Iterate first, or set a ``timeout``.
+    end and read no messages, as in grpcio. The status comes after the messages: if some are unread, the wait ends
+    when another thread has read them, at the deadline, or when the call is cancelled. Iterate first, or set a
+    ``timeout``.
     """
 
     def __init__(
@@ -297,7 +298,7 @@ class Call(Outcome):
             raise
 
     def _receive(self) -> Optional[Data]:
-        """Waits for the next message. None: there is none, and the reply is here. The reply may be here
+        """Waits for the next message. None: there are no more messages, and `_reply` is set. `_reply` may be set
         before the last message has been taken."""
         if self._is_read:
             return None
@@ -307,7 +308,7 @@ class Call(Outcome):
             if result == c.OK:
                 return _taken(message)
         except BaseException:
-            # A Ctrl-C came while the message was in hand: the iteration may go on after it.
+            # A Ctrl-C came after the message had been received: it is kept, because the iteration may go on later.
             if message.value is not None:
                 self._unread.append(_taken(message))
             raise
@@ -326,7 +327,7 @@ class Call(Outcome):
         return self._reply
 
     def _error(self) -> Optional[RpcError]:
-        """The exception for the call's end; None for OK. Called once the reply is here."""
+        """The exception for the call's end; None for OK. To be called when `_reply` is set."""
         if self._failure is None and self._requests is not None:
             self._failure = self._requests.failure
         if self._failure is not None:
@@ -350,7 +351,7 @@ class Call(Outcome):
     # ---- grpc.Call ----
 
     def cancel(self) -> bool:
-        """Ends the call with CANCELLED; unread messages are discarded. False: it had ended before."""
+        """Ends the call with CANCELLED; unread messages are discarded. False: the call had ended before."""
         active = self.is_active()
         _raw.penstock_call_cancel(self._call, b"Locally cancelled by application!")
         self._unread.clear()
@@ -369,7 +370,7 @@ class Call(Outcome):
         return False
 
     def add_callback(self, callback: Callable[[], Any]) -> bool:
-        """False: the call has ended, and ``callback`` is never called. Not there yet for one that has not."""
+        """False: the call has ended, and ``callback`` is never called. Not supported yet for a running call."""
         if self.is_active():
             raise NotImplementedError("a running call can't tell yet when it ends; wait for its code() on a thread")
         return False
@@ -391,8 +392,8 @@ class Call(Outcome):
 
     @property
     def trace(self) -> Dict[str, Any]:
-        """The events at each hop (with the channel option ``trace``), and ``holder``: the party that holds
-        the call now. Does not wait for the end."""
+        """The events at each hop (with the channel option ``trace``), and ``holder``: who holds up the call now.
+        Does not wait for the end."""
         trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_call_trace_json, self._call))
         return trace
 

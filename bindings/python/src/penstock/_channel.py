@@ -29,15 +29,16 @@ class Channel(Caller):
     ``target``: ``host:port``, ``dns:///host:port``, ``ipv4:1.2.3.4:5,...``, ``ipv6:[::1]:5,...`` or ``unix:/path``.
     ``tls``: True (roots of the system), False (cleartext), a mapping with ``roots_pem``, ``roots_file``,
     ``certificate_chain_pem``, ``certificate_chain_file``, ``private_key_pem``, ``private_key_file``,
-    ``server_name``, ``verify``, or None: the library's default, which is on but for unix sockets.
+    ``server_name``, ``verify``, or None: the library's default, which is TLS except for unix sockets.
     ``options``: ``authority``, ``user_agent``, ``default_deadline_ms``, ``max_receive_message_bytes``,
     ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``, ``compression``,
     ``initial_stream_window_bytes``, ``initial_connection_window_bytes``, ``tie_order``, ``trace``: see
     docs/options.md.
-    ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the one
-    that is shared.
+    ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the
+    default one.
 
-    Nothing is connected before the first call. InvalidArgumentError: the target or an option; its ``path`` names it.
+    The channel connects at its first call. InvalidArgumentError: the target or an option is wrong; its ``path``
+    names it.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Channel(Caller):
     def _waiters(self) -> Waiters:
         return self._runtime._waiters
 
-    # Set by the registration of an interceptor at the object level.
+    # True once an interceptor at the object level has been registered.
     _has_object_level = False
 
     @property
@@ -115,11 +116,12 @@ class Channel(Caller):
     ) -> Registration:
         """Registers ``interceptor`` for the calls that are made from now on.
 
-        A higher ``priority`` is called earlier on the way out and later on the way in; equal ones keep the order of
-        registration. ``methods``: patterns, each a whole method or a beginning followed by one star; None is all.
-        ``kinds``: kinds of calls; None is all. ``name``: for messages and lists, instead of the interceptor's own.
-        ``hold_bytes``: how many message bytes HOLD may park per call and lane; 0 is 65536. ``level``,
-        ``per_attempt``: where it stands (`Level`), instead of what the interceptor's attributes of these names say.
+        A higher ``priority`` is called earlier on the way out and later on the way in; interceptors with equal
+        priority keep the order of registration. ``methods``: patterns, each a whole method or a beginning followed
+        by one star; None is all. ``kinds``: kinds of calls; None is all. ``name``: for messages and lists, instead
+        of the interceptor's own. ``hold_bytes``: how many message bytes HOLD may park per call and lane; 0 is 65536.
+        ``level``, ``per_attempt``: where it stands (`Level`), instead of what the interceptor's attributes of these
+        names say.
         """
         return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes, level, per_attempt)
 
@@ -127,7 +129,7 @@ class Channel(Caller):
     def interceptors(self) -> List[Dict[str, Any]]:
         """The registrations on the channel and its runtime, in the order that calls meet them: id, name,
         priority, place (``"runtime"`` or ``"channel"``), level, per (``"call"`` or ``"attempt"``), methods,
-        kinds, calls_in_flight, calls_seen. A call's own are not among them."""
+        kinds, calls_in_flight, calls_seen. Interceptors of single calls are not listed."""
         listed: List[Dict[str, Any]] = json.loads(owned_text(_raw.penstock_channel_interceptors_json, self._handle))
         return listed
 
@@ -139,9 +141,9 @@ class Channel(Caller):
         certificate_chain: Union[str, bytes, None] = None,
         private_key: Union[str, bytes, None] = None,
     ) -> None:
-        """Sets certificates in PEM form, for connections that begin from now on: such as a client's that have
-        been renewed. A part that is None is as ``tls=`` says, and a file that it names is read again. A
-        connection that is there stays.
+        """Sets certificates in PEM form for connections that begin from now on, such as renewed certificates of a
+        client. For a part that is None ``tls=`` holds, and a file that it names is read again. An existing
+        connection stays.
 
         StateError: the channel has no TLS. InvalidArgumentError: a text does not parse, or chain and key do not
         belong together."""
@@ -156,7 +158,8 @@ class Channel(Caller):
         result = _raw.penstock_channel_close(self._handle)
         if result not in (OK, E_ALREADY):
             raise library_error(result, "the channel can't be closed")
-        # Interceptors are removed here: one that refers to the channel would keep it, and be kept by it.
+        # Interceptors are removed here, because an interceptor that refers to the channel would form a reference
+        # cycle with it.
         while self._registered:
             _raw.penstock_registration_remove(self._registered.pop(), None)
 

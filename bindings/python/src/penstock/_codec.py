@@ -1,5 +1,5 @@
-"""The codec that a call has where an interceptor sees messages as objects: the serializers of its method, called by
-the library when a message passes between the two levels."""
+"""The codec of a call in which an interceptor sees messages as objects. It has the serializers of the method; the
+library calls them when a message passes between the two levels."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ _logger = logging.getLogger("penstock")
 
 
 class Boxed:
-    """A message as the caller has it, on its way through a call: the registry keeps it under its number.
-
-    One that the caller sends has the codec of the call."""
+    """A message as the caller's object, on its way through a call; the registry keeps it under its number. A message
+    that the caller sends has the codec of its call."""
 
     __slots__ = ("_codec", "thing")
-    # Whether any object of this class was made in this process: until then other code need not look for one.
+    # Whether any object of this class has been made in this process. If not, other code need not look for one.
     ever = False
 
     def __init__(self, thing: Any, codec: Optional[Codec] = None) -> None:
@@ -70,7 +69,7 @@ class _Serializers(NamedTuple):
 
 
 class Codec:
-    """Owns a ``penstock_codec *`` made of the serializers of a method."""
+    """Owns a ``penstock_codec *`` that is made from the serializers of a method."""
 
     def __init__(
         self, serializer: Optional[Callable[[Any], bytes]], deserializer: Optional[Callable[[bytes], Any]]
@@ -90,7 +89,7 @@ class Codec:
 
 
 def boxed(number: Optional[int]) -> Optional[Boxed]:
-    """The message of ours that a ``void *`` of the library stands for; None if it stands for something else."""
+    """The `Boxed` behind a ``void *`` of the library; None if it is not one."""
     found = registry.get(number)
     return found if isinstance(found, Boxed) else None
 
@@ -99,8 +98,8 @@ def boxed(number: Optional[int]) -> Optional[Boxed]:
 
 
 def _tell(error: BaseException, text: str, *words: str) -> None:
-    """An Exception ends the call; other exceptions, such as KeyboardInterrupt, also go on in the Python
-    code that waits."""
+    """Reports an exception, which ends the call. One that is not an Exception, such as KeyboardInterrupt, is also
+    raised in the Python code that waits."""
     if not isinstance(error, Exception):
         escape(error)
     _logger.error(text, *words, exc_info=error)
@@ -143,7 +142,7 @@ def _copy(_: int, item: int) -> Optional[int]:
         return None
 
 
-# C would take a function that raises for one that has succeeded.
+# If one of these functions raises, C takes that for success.
 recover(_encode, lambda given: _encode(**given))
 recover(_decode, lambda given: _decode(**given))
 recover(_copy, lambda given: None)

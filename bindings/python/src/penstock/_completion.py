@@ -1,4 +1,5 @@
-"""The asynchronous style: interceptors whose callbacks get a completion, to be called once, later and anywhere."""
+"""The asynchronous style: interceptors whose callbacks get a completion, to be called once, at any time and on any
+thread."""
 
 from __future__ import annotations
 
@@ -25,11 +26,12 @@ CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_respon
 
 
 class CompletionInterceptor:
-    """Sees and changes what passes in a call, in asynchronous style: each callback gets its event and a `Completion`,
-    to be called once: in the callback or later, on any thread. Until then the event waits, and later ones of its
-    direction behind it. A completion that is let go of uncalled ends the call with INTERNAL, as an exception does.
+    """Sees and changes what passes in a call, in asynchronous style: each callback gets its event and a
+    `Completion`, to be called once: in the callback or later, on any thread. Until then the event waits, and later
+    events of the same direction wait behind it. A completion that is dropped without a call ends the call with
+    INTERNAL, as an exception does.
 
-    Override what you need: what is not overridden passes, and costs nothing.
+    Override the methods that you need; the other events pass, and cost nothing.
     """
 
     # These attributes mean the same as those of `Interceptor`.
@@ -43,8 +45,8 @@ class CompletionInterceptor:
     inbound_executor: Optional[Executor] = None
 
     def create(self, method: str, kind: Kind) -> Any:
-        """A call has come. The object that is returned has the methods that see the call: one for each
-        call, or None for this very object. `Verdict.SKIP`: it does not see the call."""
+        """A call has come. Returns the object whose methods see this call: a new object for each call, or None for
+        this interceptor itself. `Verdict.SKIP`: the interceptor does not see the call."""
 
     def on_start(self, metadata: Metadata, done: Completion) -> None:
         """Before anything is sent: the request's metadata, which may be changed until ``done`` is called."""
@@ -66,12 +68,11 @@ class CompletionInterceptor:
         itself."""
 
     def on_cancel(self, status: Status) -> None:
-        """The call was ended elsewhere, and no `on_status` comes, or comes again."""
+        """Something else has ended the call: no `on_status` follows."""
 
 
 class Completion(RequestFields):
-    """The answer that a callback owes its event: to be called once, on any thread. Until then it shows the request.
-
+    """Ends the wait of a callback's event: to be called once, on any thread. Until then the request can be read.
     AlreadyError: it has been called. GoneError: the call has ended, or went on without it. Both do no harm.
     """
 
@@ -81,15 +82,15 @@ class Completion(RequestFields):
         self._handle = handle
         self._registered = registered
         self._hop: Optional[Hop] = None
-        # What the one call takes away.
+        # The one permitted call empties this list.
         self._open = [True]
         self._running = True
         own(self, _raw.penstock_hop_release, handle)
 
     def next(self, message: Any = None) -> None:
-        """Lets the event go on, with its changes; another message takes the place of the event's, if one is given."""
+        """Lets the event go on, with its changes. ``message``, if given, replaces the event's message."""
         if message is not None:
-            # An event that does not wait any more is reported below.
+            # If the event does not wait any more, this is reported below.
             with contextlib.suppress(GoneError):
                 set_message(self._handle, message)
         self._call(_raw.penstock_hop_resolve, c.NEXT)
@@ -107,13 +108,13 @@ class Completion(RequestFields):
 
     def resolve(self, verdict: Verdict) -> None:
         """Ends the event's wait with NEXT, DROP (messages), TAKE (start) or RESTART (status).
-        InvalidArgumentError: this event does not allow the verdict, and the completion can still be called."""
+        InvalidArgumentError: this event does not allow the verdict; the completion can still be called."""
         self._call(_raw.penstock_hop_resolve, int(verdict))
 
     @property
     def hop(self) -> Hop:
-        """The hop. In the callback all of it may be used; later only the functions for any thread, if it
-        was asked for in the callback: its `end` ends the call also when the completion has been called."""
+        """The hop; ask for it in the callback. In the callback all of its methods may be used; later only those for
+        any thread. Its `end` ends the call also when the completion has been called."""
         if self._hop is None:
             if not self._running:
                 raise StateError(c.E_STATE, "the callback has returned: ask for the hop in it")
@@ -127,8 +128,8 @@ class Completion(RequestFields):
             self._hop._end()
 
     def _call(self, function: Callable[[int, Any], int], value: Any) -> None:
-        """Ends the event's wait. For C the handle is a kept hop afterwards, which may still end the call: so that a
-        completion does not, the second of two callers is turned away here, on whichever thread."""
+        """Ends the event's wait. For C the handle is a kept hop afterwards, which may still end the call. A
+        completion must not do that, so a second call is refused here, on whichever thread."""
         try:
             token = self._open.pop()
         except IndexError:
@@ -140,7 +141,7 @@ class Completion(RequestFields):
 
     def _shown(self) -> None:
         if not self._open:
-            raise StateError(c.E_STATE, "the completion has been called: its event is others' now")
+            raise StateError(c.E_STATE, "the completion has been called, so its event can't be used any more")
 
 
 class _InCallback:
@@ -193,13 +194,13 @@ def _fail(name: str, callback: str, handle: int, error: BaseException) -> None:
 
 
 def _drop(given: Dict[str, Any]) -> None:
-    """The event's completion is dropped before user code had it, which ends the call."""
+    """Drops the event's completion before user code has it. That ends the call."""
     _raw.penstock_hop_release(given["handle"])
 
 
 def _end_begun(given: Dict[str, Any]) -> None:
-    """If user code has the completion, that keeps the handle. Otherwise its memory is lost, which is better
-    than releasing it twice."""
+    """If user code has the completion, the completion keeps the handle. Otherwise the handle's memory is lost, which
+    is better than releasing it twice."""
     _raw.penstock_hop_end(given["handle"], StatusCode.INTERNAL.number, b"a signal's handler raised in a callback")
 
 
@@ -250,7 +251,7 @@ recover(_create, lambda given: None)
 recover(_destroy, forget_again, forget_again)
 _create_trampoline = _raw.penstock_hop_create(_create)
 _destroy_trampoline = _raw.penstock_hop_destroy(_destroy)
-# The fields of the C table.
+# The fields of the C table that have other names.
 _FIELDS = {"on_request": "on_send", "on_response": "on_receive"}
 _trampolines = {callback: _event_callback(callback) for callback in CALLBACKS[:-1]}
 _trampolines["on_cancel"] = _raw.penstock_hop_callback(_cancel)
@@ -279,6 +280,6 @@ def completion_table(
     table, error = _raw.penstock_interceptor(), c_void_p()
     table.struct_size = sizeof(table)
     check_with(_raw.penstock_async_interceptor_table(byref(given), byref(table), byref(error)), error)
-    # C has copied the pointers of `given`, which is freed now: the table has to keep the strings.
+    # C has copied the pointers of `given`, which is freed on return, so the table has to keep the strings.
     table.name, table.methods = name, methods
     return table

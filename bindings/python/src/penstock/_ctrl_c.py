@@ -1,5 +1,5 @@
-"""Recovers exceptions of signal handlers, Ctrl-C above all, that are raised while C calls Python, where no
-Python code could catch them."""
+"""Recovers exceptions of signal handlers (mostly Ctrl-C) that are raised while C calls Python, where no Python code
+could catch them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 from types import CodeType
 from typing import Any, Callable, Dict, Optional
 
-# The exceptions to be raised again in the Python code that waits, by thread.
+# By thread: the exceptions to be raised again in the Python code that waits on it.
 _escaping: Dict[int, BaseException] = {}
-# The recovery for a function that C has called and that let an exception out, by the function's code. It gets
-# the function's local variables, by name, and the exception.
+# The recovery for a function that C has called and that has raised. It gets the function's local variables, by name,
+# and the exception.
 _Recovery = Callable[[Dict[str, Any], BaseException], object]
 _unbegun: Dict[CodeType, _Recovery] = {}
 _begun: Dict[CodeType, _Recovery] = {}
@@ -22,10 +22,10 @@ def recover(
     unbegun: Callable[[Dict[str, Any]], object],
     begun: Optional[Callable[[Dict[str, Any]], object]] = None,
 ) -> None:
-    """Makes up for what C has asked of ``function`` where a signal's handler has raised instead; the exception goes
-    on in the code that waits. ``unbegun`` gets the arguments, by name, of a function that has not run at all, and
-    ``begun`` the local variables of one that has run in part: what that one has given away or released already is
-    not to be released again."""
+    """Sets the recovery for the case that a signal handler raises in ``function``, which C has called. The exception
+    is raised again in the code that waits. If ``function`` has not begun, ``unbegun`` is called with its arguments,
+    by name; if it has run in part, ``begun`` is called with its local variables. ``begun`` must not release anything
+    that ``function`` has already passed on or released."""
 
     def recovery(undo: Callable[[Dict[str, Any]], object]) -> _Recovery:
         def run(given: Dict[str, Any], error: BaseException) -> None:
@@ -49,8 +49,8 @@ def escape(error: BaseException) -> None:
 
 
 def raise_escaping() -> None:
-    """Raises an exception that a callback on this thread has left. Called after a C function that may have
-    run callbacks."""
+    """Raises the exception that a callback on this thread has stored, if there is one. Called after a C function
+    that may have run callbacks."""
     if _escaping:
         error = _escaping.pop(threading.get_ident(), None)
         if error is not None:
@@ -58,11 +58,11 @@ def raise_escaping() -> None:
 
 
 def call(function: Callable[..., int], *arguments: Any) -> int:
-    """Calls a C function that may run callbacks on this thread, and lets out what they let escape.
+    """Calls a C function that may run callbacks on this thread, and raises their escaped exceptions.
 
     Python runs its signal handlers on the main thread as soon as a Python function begins there: that may be one that
-    C calls, before its first line. An exception of a handler (KeyboardInterrupt) is then seen by
-    `sys.unraisablehook` alone, which is ours for as long as the main thread is in the library.
+    C calls, before its first line. Then only `sys.unraisablehook` sees an exception of a handler
+    (KeyboardInterrupt). So this package sets that hook while the main thread is in the library.
     """
     if threading.get_ident() != threading.main_thread().ident:
         result = function(*arguments)
@@ -84,7 +84,7 @@ def call(function: Callable[..., int], *arguments: Any) -> int:
 
 
 def _recovered(unraisable: sys.UnraisableHookArgs) -> bool:
-    """Whether the exception came out of a function that C has called, and was recovered."""
+    """Recovers the exception if it was raised in a function that C has called. Returns whether that was so."""
     trace, error = unraisable.exc_traceback, unraisable.exc_value
     if trace is None or error is None:
         return False

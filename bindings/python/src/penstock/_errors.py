@@ -15,7 +15,7 @@ class Error(Exception):
 
 
 class LibraryError(Error):
-    """A function of the library failed: nothing that a server said.
+    """A function of the library failed. This is never the status of a server.
 
     Attributes: ``result``, the number (`PENSTOCK_E_...`); ``name``, its name; ``message``, what was wrong, in words;
     ``path``, the JSON path of a wrong option, or None.
@@ -74,7 +74,7 @@ class StateError(LibraryError):
 
 
 class InterceptorWarning(UserWarning):
-    """An interceptor has a method that no one calls, and whose name is nearly that of a callback."""
+    """An interceptor has a method that is never called and whose name looks like a misspelt name of a callback."""
 
 
 _CLASSES: Dict[int, Type[LibraryError]] = {
@@ -111,7 +111,8 @@ def check(result: int, message: str = "") -> None:
 
 
 def check_hop(handle: int, result: int, message: str) -> None:
-    """Like `check`, for a function that was given the hop ``handle``: a StateError says why, in C's words."""
+    """Like `check`, for a function that was given the hop ``handle``: a StateError has the reason from
+    penstock_hop_why."""
     if result == c.OK:
         return
     why: bytes = _raw.penstock_hop_why(handle) if result == c.E_STATE else b""
@@ -119,7 +120,7 @@ def check_hop(handle: int, result: int, message: str) -> None:
 
 
 def check_with(result: int, error: c_void_p) -> None:
-    """Like `check`, with a ``penstock_error *`` for the details, which is released."""
+    """Like `check`, with the details of a ``penstock_error *``, which is released."""
     if result == c.OK:
         return
     if not error.value:

@@ -1,4 +1,4 @@
-"""Executors, which run an interceptor's callbacks elsewhere than on the driving thread."""
+"""Executors, which run an interceptor's callbacks on other threads than the one that drives the runtime."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ._reports import report
 
 
 class Job:
-    """Work of the library's, to be called once, on any thread. A second call does nothing."""
+    """Work that the library submits, to be called once, on any thread. A second call does nothing."""
 
     __slots__ = ("_pending",)
 
     def __init__(self, job: Callable[[Any], None], argument: Any) -> None:
-        # The thread that takes the job out runs it: list.pop is one step.
+        # The thread that takes the job out of the list runs it: list.pop is one atomic step.
         self._pending: List[Tuple[Callable[[Any], None], Any]] = [(job, argument)]
 
     def __call__(self) -> None:
@@ -39,11 +39,11 @@ class Job:
 
 
 class Executor:
-    """Runs an interceptor's callbacks: ``submit(job)`` has ``job()`` called once, on any thread. Its return value is
-    ignored; if it raises, the job is not taken, and the call ends with INTERNAL.
+    """Runs an interceptor's callbacks. ``submit(job)`` has to see to it that ``job()`` is called once, on any
+    thread. Its return value is ignored; if it raises, the job is not taken, and the call ends with INTERNAL.
 
-    ``Executor(pool.submit)`` takes a `concurrent.futures.Executor`. A job that is taken and never run holds its call
-    up until that is cancelled, or its deadline comes.
+    ``Executor(pool.submit)`` takes a `concurrent.futures.Executor`. A job that is taken and never run delays its
+    call until the call is cancelled or its deadline comes.
 
     An interceptor names its executors in the attributes ``executor`` (both lanes), ``outbound_executor`` and
     ``inbound_executor``, or for one call in `create`, with `Hop.set_executors`.
@@ -58,7 +58,7 @@ class Executor:
 
     @property
     def _handle(self) -> int:
-        # The child of a fork has none of its parent's executors.
+        # A forked child can't use its parent's executors, so it makes its own.
         if self._process != os.getpid():
             self._address = self._new()
             self._process = os.getpid()
@@ -74,9 +74,9 @@ class Executor:
 
 
 class SerialExecutor(Executor):
-    """A thread of the library that runs callbacks in the order in which they come. It ends by itself.
+    """A thread of the library that runs callbacks in the order in which they come. The thread ends by itself.
 
-    Callbacks may wait there, but not for a call that needs this very executor: WouldDeadlockError.
+    Callbacks may wait there, but not for a call that needs the same executor: that raises WouldDeadlockError.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class SerialExecutor(Executor):
 
     def _new(self) -> int:
         handle = c_void_p()
-        check(_raw.penstock_executor_new_serial(byref(handle)), "there is no thread for the executor")
+        check(_raw.penstock_executor_new_serial(byref(handle)), "a thread for the executor can't be started")
         assert handle.value is not None
         return handle.value
 
@@ -98,17 +98,19 @@ def _take_job(job: Callable[[Any], None], argument: Any, number: Optional[int]) 
         return 0
     except BaseException as error:
         report("", "submit", error)
-        # Whatever ``submit`` has done with the job: it has run, or is withdrawn and will not run.
+        # ``submit`` may have passed the job on before it raised: either it has run, or it is withdrawn here and will
+        # not run.
         return int(taken._revoke())
 
 
 def _run_job(given: Dict[str, Any]) -> None:
-    # A job that was made runs once, whichever thread has it; otherwise ``submit`` has not seen it.
+    # If the job was made, this runs it unless another thread has. If not, ``submit`` has not seen it, and it runs
+    # here.
     taken = given.get("taken") or Job(given["job"], given["argument"])
     taken()
 
 
-# C would count a job as taken where this function raises.
+# If this function raises, C counts the job as taken.
 recover(_take_job, _run_job, _run_job)
 _take = _raw.penstock_submit(_take_job)
 

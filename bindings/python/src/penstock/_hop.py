@@ -1,5 +1,5 @@
-"""The hop that an interceptor's callback gets: the event and the call, to look at, change, defer, end or
-answer."""
+"""The hop that an interceptor's callback gets: with it the callback reads and changes the event and the call, defers
+the event, ends the call or answers it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _current_thread = threading.get_ident
 
 
 class Registered:
-    """The registry's object for one registration: its name, its methods that C may call, bound, and the way
-    to register interceptors for calls that its hops make."""
+    """The registry's object for one registration: its name, the bound methods that C may call, and a function that
+    registers interceptors for side calls of its hops."""
 
     __slots__ = ("methods", "name", "register")
 
@@ -69,8 +69,8 @@ class SideCallArguments(CallKeywords, _SideCall):
 class Hop(RequestFields):
     """One interceptor in one call.
 
-    It may be used in the callback that got it, on that thread. `retain` keeps it for later and for other threads, as
-    do `ticket` and the verdict TAKE; what is not allowed there is StateError, and after the call GoneError.
+    It may be used in the callback that got it, on that thread. `retain`, `ticket` and the verdict TAKE keep it for
+    later and for other threads. A method that is not allowed there raises StateError; after the call, GoneError.
     """
 
     __slots__ = ("__weakref__", "_handle", "_retained", "_running", "_seen_by", "_thread")
@@ -106,7 +106,7 @@ class Hop(RequestFields):
     def retain(self) -> Hop:
         """Keeps the hop beyond its callback, for any thread; returns it.
 
-        A kept hop keeps the memory of its call and of the interceptors in it: let go of it after the call.
+        A kept hop keeps the memory of its call and of the call's interceptors, so drop it after the call.
         """
         if not self._retained:
             _raw.penstock_hop_retain(self._callback())
@@ -138,12 +138,12 @@ class Hop(RequestFields):
 
     @property
     def is_secure(self) -> bool:
-        """Whether nobody on the way can read the call: it goes by TLS, or by a unix socket."""
+        """Whether the call is protected on its way, by TLS or a unix socket."""
         return bool(_raw.penstock_hop_is_secure(self._anywhere))
 
     @property
     def target(self) -> str:
-        """The channel's target, as it was given."""
+        """The target, as the program gave it to the channel."""
         return text_of(_raw.penstock_hop_target(self._anywhere))
 
     @property
@@ -161,29 +161,30 @@ class Hop(RequestFields):
         raise AttributeError("there is no state: the interceptor has no create()")
 
     def set_executors(self, outbound: Optional[Executor], inbound: Optional[Executor]) -> None:
-        """Sets, in `create`, where this call's other callbacks run: `on_start`, `on_send`, `on_half_close`
-        and `on_sent` on ``outbound``, the others on ``inbound``; None is the thread that drives."""
+        """Sets, in `create`, the executors of this call's other callbacks: `on_start`, `on_send`, `on_half_close`
+        and `on_sent` on ``outbound``, the others on ``inbound``; None is the thread that drives the runtime."""
         result = _raw.penstock_hop_set_executors(self._callback(), address(outbound), address(inbound))
         check_hop(self._handle, result, "the executors can't be chosen")
 
     @property
     def trace(self) -> Dict[str, Any]:
-        """The events of the call so far (with the channel option ``trace``), and where it stands."""
+        """The events of the call so far (with the channel option ``trace``), and what it waits for now."""
         trace: Dict[str, Any] = json.loads(owned_text(_raw.penstock_hop_trace_json, self._anywhere))
         return trace
 
     # ---- Other calls, other channels ----
 
     def set_channel(self, channel: ChannelLike) -> None:
-        """Redirect, in `on_start`: sends the rest of the call to another channel of the same runtime. Interceptors,
-        options and deadline stay; connection, credentials, target and default authority are the other channel's.
+        """Redirects the call to another channel of the same runtime, in `on_start`. Interceptors, options and
+        deadline stay; connection, TLS, target and default authority are the other channel's.
         Closing either channel ends the call."""
         self._set(_raw.penstock_request_set_channel, channel._handle, "the call can't be sent there")
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
-        """Makes side calls for a thread that may wait: calls on the channel that this one was made on, whose chain
-        begins below this hop (``from_top``: at the top). They inherit the deadline, and end with this call
-        (``detached``: they don't). It has a channel's methods that make calls, so stubs work on it. Keeps the hop."""
+        """An object that makes side calls, for a thread that may wait: calls on this call's own channel, whose chain
+        begins below this hop (with ``from_top``: at the top). They inherit the deadline, and end with this call
+        (with ``detached`` they do neither). The object has the call methods of a channel, so stubs work on it. It
+        keeps the hop."""
         return SideChannel(self.retain(), side_flags(from_top, detached))
 
     def _register(self, options: CallOptions, interceptors: Interceptors) -> None:
@@ -194,10 +195,10 @@ class Hop(RequestFields):
 
     @takes(SideCallArguments)
     def unary(self, call: SideCallArguments) -> None:
-        """A unary side call, in a callback or on any thread: ``on_reply(response, outcome)`` is called with its end,
-        where callbacks are; the response is None unless the code is OK. ``from_top``, ``detached``: as in
-        `side_channel`. The other keywords are those of a channel's methods; of ``interceptors`` all are met, also
-        those above this hop. GoneError: the hop's call has ended."""
+        """Makes a unary side call, in a callback or on any thread. At its end ``on_reply(response, outcome)`` is
+        called, on a thread that runs callbacks; the response is None unless the code is OK. ``from_top``,
+        ``detached``: as in `side_channel`. The other keywords are those of a channel's methods; the call meets all
+        of its ``interceptors``, whatever their priority. GoneError: the hop's call has ended."""
         options = call_options(call)
         if call.interceptors:
             self._register(options, call.interceptors)
@@ -245,7 +246,7 @@ class Hop(RequestFields):
 
     @property
     def count(self) -> int:
-        """The number of messages that `on_demand` (where it can be set) or `on_sent` is about; elsewhere 0."""
+        """The number of messages that `on_demand` asks for (can be set there) or `on_sent` reports; elsewhere 0."""
         return int(_raw.penstock_hop_count(self._callback()))
 
     @count.setter
@@ -257,14 +258,14 @@ class Hop(RequestFields):
 
     @property
     def stats(self) -> Dict[str, Any]:
-        """The statistics as in `RpcError.stats`, as far as the call has come: values that are not known yet
-        are None or 0. The peer and TLS are known in `on_headers` at the latest."""
+        """The statistics of the call so far, as in `RpcError.stats`; values that are not known yet are None or 0.
+        The peer and TLS are known in `on_headers` at the latest."""
         stats: Dict[str, Any] = json.loads(owned_text(_raw.penstock_hop_stats_json, self._anywhere))
         return stats
 
     @property
     def peer_certificates(self) -> Optional[str]:
-        """The certificates that the server has shown, its own first, in PEM form; None without TLS."""
+        """The certificates that the server has sent, its own first, in PEM form; None without TLS."""
         return certificates(_raw.penstock_hop_peer_certificates_pem, self._anywhere)
 
     # ---- Ending, injecting, answering ----
@@ -276,9 +277,10 @@ class Hop(RequestFields):
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the call here, with a code and so on or with a `Status` alone; the verdict of the running callback is
-        ignored. Not in `create`, `destroy`, `on_cancel`, nor on a local cancel or deadline. A hop that is kept ends
-        its call from any thread: soon, unless its part is over by then."""
+        """Ends the call here, with a code and the other arguments, or with a `Status` alone. The verdict of the
+        running callback is ignored. Not allowed in `create`, `destroy`, `on_cancel`, nor on a local cancel or
+        deadline. A kept hop can end its call from any thread: then the call ends soon, unless the hop's part is over
+        by then."""
         details = tuple(details)
         if isinstance(code, Status) or details or trailers is not None:
             status = as_status(code, message, details, trailers)
@@ -289,27 +291,28 @@ class Hop(RequestFields):
         check_hop(self._handle, result, "the call can't be ended here")
 
     def send_message(self, data: Any) -> None:
-        """Puts a message of this hop's own on its way to the server, before the event of the running callback. A hop
-        that is kept sends from any thread: soon, unless the half-close has passed it by then."""
+        """Sends a message of this hop's own toward the server, before the event of the running callback. A kept hop
+        can send from any thread: then the message goes soon, unless the half-close has passed the hop by then."""
         functions = _raw.penstock_hop_send_message, _raw.penstock_hop_send
         put(self._anywhere, data, functions, "no message can be sent here")
 
     def half_close(self) -> None:
-        """Half-closes for the caller, behind the events that stand at this hop and the event of the running
+        """Half-closes in place of the caller, after the events that wait at this hop and the event of the running
         callback: later events from above go no further. Any thread."""
         check_hop(self._handle, _raw.penstock_hop_half_close(self._anywhere), "the requests can't be ended here")
 
     def deliver_message(self, data: Any) -> None:
-        """Puts a message on its way to the caller: an injected one, or the answer of a hop that takes the call, or
-        may yet. Any thread. A message of an answer that nobody has asked for yet waits, up to ``hold_bytes``.
+        """Delivers a message toward the caller: an injected message, or part of the answer of a hop that takes the
+        call or still may take it. Any thread. A message of an answer that nobody has asked for yet waits, up to
+        ``hold_bytes``.
 
-        WouldBlockError: none is asked for now, or too much waits; `on_demand` tells when one is."""
+        WouldBlockError: nobody asks for a message now (`on_demand` tells when somebody does), or too much waits."""
         functions = _raw.penstock_hop_deliver_message, _raw.penstock_hop_deliver
         put(self._anywhere, data, functions, "no message can be delivered now")
 
     def deliver_headers(self, metadata: MetadataLike = None) -> None:
-        """Answers with these headers, once, before any message: for a hop that takes the call, from
-        `on_start` on. Any thread."""
+        """Delivers the headers of an answer, once, before any message, in a hop that takes the call. From `on_start`
+        on, on any thread."""
         headers = metadata if isinstance(metadata, Metadata) else Metadata(metadata)
         check_hop(
             self._handle,
@@ -324,7 +327,7 @@ class Hop(RequestFields):
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Ends the answer with a status: for a hop that takes the call, from `on_start` on. Any thread."""
+        """Ends the answer with a status, in a hop that takes the call. From `on_start` on, on any thread."""
         status = as_status(code, message, details, trailers)
         check_hop(
             self._handle,
@@ -340,8 +343,8 @@ class Hop(RequestFields):
     # ---- Call values ----
 
     def set_value(self, key: str, value: object) -> None:
-        """Shares ``value`` with the call's other hops and its caller; None removes. Keys that begin with
-        ``penstock.`` are the library's."""
+        """Shares ``value`` with the call's other hops and its caller; None removes it. Keys that begin with
+        ``penstock.`` are reserved for the library."""
         name = c_string(key, "a key")
         if value is None:
             result = _raw.penstock_hop_set_value(self._callback(), name, None, _raw.penstock_finalizer())
@@ -357,8 +360,8 @@ class Hop(RequestFields):
     # ---- Deferring ----
 
     def ticket(self) -> Ticket:
-        """A ticket for this event, to be taken before PAUSE or HOLD is returned; asked again it is the same
-        ticket. Keeps the hop, too. StateError: the event can't be paused (signals, a local cancel or
+        """A ticket for this event, to be taken before the callback returns PAUSE or HOLD; a second call gives the
+        same ticket. It keeps the hop, too. StateError: the event can't be paused (signals, a local cancel or
         deadline)."""
         number = int(_raw.penstock_hop_ticket(self._callback()))
         if number == 0:

@@ -20,27 +20,28 @@ from ._verdict import Level, Verdict
 
 
 class Interceptor:
-    """Sees and changes what passes in a call, in both directions. Override what you need: what is not overridden
-    costs nothing.
+    """Sees and changes what passes in a call, in both directions. Override the methods that you need; the others
+    cost nothing.
 
     Each callback gets the `Hop`, and returns None (as `Verdict.NEXT`) or a `Verdict`. Callbacks run on whichever
-    thread drives the runtime, one at a time per runtime: hold no lock around a blocking call that a callback takes,
-    and make no blocking call on that runtime (WouldDeadlockError). An exception ends the call with INTERNAL; the
-    caller's `RpcError` has it as its ``__cause__``.
+    thread drives the runtime, one at a time per runtime: a thread in a blocking call must not hold a lock that a
+    callback takes, and a callback must make no blocking call on the same runtime (WouldDeadlockError). An exception
+    ends the call with INTERNAL; the caller's `RpcError` has it as its ``__cause__``.
     """
 
     # The name for messages and lists; if empty, the class's name.
     name: str = ""
     # The level. At the object level messages are the caller's objects, otherwise the bytes that are sent.
     level: Level = Level.BYTES
-    # Whether there is one hop for each attempt of a call, below those that exist once in it. Not at the
+    # Whether each attempt of a call has a hop of its own, below the hops that the call has only once. Not at the
     # object level.
     per_attempt: bool = False
     # How many bytes of request messages are recorded for `Verdict.RESTART`; 0: none, and no RESTART.
     replay_bytes: int = 0
     # How many times one call may be restarted here.
     max_restarts: int = 1
-    # The executor that runs callbacks: one for both lanes, or one for each. None: the thread that drives.
+    # The executors that run callbacks: one for both lanes, or one for each lane. None: the thread that drives the
+    # runtime.
     executor: Optional[Executor] = None
     outbound_executor: Optional[Executor] = None
     inbound_executor: Optional[Executor] = None
@@ -85,7 +86,7 @@ _CALLBACKS = ("create", "destroy", *EVENTS, *SIGNALS)
 
 
 class Native:
-    """An interceptor whose callbacks are functions of C: it fills the table itself, for each registration anew."""
+    """An interceptor whose callbacks are C functions. It fills the table itself, once for each registration."""
 
     name: str = ""
 
@@ -111,8 +112,8 @@ def function_of(interceptor: object) -> Optional[Callable[[Any], Any]]:
 
 
 def overridden(interceptor: object) -> Dict[str, Callable[[Hop], Any]]:
-    """The callbacks that ``interceptor`` itself defines, bound, by name. TypeError: one is no function, or
-    is async."""
+    """The callbacks that ``interceptor`` itself defines, as bound methods by name. TypeError: a callback is not
+    callable, or is async."""
     found = {}
     for callback in _CALLBACKS:
         method = getattr(interceptor, callback, None)
@@ -128,13 +129,13 @@ def overridden(interceptor: object) -> Dict[str, Callable[[Hop], Any]]:
 
 # ---- What may be registered ----
 
-# The classes whose methods were checked: each warns once.
+# The classes whose methods have been checked, so that each class warns once.
 _seen: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 def check_interceptor(interceptor: object) -> None:
-    """Checks that an object is an interceptor; TypeError if not. Warns of methods whose names are nearly
-    those of callbacks."""
+    """Checks that an object is an interceptor; TypeError if not. Warns of methods whose names look like misspelt
+    names of callbacks."""
     if isinstance(interceptor, Native):
         return
     if isinstance(interceptor, type):
@@ -155,20 +156,21 @@ def check_interceptor(interceptor: object) -> None:
     for name in names:
         meant = _meant(name, callbacks)
         if meant is not None and callable(getattr(interceptor, name, None)):
-            text = f"{kind.__name__}.{name} is no callback, and is never called: is {meant} meant?"
+            text = f"{kind.__name__}.{name} is not a callback and is never called; did you mean {meant}?"
             warnings.warn(text, InterceptorWarning, stacklevel=_stack_level())
     _seen.add(kind)
 
 
 def _meant(name: str, callbacks: Iterable[str]) -> Optional[str]:
-    """The callback whose name is nearly ``name``; None: there is none, or ``name`` is a callback's."""
+    """The callback whose name is close to ``name``; None: there is none, or ``name`` is itself the name of a
+    callback."""
     if name.startswith("_") or name in callbacks or hasattr(Interceptor, name):
         return None
     begins = name[:2].lower()
-    # A callback's name without "on_", such as "start" or "status", may be a method of the user's own.
+    # A callback's name without "on_", such as "start" or "status", may be a method of the user's.
     plain = {each.replace("_", ""): each for each in callbacks if not each.startswith("on_") or begins == "on"}
     near = difflib.get_close_matches(name.replace("_", "").lower(), plain, 1, 0.8)
-    # A longer word is a different one: "created", "intercept_all".
+    # A name that only adds to a callback's name, such as "created" or "intercept_all", is no misspelling.
     if not near or name.startswith(plain[near[0]]):
         return None
     return plain[near[0]]

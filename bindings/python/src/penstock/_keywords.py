@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 # An element of `interceptors=`: an interceptor, or (interceptor, priority).
 Interceptors = Iterable[Union[object, Tuple[object, int]]]
 
-# A timeout longer than this (some thirty years) is none.
+# A timeout longer than this (some thirty years) counts as no timeout.
 _FOREVER = 1e9
 
 
-# ---- The checks: each gives the JSON of a value, or None for one that says nothing ----
+# ---- The checks: each gives the JSON of a value, or None for a value that sets nothing ----
 
 
 def _deadline(seconds: float) -> Optional[str]:
@@ -34,7 +34,7 @@ def _deadline(seconds: float) -> Optional[str]:
 
 
 def _metadata(metadata: MetadataLike) -> Optional[str]:
-    """Metadata that the library has checked is used as it is; other metadata is checked there."""
+    """A `Metadata` has been checked by the library, and is used as it is; the library checks other metadata."""
     if isinstance(metadata, str):
         return Metadata(metadata).json
     if isinstance(metadata, Metadata):
@@ -112,20 +112,20 @@ class CallKeywords:
         metadata=_about("deadline_ms", _deadline, "seconds until the call's deadline. None: the channel's, or none"),
     )
     metadata: MetadataLike = field(
-        default=None, metadata=_about("metadata", _metadata, "the request's: pairs, a mapping or JSON")
+        default=None, metadata=_about("metadata", _metadata, "the request's metadata: pairs, a mapping or JSON")
     )
     credentials: object = field(
         default=None,
         metadata=_about(
             "credentials",
             _credentials,
-            "the value of ``authorization``, or header fields as in ``metadata``; for TLS only: without it the call "
-            "ends with UNAUTHENTICATED",
+            "the value of ``authorization``, or header fields as in ``metadata``; sent over TLS only: without TLS "
+            "the call ends with UNAUTHENTICATED",
         ),
     )
     wait_for_ready: Optional[bool] = field(
         default=None,
-        metadata=_about("wait_for_ready", _wait_for_ready, "carried for interceptors; channels do not wait yet"),
+        metadata=_about("wait_for_ready", _wait_for_ready, "interceptors see it; it has no effect yet"),
     )
     compression: Any = field(
         default=None,
@@ -140,7 +140,7 @@ class CallKeywords:
         metadata=_about(
             None,
             None,
-            "for this call only: each an interceptor, or (interceptor, priority), in one order with those of the "
+            "for this call only: each an interceptor, or (interceptor, priority), sorted together with those of the "
             "channel and its runtime",
         ),
     )
@@ -149,8 +149,8 @@ class CallKeywords:
         metadata=_about(
             "trace",
             _trace,
-            "how many events the call's trace keeps, the latest: 1 to 65536. True: 256. 0 or False: no trace. None: "
-            "as the channel's options say",
+            "how many of the latest events the call's trace keeps: 1 to 65536. True: 256. 0 or False: no trace. "
+            "None: as the channel's options say",
         ),
     )
     idempotency: Optional[Idempotency] = field(
@@ -158,7 +158,7 @@ class CallKeywords:
         metadata=_about(
             "idempotency",
             _idempotency,
-            "an `Idempotency`, carried for interceptors, which read ``hop.idempotency``. None: UNKNOWN",
+            "an `Idempotency`, which interceptors read as ``hop.idempotency``. None: UNKNOWN",
         ),
     )
 
@@ -175,8 +175,8 @@ class CallKeywords:
 
     def options(self) -> str:
         """The library's options for the call, as JSON."""
-        # Only Ctrl-C needs this, but a wait that another thread's signal ends is begun again, so it is always
-        # on.
+        # Only Ctrl-C needs "interruptible", but it can be always on, because a wait that a signal has ended is
+        # started again.
         text = '{"interruptible": true'
         for keyword, option, check in _OPTIONS:
             value = getattr(self, keyword)
@@ -227,8 +227,8 @@ R = TypeVar("R")
 
 
 def takes(arguments: Callable[P, A]) -> Callable[[Callable[[S, A], R]], Callable[Concatenate[S, P], R]]:
-    """Makes a method, which gets an object of the dataclass ``arguments``, take the fields of that class:
-    its signature names them, and its documentation describes the keywords."""
+    """For a method that gets an object of the dataclass ``arguments``: gives it the fields of that class as its
+    arguments instead. Its signature names them, and its docstring describes the keywords."""
 
     def decorate(method: Callable[[S, A], R]) -> Callable[Concatenate[S, P], R]:
         @functools.wraps(method)

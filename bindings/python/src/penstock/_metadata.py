@@ -46,16 +46,16 @@ class Metadatum(NamedTuple):
 
 
 class Metadata(MutableMapping[str, MetadataValue]):
-    """A view of metadata, or metadata of one's own.
+    """Metadata: a view of a call's metadata, or an object of its own.
 
     Names are lower-case str (upper-case letters are lowered). Values of names that end in ``-bin`` are bytes; all
     others are str. A text value from a peer that is not UTF-8 is given as bytes. A name may have several values:
     ``metadata[name]`` is the first, `get_all` gives all, ``metadata[name] = value`` replaces all, `add` adds one.
     ``len`` and iteration count names, each once; `pairs` gives every (name, value) in order.
 
-    Metadata of a hop may be used in its callback, on that thread; then StateError. One object is for one thread at a
-    time. InvalidArgumentError: a reserved or malformed name, or a value with characters that its name does not
-    allow. StateError: it can't be changed here.
+    Metadata of a hop may be used only in its callback, on that thread; elsewhere it raises StateError. One object is
+    for one thread at a time. InvalidArgumentError: a reserved or malformed name, or a value with characters that its
+    name does not allow. StateError: the metadata can't be changed here.
     """
 
     __slots__ = ("__weakref__", "_guard", "_pointer")
@@ -71,8 +71,8 @@ class Metadata(MutableMapping[str, MetadataValue]):
 
     @classmethod
     def _view(cls, pointer: int, guard: Callable[[], object]) -> Metadata:
-        """Metadata that C owns. ``guard`` raises when the pointer must not be used; the object that it is
-        bound to is kept."""
+        """Metadata that C owns. ``guard`` raises if the pointer must not be used now; it also keeps the object whose
+        method it is."""
         self = cls.__new__(cls)
         self._pointer = pointer
         self._guard = guard
@@ -142,8 +142,8 @@ class Metadata(MutableMapping[str, MetadataValue]):
 
     @property
     def json(self) -> str:
-        """All metadata as JSON, ``{"name": ["v1", "v2"]}``: ``-bin`` values in base64. Setting it replaces
-        all."""
+        """All metadata as JSON, ``{"name": ["v1", "v2"]}``, with ``-bin`` values in base64. Setting it replaces all
+        metadata."""
         return metadata_json(self._address)
 
     @json.setter
@@ -256,7 +256,7 @@ def owned_text(function: Callable[..., int], pointer: int) -> str:
 
 
 def given_pairs(values: MetadataLike) -> Iterator[Tuple[str, MetadataValue]]:
-    """The (name, value) pairs of pairs or of a mapping, each checked for its types."""
+    """The (name, value) pairs of a mapping or of an iterable of pairs, with the types of each checked."""
     if isinstance(values, Mapping):
         for name, several in values.items():
             if isinstance(several, _VALUE_TYPES):

@@ -28,8 +28,7 @@ class Method(NamedTuple):
 class _MultiCallable:
     """One method of a channel, to be called any number of times, from any thread.
 
-    An argument that is not allowed raises TypeError or ValueError (`InvalidArgumentError` is one, too), and no call
-    is made.
+    A wrong argument raises TypeError or ValueError (`InvalidArgumentError` is a ValueError), and no call is made.
 
     Raises `RpcError` if the call ends with another status than OK; `LibraryError` if it could not be made at all
     (ClosedError, InvalidArgumentError, WouldDeadlockError in a callback, ForkedError).
@@ -42,7 +41,7 @@ class _MultiCallable:
         self._made_codec: Optional[Codec] = None
 
     def _codec(self, keywords: CallKeywords) -> Optional[Codec]:
-        """The codec of a call: made where an interceptor sees objects, and messages are not bytes anyway."""
+        """The codec of a call; None if no interceptor sees objects, or if the method has no serializers."""
         method = self._method
         if method.serializer is None and method.deserializer is None:
             return None
@@ -82,8 +81,7 @@ class UnaryUnary(_MultiCallable):
             reply = _good(handle)
             data = _call.body(reply._handle)
         else:
-            # The usual end takes a short way: a `Reply` object would cost more than everything that is needed
-            # of it.
+            # A call that ends with OK needs no `Reply` object, which would cost more than all the rest here.
             try:
                 data = _call.body(handle)
             finally:
@@ -107,12 +105,12 @@ class UnaryUnary(_MultiCallable):
                 _call.send(waiters, handle, data)
                 return _call.finish(waiters, handle)
             finally:
-                # This cancels the call, if a Ctrl-C or an exception of a callback has come first.
+                # If a Ctrl-C or an exception of a callback has come first, this cancels the call.
                 _raw.penstock_call_release(handle)
 
 
 def _good(handle: int) -> Reply:
-    """Makes a `Reply`, which owns the handle; raises it as `RpcError` unless it is OK."""
+    """Makes a `Reply`, which owns the handle. RpcError: the status is not OK."""
     reply = Reply(handle)
     if reply.code is not StatusCode.OK:
         raise reply_error(reply)
@@ -137,8 +135,8 @@ class UnaryStream(_MultiCallable):
 
 
 class StreamUnary(_MultiCallable):
-    """Any number of requests, one response. An iterator of requests is read on a thread of its own; a list or a tuple
-    needs none, where there is room to send it."""
+    """Any number of requests, one response. An iterator of requests is read on a thread of its own. A list or a
+    tuple needs no thread if there is room to send all of it at once."""
 
     _kind = Kind.CLIENT_STREAM
 
@@ -163,7 +161,7 @@ class StreamUnary(_MultiCallable):
 
 
 class StreamStream(StreamUnary):
-    """Any number of requests, any number of responses. Requests are read as those of `StreamUnary`."""
+    """Any number of requests, any number of responses. Requests are read as in `StreamUnary`."""
 
     _kind = Kind.BIDI
 
@@ -206,8 +204,8 @@ class Caller:
         _registered_method: Optional[bool] = False,
         **_: Any,
     ) -> UnaryUnary:
-        """``/package.Service/Method`` with one request and one response. A serializer makes bytes of a request, a
-        deserializer a response of bytes; without them, both are bytes."""
+        """The method ``/package.Service/Method``, with one request and one response. The serializer turns a request
+        into bytes, the deserializer turns bytes into a response; without them requests and responses are bytes."""
         return UnaryUnary(self._bound(method, request_serializer, response_deserializer))
 
     def unary_stream(
@@ -218,7 +216,7 @@ class Caller:
         _registered_method: Optional[bool] = False,
         **_: Any,
     ) -> UnaryStream:
-        """As `unary_unary`, with one request and any number of responses."""
+        """Like `unary_unary`, with one request and any number of responses."""
         return UnaryStream(self._bound(method, request_serializer, response_deserializer))
 
     def stream_unary(
@@ -229,7 +227,7 @@ class Caller:
         _registered_method: Optional[bool] = False,
         **_: Any,
     ) -> StreamUnary:
-        """As `unary_unary`, with any number of requests and one response."""
+        """Like `unary_unary`, with any number of requests and one response."""
         return StreamUnary(self._bound(method, request_serializer, response_deserializer))
 
     def stream_stream(
@@ -240,7 +238,7 @@ class Caller:
         _registered_method: Optional[bool] = False,
         **_: Any,
     ) -> StreamStream:
-        """As `unary_unary`, with any number of requests and of responses."""
+        """Like `unary_unary`, with any number of requests and responses."""
         return StreamStream(self._bound(method, request_serializer, response_deserializer))
 
     def _bound(self, method: str, serializer: Serializer, deserializer: Deserializer) -> Method:

@@ -1,4 +1,4 @@
-"""Python objects that C holds on to: each is a number on the other side, and is forgotten by a C finalizer."""
+"""Python objects to which C refers: C has only a number for each, and a C finalizer removes it."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _forget(number: Optional[int]) -> None:
 
 
 def forget_again(given: Dict[str, Any]) -> None:
-    """Recovery for a function that had to forget the object ``number`` and raised: doing so twice does no
-    harm."""
+    """Recovery for a function that had to forget the object ``number`` and raised. Forgetting an object twice does
+    no harm."""
     registry.remove(given["number"])
 
 
@@ -67,7 +67,7 @@ class Raised:
     """The exception that a callback has raised, stored under a key of its call until the caller gets it."""
 
     __slots__ = ("error",)
-    # Whether any object of this class was made in this process: until then other code need not look for one.
+    # Whether any object of this class has been made in this process. If not, other code need not look for one.
     ever = False
 
     def __init__(self, error: BaseException) -> None:
@@ -75,14 +75,14 @@ class Raised:
         Raised.ever = True
 
     def take(self) -> Optional[BaseException]:
-        """Takes the exception out. Its traceback may hold the very frames that hold the call: if C held it
-        any longer, the garbage collector would not see that circle."""
+        """Takes the exception out. Its traceback may refer to frames that refer to the call: if C kept the
+        exception, the garbage collector would not see that reference cycle."""
         error, self.error = self.error, None
         return error
 
 
 def value_at(address: Optional[int], default: Any = None) -> Any:
-    """The value that a ``void *`` of a call stands for: the Python object, or the address that C stored."""
+    """The value behind a ``void *`` of a call: the Python object, or the address that C stored."""
     if not address:
         return default
     entry = registry.get(address)
@@ -90,7 +90,8 @@ def value_at(address: Optional[int], default: Any = None) -> Any:
 
 
 def own(owner: object, release: Callable[[int], None], handle: int) -> weakref.finalize[Any, Any]:
-    """Releases ``handle`` once, when ``owner`` has gone. At exit the process takes care of what is left."""
+    """Releases ``handle`` once, when ``owner`` is collected. At exit nothing is released: the process ends
+    anyway."""
     finalizer = weakref.finalize(owner, release, handle)
     finalizer.atexit = False
     return finalizer

@@ -17,8 +17,8 @@ _KEPT = 64
 
 
 class CallOptions:
-    """Parsed options, for any number of calls; interceptors of one call are registered on them. Owns a
-    ``penstock_call_options *``."""
+    """Parsed options, for any number of calls. The interceptors of a single call are registered on its options. Owns
+    a ``penstock_call_options *``."""
 
     __slots__ = ("__weakref__", "_has_object_level", "handle")
 
@@ -42,8 +42,8 @@ _kept: Dict[str, CallOptions] = {}
 
 
 def call_options(keywords: CallKeywords, codec: Optional[Codec] = None) -> CallOptions:
-    """The options for a call, without its interceptors. TypeError, ValueError (`InvalidArgumentError` too): an
-    argument that is not allowed."""
+    """The options for a call, without its interceptors. TypeError, ValueError (`InvalidArgumentError` is one): a
+    wrong argument."""
     text = keywords.options()
     # Options with metadata are not kept, since it differs from call to call; neither are credentials.
     if keywords.metadata or keywords.credentials is not None or codec is not None or keywords.interceptors:
@@ -61,5 +61,5 @@ def call_options(keywords: CallKeywords, codec: Optional[Codec] = None) -> CallO
 
 
 def forget_kept_options() -> None:
-    """In a forked child the parsed options are the parent's, and are forgotten."""
+    """Forgets the parsed options in a forked child, because they belong to the parent."""
     _kept.clear()

@@ -24,7 +24,7 @@ Kinds = Union[Kind, Iterable[Kind], None]
 
 
 class Scope(Protocol):
-    """An object to register interceptors on: a channel or a runtime."""
+    """An object on which interceptors can be registered: a channel or a runtime."""
 
     # Whether an interceptor at the object level has been registered, so that calls need codecs.
     _has_object_level: bool
@@ -33,20 +33,20 @@ class Scope(Protocol):
         """The prefix of its C functions, and its handle."""
 
     def _has_registered(self, number: int) -> None:
-        """A registration has been made."""
+        """Notes that a registration has been made."""
 
     def _has_removed(self, number: int) -> None:
-        """A registration has been removed."""
+        """Notes that a registration has been removed."""
 
 
 # The default of the arguments that `Registration.replace` leaves unchanged.
 _UNCHANGED: Any = object()
-# How many milliseconds a wait lasts before Python looks for signals.
+# How many milliseconds one wait lasts, so that Python can handle signals in between.
 _WAIT_MS = 100
 
 
 class Registration:
-    """An interceptor that is registered: the way to remove or replace it, to change its priority and its filter.
+    """An interceptor that is registered. Use this to remove or replace it, or to change its priority and its filter.
 
     A change holds for calls that are made from then on.
     """
@@ -78,10 +78,9 @@ class Registration:
         self._replay_bytes = whole_number(getattr(interceptor, "replay_bytes", 0), "replay_bytes", 0, 2**63 - 1)
         self._max_restarts = whole_number(getattr(interceptor, "max_restarts", 1), "max_restarts", 1, 2**63 - 1)
         self._removed = False
-        # The list that the registration leaves when it is removed.
+        # The list from which the registration is taken when it is removed.
         self._siblings: Optional[List[Registration]] = None
-        # The channel or runtime; None in the child of a fork, until there is a runtime to register it on
-        # again.
+        # The channel or runtime; None in a forked child, until there is a runtime on which it is registered again.
         self._scope: Optional[Scope] = None
         self._register(scope)
 
@@ -101,7 +100,7 @@ class Registration:
         table, error = _raw.penstock_interceptor(), c_void_p()
         table.struct_size = sizeof(table)
         check_with(_raw.penstock_sync_interceptor_table(byref(sync), byref(table), byref(error)), error)
-        # C has copied the pointers of `sync`, which is freed now: the table has to keep the strings.
+        # C has copied the pointers of `sync`, which is freed on return, so the table has to keep the strings.
         table.name, table.methods = sync.name, sync.methods
         return table
 
@@ -199,7 +198,7 @@ class Registration:
 
     @property
     def methods(self) -> Optional[Tuple[str, ...]]:
-        """The patterns of methods that the interceptor wants; None stands for all. Can be set, as in
+        """The patterns of methods whose calls meet the interceptor; None for all. Can be set, as in
         `Channel.add_interceptor`."""
         if self._methods is None:
             return None
@@ -213,7 +212,7 @@ class Registration:
 
     @property
     def kinds(self) -> Optional[Tuple[Kind, ...]]:
-        """The kinds of calls that the interceptor wants; None stands for all. Can be set, as in
+        """The kinds of calls that meet the interceptor; None for all. Can be set, as in
         `Channel.add_interceptor`."""
         return tuple(kind for kind in Kind if self._kinds & 1 << kind) if self._kinds else None
 
@@ -230,8 +229,7 @@ class Registration:
 
     @property
     def per_attempt(self) -> bool:
-        """Whether its hop at the bytes level is made for each attempt, below those that exist once in a
-        call."""
+        """Whether its hop at the bytes level is made for each attempt, below the hops that a call has only once."""
         return self._per_attempt
 
     def replace(
@@ -245,11 +243,12 @@ class Registration:
         level: Optional[Level] = None,
         per_attempt: Optional[bool] = None,
     ) -> Registration:
-        """Puts ``interceptor`` where this one stands, in one step, and gives its registration: a call meets one of
-        the two, never both or none. This one is then removed. ``methods``, ``kinds`` and ``hold_bytes`` are as they
-        were unless they are given; ``level``, ``per_attempt`` and the name are the new interceptor's.
+        """Replaces this interceptor by ``interceptor``, at the same place, and returns the new registration. The
+        change is one step: each call meets one of the two, never both or none. This registration is then removed.
+        ``methods``, ``kinds`` and ``hold_bytes`` are as they were unless they are given; ``level``, ``per_attempt``
+        and the name are the new interceptor's.
 
-        NotFoundError: it has been removed. StateError: in the child of a fork, before there is a runtime."""
+        NotFoundError: it has been removed. StateError: in a forked child, before there is a runtime."""
         if self._scope is None:
             raise StateError(c.E_STATE, "the interceptor is not registered now")
         fresh = Registration(
@@ -272,8 +271,8 @@ class Registration:
         return fresh
 
     def wait_removed(self, timeout: Optional[float] = None) -> bool:
-        """Waits until nothing of the library has the interceptor any more: it was removed or replaced, or what it was
-        registered on is gone, and the last call that had it has ended. False: not within ``timeout`` seconds (None:
+        """Waits until the library no longer uses the interceptor: it was removed or replaced, or its channel or
+        runtime was freed, and the last call that had it has ended. False: not within ``timeout`` seconds (None:
         without limit).
 
         StateError: still registered. WouldDeadlockError: in a callback."""
@@ -328,5 +327,5 @@ def _mask(kinds: Kinds) -> int:
     for kind in chosen:
         mask |= 1 << Kind(kind)
     if mask == 0:
-        raise ValueError("kinds names no kind of call; None is all")
+        raise ValueError("kinds is empty: name at least one kind of call, or use None for all")
     return mask

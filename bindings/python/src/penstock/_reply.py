@@ -19,8 +19,7 @@ EXCEPTION_KEY = b"penstock.python.exception"
 
 
 def certificates(function: Callable[..., int], handle: int) -> Optional[str]:
-    """The certificates that ``function`` gives for ``handle``, in PEM form; None: there is no connection,
-    or no TLS."""
+    """The certificates that ``function`` gives for ``handle``, in PEM form; None: no connection, or no TLS."""
     try:
         return owned_text(function, handle)
     except NotFoundError:
@@ -164,7 +163,7 @@ class Outcome:
         return reply.status_details() if reply is not None else []
 
     def find_detail(self, type_url: str) -> Optional[Detail]:
-        """The first detail with this type URL, or this type name alone; None without."""
+        """The first detail with this type URL or type name; None if there is none."""
         return find_detail(self.status_details, type_url)
 
     @property
@@ -185,7 +184,7 @@ class Outcome:
 
     @property
     def peer_certificates(self) -> Optional[str]:
-        """The certificates that the server has shown, its own first, in PEM form; None without TLS."""
+        """The certificates that the server has sent, its own first, in PEM form; None without TLS."""
         reply = self._settled()
         return reply.peer_certificates() if reply is not None else None
 
@@ -249,7 +248,7 @@ class RpcError(_Ended, Error):
         super().__init__(code, details)
 
     def cancelled(self) -> bool:
-        """False: the call has ended by itself."""
+        """False: nobody has cancelled this future."""
         return False
 
     def running(self) -> bool:

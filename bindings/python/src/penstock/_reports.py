@@ -1,4 +1,4 @@
-"""Reports exceptions that came out of functions that C has called."""
+"""Reports exceptions that were raised by Python functions that C called."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _hook: Optional[ExceptionHook] = None
 
 
 def set_exception_hook(hook: Optional[ExceptionHook]) -> None:
-    """Sets the hook for exceptions in callbacks: ``hook(interceptor_name, callback_name, exception)`` is
-    called for each, on its thread, instead of logging it to the logger ``"penstock"``. None: logs again."""
+    """Sets the hook for exceptions in callbacks: ``hook(interceptor_name, callback_name, exception)`` is called for
+    each one, on its thread. None restores the default: each is logged to the logger ``"penstock"``."""
     global _hook
     _hook = hook
 
 
 def report(name: str, callback: str, error: BaseException) -> None:
-    """Reports an exception. One that is no Exception, such as KeyboardInterrupt, also goes on in the Python
-    code that waits on this thread."""
+    """Reports an exception. An exception that is not an Exception, such as KeyboardInterrupt, is also raised in the
+    Python code that waits on this thread."""
     if not isinstance(error, Exception):
         escape(error)
     tell(name, callback, error)

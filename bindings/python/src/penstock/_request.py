@@ -1,4 +1,4 @@
-"""The request of a call as an interceptor sees it, of each object that shows one."""
+"""The request of a call as an interceptor sees it: the base of every object that shows one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LARGEST = 2**31 - 1
 
 class RequestFields:
     """The request of a call, to be read and changed: by a `Hop` in `on_start`, and in `on_status` of an interceptor
-    with ``replay_bytes``, where it is what a RESTART sends; by an `Event` and a `Completion` while such a status
-    waits; by an `InterceptedCall` before `next`, and again where that has given a status. Changes elsewhere are
-    StateError."""
+    with ``replay_bytes``, where it is the request that a RESTART sends; by an `Event` and a `Completion` while such
+    a status waits; by an `InterceptedCall` before `next`, and again where that has given a status. Elsewhere a
+    change raises StateError."""
 
     __slots__ = ()
     # The handle of the hop.
@@ -37,7 +37,7 @@ class RequestFields:
 
     @property
     def request_metadata(self) -> Metadata:
-        """The request's metadata; it can be read in `create`, too. StateError where it is not shown."""
+        """The request's metadata; it can be read in `create`, too. StateError: it can't be read here."""
         pointer = _raw.penstock_request_metadata(self._request())
         if not pointer:
             raise StateError(c.E_STATE, "there is no request metadata here")
@@ -106,7 +106,7 @@ class RequestFields:
 
     @property
     def idempotency(self) -> Idempotency:
-        """How safe it is to make the call twice: carried for hops; can be set."""
+        """How safe it is to make the call twice; only hops use it. Can be set."""
         return Idempotency(_raw.penstock_request_idempotency(self._request()))
 
     @idempotency.setter
@@ -138,8 +138,7 @@ class RequestFields:
 
     @property
     def wait_for_ready(self) -> bool:
-        """Whether the call waits for a connection: carried for hops, as channels do not wait yet. Can be
-        set."""
+        """Whether the call waits for a connection. Hops see it; it has no effect yet. Can be set."""
         return bool(_raw.penstock_request_wait_for_ready(self._request()))
 
     @wait_for_ready.setter

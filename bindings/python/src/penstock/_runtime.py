@@ -1,5 +1,5 @@
-"""Runtimes: host-driven event loops, turned by the threads that wait, or by one Python thread while none
-does."""
+"""Runtimes: host-driven event loops. The threads that wait in calls drive them, and one Python thread while no
+thread waits."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from ._verdict import Level
 from ._wait import Waiters, workers
 
 _logger = logging.getLogger("penstock")
-# How many milliseconds the driver thread pauses when another thread drives, so that it neither competes nor
-# spins.
+# How many milliseconds the driver thread pauses when another thread drives the loop, so that it neither competes
+# with that thread nor spins.
 _LOOK_AWAY_MS = 1
 # How many seconds the end of the process waits for callbacks that do not return.
 _EXIT_SECONDS = 2.0
-# The signals that a fault raises on its own thread: blocked, a fault would end the process without its
-# handler.
+# The signals that a fault raises on its own thread. They stay unblocked: if they were blocked, a fault would end the
+# process without running its handler.
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS}
 
 
 class _Driver:
-    """A daemon thread that turns a runtime's loop whenever there is work and nobody else does it.
+    """A daemon thread that drives a runtime's loop whenever there is work and no other thread drives it.
 
-    It waits for the runtime's descriptor, which is not readable while a blocking call drives: so such a call finds
-    the loop free, and turns it without this thread.
+    It waits for the runtime's descriptor, which is not readable while a blocking call drives the loop. So such a
+    call finds the loop free, and does not compete with this thread.
     """
 
     def __init__(self, handle: int, waiters: Waiters) -> None:
@@ -56,7 +56,7 @@ class _Driver:
         self._thread.start()
 
     def _run(self) -> None:
-        # The main thread runs Python's signal handlers, so this thread takes no signals but those of its own
+        # The main thread runs Python's signal handlers, so this thread takes no signals except those of its own
         # faults.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
         try:
@@ -72,7 +72,7 @@ class _Driver:
                 try:
                     raise_escaping()
                 except BaseException:
-                    _logger.exception("a callback raised this on the penstock thread, where nobody waits")
+                    _logger.exception("a callback raised this on the penstock thread, where no code waits for it")
                 if result == c.E_BUSY:
                     stopped.poll(_LOOK_AWAY_MS)
                 elif result not in (c.OK, c.E_INTERRUPTED):
@@ -90,7 +90,7 @@ class _Driver:
             self._thread.join(seconds)
 
     def forget(self) -> None:
-        """Called in a forked child, where there is no thread, and the pipe is the parent's."""
+        """For a forked child, where the thread does not exist and the pipe is the parent's."""
         os.close(self._stop)
         os.close(self._stopped)
         _raw.penstock_runtime_release(self._handle)
@@ -99,16 +99,16 @@ class _Driver:
 class Runtime:
     """An event loop for channels, with interceptors for all of them. Channels that name none share one.
 
-    A thread that waits in a call turns the loop. With ``drive`` a daemon thread does while nobody waits; without, the
-    program calls `poll` whenever `fileno` is readable, and nothing happens in between. Up to ``max_workers`` threads
-    run synchronous interceptors (1 to 1024). ``spin_us``: for how many microseconds a thread that waits in a call
-    looks for the answer again and again before it sleeps (0 to 1000000): lower latency for CPU time, where a core is
-    free.
+    A thread that waits in a call drives the loop. With ``drive`` a daemon thread drives it while no thread waits;
+    without ``drive`` the program calls `poll` whenever `fileno` is readable, and nothing happens in between. Up to
+    ``max_workers`` threads run synchronous interceptors (1 to 1024). ``spin_us``: for how many microseconds a thread
+    that waits in a call polls for the response before it sleeps (0 to 1000000). This lowers latency and costs CPU
+    time; use it only if a core is free.
 
-    InvalidArgumentError: a number out of range, or something else than a number; its ``path`` names it.
+    InvalidArgumentError: a value is out of range or not a number; its ``path`` names it.
     """
 
-    # Set by the registration of an interceptor at the object level.
+    # True once an interceptor at the object level has been registered.
     _has_object_level = False
 
     def __init__(self, *, drive: bool = True, max_workers: int = 4, spin_us: int = 0) -> None:
@@ -149,7 +149,8 @@ class Runtime:
         return descriptor.value
 
     def poll(self, timeout: Optional[float] = 0.0) -> None:
-        """Turns the loop once: waits up to ``timeout`` seconds (None: until there is work) and does what is ready.
+        """Runs the loop for one turn: waits up to ``timeout`` seconds (None: until there is work) and does all the
+        work that is ready.
 
         BusyError: another thread drives, or this is a callback. TimedOutError: another thread drove all the time.
         ClosedError: shut down.
@@ -182,9 +183,9 @@ class Runtime:
         return listed
 
     def snapshot(self, timeout: float = 1.0) -> Dict[str, Any]:
-        """A snapshot for diagnosing hangs: ``calls``, each with ``holder`` and the events that stand at its
-        hops. If a callback does not return within ``timeout`` seconds, ``complete`` is False, ``calls`` is
-        None, and ``running`` names the interceptor. See penstock_runtime_snapshot_json."""
+        """A snapshot for diagnosing hangs: ``calls``, each with its ``holder`` (who holds it up) and the events that
+        wait at its hops. If a callback does not return within ``timeout`` seconds, ``complete`` is False, ``calls``
+        is None, and ``running`` names the interceptor. See penstock_runtime_snapshot_json."""
         text = c_void_p()
         check(_raw.penstock_runtime_snapshot_json(self._handle, milliseconds(timeout), byref(text)))
         try:
@@ -252,7 +253,7 @@ def add_interceptor(
 ) -> Registration:
     """Registers ``interceptor`` for the calls that are made from now on, on every channel that names no runtime.
 
-    It is there in the child of a fork, too. See `Channel.add_interceptor`.
+    A forked child has it, too. See `Channel.add_interceptor`.
     """
     registration = default_runtime().add_interceptor(
         interceptor, priority, methods, kinds, name, hold_bytes, level, per_attempt

@@ -1,4 +1,4 @@
-"""Side calls: calls that a hop makes for the call that it stands in."""
+"""Side calls: calls that a hop makes for its own call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def side_flags(from_top: bool, detached: bool) -> int:
 
 
 def _begin(hop: int, method: bytes, kind: int, flags: int, options: CallOptions, callbacks: Any) -> int:
-    """Starts a side call as a ``penstock_call *``, which the caller releases."""
+    """Starts a side call. Returns a ``penstock_call *``, which the caller releases."""
     call, error = c_void_p(), c_void_p()
     begin = _raw.penstock_hop_start_side_call
     result = begin(hop, method, kind, flags, options.handle, callbacks, byref(call), byref(error))
@@ -43,10 +43,10 @@ def _begin(hop: int, method: bytes, kind: int, flags: int, options: CallOptions,
 
 
 class SideChannel(Caller):
-    """Makes side calls, for a thread that may wait: it has the methods of a channel that make calls, so stubs work on
-    it. See `Hop.side_channel`.
+    """Makes side calls, for a thread that may wait. It has the call methods of a channel, so stubs work on it. See
+    `Hop.side_channel`.
 
-    GoneError: the hop's call has ended. WouldDeadlockError: used in a callback; there `Hop.unary` is the way.
+    GoneError: the hop's call has ended. WouldDeadlockError: used in a callback; use `Hop.unary` there.
     """
 
     def __init__(self, hop: Any, flags: int) -> None:

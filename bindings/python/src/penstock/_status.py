@@ -1,4 +1,4 @@
-"""Status: the end of a call. A gRPC code, a message, details and trailers."""
+"""Status: how a call ended. A gRPC code, a message, details and trailers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StatusCode(enum.Enum):
             return bool(other.value == self.value)
         return NotImplemented
 
-    # Hashed like grpc.StatusCode, and like every Enum.
+    # The same hash as that of grpc.StatusCode and of every Enum.
     def __hash__(self) -> int:
         return hash(self._name_)
 
@@ -92,7 +92,7 @@ class Detail:
         return self.type_url.rpartition("/")[2]
 
     def unpack(self, message_class: Any) -> Any:
-        """The value as a message of a generated class. TypeError: it is of another type."""
+        """The value as a message of a generated class. TypeError: the detail is of another type."""
         wanted = message_class.DESCRIPTOR.full_name
         if wanted != self.type_name:
             raise TypeError(f"the detail is a {self.type_name}, not a {wanted}")
@@ -113,10 +113,10 @@ def _detail_parts(detail: DetailLike) -> Tuple[str, bytes]:
 
 
 class Status:
-    """The end of a call: a status of one's own, or a hop's view of the status that passes.
+    """How a call ended: a status that the program makes, or a view of the status that passes a hop.
 
-    A hop's status may be used in its callback, on that thread; then StateError. StateError too: it can't be changed
-    (a local cancel or deadline).
+    A hop's status may be used only in its callback, on that thread; elsewhere it raises StateError. StateError also:
+    the status can't be changed (a local cancel or deadline).
     """
 
     __slots__ = ("__weakref__", "_guard", "_pointer")
@@ -141,9 +141,9 @@ class Status:
 
     @classmethod
     def from_json(cls, text: str) -> Status:
-        """A status from the JSON that `json` gives: ``code`` or ``name``, and optional members. A detail
-        has ``@type`` and ``base64``, or the fields of its google.rpc type. InvalidArgumentError names the
-        JSON path."""
+        """A status from JSON in the form of `json`: ``code`` or ``name`` is required, the other members are
+        optional. A detail has ``@type`` and ``base64``, or the fields of its google.rpc type. InvalidArgumentError
+        names the JSON path."""
         pointer, error = c_void_p(), c_void_p()
         result = _raw.penstock_status_from_json(c_string(text, "a status"), byref(pointer), byref(error))
         check_with(result, error)
@@ -185,7 +185,7 @@ class Status:
 
     @property
     def trailers(self) -> Metadata:
-        """The trailers, which can be changed where the status can."""
+        """The trailers, which can be changed if the status can."""
         pointer: int = _raw.penstock_status_trailers(self._address())
         return Metadata._view(pointer, self._address)
 
@@ -207,7 +207,7 @@ class Status:
         check(_raw.penstock_status_set_detail(self._address(), url, value, len(value)), f"detail {type_url!r}")
 
     def remove_detail(self, type_url: str) -> None:
-        """Removes every detail with this type URL, or this type name alone. NotFoundError: there is none."""
+        """Removes every detail with this type URL or type name. NotFoundError: there is none."""
         url = c_string(type_url, "a type URL")
         check(_raw.penstock_status_remove_detail(self._address(), url), f"detail {type_url!r}")
 
@@ -216,7 +216,7 @@ class Status:
         check(_raw.penstock_status_clear_details(self._address()), "the details can't be removed")
 
     def find_detail(self, type_url: str) -> Optional[Detail]:
-        """The first detail with this type URL, or this type name alone; None without."""
+        """The first detail with this type URL or type name; None if there is none."""
         return find_detail(self.details, type_url)
 
     @property
@@ -278,7 +278,8 @@ def _fields(view: Dict[str, Any]) -> Optional[Dict[str, Any]]:
 
 
 def find_detail(details: Iterable[Detail], type_url: str) -> Optional[Detail]:
-    """The first of ``details`` with this type URL; one without a ``/`` is compared with the type names alone."""
+    """The first of ``details`` with this type URL; a ``type_url`` without a ``/`` is compared with the type names
+    only."""
     if "/" in type_url:
         return next((detail for detail in details if detail.type_url == type_url), None)
     return next((detail for detail in details if detail.type_name == type_url), None)

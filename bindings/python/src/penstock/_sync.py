@@ -1,4 +1,4 @@
-"""Synchronous interceptors: one function that sees a call whole, on a worker thread, and may wait."""
+"""Synchronous interceptors: one function that sees the whole call, on a worker thread, and may wait."""
 
 from __future__ import annotations
 
@@ -22,34 +22,36 @@ _current_thread = threading.get_ident
 
 
 class SyncInterceptor:
-    """Sees each call whole, in one function, and may wait in it.
+    """Sees each call from start to end in one function, which may wait.
 
-    `intercept` runs on a worker thread of the runtime, of which there are ``Runtime(max_workers=...)``. One worker
-    serves all the synchronous interceptors of a call, and what they wait for: so they may make calls of their own.
+    `intercept` runs on a worker thread of the runtime, which has up to ``max_workers`` of them (see `Runtime`). One
+    worker serves all the synchronous interceptors of a call, and also those of the calls that they make and wait
+    for.
     """
 
     # The name for messages and lists; if empty, the class's name.
     name: str = ""
     # The level. At the object level messages are the caller's objects, otherwise the bytes that are sent.
     level: Level = Level.BYTES
-    # Whether there is one for each attempt of a call, below those that exist once in it. Not at the object
-    # level.
+    # Whether it runs once for each attempt of a call, below the interceptors that run once per call. Not at the
+    # object level.
     per_attempt: bool = False
 
     def intercept(self, call: InterceptedCall) -> None:
-        """Look at ``call`` and change it; call `InterceptedCall.next` and change the response; or end the call with
-        `InterceptedCall.cancel`, or answer it with `InterceptedCall.answer`: one of the three.
+        """Reads ``call`` and may change it. Then it has to do one of three things: call `InterceptedCall.next`,
+        after which it may change the response; or end the call with `InterceptedCall.cancel`; or answer it with
+        `InterceptedCall.answer`.
 
         An exception ends the call with INTERNAL; the caller's `RpcError` has it as its ``__cause__``."""
         call.next()
 
 
 class InterceptedCall(RequestFields):
-    """A call in `SyncInterceptor.intercept`: to be used there, on that thread; anywhere else StateError, and `hop` is
-    for other threads and for later.
+    """A call in `SyncInterceptor.intercept`. It may be used only there, on that thread; elsewhere it raises
+    StateError. For other threads and for later use there is `hop`.
 
-    Where another hand has ended the call meanwhile (a cancel, the deadline, an interceptor above), what asks
-    something of it gives GoneError.
+    If something else has ended the call meanwhile (a cancel, the deadline, an interceptor above), its methods raise
+    GoneError.
     """
 
     __slots__ = ("__weakref__", "_handle", "_hop", "_registered", "_reply", "_running", "_thread")
@@ -85,14 +87,16 @@ class InterceptedCall(RequestFields):
     # ---- Going on, ending, answering: one of them ----
 
     def next(self) -> InterceptedReply:
-        """Lets the call go on, with what has been changed in it, and waits for its response: the whole of it where
-        there is one response message; of a stream the headers, or the status if that comes first.
+        """Lets the call go on with its changes, and waits for its response: for the whole response if it has one
+        message; for a stream of responses, for the headers, or for the status if that comes first.
 
-        Where another hand ends the call meanwhile, the reply is ``gone`` and has the status that the caller gets.
+        If something else ends the call meanwhile, the reply has ``gone`` set, and its status is the one that the
+        caller gets.
 
-        Again, after a reply that has a status: the call begins anew below, with what has been changed since, and this
-        reply takes the place of the one before. StateError: after `cancel` or `answer`; or the call can't begin again
-        (its request is too large to be kept, headers of a stream have come), and the reply before goes on.
+        After a reply that has a status, `next` may be called again: the call begins again below this interceptor,
+        with the changes made since, and the new reply replaces the earlier one. StateError: after `cancel` or
+        `answer`; or the call can't begin again (its request is too large to be kept, or headers of a stream have
+        come), and then the earlier reply goes on.
         """
         result = _raw.penstock_hop_next(self._inside())
         if result != c.E_GONE:
@@ -101,7 +105,8 @@ class InterceptedCall(RequestFields):
         return self._reply
 
     def half_close(self) -> None:
-        """Half-closes for the caller: later messages from above go no further. On other threads: `Hop.half_close`."""
+        """Half-closes in place of the caller: later messages from above go no further. On other threads use
+        `Hop.half_close`."""
         check_hop(self._inside(), _raw.penstock_hop_half_close(self._handle), "the requests can't be ended here")
 
     def cancel(
@@ -128,7 +133,7 @@ class InterceptedCall(RequestFields):
         details: Iterable[DetailLike] = (),
         trailers: MetadataLike = None,
     ) -> None:
-        """Answers the call here, instead of `next`, and nothing goes below. The caller gets ``headers``,
+        """Answers the call here, instead of `next`; nothing is sent. The caller gets ``headers``,
         the ``messages`` as it asks for them, and the status."""
         handle = self._inside()
         status = Status(code_number(code), message, details, trailers)
@@ -144,13 +149,13 @@ class InterceptedCall(RequestFields):
         check_hop(handle, _raw.penstock_hop_deliver_status(handle, status._address()), words)
 
     def side_channel(self, *, from_top: bool = False, detached: bool = False) -> SideChannel:
-        """Makes side calls, which do not meet this interceptor; as `Hop.side_channel`."""
+        """Makes side calls, which do not meet this interceptor; see `Hop.side_channel`."""
         return self.hop.side_channel(from_top=from_top, detached=detached)
 
     @property
     def hop(self) -> Hop:
-        """The hop, kept for other threads and for later: they send, deliver, half-close and end the call, while the
-        function waits in `next`, too. Ask for it in the function."""
+        """The retained hop, for other threads and for later use. With it they can send, deliver, half-close and end
+        the call, also while the function waits in `next`. Ask for it in the function."""
         handle = self._inside()
         if self._hop is None:
             self._hop = Hop(handle, self._registered).retain()
@@ -180,25 +185,26 @@ class InterceptedCall(RequestFields):
 
     @property
     def target(self) -> str:
-        """The channel's target, as it was given."""
+        """The target, as the program gave it to the channel."""
         return text_of(_raw.penstock_hop_target(self._inside()))
 
     @property
     def is_secure(self) -> bool:
-        """Whether nobody on the way can read the call: it goes by TLS, or by a unix socket."""
+        """Whether the call is protected on its way, by TLS or a unix socket."""
         return bool(_raw.penstock_hop_is_secure(self._inside()))
 
     # ---- The request: it can be changed until the call goes on, and before it goes on again ----
 
     @property
     def metadata(self) -> Metadata:
-        """The request's metadata; read-only after a `next` that has given no status."""
+        """The request's metadata. It is read-only once `next` has returned a reply without a status."""
         return self.request_metadata
 
     @property
     def request(self) -> Any:
         """The request message of a call that has one: its bytes, or at the object level the caller's own object;
-        setting replaces it. None: the kind has many, or none was sent. StateError: after `next`."""
+        setting replaces it. None: this kind of call has many requests, or none was sent. StateError: after
+        `next`."""
         return _message(self._before_next())
 
     @request.setter
@@ -208,7 +214,7 @@ class InterceptedCall(RequestFields):
     # ---- Call values ----
 
     def set_value(self, key: str, value: object) -> None:
-        """Shares ``value`` with the call's other interceptors and its caller; None removes."""
+        """Shares ``value`` with the call's other interceptors and its caller; None removes it."""
         name = c_string(key, "a key")
         handle = self._inside()
         if value is None:
@@ -225,14 +231,14 @@ class InterceptedCall(RequestFields):
 
 
 class InterceptedReply:
-    """The response of an `InterceptedCall`, which may be changed until the interceptor's function returns. Once that
-    has called `InterceptedCall.next` again only headers and status are left of it, to be read."""
+    """The response of an `InterceptedCall`, which may be changed until the interceptor's function returns. Once the
+    function has called `InterceptedCall.next` again, only headers and status can be read, and nothing changed."""
 
     __slots__ = ("_call", "_headers", "_status", "gone")
 
     def __init__(self, call: InterceptedCall, gone: bool) -> None:
         self._call = call
-        # They live until the function returns, also where another response has taken their place.
+        # The pointers are valid until the function returns, even if another response has replaced this one.
         self._headers = _raw.penstock_hop_metadata(call._handle)
         self._status = _raw.penstock_hop_status(call._handle)
         # The call was ended elsewhere, so changes of the response have no effect.
@@ -242,18 +248,19 @@ class InterceptedReply:
         handle = self._call._inside()
         if self._call._reply is self:
             return handle
-        raise StateError(c.E_STATE, "next has been called again: another message has taken this one's place")
+        raise StateError(c.E_STATE, "next has been called again, so this message is gone")
 
     @property
     def headers(self) -> Optional[Metadata]:
-        """The response headers; None without (a trailers-only answer has none)."""
+        """The response headers; None for a trailers-only response."""
         self._call._inside()
         return Metadata._view(self._headers, self._call._inside) if self._headers else None
 
     @property
     def message(self) -> Any:
         """The message of a call that has one response: its bytes, or at the object level the object that the caller
-        gets; setting replaces it, or puts one in. None: the kind has many, or none came."""
+        gets; setting it replaces the message, or adds one. None: this kind of call has many responses, or none
+        came."""
         handle = self._last()
         return None if self.gone else _message(handle)
 
@@ -265,15 +272,15 @@ class InterceptedReply:
 
     @property
     def status(self) -> Optional[Status]:
-        """The status, which may be changed, with details and trailers. None: the headers of a stream have come, and
-        no status yet; or an interceptor above has restarted the call; or this one's `InterceptedCall.hop` has ended
-        it on another thread."""
+        """The status, which may be changed, with details and trailers. None: only the headers of a stream have come;
+        or an interceptor above has restarted the call; or another thread has ended the call with
+        `InterceptedCall.hop`."""
         self._call._inside()
         return Status._view(self._status, self._call._inside) if self._status else None
 
 
 def _message(handle: int) -> Any:
-    """The message of a hop; None: there is none, or the kind has many."""
+    """The message of a hop; None: there is none, or this kind of call has many."""
     try:
         return message_of(handle)
     except StateError:

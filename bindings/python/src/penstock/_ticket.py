@@ -1,4 +1,4 @@
-"""Tickets, which are claims on events that wait; and those events."""
+"""Tickets, with which events that wait are resolved, and these events."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ._verdict import EventKind, Verdict
 
 
 class Ticket:
-    """A single-use claim on a paused or held event. Any thread; also before the callback has returned.
+    """Resolves a paused or held event, once: on any thread, also before the callback has returned.
 
-    AlreadyError: it is spent. GoneError: the call has ended, or went on without it.
+    AlreadyError: the ticket is spent. GoneError: the call has ended, or went on without it.
     """
 
     __slots__ = ("number",)
@@ -31,7 +31,7 @@ class Ticket:
 
     def resolve(self, verdict: Verdict) -> None:
         """Ends the pause with NEXT, DROP (messages), TAKE (start) or RESTART (status). InvalidArgumentError: this
-        event does not allow it, and the ticket stays."""
+        event does not allow the verdict, and the ticket stays valid."""
         check(
             _raw.penstock_ticket_resolve(self.number, int(verdict)),
             f"the ticket can't be resolved to {verdict!r}",
@@ -87,8 +87,8 @@ class Ticket:
 
 
 class Event(RequestFields):
-    """A paused or held event, with the request of its call. It outlives the call if need be, but can be changed only
-    until its ticket is spent: then AlreadyError or GoneError."""
+    """A paused or held event, with the request of its call. The object may outlive the call, but the event can be
+    read and changed only until its ticket is spent; then it raises AlreadyError or GoneError."""
 
     __slots__ = ("__weakref__", "_handle", "_ticket")
 
@@ -98,8 +98,8 @@ class Event(RequestFields):
         own(self, _raw.penstock_hop_release, handle)
 
     def _shown(self) -> None:
-        """Guards the views of the event's parts, and lives as long as they do: once the ticket is spent the parts
-        belong to the thread that drives."""
+        """Guards the views of the event's parts, and lives as long as they do: once the ticket is spent, the parts
+        belong to the thread that drives the runtime."""
         again = c_void_p()
         check(_raw.penstock_ticket_hop(self._ticket, byref(again)), "the event's ticket has been spent")
         _raw.penstock_hop_release(again)
@@ -139,7 +139,8 @@ class Event(RequestFields):
 
 
 def message_of(handle: int) -> Any:
-    """The message of a hop's event: bytes, or at the object level the caller's own object. StateError: none."""
+    """The message of a hop's event: bytes, or at the object level the caller's own object. StateError: there is
+    none."""
     message = _raw.penstock_hop_message(handle)
     if not message:
         raise StateError(c.E_STATE, "there is no message here")

@@ -100,7 +100,7 @@ def _destroy(handle: int, number: Optional[int]) -> None:
 
 
 def _intercept(handle: int, number: Optional[int]) -> int:
-    """Runs the function of a synchronous interceptor, on a worker; one may run within another."""
+    """Runs the function of a synchronous interceptor, on a worker thread. One function may run within another."""
     thread = threading.get_ident()
     is_first = thread not in workers
     workers.add(thread)
@@ -122,15 +122,15 @@ def _intercept(handle: int, number: Optional[int]) -> int:
 
 
 def _failed(callback: str, handle: int, number: Optional[int], error: BaseException) -> int:
-    """An exception has come out of a callback. It goes to the caller by way of the call's values."""
+    """Handles an exception that a callback has raised. The caller gets it through the call's values."""
     found: Any = registry.get(number)
     if found is None:
-        # The interceptor's `create` has not begun: that was reported, and could not end the call.
+        # The interceptor's `create` has not begun: its exception was reported, and could not end the call.
         return _INVALID
     registered = found.registered if isinstance(found, Instance) else found
     name = registered.name if isinstance(registered, Registered) else "?"
-    # The status names the exception. Where a call can't be finished (create), the verdict below ends it; signals have
-    # no verdict at all.
+    # The status names the exception. In `create` a call can't be finished, so the verdict below ends it; signals
+    # have no verdict.
     _finish(name, callback, handle, error)
     if callback not in ("on_cancel", "destroy"):
         _raw.penstock_hop_set_value(handle, EXCEPTION_KEY, registry.add(Raised(error)), forget)
@@ -145,12 +145,12 @@ def _finish(name: str, callback: str, handle: int, error: BaseException) -> None
 
 
 def _has_failed(given: Dict[str, Any], error: BaseException) -> None:
-    """Recovery for a trampoline that a signal's handler has kept from running to its end: counts as a
-    failure of that callback."""
+    """Recovery for a trampoline that a signal handler has interrupted by an exception: this counts as a failure of
+    that callback."""
     handle, number = given["handle"], given["number"]
     callback = given.get("callback") or ("create" if "state" in given else "destroy")
     _failed(callback, handle, number, error)
-    # C gets no verdict from a function that raises: a call that has been finished needs none.
+    # C gets no verdict from a function that raises, so the call is finished here.
     _finish("?", callback, handle, error)
     if callback == "destroy":
         registry.remove(number)

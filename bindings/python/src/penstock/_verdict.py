@@ -36,7 +36,7 @@ class Kind(enum.IntEnum):
 
 
 class Level(enum.IntEnum):
-    """Where an interceptor stands."""
+    """The place of an interceptor relative to the codec."""
 
     BYTES = c.LEVEL_BYTES
     """Below the codec: messages are bytes, as they go out and come in."""
@@ -47,7 +47,7 @@ class Level(enum.IntEnum):
 
 
 def level_of(interceptor: object) -> Level:
-    """The level that an interceptor says it stands at."""
+    """The level in an interceptor's ``level``, or the default."""
     return Level(getattr(interceptor, "level", Level.BYTES))
 
 

@@ -6,8 +6,8 @@ from . import _raw
 
 
 def package_version() -> str:
-    """The version of the installed package, ``"MAJOR.MINOR.PATCH"``, and ``".dev0"`` if it is not finished;
-    ``"0+source"`` where it is not installed."""
+    """The version of the installed package, ``"MAJOR.MINOR.PATCH"``, with ``".dev0"`` before its release;
+    ``"0+source"`` if the package is not installed."""
     from importlib import metadata
 
     try:
@@ -17,6 +17,6 @@ def package_version() -> str:
 
 
 def library_version() -> str:
-    """The version of the library, ``"MAJOR.MINOR.PATCH"``, and ``"-dev"`` if it is not finished; loads it."""
+    """The version of the library, ``"MAJOR.MINOR.PATCH"``, with ``"-dev"`` before its release. Loads the library."""
     version: bytes = _raw.penstock_version()
     return version.decode()

@@ -1,4 +1,4 @@
-"""Functions of the library that wait, called so that Ctrl-C works and callbacks' exceptions get out."""
+"""Calls functions of the library that wait, so that Ctrl-C works and the exceptions of callbacks are raised."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Callable, List, Set
 from . import _constants as c
 from ._ctrl_c import call
 
-# The threads that are in the function of a synchronous interceptor. The library's: they turn no loop of ours.
+# The library's worker threads that run the function of a synchronous interceptor. They never drive a loop.
 workers: Set[int] = set()
 
 
 class Waiters:
-    """The threads that are in a blocking call on one runtime. They turn its loop, so nobody else needs to.
+    """The threads that are in a blocking call on one runtime. They drive its loop, so no other thread needs to.
 
     A context manager, for calls that are made of several steps. Any thread: each step is one list operation.
-    Workers of the library do not count: they wait for others to turn the loop.
+    Workers of the library do not count: they wait for another thread to drive the loop.
     """
 
     __slots__ = ("_inside",)
@@ -36,9 +36,8 @@ class Waiters:
             self._inside.pop()
 
     def wait(self, function: Callable[..., Any], *arguments: Any) -> int:
-        """Calls ``function`` until it is not interrupted, and returns its result.
-
-        Between two tries Python's own signal handlers run: what they raise comes out of here.
+        """Calls ``function`` until no signal interrupts it, and returns its result. Between two tries Python's
+        signal handlers run; their exceptions are raised here.
         """
         with self:
             while True:

@@ -1,11 +1,11 @@
-"""Ready-made interceptors: they run in the library, at C's speed. Each is added as any other is:
+"""Ready-made interceptors: they run in the library, at C's speed. Add them like any other interceptor:
 
     metrics = penstock.ready.Metrics()
     channel.add_interceptor(metrics, priority=100)
     print(metrics.prometheus())
 
 One object may be added in several places; all of them share its state. Times are in seconds.
-InvalidArgumentError: an option that the library refuses; its ``path`` names it.
+InvalidArgumentError: the library refuses an option; its ``path`` names it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _drop(table: Any, process: int) -> None:
 
 
 class _Ready(Native):
-    """Owns a table that is registered nowhere; each registration gets one that shares its state."""
+    """Owns a table that is never registered itself; each registration gets a table that shares its state."""
 
     def __init__(self, **options: object) -> None:
         self._options = {key: value for key, value in options.items() if value is not None}
@@ -59,7 +59,8 @@ class _Ready(Native):
         self._filled()
 
     def _filled(self) -> Any:
-        """The table; in the child of a fork another one, for the parent's threads may have been at work in it."""
+        """The table. A forked child makes a new one, because the parent's threads may have been changing its state
+        during the fork."""
         if self._process != os.getpid():
             table = _raw.penstock_interceptor()
             self._make(c_string(json.dumps(self._options), "options"), table)
@@ -83,7 +84,7 @@ def _ms(seconds: Optional[float]) -> Optional[int]:
 
 
 def _text_value(ended: Any, key: str) -> Optional[str]:
-    """A value that the library has set, of a call, an error or a hop."""
+    """The text that the library has set as the value ``key`` of a call, an error or a hop."""
     address = ended.get_value(key) if hasattr(ended, "get_value") else ended.values.get(key)
     return ctypes.string_at(address).decode() if isinstance(address, int) else None
 
@@ -92,38 +93,40 @@ def _text_value(ended: Any, key: str) -> Optional[str]:
 
 
 class TokenRequest:
-    """A token that is asked for: answer it once, with `complete` or `fail`, from any thread. One that is dropped
+    """A request for a token: answer it once, with `complete` or `fail`, on any thread. A request that is dropped
     without an answer fails."""
 
     def __init__(self, number: int, refused: Optional[bytes]) -> None:
         self._number = number
-        # The token that the server has refused and that this is to replace; None where it is about none.
+        # The token that the server has refused and that the new token is to replace; None if none was refused.
         self.refused = None if refused is None else refused.decode()
         own(self, _give_up, number)
 
     def complete(self, token: str, expires_in: Optional[float] = None) -> None:
-        """Answers with a token, good for so many seconds (None: until it is refused; 0: for the calls that wait).
+        """Answers with a token that is valid for ``expires_in`` seconds (None: until a server refuses it; 0: only
+        for the calls that wait now).
 
-        InvalidArgumentError: not what a header may have; the request stays open. AlreadyError: answered, or another
-        request has been made after ``refresh_timeout``. GoneError: the interceptor is no more.
+        InvalidArgumentError: the token has characters that a header can't have; the request stays open.
+        AlreadyError: it has been answered, or another request has been made after ``refresh_timeout``. GoneError:
+        the interceptor has been freed.
         """
         lifetime = -1 if expires_in is None else milliseconds(expires_in)
         text = c_string(token, "a token")
         check(_raw.penstock_token_complete(self._number, text, lifetime), "the token can't be taken")
 
     def fail(self, code: CodeLike = StatusCode.UNAVAILABLE, message: str = "") -> None:
-        """Answers that there is none: the calls that wait end with this status. AlreadyError, GoneError: see
+        """Answers that there is no token: the calls that wait end with this status. AlreadyError, GoneError: see
         `complete`."""
         text = c_string(message, "a message")
         check(_raw.penstock_token_fail(self._number, code_number(code), text), "the failure can't be taken")
 
 
 def _give_up(number: int) -> None:
-    """Where it was answered, this does nothing."""
+    """Fails a dropped request. If it was answered before, this does nothing."""
     _raw.penstock_token_fail(number, StatusCode.UNAVAILABLE.number, b"the token source gave no answer")
 
 
-# A token, a token and its seconds, or None: the request is answered later.
+# A token, (token, seconds), or None: the source answers the request later.
 Source = Callable[[TokenRequest], Union[str, Tuple[str, Optional[float]], None]]
 
 
@@ -150,7 +153,7 @@ class _Asked:
             elif answer is not None:
                 request.complete(answer)
         except BaseException as error:
-            # On a thread of its own there is no code that waits and could be interrupted.
+            # On the source's own thread no code waits that could get the exception.
             self._failed(request, error, tell if self.in_thread else report)
 
     def _failed(self, request: TokenRequest, error: BaseException, tell_of: Callable[..., None]) -> None:
@@ -169,16 +172,16 @@ def _ask(request: int, refused: Optional[bytes], number: Optional[int]) -> None:
 class BearerToken(_Ready):
     """Gets a token from ``source``, sends it with each call, and gets another when it has expired or was refused.
 
-    Calls that come while there is no token wait; one request serves them all. UNAUTHENTICATED throws away the token
-    that was sent, and the call is started anew once with the next. A call that brings the header itself is left
-    alone.
+    Calls that come while there is no token wait; one request serves them all. When a call ends with UNAUTHENTICATED,
+    its token is discarded, and the call is started again once, with the next token. A call that has the header
+    already is left alone.
 
-    ``source`` gets a `TokenRequest`, and returns a token, or (token, seconds), or None: then it answers the request
-    later. It runs on a thread of its own, so it may wait; with ``in_thread=False`` it runs as a callback does, and
-    may not. ``refresh_early``: so long before a token expires the next one is asked for, while the old one is used
-    still. ``refresh_timeout``: how long a call waits for a token; 0 is without end. ``replay_bytes``: a call that has
-    sent more is not started anew. ``allow_cleartext``: without it a call on a channel without TLS ends with
-    UNAUTHENTICATED, and no token is fetched; unix sockets are as good as TLS.
+    ``source`` gets a `TokenRequest`, and returns a token, or (token, seconds), or None if it answers the request
+    later. It runs on a thread of its own, so it may wait; with ``in_thread=False`` it runs like a callback, and must
+    not wait. ``refresh_early``: how long before a token expires the next one is requested, while the old one is
+    still used. ``refresh_timeout``: how long a call waits for a token; 0 is without limit. ``replay_bytes``: a call
+    that has sent more is not started again. ``allow_cleartext``: if False, a call on a channel without TLS ends with
+    UNAUTHENTICATED, and no token is fetched; a unix socket counts as TLS.
     """
 
     def __init__(
@@ -222,13 +225,13 @@ def _write(line: Optional[int], length: int, number: Optional[int]) -> None:
 
 
 class Logging(_Ready):
-    """Tells ``write``, a function or a `logging.Logger` (then at INFO), of each event as a line of JSON.
+    """Passes each event as a line of JSON to ``write``, which is a function or a `logging.Logger` (then at INFO).
 
-    ``events``: of "start", "send", "half_close", "headers", "receive", "status", "cancel"; the first, "headers" and
-    the last two if not given. ``redact``: header names whose values are shown as "redacted"; "authorization",
-    "cookie", "proxy-authorization", "set-cookie" and "x-api-key" if not given. ``redact_binary``: whether those of
-    "-bin" names are, too. ``metadata``: whether metadata is shown; ``messages``: "sizes" or "none". ``write``
-    runs as a callback does, and may not wait.
+    ``events``: any of "start", "send", "half_close", "headers", "receive", "status", "cancel"; if not given,
+    "start", "headers", "status" and "cancel". ``redact``: header names whose values are shown as "redacted";
+    "authorization", "cookie", "proxy-authorization", "set-cookie" and "x-api-key" if not given. ``redact_binary``:
+    whether the values of "-bin" names are redacted, too. ``metadata``: whether metadata is shown; ``messages``:
+    "sizes" or "none". ``write`` runs like a callback, and must not wait.
     """
 
     def __init__(
@@ -269,10 +272,10 @@ _write_trampoline = _raw.penstock_log_line(_write)
 
 
 class Metrics(_Ready):
-    """Counts calls, messages and status codes, and sorts how long calls took into buckets, by method and code.
+    """Counts calls, messages and status codes, and keeps histograms of the durations of calls, by method and code.
 
-    ``buckets``: upper bounds in seconds, rising, in whole milliseconds. ``max_methods``: calls of more methods are
-    counted together as "other".
+    ``buckets``: upper bounds in seconds, rising, in whole milliseconds. ``max_methods``: calls of further methods
+    are counted together as "other".
     """
 
     def __init__(self, *, buckets: Optional[Iterable[float]] = None, max_methods: Optional[int] = None) -> None:
@@ -306,11 +309,12 @@ class Metrics(_Ready):
 
 
 class TraceContext(_Ready):
-    """W3C trace context: passes on a valid ``traceparent`` in the request's metadata, with its ``tracestate``; else
-    begins a trace.
+    """W3C trace context: passes on a valid ``traceparent`` in the request's metadata, with its ``tracestate``;
+    without a valid one it begins a trace.
 
-    ``sampled``: how many percent of the traces that begin here are sampled. ``parent_id``: "new" or "keep", whether
-    what is passed on gets a parent-id of its own. ``seed``: for the same numbers each time.
+    ``sampled``: the percentage of the traces that begin here that are sampled. ``parent_id``: "new" or "keep":
+    whether a ``traceparent`` that is passed on gets a new parent-id. ``seed``: the same seed gives the same numbers
+    each time.
     """
 
     def __init__(
@@ -323,7 +327,8 @@ class TraceContext(_Ready):
 
     @staticmethod
     def of(call: object) -> Optional[str]:
-        """The traceparent that was sent, of a call, an `RpcError` or a hop; None if there was none."""
+        """The traceparent that was sent by a call, which is given as a call, an `RpcError` or a hop; None if there
+        was none."""
         return _text_value(call, "penstock.traceparent")
 
 
@@ -331,11 +336,12 @@ class TraceContext(_Ready):
 
 
 class ResponseCache(_Ready):
-    """Answers a unary call whose method, request and chosen metadata are those of one before; OK responses only. Add
-    it with ``methods=`` that may be cached.
+    """Answers a unary call that has the same method, request and chosen metadata as an earlier call, with the
+    response of that call, if that was OK. Use ``methods=`` to name the methods that may be cached.
 
-    ``ttl``: how long an answer is good. ``max_entries``, ``max_bytes``: the least recently used go first.
-    ``metadata``: names of request metadata whose values belong to the key; "authorization" if not given.
+    ``ttl``: how long a response may be used. ``max_entries``, ``max_bytes``: the least recently used entries are
+    dropped first. ``metadata``: names of request metadata whose values are part of the key; "authorization" if not
+    given.
     """
 
     def __init__(
@@ -358,7 +364,7 @@ class ResponseCache(_Ready):
 
     @staticmethod
     def answered(call: object) -> bool:
-        """Whether a call, or a hop's, was answered from a cache."""
+        """Whether a call, which is given as a call, an `RpcError` or a hop, was answered from a cache."""
         return _text_value(call, "penstock.cache") == "hit"
 
 
@@ -366,10 +372,10 @@ class ResponseCache(_Ready):
 
 
 class RateLimit(_Ready):
-    """Lets at most ``rate`` calls start per second; one that comes too early waits its turn.
+    """Lets at most ``rate`` calls start per second; a call that comes too early waits its turn.
 
-    ``burst``: how many may start at once after a quiet time. One that would have to wait for more than ``max_wait``,
-    or behind ``max_waiting`` others, ends at once with ``code``, RESOURCE_EXHAUSTED if not given.
+    ``burst``: how many calls may start at once after a quiet time. A call that would have to wait for more than
+    ``max_wait``, or behind ``max_waiting`` others, ends at once with ``code``, RESOURCE_EXHAUSTED if not given.
     """
 
     def __init__(
@@ -397,11 +403,10 @@ class RateLimit(_Ready):
 
 
 class FaultInjection(_Ready):
-    """Delays calls by ``delay`` before anything is sent, or ends them with the status ``abort``, or one after the
-    other.
+    """Delays calls by ``delay`` before anything is sent, ends them with the status ``abort``, or both.
 
-    ``delay_percent``, ``abort_percent``: the percentage of calls. ``message``: the status message. ``seed``:
-    gives the same faults each time.
+    ``delay_percent``, ``abort_percent``: the percentage of calls. ``message``: the status message. ``seed``: the
+    same seed gives the same faults each time.
     """
 
     def __init__(
@@ -451,7 +456,7 @@ _KEYS = {"set": ("set", "value"), "add": ("add", "value"), "remove": ("remove",)
 
 def _rules(rules: Iterable[Rule]) -> List[Dict[str, str]]:
     made = []
-    # A rule is told by its number: its value may be a secret.
+    # Errors name a rule by its number only, because its value may be a secret.
     for number, rule in enumerate(rules):
         verb, *rest = rule
         keys = _KEYS.get(verb) if isinstance(verb, str) else None

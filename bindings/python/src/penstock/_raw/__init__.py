@@ -1,6 +1,6 @@
 """The C functions as they are in include/penstock/*.h, and their types: prototypes only.
 
-A function becomes an attribute of this package when the first one is asked for; that is when the library is loaded.
+The first use of any function loads the library, and then every function becomes an attribute of this package.
 Handles are ``int | None`` (``void *``); strings that C gives back are ``bytes | None``.
 """
 

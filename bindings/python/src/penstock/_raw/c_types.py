@@ -1,4 +1,4 @@
-"""The types of callbacks, and the structures that have them."""
+"""The types of callbacks, and the structures that contain them."""
 
 from __future__ import annotations
 

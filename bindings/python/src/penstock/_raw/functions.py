@@ -1,4 +1,4 @@
-"""Every function of the headers: what it returns, then its parameters."""
+"""Every function of the headers: the type that it returns, then the types of its parameters."""
 
 from __future__ import annotations
 

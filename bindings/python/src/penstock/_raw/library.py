@@ -1,4 +1,4 @@
-"""Finds and loads libpenstock: an explicit path, then the one inside this package, then the system's."""
+"""Finds and loads libpenstock: from an explicit path, else the library inside this package, else the system's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from typing import Any, Dict, Optional, Tuple, Union
 
 SONAME = "libpenstock.so.0"
-# The oldest library that has everything this package calls; the same major version is needed.
+# The oldest library version that has every function this package calls. The major version has to be the same.
 MINIMUM = (0, 2, 0)
 
 _lock = threading.Lock()
@@ -19,8 +19,8 @@ _functions: Dict[str, Any] = {}
 def load(path: Optional[Union[str, os.PathLike[str]]] = None) -> str:
     """Loads the library, once per process, and returns the file it came from.
 
-    Called without a path by the first use of the package. A program that wants another library than the one inside
-    the package calls it earlier with that file's ``path``.
+    The first use of the package calls this without a path. A program that wants another library than the one inside
+    the package has to call it earlier, with that file's ``path``.
 
     Raises ImportError if there is no library, if the file is not libpenstock, or if its version does not fit (the
     message names the file and both versions); RuntimeError if another file has been loaded before.
@@ -69,7 +69,7 @@ def _open(explicit: Optional[str]) -> Tuple[ctypes.CDLL, str]:
 
 
 def _mapped_file() -> str:
-    """Where the dynamic loader found the system's library."""
+    """The file in which the dynamic loader found the system's library."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             for line in maps:
@@ -110,7 +110,7 @@ def _check(library: ctypes.CDLL, file: str) -> None:
 
 def _bind(library: ctypes.CDLL) -> None:
     """Raises AttributeError, with the symbol's name, if the library lacks a function of the headers."""
-    # Imported here, so that the import of the package does not wait for what only the library needs.
+    # Imported here, because the package itself can be imported without it, and faster.
     from .functions import PROTOTYPES
 
     for name, (restype, *argtypes) in PROTOTYPES.items():
