@@ -1,4 +1,5 @@
-"""The parts of the build that pyproject.toml can't say: the version from the C header, and the library inside."""
+"""The parts of the build that pyproject.toml can't express: the version from the C header, and the library in the
+package."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def in_repository() -> bool:
 
 
 def version() -> str:
-    """From version.h; outside the repository from the sdist's own metadata."""
+    """The version from version.h; outside the repository, from the metadata of the source distribution."""
     if in_repository():
         text = (REPOSITORY / "include/penstock/version.h").read_text(encoding="utf-8")
         pattern = r'^#define\s+PENSTOCK_VERSION\s+"([^"]+)"$'
@@ -38,7 +39,7 @@ def version() -> str:
 
 
 def library() -> Optional[Path]:
-    """The library, built if need be; None outside the repository: then the system's is used."""
+    """The library, which is built if necessary; None outside the repository, where the system's library is used."""
     if not in_repository():
         return None
     subprocess.run([os.environ.get("MAKE", "make"), "-C", str(REPOSITORY), "lib"], check=True)
@@ -47,12 +48,12 @@ def library() -> Optional[Path]:
 
 class BuildWithLibrary(build_py):
     def run(self) -> None:
-        # An editable install runs from the sources: it loads what the program names, or the system's.
+        # An editable install runs from the sources. It loads the library that the program names, or the system's.
         if self.editable_mode:
             super().run()
             return
         package = Path(self.build_lib) / "penstock"
-        # What an earlier build has left there would be packed too.
+        # Files that an earlier build has left there would be packed too.
         shutil.rmtree(package, ignore_errors=True)
         super().run()
         file = library()
@@ -66,7 +67,7 @@ class BuildWithLibrary(build_py):
 
 
 class PlatformWheel(bdist_wheel):
-    """Any Python 3, one platform: the library inside is the only compiled part."""
+    """The wheel's tag: any Python 3, one platform, because the library in it is the only compiled part."""
 
     def get_tag(self) -> Tuple[str, str, str]:
         _, _, platform = super().get_tag()

@@ -1,4 +1,4 @@
-/* An interceptor that adds a header to every call of one service, and one that reads a header of every answer.
+/* Two interceptors: one adds a header to every call of one service, the other reads a trailer of every response.
  *
  *     add_header [TARGET]
  */
@@ -11,7 +11,8 @@ static int32_t add_token(penstock_hop *hop, void *token) {
   return PENSTOCK_NEXT;
 }
 
-/* In on_status the metadata are the trailers. The peer tells in them what it saw, if "x-echo-metadata" asks for it. */
+/* In on_status the metadata is the trailers. If a request has "x-echo-metadata", the peer's trailers show what it
+ * received. */
 static int32_t print_seen(penstock_hop *hop, void *times) {
   const void *value;
   if (penstock_metadata_get(penstock_hop_metadata(hop), "seen-authorization", 0, &value, NULL) == PENSTOCK_OK) {
@@ -32,7 +33,7 @@ int main(int argc, char **argv) {
   penstock_interceptor auth = PENSTOCK_INTERCEPTOR_INIT;
   auth.name = "auth";
   auth.methods = "/penstock.Echo/*";
-  auth.user_data = "Bearer s3cret"; /* what callbacks get as their state, without `create` */
+  auth.user_data = "Bearer s3cret"; /* the state that callbacks get, as there is no `create` */
   auth.on_start = add_token;
 
   penstock_interceptor print = PENSTOCK_INTERCEPTOR_INIT;

@@ -10,7 +10,7 @@
 
 static int asked = 0;
 
-/* On a thread of its own: it may wait, read files, ask another server. */
+/* Runs on a thread of its own, so it may wait, read files or ask another server. */
 static void *fetch(void *argument) {
   char token[32];
   snprintf(token, sizeof token, "token-%d", ++asked);
@@ -19,7 +19,7 @@ static void *fetch(void *argument) {
   return NULL;
 }
 
-/* The source: in a callback it may not wait, so it answers later. */
+/* The source of tokens. It runs as a callback and must not wait, so a thread answers later. */
 static void ask(penstock_token_request request, const char *refused, void *user_data) {
   pthread_t thread;
   (void)user_data;
@@ -30,7 +30,7 @@ static void ask(penstock_token_request request, const char *refused, void *user_
     pthread_detach(thread);
 }
 
-/* Stands below, for want of a server that knows tokens: has it refuse the first. */
+/* The demo's server knows nothing of tokens, so this interceptor, which is below, makes it refuse the first one. */
 static int32_t distrust(penstock_hop *hop, void *state) {
   const void *token = NULL;
   (void)state;
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
   server.name = "server";
   server.on_start = distrust;
 
-  /* Without TLS, for the demo's server: the token has to be allowed to go there. */
+  /* The demo's server has no TLS, so sending the token in cleartext has to be allowed. */
   if (penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error) ||
       penstock_ready_bearer_token("{\"allow_cleartext\": true}", ask, NULL, NULL, &bearer, &error) ||
       penstock_channel_add_interceptor(channel, &bearer, 100, &id, &error) ||

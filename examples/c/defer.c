@@ -10,15 +10,16 @@
 #include <string.h>
 #include <time.h>
 
-/* On a thread of its own: it may wait, read files, ask another server. */
+/* Runs on a thread of its own, so it may wait, read files or ask another server. */
 static void *fetch_token(void *argument) {
   penstock_ticket ticket = *(penstock_ticket *)argument;
   free(argument);
   nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 
-  /* The event that the ticket is for: here the start, with its metadata. It may be changed until the ticket is spent. */
+  /* The ticket's event: here the start, with its metadata. It may be changed until the ticket is spent. */
   penstock_hop *bound;
-  if (penstock_ticket_hop(ticket, &bound) != PENSTOCK_OK) return NULL; /* the call has ended: its deadline, a cancel */
+  if (penstock_ticket_hop(ticket, &bound) != PENSTOCK_OK)
+    return NULL; /* its deadline has passed, or it was cancelled */
   penstock_metadata_set(penstock_hop_metadata(bound), "authorization", "Bearer fetched");
   penstock_hop_release(bound);
   puts("a thread lets the call go on");
@@ -53,7 +54,7 @@ int main(int argc, char **argv) {
   auth.name = "auth";
   auth.on_start = fetch_first;
 
-  /* The deadline counts from the call's creation: it covers the pause. */
+  /* The deadline counts from the call's creation, so the pause is part of it. */
   if (penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error) ||
       penstock_channel_add_interceptor(channel, &auth, 100, &id, &error) ||
       penstock_call_options_new("{\"deadline_ms\": 5000, \"metadata\": {\"x-echo-metadata\": \"1\"}}", &options,

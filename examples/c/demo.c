@@ -29,7 +29,7 @@ static void must(penstock_result result) {
 
 /* ---- Interceptors ---- */
 
-/* The user data of each: its state begins with its name. */
+/* The user data of each interceptor: its state begins with its name. */
 typedef struct {
   const char *name;
 } watcher;
@@ -54,7 +54,7 @@ static int32_t add_token(penstock_hop *hop, void *state) {
   return see(hop, state);
 }
 
-/* edit: other words for those that are sent. */
+/* edit: replaces words of the messages that are sent. */
 static int32_t shout(penstock_hop *hop, void *state) {
   size_t length;
   const void *data = penstock_message_bytes(penstock_hop_message(hop), &length);
@@ -75,7 +75,7 @@ static void edit_gone(void *user_data) {
   sem_post(&edit_is_gone);
 }
 
-/* meter: a state of its own for each call, and its sum among the trailers. */
+/* meter: has a state of its own for each call, and adds the sum to the trailers. */
 typedef struct {
   watcher base;
   unsigned sent, received;
@@ -143,7 +143,7 @@ static penstock_call *start(penstock_channel *channel, const char *method, int32
   return call;
 }
 
-/* A call that has ended takes no more. How it ended is seen when it is finished. */
+/* A call that has ended takes no more messages. `finish` shows its status. */
 static void unless_ended(penstock_result result) {
   if (result != PENSTOCK_E_GONE) must(result);
 }
@@ -174,7 +174,7 @@ static int says(const penstock_reply *reply, const char *text) {
   return data != NULL && length == strlen(text) && memcmp(data, text, length) == 0;
 }
 
-/* The peer, asked to, sends back every header that it got, as a trailer "seen-...". */
+/* If the request asks for it, the peer sends back every header that it got, as a trailer "seen-...". */
 static int trailer_is(const penstock_reply *reply, const char *name, const char *value) {
   const void *found;
   return penstock_metadata_get(penstock_reply_trailers(reply), name, 0, &found, NULL) == PENSTOCK_OK &&
@@ -197,7 +197,7 @@ static void register_three(penstock_channel *channel) {
   count.on_send = meter_send;
   count.on_receive = meter_receive;
   count.on_status = meter_status;
-  /* In any order: the priority counts. */
+  /* The order of these calls does not matter: the priority decides. */
   meter_id = add(channel, count, 100);
   auth_id = add(channel, auth, 300);
   edit_id = add(channel, edit, 200);
@@ -252,7 +252,7 @@ static void four_kinds(penstock_channel *channel) {
   penstock_reply_release(reply);
 }
 
-/* Whether the finalizer of edit runs, if need be soon: the last reference to it may be another thread's. */
+/* Whether the finalizer of edit has run or runs soon: another thread may have the last reference to it. */
 static int edit_goes(void) {
   struct timespec limit;
   clock_gettime(CLOCK_REALTIME, &limit);
@@ -296,7 +296,7 @@ typedef struct {
   penstock_result resumed;
 } gate;
 
-/* Another thread: fetches a token, puts it into the event that waits, lets it go on. */
+/* Runs on another thread: fetches a token, puts it into the event that waits, and lets the event go on. */
 static void *fetch_token(void *argument) {
   gate *self = argument;
   penstock_hop *bound;
@@ -371,7 +371,7 @@ static void error_detail(penstock_channel *channel) {
   const complaint sent = {"the pipes", 3};
   encoded status = complaint_status(PENSTOCK_STATUS_FAILED_PRECONDITION, &sent);
 
-  /* The peer fails the call as the metadata says. */
+  /* The peer fails the call with the status in the metadata. */
   penstock_metadata *metadata;
   char *json, text[512];
   must(penstock_metadata_new(&metadata));

@@ -18,10 +18,10 @@ typedef struct {
   size_t length;
 } encoded;
 
-/* A google.rpc.Status of this code, with the complaint in an Any among its details. */
+/* Makes a google.rpc.Status with this code, and with the complaint in an Any as its detail. */
 encoded complaint_status(int32_t code, const complaint *detail);
 
-/* Whether `data` was a Complaint: it is in `out` then. */
+/* Decodes `data` into `out`; returns whether it was a Complaint. */
 int complaint_decode(const unsigned char *data, size_t length, complaint *out);
 
 #endif

@@ -61,7 +61,7 @@ struct trace {
   sight seen[SEEN_LIMIT];
 };
 
-/* Each call has its own, shared by its hops and its caller as a value of the call. */
+/* Each call has a trace of its own, which its hops and its caller share as a value of the call. */
 static trace *trace_of(penstock_hop *hop) {
   trace *found = penstock_hop_value(hop, "demo.trace");
   if (found == NULL) {
@@ -97,7 +97,7 @@ static const char *event_name(int32_t event) {
   return event <= PENSTOCK_EVENT_STATUS ? names[event] : "signal";
 }
 
-/* How many sights from `first` on are of one event on its way: the same event, each hop once. */
+/* How many entries from `first` on belong to one event on its way: the same event, each hop once. */
 static size_t passage(const trace *all, size_t first) {
   size_t end = first + 1;
   for (; end < all->count && all->seen[end].event == all->seen[first].event; end++)

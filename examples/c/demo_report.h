@@ -8,13 +8,13 @@ void begin(const char *target);
 void title(const char *text);
 void remark(const char *text);
 
-/* An expectation; `format` and what follows say, as for printf, what it is. */
+/* Checks an expectation; `format` and the arguments after it describe it, as for printf. */
 void expect(int holds, const char *format, ...);
 
 /* Prints how many expectations held; 0 if all of them did. */
 int sum_up(void);
 
-/* What the interceptors of one call have seen, in the order in which they did: a value of the call. */
+/* The events that the interceptors of one call have seen, in order: a value of the call. */
 typedef struct trace trace;
 
 /* Adds the event of `hop`, as `who` sees it. */

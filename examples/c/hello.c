@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     return 1;
   }
 
-  /* The call ran. How it ended is its status. */
+  /* The call ran. Its status tells how it ended. */
   int ok = penstock_reply_code(reply) == PENSTOCK_STATUS_OK;
   const unsigned char *message = penstock_reply_message(reply, &length);
   if (ok && length >= 2)

@@ -10,7 +10,7 @@ typedef struct {
   int messages, done;
 } progress;
 
-/* Callback style: nothing waits. What comes is told here, from within penstock_runtime_poll. */
+/* Callback style: no function waits. The callbacks run within penstock_runtime_poll. */
 static void on_message(penstock_call *call, penstock_message *message, void *user_data) {
   size_t length;
   const char *text = penstock_message_bytes(message, &length);
@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
   penstock_call_try_send(call, "tick", 4);
   penstock_call_half_close(call);
   penstock_call_demand(call, 1);
-  penstock_call_release(call); /* one in callback style goes on */
+  penstock_call_release(call); /* a call in callback style goes on */
 
   /* The program's loop: the descriptor is readable whenever the runtime has work, timers included. */
   struct pollfd watched = {.events = POLLIN};

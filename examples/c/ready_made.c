@@ -20,7 +20,7 @@ static void print_line(const char *line, size_t length, void *user_data) {
 
 static penstock_channel *channel;
 
-/* Registers a table that was filled, and forgets it: it is the channel's now. */
+/* Registers a filled table. From then on the channel owns its user data. */
 static penstock_interceptor_id add(penstock_interceptor *table, int32_t priority) {
   penstock_error *error = NULL;
   penstock_interceptor_id id = 0;
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
   int ok = 1;
   need(penstock_channel_new(argc > 1 ? argv[1] : "localhost:50051", "{\"tls\": false}", &channel, &error), error);
 
-  /* Above all others: it sees calls as their callers do. */
+  /* Above all others, so that it sees calls as their callers do. */
   penstock_metrics *metrics;
   need(penstock_metrics_new("{\"buckets_ms\": [10, 100, 1000]}", &metrics, &error), error);
   need(penstock_ready_metrics(metrics, &table), NULL);

@@ -1,4 +1,4 @@
-/* An interceptor that lets no call out without a role. What it rejects never reaches the network.
+/* An interceptor that rejects every call without a role. A rejected call never reaches the network.
  *
  *     reject [TARGET]
  */

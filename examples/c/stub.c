@@ -6,14 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* TAKE: this hop is the far end. It gets the messages that are sent, and half-close; NEXT takes them. */
+/* With TAKE this hop answers the call in place of a server: it gets the messages that are sent, and the half-close, and
+ * accepts each with NEXT. */
 static int32_t take(penstock_hop *hop, void *state) {
   (void)hop;
   (void)state;
   return PENSTOCK_TAKE;
 }
 
-/* The request is here: answer it. A message that is delivered spends demand, and a unary caller has asked for one. */
+/* The request is complete: answers it. A delivered message uses up demand, and a unary caller has asked for one
+ * message. */
 static int32_t answer(penstock_hop *hop, void *state) {
   const char *text = state;
   penstock_metadata *headers;
@@ -40,7 +42,7 @@ int main(void) {
   stub.on_start = take;
   stub.on_half_close = answer;
 
-  /* A low priority: the other interceptors of the channel stand above the stub, and work as with a server. */
+  /* A low priority: the other interceptors of the channel are above the stub, and work as with a server. */
   if (penstock_channel_new("unix:/nobody/listens/here", "{\"tls\": false}", &channel, &error) ||
       penstock_channel_add_interceptor(channel, &stub, -1000, &id, &error) ||
       penstock_channel_unary(channel, "/penstock.Echo/Unary", "hi", 2, NULL, &reply, &error)) {

@@ -1,4 +1,4 @@
-/* Synchronous interceptors: one function that sees a call whole, and may wait. `log` stands above `auth`, which fetches a
+/* Synchronous interceptors: one function that sees the whole call, and may wait. `log` is above `auth`, which fetches a
  * token by a call of its own; both run on one worker thread.
  *
  *     sync [TARGET]
@@ -25,7 +25,7 @@ static int32_t add_token(penstock_hop *hop, void *user_data) {
   penstock_call *side;
   penstock_message *token;
   char header[64];
-  /* A side call begins below this interceptor: it does not meet itself. It may be waited for. */
+  /* A side call begins below this interceptor, so it does not meet it again. The function may wait for it. */
   if (penstock_hop_start_side_call(hop, echo, PENSTOCK_KIND_UNARY, 0, NULL, NULL, &side, NULL)) {
     penstock_hop_end(hop, PENSTOCK_STATUS_UNAUTHENTICATED, "no token");
     return PENSTOCK_NEXT;

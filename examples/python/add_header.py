@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An interceptor that adds a header to every call of one service, and one that reads a header of every answer.
+"""Two interceptors: one adds a header to every call of one service, the other reads a trailer of every response.
 
     add_header.py [TARGET]
 """
@@ -15,7 +15,8 @@ class Auth(penstock.Interceptor):
 
 
 class Print(penstock.Interceptor):
-    """In on_status the metadata are the trailers. The peer tells in them what it saw, if "x-echo-metadata" asks."""
+    """In on_status the metadata is the trailers. With "x-echo-metadata" the peer's trailers show what it
+    received."""
 
     def on_status(self, hop):
         print("the server saw: authorization:", hop.metadata.get("seen-authorization"))

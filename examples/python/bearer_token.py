@@ -14,16 +14,16 @@ tokens = []
 
 
 def fetch(request):
-    """Runs on a thread of its own: it may wait, read files, ask another server."""
+    """Runs on a thread of its own, so it may wait, read files or ask another server."""
     if request.refused:
         print(f"the server has refused {request.refused}", end="; ")
     tokens.append(f"token-{len(tokens) + 1}")
     print(f"fetched {tokens[-1]}")
-    return tokens[-1], 3600  # good for an hour
+    return tokens[-1], 3600  # valid for an hour
 
 
 class Server(penstock.Interceptor):
-    """Stands below, for want of a server that knows tokens: has it refuse the first."""
+    """The demo's server knows nothing of tokens, so this interceptor below makes it refuse the first one."""
 
     def on_start(self, hop):
         if hop.metadata.get("authorization") == "Bearer token-1":
@@ -31,7 +31,7 @@ class Server(penstock.Interceptor):
 
 
 with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:
-    # Without TLS, for the demo's server: it has to be allowed.
+    # The demo's server has no TLS, so sending the token in cleartext has to be allowed.
     channel.add_interceptor(ready.BearerToken(fetch, allow_cleartext=True), priority=100)
     channel.add_interceptor(Server(), priority=-100)
     echo = channel.unary_unary("/penstock.Echo/Unary")

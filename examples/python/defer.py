@@ -19,21 +19,21 @@ class FetchFirst(penstock.Interceptor):
         return penstock.Verdict.PAUSE
 
     def fetch(self, ticket):
-        """On a thread of its own: it may wait, read files, ask another server."""
+        """Runs on a thread of its own, so it may wait, read files or ask another server."""
         time.sleep(0.1)
         try:
-            # What the ticket is for: here the start, with its metadata. It may be changed until the ticket is spent.
+            # The ticket's event: here the start, with its metadata. It may be changed until the ticket is spent.
             ticket.event().metadata["authorization"] = "Bearer fetched"
             print("a thread lets the call go on")
             ticket.resume()  # or ticket.end(...): ends the call there
         except penstock.GoneError:
-            pass  # the call has ended: its deadline, a cancel
+            pass  # the call has ended, by its deadline or a cancel
 
 
 with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", tls=False) as channel:
     channel.add_interceptor(FetchFirst(), priority=100)
     echo = channel.unary_unary("/penstock.Echo/Unary")
-    # The deadline counts from the call's creation: it covers the pause.
+    # The deadline counts from the call's creation, so the pause is part of it.
     _, call = echo.with_call(b"hi", timeout=5, metadata={"x-echo-metadata": "1"})
     seen = call.trailing_metadata().get("seen-authorization")
     print(f"{call.code().name}; the server saw: authorization: {seen}")

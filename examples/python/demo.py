@@ -39,7 +39,7 @@ def expect(holds: bool, what: str) -> None:
     results.append(bool(holds))
 
 
-# ---- What the interceptors of one call have seen, in the order in which they did ----
+# ---- The events that the interceptors of one call have seen, in order ----
 
 OUTBOUND = (EventKind.START, EventKind.SEND, EventKind.HALF_CLOSE)
 WORDS = {EventKind.SEND: "message", EventKind.RECEIVE: "message"}
@@ -57,7 +57,7 @@ class Passage:
 
 @dataclass
 class Trace:
-    """Each call has its own, shared by its hops and its caller as a value of the call."""
+    """Each call has a trace of its own, which its hops and its caller share as a value of the call."""
 
     passages: list[Passage] = field(default_factory=list)
 
@@ -119,7 +119,7 @@ class Watch(penstock.Interceptor):
 
 
 class Auth(Watch):
-    """A header for every call."""
+    """Adds a header to every call."""
 
     def on_start(self, hop):
         hop.metadata["authorization"] = "Bearer s3cret"
@@ -127,7 +127,7 @@ class Auth(Watch):
 
 
 class Edit(Watch):
-    """Other words for those that are sent."""
+    """Replaces words of the messages that are sent."""
 
     def on_send(self, hop):
         note(hop, self.name)
@@ -141,7 +141,7 @@ class Counts:
 
 
 class Meter(Watch):
-    """A state of its own for each call, and its sum among the trailers."""
+    """Has a state of its own for each call, and adds the sum to the trailers."""
 
     def create(self, hop):
         return Counts()
@@ -177,7 +177,7 @@ class Gate(penstock.Interceptor):
 
 
 class Guard(penstock.Interceptor):
-    """Rejects."""
+    """Rejects every call."""
 
     name = "guard"
 
@@ -190,7 +190,7 @@ class Guard(penstock.Interceptor):
 
 
 def four_kinds(channel: penstock.Channel) -> dict[str, penstock.Registration]:
-    # In any order: the priority counts.
+    # The order of these lines does not matter: the priority decides.
     three = {
         "meter": channel.add_interceptor(Meter("meter"), priority=100),
         "auth": channel.add_interceptor(Auth("auth"), priority=300),
@@ -277,7 +277,7 @@ def change_the_chain(channel: penstock.Channel, three: dict[str, penstock.Regist
         answer == b"new" and trace_of(new).went(EventKind.SEND, "meter", "auth", "late"),
         "the new call has the new one",
     )
-    # Soon: the last reference to it may be another thread's.
+    # This may take a moment, because another thread may have the last reference to it.
     until = time.monotonic() + 5
     while kept() is not None and time.monotonic() < until:
         time.sleep(0.001)
@@ -324,7 +324,7 @@ def reject(channel: penstock.Channel) -> None:
 class Complaint:
     """The application's own error detail: ``message Complaint { string subject = 1; int32 count = 2; }``.
 
-    A program with protobuf at hand gives its class to ``detail.unpack`` instead."""
+    A program that uses protobuf passes its class to ``detail.unpack`` instead."""
 
     subject: str
     count: int
@@ -339,13 +339,14 @@ class Complaint:
 
 
 def put_bytes(number: int, data: bytes) -> bytes:
-    """A field as protobuf encodes it. All sizes here are below 128: one byte each."""
+    """A field as protobuf encodes it. All sizes here are below 128, so each takes one byte."""
     return bytes([number << 3 | 2, len(data)]) + data
 
 
 def error_detail(channel: penstock.Channel) -> None:
     title("8. An error with a detail of the application's own")
-    # The peer fails the call as the metadata says. x-details-bin is a google.rpc.Status with an Any in it.
+    # The peer fails the call with the status in the metadata. x-details-bin is a google.rpc.Status with an Any in
+    # it.
     any_of_it = put_bytes(1, b"type.googleapis.com/penstock.Complaint") + put_bytes(2, Complaint("the pipes", 3).encode())
     wanted = {"x-status": "9", "x-message": "no pressure", "x-details-bin": bytes([1 << 3, 9]) + put_bytes(3, any_of_it)}
     try:

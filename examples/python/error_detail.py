@@ -12,7 +12,7 @@ import sys
 import penstock
 from penstock import StatusCode
 
-# message Complaint { int32 count = 2; }, as protobuf encodes it. A program with protobuf at hand passes messages of
+# message Complaint { int32 count = 2; }, as protobuf encodes it. A program that uses protobuf passes messages of
 # generated classes, and reads them with detail.unpack(Complaint).
 COMPLAINT = ("type.googleapis.com/penstock.Complaint", bytes([2 << 3, 3]))
 RETRY_INFO = ("type.googleapis.com/google.rpc.RetryInfo", bytes([1 << 3 | 2, 2, 1 << 3, 2]))

@@ -13,13 +13,14 @@ name = sys.argv[2] if len(sys.argv) > 2 else "you"
 
 
 def encode(name: str) -> bytes:
-    """HelloRequest { string name = 1; } as protobuf encodes it. With generated classes: their SerializeToString."""
+    """HelloRequest { string name = 1; } as protobuf encodes it. With generated classes, use their
+    SerializeToString."""
     data = name.encode()[:127]
     return bytes([1 << 3 | 2, len(data)]) + data
 
 
 def decode(reply: bytes) -> str:
-    """HelloReply { string message = 1; }. With generated classes: their FromString."""
+    """HelloReply { string message = 1; }. With generated classes, use their FromString."""
     return reply[2:].decode()
 
 

@@ -11,7 +11,7 @@ import penstock
 
 
 class Arrivals(penstock.Interceptor):
-    """Tells the loop, from within `Runtime.poll`, that an answer has begun."""
+    """Counts, within `Runtime.poll`, the responses that have begun."""
 
     def __init__(self):
         self.count = 0
@@ -30,11 +30,11 @@ with penstock.Channel(target, tls=False, runtime=runtime, interceptors=[arrivals
 
     # The program's loop: the runtime is readable whenever it has work, timers included.
     while arrivals.count < len(calls) and any(call.is_active() for call in calls):
-        ready, _, _ = select.select([runtime], [], [], 1.0)  # beside the program's own descriptors and timers
+        ready, _, _ = select.select([runtime], [], [], 1.0)  # together with the program's own descriptors and timers
         if ready:
             runtime.poll(0)
 
-    # Reading waits for what is still on its way, and turns the loop meanwhile.
+    # Reading waits for the messages that are still on their way, and drives the loop meanwhile.
     answers = [list(call) for call in calls]
     print(answers)
 runtime.shutdown()

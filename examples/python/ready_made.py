@@ -21,7 +21,7 @@ with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", t
             return error.code()
         return StatusCode.OK
 
-    # Above all others: it sees calls as their callers do.
+    # Above all others, so that it sees calls as their callers do.
     metrics = ready.Metrics(buckets=[0.01, 0.1, 1])
     channel.add_interceptor(metrics, priority=1000)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An interceptor that lets no call out without a role. What it rejects never reaches the network.
+"""An interceptor that rejects every call without a role. A rejected call never reaches the network.
 
     reject.py [TARGET]
 """

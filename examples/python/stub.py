@@ -11,13 +11,14 @@ from penstock import StatusCode, Verdict
 
 
 class Stub(penstock.Interceptor):
-    """TAKE: this hop is the far end. It gets the messages that are sent, and half-close; None takes them."""
+    """With TAKE this hop answers the call in place of a server: it gets the messages that are sent, and the
+    half-close, and accepts each with None."""
 
     def __init__(self, answers):
         self.answers = answers
 
     def create(self, hop):
-        return []  # hop.state: what this call has sent
+        return []  # hop.state: the messages that this call has sent
 
     def on_start(self, hop):
         return Verdict.TAKE
@@ -26,14 +27,14 @@ class Stub(penstock.Interceptor):
         hop.state.append(hop.message)
 
     def on_half_close(self, hop):
-        # A message that is delivered spends demand, and a unary caller has asked for one.
+        # A delivered message uses up demand, and a unary caller has asked for one message.
         hop.deliver_headers({"x-stub": "yes"})
         hop.deliver_message(self.answers[hop.state[0]])
         hop.deliver_status(StatusCode.OK)
 
 
 with penstock.Channel("unix:/nobody/listens/here") as channel:
-    # A low priority: the other interceptors of the channel stand above the stub, and work as with a server.
+    # A low priority: the other interceptors of the channel are above the stub, and work as with a server.
     channel.add_interceptor(Stub({b"hi": b"canned"}), priority=-1000, methods="/penstock.Echo/*")
     answer, call = channel.unary_unary("/penstock.Echo/Unary").with_call(b"hi")
     print(answer, call.initial_metadata().get("x-stub"), call.code().name)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Synchronous interceptors: one function that sees a call whole, and may wait. `Log` stands above `Auth`, which fetches
-a token by a call of its own, once; both run on one worker thread.
+"""Synchronous interceptors: one function that sees the whole call, and may wait. `Log` is above `Auth`, which
+fetches a token by a call of its own, once; both run on one worker thread.
 
     sync.py [TARGET]
 """
@@ -26,7 +26,7 @@ class Auth(penstock.SyncInterceptor):
 
     def intercept(self, call):
         if self.token is None:
-            # A side call begins below this interceptor: it does not meet itself.
+            # A side call begins below this interceptor, so it does not meet it again.
             self.token = call.side_channel().unary_unary(ECHO)(b"fetched", timeout=5).decode()
         call.metadata["authorization"] = f"Bearer {self.token}"
         call.next()
