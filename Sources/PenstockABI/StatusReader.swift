@@ -38,7 +38,7 @@ struct StatusReader {
       return reader.fail(because: ("\"code\" or \"name\" is missing" as StaticString).bytes)
     }
     if let name, found != name {
-      return reader.fail(because: ("\"code\" and \"name\" are of different codes" as StaticString).bytes)
+      return reader.fail(because: ("\"code\" and \"name\" are different codes" as StaticString).bytes)
     }
     status.setCode(found)
     guard let encoded else { return nil }

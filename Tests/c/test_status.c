@@ -396,7 +396,7 @@ TEST(status_from_json_is_strict) {
       {"{\"code\": 17}", "$.code", "0 to 16"},
       {"{\"code\": \"5\"}", "$.code", "0 to 16"},
       {"{\"name\": \"NOTHING\"}", "$.name", "name"},
-      {"{\"code\": 4, \"name\": \"NOT_FOUND\"}", "$", "not the same"},
+      {"{\"code\": 4, \"name\": \"NOT_FOUND\"}", "$", "different codes"},
       {"{\"code\": 4, \"message\": 1}", "$.message", "a string"},
       {"{\"code\": 4, \"msg\": \"\"}", "$.msg", "unknown key"},
       {"{\"code\": 4, \"metadata\": {\"grpc-status\": \"1\"}}", "$.metadata.grpc-status", "reserved"},
