@@ -32,8 +32,8 @@ class Boxed:
         Boxed.ever = True
 
     def fill(self, message: c_void_p, codec: Optional[int] = None) -> None:
-        """Makes a ``penstock_message *`` of the message, which the caller releases. ``codec``: a
-        ``penstock_codec *`` in place of its own."""
+        """Makes a ``penstock_message *`` of the message, which the caller releases. ``codec``: a ``penstock_codec
+        *`` to use instead of the message's own."""
         if codec is None:
             assert self._codec is not None
             codec = self._codec.handle
@@ -46,8 +46,8 @@ class Boxed:
 
 
 def fill(message: c_void_p, data: Any, codec: Optional[int] = None) -> int:
-    """Makes a ``penstock_message *`` of what is to be sent, which the caller releases, also where this raises: of an
-    object for the ``penstock_codec *``, if there is one; otherwise of a `Boxed`, or of bytes. Returns its size in
+    """Makes a ``penstock_message *`` from ``data``, which the caller releases, also if this raises. With ``codec``,
+    a ``penstock_codec *``, ``data`` is an object for it; otherwise it is a `Boxed` or bytes. Returns the size in
     bytes; 0 for an object."""
     content = data.message if isinstance(data, Uncompressed) else data
     length = 0
