@@ -3,8 +3,8 @@ import Testing
 
 @testable import PenstockCall
 
-/// The cut above the attempt: what the server has certainly not processed is sent again, once, and a hop per attempt is
-/// made for each.
+/// The cut above the attempt: a request that the server has certainly not processed is sent again, once, with
+/// new hops per attempt.
 @Suite struct AgainTests {
   private func refuse(_ bench: CallBench) {
     let status = Status(.unavailable)
@@ -20,7 +20,7 @@ import Testing
     #expect(
       bench.take() == ["caller sent 1", "server start", "pull", "server message 3", "server half-close"])
     #expect(bench.call.stats.attempts == 2)
-    // The first attempt's `sent` has been told.
+    // The `sent` of the first attempt has been reported.
     bench.perform(.sentFromBelow(1))
     #expect(bench.take() == [])
     refuse(bench)
@@ -60,7 +60,7 @@ import Testing
     #expect(bench.take() == ["0", "1", "2"].map { "\($0) on_half_close" } + ["server half-close"])
   }
 
-  /// The changes of a hop per attempt are not there for the next.
+  /// The next attempt does not have the changes of the first attempt's hop.
   @Test func eachAttemptHasTheRequestAsItPassed() {
     let bench = CallBench(.unary, hops: 1, perAttempt: [0])
     let name: StaticString = "attempt"
@@ -116,7 +116,7 @@ import Testing
     }
   }
 
-  /// A RESTART above makes the cut anew too.
+  /// A RESTART above makes a new cut, too.
   @Test func aRestartMayBeRefusedAgain() {
     let bench = CallBench(.unary, hops: 1, replayBytes: [100])
     bench.hooks[0].on[.status] = { _ in 5 }
@@ -126,7 +126,8 @@ import Testing
     #expect(bench.status?.code == .unavailable)
   }
 
-  /// A message waits behind what is to be sent again, and the call ends above: nobody is to wait for it.
+  /// A message waits behind events that are to be sent again, and the call ends above: its sender must not
+  /// wait for ever.
   @Test func whatWaitsIsTold() {
     let bench = CallBench(.bidi, hops: 3, perAttempt: [2])
     bench.open(1)
@@ -151,7 +152,7 @@ import Testing
       ])
   }
 
-  /// A hop of the run is set apart by a callback of one above it: the event passes the cut once, and behind that hop.
+  /// A callback of a hop takes a lower hop out of the run: the event passes the cut once, after that hop.
   @Test func aMessageIsKeptOnceWhereTheRunBreaks() {
     let bench = CallBench(.bidi, hops: 3, perAttempt: [2], signals: false)
     var kept: Hop?
@@ -191,7 +192,7 @@ import Testing
     #expect(bench.status?.code == .unavailable)
   }
 
-  /// A status that a hop has made is the hop's word.
+  /// A status that a hop has changed does not cause a retry.
   @Test func notWhatAHopHasChanged() {
     let bench = CallBench(.unary, hops: 1, perAttempt: [0])
     bench.hooks[0].on[.status] = { hop in

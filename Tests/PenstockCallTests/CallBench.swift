@@ -4,7 +4,7 @@ import Testing
 @testable import PenstockCall
 @testable import PenstockLaws
 
-/// A call with hops that do what closures say, and a log.
+/// A call with a log, whose hops run closures of the test.
 final class CallBench {
   final class Hook {
     let name: String
@@ -96,7 +96,7 @@ final class CallBench {
 
   func perform(_ input: Call.Input) { call.perform(input) }
 
-  /// What happened since the last time.
+  /// The events since the last `take`.
   func take() -> [String] {
     defer { log = [] }
     return log

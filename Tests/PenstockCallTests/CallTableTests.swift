@@ -43,7 +43,7 @@ import Testing
       let bench = bench(phase)
       bench.perform(step(bench))
       #expect(bench.take() == expected[phase] ?? [], "\(phase)")
-      // Whatever was asked, the call can be ended once.
+      // After any step the call can be ended once.
       bench.perform(.endLocally(Status(.cancelled)))
       bench.perform(.endLocally(Status(.cancelled)))
       #expect(
@@ -70,7 +70,7 @@ import Testing
       [
         .created: [],
         .started: ["0 on_send", "server message 3"],
-        // The server has ended: nobody is to wait for the message.
+        // The server has ended the call: the sender of the message must not wait for ever.
         .closing: ["0 on_send", "0 on_sent 1", "caller sent 1"],
       ])
   }
@@ -106,7 +106,7 @@ import Testing
   }
 
   @Test func messageFromBelow() {
-    // Nothing was asked for: it stays behind the hop.
+    // There is no demand: the message stays behind the hop.
     expect({ _ in .messageFromBelow(CallBench.message(3)) }, [.started: ["0 on_receive"]])
   }
 
@@ -119,7 +119,7 @@ import Testing
   }
 
   @Test func sentFromBelow() {
-    // More than the transport has is no more than it has.
+    // A count above the number of messages in flight counts as that number.
     expect({ _ in .sentFromBelow(1) }, [:])
     let bench = bench(.started)
     bench.perform(.send(CallBench.message(1)))
@@ -140,7 +140,7 @@ import Testing
       [
         .paused: ["0 destroy", "caller status 10"], .closing: ["0 destroy", "caller status 10"],
       ])
-    // What its event does not allow is a NEXT.
+    // A verdict that the event does not allow counts as NEXT.
     expect(
       { _ in .resolve(1, .verdict(.take)) },
       [
@@ -150,13 +150,13 @@ import Testing
 }
 
 extension CallBench {
-  /// Did the step itself end the call.
+  /// Whether the step itself ended the call.
   func wasEnded(_ phase: CallTableTests.Phase, _ expected: [CallTableTests.Phase: [String]]) -> Bool {
     phase == .ended || (expected[phase] ?? []).contains { $0.hasPrefix("caller status") }
   }
 }
 
-/// What the random scenarios do not reach, and what they have found.
+/// Cases that the random scenarios do not reach, and faults that they have found.
 @Suite struct CallTests {
   @Test func aCallWithoutHops() {
     let bench = CallBench(.unary, hops: 0)
@@ -208,7 +208,7 @@ extension CallBench {
       bench.take() == ["0 on_demand 1", "reset", "1 on_cancel", "1 destroy", "0 destroy", "caller status 10"])
   }
 
-  /// Recursion as deep as the queue is long would end the process here.
+  /// Recursion to a depth of the queue's length would overflow the stack here.
   @Test func aLongQueueIsDroppedOneByOne() {
     let bench = CallBench()
     var isFirst = true
@@ -299,8 +299,8 @@ extension CallBench {
     #expect(bench.take().filter { $0.hasPrefix("caller message") } == ["caller message 9"])
   }
 
-  /// Whatever a call has done with its hops, the next one that has them finds them as new; with those that somebody
-  /// has kept it has nothing to do.
+  /// Whatever a call has done with its hops, the next call that uses them again finds them as new; it does
+  /// not get hops whose handle is retained.
   @Test(arguments: [true, false], [true, false]) func hopsServeOneCallAfterAnother(signals: Bool, keeps: Bool)
   {
     let bench = CallBench(hops: 4, signals: signals)

@@ -135,7 +135,7 @@ final class PlayedExecutor: Executor {
     #expect(bench.take() == ["0 on_start", "0 on_status", "0 destroy"])
   }
 
-  /// Law 2: nothing of the hop follows what tells of the end, on whichever of its two executors that ran.
+  /// Law 2: no callback of the hop follows those of the end, on either of its two executors.
   @Test(arguments: [false, true]) func theEndIsToldBehindBothLanes(takes: Bool) {
     let (bench, out, inbound) = bench(apart: true)
     bench.hooks[0].on[.start] = { _ in takes ? 4 : 0 }
@@ -211,7 +211,7 @@ final class PlayedExecutor: Executor {
     #expect(bench.log.filter { $0 == "0 destroy" }.count == 1)
   }
 
-  /// An executor that runs its jobs in `submit`, behind another lane's: its destroy runs inside that lane's last job.
+  /// One executor runs its jobs in `submit`: destroy runs inside the last job of the other lane.
   @Test func destroyIsTheEventBehindTheOtherLane() {
     let (bench, out, inbound) = bench(apart: true)
     inbound.isImmediate = true

@@ -3,8 +3,8 @@ import Testing
 
 @testable import PenstockLaws
 
-/// The model of the laws, where a message is held in the step in which the `sent` of another comes: their order may show
-/// in a later step, or never.
+/// Tests of the model of the laws: a message is held in the same step in which the `sent` of another comes,
+/// so their order may show only in a later step, or never.
 @Suite struct HeldSentTests {
   private func reaction(_ verdict: Verdict, _ operations: [PenstockLaws.Operation] = []) -> Reaction {
     Reaction(operations: operations, verdict: verdict.rawValue, takesTicket: false)
@@ -26,7 +26,8 @@ import Testing
   }
 
   /// The lowest hop drops a message of the middle one, which then holds one: the `sent` of the first is told after both,
-  /// so it tells the second, and stops at the top hop. Nobody sees that before the top hop holds a message.
+  /// so it is reported for the second, and stops at the top hop. Nobody sees that before the top hop holds a
+  /// message.
   @Test func heldMessageIsToldBySentThatStopsAtAHopAbove() {
     let story = scenario(
       [
@@ -39,7 +40,7 @@ import Testing
     #expect(failure == nil, "\(failure?.what ?? "") \(failure?.trace ?? [])")
   }
 
-  /// Two hops, and what each has on its way below: is it its own.
+  /// A model with two hops; for each message on its way below them, whether the hop injected it.
   private func model(_ top: [Bool], _ bottom: [Bool]) -> Model {
     let model = Model(scenario([[], []]), Order(0))
     model.isOpen = true
@@ -62,7 +63,7 @@ import Testing
     #expect(model.broken?.law == "sent")
   }
 
-  /// It would have been seen in its own step.
+  /// A `sent` that would have been seen in its own step is not reported later.
   @Test func heldMessageIsNotToldAStepLate() {
     let model = model([false, false], [true, true])
     model.arriveSent(1, at: 1)
@@ -72,7 +73,7 @@ import Testing
     #expect(model.broken?.law == "sent")
   }
 
-  /// Of two that are held while one `sent` comes one is told, in whatever order.
+  /// If two messages are held while one `sent` comes, one of them is reported, in any order.
   @Test func oneSentTellsOneHeldMessage() {
     let model = model([false, false], [true, true])
     model.arriveSent(1, at: 1)

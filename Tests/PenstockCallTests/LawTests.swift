@@ -2,7 +2,7 @@ import PenstockLaws
 import Testing
 
 /// Random chains against the model: PENSTOCK_SCENARIOS of them (20,000), from PENSTOCK_SEED, which is the same every
-/// time unless it is set. The scenario that breaks a law is cut down to what breaks it still, and printed.
+/// time unless it is set. A scenario that breaks a law is shrunk while it still breaks it, and printed.
 @Suite struct LawTests {
   @Test func lawsHoldInRandomScenarios() {
     let shrinks = environmentNumber("PENSTOCK_SHRINK") != 0

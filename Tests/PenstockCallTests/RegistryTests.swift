@@ -40,8 +40,7 @@ import Testing
     #expect(ids(merged(Registry(), Registry())) == [])
   }
 
-  /// Whatever was added, moved, replaced and removed: what is there is sorted by priority, then by the turn of the
-  /// first registration.
+  /// After any changes the entries are sorted by priority, then by the order of first registration.
   @Test func anyHistoryLeavesASortedList() {
     struct Expected {
       var id: UInt64
@@ -162,7 +161,7 @@ import Testing
     let first = chain(&cache, "/a/b", .unary)
     let second = chain(&cache, "/a/b", .unary)
     #expect(second === first)
-    // More methods than it keeps: still right.
+    // More methods than the cache keeps: the chains are still right.
     for number in 0..<5000 { same(chain(&cache, "/m\(number)/x", .unary), [1]) }
     same(chain(&cache, "/a/b", .unary), [1, 2])
   }
@@ -178,7 +177,7 @@ import Testing
     #expect(still == nil)
   }
 
-  /// Law 6: what the cache held goes when the owner says, outside of its lock.
+  /// Law 6: the owner of the cache releases its contents outside of the lock.
   @Test func finalizerRunsOnceWhenTheLastReferenceGoes() {
     final class Counter { var count = 0 }
     let counter = Counter()
@@ -204,7 +203,7 @@ import Testing
     #expect(counter.count == 1)
   }
 
-  /// Law 6: the finalizer of what stands above a hop does not wait for the calls that the hop makes.
+  /// Law 6: the finalizer of an interceptor above a hop does not wait for the side calls of that hop.
   @Test func sideCallsKeepOnlyWhatTheyHave() {
     var registry = Registry()
     for id in 1...3 { registry.add(registration(UInt64(id)), priority: 0) }
@@ -268,8 +267,8 @@ import Testing
     #expect(station.index(of: 0) == nil)
   }
 
-  /// Thousands of tickets, some of them spent, with events among them that have none. Numbers only rise: they never come
-  /// again.
+  /// Thousands of tickets, some of them spent, among events without tickets. Numbers only rise and are never
+  /// reused.
   @Test func aTicketIsFoundAmongMany() {
     var random = Random(Seed.value)
     let station = Station()

@@ -3,9 +3,9 @@ import Testing
 
 @testable import PenstockCall
 
-/// RESTART: what is below a hop goes, and everything that left the hop is sent again.
+/// RESTART: the hops below are destroyed, and everything that left the hop is sent again.
 @Suite struct RestartTests {
-  /// Hop 1 of three records, and restarts whatever is UNAVAILABLE.
+  /// Hop 1 of three records, and restarts after UNAVAILABLE.
   private func bench(_ kind: CallKind = .bidi, replayBytes: Int = 100, maxRestarts: Int = 1) -> CallBench {
     let bench = CallBench(kind, hops: 3, replayBytes: [0, replayBytes, 0], maxRestarts: maxRestarts)
     bench.hooks[1].on[.status] = { hop in hop.status?.code == .unavailable ? 5 : 0 }
@@ -101,7 +101,7 @@ import Testing
       _ = hop.requestMetadata?.add(("token" as StaticString).bytes, ("new" as StaticString).bytes)
       return hop.editStart { $0.setPath(("/c/d" as StaticString).bytes) ? .ok : .noMemory } == .ok ? 5 : 0
     }
-    // What a hop below changes is not what left the hop that records.
+    // Changes of a hop below are not in the recording.
     bench.hooks[2].on[.start] = { hop in
       _ = hop.metadata?.add(("below" as StaticString).bytes, ("x" as StaticString).bytes)
       return 0
@@ -114,8 +114,8 @@ import Testing
     #expect(request.metadata.index(of: ("token" as StaticString).bytes) == 0)
   }
 
-  /// A hop below fails while a held message and those behind it leave the hop that restarts: what had not left yet is
-  /// sent behind the rest, and told as sent when the server has it.
+  /// A hop below fails while a held message and those behind it leave the hop that restarts: messages that
+  /// had not left yet are sent after the others, and reported as sent when the transport has taken them.
   @Test func whatStandsBehindTheMessageThatFailedIsToldOnce() {
     let bench = CallBench(hops: 2, replayBytes: [100])
     var ticket: UInt64 = 0

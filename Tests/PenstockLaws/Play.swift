@@ -37,7 +37,7 @@ final class Play {
   var executors: [FakeExecutor] = []
   let things = Counter()
 
-  /// Counts the objects that have been freed.
+  /// Counts the living objects, or those that have been freed.
   final class Counter { var count = 0 }
 
   /// An object that is freed with the call.

@@ -66,7 +66,7 @@ import Testing
     #expect(server.connections == 1)
   }
 
-  /// A body over 1 MiB is not kept, and so is not sent again: half of it would pass for the whole.
+  /// A body over 1 MiB is not kept, and so is not sent again, because a part of it would look like the whole.
   @Test func refusedStreamWithALargeBodyIsNotTriedAgain() throws {
     let server = RawServer { peer in
       peer.begin()
@@ -139,7 +139,7 @@ import Testing
         peer.send(.goAway(id))
         _ = peer.frame(0)
         peer.send(.head(id), .message(id, [9]), .trailers(id))
-        // The client closes what is no longer used.
+        // The client closes a connection that is no longer used.
         peer.waitForEnd()
       }, ChannelTests.echo)
     defer { server.stop() }
@@ -206,7 +206,7 @@ import Testing
     defer { server.stop() }
     let client = try #require(TestClient(server.target))
     #expect(client.unary("/a.B/C", [1]) { $0.deadline = 50_000_000 }.code == .deadlineExceeded)
-    // What comes late for the old stream does no harm.
+    // Late frames for the old stream do no harm.
     #expect(client.unary("/a.B/C", [2]).message == [2])
     #expect(server.complaints == [])
   }
@@ -311,7 +311,7 @@ import Testing
     #expect(server.complaints == [])
   }
 
-  /// More than sockets hold, to a peer that is in no hurry: the rest waits until there is room.
+  /// More than the sockets hold, to a slow peer: the rest waits until there is room.
   @Test(arguments: [false, true])
   func aFullSocketWaits(_ overTLS: Bool) throws {
     let size = 12 << 20
@@ -360,7 +360,7 @@ import Testing
     let server = RawServer { peer in
       peer.begin()
       let slow = peer.request()
-      // All that the slow stream may have.
+      // As many bytes as the window of the slow stream allows.
       peer.send(.head(slow))
       var rest = [0] + big(60_000) + [UInt8](repeating: 1, count: 60_000) + [0] + big(5_525)
       while rest.count < window { rest.append(2) }
@@ -413,7 +413,7 @@ import Testing
     _ = slow.waitHeaders()
     #expect(client.unary("/a.B/C", [1]).message?.count == 300_000)
     #expect(server.complaints == [])
-    // Now it is read: one message is whole.
+    // Now the stream is read: one message is complete.
     #expect(slow.receive().1?.count == 60_000)
   }
 }

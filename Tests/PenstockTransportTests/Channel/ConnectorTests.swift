@@ -4,12 +4,12 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Something besides TLS between the socket and HTTP, and addresses from somewhere else: a step and a resolver of a
-/// test's own, with calls that go through them.
+/// A connect step other than TLS, and a resolver with other addresses: both are the test's, with calls that
+/// go through them.
 @Suite(.timeLimit(.minutes(1))) struct ConnectorTests {
   let certificates = Certificates.shared
 
-  /// Says "HELLO", and goes on when the peer has said "OK".
+  /// Sends "HELLO", and goes on when the peer has sent "OK".
   final class Greeting: ConnectStep {
     private var isSaid = false
     private static let hello: StaticString = "HELLO\n"

@@ -4,9 +4,9 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A message that takes long to compress: others on the same loop go on meanwhile, and its own call may end.
+/// While a message takes long to compress, other calls on the same loop go on, and its own call may end.
 @Suite(.timeLimit(.minutes(1))) struct DeflationTests {
-  /// Seconds of work: nothing in it comes again within zlib's window.
+  /// Takes seconds to compress: no part is repeated within zlib's window.
   static func long() -> ByteBuffer {
     let (count, block) = (192, 1 << 20)
     let all = ByteBuffer(capacity: count * block)!
@@ -16,7 +16,7 @@ import Testing
     return all
   }
 
-  /// Answers the second call. Of the first the client gives up before a byte of its message could be sent.
+  /// Answers the second call. The client gives up the first call before a byte of its message is sent.
   static func server() -> RawServer {
     RawServer { peer in
       peer.begin()

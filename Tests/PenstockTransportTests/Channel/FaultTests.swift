@@ -5,7 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// What a user sees when a peer misbehaves. Each script is one story: what the peer does after it has accepted.
+/// The results that a user gets when a peer misbehaves. Each script is one story: the actions of the peer
+/// after it has accepted.
 @Suite(.timeLimit(.minutes(1))) struct FaultTests {
   struct Story: CustomTestStringConvertible, Sendable {
     let testDescription: String
@@ -275,7 +276,7 @@ import Testing
     _ = call.send(message.view)
     while call.receive().1 != nil {}
     let answer = Answer(try #require(call.finish().1))
-    // How many messages come is a bidi call's own business.
+    // A bidi call may have any number of messages.
     #expect(answer.code == (story.code == .unimplemented ? .ok : story.code))
   }
 }

@@ -4,7 +4,7 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// A channel with calls on it, as the ABI has them.
+/// A channel with calls, as the ABI makes them.
 final class TestClient {
   let runtime: ClientRuntime
   let channel: ClientChannel
@@ -50,7 +50,7 @@ final class TestClient {
     runtime.removeUser()
   }
 
-  /// In callback style if there is someone to be `told`.
+  /// In callback style if `told` is given.
   func make(
     _ path: String, _ kind: CallKind, told: Told? = nil, _ change: (CallOptions) -> Void = { _ in }
   ) -> ClientCall {
@@ -65,7 +65,7 @@ final class TestClient {
     return call.takeRetainedValue()
   }
 
-  /// Host mode: one turn, of what there is to do now.
+  /// Host mode: one turn, for the work that is ready now.
   func turn() { _ = runtime.runtime.poll(timeoutMilliseconds: 0) }
 
   /// Host mode: turns, until there is nothing left to do.
@@ -81,7 +81,7 @@ final class TestClient {
   }
 }
 
-/// What a call in callback style has told; it outlives the call.
+/// Records the callbacks of a call in callback style; it outlives the call.
 final class Told {
   /// The sizes of its messages.
   var messages: [Int] = []
@@ -132,7 +132,7 @@ func terminated(_ buffer: ByteBuffer) -> ByteBuffer {
   return copy
 }
 
-/// What a server needs for TLS.
+/// The TLS configuration of a server.
 func serverTLS(_ change: (inout TLSOptions) -> Void = { _ in }) -> TLSContext? {
   guard
     case .made(let context) = TLSContext.make(
@@ -142,7 +142,7 @@ func serverTLS(_ change: (inout TLSOptions) -> Void = { _ in }) -> TLSContext? {
 }
 
 extension ClientCall {
-  /// A unary call, as `unary` begins it, with nobody who waits yet.
+  /// Begins a unary call like `unary`, without a thread that waits.
   func open(_ message: Message) {
     prepare(message)
     driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }

@@ -4,8 +4,9 @@ import Testing
 
 @testable import PenstockTransport
 
-/// `max_header_list_bytes`: what one call gets that is over it, what the others on the connection see, and that the limit
-/// is the only one up to 1 MiB. A block comes in frames of 4 KiB: nghttp2's own limit would be nine.
+/// `max_header_list_bytes`: the result of a call that exceeds it, the effect on other calls of the
+/// connection, and a proof that no other limit applies up to 1 MiB. A block comes in frames of 4 KiB:
+/// nghttp2's own limit would be nine.
 @Suite(.timeLimit(.minutes(1))) struct HeaderLimitTests {
   static let part = 4096
 
@@ -80,7 +81,7 @@ import Testing
     #expect(answers[1].code == .ok && answers[1].message == [2])
   }
 
-  /// A field that needs no more than 64 KiB on the wire.
+  /// A field of 64 KiB on the wire, the largest that is allowed.
   @Test func theLargestField() throws {
     let answers = try both(.head, limit: 1 << 20) {
       HeaderLimitTests.block($0, .head, count: 2, size: 65_536)
@@ -120,7 +121,7 @@ import Testing
     #expect(answers.map { $0.words } == [HeaderLimitTests.flood, HeaderLimitTests.flood])
   }
 
-  /// Few bytes that say a long field once, and then name it a thousand times.
+  /// A few bytes that define a long field once, and then refer to it a thousand times.
   @Test func aFieldNamedAThousandTimesIsAFlood() throws {
     let field: [UInt8] = [0x40, 1, 0x61, 100] + [UInt8](repeating: 0x62, count: 100)
     let answers = try both(.head, limit: 1024) {
@@ -131,7 +132,7 @@ import Testing
     #expect(answers.map { $0.words } == [HeaderLimitTests.flood, HeaderLimitTests.flood])
   }
 
-  /// Bytes before a block on its stream are no part of it.
+  /// Body bytes before a header block on its stream do not count.
   @Test func aBodyBeforeTheBlockDoesNotCount() throws {
     let answers = try both(.trailers, limit: 1024) {
       Frame.data($0, [0] + big(20_000) + [UInt8](repeating: 1, count: 20_000)).encoded

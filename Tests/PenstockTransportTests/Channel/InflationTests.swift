@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A message that takes long to decompress: others on the same loop go on meanwhile, and its own call may end.
+/// While a message takes long to decompress, other calls on the same loop go on, and its own call may end.
 @Suite(.timeLimit(.minutes(1))) struct InflationTests {
   static let size = 64 << 20
 
@@ -41,7 +41,7 @@ import Testing
     second.open(buffer([1]))
     let answer = Answer(try #require(second.finish().1))
     #expect(answer.code == .ok && answer.message == [2])
-    // Its message is not whole, so nothing but this decides.
+    // The message is not complete, so only the cancel decides the result.
     first.cancel(bytes("enough").view)
     #expect(Answer(try #require(first.finish().1)).code == .cancelled)
   }
@@ -116,7 +116,7 @@ import Testing
     #expect(halfway.told.0.messages == [InflationTests.size] && halfway.told.0.code == .ok)
   }
 
-  /// It ends in a turn that would have done no more than a slice, and nothing of it comes afterwards.
+  /// The call ends in a turn that would have done only a slice, and gets nothing afterwards.
   @Test func aCancelBetweenTwoSlices() throws {
     let halfway = try Halfway()
     halfway.first.cancel(bytes("enough").view)
@@ -128,7 +128,7 @@ import Testing
 
   @Test func aDeadlineBetweenTwoSlices() throws {
     let halfway = try Halfway(deadline: 2_000_000_000)
-    // Nobody turns the loop meanwhile.
+    // No thread drives the loop meanwhile.
     let passed = Runtime.monotonicNow() + 2_000_000_000
     while Runtime.monotonicNow() < passed { usleep(10_000) }
     #expect(halfway.finish() < 5)

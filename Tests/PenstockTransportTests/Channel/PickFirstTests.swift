@@ -46,7 +46,7 @@ import Testing
     return plan
   }
 
-  /// At time 30: the state after it, and what is to be done. Nothing of what is not here.
+  /// The event at time 30, the state after it, and the actions. Events that are not listed change nothing.
   var cells: [(String, BalancerEvent, String, Actions<BalancerAction>)] {
     [
       ("idle", .wanted, "naming", Actions(.resolve(until: 120))),

@@ -4,7 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// A server in a simulated world that allows so many calls at once, and answers one when it is told to.
+/// A server in a simulated world that allows a limited number of calls at once, and answers a call when the
+/// test says so.
 final class SparingServer {
   struct Request: Equatable {
     let connection: Int
@@ -13,7 +14,7 @@ final class SparingServer {
   }
 
   let world = Simulation()
-  /// Of each connection; the last one of all that follow.
+  /// The limit for each connection; the last one applies to all later connections.
   var limits: [UInt32]
   /// The requests that have come, in order.
   private(set) var requests: [Request] = []
@@ -51,7 +52,7 @@ final class SparingServer {
     }
   }
 
-  /// The request that came at this place in the order; if it has not, its call waits in vain.
+  /// Answers the request with this number in order of arrival; if it has not come, its call waits for ever.
   func answer(_ number: Int) {
     guard number < requests.count else { return }
     let id = requests[number].stream
@@ -81,7 +82,7 @@ final class SparingServer {
       })
   }
 
-  /// As much as comes of what there is.
+  /// Runs until nothing more happens.
   private func settle() {
     for _ in 0..<20 { _ = client.runtime.runtime.poll(timeoutMilliseconds: 1) }
   }
@@ -130,7 +131,8 @@ final class SparingServer {
     for (n, call) in calls.enumerated() { #expect(try answer(call).message == [UInt8(n + 1)]) }
   }
 
-  /// It looks for a place the moment that its own has come free, and does not get it.
+  /// The call asks for a slot when its own has just become free, but a call that waited longer gets that
+  /// slot.
   @Test func aCallThatBeginsAgainStandsBehindOthers() throws {
     let first = open(1)
     let second = open(2)
@@ -146,7 +148,7 @@ final class SparingServer {
     #expect(try answer(second).message == [2])
   }
 
-  /// Nothing comes from the server by which the next one could know.
+  /// The next call gets the slot although the server sends nothing.
   @Test func aCallThatIsCancelledLeavesItsPlace() throws {
     let first = open(1)
     let second = open(2)
@@ -184,7 +186,8 @@ final class SparingServer {
 
   // MARK: Connections that go
 
-  /// It was not sent: it waits for another connection, as it waited for the first, and that is no further attempt.
+  /// The request was not sent: it waits for another connection, as it waited for the first, and that does not
+  /// count as a further attempt.
   @Test(arguments: [false, true])
   func aCallThatWaitsGoesToAnotherConnection(_ farewell: Bool) throws {
     server.limits = [0, 1]
@@ -200,7 +203,7 @@ final class SparingServer {
     #expect(answer.message == [1] && answer.reply.stats.attempts == 1)
   }
 
-  /// But not for ever.
+  /// A call that waits gives up after two connections.
   @Test func aCallThatWaitsLosesTwoConnections() throws {
     server.limits = [0]
     server.welcome = { connection, socket in
@@ -214,7 +217,7 @@ final class SparingServer {
     #expect(answer.words == "the server sent GOAWAY (NO_ERROR: number 1)")
   }
 
-  /// Each may lose two: one that came with the second connection waits for the third.
+  /// Each call may lose two connections: a call that came with the second connection waits for the third.
   @Test func aLaterCallWaitsLonger() throws {
     server.limits = [0, 0, 1]
     let first = open(1)
@@ -249,7 +252,7 @@ final class SparingServer {
 
   // MARK: Over sockets
 
-  /// One that waits for a stream has not left, so it goes on elsewhere however large it is.
+  /// A request that waits for a stream was not sent, so it can go to another connection, however large it is.
   @Test func aLargeRequestThatWaitsGoesToANewConnection() throws {
     let server = RawServer(
       { peer in
@@ -283,7 +286,7 @@ final class SparingServer {
           open = frame.stream
         }
         if frame.type == 0 {
-          // What the client sends until it answers, it sends although a stream is open.
+          // The client sends these frames, until the acknowledgement, although a stream is open.
           peer.send(Frame(type: 6, stream: 0, payload: [UInt8](repeating: 0, count: 8)))
           while let next = peer.readFrame(), next.type != 6 {
             peer.expect(next.type != 1, "two streams at once")
@@ -326,7 +329,7 @@ struct WaitQueueTests {
     init(_ number: Int) { self.number = number }
   }
 
-  /// Whatever still waits comes out once, in order; what has gone is not kept.
+  /// Every element that still waits comes out once, in order; removed elements are not kept.
   @Test(arguments: 0..<50)
   func order(_ seed: UInt64) {
     var random = SplitMix(state: seed)
@@ -363,7 +366,7 @@ struct WaitQueueTests {
     #expect(seen == model.map { $0.number })
   }
 
-  /// An element that has left the queue is let go at once.
+  /// An element that has left the queue is released at once.
   @Test func nothingIsKept() {
     var queue = WaitQueue<One>()
     for n in 0..<100 { queue.append(One(n)) }

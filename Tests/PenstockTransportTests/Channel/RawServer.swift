@@ -3,8 +3,8 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// A peer that does exactly what a script says: one script per connection, in order; the last one again and again.
-/// It speaks in bytes and frames, on a thread of its own.
+/// A peer that follows a script exactly: one script per connection, in order; the last one is repeated. It
+/// sends bytes and frames, on a separate thread.
 final class RawServer: @unchecked Sendable {
   typealias Script = @Sendable (Peer) -> Void
 
@@ -20,7 +20,7 @@ final class RawServer: @unchecked Sendable {
   var target: String { "127.0.0.1:\(port)" }
   /// How many connections there have been.
   var connections: Int { lock.withLock { accepted } }
-  /// What scripts missed.
+  /// The expectations of scripts that failed.
   var complaints: [String] { lock.withLock { problems } }
 
   init(tls: TLSContext? = nil, _ scripts: Script...) {
@@ -170,7 +170,7 @@ final class Peer: @unchecked Sendable {
     descriptor = -1
   }
 
-  /// The connection ends now; what the script still does goes nowhere.
+  /// Ends the connection now; later steps of the script have no effect.
   func shutdown() { Glibc.shutdown(descriptor, Int32(SHUT_RDWR)) }
 
   func send(_ bytes: [UInt8]) {
@@ -290,7 +290,7 @@ final class Peer: @unchecked Sendable {
   /// The stream of the next request.
   func request() -> Int32 { frame(1)?.stream ?? -1 }
 
-  /// Until so many bytes wait to be read.
+  /// Waits until so many bytes can be read.
   func waitForUnread(_ count: Int32) {
     var size = count
     setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &size, socklen_t(MemoryLayout<Int32>.size))
@@ -300,7 +300,7 @@ final class Peer: @unchecked Sendable {
     setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &size, socklen_t(MemoryLayout<Int32>.size))
   }
 
-  /// Until the client goes.
+  /// Waits until the client closes.
   func waitForEnd() {
     while readFrame() != nil {}
   }

@@ -12,7 +12,7 @@ import Testing
   let events: [SubchannelEvent] = [
     .wanted(until: 300), .connected, .full, .room, .draining, .ended, .time, .close,
   ]
-  /// Those that change or do something.
+  /// The cells with a change or an action.
   let rows: [Row] = [
     (.idle, .wanted(until: 300), .connecting(until: 300), Actions(.connect(until: 300))),
     (.idle, .close, .closed, Actions(.closeAll)),

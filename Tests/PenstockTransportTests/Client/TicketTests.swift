@@ -4,7 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// The tickets of one call: found among thousands, told from those that are spent, lost or made up.
+/// The tickets of one call are found among thousands, and distinguished from tickets that are spent, lost or
+/// invalid.
 struct TicketTests {
   private func makeCall() throws -> ClientCall { try #require(TestClient("127.0.0.1:1")).make("/a/b", .bidi) }
 
@@ -41,7 +42,7 @@ struct TicketTests {
       must(ticket > last, "round \(round): \(ticket) after \(last)")
       last = ticket
       must(table.book(of: ticket) === book, "found")
-      // Some stay open, so that others come by their places.
+      // Some stay open, so that other tickets use the remaining slots.
       if round % 997 == 0 { kept.append((book, ticket)) } else { book.close() }
       must(round % 997 == 0 || table.book(of: ticket) == nil, "gone")
     }
@@ -52,7 +53,7 @@ struct TicketTests {
     }
   }
 
-  /// Nor within a call, that has one open all the time or none.
+  /// The same within one call, which has one ticket open all the time, or none.
   @Test(arguments: [false, true]) func noNumberComesAgainWithinACall(hasOld: Bool) throws {
     let table = TicketTable(after: 0)
     let book = try makeBook(table)

@@ -3,8 +3,8 @@ import Testing
 @testable import PenstockLaws
 @testable import PenstockTransport
 
-/// A second framing and a second transport, through the doors of the first: random chains keep the laws there too, with
-/// a real attempt under a real call.
+/// A second framing and a second transport behind the same interfaces: random chains keep the laws with
+/// these, too, with a real attempt under a real call.
 @Suite(.serialized) struct DoorTests {
   @Test(arguments: [Framing.Opening.atOnce, .whole])
   func lawsHoldOnAnotherTransport(_ opening: Framing.Opening) {
@@ -21,14 +21,14 @@ import Testing
       )
       return
     }
-    // What the last of them has put off.
+    // Work that the last of them has put off.
     _ = channel.runtime.poll(timeoutMilliseconds: 0)
     channel.core.close(.channelClosed)
     _ = channel.runtime.shutdown(timeoutMilliseconds: 1000)
   }
 }
 
-/// In one of the orders that the laws allow; each attempt has been let go then.
+/// Plays the scenario in one of the orders that the laws allow; each attempt has been released afterwards.
 private func run(_ scenario: Scenario, _ channel: MemoryChannel, isVerbose: Bool) -> Play.Failure? {
   var failure: Play.Failure?
   for number in 0..<2_000 {
@@ -55,7 +55,7 @@ extension ServerPlan {
 }
 
 extension Scenario {
-  /// What a caller can do: after its half-close it sends nothing.
+  /// Makes the scenario possible for a caller: after its half-close it sends nothing.
   fileprivate mutating func endWithHalfClose() {
     var hasEnded = firstMessage != nil
     for index in steps.indices {

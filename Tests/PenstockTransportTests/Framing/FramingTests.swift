@@ -76,7 +76,7 @@ import Testing
     return [UInt8](out.bytes.view)
   }
 
-  /// What has been sent is let go, also while more waits behind it.
+  /// Sent bytes are released, even while more wait behind them.
   @Test func piecesKeepTheirOrderAndNoMore() {
     final class Kept { weak var buffer: ByteBuffer? }
     var queue = PieceQueue()
@@ -117,7 +117,7 @@ import Testing
     #expect(UInt32(Field.Hints.valueLasts.rawValue) == NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue)
   }
 
-  /// A framing gives a piece what prefix it likes, or none.
+  /// A framing may give a piece any prefix, or none.
   @Test func prefixesOfPieces() {
     let body = buffer([7, 8, 9])
     #expect(flat(BodyPiece(body)) == [7, 8, 9])
@@ -145,7 +145,7 @@ import Testing
     else { throw Unexpected() }
     #expect(flat(packed)[0] == 1)
     #expect(packed.count < 100)
-    // What does not shrink goes as it is.
+    // A message that compression does not make smaller is sent uncompressed.
     guard case .piece(let small) = framing(compression: .gzip).encode(buffer([1])) else { throw Unexpected() }
     #expect(flat(small) == [0, 0, 0, 0, 1, 1])
   }
@@ -240,7 +240,7 @@ import Testing
     #expect(text(status.message) == row.words)
   }
 
-  /// What is only noted reads like what is in the list.
+  /// Fields that are only recorded as known read like fields of the list.
   @Test func headerBlocks() {
     let head = [(":status", "200"), ("content-type", "application/grpc")]
     let rows: [(fields: [(String, String)], head: Bool, trailers: Bool)] = [
@@ -276,7 +276,7 @@ import Testing
     }
     #expect(
       pairs(metadata) == [
-        // It is told where it is not the usual one.
+        // The content-type is reported if it is not the usual one.
         "content-type: application/grpc+proto;charset=x", "x-a: 1", "x-bin: \u{1}\u{2}", "x-bin: \u{3}",
         "x-bin: \u{4}", "x-a: 2", "x-high: \u{e9}",
       ])
@@ -379,7 +379,7 @@ import Testing
     #expect(framing.status(.body, trailers: nil, deadlineHasPassed: false).code == .internal)
   }
 
-  /// Read ahead is what is small also when it has been expanded, and never the last.
+  /// Only messages that are small after decompression are read ahead, and never the last one.
   @Test func readsAheadWhatIsSmall() {
     let framing = framing()
     func begins(_ body: [UInt8], limit: Int = 2) -> Bool {

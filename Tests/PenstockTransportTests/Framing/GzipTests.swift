@@ -61,7 +61,7 @@ extension Gzip {
     if !sample.isEmpty { #expect(expand(packed, sample.count - 1) == "too large") }
   }
 
-  /// Members that hold nothing take time, too.
+  /// Empty members take time, too.
   @Test func emptyMembersInSlices() throws {
     let nothing = buffer([])
     let member = try #require(Gzip.compress(nothing.view))

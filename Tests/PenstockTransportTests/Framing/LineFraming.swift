@@ -3,8 +3,9 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// A framing as unlike gRPC's as may be: no message has a prefix, each is a line of hexadecimal digits; the status is the
-/// last line of the body; nothing is read ahead. With `.whole` the headers say all messages, in the path.
+/// A framing as different from gRPC's as possible: messages have no prefix, and each is a line of hexadecimal
+/// digits; the status is the last line of the body; nothing is read ahead. With `.whole` the path in the
+/// headers contains all messages.
 final class LineFraming: Framing {
   private var path: [UInt8] = []
   private var shownPath = ByteBuffer()
@@ -26,7 +27,7 @@ final class LineFraming: Framing {
     return stride(from: 0, to: digits.count - 1, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
   }
 
-  /// What a line says of a message.
+  /// The line for a message.
   static func line(_ message: [UInt8]) -> [UInt8] { hex(message) + [0x0a] }
 
   static func line(_ status: Status) -> [UInt8] {

@@ -70,7 +70,7 @@ final class MemoryStream: TransportStream {
     tell()
   }
 
-  /// What the owner does not want yet is kept.
+  /// Bytes that the owner does not want yet are kept.
   func give(_ bytes: ArraySlice<UInt8>) {
     given += bytes.count
     received(bytes.count)
@@ -91,7 +91,7 @@ final class MemoryStream: TransportStream {
 
 /// A channel whose names never come: the test gives each attempt its connection.
 ///
-/// Where a law is broken a story ends in the middle, and its calls go without an end: `clear` lets their attempts go.
+/// If a law is broken a story stops in the middle, and its calls never end: `clear` releases their attempts.
 final class MemoryChannel {
   private final class Nobody: Resolver {}
 
@@ -126,7 +126,7 @@ extension MemoryChannel {
   }
 }
 
-/// The far end of the law tests' calls: a real attempt on a stream in memory.
+/// The server's side of the calls in the law tests: a real attempt on a stream in memory.
 final class AttemptBelow: FakeBelow {
   private let bed: MemoryChannel
   private let attempt: Attempt

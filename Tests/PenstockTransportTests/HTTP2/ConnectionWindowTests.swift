@@ -24,7 +24,7 @@ extension SessionTests {
     return (stream, recorder)
   }
 
-  /// The credit for the connection in what the session has to say, and whether other frames come before it.
+  /// The credit for the connection in the session's output, and whether it comes before other frames.
   private func credit(_ session: HTTP2Session) throws -> (bytes: Int, isFirst: Bool) {
     let all = try #require(frames(drain(session)))
     let updates = all.filter { $0.type == 8 && $0.stream == 0 }
@@ -43,7 +43,7 @@ extension SessionTests {
     #expect(session.open.isEmpty)
   }
 
-  /// A stream that goes both ways is content with what a connection begins with; any other has the whole window from its
+  /// A bidi stream uses the initial window of a connection; any other stream has the whole window from its
   /// first frame on.
   @Test func aStreamOneWayWidensTheWindow() throws {
     let session = try newSession()
@@ -60,7 +60,7 @@ extension SessionTests {
     session.letGo(third, .cancelled)
     _ = drain(session)
     _ = open(duplex: true, on: session)
-    // Nothing has come meanwhile: what was given can't be taken back, nor is it given twice.
+    // Nothing has come meanwhile: credit can't be taken back, and is not given twice.
     #expect(try credit(session).bytes == 0 && !session.window.isWide)
     _ = open(duplex: false, on: session)
     #expect(try credit(session).bytes == 0 && session.window.isWide)
@@ -68,7 +68,7 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// No credit until what was given before is used up; from then on as with a narrow window from the start.
+  /// No credit is given until the earlier credit is used up; then the window is narrow, as if from the start.
   @Test func aWindowNarrowsAsItIsUsed() throws {
     let session = try newSession()
     end(open(duplex: false, on: session).0, on: session)
@@ -130,7 +130,7 @@ extension SessionTests {
 }
 
 @Suite struct ConnectionWindowTests {
-  /// In nanoseconds, how long half a window takes in turn; then whether the last of them is felt.
+  /// The times in nanoseconds that successive halves of a window take; whether the last of them is felt.
   @Test(arguments: [
     ([1_000_000, 1_000_000], 100_000, false), ([1_000_000, 201_000], 100_000, false),
     ([1_000_000, 199_000], 100_000, true), ([1_000_000, 10_000_000], 50_000_000, true),
@@ -144,7 +144,7 @@ extension SessionTests {
     var now: UInt64 = 1_000_000_000
     for (index, time) in times.enumerated() {
       now += time
-      // Not before half of it is there.
+      // Not before half of the window has come.
       let early = window.isFelt(16384, now: { 0 }, roundTrip: { .max })
       let isLast = index == times.count - 1
       let found = window.isFelt(16384, now: { now }, roundTrip: { isLast ? roundTrip : 0 })
@@ -152,7 +152,7 @@ extension SessionTests {
     }
   }
 
-  /// Of a real connection the kernel knows it, of a unix socket there is none.
+  /// The kernel knows the round trip of a TCP connection; a unix socket has none.
   @Test func theKernelKnowsTheRoundTrip() throws {
     let server = RawServer { peer in _ = peer.readFrame() }
     defer { server.stop() }

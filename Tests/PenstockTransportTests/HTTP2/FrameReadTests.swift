@@ -6,9 +6,10 @@ import Testing
 
 @testable import PenstockTransport
 
-/// What a read of many frames puts where. That what comes out is right whatever comes in: Tests/c/test_frames.c.
+/// The places into which a read of many frames puts their bytes. Tests/c/test_frames.c checks that the
+/// results are right for any input.
 @Suite struct FrameReadTests {
-  /// Takes a message into its memory, and counts what did not stand there yet.
+  /// Takes a message into its memory, and counts the bytes that had to be copied there.
   final class Owner: StreamOwner {
     let memory: UnsafeMutableRawBufferPointer
     var count = 0
@@ -84,13 +85,15 @@ import Testing
     return (owner.copied, reads)
   }
 
-  /// Frames of one length are not copied, but for what the first read had of them; nor is a shorter last one.
+  /// Frames of one length are not copied, except for the part in the first read; a shorter last frame is not
+  /// copied either.
   @Test(arguments: [4096, 16384, 20001, 65280]) func regularFramesStayWhereTheyAre(_ length: Int) throws {
     let lengths = [Int](repeating: length, count: 10) + [4097]
     #expect(try read(lengths).copied <= 100)
   }
 
-  /// One that is not as it was guessed is copied, and what came with it, but nothing after that.
+  /// A frame whose length was guessed wrongly is copied, with the bytes that came with it, but nothing after
+  /// that.
   @Test func aShorterFrameIsCopied() throws {
     let lengths = [Int](repeating: 16384, count: 12) + [10_000] + [Int](repeating: 16384, count: 30)
     let (copied, _) = try read(lengths)
@@ -102,7 +105,7 @@ import Testing
     #expect(try read(lengths, padding: 7).copied == 4 * 16384)
   }
 
-  /// Ever more of them are read at once.
+  /// The number of frames in one read grows.
   @Test func readsManyFramesAtOnce() throws {
     #expect(try read([Int](repeating: 16384, count: 40)).reads < 12)
   }

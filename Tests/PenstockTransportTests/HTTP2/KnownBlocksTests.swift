@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Requests whose header blocks nghttp2 does not make any more: a peer reads what it would have read.
+/// Requests with known header blocks, which nghttp2 does not make again: a peer reads the same fields.
 @Suite struct KnownBlocksTests {
   /// The peer's side of HPACK.
   final class Inflater {
@@ -55,7 +55,7 @@ import Testing
         .requestHeaders(request, defaults, now: 0, into: fields)
     }
 
-    /// What the peer is to see.
+    /// The fields that the peer must see.
     func fields() -> [String] {
       let list = FieldList()
       let isMade = GRPCFraming(compression: compression, maxReceiveBytes: 100)
@@ -65,7 +65,7 @@ import Testing
     }
   }
 
-  /// A session behind the peer's SETTINGS, and a peer that reads all that it sends.
+  /// A session that has got the peer's SETTINGS, and a peer that reads all its output.
   final class Pair {
     let session: HTTP2Session
     let inflater = Inflater()
@@ -103,7 +103,7 @@ import Testing
       return [UInt8](out.bytes.view)
     }
 
-    /// Everything leaves. How long each header block was.
+    /// Sends everything; gives the length of each header block.
     @discardableResult
     func read() throws -> [Int] {
       var bytes: [UInt8] = []
@@ -163,17 +163,17 @@ import Testing
       #expect(isKnown(pair, path))
     }
     #expect(isKnown(pair, "/a.B/C") && !isKnown(pair, "/a.B/D"))
-    // All from what is known, in one turn.
+    // All three from known blocks, in one turn.
     for path in ["/a.B/C", "/a.B/Other", "/a.B/C"] { pair.add(caller(path)) }
     let lengths = try pair.read()
     #expect(lengths.count == 3 && lengths[0] == lengths[2] && lengths[0] < 20)
-    // A timeout stands in it where it is to be.
+    // The timeout is at its place in the block.
     for deadline: UInt64 in [1, 1_000_000, 12_345_678_000] {
       pair.add(Caller(KnownBlocksTests.request("/a.B/C", deadline: deadline), defaults))
     }
     let longer = try pair.read()
     #expect(longer.first == lengths[0] + 14 && isKnown(pair, "/a.B/C"))
-    // A literal that is to be indexed, and SETTINGS, leave nothing as it is.
+    // An indexed literal, and SETTINGS, make all known blocks invalid.
     pair.add(Caller(KnownBlocksTests.request("/a.B/C", [("x", "y")]), defaults))
     _ = try pair.read()
     #expect(!isKnown(pair, "/a.B/C"))
@@ -187,7 +187,7 @@ import Testing
     pair.end()
   }
 
-  /// What is known of a request with a timeout is without it.
+  /// A known block is stored without the timeout.
   @Test func learnsWithoutTheTimeout() throws {
     let pair = try Pair()
     for deadline: UInt64? in [5, 5, nil, 7_000_000] {
@@ -213,8 +213,8 @@ import Testing
 
   let framing = GRPCFraming(compression: .identity, maxReceiveBytes: 100)
 
-  /// Beyond what the output takes at once: nothing else may come between a known one and its frame, and where a frame
-  /// waits already it is not used.
+  /// The output has no room: nothing may come between a known block and its frame, and a known block is not
+  /// used while another frame waits.
   @Test func outputWithoutRoom() throws {
     var limits = HTTP2Limits()
     limits.outputSize = 64
@@ -244,7 +244,7 @@ import Testing
     pair.end()
   }
 
-  /// More than the session finds without nghttp2.
+  /// More requests than the session handles without nghttp2.
   @Test func manyInOneTurn() throws {
     let pair = try Pair()
     for count in [1, 1, 3 * HTTP2Session.recentStreams] {
@@ -255,7 +255,7 @@ import Testing
     pair.end()
   }
 
-  /// A known one is no exception to the peer's limit on the list.
+  /// The peer's limit on the header list also applies to a known block.
   @Test func limitOfTheList() throws {
     let pair = try Pair()
     for _ in 0..<3 {
@@ -273,8 +273,8 @@ import Testing
     pair.end()
   }
 
-  /// Whatever comes between: other paths and fields, SETTINGS, requests that are let go of before they have left, output
-  /// that is full.
+  /// Random events between requests: other paths and fields, SETTINGS, requests that are given up before they
+  /// have left, full output.
   @Test(arguments: 0..<60)
   func random(_ seed: Int) throws {
     var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1
@@ -332,7 +332,7 @@ import Testing
     ]
     for block in blocks { #expect(offset(block) == block.count) }
     #expect(offset(blocks[2], 0) == 0 && offset(blocks[2], 1) == 1 && offset(blocks[2], 2) == 5)
-    // With indexing, a size of the table, what takes more than a byte, and what is cut off.
+    // Blocks with indexing, with a table size, with integers of more than a byte, and truncated ones.
     let others: [[UInt8]] = [
       [0x44, 0], [0x83, 0x40, 0, 0], [0x3f, 0xe1, 0x1f], [0x20], [0xff, 0], [0x0f, 0, 0], [0x04, 0x7f, 0],
       [0x04, 0xff, 0], [0x04], [0x04, 2, 1], [0, 1, 0x41], [0, 1], [0],

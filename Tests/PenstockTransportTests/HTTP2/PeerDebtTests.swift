@@ -4,8 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Frames that no call gets on by: how many of each kind go through before the end, and that
-/// what servers do in earnest never comes to it. Frames are counted, nothing is timed.
+/// Frames without use for any call: how many of each kind are accepted before the connection ends, and a
+/// proof that ordinary servers never reach the limit. Frames are counted, nothing is timed.
 @Suite struct PeerDebtTests {
   /// A session with calls on it.
   final class Client {
@@ -61,7 +61,7 @@ import Testing
 
   struct Attack: CustomTestStringConvertible, Sendable {
     let testDescription: String
-    /// How many frames go through, about: the rest of what is sent costs nothing any more.
+    /// About how many frames are accepted; further frames cost nothing.
     let frames: ClosedRange<Int>
     /// One frame on stream 1, which is open, or on 3, which was given up.
     let bytes: @Sendable () -> [UInt8]
@@ -139,7 +139,7 @@ import Testing
     client.end()
   }
 
-  /// A useful frame now and then pays for a few others, and no more.
+  /// An occasional useful frame lowers the count for a few others only.
   @Test func aUsefulFrameNowAndThen() {
     let client = Client()
     _ = client.open()
@@ -211,7 +211,8 @@ import Testing
     client.end()
   }
 
-  /// Calls that are given up with all on its way that their windows allow, in frames of any size.
+  /// Calls that are given up while as many bytes as their windows allow are on their way, in frames of any
+  /// size.
   @Test(arguments: [1, 100, 16384])
   func whatComesLate(_ size: Int) throws {
     let client = Client()

@@ -7,14 +7,14 @@ import Testing
 
 /// HTTP2Session without I/O: bytes of a server in, events and bytes out.
 @Suite struct SessionTests {
-  /// Takes everything and writes down what it is told.
+  /// Takes everything and records the events.
   final class Recorder: StreamOwner {
     let session: HTTP2Session
     let takes: Bool
     private let duplex: Bool
     var log: [String] = []
     var body: [UInt8] = []
-    /// What the session has said while it received.
+    /// The session's output while it received.
     var sent: [UInt8] = []
     /// What a violation was.
     var words: String?
@@ -184,7 +184,7 @@ import Testing
     #expect(session.space() == nil)
   }
 
-  /// The last stream that a connection has ids for is as good as any other; there is no place for more.
+  /// The last stream id of a connection works like any other; after it there are no free slots.
   @Test func lastStreamOfAConnection() {
     let session = HTTP2Session.make(HTTP2Limits())!
     _ = drain(session)
@@ -214,7 +214,7 @@ import Testing
     let stream = session.open[0]
     #expect(Frame.message(1, [1, 2, 3]).encoded.withUnsafeBytes { session.receive($0) })
     #expect(session.isBehind)
-    // More CONTINUATION frames than we take: nothing is received any more.
+    // More CONTINUATION frames than allowed: nothing is received any more.
     let flood = [Frame(type: 1, stream: 1)] + [Frame](repeating: Frame(type: 9, stream: 1), count: 8000)
     #expect(flood.flatMap { $0.encoded }.withUnsafeBytes { !session.receive($0) })
     session.abandon(session.failure!)
@@ -297,7 +297,7 @@ import Testing
     return frames
   }
 
-  /// An owner may let go while a DATA frame of its stream waits for room: what is sent stays whole frames.
+  /// An owner may give up its stream while a DATA frame of it waits for room: only whole frames are sent.
   @Test(arguments: [false, true])
   func lettingGoOfAFrameThatWaits(_ letsGo: Bool) throws {
     var limits = HTTP2Limits()
@@ -330,8 +330,8 @@ import Testing
     session.dispatch()
   }
 
-  /// An owner may let go while the HEADERS of its request wait for room: nghttp2 then closes a stream that it has only
-  /// just opened, and that nobody has any more.
+  /// An owner may give up its stream while the HEADERS of its request wait for room: nghttp2 then closes a
+  /// stream that it has only just opened, and that has no owner.
   @Test(arguments: 0..<10)
   func lettingGoOfARequestThatWaits(_ round: Int) throws {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
@@ -350,7 +350,7 @@ import Testing
       session.letGo(stream, .cancelled)
     }
     #expect(session.open.count == 100)
-    // Of them nothing; the connection's window was widened for the first.
+    // Nothing of these is sent; the connection's window was widened for the first stream.
     #expect(drain(session) == Frame.windowUpdate(0, (4 << 20) - 65535).encoded)
     #expect(session.isIdle && session.failure == nil)
   }
@@ -399,7 +399,7 @@ import Testing
     session.dispatch()
   }
 
-  /// What a peer sends at random never traps, hangs or grows.
+  /// Random input from a peer never traps, hangs or makes memory grow.
   @Test(arguments: 0..<200)
   func random(_ seed: Int) {
     var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1

@@ -47,7 +47,8 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// Random sizes, windows and frame sizes: the frames are those that a model foretells, and so is what counts as sent.
+  /// Random sizes, windows and frame sizes: the frames, and the messages that count as sent, are those that a
+  /// model predicts.
   @Test(arguments: 0..<80)
   func boundsOfMessages(_ seed: Int) throws {
     var state = UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 | 1

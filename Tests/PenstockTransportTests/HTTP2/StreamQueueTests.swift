@@ -25,7 +25,7 @@ extension SessionTests {
     return try #require(frames(sent)).filter { $0.type < 2 }
   }
 
-  /// With so many open streams, and one of them has used up the connection's window.
+  /// A session with so many open streams, of which one has used up the connection's window.
   private func fullSession(_ count: Int = HTTP2Session.opensAnyway) throws -> HTTP2Session {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     _ = drain(session)
@@ -42,7 +42,8 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// The server could do nothing with its headers. What is no whole request, and what has no body, opens all the same.
+  /// The server could do nothing with the headers alone. A streaming request, and one without a body, opens
+  /// at once.
   @Test func aWholeRequestWaitsForTheConnectionsWindow() throws {
     let session = try fullSession()
     let (first, _) = add(10, to: session)
@@ -86,7 +87,7 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// One that waits is new to the server whatever happens to the connection.
+  /// The server has never seen a request that waits, whatever happens to the connection.
   @Test func aRequestThatWaitsIsUnprocessed() throws {
     let session = try fullSession()
     let (first, one) = add(10, to: session)
@@ -115,7 +116,7 @@ extension SessionTests {
     session.dispatch()
   }
 
-  /// A queue that does not move does not grow by calls that have ended.
+  /// A queue that does not move does not keep calls that have ended.
   @Test func queuedCallsThatEndAreForgotten() throws {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     _ = drain(session)
@@ -146,7 +147,7 @@ extension SessionTests {
     stream.endsAfterPieces = true
   }
 
-  /// In one look at what there is to say: nothing may ask for another.
+  /// All in one collect: no request may cause another.
   @Test func whatDoesNotOpenTakesNoRoom() throws {
     let session = try #require(HTTP2Session.make(HTTP2Limits()))
     receive(.settings(), session)

@@ -5,7 +5,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// What goes through a socket is what was put in, however it is cut and however much the kernel takes.
+/// The bytes that leave through a socket are those that were put in, however they are cut and however much
+/// the kernel accepts.
 @Suite struct SendQueueTests {
   func fill(_ queue: SendQueue, _ random: inout SystemRandomNumberGenerator) -> [UInt8] {
     var expected: [UInt8] = []
@@ -36,7 +37,7 @@ import Testing
     var place = [UInt8](repeating: 0, count: 100_000)
     for _ in 0..<20 {
       var expected = fill(queue, &random)
-      // More comes while some has left.
+      // More is added after a part has left.
       var left = expected.count
       var seen: [UInt8] = []
       var isRefilled = false
@@ -129,7 +130,7 @@ import Testing
     #expect(gone == nil && queue.isEmpty)
   }
 
-  /// What was lent is not let go where it is copied, which is within nghttp2, but when the copy has left.
+  /// Lent bytes are not released where they are copied, which is within nghttp2, but when the copy has left.
   @Test(arguments: [false, true]) func holdsWhatWasLent(copies: Bool) throws {
     var ends: [Int32] = [0, 0]
     try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)

@@ -16,7 +16,7 @@ extension RuntimeTests {
         runtime.onShutdown(
           Hook {
             log.value.append(runtime.isDriving ? "hook" : "elsewhere")
-            // What a hook posts still runs.
+            // An item that a hook posts still runs.
             runtime.post(
               Work {
                 log.value.append("item")
@@ -42,7 +42,7 @@ extension RuntimeTests {
       runtime.releaseHandle()
     }
 
-    /// Hooks, and what those leave to do, take one turn.
+    /// Hooks, and the work that they leave, take one turn.
     @Test func shutdownWithoutATimeoutEndsAnIdleHostRuntime() {
       let runtime = makeRuntime(.host)
       let ran = Counter()
@@ -334,7 +334,7 @@ extension RuntimeTests {
 
     @Test(.disabled(if: underThreadSanitizer, noThreads)) func forksInTheMiddleOfWorkAreSurvived() async {
       await #expect(processExitsWith: .success) {
-        /// A runtime of this process's own works.
+        /// A runtime that this process makes works.
         func works() -> Int32 {
           Process.withLock {}
           var options = Runtime.Options()

@@ -15,7 +15,7 @@ extension RuntimeTests {
       #expect(runtime.poll(timeoutMilliseconds: 0) == .ok)
       #expect(ran.now == 1 && !isReadable(fd))
 
-      // Left over by a turn: what a callback has posted.
+      // Work that a turn leaves over: an item that a callback has posted.
       runtime.post(Work { runtime.post(Work { runtime.post(Work { ran.up() }) }) })
       while ran.now < 2 {
         #expect(isReadable(fd))
@@ -55,8 +55,8 @@ extension RuntimeTests {
       runtime.end()
     }
 
-    /// The numbers that tell a watch from a later one on the same descriptor go round, and so through those that stand
-    /// for the loop's own descriptors.
+    /// The numbers that distinguish a watch from a later one on the same descriptor wrap around, and so pass
+    /// those that stand for the loop's own descriptors.
     @Test func serialsOfWatchesGoRound() {
       let runtime = makeRuntime(.host)
       let pair = pipePair()

@@ -48,7 +48,7 @@ extension RuntimeTests {
         runtime.post(item)
         let end = Runtime.monotonicNow() + 20_000_000_000
         while ran.now < round { must(Runtime.monotonicNow() < end, "missed in round \(round)") }
-        // A little later each time, to and fro over the way to sleep.
+        // A little later each time, so that the post comes at all moments while the loop goes to sleep.
         for _ in 0..<round % 400 { _ = ran.now }
       }
       runtime.end()

@@ -35,7 +35,7 @@ extension RuntimeTests {
       poster.join()
       #expect(drove.now == 1)
       #expect(!runtime.isDriving)
-      // And back after the linger, without anybody's doing.
+      // The role goes back by itself after the linger.
       eventually("the own thread drives") { runtime.driverThread.load(ordering: .relaxed) == own }
       runtime.end()
     }
@@ -56,11 +56,11 @@ extension RuntimeTests {
         kept.value = [runtime.keepUntilRest(Spent(gone)), runtime.keepUntilRest(Spent(gone))]
         before.value = gone.now
       }
-      // One is kept, as long as the turn lasts.
+      // One object is kept until the end of the turn.
       #expect(kept.value == [true, false])
       #expect(before.value == 1)
       eventually("the loop sleeps") { gone.now == 2 }
-      // One that ends keeps it no longer either, and one that has ended, or that a host drives, keeps none.
+      // A runtime that ends releases it, and a runtime that has ended or that is host-driven keeps none.
       runtime.perform { kept.value = [runtime.keepUntilRest(Spent(gone))] }
       runtime.end()
       #expect(gone.now == 3)
@@ -212,7 +212,7 @@ extension RuntimeTests {
     func crowdsComeAndGo(_ mode: Runtime.Mode, _ callerDrives: Bool, _ linger: UInt32) {
       let runtime = makeRuntime(mode, callerDrives: callerDrives, linger: linger)
       let ended = Counter()
-      // Fewer and fewer of them, and at last one.
+      // The threads end one after the other, until one is left.
       threads(16) { i in
         for round in 0..<(20 * (i + 1)) {
           let cell = WaitCell()
@@ -347,7 +347,7 @@ extension RuntimeTests {
       var byte: UInt8 = 1
       let log = Box<[String]>([])
       let unwatchOther = Box<(Int32, Int32)>((a.read, b.read))
-      // Both are ready in one batch; whoever comes first unwatches both, and the other is not called any more.
+      // Both are ready in one batch; the first one unwatches both, and the other is not called.
       for (name, fd) in [("a", a.read), ("b", b.read)] {
         let handler = Ready { _ in
           log.value.append(name)

@@ -4,8 +4,8 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-/// A world in memory for one host-driven runtime: a clock that goes on only when the loop sleeps, names, and servers
-/// behind sockets that are none of the system's. Nothing in it takes real time. Used by one thread.
+/// A world in memory for one host-driven runtime: a clock that advances only when the loop sleeps, names, and
+/// servers behind sockets that are not the system's. Nothing in it takes real time. Used by one thread.
 final class Simulation: Platform {
   typealias Server = (_ said: [UInt8], _ socket: SimulatedSocket) -> Void
 
@@ -48,7 +48,7 @@ final class Simulation: Platform {
 
   func readiness(_ descriptor: Int32) -> UInt32 { sockets[descriptor]?.readiness ?? 0 }
 
-  /// Goes on to the next event, or by so much. False: there was no event.
+  /// Advances the clock to the next event, or by at most so much. False: there was no event.
   func goOn(atMost nanoseconds: UInt64) -> Bool {
     guard let first = events.first, first.at <= time + nanoseconds else {
       time += nanoseconds
@@ -161,7 +161,7 @@ final class SimulatedPoller: Poller {
     return Int32(found.count)
   }
 
-  /// What the real one would sleep for goes by at once.
+  /// The time for which the real poller would sleep passes at once.
   override func wait(milliseconds: Int32) -> Int32 {
     let end = world.time + UInt64(max(milliseconds, 0)) * 1_000_000
     while true {

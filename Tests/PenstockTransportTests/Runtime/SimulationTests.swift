@@ -4,7 +4,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Calls in a world that is none: hours pass in no time, and each run is the same.
+/// Calls in a simulated world: hours pass in no time, and each run is the same.
 @Suite(.timeLimit(.minutes(1))) struct SimulationTests {
   static let second: UInt64 = 1_000_000_000
 
@@ -85,7 +85,7 @@ import Testing
     let before = world.time
     #expect(client.unary("/a.B/C", [7]).message == [7])
     #expect(world.connects == 4)
-    // The silent one had its fourth of 20 seconds.
+    // The silent address had a fourth of the 20 seconds.
     #expect(world.time - before == 5 * Self.second)
   }
 

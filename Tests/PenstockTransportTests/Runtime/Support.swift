@@ -4,7 +4,8 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Runtimes count threads and descriptors of their process: what depends on those runs in a process of its own.
+/// These tests count threads and descriptors of their process: those that depend on the counts run in a
+/// separate process.
 @Suite(.serialized, .timeLimit(.minutes(5)))
 enum RuntimeTests {}
 
@@ -44,7 +45,7 @@ final class Counter: Sendable {
   @discardableResult func up() -> Int { value.add(1, ordering: .sequentiallyConsistent).newValue }
 }
 
-/// A value of one thread at a time, in the hands of tests that say so.
+/// A value that one thread at a time uses; the tests take care of that.
 final class Box<T>: @unchecked Sendable {
   var value: T
   init(_ value: T) { self.value = value }
@@ -149,7 +150,7 @@ func entries(_ path: String) -> [String] {
   return names
 }
 
-/// Without the one that counts.
+/// Without the descriptor that is used for counting.
 func openDescriptors() -> Int { entries("/proc/self/fd").count - 1 }
 
 /// Threads of the library: by name, since the process may have others that come and go.

@@ -6,10 +6,10 @@ import Testing
 
 @testable import PenstockTransport
 
-/// What a server makes TLS itself say waits where the socket takes no more. With more than 256 KiB of it, the server is
-/// not read any more, until it reads.
+/// TLS messages that a server causes the client to send wait while the socket is full. If more than 256 KiB
+/// of them wait, the client stops reading from the server until the server reads.
 @Suite(.timeLimit(.minutes(2))) struct CloggedTests {
-  /// A server over TLS that this thread moves, and that reads only where it is told to.
+  /// A TLS server that this thread drives, and that reads only when the test says so.
   final class Server {
     private let listener: Int32
     private var descriptor: Int32 = -1
@@ -113,12 +113,13 @@ import Testing
     #expect(server.write())
     client.settle()
 
-    // The socket is full with what the call says, and less than 256 KiB wait.
+    // The call's data fills the socket, and less than 256 KiB wait.
     let upload = 1 << 20
     #expect(call.trySend(buffer([UInt8](repeating: 1, count: upload))) == .ok)
     client.settle()
 
-    // Key updates, each of which asks for one in return, and messages enough for that to be no abuse.
+    // Key updates, each of which asks for one in return, with enough messages that they do not count as an
+    // attack.
     var updates = 0
     var messages = 0
     while server.write(), updates < 20_000 {
@@ -130,11 +131,11 @@ import Testing
       _ = server.write()
       client.settle()
     }
-    // It has been read for as long as less waited, and then no more: a few thousand answers of 27 bytes.
+    // The client has read until 256 KiB waited, and then stopped: a few thousand answers of 27 bytes.
     #expect(updates > 4000 && updates < 20_000)
     #expect(told.messages.count < messages && told.code == nil)
 
-    // It reads: all goes on.
+    // The server reads, so everything goes on.
     var got = 0
     while got < upload + 5 || told.messages.count < messages {
       server.read()
