@@ -83,7 +83,7 @@ import Testing
     #expect(text(buffer) == "e")
   }
 
-  /// What keeps another's bytes goes with them: at the first change, by an exchange, at the end.
+  /// The object that keeps lent bytes is released with them: at the first change, by an exchange, or at the end.
   @Test func keepsWhatKeepsItsBytes() throws {
     func lent(_ keeper: AnyObject) -> ByteBuffer {
       ByteBuffer(lent: ("lent" as StaticString).bytes, by: keeper)
@@ -105,7 +105,7 @@ import Testing
     three.removeAll(keepingCapacity: true)
     #expect(three.append("mine") && text(three) == "mine")
     #expect(kept == nil)
-    // An empty one needs nobody.
+    // An empty buffer needs no such object.
     one = ByteBuffer()
     weak let empty = one
     let none = one.lend()
@@ -113,7 +113,7 @@ import Testing
     #expect(empty == nil && none.isEmpty)
   }
 
-  /// What is not to be compressed stays so with other contents, and is what another becomes that takes its contents.
+  /// The mark against compression stays when a buffer gets other contents, and is copied with its contents.
   @Test func staysPlain() throws {
     let secret = try #require(with("secret") { ByteBuffer(copying: $0) })
     secret.staysPlain = true
@@ -126,8 +126,7 @@ import Testing
     #expect(other.staysPlain && text(other) == "secret")
   }
 
-  /// DESIGN section 4: a failed allocation is reported, never a trap. (Sanitizers need
-  /// `allocator_may_return_null=1` here.)
+  /// A failed allocation is reported, and never traps. (Sanitizers need `allocator_may_return_null=1` here.)
   @Test func absurdSizesAreReported() {
     #expect(ByteBuffer(capacity: -1) == nil)
     #expect(ByteBuffer(capacity: Int.max) == nil)
@@ -140,7 +139,7 @@ import Testing
     #expect(text(buffer) == "kept")
   }
 
-  /// Half of them begin with another's bytes, which are never written.
+  /// Half of the buffers begin with lent bytes, which must never be written.
   @Test func randomOperationsAgreeWithAnArray() {
     var random = Random()
     for round in 0..<200 {

@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-/// Writes what it is told as JSON text, 64-bit integers as strings (ProtoJSON).
+/// Writes the visited fields as JSON text, 64-bit integers as strings (ProtoJSON).
 private struct JSONText: ErrorDetailVisitor {
   var text = ""
   private var isFirst = true

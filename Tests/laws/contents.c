@@ -1,4 +1,4 @@
-/* What messages say: the caller's own come back in their order and once, and between them what hops have put in. */
+/* The contents of messages: the caller's messages come back once and in order, with messages of hops between them. */
 #include "laws.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* The executors of random interceptors: they last as long as the program, and say which one a thread works for. */
+/* The executors of random interceptors: they exist as long as the program, and know which executor a thread works for.
+ */
 #include "laws.h"
 
 #include <stdlib.h>
@@ -88,7 +89,7 @@ void executors_stop(void) {
 
 penstock_executor *executor_of(place place) { return executors[place]; }
 
-/* The serial one's thread tells by what it has run: on_start is there before any end. */
+/* The thread of the serial executor is known by its first job: on_start runs before any end. */
 static _Thread_local bool is_serial_thread;
 void note_place(place place) { is_serial_thread |= place == place_serial; }
 
@@ -98,7 +99,8 @@ bool is_job_of(place place) {
 }
 
 bool is_at(place place) {
-  /* The serial one's thread is the library's; what a refusing one has not taken may run where the last job did. */
+  /* The serial executor's thread is the library's. A callback that a refusing executor has refused may run on the
+   * thread of the last job. */
   if (place == place_refusing) return true;
   return works_for == (place == place_serial ? place_driving : place);
 }

@@ -16,7 +16,7 @@ static void finalize(void *user_data) {
   if (atomic_load(&self->live) != 0) broken(NULL, "law 6", "registration %d: finalizer while hops live", self->number);
 }
 
-/* In create: that of the call, or NULL. */
+/* In create: the trial of the call, or NULL. */
 static trial *trial_of(penstock_hop *hop) {
   const void *value = NULL;
   size_t length = 0;
@@ -49,7 +49,7 @@ static int32_t on_create(penstock_hop *hop, void *user_data, void **state) {
     mine->random[lane] = mix(&random);
     mine->places[lane] = self->places[lane];
   }
-  /* The other way round, at times: create chooses. */
+  /* Sometimes create exchanges the two executors. */
   if (runs_elsewhere(mine) && chance(&random, 30)) {
     mine->places[outbound] = self->places[inbound];
     mine->places[inbound] = self->places[outbound];
@@ -67,7 +67,8 @@ static int32_t on_create(penstock_hop *hop, void *user_data, void **state) {
 static void on_destroy(penstock_hop *hop, void *state) {
   hop_record *self = state;
   (void)hop;
-  /* It stands in the inbound lane, if that has an executor, and behind the last callback of the other. */
+  /* The end belongs to the inbound lane, if that has an executor, and comes after the last callback of the other lane.
+   */
   int lane = self->places[inbound] == place_driving ? outbound : inbound;
   enter(self, lane, PENSTOCK_EVENT_DESTROY);
   if (atomic_load(&self->running[1 - (self->places[0] == self->places[1] ? 0 : lane)]))
@@ -75,7 +76,7 @@ static void on_destroy(penstock_hop *hop, void *state) {
   record(self, PENSTOCK_EVENT_DESTROY);
   atomic_fetch_sub(&registrations[self->number].live, 1);
   leave(self, lane);
-  /* The trial may go as soon as this is known. */
+  /* The trial may be freed as soon as this is known. */
   trial *trial = self->trial;
   pthread_mutex_lock(&trial->mutex);
   bool twice = atomic_exchange(&self->destroyed, true);
@@ -84,7 +85,7 @@ static void on_destroy(penstock_hop *hop, void *state) {
   pthread_mutex_unlock(&trial->mutex);
 }
 
-/* A ticket, for this thread or another one to use. */
+/* Takes a ticket that this thread or another one will use. */
 static penstock_ticket take_ticket(penstock_hop *hop, hop_record *self, uint64_t *random) {
   penstock_ticket ticket = penstock_hop_ticket(hop);
   if (!ticket) return 0;
@@ -93,16 +94,16 @@ static penstock_ticket take_ticket(penstock_hop *hop, hop_record *self, uint64_t
   bool room = trial->ticket_count < max_tickets;
   if (room) trial->tickets[trial->ticket_count++] = ticket;
   pthread_mutex_unlock(&trial->mutex);
-  /* What no helper knows is resumed by time. */
+  /* A ticket that no helper knows is resumed after a time. */
   if (!room || chance(random, 20)) penstock_ticket_resolve_after(ticket, PENSTOCK_NEXT, below(random, 4));
   return ticket;
 }
 
-/* Spent before the callback returns. True: there is one. */
+/* Uses a ticket before the callback returns. True: there is one. */
 static bool use_early(penstock_hop *hop, hop_record *self) {
   penstock_ticket ticket = penstock_hop_ticket(hop);
   if (!ticket) return false;
-  /* The call may have ended by now where this runs elsewhere. */
+  /* On an executor the call may have ended by now. */
   penstock_result result = penstock_ticket_resolve(ticket, PENSTOCK_NEXT);
   if (result != PENSTOCK_OK && !(result == PENSTOCK_E_GONE && runs_elsewhere(self)))
     broken(self->trial, "tickets", "early use: %s", penstock_result_name(result));
@@ -112,7 +113,8 @@ static bool use_early(penstock_hop *hop, hop_record *self) {
   return true;
 }
 
-/* It has ended the call; elsewhere it counts only if nothing else has ended it meanwhile. */
+/* Notes that the hop has ended the call; on an executor that counts only if nothing else has ended the call meanwhile.
+ */
 static void note_finish(hop_record *self) {
   atomic_store(runs_elsewhere(self) ? &self->may_finish : &self->finished, true);
 }
@@ -128,7 +130,7 @@ static void redirect(penstock_hop *hop, hop_record *self, int to) {
   }
 }
 
-/* Start comes to those below with the channel that the last one above has chosen. */
+/* Checks that start comes with the channel that the last hop above has chosen. */
 static void check_target(penstock_hop *hop, hop_record *self) {
   if (self->trial->side) return;
   const char *expected = atomic_load(&self->trial->target);
@@ -154,7 +156,7 @@ static int32_t react(penstock_hop *hop, hop_record *self, int32_t event, uint64_
   }
   if (dice < 165) return use_early(hop, self) ? PENSTOCK_PAUSE : PENSTOCK_NEXT;
   if (dice < 173) {
-    /* A local end can't be finished. */
+    /* penstock_hop_end has no effect on a local end. */
     if (penstock_hop_end(hop, 10, "finished") == PENSTOCK_OK) note_finish(self);
   } else if (dice < 178) {
     /* Law 7; of a local end every verdict is NEXT. */
@@ -189,7 +191,7 @@ static int32_t on_event(penstock_hop *hop, void *state) {
   hop_record *self = state;
   int32_t event = penstock_hop_event(hop);
   int lane = lane_of(event);
-  /* The end of a call that waited for a job comes behind it: on the outbound executor, if that is the only one. */
+  /* If the call waited for a job, its end comes after that job: on the outbound executor, if that is the only one. */
   bool ends = event == PENSTOCK_EVENT_STATUS || event == PENSTOCK_EVENT_CANCEL;
   if (!ends) note_place(self->places[lane]);
   if (ends && self->places[inbound] == place_driving && is_job_of(self->places[outbound])) lane = outbound;

@@ -1,7 +1,7 @@
 /* The laws of the chain through the C ABI, with real threads: random chains of recording interceptors on one channel,
  * random verdicts, callbacks on executors, synchronous functions, redirects, calls made by hops; other threads resolve
- * tickets and cancel calls, unary ones by their options, and add and remove interceptors. Every hop writes down what it
- * sees; after each call its trace is checked law by law.
+ * tickets and cancel calls, unary ones by their options, and add and remove interceptors. Every hop records its events;
+ * after each call the trace is checked law by law.
  *
  *   laws HOST:PORT     a penstock-peer
  *   LAWS_SEED, LAWS_CALLS (1500)
@@ -33,11 +33,11 @@ enum { changes_per_call = 3 };
 static atomic_int calls_left, calls_begun;
 static atomic_int calls_done;
 static atomic_int codes[17];
-static atomic_int answers; /* of the server, in callers' hands */
+static atomic_int answers; /* answers of the server that callers got */
 static atomic_bool stopping;
 static atomic_uint_least64_t used[4]; /* tickets: OK, ALREADY, GONE, other */
 
-/* Some call that goes on, or NULL; the trial stays until the helper is no longer inside. */
+/* Gives some open call, or NULL; its trial stays until the helper has left it. */
 static trial *any_trial(uint64_t *random) {
   uint32_t count = slot_count + side_slot_count, first = below(random, count);
   for (uint32_t i = 0; i < count; i++) {
@@ -135,14 +135,14 @@ static void *change(void *argument) {
   return NULL;
 }
 
-/* The answers that the caller gets. Those of the server count: hops have answers too. */
+/* Checks an answer that the caller gets. Only answers of the server count, because hops answer too. */
 static void read_answer(trial *trial, int *next, const void *data, size_t length) {
   int before = *next;
   read_content(trial, "the answer", next, data, length);
   if (*next > before) atomic_fetch_add(&answers, 1);
 }
 
-/* The next message, read; false: there is none. */
+/* Receives and checks the next message; false: there is none. */
 static bool receive_one(trial *trial, penstock_call *call, int *next) {
   penstock_message *message = NULL;
   if (penstock_call_receive(call, &message) != PENSTOCK_OK) return false;
@@ -158,7 +158,7 @@ static void run_call(trial *trial, int slot, uint64_t *random) {
                                         "/penstock.Echo/ServerStream", "/penstock.Echo/Bidi"};
   int32_t kind = (int32_t)below(random, 4);
   char json[128];
-  /* A deadline ends what is paused for ever, and what waits for a held start. */
+  /* A deadline ends calls that are paused for ever, and calls that wait for a held start. */
   snprintf(json, sizeof(json), "{\"deadline_ms\": %u, \"metadata\": {\"slot\": \"%d\"}}",
            chance(random, 25) ? 1 + below(random, 20) : 300 + below(random, 300), slot);
   penstock_call_options *options = NULL;
@@ -222,7 +222,7 @@ static void *call_many(void *argument) {
   uint64_t random = seed * 101 + number;
   int turn = 0;
   while (atomic_fetch_sub(&calls_left, 1) > 0) {
-    /* Slots are used in turn, so that what comes late to an old call does not find the next one. */
+    /* Slots are used in turn, so that a late event of an old call does not find the next call. */
     int slot = (int)number * (slot_count / call_threads) + turn++ % (slot_count / call_threads);
     atomic_fetch_add(&calls_begun, 1);
     trial *fresh = trial_new();
@@ -245,7 +245,7 @@ static void floor_of(const char *what, int found, int least) {
   if (found < least) broken(NULL, "the floors", "%s: %d, at least %d expected", what, found, least);
 }
 
-/* A run in which little succeeds shows little: a quarter of what is usual, or less, is too little. */
+/* A run in which few calls succeed proves little: it fails if the counts are a quarter of the usual ones or less. */
 static void check_floors(int calls) {
   floor_of("calls that ended OK", atomic_load(&codes[PENSTOCK_STATUS_OK]), calls / 8);
   floor_of("answers of the server", atomic_load(&answers), calls / 10);
@@ -256,7 +256,7 @@ static void check_floors(int calls) {
   floor_of("calls redirected", atomic_load(&redirected), calls / 60);
   floor_of("calls cancelled by their options", atomic_load(&cancelled_by_options), calls / 150);
   floor_of("calls made by hops", atomic_load(&sides_made), calls / 40);
-  /* The server is there. */
+  /* The server is running, so calls do not end with UNAVAILABLE. */
   int lost = atomic_load(&codes[PENSTOCK_STATUS_UNAVAILABLE]);
   if (lost) broken(NULL, "the floors", "%d calls were UNAVAILABLE", lost);
 }
@@ -292,7 +292,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < helper_threads; i++) pthread_join(helpers[i], NULL);
   pthread_join(changer, NULL);
 
-  /* Law 6: every one was removed, and every call has ended. The reply comes after destroy; a finalizer may follow. */
+  /* Law 6: every interceptor was removed, and every call has ended. The reply comes after destroy; a finalizer may
+   * follow. */
   int total = atomic_load(&next_registration);
   if (total > max_registrations) total = max_registrations;
   for (int i = own; i <= other; i++) penstock_channel_release(channels[i]);

@@ -1,4 +1,5 @@
-/* What the parts of the program share: the calls on trial, what their hops see, and how a broken law is told. */
+/* Shared by the parts of the program: the calls under test ("trials"), the records of their hops, and the report of a
+ * broken law. */
 #ifndef LAWS_H
 #define LAWS_H
 
@@ -21,65 +22,65 @@ bool chance(uint64_t *state, uint32_t percent);
 
 /* ---- The channels (laws.c) ---- */
 
-/* The one that calls are made on, and one that hops send them to: to the same server by another name. */
+/* The channel that calls are made on, and the one that hops redirect them to: to the same server under another name. */
 enum { own = 0, other = 1 };
 extern penstock_channel *channels[2];
 extern char targets[2][64];
 
 /* ---- Executors (executors.c) ---- */
 
-/* Of one lane of a registration: the thread that drives the runtime, or how its executor runs its jobs. */
+/* The place of one lane of a registration: the driving thread, or the way in which its executor runs jobs. */
 typedef enum place {
   place_driving,
   place_serial,  /* the library's own */
   place_pool,    /* several threads, the newest job first */
   place_inline,  /* in submit */
-  place_refusing /* as the pool, but one job in 400 is not taken */
+  place_refusing /* like the pool, but one job in 400 is refused */
 } place;
 
 void executors_start(void);
-/* Every job has run. */
+/* Waits until every job has run, and ends the executors. */
 void executors_stop(void);
 /* Borrowed; NULL: the driving thread. */
 penstock_executor *executor_of(place place);
-/* Does a callback of this place run on the thread that it may. */
+/* Whether this thread may run a callback of this place. */
 bool is_at(place place);
-/* A callback of `place` runs on this thread; and whether this one is a job of that executor, not a callback inline. */
+/* Notes that a callback of `place` runs on this thread. */
 void note_place(place place);
 bool is_job_of(place place);
 
-/* ---- What a call's hops see (trace.c) ---- */
+/* ---- The events of a call's hops (trace.c) ---- */
 
-/* The two lanes run at the same time where their executors differ. */
+/* Callbacks of the two lanes run at the same time if their executors differ. */
 enum { outbound = 0, inbound = 1 };
 
 typedef struct hop_record {
   struct trial *trial;
   penstock_hop *handle;
   int number; /* the registration */
-  int level;  /* how many hops of the call were entered before it */
-  int run;    /* how often a function had begun the call again before it */
+  int level;  /* the number of hops of the call that start had reached before */
+  int run;    /* how often a function had begun the call again before */
   place places[2];
   uint64_t random[2];
   atomic_int running[2]; /* the event whose callback runs; 0: none */
   atomic_bool takes;
   atomic_bool destroyed;
   int next[2];           /* the least number that the next message of a lane may have */
-  pthread_mutex_t mutex; /* of what follows */
+  pthread_mutex_t mutex; /* guards the next fields */
   int count;
   uint8_t seen[max_trace]; /* PENSTOCK_EVENT_... */
   uint64_t order[max_trace];
   int32_t verdicts[max_trace];
-  atomic_bool finished; /* it ended the call itself, or was made to */
+  atomic_bool finished; /* it ended the call itself, or broke law 7 */
   atomic_bool
-      may_finish; /* it may have: what runs elsewhere comes too late, perhaps; a status of its own was delivered */
+      may_finish; /* it may have ended the call: on an executor that may come too late; or it has delivered a status */
 } hop_record;
 
 struct side;
 
 typedef struct trial {
-  struct side *side;  /* what it is the call of; NULL: one that the program made */
-  struct side *sides; /* what its hops have made */
+  struct side *side;  /* the side call that this trial is for; NULL: a call of the program */
+  struct side *sides; /* the side calls of its hops */
   pthread_mutex_t mutex;
   pthread_cond_t changed; /* a hop was destroyed */
   uint64_t call_id;
@@ -89,11 +90,11 @@ typedef struct trial {
   atomic_uint_least64_t clock;
   penstock_ticket tickets[max_tickets];
   int ticket_count;
-  int functions[max_hops]; /* the registrations of the synchronous ones that it has met */
+  int functions[max_hops]; /* the registrations of the synchronous interceptors whose functions have run */
   int function_count;
   int functions_open;
   pthread_t worker;             /* while one is open */
-  _Atomic(const char *) target; /* where a hop has sent it; NULL: the channel's own */
+  _Atomic(const char *) target; /* the target to which a hop has redirected it; NULL: the channel's own */
   atomic_int inside;            /* helpers and workers that use the trial */
 } trial;
 
@@ -102,25 +103,27 @@ extern atomic_int failures;
 void broken(trial *trial, const char *law, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 trial *trial_new(void);
-/* Once no helper uses it. */
+/* Frees the trial once no helper uses it. */
 void trial_free(trial *trial);
 bool runs_elsewhere(const hop_record *hop);
-/* The lane whose callbacks this event's runs among. */
+/* The lane among whose callbacks the callback of this event runs. */
 int lane_of(int32_t event);
-/* At which of the hop's events it is; -1: it keeps no more. */
+/* Records an event; gives its index among the hop's events, or -1 if there is no room. */
 int record(hop_record *hop, int32_t event);
 void record_verdict(hop_record *hop, int index, int32_t verdict);
 void enter(hop_record *hop, int lane, int32_t event);
 void leave(hop_record *hop, int lane);
-/* The call has ended: law by law. */
+/* Checks an ended call law by law. */
 void check_trial(trial *trial);
 
-/* ---- What messages say (contents.c) ---- */
+/* ---- The contents of messages (contents.c) ---- */
 
-/* How many of the caller's own messages were read, at hops and at the end of their way, and words that hops have put in. */
+/* The number of the caller's messages that were read, at hops and by the caller, and of words that hops have injected.
+ */
 extern atomic_int echoes, words;
 
-/* Messages of the call in their order, each once, and words of hops; `next`: the least number that may come. */
+/* Checks that the call's messages come in order and once, with words of hops between them; `next` is the least number
+ * that may come. */
 void read_content(trial *trial, const char *where, int *next, const void *data, size_t length);
 /* The message of on_send or on_receive. */
 void read_event(penstock_hop *hop, hop_record *self, int lane);
@@ -148,9 +151,9 @@ penstock_reply *call_unary(trial *trial, const char *method, penstock_call_optio
 extern atomic_int sides_made, sides_cancelled;
 
 void make_side_call(penstock_hop *hop, hop_record *maker, uint64_t *random);
-/* In create of one of its hops. */
+/* Called in create of a hop of the side call. */
 void check_side_hop(trial *trial, penstock_hop *hop, int number);
-/* All that were made for a call which has ended. */
+/* Checks all side calls of a call that has ended. */
 void check_sides(trial *trial);
 
 /* ---- The registrations (hops.c, synchronous.c) ---- */
@@ -181,7 +184,7 @@ extern atomic_int functions_run, redirected;
 /* Fills the table, which has a name, methods and a finalizer, with a synchronous interceptor instead. */
 void fill_synchronous(registration *self, penstock_interceptor *table);
 
-/* False: there are enough, or it failed. */
+/* Registers one. False: there are enough, or it failed. */
 bool add_one(uint64_t *random, penstock_interceptor_id *id);
 
 #endif

@@ -1,4 +1,4 @@
-/* Calls that hops make: each has a trial of its own, which is looked at when the call that it was made for has ended. */
+/* Calls that hops make: each has its own trial, which is checked when the call that it was made for has ended. */
 #include "laws.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@ struct side {
   int slot;
   int maker; /* the registration of the hop that made it */
   uint32_t flags;
-  int64_t most_ms; /* no more may be left until its deadline; -1: it does not inherit */
+  int64_t most_ms; /* the most time that may be left until its deadline; -1: it does not inherit the deadline */
   int32_t code;    /* -1: it has not ended */
   trial *own;
   struct side *next;
@@ -19,7 +19,7 @@ struct side {
 
 atomic_int sides_made, sides_cancelled;
 
-/* A slot that no call has; -1: there is none. */
+/* Gives a slot that no call has; -1: there is none. */
 static int claim_slot(trial *trial) {
   for (int i = slot_count; i < slot_count + side_slot_count; i++) {
     pthread_mutex_lock(&slots[i].mutex);
@@ -98,11 +98,11 @@ void make_side_call(penstock_hop *hop, hop_record *maker, uint64_t *random) {
     side_free(self);
     return;
   }
-  /* One that hangs for longer than it is waited for has not inherited. */
+  /* A side call that hangs for longer than the test waits has not inherited the deadline. */
   penstock_result result = begin(hop, self, is_detached ? 50 + below(random, 300) : 300000);
   if (result != PENSTOCK_OK) {
     side_free(self);
-    /* Elsewhere the hop may be gone. */
+    /* On an executor the hop may be gone. */
     if (result != PENSTOCK_E_GONE || !runs_elsewhere(maker))
       broken(trial, "side calls", "a hop can't call: %s", penstock_result_name(result));
     return;
@@ -120,7 +120,8 @@ void check_side_hop(trial *trial, penstock_hop *hop, int number) {
   if (number == self->maker && !(self->flags & PENSTOCK_SIDE_CALL_FROM_TOP))
     broken(trial, "side calls", "registration %d meets the call that its hop has made", number);
   int64_t left = penstock_request_deadline_ms(penstock_hop_request(hop));
-  /* On the driving thread time stands still for a turn, and elsewhere it does not; one that has not inherited has 300 s. */
+  /* The driving thread's time stands still during a turn, that of other threads does not; a side call that does not
+   * inherit has 300 s. */
   if (self->most_ms >= 0 && left > self->most_ms + 1000)
     broken(trial, "side calls", "%lld ms are left, %lld were", (long long)left, (long long)self->most_ms);
 }
@@ -138,7 +139,7 @@ static void check_side(trial *trial, struct side *self) {
     broken(trial, "side calls", "one goes on 60 s after the call that it was made for");
     return;
   }
-  /* Nobody cancels it, but what it inherits. */
+  /* Only an inherited end cancels it. */
   if (code == PENSTOCK_STATUS_CANCELLED) {
     atomic_fetch_add(&sides_cancelled, 1);
     if (self->flags & PENSTOCK_SIDE_CALL_DETACHED) broken(trial, "side calls", "a detached one was cancelled");

@@ -1,4 +1,5 @@
-/* Synchronous interceptors among the random ones: what their functions do, on which thread, and how often. */
+/* Synchronous interceptors among the random ones: the actions of their functions, their threads, and how often they
+ * run. */
 #include "laws.h"
 
 #include <stdio.h>
@@ -6,7 +7,7 @@
 
 atomic_int functions_run;
 
-/* The trial stays until the function is no longer inside; NULL: one of another function's own calls. */
+/* The trial stays until the function has returned; NULL: the call was made by another function. */
 static trial *trial_inside(penstock_hop *call) {
   const void *value = NULL;
   size_t length = 0;
@@ -21,7 +22,7 @@ static trial *trial_inside(penstock_hop *call) {
   return trial;
 }
 
-/* One function after another, each within the one above it; and each once. */
+/* Checks that the functions run one after another, each within the one above it, and each once. */
 static void begin(trial *trial, int number) {
   pthread_mutex_lock(&trial->mutex);
   for (int i = 0; i < trial->function_count; i++)
@@ -40,7 +41,7 @@ static void end(trial *trial) {
   atomic_fetch_sub(&trial->inside, 1);
 }
 
-/* A blocking call of its own, which meets other functions and perhaps this one. */
+/* Makes a blocking call, which runs other functions and perhaps this one. */
 static void call_again(uint64_t *random) {
   char json[64];
   snprintf(json, sizeof(json), "{\"deadline_ms\": %u, \"metadata\": {\"inner\": \"1\"}}", 1 + below(random, 50));
@@ -53,7 +54,7 @@ static void call_again(uint64_t *random) {
   penstock_call_options_release(options);
 }
 
-/* Ended here, or by another hand before. */
+/* The function has ended the call, or something else has ended it before. */
 static void expect_end(trial *trial, penstock_result result, const char *what) {
   if (result != PENSTOCK_OK && result != PENSTOCK_E_GONE)
     broken(trial, "synchronous", "%s: %s", what, penstock_result_name(result));

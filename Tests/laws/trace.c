@@ -1,4 +1,4 @@
-/* What hops see of a call is written down, and checked law by law once the call has ended. */
+/* The events of a call's hops are recorded, and checked law by law once the call has ended. */
 #include "laws.h"
 
 #include <sched.h>
@@ -99,7 +99,7 @@ void record_verdict(hop_record *hop, int index, int32_t verdict) {
   pthread_mutex_unlock(&hop->mutex);
 }
 
-/* One that has one executor for both lanes, or none, runs one callback at a time. */
+/* A hop with one executor for both lanes, or with none, runs one callback at a time. */
 static int turn_of(const hop_record *hop, int lane) {
   return hop->places[outbound] == hop->places[inbound] ? outbound : lane;
 }
@@ -139,19 +139,19 @@ static hop_record *above_of(trial *trial, int i) {
   return i > 0 && trial->hops[i - 1].run == trial->hops[i].run ? &trial->hops[i - 1] : NULL;
 }
 
-/* Both on_status and on_cancel: only where the status stood at the hop still when a hand above ended the call. */
+/* A hop gets both on_status and on_cancel only if the status still waited at it when the call was ended from above. */
 static void check_overtaken(trial *trial, int i) {
   hop_record *hop = &trial->hops[i];
   int status = find(hop, PENSTOCK_EVENT_STATUS), cancel = find(hop, PENSTOCK_EVENT_CANCEL);
   if (status < 0 || cancel < 0 || runs_elsewhere(hop)) return;
   if (hop->verdicts[status] != PENSTOCK_PAUSE && hop->verdicts[status] != PENSTOCK_HOLD) {
-    /* Behind a message, perhaps, that it does not see. */
+    /* The status may wait behind a message that the hop does not see. */
     bool is_behind = !registrations[hop->number].sees_receives;
     for (int k = 0; k < status; k++)
       is_behind |= hop->verdicts[k] == PENSTOCK_HOLD || hop->seen[k] == PENSTOCK_EVENT_RECEIVE;
     if (!is_behind) broken(trial, "law 2", "hop %d: on_cancel after the status has passed", i);
   }
-  /* Had it passed, the next one would have seen it before. */
+  /* If the status had passed, the next hop would have seen it before. */
   hop_record *above = above_of(trial, i);
   int seen = above && !runs_elsewhere(above) ? find(above, PENSTOCK_EVENT_STATUS) : -1;
   if (seen >= 0 && above->order[seen] < hop->order[cancel])
@@ -170,7 +170,7 @@ static void check_ends(trial *trial, int i) {
   if (!statuses && !cancels && !finished && !may_finish)
     broken(trial, "law 2", "hop %d: neither on_status nor on_cancel, and it did not end the call", i);
   if (finished && cancels) broken(trial, "law 2", "hop %d: on_cancel, though it ended the call", i);
-  /* Law 3: where the hop above sees this hop's own finish. */
+  /* Law 3: the hop above sees the end that this hop has made. */
   hop_record *above = above_of(trial, i);
   if (!finished || !above) return;
   if (find(above, PENSTOCK_EVENT_STATUS) < 0 && find(above, PENSTOCK_EVENT_CANCEL) < 0 &&
@@ -178,7 +178,7 @@ static void check_ends(trial *trial, int i) {
     broken(trial, "law 3", "hop %d does not see the status of hop %d", i - 1, i);
 }
 
-/* Law 1, by what must be before what. A cancel does not wait for what runs elsewhere. */
+/* Law 1: checks the required order of events. A cancel does not wait for callbacks on executors. */
 static void check_order(trial *trial, int i) {
   hop_record *hop = &trial->hops[i];
   if (hop->seen[0] != PENSTOCK_EVENT_CREATE || count_of(hop, PENSTOCK_EVENT_CREATE) != 1)
@@ -221,7 +221,7 @@ static void check_late(trial *trial) {
   pthread_mutex_unlock(&trial->mutex);
 }
 
-/* What runs elsewhere may end after the call; it does end. */
+/* Callbacks on executors may end after the call, but they do end. */
 static bool wait_for_executors(trial *trial) {
   struct timespec limit;
   clock_gettime(CLOCK_REALTIME, &limit);

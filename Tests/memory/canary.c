@@ -1,10 +1,11 @@
-/* A malloc to be preloaded: blocks are exactly as large as was asked, malloc_usable_size says so, and what is written
- * before or behind one, or into one that is freed, ends the process with words: when the block is freed or grows, when
- * it leaves the blocks that were freed last, and at exit for those that are still there. With CANARY_SLACK=8 each block
- * is 8 bytes larger, and malloc_usable_size says that. Which allocations fail is refusal.c's to say.
+/* A malloc to be preloaded. Its blocks are exactly as large as requested, and malloc_usable_size says so. A write
+ * before or behind a block, or into a freed block, ends the process with a message: the check runs when the block is
+ * freed or grows, when it leaves the list of recently freed blocks, and at exit for the blocks that are still there.
+ * With CANARY_SLACK=8 each block is 8 bytes larger, and so is malloc_usable_size. refusal.c decides which allocations
+ * fail.
  *
- * In front of a block stand its size, the start of what glibc has given for it, its neighbours in the list of all, and
- * GUARD bytes; behind it GUARD bytes more.
+ * In front of a block are its size, the start of glibc's block, its neighbours in the list of all blocks, and GUARD
+ * bytes; behind it are GUARD bytes more.
  */
 #define _GNU_SOURCE 1
 #include "refusal.h"
@@ -25,7 +26,7 @@ void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *block);
 
 enum { GUARD = 16, BEFORE = 0xca, BEHIND = 0xfe, NEW = 0xa5, GONE = 0xdd };
-/* Of those freed last, so many are kept to be looked at: no more than this in all. */
+/* So many recently freed blocks are kept for a check, and no more bytes than this in all. */
 enum { KEPT = 512, KEPT_BYTES = 1 << 20 };
 #define LIVE  0x6c69766520626c6bu
 #define FREED 0x6672656564626c6bu
@@ -35,7 +36,7 @@ typedef struct head {
   void *start;
   size_t size;
   uint64_t state;
-  /* The caller that asked for it. */
+  /* The caller that requested the block. */
   void *caller;
   unsigned char guard[GUARD];
 } head;
@@ -80,7 +81,7 @@ static void *make(size_t alignment, size_t size, int filler, void *caller) {
   if (refuses(caller, size)) return NULL;
   if (alignment < 16) alignment = 16;
   size_t front = sizeof(head) > alignment ? sizeof(head) : alignment;
-  /* More than half of the address space is a mistake of whoever asks. */
+  /* A request for more than half of the address space is a mistake of the caller. */
   size = size > PTRDIFF_MAX ? size : size + slack;
   char *start = size > PTRDIFF_MAX - front - GUARD ? NULL : __libc_memalign(alignment, front + size + GUARD);
   if (!start) {
@@ -182,7 +183,7 @@ void canary_younger(long count, int descriptor) {
   backtrace_symbols_fd(callers, found, descriptor);
 }
 
-/* The blocks that are still there, and those that were freed last. */
+/* Checks the blocks that are still there, and those that were freed last. */
 __attribute__((destructor)) static void end(void) {
   enter();
   for (head *one = all.next; one != &all; one = one->next) look(one);

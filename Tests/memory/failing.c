@@ -1,12 +1,12 @@
-/* Runs a scenario again and again, with one more allocation of the C side going well before one is refused (refusal.c),
- * until none is; after each, the same once more with all the memory there is. Each run has a thread of its own, so what
- * OpenSSL keeps for a thread goes with it.
+/* Runs a scenario again and again: in each run one more allocation of the C side succeeds before one is refused
+ * (refusal.c), until none is refused. After each such run the scenario runs once more without refusals. Each run has
+ * its own thread, so the memory that OpenSSL keeps for a thread is freed with it.
  *
  *   failing PEER TLS_PEER CERTIFICATES SCENARIO FROM EACH STEP
  *
- * From the FROM-th allocation on, each one of the first EACH, then one of STEP. Looked for:
- * a result that the headers do not have, or words that are missing; an end that does not come; blocks that are left; and
- * a next run that is not as the first.
+ * From the FROM-th allocation on it refuses each of the first EACH, then one of STEP. It looks for results that the
+ * headers do not have, missing messages, calls that do not end, leaked blocks, and a run without refusals that differs
+ * from the first.
  */
 #include "failing.h"
 
@@ -181,7 +181,8 @@ static long play(long count) {
   return asked;
 }
 
-/* How many more there are than `before`: a thread that resolves a name lets its last go when nobody waits for it. */
+/* The number of blocks more than `before`. It waits, because a thread that resolves a name frees its last block when
+ * nobody waits for it. */
 static long blocks_left(long before) {
   struct timespec moment = {0, 1000000};
   long left = canary_blocks() - before;

@@ -1,4 +1,5 @@
-/* What the scenarios of failing.c share: results, calls and texts that may be as they should, or without memory. */
+/* Shared by the scenarios of failing.c: checks of results, calls and texts, which may be right, or fail for lack of
+ * memory. */
 #ifndef PENSTOCK_FAILING_H
 #define PENSTOCK_FAILING_H
 
@@ -21,23 +22,23 @@ typedef struct scenario {
 /* Ending with {NULL, NULL}. */
 extern const scenario pieces[], calls[];
 
-/* An allocation may have been refused: what comes may be less than it should. */
+/* Whether an allocation may have been refused: then results may be incomplete. */
 extern bool refusing;
 
-/* Says what is wrong, and with which allocation. */
+/* Reports a failure, and the refused allocation. */
 void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Whether it went well; without memory it may not. The error is looked at, and released. */
+/* Whether the function succeeded; without memory it may fail. The error is checked and released. */
 bool went(const char *what, penstock_result result, penstock_error **error);
-/* The same of what should give `expected`. */
+/* The same for a function that should give `expected`. */
 bool gave(const char *what, penstock_result result, penstock_result expected, penstock_error **error);
 #define WENT(call) went(#call, (call), NULL)
 #define TRY(call)  went(#call, (call), &error)
-/* What comes first in a scenario, and then what is tried. */
+/* Marks the end of a scenario's preparation, in which no allocation fails. */
 void all_goes_well(void);
 void from_here(void);
-/* A text has to have this. */
+/* Checks that a text contains this part. */
 void has(const char *text, const char *part);
-/* The same of one that is the caller's, and is freed. */
+/* The same for a text that the caller owns; it is freed. */
 void owned_has(char *text, const char *part);
 
 /* host:port of the peer, and of those with TLS and with TLS and client certificates. */
@@ -47,9 +48,9 @@ penstock_runtime *new_runtime(void);
 /* A channel on a host-driven runtime of its own; NULL without memory. `options`: without the braces. */
 penstock_channel *new_channel(penstock_runtime *runtime, const char *target, const char *options);
 penstock_call_options *new_options(const char *json);
-/* Shuts down, and lets both go; they may be NULL. */
+/* Shuts the runtime down, and releases both; they may be NULL. */
 void close_all(penstock_runtime *runtime, penstock_channel *channel);
-/* Looks at a call's end, and lets the reply go: whether its code is `expected`. */
+/* Checks a call's end, and releases the reply; returns whether the code is `expected`. */
 bool ended(penstock_reply *reply, int32_t expected, const void *message, size_t length);
 /* Bytes that repeat after a while, and are not all the same. */
 const void *some_bytes(size_t length);

@@ -13,7 +13,7 @@ static void field(const penstock_metadata *metadata, const char *name, const cha
     wrong("%s is %s", name, found ? (const char *)found : "not there");
 }
 
-/* A status stands, whatever there is no memory for beside it. */
+/* The status code stays right, even if there is no memory for other parts of the status. */
 static void trailer(const penstock_metadata *trailers, const char *name, const char *value) {
   const void *found = NULL;
   if (!refusing || penstock_metadata_get(trailers, name, 0, &found, NULL) == PENSTOCK_OK) field(trailers, name, value);
@@ -46,7 +46,7 @@ static void by_name(void) {
   close_all(runtime, channel);
 }
 
-/* Metadata both ways, a trace, and all that can be asked of a reply. */
+/* Metadata both ways, a trace, and all functions of a reply. */
 static void with_metadata(void) {
   penstock_runtime *runtime = new_runtime();
   penstock_channel *channel = new_channel(runtime, peer, "{\"tls\": false, \"trace\": true, \"user_agent\": \"me/1\"}");
@@ -180,7 +180,7 @@ static void compressed_streams(void) {
   close_all(runtime, channel);
 }
 
-/* Where a call is lent bytes, and where several are open at once. */
+/* A call with lent bytes, and several calls at once. */
 static void side_by_side(void) {
   penstock_runtime *runtime = new_runtime();
   penstock_channel *channel = new_channel(runtime, peer, "{\"tls\": false}");
@@ -216,7 +216,7 @@ static void side_by_side(void) {
 
 /* ---- Traces ---- */
 
-/* A call that has ended, with so many events; made in the first run, which lacks nothing, and kept. */
+/* An ended call with so many trace events; it is made in the first run, in which no allocation fails, and kept. */
 static penstock_call *traced_call(int events) {
   char options[100];
   snprintf(options, sizeof(options), "{\"tls\": false, \"trace\": {\"events\": %d}}", events);
@@ -280,7 +280,7 @@ static void secure(void (*made)(void)) {
 static void nothing(void) {}
 static void secured(void) { secure(nothing); }
 
-/* What goes before takes OpenSSL some thousands. */
+/* The steps before take OpenSSL some thousand allocations. */
 static void handshake(void) {
   all_goes_well();
   secure(from_here);

@@ -28,7 +28,7 @@ static void call_options(void) {
   penstock_call_options_release(options);
 }
 
-/* What is wrong has to be called wrong, or for want of memory nothing. */
+/* Wrong options must be refused as wrong, or fail for lack of memory. */
 static void refused_options(void) {
   static const char *const texts[] = {"{\"metadata\": {\"x-one\": [\"1\", {\"two\": 3}]}}",
                                       "{\"deadline_ms\": -1}",

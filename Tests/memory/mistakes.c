@@ -1,5 +1,5 @@
-/* Makes one mistake with a block: what has been preloaded, or the checked blocks that this is built with, must see it.
- * A first argument that is none of the mistakes makes none. */
+/* Makes one mistake with a block: the preloaded malloc, or the checked blocks that this program is built with, must
+ * detect it. If the first argument names no mistake, none is made. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static unsigned char *volatile block;
 static int is(const char *word, const char *mistake) { return strcmp(word, mistake) == 0; }
 
 #ifdef PENSTOCK_CHECKED
-/* What the compiler calls; Sources/CEmbedded/references.c. */
+/* The functions that the compiler calls; Sources/CEmbedded/references.c. */
 void *swift_allocObject(const void *metadata, size_t size, size_t align_mask);
 void *swift_retain(void *object);
 void swift_release(void *object);
@@ -68,8 +68,9 @@ static void on_a_thread(void *(*body)(void *), void *object) {
   if (pthread_create(&thread, NULL, body, object) == 0) pthread_join(thread, NULL);
 }
 
-/* What one thread confines to the runtime that it drives, another counts: as the driver of none, of another one, and,
- * which is no mistake, as the next driver of that one, or as the last who has it. */
+/* One thread confines an object to the runtime that it drives, and another thread counts references to it: as the
+ * driver of no runtime or of another one, which is a mistake, or as the next driver of the same runtime, or with the
+ * last reference, which is none. */
 static void confine(const char *what, size_t size) {
   object_size = size < 40 ? 40 : size;
   void *unshared = swift_allocObject(&metadata, object_size, 7);

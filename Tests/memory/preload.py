@@ -1,7 +1,7 @@
-"""The mallocs on which suites run once more: jemalloc, tcmalloc, and canary.c beside this file, whose blocks are exactly
-as large as was asked; as `roomy` eight bytes larger.
+"""The other mallocs for the suites: jemalloc, tcmalloc, and canary.c in this folder, whose blocks are exactly as
+large as requested, or, as `roomy`, eight bytes larger.
 
-`environment(NAME)` is what a program's environment has in addition.
+`environment(NAME)` gives the additional environment variables of a program.
 """
 
 import ctypes.util
@@ -19,7 +19,7 @@ def canary():
     """The path of it, built."""
     library = ROOT / "build" / "memory" / "canary.so"
     library.parent.mkdir(parents=True, exist_ok=True)
-    # Others may be running it.
+    # Other programs may be using the library.
     fresh = library.with_name(f"canary-{os.getpid()}.so")
     subprocess.run([os.environ.get("CC", "cc"), "-O2", "-g", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
                     "-fno-builtin", "-pthread", str(HERE / "canary.c"), str(HERE / "refusal.c"), "-o", str(fresh)], check=True)

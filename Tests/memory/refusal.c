@@ -1,9 +1,10 @@
-/* The canary's other half: of what the C side of the library asks for, the k-th allocation is refused.
+/* The second part of the canary: it refuses the k-th allocation that the C side of the library requests.
  *
- * The C side is nghttp2, jansson, zlib, OpenSSL and the buffers of the library: what a caller or a peer sizes. Who asks is
- * told by the return address of the allocating function. What Swift itself asks for (CANARY_SWIFT: where its allocating
- * functions lie in libpenstock.so, "start-end,..." in hexadecimal) is never refused: Swift ends the process then
- * (docs/architecture.md). cm_alloc ends with a jump to malloc, so the return address is that of its caller.
+ * The C side is nghttp2, jansson, zlib, OpenSSL and the buffers of the library: memory whose size a caller or a peer
+ * chooses. The return address of the allocating function tells who requests it. A request of Swift itself
+ * (CANARY_SWIFT: where its allocating functions lie in libpenstock.so, "start-end,..." in hexadecimal) is never
+ * refused: Swift ends the process then (docs/architecture.md). cm_alloc ends with a jump to malloc, so the return
+ * address is that of its caller.
  *
  * With CANARY_SWIFT the library keeps no blocks for later (Sources/CEmbedded/blocks.c): each allocation comes to malloc.
  */
@@ -76,8 +77,8 @@ static int note(struct dl_phdr_info *info, size_t size, void *context) {
 
 int is_library(void *caller) { return is_within((uintptr_t)caller, c_side.ranges, c_side.count); }
 
-/* Within json_loadb: jansson 2.14 does not look whether the buffer of a token has grown, and then looks for the token's end
- * behind the buffer's. The buffer's sizes are powers of two. */
+/* Within json_loadb: jansson 2.14 does not check whether the buffer of a token could grow, and then reads past the end
+ * of the buffer. The buffer's sizes are powers of two. */
 static int is_jansson_token(size_t size) {
   Dl_info who;
   if (size < 32 || (size & (size - 1))) return 0;
@@ -102,7 +103,7 @@ int refuses(void *caller, size_t size) {
 void canary_refuse(long from, long count) {
   if (c_side.count == 0) {
     dl_iterate_phdr(note, NULL);
-    /* Its first use loads what it needs. */
+    /* The first use of backtrace loads a library. */
     backtrace(frames, FRAMES);
   }
   depth = 0;
@@ -119,7 +120,7 @@ long canary_asked(void) {
 
 void canary_where(int descriptor) { backtrace_symbols_fd(frames, depth, descriptor); }
 
-/* The library asks for one key, for the blocks that a thread keeps: where it gets none, none are kept. */
+/* The library requests one key, for the blocks that a thread keeps; without a key it keeps none. */
 int pthread_key_create(pthread_key_t *key, void (*destructor)(void *)) {
   static _Atomic(int (*)(pthread_key_t *, void (*)(void *))) real;
   Dl_info who;

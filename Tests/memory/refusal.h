@@ -1,17 +1,17 @@
-/* What a program asks of the canary that is preloaded. */
+/* The functions of the preloaded canary for a program. */
 #ifndef PENSTOCK_REFUSAL_H
 #define PENSTOCK_REFUSAL_H
 #include <stddef.h>
 
-/* From now on the C side's `from`-th allocation is refused, and those behind it, `count` in all. Then counts from 1. */
+/* From now on refuses the C side's `from`-th allocation and those after it, `count` in all. The count begins with 1. */
 void canary_refuse(long from, long count);
-/* No more: how many were asked for since. */
+/* Stops refusing; returns the number of requests since then. */
 long canary_asked(void);
-/* The frames of the first that was refused. */
+/* Writes the stack of the first refused allocation. */
 void canary_where(int descriptor);
-/* How many blocks there are of the library's and of those below it. */
+/* The number of blocks of this library and of the libraries below it. */
 long canary_blocks(void);
-/* Who has asked for the `count` youngest of them. */
+/* Writes who has requested the `count` newest of them. */
 void canary_younger(long count, int descriptor);
 
 /* For the canary itself: whether this allocation fails, and whether the library or one below it has asked. */

@@ -95,7 +95,7 @@ import Testing
     #expect(place.withUnsafeMutableBytes { pair.server.read(into: $0) } == .closed)
   }
 
-  /// OpenSSL has one list of errors for each thread, and takes what is there for its own.
+  /// OpenSSL has one list of errors for each thread, and takes any entry in it for its own error.
   @Test func whatOthersHaveFailedAtIsNotOurs() throws {
     let pair = try pair(certificates.client(), certificates.server())
     _ = pair.shake()
@@ -127,7 +127,7 @@ import Testing
     #expect(text(pair.client.failure) == "TLS failed: protocol is shutdown")
   }
 
-  /// A record that nobody has made.
+  /// A record that neither side has made.
   func sendNonsense(to: TLSEngine) {
     let record = [0x17, 3, 3, 0, 32] + [UInt8](repeating: 7, count: 32)
     _ = record.withUnsafeBytes { to.input.append($0) }
@@ -145,7 +145,7 @@ import Testing
     #expect(text(pair.client.failure) == "the peer refused with a TLS alert: bad record mac")
   }
 
-  /// A ticket comes in several records, the last of which nobody has made: there is nothing to wait for.
+  /// A ticket comes in several records, the last of which is invalid: the engine must not wait for more.
   @Test func nonsenseWithinAHandshakeMessage() throws {
     let pair = try pair(certificates.client(), certificates.server())
     _ = pair.shake()
@@ -224,7 +224,8 @@ import Testing
     Bad(
       server: "stranger", host: "stranger",
       words: "certificate verify failed: unable to get local issuer certificate, expected host stranger"),
-    // RFC 9525 section 6.3: the CN is no name, also where the certificate has no other; a "*" is a whole label.
+    // RFC 9525 section 6.3: the CN does not count as a name, even if the certificate has no other; a "*" is a whole
+    // label.
     Bad(
       server: "cn", host: "localhost",
       words: "certificate verify failed: hostname mismatch, expected host localhost"),
@@ -252,7 +253,7 @@ import Testing
       try pair(certificates.client(), certificates.server(server), host: host).shake() == (.done, .done))
   }
 
-  /// RFC 9113 appendix A: with TLS 1.2 only what has forward secrecy and authenticates what it encrypts.
+  /// RFC 9113 appendix A: with TLS 1.2 only ciphers with forward secrecy and authenticated encryption.
   @Test(arguments: [
     ("ECDHE-ECDSA-AES128-GCM-SHA256", true), ("ECDHE-ECDSA-CHACHA20-POLY1305", true),
     ("ECDHE-ECDSA-AES128-SHA256", false), ("ECDHE-ECDSA-AES256-SHA", false),
@@ -305,7 +306,7 @@ import Testing
     #expect(text(engine.failure) == words)
   }
 
-  /// A client takes a HelloRequest before the server's answer, and another, for as long as they come.
+  /// A client accepts any number of HelloRequests before the server's answer, so the bytes of a handshake are limited.
   @Test func aHandshakeIsBounded() throws {
     let engine = try #require(TLSEngine.make(context(.client, certificates.client()), host: nil))
     #expect(engine.handshake() == .needsMore)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import PenstockTransport
 
-/// Records that were damaged on their way fail in words, and never trap.
+/// Damaged records fail with an error text, and never trap.
 @Suite struct TLSRandomTests {
   @Test(arguments: 0..<100)
   func damaged(_ seed: Int) throws {
