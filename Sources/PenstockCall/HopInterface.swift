@@ -384,7 +384,8 @@ extension Hop {
     case .start, .send, .halfClose, .headers, .receive, .status: break
     case .none, .cancel, .demand, .sent, .create, .destroy: return 0
     }
-    call.splitRun(at: index)
+    // The ticket gives any thread a handle of the hop.
+    share()
     if ticket == 0 { ticket = issueTicket(call.event, editedStart) }
     return ticket
   }
