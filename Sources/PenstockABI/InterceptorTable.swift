@@ -145,8 +145,8 @@ func register(
   return PENSTOCK_OK
 }
 
-/// Gives the list of interceptors as JSON, in the order of the chain; an interceptor with several hops stands where
-/// its first one does.
+/// Gives the list of interceptors as JSON, in the order of the chain; an interceptor with several hops is listed at the
+/// place of its first hop.
 func give(
   _ entries: [Registry.Entry], _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
 ) -> penstock_result {

@@ -1,4 +1,4 @@
-/* What the demo prints: titles, expectations, and what the interceptors of each call have seen. */
+/* The demo's output: titles, expectations, and the events that the interceptors of each call have seen. */
 #ifndef DEMO_REPORT_H
 #define DEMO_REPORT_H
 
@@ -23,7 +23,7 @@ void note(penstock_hop *hop, const char *who);
 /* Lives as long as the reply; NULL if nobody saw anything. */
 const trace *trace_in(const penstock_reply *reply);
 
-/* Prints a line for each event: who saw it, in order, and what it looked like to the first and to the last of them. */
+/* Prints a line for each event: the interceptors that saw it, in order, and what the first and the last of them saw. */
 void show(const trace *all);
 
 /* Whether every passage of `event` went by exactly these hops, in this order: "auth > edit > meter". */

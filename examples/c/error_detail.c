@@ -3,7 +3,8 @@
  *
  *     error_detail
  *
- * An interceptor plays the server here, so that both kinds are at hand; details from a server are read the same way.
+ * An interceptor acts as the server here, to give both kinds of details; details from a server are read in the same
+ * way.
  */
 #include <penstock/penstock.h>
 #include <stdio.h>

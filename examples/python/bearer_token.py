@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A ready-made interceptor: a bearer token that is fetched when it is needed, kept, and fetched anew when the server
-refuses it. The call that was refused is sent again, with the new token; its caller sees nothing of that.
+"""A ready-made interceptor: a bearer token that is fetched when it is needed, kept, and replaced by a new one when
+the server refuses it. The call that was refused is sent again, with the new token; its caller sees nothing of that.
 
     bearer_token.py [TARGET]
 """

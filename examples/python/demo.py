@@ -47,7 +47,7 @@ WORDS = {EventKind.SEND: "message", EventKind.RECEIVE: "message"}
 
 @dataclass
 class Passage:
-    """One event on its way: the hops that saw it, and what it looked like to the first and to the last of them."""
+    """One event on its way: the hops that saw it, and what the first and the last of them saw."""
 
     event: EventKind
     hops: list[str]

@@ -4,7 +4,8 @@ its type and decoded by the application.
 
     error_detail.py
 
-An interceptor plays the server here, so that both kinds are at hand; details from a server are read the same way.
+An interceptor acts as the server here, to give both kinds of details; details from a server are read in the same
+way.
 """
 
 import sys

@@ -33,7 +33,7 @@ typedef struct penstock_async_interceptor {
   penstock_finalizer finalizer; /* runs once, as that of penstock_interceptor */
 
   penstock_hop_create create;   /* as in penstock_interceptor; without it `state` is user_data */
-  penstock_hop_destroy destroy; /* exactly once, last; hops that are still unresolved then are void */
+  penstock_hop_destroy destroy; /* exactly once, last; hops that are unresolved then give PENSTOCK_E_GONE */
 
   penstock_async_callback on_start;      /* before anything is sent */
   penstock_async_callback on_send;       /* a message to the server */

@@ -62,7 +62,7 @@ PENSTOCK_API void penstock_call_options_release(penstock_call_options *options);
  * request.h except method and channel. The getters give the values of the options; for a value that the options do not
  * set, they give the value of a channel without options.
  * result: the request; NULL for NULL.
- * memory: borrowed from the options, and as long-lived.
+ * memory: borrowed from the options; lives as long as the options.
  * threads: one thread, before the options are shared. */
 PENSTOCK_API penstock_request *penstock_call_options_request(penstock_call_options *options);
 /* For penstock_channel_unary with "interruptible": sets the function that the waiting thread calls after a signal
@@ -119,12 +119,12 @@ PENSTOCK_API void penstock_reply_release(penstock_reply *reply);
 PENSTOCK_API int32_t penstock_reply_code(const penstock_reply *reply);
 /* Gives the status, read-only.
  * result: the status; NULL for NULL.
- * memory: borrowed from the reply, and as long-lived.
+ * memory: borrowed from the reply; lives as long as the reply.
  * threads: any */
 PENSTOCK_API const penstock_status *penstock_reply_status(const penstock_reply *reply);
 /* Gives the status as JSON, as penstock_status_json does.
  * result: NUL-terminated; "{}" for NULL or without memory.
- * memory: borrowed from the reply, and as long-lived.
+ * memory: borrowed from the reply; lives as long as the reply.
  * threads: any */
 PENSTOCK_API const char *penstock_reply_status_json(const penstock_reply *reply);
 /* Gives the bytes of the response message of a unary or client-streaming call, and in *length (nullable) how many.
@@ -134,17 +134,17 @@ PENSTOCK_API const char *penstock_reply_status_json(const penstock_reply *reply)
 PENSTOCK_API const void *penstock_reply_message(const penstock_reply *reply, size_t *length);
 /* Gives the response message of a unary or client-streaming call as a message: bytes or an object.
  * result: the message; NULL: there is none.
- * memory: borrowed from the reply, and as long-lived; penstock_message_retain keeps it longer.
+ * memory: borrowed from the reply; lives as long as the reply; penstock_message_retain keeps it longer.
  * threads: any */
 PENSTOCK_API penstock_message *penstock_reply_response(const penstock_reply *reply);
 /* Gives the response headers, read-only.
  * result: the headers; NULL if there were none (a trailers-only answer).
- * memory: borrowed from the reply, and as long-lived.
+ * memory: borrowed from the reply; lives as long as the reply.
  * threads: any */
 PENSTOCK_API const penstock_metadata *penstock_reply_headers(const penstock_reply *reply);
 /* Gives the trailers of the reply's status, read-only.
  * result: the trailers; NULL for NULL.
- * memory: borrowed from the reply, and as long-lived.
+ * memory: borrowed from the reply; lives as long as the reply.
  * threads: any */
 PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
 /* Gives the statistics of the call as JSON. Times are microseconds since the call's creation, or null for something
@@ -160,7 +160,7 @@ PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_rep
  *     cleartext
  * Headers and messages are of the last attempt only; bytes are the sum of all attempts.
  * result: NUL-terminated; "{}" for NULL or without memory.
- * memory: borrowed from the reply, and as long-lived.
+ * memory: borrowed from the reply; lives as long as the reply.
  * threads: any */
 PENSTOCK_API const char *penstock_reply_stats_json(const penstock_reply *reply);
 /* Writes the certificates that the server of the last attempt has sent, its own certificate first, in PEM form,
@@ -171,7 +171,7 @@ PENSTOCK_API const char *penstock_reply_stats_json(const penstock_reply *reply);
 PENSTOCK_API penstock_result penstock_reply_peer_certificates_pem(const penstock_reply *reply, char **pem);
 /* Gives the trace of the call as JSON, as penstock_call_trace_json does once the call has ended.
  * result: NUL-terminated; "{}" where no trace was kept, and for NULL.
- * memory: borrowed from the reply, and as long-lived.
+ * memory: borrowed from the reply; lives as long as the reply.
  * threads: any */
 PENSTOCK_API const char *penstock_reply_trace_json(const penstock_reply *reply);
 /* Gives the value that a hop or the caller has set under `key` (NUL-terminated).
@@ -239,7 +239,7 @@ PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
  * E_TOO_LARGE: over max_send_message_bytes. E_GONE: the call has ended (penstock_call_wait tells how).
  * E_WOULD_DEADLOCK, E_INTERRUPTED: see above. After any error the message is not queued.
  * memory: `data` is copied.
- * threads: any that may wait: not the one that drives the runtime, in a callback. */
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
 /* Like penstock_call_send with its `data` and `length`, but never waits.
  * result: as penstock_call_send. E_WOULD_BLOCK: there is no room; try again in the next on_sent.
@@ -250,7 +250,7 @@ PENSTOCK_API penstock_result penstock_call_try_send(penstock_call *call, const v
  * result: as penstock_call_send. E_STATE: also where the call has a codec and the message is no object of this codec,
  * or where the call has no codec and the message is an object (see codec.h).
  * memory: `message` stays the caller's; with OK the call retains it for as long as it needs it.
- * threads: any that may wait: not the one that drives the runtime, in a callback. */
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_send_message(penstock_call *call, penstock_message *message);
 /* Like penstock_call_send_message with its `message`, but never waits.
  * result: as penstock_call_send_message. E_WOULD_BLOCK: there is no room; try again in the next on_sent.
@@ -269,24 +269,24 @@ PENSTOCK_API penstock_result penstock_call_half_close(penstock_call *call);
  * result: E_END: there are no more messages, the status has come: call penstock_call_wait. E_STATE: a call in callback
  * style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *message is owned by the caller; free with penstock_message_release.
- * threads: any that may wait: not the one that drives the runtime, in a callback. */
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_receive(penstock_call *call, penstock_message **message);
 /* Blocking style: waits for the response headers; half-closes as penstock_call_receive does.
  * result: E_END: the call ended without headers. E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
- * memory: *headers is borrowed from the call, read-only, and as long-lived.
- * threads: any that may wait: not the one that drives the runtime, in a callback. */
+ * memory: *headers is borrowed from the call, read-only; lives as long as the call.
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_wait_headers(penstock_call *call, const penstock_metadata **headers);
 /* Blocking style: waits for the status and reads no messages. Unread messages stay under flow control, and the status
  * comes after them: either another thread reads them, or this wait ends with the call's deadline or its cancel. May be
  * called again. Half-closes as penstock_call_receive does.
  * result: E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *reply is owned by the caller; free with penstock_reply_release.
- * threads: any that may wait: not the one that drives the runtime, in a callback. */
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_wait_status(penstock_call *call, penstock_reply **reply);
 /* Blocking style: half-closes if necessary, discards unread messages, and waits for the status. May be called again.
  * result: E_STATE: callback style. E_WOULD_DEADLOCK, E_INTERRUPTED.
  * memory: *reply is owned by the caller; free with penstock_reply_release.
- * threads: any that may wait: not the one that drives the runtime, in a callback. */
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_wait(penstock_call *call, penstock_reply **reply);
 /* Callback style: asks for `count` more messages. The library itself asks for a unary response.
  * result: E_STATE: blocking style. E_GONE: the call has ended.

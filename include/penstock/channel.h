@@ -79,7 +79,7 @@ PENSTOCK_API penstock_result penstock_channel_set_tls_pem(penstock_channel *chan
  * E_FORKED: nothing was sent. E_INTERRUPTED: cancelled after a signal; see "interruptible". PENSTOCK_OK means that the
  * call ran, whatever its status.
  * memory: *reply is owned by the caller; free with penstock_reply_release.
- * threads: any that may wait: not the one that drives the runtime, in a callback. */
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, const char *method, const void *request,
                                                     size_t length, const penstock_call_options *options,
                                                     penstock_reply **reply, penstock_error **error);
@@ -88,7 +88,7 @@ PENSTOCK_API penstock_result penstock_channel_unary(penstock_channel *channel, c
  * result: as penstock_channel_unary. E_STATE: the call has a codec and `request` is no object of this codec, or the
  * call has no codec and `request` is an object (see codec.h).
  * memory: `request` stays the caller's. *reply is owned by the caller; free with penstock_reply_release.
- * threads: any that may wait: not the one that drives the runtime, in a callback. */
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_channel_unary_message(penstock_channel *channel, const char *method,
                                                             penstock_message *request,
                                                             const penstock_call_options *options,

@@ -100,7 +100,7 @@ PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, 
                                                          penstock_message **message);
 /* Gives the object of a message that is an object.
  * result: the object; NULL for a message of bytes, and for NULL.
- * memory: borrowed from the message, and as long-lived.
+ * memory: borrowed from the message; lives as long as the message.
  * threads: any */
 PENSTOCK_API void *penstock_message_object(const penstock_message *message);
 

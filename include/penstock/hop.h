@@ -2,7 +2,8 @@
  *
  * In a callback, the hop is at the event that the callback is about. Unless its comment says otherwise, a function here
  * is called in a callback of its hop, on the callback's thread. Elsewhere it gives PENSTOCK_E_STATE (NULL if it returns
- * a pointer), and PENSTOCK_E_GONE after the hop's end.
+ * a pointer), and PENSTOCK_E_GONE after the hop's end. The hop's part in the call is over when the status has passed
+ * it, when it has ended the call itself, or when on_cancel has come.
  *
  * A bound hop is another handle of the hop, at one event that may wait: penstock_ticket_hop makes one, and each callback
  * in asynchronous style gets one. Any thread may use it, one at a time. While the event waits, penstock_hop_event,
@@ -70,7 +71,7 @@ PENSTOCK_API int32_t penstock_hop_kind(const penstock_hop *hop);
  * driving thread.
  * result: E_INVALID_ARGUMENT: `hop` is NULL. E_STATE: not in create. E_GONE; E_FORKED.
  * memory: both executors are retained.
- * threads: that of create. */
+ * threads: the thread of create. */
 PENSTOCK_API penstock_result penstock_hop_set_executors(penstock_hop *hop, penstock_executor *outbound,
                                                         penstock_executor *inbound);
 /* Tells the number of this instance of the hop: 1, and one more with each RESTART by a hop above.
@@ -91,7 +92,7 @@ PENSTOCK_API int32_t penstock_hop_level(const penstock_hop *hop);
 PENSTOCK_API int32_t penstock_hop_is_secure(const penstock_hop *hop);
 /* Gives the target, as the program gave it, of the call's channel or of the channel to which a hop has redirected it.
  * result: NUL-terminated; NULL for NULL.
- * memory: borrowed from `hop`, and as long-lived.
+ * memory: borrowed from `hop`; lives as long as `hop`.
  * threads: any */
 PENSTOCK_API const char *penstock_hop_target(const penstock_hop *hop);
 
@@ -109,25 +110,25 @@ PENSTOCK_API const char *penstock_hop_why(const penstock_hop *hop);
  * result: the metadata; NULL elsewhere, and for NULL.
  * memory: borrowed during the callback; from a bound hop, as long as the handle, and others change it once the wait is
  * over.
- * threads: that of the callback; a bound hop's any, one at a time. */
+ * threads: the callback's thread; for a bound hop any thread, one at a time. */
 PENSTOCK_API penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
 /* Gives the message, in on_send and on_receive; if it has been replaced, the new one. Read it with
  * penstock_message_bytes and penstock_message_object.
  * result: the message; NULL elsewhere, after the hop's end, in a forked child, and for NULL.
  * memory: borrowed during the callback; from a bound hop, until the wait is over; in the function of a synchronous
  * interceptor, until it is replaced, next is called or the function returns. Bytes and object live until it is replaced.
- * threads: that of the callback; a bound hop's any, one at a time. */
+ * threads: the callback's thread; for a bound hop any thread, one at a time. */
 PENSTOCK_API const penstock_message *penstock_hop_message(penstock_hop *hop);
 /* Gives the codec of the call, for penstock_message_new_object, to a hop that sees objects: a hop at the object level
  * of a call that has a codec.
  * result: the codec; NULL where messages are bytes, and for NULL.
- * memory: borrowed from `hop`, and as long-lived.
- * threads: any that has the hop. */
+ * memory: borrowed from `hop`; lives as long as `hop`.
+ * threads: any thread that has the hop. */
 PENSTOCK_API penstock_codec *penstock_hop_codec(const penstock_hop *hop);
 /* Replaces the message by `length` bytes at `data` (NULL only with length 0), in on_send and on_receive.
  * result: E_INVALID_ARGUMENT. E_STATE: elsewhere, and where messages are objects. E_GONE; E_FORKED; E_NO_MEMORY.
  * memory: `data` is copied.
- * threads: that of the callback; a bound hop's any. */
+ * threads: the callback's thread; for a bound hop any thread. */
 PENSTOCK_API penstock_result penstock_hop_set_bytes(penstock_hop *hop, const void *data, size_t length);
 /* Like penstock_hop_set_bytes, but takes a `message`: of bytes, or an object of the call's codec if the hop sees
  * objects.
@@ -140,24 +141,24 @@ PENSTOCK_API penstock_result penstock_hop_set_message(penstock_hop *hop, penstoc
  * result: the status; NULL elsewhere, and for NULL.
  * memory: borrowed during the callback; from a bound hop, as long as the handle, and others change it once the wait is
  * over.
- * threads: that of the callback; a bound hop's any, one at a time. */
+ * threads: the callback's thread; for a bound hop any thread, one at a time. */
 PENSTOCK_API penstock_status *penstock_hop_status(penstock_hop *hop);
 /* Gives the number of messages that on_demand asks for or on_sent reports.
  * result: the number; 0 elsewhere, and for NULL.
  * memory: nothing is kept.
- * threads: that of the callback. */
+ * threads: the callback's thread. */
 PENSTOCK_API uint64_t penstock_hop_count(const penstock_hop *hop);
 /* In on_demand: passes on a demand for `n` messages instead. penstock_hop_demand can ask for the rest later.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: not in on_demand. E_GONE; E_FORKED.
  * memory: nothing is kept.
- * threads: that of the callback. */
+ * threads: the callback's thread. */
 PENSTOCK_API penstock_result penstock_hop_set_count(penstock_hop *hop, uint64_t n);
 
 /* ---- The start ---- */
 
 /* Gives the start of the call as the hop sees it: request.h says when it can be read and changed.
  * result: the request; NULL for NULL.
- * memory: borrowed from `hop`, and as long-lived.
+ * memory: borrowed from `hop`; lives as long as `hop`.
  * threads: any */
 PENSTOCK_API penstock_request *penstock_hop_request(penstock_hop *hop);
 /* Tells, in on_status, whether the verdict may be RESTART; if it may not, a RESTART passes the status on. On an
@@ -168,13 +169,13 @@ PENSTOCK_API penstock_request *penstock_hop_request(penstock_hop *hop);
  * replay_bytes. E_ALREADY: max_restarts is used up. E_UNSUPPORTED: objects that can't be copied. E_NO_MEMORY; E_GONE;
  * E_FORKED.
  * memory: nothing is kept.
- * threads: that of the callback. */
+ * threads: the callback's thread. */
 PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
 
 /* ---- Side calls ---- */
 
 #define PENSTOCK_SIDE_CALL_FROM_TOP 1u /* through the whole chain of its method, this hop's interceptor included */
-#define PENSTOCK_SIDE_CALL_DETACHED 2u /* has its own deadline alone, and outlives this call */
+#define PENSTOCK_SIDE_CALL_DETACHED 2u /* has only its own deadline, and goes on after this call has ended */
 
 /* Starts a side call for the hop's call, on the channel of that call: for example to fetch a token, or to ask a cache.
  * It is like penstock_channel_call with `method`, `kind`, `options` and `callbacks`, but its chain has only the
@@ -186,31 +187,31 @@ PENSTOCK_API penstock_result penstock_hop_can_restart(const penstock_hop *hop);
  * result: as penstock_channel_call. E_GONE: the hop's destroy runs, or the call has ended. E_CLOSED: the channel has
  * been closed.
  * memory: *call is owned by the caller; free with penstock_call_release.
- * threads: any that has the hop. */
+ * threads: any thread that has the hop. */
 PENSTOCK_API penstock_result penstock_hop_start_side_call(penstock_hop *hop, const char *method, int32_t kind,
                                                           uint32_t flags, const penstock_call_options *options,
                                                           const penstock_call_callbacks *callbacks,
                                                           penstock_call **call, penstock_error **error);
 
-/* ---- What is known of the call in numbers ---- */
+/* ---- Statistics, certificates and the trace ---- */
 
 /* Gives the statistics of the call so far, as penstock_reply_stats_json does; what has not happened yet is null or 0.
  * The connection is known in on_headers at the latest.
  * result: E_INVALID_ARGUMENT: a NULL. E_FORKED; E_NO_MEMORY.
  * memory: *json is owned by the caller; free with penstock_free.
- * threads: that of a callback of the hop, and any that has retained the hop. */
+ * threads: the thread of a callback of the hop, and any thread that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_stats_json(const penstock_hop *hop, char **json);
 /* Gives the certificates of the server of the connection that has been chosen, as penstock_reply_peer_certificates_pem
  * does.
  * result: as penstock_reply_peer_certificates_pem.
  * memory: *pem is owned by the caller; free with penstock_free.
- * threads: that of a callback of the hop, and any that has retained the hop. */
+ * threads: the thread of a callback of the hop, and any thread that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_peer_certificates_pem(const penstock_hop *hop, char **pem);
 
 /* Gives the trace of the hop's call, as penstock_call_trace_json does.
  * result: as penstock_call_trace_json. E_GONE: the call has ended.
  * memory: *json is owned by the caller; free with penstock_free.
- * threads: any that has the hop. */
+ * threads: any thread that has the hop. */
 PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **json);
 
 /* ---- Ending, injecting, answering ---- */
@@ -224,7 +225,7 @@ PENSTOCK_API penstock_result penstock_hop_trace_json(penstock_hop *hop, char **j
  * local cancel or deadline, and before start has come to the hop. E_ALREADY: a second time in one callback, or by one
  * bound hop. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `message` is copied.
- * threads: that of the callback, or any that has retained the hop: then the call ends soon, unless the hop's part is
+ * threads: the callback's thread, or any thread that has retained the hop: then the call ends soon, unless the hop's part is
  * over by then. */
 PENSTOCK_API penstock_result penstock_hop_end(penstock_hop *hop, int32_t code, const char *message);
 /* Like penstock_hop_end, but takes a whole status.
@@ -240,7 +241,7 @@ PENSTOCK_API penstock_result penstock_hop_end_with(penstock_hop *hop, const pens
  * result: E_INVALID_ARGUMENT: NULL. E_ALREADY: a second time. E_STATE: after an end or an answer, or another kind of
  * hop. E_GONE: something else has ended the call; penstock_hop_status tells how. E_FORKED.
  * memory: nothing is kept.
- * threads: that of the function. */
+ * threads: the function's thread. */
 PENSTOCK_API penstock_result penstock_hop_next(penstock_hop *hop);
 /* Ends the wait of a bound hop's event with `verdict`: NEXT (the event goes on, with its changes), DROP (messages),
  * TAKE (start) or RESTART (status). It may be called while the callback that got the hop
@@ -256,7 +257,7 @@ PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t ver
  * result: E_INVALID_ARGUMENT. E_STATE: before start has left this hop (in on_start too), after half-close has left it,
  * or where messages are objects. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `data` is copied.
- * threads: any that has retained the hop; outside of the hop's callbacks the message goes soon, unless the hop has
+ * threads: any thread that has retained the hop; outside of the hop's callbacks the message goes soon, unless the hop has
  * half-closed or its part is over by then. */
 PENSTOCK_API penstock_result penstock_hop_send(penstock_hop *hop, const void *data, size_t length);
 /* Like penstock_hop_send, but takes a `message`: of bytes, or an object of the call's codec if the hop sees objects.
@@ -269,7 +270,7 @@ PENSTOCK_API penstock_result penstock_hop_send_message(penstock_hop *hop, pensto
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: before start has left this hop, or the hop has taken the call. E_ALREADY:
  * the hop has half-closed, or half-close has passed. E_GONE: the hop's part is over. E_FORKED.
  * memory: nothing is kept.
- * threads: that of the callback, or any that has retained the hop: then soon. */
+ * threads: the callback's thread, or any thread that has retained the hop: then it happens soon. */
 PENSTOCK_API penstock_result penstock_hop_half_close(penstock_hop *hop);
 /* Delivers a message, `length` bytes at `data`, toward the caller: an injected message, or part of the answer of a hop
  * that has taken the call or still may take it (from on_start on). An injected message uses up demand from above; an
@@ -278,7 +279,7 @@ PENSTOCK_API penstock_result penstock_hop_half_close(penstock_hop *hop);
  * does), or too much of the answer waits. E_STATE: after the status, before start has come, or where messages are
  * objects. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `data` is copied.
- * threads: that of a callback of this call, or any that has retained the hop. */
+ * threads: the thread of a callback of this call, or any thread that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_deliver(penstock_hop *hop, const void *data, size_t length);
 /* Like penstock_hop_deliver, but takes a `message`: of bytes, or an object of the call's codec if the hop sees objects.
  * result: as penstock_hop_deliver; E_STATE too for a message that is not of that kind.
@@ -290,7 +291,7 @@ PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, pen
  * result: E_INVALID_ARGUMENT: `hop` is NULL. E_STATE: not such a hop, or not before messages. E_ALREADY: a second time.
  * E_GONE; E_FORKED; E_NO_MEMORY.
  * memory: `headers` is copied.
- * threads: that of the callback, or any that has retained the hop. */
+ * threads: the callback's thread, or any thread that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
 /* Ends the answer of a hop that takes the call with `status`, after the messages that wait. It counts as the hop's end
  * of the call. If the last message that the hop wanted to deliver was refused, OK ends the call with INTERNAL.
@@ -310,13 +311,13 @@ PENSTOCK_API penstock_result penstock_hop_demand(penstock_hop *hop, uint64_t n);
  * when it is replaced or removed, or the call is freed.
  * result: E_INVALID_ARGUMENT: `hop` or `key` is NULL. E_STATE: outside a callback. E_GONE; E_FORKED; E_NO_MEMORY.
  * memory: `key` is copied; `value` is transferred, even on error.
- * threads: that of the callback. */
+ * threads: the callback's thread. */
 PENSTOCK_API penstock_result penstock_hop_set_value(penstock_hop *hop, const char *key, void *value,
                                                     penstock_finalizer finalizer);
 /* Gives the call's value of `key`.
  * result: the value; NULL if there is none, and outside a callback.
  * memory: the value belongs to the code that set it.
- * threads: that of the callback. */
+ * threads: the callback's thread. */
 PENSTOCK_API void *penstock_hop_value(const penstock_hop *hop, const char *key);
 
 /* ---- Tickets: a paused or held event, to be resolved from any thread ---- */
@@ -328,7 +329,7 @@ typedef uint64_t penstock_ticket;
  * as long as the event waits.
  * result: the ticket; 0 if the event can't be paused here (signals, a local status), and for NULL.
  * memory: a number: there is nothing to release.
- * threads: that of the callback; a bound hop's any. */
+ * threads: the callback's thread; for a bound hop any thread. */
 PENSTOCK_API penstock_ticket penstock_hop_ticket(penstock_hop *hop);
 
 /* Ends the wait of the event of `ticket` with `verdict`: NEXT, DROP (messages), TAKE (start) or RESTART (status). It

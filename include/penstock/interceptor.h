@@ -3,7 +3,9 @@
  * One interceptor is a table of callbacks. It is registered on a runtime (every channel of it), on a channel, or in the
  * options of calls, with a priority, any int32: an interceptor with a higher priority is called earlier on the way out
  * and later on the way in; interceptors with equal priority keep the order of registration.
- * A call's chain is fixed when the call is created. docs/interceptors.md has the laws and drawings.
+ * A call's chain, its interceptors in this order, is fixed when the call is created. Each interceptor in it is a hop. A
+ * hop above another is nearer to the caller, a hop below is nearer to the server. A call has two lanes: outbound events
+ * go down, inbound events come up. docs/interceptors.md has the laws and drawings.
  */
 #ifndef PENSTOCK_INTERCEPTOR_H
 #define PENSTOCK_INTERCEPTOR_H
@@ -23,11 +25,11 @@ typedef struct penstock_hop penstock_hop;
 
 /* The verdict that a callback returns: it decides what becomes of the event. */
 #define PENSTOCK_NEXT    0 /* pass it on */
-#define PENSTOCK_PAUSE   1 /* stop this lane here until the ticket is resolved; later events wait unseen */
+#define PENSTOCK_PAUSE   1 /* stop this lane here until a ticket is resolved; later events wait unseen */
 #define PENSTOCK_HOLD    2 /* park this event; later ones are still shown; without a ticket the next NEXT releases it */
 #define PENSTOCK_DROP    3 /* swallow this message */
 #define PENSTOCK_TAKE    4 /* from on_start: answer the call here; nothing goes below */
-#define PENSTOCK_RESTART 5 /* from on_status: run everything below anew; needs replay_bytes */
+#define PENSTOCK_RESTART 5 /* from on_status: begin the call again below this hop; needs replay_bytes */
 #define PENSTOCK_SKIP    6 /* from create: not this call */
 
 /* Call kinds; as a mask, (1u << kind). */
@@ -60,15 +62,15 @@ typedef struct penstock_interceptor {
                                    followed by one star; copied; NULL is every method */
   uint32_t kinds;               /* mask of call kinds; 0 is all */
   uint32_t level;               /* PENSTOCK_LEVEL_... */
-  uint32_t per_attempt;         /* 1: the hop at the bytes level stands below those per call, and is made anew with each
-                                   attempt; not with LEVEL_OBJECT. 0: one per call */
+  uint32_t per_attempt;         /* 1: each attempt has a hop of its own at the bytes level, below the hops that are made
+                                   once per call; not with LEVEL_OBJECT. 0: one per call */
   size_t hold_bytes;            /* how many message bytes HOLD may park per call and lane; 0 is 65536 */
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, after removal and the end of the last call that has it, or on error */
 
-  penstock_hop_create create;   /* start has come to this hop: PENSTOCK_NEXT with *state set, or PENSTOCK_SKIP. Without
-                                   it `state` is user_data */
-  penstock_hop_destroy destroy; /* exactly once, last, for each hop that start has come to, unless create declined */
+  penstock_hop_create create;   /* start has come to this hop: PENSTOCK_NEXT with *state set, or PENSTOCK_SKIP.
+                                   Without `create`, `state` is user_data */
+  penstock_hop_destroy destroy; /* exactly once, last, for each hop that start has come to, unless create skipped */
 
   /* Outbound, toward the server. */
   penstock_hop_callback on_start;      /* before anything is sent: metadata, method, authority, deadline. NEXT, PAUSE,
@@ -82,15 +84,15 @@ typedef struct penstock_interceptor {
   penstock_hop_callback on_status;  /* the end: status, details, trailers. NEXT, PAUSE, HOLD with a ticket, RESTART */
 
   /* Signals; their return value is ignored. */
-  penstock_hop_callback on_cancel; /* no on_status comes: a hop above ended the call, or a
-                                      cancel or deadline overtook the status held here, or came after TAKE */
+  penstock_hop_callback on_cancel; /* something else has ended the call: a hop above, or a cancel or deadline that
+                                      came after TAKE or while the status was held here */
   penstock_hop_callback on_demand; /* n more messages are asked for: penstock_hop_count, penstock_hop_set_count */
   penstock_hop_callback on_sent;   /* n messages were taken by the transport: penstock_hop_count */
 
   /* For RESTART: replay_bytes is how many bytes of request messages are recorded (an empty message counts as one byte);
    * 0: nothing is recorded, and RESTART is not possible. max_restarts is how often one call may be restarted here; 0 is
-   * 1. With per_attempt the hop at the bytes level is made anew with each attempt, so it never restarts: then
-   * replay_bytes may be set only with LEVEL_BOTH, for the hop at the object level. */
+   * 1. With per_attempt each attempt has a new hop at the bytes level, which can't restart the call: then replay_bytes
+   * may be set only with LEVEL_BOTH, for the hop at the object level. */
   size_t replay_bytes;
   size_t max_restarts;
 

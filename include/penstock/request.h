@@ -90,8 +90,8 @@ PENSTOCK_API size_t penstock_request_max_send_message_bytes(const penstock_reque
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_max_send_message_bytes(penstock_request *request, size_t bytes);
 
-/* The idempotency: how safe it is to call the method twice. It is carried for hops (and for framings that make use of it):
- * the library itself does not use it. */
+/* The idempotency: how safe it is to call the method twice. Hops and framings may use it; the library itself does
+ * not. */
 #define PENSTOCK_IDEMPOTENCY_UNKNOWN         0
 #define PENSTOCK_IDEMPOTENCY_IDEMPOTENT      1
 #define PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS 2

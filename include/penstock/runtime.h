@@ -85,7 +85,7 @@ PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime
 
 /* Registers `interceptor` with `priority` for calls on every channel of the runtime that are created from now on. *id
  * names the registration; with the functions of registration.h the interceptor is removed, replaced or changed.
- * result: E_INVALID_ARGUMENT (a malformed pattern, per_attempt where nothing stands at the bytes level). E_UNSUPPORTED: a
+ * result: E_INVALID_ARGUMENT (a malformed pattern, per_attempt without a hop at the bytes level). E_UNSUPPORTED: a
  * larger struct_size with a tail that is not zero, or a level that this version does not know. E_CLOSED. E_NO_MEMORY.
  * memory: the table is borrowed during the call; its user_data is transferred, even on error.
  * threads: any */

@@ -87,7 +87,7 @@ PENSTOCK_API penstock_result penstock_status_set_message(penstock_status *status
  * "grpc-status-details-bin": as the server sent it, or, once code, message or details have been changed, as
  * penstock_status_details_bin gives it.
  * result: the trailers; NULL for NULL.
- * memory: borrowed from the status, and as long-lived.
+ * memory: borrowed from the status; lives as long as the status.
  * threads: one thread at a time for one status. */
 PENSTOCK_API penstock_metadata *penstock_status_trailers(const penstock_status *status);
 

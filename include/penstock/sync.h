@@ -53,13 +53,13 @@ typedef int32_t (*penstock_intercept)(penstock_hop *hop, void *user_data);
 /* Fill with PENSTOCK_SYNC_INTERCEPTOR_INIT, then set what you need. */
 typedef struct penstock_sync_interceptor {
   size_t struct_size;
-  const char *name;     /* all fields but the last are as in penstock_interceptor */
-  const char *methods;  /* patterns of methods; NULL is every one */
-  uint32_t kinds;       /* mask of call kinds; 0 is all */
-  uint32_t level;       /* PENSTOCK_LEVEL_... */
-  uint32_t per_attempt; /* 1: one for each attempt */
-  size_t hold_bytes; /* the largest response that may wait in a call that has one; 0: the limit on a received message */
-  void *user_data;   /* transferred, even on error */
+  const char *name;             /* all fields but the last are as in penstock_interceptor */
+  const char *methods;          /* patterns of methods; NULL is every one */
+  uint32_t kinds;               /* mask of call kinds; 0 is all */
+  uint32_t level;               /* PENSTOCK_LEVEL_... */
+  uint32_t per_attempt;         /* 1: one for each attempt */
+  size_t hold_bytes;            /* limit on a single response while it waits here; 0: the limit on a received message */
+  void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, when neither a registration nor a running function has it, or on error */
   penstock_intercept intercept; /* not NULL */
 } penstock_sync_interceptor;

@@ -120,8 +120,7 @@ class Channel(Caller):
         priority keep the order of registration. ``methods``: patterns, each a whole method or a beginning followed
         by one star; None is all. ``kinds``: kinds of calls; None is all. ``name``: for messages and lists, instead
         of the interceptor's own. ``hold_bytes``: how many message bytes HOLD may park per call and lane; 0 is 65536.
-        ``level``, ``per_attempt``: where it stands (`Level`), instead of what the interceptor's attributes of these
-        names say.
+        ``level``, ``per_attempt``: the interceptor's place (`Level`), instead of its own attributes of these names.
         """
         return Registration(self, interceptor, priority, methods, kinds, name, hold_bytes, level, per_attempt)
 

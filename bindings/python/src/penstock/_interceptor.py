@@ -23,8 +23,8 @@ class Interceptor:
     """Sees and changes what passes in a call, in both directions. Override the methods that you need; the others
     cost nothing.
 
-    Each callback gets the `Hop`, and returns None (as `Verdict.NEXT`) or a `Verdict`. Callbacks run on whichever
-    thread drives the runtime, one at a time per runtime: a thread in a blocking call must not hold a lock that a
+    Each callback gets the `Hop`, and returns None (as `Verdict.NEXT`) or a `Verdict`. Callbacks run on the thread
+    that drives the runtime, one at a time per runtime: a thread in a blocking call must not hold a lock that a
     callback takes, and a callback must make no blocking call on the same runtime (WouldDeadlockError). An exception
     ends the call with INTERNAL; the caller's `RpcError` has it as its ``__cause__``.
     """

@@ -127,8 +127,8 @@ class RequestFields:
 
     @property
     def user_agent(self) -> str:
-        """The user agent that this call sends instead of its channel's, ``""`` if it has none of its own; can be
-        set to the text that stands before the library's own name."""
+        """The user agent that this call sends instead of its channel's, ``""`` if it has none of its own; can be set
+        to a text, which is put before the library's own name."""
         return text_of(_raw.penstock_request_user_agent(self._request()))
 
     @user_agent.setter

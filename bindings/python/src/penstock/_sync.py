@@ -81,7 +81,7 @@ class InterceptedCall(RequestFields):
     def _before_next(self) -> int:
         handle = self._inside()
         if _raw.penstock_hop_event(handle) != EventKind.START:
-            raise StateError(c.E_STATE, "the call has gone on: its request message is there until next")
+            raise StateError(c.E_STATE, "the request message can be used only before next")
         return handle
 
     # ---- Going on, ending, answering: one of them ----

@@ -13,7 +13,7 @@ class Verdict(enum.IntEnum):
     NEXT = c.NEXT
     """Pass the event on."""
     PAUSE = c.PAUSE
-    """Stop this lane here until the ticket is resolved; later events wait unseen."""
+    """Stop this lane here until a ticket is resolved; later events wait unseen."""
     HOLD = c.HOLD
     """Park this event; later ones are still shown; without a ticket the next NEXT releases it."""
     DROP = c.DROP
@@ -21,7 +21,7 @@ class Verdict(enum.IntEnum):
     TAKE = c.TAKE
     """From ``on_start``: answer the call here; nothing goes below."""
     RESTART = c.RESTART
-    """From ``on_status``: run everything below anew; needs ``replay_bytes``."""
+    """From ``on_status``: begin the call again below this hop; needs ``replay_bytes``."""
     SKIP = c.SKIP
     """From ``create``: not this call."""
 
