@@ -237,15 +237,15 @@ PENSTOCK_API penstock_result penstock_hop_end_with(penstock_hop *hop, const pens
 /* In the function of a synchronous interceptor: lets the call go on with its changes, and waits for the response. In a
  * call with one response message it waits for the whole response; in a call with many, for the headers, or for the
  * status if that comes first (the rest passes after the function has returned). Meanwhile this worker thread runs the
- * other synchronous interceptors of the call.
- * result: E_INVALID_ARGUMENT: NULL. E_ALREADY: a second time. E_STATE: after an end or an answer, or another kind of
- * hop. E_GONE: something else has ended the call; penstock_hop_status tells how. E_FORKED.
+ * other synchronous interceptors of the call. After a response with a status it may be called again, and begins the
+ * call again: see penstock_intercept.
+ * result: E_INVALID_ARGUMENT: NULL. E_STATE: after an end or an answer, the call can't begin again, or another kind of
+ * hop; penstock_hop_why says which. E_GONE: something else has ended the call; penstock_hop_status tells how. E_FORKED.
  * memory: nothing is kept.
  * threads: the function's thread. */
 PENSTOCK_API penstock_result penstock_hop_next(penstock_hop *hop);
 /* Ends the wait of a bound hop's event with `verdict`: NEXT (the event goes on, with its changes), DROP (messages),
- * TAKE (start) or RESTART (status). It may be called while the callback that got the hop
- * still runs.
+ * TAKE (start) or RESTART (status). It may be called while the callback that got the hop still runs.
  * result: E_INVALID_ARGUMENT: a NULL, or a verdict that this event does not allow (the event goes on waiting).
  * E_ALREADY: the event has been resolved. E_GONE: the call has ended, or went on without the event. E_STATE: a
  * callback's own hop. E_FORKED.
