@@ -287,7 +287,7 @@ static void change_the_chain(penstock_channel *channel) {
          "the new call has the new one");
   penstock_reply_release(fresh);
   penstock_reply_release(reply);
-  expect(kept && edit_goes(), "edit was let go after its last call, not before");
+  expect(kept && edit_goes(), "edit was freed after its last call, not before");
 }
 
 typedef struct {
@@ -348,7 +348,7 @@ static int32_t guard_start(penstock_hop *hop, void *state) {
 }
 
 static void reject(penstock_channel *channel) {
-  title("7. A call is rejected: guard (275) stands above late (250)");
+  title("7. A call is rejected: guard (275) is above late (250)");
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
   table.name = "guard";
   table.methods = "/penstock.Echo/Un*";

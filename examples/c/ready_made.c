@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
   need(penstock_ready_metrics(metrics, &table), NULL);
   add(&table, 1000);
 
-  puts("Header rules and a trace; the log stands below them, and sees what goes out:");
+  puts("Header rules and a trace; the log is below them, and sees the result:");
   need(penstock_ready_header_rules("{\"request\": [{\"set\": \"x-team\", \"value\": \"blue\"}]}", &table, &error),
        error);
   add(&table, 90);

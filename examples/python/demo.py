@@ -281,7 +281,7 @@ def change_the_chain(channel: penstock.Channel, three: dict[str, penstock.Regist
     until = time.monotonic() + 5
     while kept() is not None and time.monotonic() < until:
         time.sleep(0.001)
-    expect(was_kept and kept() is None, "edit was let go after its last call, not before")
+    expect(was_kept and kept() is None, "edit was freed after its last call, not before")
 
 
 def defer(channel: penstock.Channel) -> None:
@@ -301,7 +301,7 @@ def defer(channel: penstock.Channel) -> None:
 
 
 def reject(channel: penstock.Channel) -> None:
-    title("7. A call is rejected: guard (275) stands above late (250)")
+    title("7. A call is rejected: guard (275) is above late (250)")
     registration = channel.add_interceptor(Guard(), priority=275, methods="/penstock.Echo/Un*")
     try:
         channel.unary_unary("/penstock.Echo/Unary")(b"let me in", timeout=TIMEOUT)

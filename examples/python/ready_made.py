@@ -25,7 +25,7 @@ with penstock.Channel(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051", t
     metrics = ready.Metrics(buckets=[0.01, 0.1, 1])
     channel.add_interceptor(metrics, priority=1000)
 
-    print("Header rules and a trace; the log stands below them, and sees what goes out:")
+    print("Header rules and a trace; the log is below them, and sees the result:")
     channel.add_interceptor(ready.HeaderRules(request=[("set", "x-team", "blue")]), priority=90)
     channel.add_interceptor(ready.TraceContext(sampled=50), priority=80)
     log = channel.add_interceptor(ready.Logging(print, events=["start", "status"]), priority=-100)
