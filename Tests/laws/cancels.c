@@ -8,7 +8,9 @@ atomic_int cancelled_by_options;
 
 #define REASON "by its options"
 
-static bool has_reason(const penstock_reply *reply) { return strstr(penstock_reply_status_json(reply), REASON) != NULL; }
+static bool has_reason(const penstock_reply *reply) {
+  return strstr(penstock_reply_status_json(reply), REASON) != NULL;
+}
 
 static void *cancel_call(void *argument) {
   canceller *self = argument;
