@@ -276,7 +276,7 @@ MUTATIONS = [
     ("run", "a hop asked for more has not been asked", "Call+Run.swift", "hasPassed = index <= run.at", "hasPassed = index < run.at"),
     ("run", "what is sent is not counted", "Call+Run.swift", "    run.inFlight -= n\n", ""),
     ("run", "a hop told of sent counts it as in flight", "Call+Run.swift", "hasPassed = index >= run.at", "hasPassed = index > run.at"),
-    ("run", "a ticket is taken in the run", "HopInterface.swift", "    call.splitRun(at: index)\n    if ticket == 0", "    if ticket == 0"),
+    ("run", "a ticket is taken in the run", "HopInterface.swift", "    share()\n    if ticket == 0", "    if ticket == 0"),
     ("run", "a finish is asked for in the run", "HopInterface.swift", "      call.splitRun(at: index)\n      guard isActive else", "      guard isActive else"),
     ("run", "a verdict other than NEXT passes in the run", "Call+Run.swift",
      "guard _fastPath(answer == Verdict.next.rawValue) else {", "guard _fastPath(answer < 1000) else {"),
