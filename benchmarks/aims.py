@@ -1,4 +1,4 @@
-"""The aims of this library's speed, and what a run has found of each."""
+"""The aims for this library's speed, and the results of a run for each."""
 
 import dataclasses
 import operator
@@ -13,7 +13,7 @@ SIGNS = {">=": operator.ge, "<=": operator.le, "<": operator.lt}
 
 @dataclasses.dataclass(frozen=True)
 class Aim:
-    """`figure` of `client`, of that of `other` where there is one: the median of the ratios of the rounds."""
+    """`figure` of `client`, or its ratio to `other`: the median of the ratios of the rounds."""
 
     metric: str
     figure: str
@@ -84,7 +84,7 @@ AIMS = (
 
 
 def ratio(one, other, figure="rate"):
-    """The median of the ratios round by round; None where one of them has no such figure."""
+    """The median of the ratios round by round; None if one of them has no such figure."""
     pairs = [(a.get(figure), b.get(figure)) for a, b in zip(one["rounds"], other["rounds"])]
     if not pairs or any(a is None or not b for a, b in pairs):
         return None
@@ -92,7 +92,7 @@ def ratio(one, other, figure="rate"):
 
 
 def found(aim, rows, server):
-    """What was measured of `aim` against `server`; None if it was not."""
+    """The measured value of `aim` against `server`; None if it was not measured."""
     here = {row["metric"]: row["clients"] for row in rows if row["server"] == server}
     clients = here.get(aim.metric, {})
     if aim.client not in clients:
@@ -105,7 +105,8 @@ def found(aim, rows, server):
 
 
 def floors(aim, rows, server):
-    """What clients without a library reach of the same: see bare.c. Of 10,000 in flight: of their own rate with 100."""
+    """The same value for clients without a library: see bare.c. For 10,000 in flight it is relative to their own rate
+    with 100."""
     clients = next((row["clients"] for row in rows if row["server"] == server and row["metric"] == aim.metric), {})
     if not aim.other or (aim.other.startswith("penstock") and not aim.other_metric):
         return {}
@@ -119,14 +120,14 @@ def floors(aim, rows, server):
 
 
 def limited(aim, rows, server):
-    """Whether the server was the limit of a rate: the ratio says less than it could."""
+    """Whether the server was the limit of a rate, so that the ratio says little about the clients."""
     return aim.figure == "rate" and any(
         found.get("server_busy", 0) >= LIMIT for row in rows if row["server"] == server and row["metric"] == aim.metric
         for name, found in row["clients"].items() if name in (aim.client, aim.other))
 
 
 def judged(rows):
-    """Each aim that was measured: what was found against each server, and whether it is met there."""
+    """Each measured aim: its value against each server, and whether it is met there."""
     servers = list(dict.fromkeys(row["server"] for row in rows))
     told = []
     for aim in AIMS:

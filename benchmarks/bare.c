@@ -1,11 +1,11 @@
-/* bare: what the kernel, and the server, leave of a measurement when the client is next to nothing.
+/* bare: a client with almost no work of its own, which measures the limits of kernel and server.
  *
  *   bare --target HOST:PORT --what WHAT [--calls N] [--in-flight N] [--bytes N] [--threads N] [--tls CA.pem] ...
  *
- * A client without HTTP/2, gRPC or any library but OpenSSL: it writes frames that were made before, follows the lengths
- * of those that come, keeps to the windows, and checks each reply byte by byte. It decodes no header, and has nothing
- * for a call: what it reaches of a server, no client of that server can pass by much. A unary call opens its stream when
- * the connection's window has room for its message, as penstock's do.
+ * A client without HTTP/2, gRPC or any library but OpenSSL: it writes prepared frames, reads the lengths of incoming
+ * frames, respects the windows, and checks each reply byte by byte. It decodes no headers, and keeps no data for a
+ * call: no client of the same server can be much faster. A unary call opens its stream when the connection's window has
+ * room for its message, as in penstock.
  *
  *   --server own  not --target: a server as bare as it is, forked; then `server`, its CPU seconds, is told too. Over TLS
  *                 with --cert and --key.
@@ -59,7 +59,7 @@ static size_t put_field(uint8_t *place, uint8_t first, const char *name, const c
   return at + (size_t)sprintf((char *)place + at, "%s", value);
 }
 
-/* HPACK: the first time four fields for the table, from then on their places in it. `name` is never put there. */
+/* HPACK: the first time four fields that go into the table, later their indexes. `name` never goes into the table. */
 static size_t put_headers(client *self, uint8_t *place, const char *name, const char *value) {
   const char *method = is(self, "unary")  ? "/penstock.Echo/Unary"
                        : is(self, "up")   ? "/penstock.Echo/ClientStream"
@@ -82,7 +82,7 @@ static size_t put_headers(client *self, uint8_t *place, const char *name, const 
   return name ? at + put_field(place + at, 0, name, value) : at;
 }
 
-/* One that goes on for long has its window followed. */
+/* For a long stream the window is tracked. */
 static uint32_t open_stream(client *self, const char *name, const char *value) {
   uint8_t block[200];
   size_t size = put_headers(self, block, name, value);

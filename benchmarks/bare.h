@@ -1,4 +1,4 @@
-/* What the files of bare share: one connection, HTTP/2 frames that are made once, and no library but OpenSSL. */
+/* Shared by the files of bare: one connection, HTTP/2 frames that are made once, and no library but OpenSSL. */
 #ifndef BARE_H
 #define BARE_H
 
@@ -33,11 +33,11 @@ typedef struct connection {
   /* To be written. */
   uint8_t *out;
   size_t out_from, out_to, out_room;
-  /* The frame that is being read: its payload's start is kept, but for DATA. */
+  /* The frame that is being read: the start of its payload is kept, except for DATA. */
   uint8_t header[FRAME_HEADER], kept[256], type, flags;
   size_t header_count, kept_count;
   uint32_t stream, length, left;
-  /* What may be sent, and what came in since the other side was told that it may send more. */
+  /* The credit for sending, and the bytes received since the last WINDOW_UPDATE to the other side. */
   int64_t window, stream_window, initial_window;
   uint32_t streaming, taken; /* the stream whose window is followed, 0 where streams are short */
   bool has_settings;
@@ -88,12 +88,12 @@ void sender_start(sender *self, connection *link, uint32_t stream, const uint8_t
                   bool copies);
 /* What waits to be written, then what the windows let through, in one write; false: the socket takes no more now. */
 bool sender_send(sender *self);
-/* Whether it can send without a word from the other side. */
+/* Whether it can send without more credit from the other side. */
 bool sender_goes_on(const sender *self);
 bool sender_is_done(const sender *self);
 void sender_end(sender *self);
 
-/* ---- The other side, in a process of its own ---- */
+/* ---- The server, in a separate process ---- */
 
 typedef struct server_options {
   const char *what, *certificate, *key;

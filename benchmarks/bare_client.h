@@ -1,4 +1,4 @@
-/* What the files of bare's client share. */
+/* Shared by the files of bare's client. */
 #ifndef BARE_CLIENT_H
 #define BARE_CLIENT_H
 
@@ -25,7 +25,7 @@ typedef struct client {
   bool copies, is_tls;
   uint8_t *message, *request; /* with its prefix; HEADERS and DATA of a unary call */
   size_t message_size, request_size;
-  /* What has to come, and how far it has. */
+  /* The expected bytes, and how many of them have come. */
   const uint8_t *wanted;
   size_t wanted_size, at;
   long received, ended, started;

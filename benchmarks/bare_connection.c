@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* As penstock has them: with larger windows the other side fills its caches with what waits. */
+/* The same as in penstock: with larger windows the other side fills its caches with waiting data. */
 #define STREAM_WINDOW     (1 << 20)
 #define CONNECTION_WINDOW (4 << 20)
 #define CREDIT            (STREAM_WINDOW / 2)
@@ -68,7 +68,7 @@ static void append_credit(connection *self, uint32_t stream, uint32_t bytes) {
   put32(more(self, 4), bytes);
 }
 
-/* How many bytes the socket has taken; 0: none, now. */
+/* The number of bytes that the socket has accepted; 0: it is full. */
 static size_t send_parts(connection *self, const struct iovec *parts, int count) {
   if (self->tls) {
     size_t sent = 0;
@@ -347,7 +347,7 @@ static void grant(sender *self) {
   }
 }
 
-/* What is granted goes first: it ends with a whole frame. */
+/* Granted bytes go first: they end with a whole frame. */
 bool sender_send(sender *self) {
   if (self->granted == 0) {
     if (!flush(self->link)) return false;

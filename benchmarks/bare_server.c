@@ -1,4 +1,4 @@
-/* The other side of bare: takes what comes and answers it, frame by frame, in a process of its own. */
+/* The server for bare: it answers incoming frames one by one, in a separate process. */
 #include "bare.h"
 
 #include <arpa/inet.h>
@@ -10,7 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* It does not read on while more than that waits to be sent. */
+/* The server stops reading while more than this waits to be sent. */
 #define AHEAD (1 << 20)
 
 typedef struct server {
@@ -54,7 +54,8 @@ static void on_headers(connection *link) {
   link->streaming = is(self, "unary") ? 0 : link->stream;
 }
 
-/* An echo goes as soon as its bytes are there; what is counted is not looked at, no more than by penstock-peer. */
+/* An echo is sent as soon as its bytes are there; the contents of counted messages are not checked, as in
+ * penstock-peer. */
 static void echo(connection *link, const uint8_t *bytes, size_t count) {
   server *self = link->owner;
   begin_answer(self, link->stream);

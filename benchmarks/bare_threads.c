@@ -1,4 +1,4 @@
-/* Threads on one connection: who finds nobody reading reads for all, until its own reply is there. */
+/* Threads on one connection: a thread that finds no other reading reads for all, until its own reply is there. */
 #include "bare_client.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What the files of bench_client share. */
+/* Shared by the files of bench_client. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -50,8 +50,8 @@ bench_run pingpong_blocking, pingpong_callbacks;
 /* Not runs: each prints its own line. */
 void idle_streams(bench *self, long streams);
 void idle_channels(bench *self, long channels);
-/* Kilobytes: what is resident now; that without the pages of files (code that runs for the first time brings 64 KiB of
- * them at once); and the most that was resident. */
+/* In kilobytes: the resident memory now; the same without file pages (code that runs for the first time maps 64 KiB of
+ * them at once); and the peak. */
 long resident_kb(void);
 long private_kb(void);
 long peak_kb(void);

@@ -1,9 +1,9 @@
 """This library beside h2load, grpc++, grpcio and grpc-swift-2 against common servers, by turns; `run` starts it.
 
-Prints tables of ratios and of the aims, and writes build/bench.json, .md and .svg (bench-quick, bench-part); a whole run
-also keeps its figures in benchmarks/figures and writes docs/benchmarks.md. Nothing here fails because of a time; a wrong
-reply does fail, and its figures do not count. The order of the clients changes from round to round, and ratios are taken
-within a round: what is slow for a while is slow for all.
+Prints tables of ratios and of the aims, and writes build/bench.json, .md and .svg (bench-quick, bench-part); a whole
+run also keeps its figures in benchmarks/figures and writes docs/benchmarks.md. Nothing here fails because of a time; a
+wrong reply does fail, and its figures do not count. The order of the clients changes from round to round, and ratios
+are taken within a round, so that a slow period affects all clients alike.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Bench:
         before = server.cpu()
         told = client.measure(case, server.target, calls, self.servers.authority)
         count, seconds = told["calls"], told["seconds"]
-        # One that is its own server tells what that took.
+        # A client with its own server reports the server's CPU time.
         served = told["server"] if "server" in told else (server.cpu() - before) * count / told["served"]
         return {"rate": case.rate(count / seconds), "cpu_us": told["cpu"] / count * 1e6, "seconds": seconds,
                 "server_busy": served / seconds, "client_busy": told["cpu"] / seconds, "calls": count,
@@ -188,7 +188,7 @@ def facts(bench):
 
 
 def output(arguments):
-    """A run of a few rows, or a quick one, leaves the figures of the last whole one alone."""
+    """A partial or quick run does not overwrite the figures of the last whole run."""
     return OUTPUT / ("bench-part" if arguments.patterns else "bench-quick" if arguments.quick else "bench")
 
 
@@ -216,7 +216,7 @@ def main():
         write(result, path)
         print(table.text(result))
         return 0
-    # Many short rounds: what is slow for a while is in few of them.
+    # Many short rounds, so that a slow period is in few of them.
     arguments.rounds = arguments.rounds or (5 if arguments.quick else 11)
     arguments.seconds = arguments.seconds or 0.2
     started = time.monotonic()

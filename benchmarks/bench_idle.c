@@ -1,4 +1,4 @@
-/* What is open and does nothing: the memory of a stream and of a channel, and how often an idle channel wakes up. */
+/* Idle streams and channels: their memory, and how often an idle channel wakes up. */
 #include "bench.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
-"""Builds what the benchmarks compare with, in build/bench/: the programs in C++, C and Swift beside this file.
+"""Builds the other clients and servers of the benchmarks, in build/bench/: the programs in C++, C and Swift beside
+this file.
 
 `build()` gives their paths by name; None for what cannot be built here, after it has said why. What is there stays as
 long as its sources are the same: their digest is beside it. grpc-swift-client takes 5 to 10 minutes the first time.
@@ -21,7 +22,7 @@ LIBRARIES = ["-Wl,--no-as-needed", "-lnghttp2", "-lssl", "-lcrypto", "-ljansson"
 
 
 class Missing(Exception):
-    """What is not here, and how to get it."""
+    """The missing tools, and how to get them."""
 
 
 def need(program, package):
@@ -30,7 +31,7 @@ def need(program, package):
 
 
 def compiled(command, output):
-    """Beside the old one until it is whole."""
+    """The new program replaces the old one only when it is complete."""
     new = output.with_suffix(".new")
     done = subprocess.run([*command, "-o", str(new)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""What a program costs in instructions, by callgrind: the file it writes, read without callgrind_annotate."""
+"""The instructions of a program, by callgrind: reads its output file without callgrind_annotate."""
 
 import collections
 import pathlib
@@ -23,7 +23,7 @@ class Profile:
         return sum(self.own.values())
 
     def per_call(self, shorter, calls):
-        """What each of the `calls` cost that `shorter` has not made."""
+        """The cost of each of the `calls` beyond those of the shorter run."""
         result = Profile()
         for mine, less, into in ((self.own, shorter.own, result.own), (self.calls, shorter.calls, result.calls)):
             for key in mine.keys() | less.keys():

@@ -1,4 +1,5 @@
-/* chain_client: what interceptors cost, without a network: a stub at the bottom of the chain answers every call.
+/* chain_client: measures the cost of interceptors without a network: a stub at the bottom of the chain answers every
+ * call.
  *
  *   chain_client --what WHAT --hops N --calls N
  *

@@ -1,4 +1,4 @@
-"""The programs that measure: how each is run for one measurement, and what it tells.
+"""The measuring programs: how each is run for one measurement, and its output.
 
 `penstock` is bench_client, a C program through the public header; `grpc++`, `grpcio` and `grpc-swift-2` are programs with
 its options and its line of JSON. All of them check each reply byte by byte. `h2load` (nghttp2's own load generator, C) knows
@@ -29,7 +29,7 @@ from harness import ROOT
 HERE = ROOT / "benchmarks"
 BUILT = ROOT / "build" / "bench"
 SPIN_US = 50
-# What a call in flight takes here: peak RSS with 10,000 of them, less that with 100, of bench_client.
+# The memory of a call in flight here: peak RSS with 10,000 of them, less that with 100, of bench_client.
 CALL_BYTES = 2400
 LIMIT = 90  # seconds of one measurement, before it counts as hung
 

@@ -1,4 +1,4 @@
-/* counted_client: a fixed number of calls, the same way each time, for what counts instead of timing.
+/* counted_client: a fixed number of calls, the same way each time, for tools that count instead of timing.
  *
  *   counted_client --target T --what serial|flight|pingpong|up|down [--calls N] [--in-flight N] [--bytes N]
  *                  [--interceptors N] [--filtered N] [--tls CA.pem] [--copy 0|1]

@@ -4,7 +4,7 @@
     api.py functions    every function, sorted
     api.py names        every function, type, constant and macro, sorted
     api.py prototypes   "return type|name|parameters" per function, in header order
-    api.py flaws        what does not keep the rules for names and comments in docs/abi.md; exit status 1 if there is something
+    api.py flaws        violations of the rules for names and comments in docs/abi.md; exit status 1 if there are any
 """
 
 import pathlib
@@ -32,7 +32,8 @@ def prototypes(source: str) -> list[tuple[str, str, str]]:
 
 
 def flaws_of_name(returns: str, name: str, parameters: str) -> list[str]:
-    """JSON that is returned is kept by what never changes, else it is the caller's; and no `get_` before a value's name."""
+    """Checks names: returned JSON belongs to an object that never changes, other JSON to the caller; no `get_` before
+    a name."""
     flaws = []
     if re.search(r"_get_\w", name):
         flaws.append(f"{name}: a getter has the name of the value")
@@ -48,8 +49,8 @@ PARTS = ("result", "memory", "threads")
 
 
 def flaws_of_comment(header: str, name: str, parameters: str) -> list[str]:
-    """A comment of its own, which says what the function does, then `result:`, `memory:` and `threads:`, and names each
-    parameter but the handle that it is about and `error`."""
+    """Checks that each function has a comment with its purpose, then `result:`, `memory:` and `threads:`, which names
+    each parameter except the function's own handle and `error`."""
     found = re.search(rf"/\*((?:(?!\*/).)*)\*/\nPENSTOCK_API [^;(]*\b{name}\(", header, flags=re.S)
     if not found:
         return [f"{name}: no comment of its own"]

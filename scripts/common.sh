@@ -1,4 +1,4 @@
-# Shared by the scripts here: source it. Sets ROOT and offers what asks the toolchain.
+# Shared by the scripts here: source it. Sets ROOT and defines functions that query the toolchain.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT" || exit 1
 SWIFT=${SWIFT:-swift}
@@ -8,7 +8,7 @@ die() {
   exit 1
 }
 
-# What Swift keeps beside its products (module caches, locks) stays inside the clone.
+# Keeps Swift's other files (module caches, locks) inside the clone.
 swift_here() {
   mkdir -p "$ROOT/.build/home" "$ROOT/.build/tmp"
   env -u CC -u CXX -u AR -u LD HOME="$ROOT/.build/home" XDG_CACHE_HOME="$ROOT/.build/home/cache" \

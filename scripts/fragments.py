@@ -1,8 +1,8 @@
-"""The code blocks of a document that are no whole programs: each is put between Tests/docs/prelude.h and main.h, or into
-fragment.py, and runs against a server.
+"""The code blocks of a document that are not whole programs: each is put between Tests/docs/prelude.h and main.h, or
+into fragment.py, and runs against a server.
 
-A comment before a block says what it needs: `<!-- state: last; fails: UNAVAILABLE; level: PENSTOCK_LEVEL_BOTH -->`. A block
-of statements without a function is the body of an on_start.
+A comment before a block has its settings: `<!-- state: last; fails: UNAVAILABLE; level: PENSTOCK_LEVEL_BOTH -->`. A
+block of statements without a function is the body of an on_start.
 """
 
 import re
@@ -13,7 +13,7 @@ CALLBACKS = ("create", "destroy", "on_start", "on_send", "on_half_close", "on_he
 
 
 def fragments(text):
-    """Each block that is no program: line, language, settings, text."""
+    """Each block that is not a program: line, language, settings, text."""
     for match in BLOCK.finditer(text):
         marker = match.group(1) or ""
         if marker.startswith("program:"):
