@@ -1,9 +1,8 @@
 """What interceptors cost: a hop and event in C and in Python, calls a second with many of them, the registry.
 
-Run by `make bench` after bench.py. Prints tables, keeps the figures in benchmarks/figures and writes
-docs/benchmarks.md. The cost of a hop is the difference between a chain of 32 and one without, divided by 32 and by its
-callbacks; a stub at the bottom answers, so no server and no socket is measured. Calls a second are against
-penstock-peer, with 100 in flight.
+Run by `make bench` after bench.py. Prints tables, keeps the figures in benchmarks/figures and writes docs/benchmarks.md. The
+cost of a hop is the difference between a chain of 32 and one without, divided by 32 and by its callbacks; a stub at the
+bottom answers, so no server and no socket is measured. Calls a second are against penstock-peer, with 100 in flight.
 """
 
 import argparse

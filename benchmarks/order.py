@@ -1,8 +1,8 @@
 """The functions that calls run through, in an order that keeps together what calls one another: scripts/hot-functions.txt,
 from which the linker takes it. `benchmarks/profile --order` writes it.
 
-How often one function calls another comes from callgrind, the order from the linker's own algorithm (lld's
-cache-directed sort): it is given empty functions with the names and sizes of ours, and those counts.
+How often one function calls another comes from callgrind, the order from the linker's own algorithm (lld's cache-directed
+sort): it is given empty functions with the names and sizes of ours, and those counts.
 """
 
 import collections

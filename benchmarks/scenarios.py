@@ -46,9 +46,10 @@ LENT = "penstock, no copy"
 NATIVE = ("penstock", "h2load", "grpc++")
 STREAM = ("penstock", CALLBACKS, "h2load", "grpc++")
 ALL = ("grpcio", "grpc-swift-2")
-FRAMES, READS, COPIED, TOUCHED = (f"bare frames{style}" for style in ("", ", blocking read", ", copied", ", 2.4 kB a
-call")) SOCKETS, SOCKETS_READ = "bare sockets", "bare sockets, blocking read" OWN = (SOCKETS, SOCKETS_READ)  # with a
-server of their own: measured once SLOW = (*ALL, FRAMES, READS, COPIED, TOUCHED, *OWN)  # what a quick run goes without
+FRAMES, READS, COPIED, TOUCHED = (f"bare frames{style}" for style in ("", ", blocking read", ", copied", ", 2.4 kB a call"))
+SOCKETS, SOCKETS_READ = "bare sockets", "bare sockets, blocking read"
+OWN = (SOCKETS, SOCKETS_READ)  # with a server of their own: measured once
+SLOW = (*ALL, FRAMES, READS, COPIED, TOUCHED, *OWN)  # what a quick run goes without
 
 CASES = (
     Case("unary, 1 in flight", "unary", ("penstock", SPIN, "h2load", "grpc++", *ALL, FRAMES, READS, SOCKETS, SOCKETS_READ),

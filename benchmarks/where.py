@@ -2,11 +2,10 @@
 
     benchmarks/run where [REGEX...]
 
-By perf, against penstock-peer, on the rows of `make bench` whose names match; without, on those of DEFAULT. Counts are
-those of a longer run less those of a shorter one, per call or message. CPU time is sampled 5,000 times a second
-(cpu-clock), in the kernel too: what a process sends over loopback it takes through the receiver's TCP itself, so part
-of the peer's work is in its kernel time. Prints Markdown; without REGEX it also keeps the figures in
-benchmarks/figures and writes docs/benchmarks.md.
+By perf, against penstock-peer, on the rows of `make bench` whose names match; without, on those of DEFAULT. Counts are those
+of a longer run less those of a shorter one, per call or message. CPU time is sampled 5,000 times a second (cpu-clock), in
+the kernel too: what a process sends over loopback it takes through the receiver's TCP itself, so part of the peer's work is in
+its kernel time. Prints Markdown; without REGEX it also keeps the figures in benchmarks/figures and writes docs/benchmarks.md.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What the tests share: the library that the repository has built, generated stubs, and a real server."""
+"""Shared by the tests: the library that the repository has built, generated stubs, and a real server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 
-# A shell that starts this in the background has SIGINT ignored; the tests of Ctrl-C want it.
+# A shell that starts this in the background ignores SIGINT; the tests of Ctrl-C need it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -91,7 +91,7 @@ def channel(server: str) -> Iterator[penstock.Channel]:
 
 @pytest.fixture
 def probe(channel: penstock.Channel) -> Callable[..., Any]:
-    """Calls the probe with a wish, and gives what the server saw."""
+    """Calls penstock.Probe with a request in JSON, and gives the server's view of the call."""
     call = channel.unary_unary("/penstock.Probe/Unary", json_bytes, json.loads)
 
     def ask(wish: Any = None, **options: Any) -> Any:
@@ -102,7 +102,7 @@ def probe(channel: penstock.Channel) -> Callable[..., Any]:
 
 @pytest.fixture
 def peer() -> Iterator[Any]:
-    """A `Peer` of the test's own."""
+    """A `Peer` for one test."""
     from helpers import Peer  # which needs the library to be loaded
 
     started = Peer()

@@ -1,4 +1,4 @@
-"""What the tests of interceptors share."""
+"""Shared by the tests of interceptors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def recorder(log: List[Any], name: str = "", events: Tuple[str, ...] = EVENTS) -
 
 
 def seen(view: Any, name: str) -> List[str]:
-    """What the server saw of a request header."""
+    """The values of a request header that the server saw."""
     return [value for key, value in view["metadata"] if key == name]
 
 
@@ -70,7 +70,7 @@ def on_thread(action: Callable[[], object]) -> threading.Thread:
 
 
 class Peer:
-    """A penstock-peer that tells what it saw of each call but those of a method named Unary."""
+    """A penstock-peer that reports each call except calls of a method named Unary."""
 
     def __init__(self, address: str = "127.0.0.1:0") -> None:
         command = [REPOSITORY / "build/bin/penstock-peer", "--listen", address, "--print-requests"]
@@ -122,7 +122,7 @@ def program(text: str, target: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> Tuple[str, str]:
-    """Its output until it ends; one that does not end is made to say where it is."""
+    """Its output until it ends; a program that does not end has to print its stack."""
     try:
         return process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
@@ -132,7 +132,7 @@ def ended(process: subprocess.Popen[str]) -> Tuple[str, str]:
 
 
 def run(text: str, target: str) -> str:
-    """The program's output; it must end well and say nothing else."""
+    """The program's output; it must succeed and print nothing to stderr."""
     with program(text, target) as process:
         printed, complaints = ended(process)
     assert process.returncode == 0, complaints

@@ -1,9 +1,9 @@
-"""grpcio's server for the tests, run as a program of its own: prints its ports, and ends with its standard input.
+"""grpcio's server for the tests, run as a separate program: prints its ports, and ends with its standard input.
 
 Its arguments are the folder of the generated stubs and that of the certificates (see conftest.py).
 
-Beside the services of Tests/interop/proto it has penstock.Probe, whose requests are JSON and which tells what the
-server saw.
+Beside the services of Tests/interop/proto it has penstock.Probe, whose requests are JSON, and which reports the
+server's view of a call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RESERVED_BY_GRPC = ("user-agent",)
 
 
 class Hanging:
-    """Calls that wait to be cancelled, and those who wait for their number."""
+    """Calls that wait to be cancelled, and calls that wait for a number of such calls."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -62,7 +62,7 @@ def as_metadata(pairs: List[List[str]]) -> tuple[tuple[str, Any], ...]:
 
 
 def probe_unary(request: bytes, context: Any) -> bytes:
-    """Answers with what was seen, after sending what the request asks for."""
+    """Sends what the request asks for, then answers with the server's view of the call."""
     wanted: Dict[str, Any] = json.loads(request or b"{}")
     if "initial" in wanted:
         context.send_initial_metadata(as_metadata(wanted["initial"]))

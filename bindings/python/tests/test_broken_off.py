@@ -1,4 +1,4 @@
-"""Calls that something on this side breaks off: the server hears of it, and nothing is lost or kept for ever."""
+"""Calls that the client's side breaks off: the server learns of it, and nothing is lost or kept for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUESTS = pytest.mark.parametrize("requests", [iter, list], ids=["iterator", "l
 
 
 class Uploading:
-    """An upload to the peer, whose answers are of no interest."""
+    """An upload to the peer; its answers are ignored."""
 
     def __init__(self, target: str, kind: str) -> None:
         self._channel = Channel(target, tls=False, options={"max_send_message_bytes": 8})
@@ -35,7 +35,8 @@ class Uploading:
             self._channel.stream_unary(path, serializer)(requests, timeout=30)
 
     def has_begun(self) -> None:
-        """Another call has come and gone on its connection: a call that is cancelled before its start never was."""
+        """Makes another call on the same connection; a call that is cancelled before its start never reaches the
+        server."""
         self._channel.unary_unary("/penstock.Echo/Unary")(b"")
 
 
@@ -45,7 +46,7 @@ def uploading(peer: Peer, kind: str) -> Uploading:
 
 
 def assert_cut_off(peer: Peer) -> None:
-    """The server was told that there is more which does not come: a half-close would make a whole of it."""
+    """The server sees a cancel, not a half-close, which would make the cut request look complete."""
     seen = peer.saw()
     assert (seen["http2_error"], seen.get("status")) == (CANCEL, None)
 
@@ -112,7 +113,7 @@ def test_a_deserializer_that_fails_cancels_the_call(channel: Channel) -> None:
     call = channel.unary_stream("/penstock.Probe/HangStream", None, broken)(b"")
     with pytest.raises(RpcError, match="INTERNAL: Exception deserializing response!"):
         next(call)
-    # The call is still there, and so is what can be asked of it.
+    # The call still exists, and its functions work.
     await_hanging(channel, 0)
     assert (call.code(), call.details()) == (StatusCode.INTERNAL, "Exception deserializing response!")
     with pytest.raises(RpcError, match="INTERNAL: Exception deserializing response!"):
@@ -121,7 +122,7 @@ def test_a_deserializer_that_fails_cancels_the_call(channel: Channel) -> None:
 
 
 def test_a_message_in_hand_at_ctrl_c_comes_next(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C that comes as the library returns: the iteration goes on with that very message."""
+    """Ctrl-C comes as the library returns: the iteration goes on with the same message."""
     real = _raw.penstock_call_receive
     armed: List[int] = []
 
@@ -146,7 +147,8 @@ def test_a_message_in_hand_at_ctrl_c_comes_next(channel: Channel, monkeypatch: p
 
 
 def ended_with_a_message_unread(channel: Channel) -> Call:
-    """An iteration that Ctrl-C has ended asked for its message: so that has come, and the status behind it."""
+    """An iteration that Ctrl-C has ended had asked for a message: so the message has come, and the status behind
+    it."""
     paused = threading.Event()
     tickets: List[Ticket] = []
 
@@ -157,7 +159,7 @@ def ended_with_a_message_unread(channel: Channel) -> Call:
 
     def interrupt() -> None:
         paused.wait()
-        # Whoever runs that callback has left it when another call has come and gone.
+        # The thread of that callback has left it once another call has been made.
         channel.unary_unary("/penstock.Echo/Unary")(b"")
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -202,7 +204,7 @@ def test_cancel_discards_a_message_in_hand_at_ctrl_c(channel: Channel, monkeypat
 
 
 def test_options_that_differ_each_time_are_not_kept() -> None:
-    """A timeout that is reckoned from a clock is never the same twice."""
+    """A timeout that is computed from a clock is never the same twice."""
 
     def alive() -> int:
         gc.collect()

@@ -1,4 +1,4 @@
-"""What each way to make a call takes beside timeout and metadata: a trace, and idempotency."""
+"""The keywords of every function that makes a call, besides timeout and metadata: a trace, and idempotency."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock import Channel, Hop, Idempotency, StreamStream, StreamUnary, Unary
 from penstock._keywords import CallKeywords
 
 ECHO = "/penstock.Echo/"
-# Each makes a call with the keywords that it is given, to its end, and gives what has the trace.
+# Each makes a call with the given keywords, up to its end, and gives the object that has the trace.
 WAYS: Dict[str, Callable[..., Any]] = {
     "unary_unary": lambda channel, **options: outcome(channel.unary_unary(ECHO + "Unary"), b"x", options),
     "unary_stream": lambda channel, **options: read(channel.unary_stream(ECHO + "ServerStream")(b"x", **options)),
@@ -119,7 +119,7 @@ def test_what_is_no_number_and_no_idempotency_is_refused(
     assert started == []
 
 
-# What makes calls, with its own arguments before the keywords.
+# The functions that make calls, with their own arguments before the keywords.
 MAKERS: Dict[str, List[str]] = {
     "UnaryUnary.__call__": ["request"],
     "UnaryUnary.with_call": ["request"],

@@ -1,4 +1,4 @@
-"""The four kinds of calls, by bytes and by generated stubs, and every way they end."""
+"""The four kinds of calls, with bytes and with generated stubs, and every way in which they end."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_the_code_of_a_stream_without_messages(channel: Channel) -> None:
 
 
 def test_whoever_asks_for_the_code_waits_for_whoever_reads(channel: Channel) -> None:
-    """Messages stay in order with the thread that iterates, however many others ask how the call ends."""
+    """The iterating thread gets the messages in order, however many other threads ask how the call ends."""
     wish = {"count": 2000, "code": 10, "message": "enough"}
     call = channel.unary_stream("/penstock.Probe/Stream", json_bytes)(wish)
     asked: List[Any] = []
@@ -252,7 +252,7 @@ def stream_of(count, **options):
     ],
 )
 def test_a_wait_for_the_code_takes_no_memory(server: str, text: str, says: str) -> None:
-    # In a process of its own: what other tests have let go would hide it.
+    # In a separate process, because memory freed by other tests would hide the growth.
     printed = run(ASKING + text + "\nprint(peak() - before)", server).split()
     assert printed[0] == says
     # The windows of a stream and a connection are 1 and 4 MiB; what is buffered without a bound is hundreds of them.
@@ -388,7 +388,7 @@ def test_closing_the_channel_ends_its_calls(server: str) -> None:
 
 
 def test_a_server_that_ends_early_ends_the_sending(channel: Channel) -> None:
-    """The request iterator is left alone once the call has ended, and nobody waits for it."""
+    """Once the call has ended, the request iterator is not used any more, and no thread waits for it."""
     go_on = threading.Event()
 
     def requests() -> Iterator[bytes]:

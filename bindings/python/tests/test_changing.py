@@ -1,4 +1,4 @@
-"""What interceptors change in what passes, and how they end and answer calls."""
+"""Changes that interceptors make to events, and calls that they end or answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conftest import json_bytes
 from helpers import EVENTS, Only, bidi, on_thread, recorder, unary
 from penstock import Channel, Hop, Interceptor, RpcError, StatusCode, Verdict
 
-# ---- Changing what passes ----
+# ---- Changing events ----
 
 
 def test_messages_are_read_and_replaced(channel: Channel) -> None:

@@ -27,7 +27,7 @@ CALLBACKS = ("on_start", "on_request", "on_half_close", "on_headers", "on_respon
 
 
 class Every(CompletionInterceptor):
-    """Has each completion ended by ``end``."""
+    """Resolves each completion with ``end``."""
 
     name = "every"
 
@@ -296,7 +296,7 @@ def test_a_refused_verdict_leaves_it_open(channel: Channel) -> None:
 
 
 def test_the_hop_of_a_completion_ends_an_idle_call(channel: Channel) -> None:
-    """From another thread, when every event has gone on: an idle time-out."""
+    """Ends the call from another thread after all events have gone on: an idle time-out."""
     timers: List[threading.Timer] = []
 
     class Idle(CompletionInterceptor):

@@ -43,7 +43,7 @@ EVERY_TYPE: List[Any] = [
 
 @pytest.mark.parametrize("message", EVERY_TYPE, ids=lambda message: type(message).__name__)
 def test_google_rpc_details_are_read_from_protobuf_s_json(message: Any) -> None:
-    """What protobuf writes as JSON, a status is made of; and what protobuf encodes, it shows as the same JSON."""
+    """A status can be made from protobuf's JSON, and shows the same JSON for protobuf's bytes."""
     view = {"@type": packed(message).type_url, **json_format.MessageToDict(message)}
     status = Status.from_json(json.dumps({"code": 3, "details": [view]}))
     (detail,) = status.details
@@ -134,7 +134,7 @@ def test_what_a_hop_changes_is_what_the_wire_form_says(channel: Channel, stubs: 
     expected = status_pb2.Status(code=code_pb2.ABORTED, message="changed")
     expected.details.append(packed(echo_pb2.Complaint(subject="salt")))
     expected.details.append(packed(EVERY_TYPE[1]))
-    # grpcio-status refuses one whose code or message is not the call's.
+    # grpcio-status refuses a status whose code or message differs from the call's.
     assert rpc_status.from_call(error) == expected
     assert [status_pb2.Status.FromString(data) for data in seen] == [expected]
     assert json.loads(error.status_json)["metadata"].keys() == {"grpc-status-details-bin"}

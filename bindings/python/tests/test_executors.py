@@ -1,4 +1,4 @@
-"""Executors: callbacks on a pool of the program's own, or on a thread of the library's."""
+"""Executors: callbacks on a pool of the program, or on a thread of the library."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_wait_on_the_serial_thread_for_a_call_that_needs_it_is_refused(
             unary(channel, timeout=30)
         assert isinstance(caught.value.__cause__, penstock.WouldDeadlockError)
         registration.remove()
-        # With a thread to spare it may wait.
+        # With another free thread it may wait.
         interceptor.executor = Executor(pool.submit)
         channel.add_interceptor(interceptor)
         assert unary(channel, timeout=30) == b"x"

@@ -1,4 +1,4 @@
-"""Flow control through a chain: what a slow reader stops, and that demand and sent messages are counted exactly.
+"""Flow control through a chain: a slow reader stops the server, and demand and sent messages are counted exactly.
 
 Measured more closely in Tests/c/test_flow.c and Tests/c/test_demand.c.
 """
@@ -19,7 +19,7 @@ WINDOW = 1 << 20
 
 
 def eight() -> List[Interceptor]:
-    """Each does something to messages or to demand."""
+    """Hops that change messages or demand, each in a different way."""
     counts = {"hold": 0, "drop": 0, "inject": 0, "ahead": 0}
 
     def each(name: str) -> int:
@@ -79,12 +79,12 @@ def test_a_slow_reader_stops_the_server(peer: Peer) -> None:
             echo(b"")
         call.cancel()
         seen = peer.saw()
-    # What was read, the window, what hops hold and the peer has in its hands: of two thousand million.
+    # The messages that were read, the window, and the messages in hops and in the peer: of two thousand million.
     assert 100 <= seen["messages_out"] <= 100 + (WINDOW + 2 * 65536) // SIZE + 40
 
 
 class FarEnd(Interceptor):
-    """Takes each call, and counts what it is asked for."""
+    """Takes each call, and counts its demand."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -118,12 +118,12 @@ def line(channel: Channel, middle: Interceptor) -> Tuple[FarEnd, Any]:
 
 
 def settle(channel: Channel) -> None:
-    """Once another call has come and gone, what was asked for before has been done."""
+    """Once another call has been made, all earlier requests have been carried out."""
     assert channel.unary_unary("/penstock.Echo/Unary")(b"x") == b"x"
 
 
 def take(call: Any, end: FarEnd, *messages: bytes) -> bytes:
-    """Reads one message: it asks, and what it waits for is delivered meanwhile."""
+    """Reads one message: it asks for the message, which is delivered meanwhile."""
 
     def answer() -> None:
         for message in messages:
@@ -156,7 +156,7 @@ def test_demand_that_is_lowered_is_asked_for_later(channel: Channel) -> None:
         threading.Event().wait(0.001)
     settle(channel)
     assert end.asked == 0
-    # More than hold_bytes does not wait until it is asked for.
+    # Messages beyond hold_bytes can't be delivered without demand.
     with pytest.raises(WouldBlockError):
         end.deliver(bytes(65537))
     kept[0].demand(1)
@@ -176,7 +176,7 @@ def test_an_injected_message_is_one_less_to_ask_for(channel: Channel) -> None:
     end, call = line(channel, Only(on_demand=inject))
     assert [next(call) for _ in range(20)] == [b"own"] * 20
     settle(channel)
-    # Whoever answers each demand itself leaves one message below it, however often.
+    # A hop that answers each demand itself leaves only one message below it.
     assert end.asked == 1
     end.end()
     with pytest.raises((GoneError, StopIteration)):
@@ -211,7 +211,8 @@ def test_each_message_is_told_as_sent_once(channel: Channel) -> None:
 
 
 def test_messages_stay_in_order_behind_one_that_is_compressed_in_slices(channel: Channel) -> None:
-    """Of more than a slice, of one exactly and of one byte more; what does not shrink; and small ones between."""
+    """Messages of more than a slice, of exactly one, and of one byte more; incompressible ones; and small ones
+    between."""
     noise = random.Random(1).randbytes
     slice_size = 128 << 10
     messages = [

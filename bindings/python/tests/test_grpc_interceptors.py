@@ -1,4 +1,4 @@
-"""grpcio's own `grpc.intercept_channel` and interceptors over our channel, which it takes for one of its own."""
+"""grpcio's own `grpc.intercept_channel` and interceptors on our channel, which grpcio accepts as its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Look(
     grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
     grpc.StreamStreamClientInterceptor,  # type: ignore[misc]
 ):
-    """Adds a header field to each call, and keeps what came of it."""
+    """Adds a header field to each call, and keeps its outcome."""
 
     def __init__(self) -> None:
         self.outcomes: List[Any] = []
@@ -100,7 +100,7 @@ def test_an_error_is_raised_as_it_is(intercepted: Any, look: Look, made: Made) -
     assert isinstance(error, RpcError)
     assert (error.code(), error.details()) == (grpc.StatusCode.FAILED_PRECONDITION, "not like this")
     assert ("x-why", "because") in error.trailing_metadata()
-    # It is what the interceptor got, and a call and a future of grpcio's at once.
+    # The interceptor got the same object, which is both a call and a future for grpcio.
     assert look.outcomes == [error]
     assert error.exception() is error
     assert error.exception(timeout=1) is error
@@ -123,7 +123,7 @@ def broken(_: Any) -> Any:
 
 
 def test_an_error_of_this_side_is_raised_as_it_is(intercepted: Any, look: Look) -> None:
-    """One without a reply, and one that is no status at all."""
+    """An error without a reply, and an error that is not a status."""
     with pytest.raises(grpc.RpcError, match="INTERNAL: Exception serializing request!") as caught:
         intercepted.unary_unary("/penstock.Echo/Unary", broken)(b"")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

@@ -1,4 +1,4 @@
-"""Interceptors: what is called, where they stand, and what they keep."""
+"""Interceptors: their callbacks, their order, and their state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conftest import json_bytes
 from helpers import EVENTS, Only, bidi, recorder, unary
 from penstock import Channel, EventKind, Hop, Interceptor, Kind, RpcError, Verdict
 
-# ---- What is called, and when ----
+# ---- Callbacks and their order ----
 
 
 def test_every_event_of_a_call_is_seen_once_in_order(channel: Channel) -> None:
@@ -97,7 +97,7 @@ def test_async_callbacks_are_refused(channel: Channel) -> None:
         channel.add_interceptor(Later())
 
 
-# ---- Where it stands ----
+# ---- The place in the chain ----
 
 
 def test_higher_priorities_are_outside(server: str) -> None:

@@ -1,4 +1,4 @@
-"""The two lanes of a hop: injecting, refusing, turning an end round, one event held for the sake of another."""
+"""The two lanes of a hop: injecting, refusing, changing a status, holding one event until another comes."""
 
 from __future__ import annotations
 
@@ -135,7 +135,8 @@ def test_headers_are_held_until_a_status_without_a_message(channel: Channel) -> 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_both_lanes_are_open_at_once_and_leave_in_order(channel: Channel, order: List[int]) -> None:
-    """Two messages out and two in are held with tickets; they are resolved in any order, and leave in theirs."""
+    """Two messages out and two in are held with tickets; they are resolved in any order, and leave in their own
+    order."""
     tickets: List[Optional[Ticket]] = [None] * 4
     all_held = threading.Semaphore(0)
 

@@ -1,4 +1,4 @@
-"""The modules of the package stand in layers: they import from their own and from those below, without a circle."""
+"""The modules of the package are in layers: they import from their own layer and from those below, without cycles."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_no_module_imports_from_a_layer_above() -> None:
 
 
 def test_no_imports_make_a_circle() -> None:
-    # Raises CycleError, which names the modules of the circle.
+    # Raises CycleError, which names the modules of the cycle.
     list(graphlib.TopologicalSorter(graph()).static_order())
 
 

@@ -1,4 +1,4 @@
-"""Nothing is left: neither Python objects that C held, nor handles, nor descriptors, nor threads."""
+"""Nothing is leaked: neither Python objects that C held, nor handles, nor descriptors, nor threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def descriptors() -> int:
 
 
 def soon(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true; finalizers run on the thread that drives."""
+    """Whether the condition becomes true; finalizers run on the driving thread."""
     deadline = time.monotonic() + 20
     poke = threading.Event()
     while not condition():
@@ -37,17 +37,17 @@ def soon(condition: Callable[[], bool]) -> bool:
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> None:
-    """What other tests have left is not counted: it has gone."""
+    """Waits until the objects of other tests are gone, so that they are not counted."""
     assert soon(lambda: len(registry) == 0)
     assert soon(lambda: sum(thread.name.startswith("penstock") for thread in threading.enumerate()) <= 1)
 
 
 class Thing:
-    """Something that can be referred to weakly."""
+    """An object that can have weak references."""
 
 
 class Busy(Interceptor):
-    """Uses everything that is registered somewhere."""
+    """Uses every kind of object that is registered somewhere."""
 
     def create(self, hop: Hop) -> Any:
         return Thing()
@@ -243,7 +243,7 @@ def test_a_request_iterator_is_let_go(channel: Channel) -> None:
 
 
 def assert_nothing_stays(work: Callable[[], None]) -> None:
-    """However often it is done, no more descriptors, threads and objects are left than before it was done at all."""
+    """However often it runs, no more descriptors, threads and objects are left than before the first run."""
     before = descriptors(), threading.active_count()
     for _ in range(10):
         work()
@@ -306,7 +306,7 @@ def given_up():
 
 @pytest.mark.parametrize("kind", ["unary", "failing", "bidi", "upload", "given_up"])
 def test_many_calls_take_no_more_memory(server: str, kind: str) -> None:
-    """In a process of its own: within this one there is room from other tests, which hides what is lost."""
+    """In a process of its own: in this one memory freed by other tests would hide a leak."""
     text = f"""
 for _ in range(500): {kind}()
 before = resident_kilobytes()
@@ -345,7 +345,7 @@ def test_dropped_calls_are_ended_on_the_server(channel: Channel) -> None:
 
 
 def test_looks_at_a_ticket_s_event_leave_nothing(server: str) -> None:
-    """In a process of its own, where no other test's memory is free for them."""
+    """In a separate process, where no memory freed by other tests can be reused."""
     text = """
 def resident():
     with open("/proc/self/statm", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""Levels: interceptors that see the caller's own messages, and such that see bytes."""
+"""Levels: interceptors that see the caller's own messages, and interceptors that see bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ECHO = "/penstock.Echo/Unary"
 
 
 class Message:
-    """What a caller works with."""
+    """The caller's own message type."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -32,7 +32,7 @@ counts = {"serialized": 0}
 
 
 class Watch(Interceptor):
-    """Keeps what it sees."""
+    """Keeps the messages that it sees."""
 
     def __init__(self, level: Level) -> None:
         self.level = level

@@ -1,4 +1,5 @@
-"""Which library is loaded, and what a wrong one gives. Each in a process of its own: loading is once per process."""
+"""Which library is loaded, and the errors for a wrong one. Each test uses a new process, because loading happens
+once."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def shared_library(folder: Path, source: str, name: str = "libfake.so") -> str:
 
 
 def load_error(file: str) -> List[str]:
-    """What `load` raises: the class's name and the message."""
+    """The exception that `load` raises: its class name and message."""
     done = run(
         f"import penstock\ntry: penstock.load({file!r})\nexcept Exception as e: print(type(e).__name__, e, sep='|')"
     )
@@ -117,5 +118,5 @@ def test_an_installed_package_carries_its_library(tmp_path: Path) -> None:
     program = "import penstock; print(penstock.load(), penstock.__version__, penstock.library_version())"
     done = run(program, path=str(target))
     version = penstock.library_version()
-    # As Python writes a version that is not finished.
+    # The form in which Python writes an unfinished version.
     assert done.stdout.split() == [str(carried), version.replace("-dev", ".dev0"), version], done.stderr

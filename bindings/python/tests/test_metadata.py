@@ -1,4 +1,4 @@
-"""Metadata by name and as JSON: of one's own, from the caller, in hops, and as grpcio's server saw it."""
+"""Metadata by name and as JSON: made by the test, from the caller, in hops, and as grpcio's server saw it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock import Channel, Hop, Interceptor, InvalidArgumentError, Metadata, 
 
 Probe = Callable[..., Any]
 
-# name, what is given, JSON, and what a gRPC server sees: [name, text or hex]
+# name, given values, JSON, and the view of a gRPC server: [name, text or hex]
 GOLDEN: List[Any] = [
     ("one", [("a", "1")], {"a": ["1"]}, [["a", "1"]]),
     ("repeated", [("a", "1"), ("a", "2"), ("a", "1")], {"a": ["1", "2", "1"]}, [["a", "1"], ["a", "2"], ["a", "1"]]),

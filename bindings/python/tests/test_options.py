@@ -17,7 +17,7 @@ from conftest import REPOSITORY
 from penstock import Channel, Runtime, ready
 from penstock._keywords import CallKeywords
 
-# The classes of ready-made interceptors, with their keywords that are no options of the library.
+# The classes of ready-made interceptors, with the keywords that are not options of the library.
 READY: Dict[str, set[str]] = {
     "BearerToken": {"source", "in_thread"},
     "Logging": {"write"},

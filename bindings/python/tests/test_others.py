@@ -1,6 +1,6 @@
-"""What bit others, where it is about bindings: each test is named for the public report that it comes from.
+"""Faults reported in other libraries that concern bindings: each test is named after the public report.
 
-docs/others.md says what went wrong there, and what holds here.
+docs/others.md describes each fault, and the rule that prevents it here.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def test_others_otel_python_5046_an_exception_before_the_call_is_sent(channel: C
 
 
 def test_others_otel_python_5046_metadata_that_cannot_be_sent(channel: Channel) -> None:
-    """Refused where it is set: the interceptor's exception ends the call, and does not leave it waiting."""
+    """The value is refused when it is set: the interceptor's exception ends the call, so that it does not wait for
+    ever."""
 
     def start(hop: Hop) -> None:
         hop.metadata["not a name"] = "x"
@@ -100,7 +101,7 @@ def test_others_otel_python_2014_a_stream_is_still_a_call(channel: Channel) -> N
 
 
 class Span(Interceptor):
-    """Opened for each call, and closed by its last callback."""
+    """A span that is opened for each call, and closed by its last callback."""
 
     def __init__(self) -> None:
         self.open: List[object] = []
@@ -124,9 +125,9 @@ def test_others_dd_trace_19600_no_span_stays_open(channel: Channel) -> None:
     cancelled = channel.unary_stream("/penstock.Probe/HangStream")(b"")
     next(cancelled)
     cancelled.cancel()
-    # Never iterated at all, and let go.
+    # A stream that is never iterated, and released.
     channel.unary_stream("/penstock.Probe/HangStream")(b"")
-    # Iterated in part.
+    # A stream that is partly iterated.
     part = channel.unary_stream("/penstock.Probe/HangStream")(b"")
     next(part)
     del part
@@ -164,7 +165,7 @@ def test_others_grpc_40964_everybody_learns_of_an_interceptors_exception(channel
 
 
 def test_others_grpc_43121_calls_leave_no_cycles(channel: Channel) -> None:
-    """What interceptors and calls have made is let go by counting references, without a collector."""
+    """Objects of interceptors and calls are freed by reference counting, without the garbage collector."""
 
     class Keep(Interceptor):
         def __init__(self) -> None:
@@ -238,7 +239,7 @@ def test_others_grpc_25449_a_long_stream_does_not_grow(channel: Channel) -> None
 
 
 def test_others_grpc_swift_1154_many_calls_wait_for_one_refresh(channel: Channel) -> None:
-    """Thirty here; a hundred in Tests/c/test_others_restart.c."""
+    """Thirty calls here; a hundred in Tests/c/test_others_restart.c."""
     tickets: List[Ticket] = []
     lock = threading.Lock()
     waiting = threading.Semaphore(0)

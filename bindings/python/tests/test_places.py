@@ -44,7 +44,7 @@ def test_runtime_channel_and_call_stand_in_one_order(
         channel.add_interceptor(named(log, "c1"))
         runtime.add_interceptor(named(log, "r1"))
         runtime.add_interceptor(named(log, "low"), priority=-(2**31))
-        # Those of a call are registered when it is made: here after "r1", before "r2".
+        # A call's own interceptors are registered when the call is made: here after "r1", before "r2".
         with_one = Only(on_start=lambda hop: None)
         assert unary(channel, interceptors=[with_one]) == b"x"
         log.clear()
@@ -204,7 +204,7 @@ def test_replacing_keeps_place_and_filter(channel: Channel) -> None:
     assert log == ["a", "newer", "c"]
     with pytest.raises(penstock.NotFoundError):
         old.replace(named(log, "late"))
-    # Removal of a replaced one does nothing to its successor.
+    # Removing a replaced interceptor does not affect its successor.
     new.remove()
     assert [one["name"] for one in channel.interceptors] == ["a", "newer", "c"]
     newer.remove()

@@ -1,4 +1,4 @@
-"""The prototypes are those of the header, to the letter."""
+"""The prototypes in _raw are exactly those of the headers."""
 
 from __future__ import annotations
 

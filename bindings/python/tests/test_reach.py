@@ -1,5 +1,5 @@
-"""A kept hop ends its call, half-closes and sends on any thread, with no event waiting. A hop answers before anybody
-has asked, sees a call whose time is over before it begins, and knows whether the channel is secure."""
+"""A retained hop ends its call, half-closes and sends on any thread, with no event waiting. A hop answers before
+there is demand, sees a call whose deadline has passed before it begins, and knows whether the channel is secure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BIDI = "/penstock.Echo/Bidi"
 
 
 class Bench:
-    """A bidi call whose hop "keep" is kept, with a hop above and one below that tell what passes them."""
+    """A bidi call whose hop "keep" is retained, with a hop above and one below that record the events."""
 
     def __init__(self, channel: Channel, start: Optional[Callable[[Hop], Any]] = None) -> None:
         self.above: List[Any] = []
@@ -42,7 +42,7 @@ class Bench:
         assert next(self.call) == b"a"
 
     def elsewhere(self, action: Callable[[], object]) -> None:
-        """Runs it on a thread that has no callback and no call."""
+        """Runs the function on a thread without a callback or a call."""
         raised: List[BaseException] = []
 
         def guarded() -> None:
@@ -56,7 +56,7 @@ class Bench:
             raise raised[0]
 
     def check_over(self) -> None:
-        """The hop's part is over: it says so, and does no harm."""
+        """The hop's part is over: its functions say so, and do no harm."""
         for act in (lambda: self.hop.end(1), self.hop.half_close, lambda: self.hop.send_message(b"x")):
             with pytest.raises(penstock.GoneError):
                 act()
@@ -69,7 +69,7 @@ def bench(channel: Channel) -> Iterator[Bench]:
     opened.requests.put(None)
 
 
-# ---- A kept hop ----
+# ---- A retained hop ----
 
 
 def test_a_hop_ends_its_call_on_another_thread(bench: Bench) -> None:
@@ -166,7 +166,8 @@ def test_a_hop_half_closes_behind_the_message_of_its_callback(channel: Channel) 
 
 
 class Cache(penstock.Interceptor):
-    """By the request: start is held until the message is there; then it goes on, or the hop answers."""
+    """A cache with the request as its key: start is held until the message is there; then it goes on, or the hop
+    answers."""
 
     def __init__(self) -> None:
         self.known: Dict[bytes, bytes] = {}
@@ -256,7 +257,7 @@ def test_a_call_whose_time_is_over_is_seen(channel: Channel) -> None:
 
 
 def is_secure(target: str, tls: Any) -> bool:
-    """As a hop is told in each of its callbacks."""
+    """The value that a hop reads in each of its callbacks."""
     told: List[bool] = []
     with Channel(target, tls=tls) as channel:
         callbacks = ("create", "on_start", "on_send", "on_headers", "on_status")

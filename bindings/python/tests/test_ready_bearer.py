@@ -1,4 +1,4 @@
-"""The bearer token that is ready to be registered: kept, renewed, refused, never there."""
+"""The ready-made bearer token: kept, renewed, refused, and never delivered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 class Source:
-    """Gives "token-1", "token-2", ..., and remembers what was asked."""
+    """Gives "token-1", "token-2", ..., and records the requests."""
 
     def __init__(self, expires_in: Optional[float] = None) -> None:
         self.requests: List[penstock.ready.TokenRequest] = []
@@ -36,7 +36,7 @@ class Source:
 
 
 class Refusing(penstock.Interceptor):
-    """Has the server refuse all tokens up to a number."""
+    """Makes the server refuse all tokens up to a number."""
 
     def __init__(self, up_to: int) -> None:
         self.up_to = up_to

@@ -11,7 +11,7 @@ import penstock
 from helpers import Only, unary
 from penstock import Channel, CompletionInterceptor, Hop, Interceptor, InterceptorWarning, SyncInterceptor
 
-# Each registers what it is given, somewhere.
+# Each function registers its argument in another place.
 PLACES: Dict[str, Callable[[Channel, Any], object]] = {
     "channel": lambda channel, given: channel.add_interceptor(given),
     "runtime": lambda channel, given: penstock.default_runtime().add_interceptor(given).remove(),
@@ -75,7 +75,7 @@ def test_a_name_that_is_nearly_a_callback_s_gets_a_warning(
     with pytest.warns(InterceptorWarning, match=rf"Mine\.{name} .* {meant} meant") as caught:
         channel.add_interceptor(kind())
     assert [warning.filename for warning in caught] == [__file__]
-    # One class warns once.
+    # Only one warning for each class.
     channel.add_interceptor(kind())
 
 

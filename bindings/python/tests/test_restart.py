@@ -1,4 +1,4 @@
-"""RESTART: what an interceptor has recorded is sent again."""
+"""RESTART: the recording of an interceptor is sent again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock import (
 
 
 class Failing(Interceptor):
-    """Ends the first calls below with UNAUTHENTICATED, and shows what came."""
+    """Ends the first attempts with UNAUTHENTICATED, and records the events."""
 
     def __init__(self, times: int = 1) -> None:
         self.times = times
@@ -112,7 +112,7 @@ def test_the_status_waits_for_a_refresh_on_another_thread(channel: Channel) -> N
     class Slow(Interceptor):
         replay_bytes = 1000
 
-        # The answer to the first message may be there before the request is at its end.
+        # The answer to the first message may come before the end of the request.
         def on_headers(self, hop: Hop) -> Verdict:
             return Verdict.HOLD
 
@@ -133,7 +133,8 @@ def test_the_status_waits_for_a_refresh_on_another_thread(channel: Channel) -> N
     def requests() -> Iterator[bytes]:
         yield b"abc"
 
-    # A server that answers when all has come: what it says earlier goes up, and ends all hope of a RESTART.
+    # A server that answers at the end of the request: an earlier answer would go up, and RESTART would not be
+    # possible.
     assert channel.stream_unary("/penstock.Echo/ClientStream")(requests()) is not None
     assert failing.attempts == [1, 2]
 

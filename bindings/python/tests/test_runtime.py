@@ -1,4 +1,4 @@
-"""Runtimes: who turns the loop, Ctrl-C, forks, threads, and the end of the process."""
+"""Runtimes: which thread drives the loop, Ctrl-C, forks, threads, and the end of the process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_runtime_of_one_s_own(server: str) -> None:
 
 
 def test_a_call_spins_before_it_sleeps(server: str) -> None:
-    # With a spin that outlasts every answer the thread does not sleep.
+    # If the spin is longer than the wait for each answer, the thread does not sleep.
     with Runtime(drive=False, spin_us=1000000) as runtime, Channel(server, tls=False, runtime=runtime) as channel:
         call = channel.unary_unary("/penstock.Echo/Unary")
         call(b"x")
@@ -116,7 +116,7 @@ def test_shutdown_waits_for_callbacks_and_says_if_they_take_too_long(server: str
     thread.join()
 
 
-# ---- Who turns the loop ----
+# ---- Which thread drives the loop ----
 
 
 def test_a_call_goes_on_while_nobody_waits(channel: Channel) -> None:
