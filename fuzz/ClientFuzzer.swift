@@ -4,9 +4,9 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-// The whole client, through its C functions, against a server whose bytes the input says: four calls at a time over a
-// socket, in one thread, with the client's loop driven by hand. What has to hold: each call ends once, with one reply, by
-// a bounded number of turns after the server has gone.
+// The whole client, through its C functions, against a server whose bytes come from the input: four calls at a time
+// over a socket, in one thread, which also drives the client's loop. The fuzzer checks that each call ends once, with
+// one reply, within a bounded number of turns after the server has gone.
 //
 // The input is a list of steps, so that what libFuzzer changes is mostly a frame and not its length: see `Server.step`.
 
@@ -33,7 +33,7 @@ struct Input {
   }
 }
 
-/// A call, which counts what it is told.
+/// A call, which counts its callbacks.
 final class Played {
   var replies = 0
   var ends = 0
@@ -78,7 +78,7 @@ final class Server {
   /// TLS, between the frames and the socket; nil: none.
   var seal: Seal?
   var out: [UInt8] = []
-  /// The first three hold what a usual answer has.
+  /// The first three lists have the fields of a usual answer.
   private static let fields: [(String, String)] = [
     (":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "0"), ("grpc-status", "5"),
     ("grpc-message", "a%20b%c3"), ("grpc-encoding", "gzip"), ("grpc-encoding", "br"), ("x", "y"),
@@ -109,7 +109,7 @@ final class Server {
     return socket >= 0
   }
 
-  /// The frames of the client are of no interest.
+  /// Discards the frames of the client.
   func drain() {
     var place = [UInt8](repeating: 0, count: 16384)
     while socket >= 0 {
@@ -163,7 +163,7 @@ final class Server {
     byte & 0x80 != 0 ? UInt32(byte & 0x7f) : UInt32(byte & 3) * 2 + 1
   }
 
-  /// The next step of what comes to the client. False: what is there is to go out, and the client takes its turn.
+  /// Makes the next step of the server. False: the output is sent now, and the client takes its turn.
   func step(_ input: inout Input, _ calls: [Played]) -> Bool {
     let kind = input.byte()
     switch kind % 20 {
@@ -247,7 +247,7 @@ func play(_ bytes: ByteView, _ tls: String, sealed: Bool) {
   }
   server.flush()
   fixture.turn()
-  // Another try finds nobody either.
+  // Another attempt to connect fails, too.
   var turns = 0
   while calls.contains(where: { $0.ends == 0 }) {
     server.close()

@@ -4,8 +4,8 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-// Texts that a program may pass: targets, and the JSON of options, metadata and statuses. A status that is read writes
-// JSON that reads as the same again.
+// Texts that a program may pass: targets, and the JSON of options, metadata and statuses. The JSON of a parsed status
+// must give the same status again.
 
 private func text(_ input: ByteView, _ body: (UnsafePointer<CChar>) -> Void) {
   var copy = input.map { CChar(bitPattern: $0) }
@@ -13,7 +13,7 @@ private func text(_ input: ByteView, _ body: (UnsafePointer<CChar>) -> Void) {
   copy.withUnsafeBufferPointer { body($0.baseAddress!) }
 }
 
-/// An error says what it is about.
+/// Checks that an error has a message.
 private func check(_ result: penstock_result, _ error: OpaquePointer?) {
   precondition((result == PENSTOCK_OK) == (error == nil))
   guard let error else { return }
@@ -72,7 +72,7 @@ private func ready(_ make: Ready, _ json: UnsafePointer<CChar>) {
   table.finalizer?(table.user_data)
 }
 
-/// The first byte picks what it is, the rest is the text.
+/// The first byte chooses the kind of text, the rest is the text.
 func fuzzOptions(_ all: ByteView) {
   guard let kind = all.first else { return }
   let input = ByteView(rebasing: all[1...])
@@ -107,7 +107,7 @@ private func unpacked(_ input: ByteView, limit: Int) -> Inflation.Step {
   }
 }
 
-/// gzip: a packed message unpacks to the same; bytes of a peer give no more than the limit.
+/// gzip: a compressed message decompresses to the same bytes; input of a peer gives no more than the limit.
 func fuzzGzip(_ input: ByteView) {
   if case .bytes(let bytes) = unpacked(input, limit: 4096) { precondition(bytes.count <= 4096) }
   guard let copy = ByteBuffer(copying: input), let deflation = Deflation(copy) else { return }

@@ -4,9 +4,9 @@ import PenstockWire
 
 @testable import PenstockTransport
 
-// The whole client over TLS: the server of ClientFuzzer.swift behind a real session, made anew for each input. What the
-// input says comes to the client as application data, in records that are cut where it says; and the records themselves
-// are damaged, cut, repeated, or stand among key updates, tickets, alerts and the end. What has to hold is the same.
+// The whole client over TLS: the server of ClientFuzzer.swift behind a real TLS session, made anew for each input. The
+// client gets the bytes of the input as application data, in records that the input cuts; the records are also damaged,
+// cut, repeated, or mixed with key updates, tickets, alerts and the end. The same conditions must hold.
 
 /// A self-signed certificate for "localhost", and its key, both as PEM: made once.
 private struct Identity {
@@ -94,7 +94,7 @@ final class Seal {
     precondition(engine.version != nil && engine.handshake() == .done, "the handshake does not end")
   }
 
-  /// The bytes that have come from the client, by TLS alone.
+  /// Takes the bytes that have come from the client, for TLS only.
   func take(_ bytes: ArraySlice<UInt8>) {
     _ = bytes.withUnsafeBytes { engine.input.append($0) }
     withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 1) {
@@ -113,14 +113,14 @@ final class Seal {
     collect()
   }
 
-  /// All that is to go out, `plaintext` as the last of it.
+  /// All output; `plaintext` is the last part of it.
   func records(_ plaintext: [UInt8]) -> [UInt8] {
     write(plaintext[...])
     defer { sealed.removeAll(keepingCapacity: true) }
     return sealed
   }
 
-  /// One that is about TLS, and not about a frame; false: the byte that has been read says that one of a frame follows.
+  /// Makes a step of TLS. False: the byte that was read says that a step of frames follows.
   func step(_ input: inout Input, _ server: Server) -> Bool {
     guard input.byte() & 3 == 3 else { return false }
     switch input.byte() % 12 {
@@ -165,7 +165,7 @@ final class Seal {
       sealed = rest + sealed
       server.out = waiting
     default:
-      // A message of post-handshake kind, sealed as application data would be: it is none.
+      // Random bytes, sealed like a post-handshake message, although they are none.
       write([UInt8](repeating: input.byte(), count: Int(input.byte()) + 1)[...])
     }
     collect()

@@ -1,7 +1,7 @@
 import PenstockWire
 
-// The decoders of PenstockWire. Besides not trapping, they hold round trips: what was decoded encodes to something that
-// decodes to the same.
+// The decoders of PenstockWire. They must not trap, and round trips must hold: a decoded value, encoded again, decodes
+// to the same value.
 
 private struct Silent: ErrorDetailVisitor {
   var depth = 0
@@ -21,7 +21,7 @@ private let names: [StaticString] = [
   "x/google.rpc.ResourceInfo", "x/google.rpc.Help", "x/google.rpc.LocalizedMessage",
 ]
 
-/// The stream in pieces whose size its second byte says gives the messages that it gives whole.
+/// Decodes the stream in pieces of the given size; the messages must be the same as for the whole stream.
 private func messages(_ stream: ByteView, piece: Int) -> (count: Int, bytes: Int, failed: Bool) {
   var decoder = MessageDecoder(limit: 1 << 16)
   var result = (count: 0, bytes: 0, failed: false)
@@ -87,7 +87,7 @@ private func headers(_ input: ByteView) {
   precondition(HeaderRules.isValidASCIIValue(agent.view))
 }
 
-/// The first byte picks a decoder, the rest is what a peer sends.
+/// The first byte chooses a decoder, the rest is the input from a peer.
 func fuzzWire(_ all: ByteView) {
   guard let kind = all.first else { return }
   let input = ByteView(rebasing: all[1...])

@@ -1,4 +1,5 @@
-"""bench_client against penstock-peer and against a server that lies; the runner's ratios and verdicts."""
+"""Tests bench_client against penstock-peer and against a server with wrong replies, and the runner's ratios and
+verdicts."""
 
 import argparse
 import concurrent.futures
@@ -78,7 +79,7 @@ def run_of(own, other, **more):
 
 
 def verdicts():
-    # In each round 0.8 of the other, though the median of the one is 1.6 of that of the other's least.
+    # The ratio is 0.8 in each round.
     steady = run_of(rates(80, 84, 88), rates(100, 105, 110))
     check_equal([(one["found"], one["met"]) for one in steady["aims"]],
                 [({"penstock-peer": 0.8}, {"penstock-peer": True})], "0.8 of h2load")

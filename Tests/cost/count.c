@@ -1,5 +1,5 @@
-/* Preloaded into a program: counts allocations by who asks for them, and tells them at the end as one line of JSON in the
- * file that COST_COUNTS names. A realloc counts, whether it moves or not. */
+/* Preloaded into a program: counts allocations by the library that requests them, and at the end writes one line of
+ * JSON to the file that COST_COUNTS names. Every realloc counts, whether the block moves or not. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <link.h>
@@ -18,7 +18,7 @@ extern void *__libc_memalign(size_t, size_t);
 enum { PENSTOCK, NGHTTP2, OTHERS, KINDS };
 static const char *const names[KINDS] = {"libpenstock.so", "libnghttp2.so", ""};
 static atomic_long counts[KINDS];
-/* Where the code of each library lies. */
+/* The address range of each library's code. */
 static uintptr_t from[KINDS], until[KINDS];
 
 static int find(struct dl_phdr_info *info, size_t size, void *unused) {

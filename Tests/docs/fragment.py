@@ -1,7 +1,7 @@
 """Runs a Python fragment of docs/interceptors.md: `fragment.py SOURCE TARGET [CODE]`.
 
-The interceptors that it defines are registered, a unary call and a stream are made, and some callback of them has to run.
-With CODE, the first attempt of each call ends with that status.
+The interceptors that it defines are registered, a unary call and a stream are made, and at least one of their
+callbacks has to run. With CODE, the first attempt of each call ends with that status.
 """
 
 import sys
@@ -23,7 +23,7 @@ def counted(method):
 
 
 class Server(penstock.Interceptor):
-    """Says no to first attempts."""
+    """Fails the first attempt of each call."""
 
     def __init__(self, code):
         self.code = code
@@ -53,7 +53,7 @@ def main():
             for answer in channel.stream_stream("/penstock.Echo/Bidi")([b"you"]):
                 print(answer.decode())
         except penstock.RpcError as error:
-            # What is meant for unary calls may end a stream.
+            # A fragment that is meant for unary calls may end a stream.
             print(error)
     if not ran:
         sys.exit("no callback of the fragment ran")

@@ -1,4 +1,5 @@
-/* Behind the fragment: registers what it defines, makes a unary call and a stream, and says whether its callbacks ran. */
+/* Follows the fragment: registers its callbacks, makes a unary call and a stream, and reports whether the callbacks
+ * ran. */
 static int ran;
 
 #define COUNTED(callback)                                                                                              \
@@ -47,7 +48,7 @@ static int32_t make_state(penstock_hop *hop, void *user_data, void **state) {
 }
 #endif
 
-/* The server of the fragments that want a failure: the first attempt of each call ends with FAILS. */
+/* The server for fragments that need a failure: the first attempt of each call ends with FAILS. */
 #ifdef FAILS
 static int32_t fail_first(penstock_hop *hop, void *state) {
   if (penstock_hop_attempt(hop) == 1) penstock_hop_end(hop, FAILS, "the server said no");

@@ -1,4 +1,4 @@
-/* What stands around each C fragment of docs/interceptors.md: the names that the fragments take as given. */
+/* Precedes each C fragment of docs/interceptors.md: defines the names that the fragments use. */
 #ifndef PRELUDE_H
 #define PRELUDE_H
 #include <penstock/penstock.h>
@@ -12,7 +12,7 @@
 
 #include "timers.h"
 
-/* A fragment shows what matters. */
+/* A fragment shows only the important parts. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define UNARY "/penstock.Echo/Unary"
@@ -32,7 +32,7 @@ typedef struct waiting_start {
   penstock_hop *bound;
 } waiting_start;
 
-/* What `state` may be: see the fragment's marker. */
+/* Objects that `state` may point to; the fragment's marker names one. */
 static cached last = {"you", 3};
 static number_of_messages counter;
 static char token[] = "Bearer new";
@@ -65,7 +65,7 @@ static void fetch_token(void (*done)(penstock_hop *waiting, const char *token), 
   pthread_detach(thread);
 }
 static const char *token_of(const char *host) { return NULL; }
-/* A cache that knows one answer. */
+/* A cache with one answer. */
 static cached known = {"you, from the cache", 19}, unknown;
 static cached *cache_entry(const void *key, size_t length) {
   return length == 3 && memcmp(key, "you", 3) == 0 ? &known : &unknown;

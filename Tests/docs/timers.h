@@ -1,4 +1,4 @@
-/* The timers of a program's event loop, as the fragments of docs/interceptors.md take them as given: a thread for each. */
+/* The timers of an event loop that the fragments of docs/interceptors.md use: a thread for each. */
 #ifndef TIMERS_H
 #define TIMERS_H
 #include <poll.h>
@@ -45,7 +45,7 @@ static inline timer *timer_every(int ms, void (*fire)(void *argument), void *arg
   return self;
 }
 
-/* The time begins anew. */
+/* Starts the time again. */
 static inline void timer_restart(timer *self) {
   pthread_mutex_lock(&self->mutex);
   self->is_restarted = true;
@@ -53,7 +53,7 @@ static inline void timer_restart(timer *self) {
   pthread_mutex_unlock(&self->mutex);
 }
 
-/* Its function runs no more when this returns. */
+/* The timer's function no longer runs when this returns. */
 static inline void timer_stop(timer *self) {
   pthread_mutex_lock(&self->mutex);
   self->is_stopped = true;

@@ -1,4 +1,4 @@
-/* fault_client: the unary and the bidi call of a fault test, and what they leave behind.
+/* fault_client: makes the unary and the bidi call of a fault test, and reports leaks.
  *
  *   fault_client [OPTIONS] --target T...
  *
@@ -6,11 +6,11 @@
  *   --deadline MS      of each call (5000)
  *   --styles A,B       see interop_client (blocking,callback)
  *   --calls A,B        unary, bidi or both (unary,bidi)
- *   --repeat N         makes each call N times more, and says what the heap has grown by after the first half
+ *   --repeat N         makes each call N times more, and reports the growth of the heap after the first half
  *
  * A line of JSON for each target, call and style: code, message, messages received, milliseconds, attempts (as the
  * statistics have them, and the hops made and gone of an interceptor per attempt), and descriptors and threads before
- * and after. Each call has a runtime and a channel of its own, which have gone by then.
+ * and after. Each call has its own runtime and channel, which have been freed by then.
  */
 #include "rpc.h"
 
@@ -31,7 +31,7 @@ typedef struct outcome {
   char *message;
   int messages;
   int64_t elapsed_us;
-  /* As the statistics have them, and the hops that were made for each attempt, and that have gone. */
+  /* The attempts in the statistics, and the hops per attempt that were made and destroyed. */
   int attempts, made, gone;
 } outcome;
 
@@ -70,7 +70,7 @@ static int count_entries(const char *path) {
   return count;
 }
 
-/* The threads that resolve names are detached: they have let everything go, and are about to end. */
+/* The threads that resolve names are detached: they have freed everything, and are about to end. */
 static int threads_left(int expected) {
   int64_t until = now_us() + 2000000;
   int count = count_entries("/proc/self/task");
@@ -100,7 +100,7 @@ static void one(client *client, bool bidi, const char *options, outcome *outcome
   penstock_reply *reply = NULL;
   if (bidi) {
     call = rpc_start(client, "/penstock.Echo/Bidi", PENSTOCK_KIND_BIDI, options);
-    /* It may have ended by then. */
+    /* The call may have ended by then. */
     if (call && rpc_send(call, request, 4) == PENSTOCK_OK) {
       rpc_half_close(call);
     }
@@ -141,7 +141,7 @@ static void *one_of_thread(void *argument) {
   return NULL;
 }
 
-/* The library keeps blocks for a thread's next calls: with the thread they go. */
+/* The library keeps blocks for a thread's next calls; they are freed when the thread ends. */
 static void one_in_a_thread(client *client, bool bidi, const char *options, outcome *outcome) {
   again what = {client, bidi, options, outcome};
   pthread_t thread;

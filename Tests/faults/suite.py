@@ -1,4 +1,4 @@
-"""The fault suite; `run` beside it starts it. What the scripts say is in docs/peer.md."""
+"""The fault suite; `run` in this folder starts it. docs/peer.md has the language of the scripts."""
 
 import contextlib
 import json
@@ -17,10 +17,10 @@ from harness import ROOT, Process, check, check_equal, peer
 
 HERE = ROOT / "Tests" / "faults"
 INTEROP = ROOT / "Tests" / "interop"
-# Repeated until the heap would show what is lost; each call of these takes its time.
+# Tests are repeated until the heap would show a leak, except these, which are slow.
 SLOW = re.compile(r"deadline_ms|delay|DEADLINE_EXCEEDED")
 REPEATS = 24
-# One of each kind goes through valgrind.
+# One script of each kind also runs under valgrind.
 VALGRIND = ("close-after-headers", "connect-reset", "continuation", "details-malformed", "garbage", "goaway-drops-stream",
             "gzip-bomb", "gzip-garbage", "half-frame", "half-message", "headers-too-large", "hpack-garbage", "http1-answer",
             "http-503", "message-too-large", "no-message", "push-promise", "rst-after-message", "rst-refused-once",
@@ -28,7 +28,7 @@ VALGRIND = ("close-after-headers", "connect-reset", "continuation", "details-mal
 
 
 class Story:
-    """A script and what its comments expect."""
+    """A script and the expectations in its comments."""
 
     def __init__(self, path):
         self.path = path
@@ -73,7 +73,7 @@ class Story:
 
 
 def check_left(told, deadline):
-    """Nothing is left, and it did not take longer than it may."""
+    """Checks that nothing is leaked, and that the call ended in time."""
     check_equal(told["descriptors"][1], told["descriptors"][0], "descriptors after and before")
     check_equal(told["threads"][1], told["threads"][0], "threads after and before")
     check(told["ms"] < deadline + 1000, f"{told['ms']} ms, with a deadline of {deadline}")
@@ -89,7 +89,8 @@ class Faults:
     def __init__(self, suite, folder, malloc=None):
         self.suite = suite
         self.folder = folder
-        # Only glibc's tells how much is in use; and what a thread keeps for later, and a new arena, would count as in use.
+        # Only glibc's malloc reports the memory in use; blocks that a thread keeps, and a new arena, would count as
+        # in use.
         self.malloc = preload.environment(malloc) if malloc else {
             "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1"}
         self.repeats = 0 if malloc else REPEATS
@@ -100,7 +101,7 @@ class Faults:
 
     def calls(self, target, *, tls=False, deadline=5000, styles=("blocking", "callback"), calls="unary,bidi", repeat=0,
               channel=None):
-        """The calls that the client makes, as it tells them."""
+        """The reports of the client's calls."""
         command = [self.client, "--target", target, "--channel", json.dumps({"tls": tls, **(channel or {})}), "--deadline",
                    str(deadline), "--styles", ",".join(styles), "--calls", calls, "--repeat", str(repeat)]
         with Process(command, self.malloc) as process:
@@ -151,7 +152,7 @@ class Faults:
         check_left(told, story.deadline)
 
     def over_tls(self):
-        """The same stories within TLS, and with a host-driven runtime: everything that the server can do wrong."""
+        """All scripts also run over TLS, and with a host-driven runtime."""
         for path in sorted(HERE.glob("*.script")):
             story = Story(path)
             if story.is_slow:
@@ -218,7 +219,8 @@ class Faults:
         run("TLS: client certificate of another authority", self.wrong_client_certificate)
 
     def fails(self, target, code, *fragments, deadline=5000, limit=None, styles=("blocking", "callback"), **more):
-        """Both calls end with `code`, one of its alternatives, in time, and say one of `fragments`."""
+        """Checks that both calls end with one of the codes in `code`, in time, and that a message has one of
+        `fragments`."""
         for told in self.calls(target, deadline=deadline, styles=styles, **more):
             where = f"{told['call']} {told['style']}: "
             check(told["code"] in code.split("|"), f"{where}{told['code']} \"{told['message']}\", expected {code}")
@@ -230,7 +232,7 @@ class Faults:
 
     @contextlib.contextmanager
     def bound(self, listens=None):
-        """A port of 127.0.0.1 that nobody else gets; with a backlog it listens, and nobody accepts."""
+        """A port of 127.0.0.1 that no other process gets; with a backlog it listens, but never accepts."""
         with socket.socket() as holder:
             holder.bind(("127.0.0.1", 0))
             if listens is not None:
@@ -269,7 +271,7 @@ class Faults:
             self.fails(address, "DEADLINE_EXCEEDED", deadline=300, styles=(style,))
 
     def silent_cleartext(self):
-        """A connection is there when the server's SETTINGS have come; until then connect_timeout_ms counts."""
+        """A connection is made when the server's SETTINGS have come; until then connect_timeout_ms applies."""
         with self.bound(16) as address:
             self.fails(address, "UNAVAILABLE", deadline=5000, limit=2500, channel={"connect_timeout_ms": 300})
 
@@ -280,7 +282,7 @@ class Faults:
                        tls=self.certificates.client_options(), channel=channel)
 
     def full_backlog(self, deadline, connect_timeout):
-        """The kernel drops what would come beyond the backlog: connect neither succeeds nor fails."""
+        """The kernel drops connections beyond the backlog: connect neither succeeds nor fails."""
         with self.bound(0) as address, contextlib.ExitStack() as stack:
             host, port = address.split(":")
             for _ in range(4):
@@ -291,7 +293,7 @@ class Faults:
             self.fails(address, "UNAVAILABLE" if connect_timeout else "DEADLINE_EXCEEDED", deadline=deadline, limit=2500,
                        channel=channel)
 
-    # ---- Processes that die or stand still ----
+    # ---- Processes that die or are stopped ----
 
     def client_process(self, target, method, style, *arguments, options=None):
         return Process([self.interop_client, "--target", target, "--style", style, "--options", json.dumps(options or {}),

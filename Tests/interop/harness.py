@@ -1,6 +1,6 @@
-"""What the suites with servers share: counting, processes that end with the test, builds, certificates.
+"""Shared by the suites with servers: counting, processes that end with the test, builds, certificates.
 
-Nothing here sleeps: a process is waited for by what it prints, with a limit.
+Nothing here sleeps: a test waits for a process's output, with a time limit.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class Suite:
         return not self.patterns or any(re.search(pattern, name) for pattern in self.patterns)
 
     def note(self, name, why=None):
-        """A test has passed, or has failed: then that is told, as far as it fits on a screen."""
+        """Notes that a test has passed or failed; a failure is printed, shortened to a screen."""
         if why is None:
             self.passed += 1
         else:
@@ -228,7 +228,7 @@ def peer(*options):
     return Server([PEER, "--exit-with-stdin", *options])
 
 
-# ---- What is built ----
+# ---- Builds ----
 
 
 @contextlib.contextmanager

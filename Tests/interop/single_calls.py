@@ -1,4 +1,4 @@
-"""Single calls of this library's client, compared with what the server saw."""
+"""Single calls of this library's client, compared with the server's view."""
 
 import base64
 import itertools
@@ -24,7 +24,7 @@ class SingleCalls:
         return Process([*command, *arguments, "--call", method])
 
     def call(self, target, method, *arguments, **more):
-        """One call, to its end: what the client tells."""
+        """Makes one call up to its end; gives the client's report."""
         with self.start(target, method, *arguments, **more) as process:
             told = process.told(code=...)
             status, lines = process.wait()
@@ -70,7 +70,7 @@ class SingleCalls:
     keys = itertools.count(1)
 
     def reported(self, server, *arguments, key=None, **more):
-        """A unary call that the server reports: what the client tells, what the server saw."""
+        """Makes a unary call that the server reports; gives the client's and the server's report."""
         key = key or f"key-{next(self.keys)}"
         told = self.call(server.address, SERVICE + "EmptyCall", "--add", f"x-report={key.encode().hex()}", *arguments,
                          **more)
@@ -121,7 +121,7 @@ class SingleCalls:
             check_equal(found, {"m-a-bin": values, "m-b": [b"x", b"y"], "m-c": [b"bare"], "m-d-bin": [b"a"]})
 
     def set_json(self, server):
-        """A hop replaces the whole by JSON: what the caller has set is gone."""
+        """A hop replaces all metadata by JSON: the caller's values are gone."""
         key = f"key-{next(self.keys)}"
         whole = {"x-report": key, "m-hop": ["1", "2"], "m-hop-bin": "AAEC"}
         told = self.call(server.address, SERVICE + "EmptyCall", "--set-json", json.dumps(whole),

@@ -1,4 +1,4 @@
-/* What can be called by its name on the command line. */
+/* The cases that the command line can name. */
 #ifndef INTEROP_CASES_H
 #define INTEROP_CASES_H
 
@@ -7,8 +7,8 @@
 typedef struct test_case {
   const char *name;
   void (*run)(client *client);
-  /* What the server has to have beyond TestService; NULL is nothing. "expect": it checks expect_compressed. "hold": it
-   * keeps a FullDuplexCall with x-hold until an EmptyCall with x-release, and counts what it writes. "echo":
+  /* The features that the server must have beyond TestService; NULL: none. "expect": it checks expect_compressed.
+   * "hold": it keeps a FullDuplexCall with x-hold until an EmptyCall with x-release, and counts what it writes. "echo":
    * penstock.Echo. */
   const char *needs;
 } test_case;

@@ -33,7 +33,7 @@ static void headers_first(client *client) {
   rpc_free(call);
 }
 
-/* Responses in plenty that nobody has asked for yet, then all of them. */
+/* Many responses come before the client asks for them; then it takes them all. */
 static void many_responses(client *client) {
   size_t sizes[1001];
   for (int i = 0; i < 1000; i++) sizes[i] = (size_t)(i * 7 % 2000);
@@ -49,7 +49,7 @@ static void many_responses(client *client) {
   rpc_free(call);
 }
 
-/* finish discards what is unread. */
+/* penstock_call_wait discards unread messages. */
 static void unread_responses(client *client) {
   static const size_t sizes[] = {1000, 70000, 1, 400000, 0, 12, SIZE_MAX};
   rpc *call = rpc_start(client, SERVICE "StreamingOutputCall", SERVER_STREAM, NULL);
@@ -126,7 +126,7 @@ static void large_compressed(client *client) {
   penstock_reply_release(reply);
 }
 
-/* A message of exactly max_receive_message_bytes passes, one byte more does not; so on the way out. */
+/* A message of exactly max_receive_message_bytes passes, and one byte more does not; the same for sending. */
 static void message_limits(client *client) {
   /* The response has 1 + 4 + 1 + 4 bytes around a payload of this size. */
   size_t limit = 4194304, around = 10;
@@ -250,12 +250,12 @@ static void pushback_at_client(client *client) {
   if (!call) return;
   bytes request = output_request(NULL, NULL, SIZE);
   int sent = 0;
-  /* Full twice: what the server's window lets pass goes first, then what the call queues. */
+  /* Full twice: first the server's window is full, then the call's send buffer. */
   for (int full = 0; full < 200 && sent < LIMIT; full++) {
     penstock_result result = PENSTOCK_OK;
     while (sent < LIMIT && (result = rpc_try_send(call, request.data, request.length)) == PENSTOCK_OK) sent++;
     if (result != PENSTOCK_OK) CHECK_RESULT(result, PENSTOCK_E_WOULD_BLOCK);
-    /* A round trip: what could go has gone. */
+    /* After a round trip every message that could leave has left. */
     penstock_reply_release(unary_ok(client, SERVICE "EmptyCall", (bytes){0}, NULL));
   }
   CHECK(sent < LIMIT);
@@ -292,7 +292,7 @@ static void pushback_at_server(client *client) {
     }
     penstock_reply_release(reply);
   }
-  /* 52 MB were asked of it; windows and buffers take a few. */
+  /* 52 MB were requested; windows and buffers hold only a few. */
   CHECK(written >= 1);
   CHECK(written < COUNT / 4);
   if (written >= COUNT / 4) FAIL("%d messages were written though one was asked for", written);

@@ -151,7 +151,7 @@ struct rpc {
   penstock_call *call;
   penstock_reply *reply;
   penstock_metadata *headers;
-  /* Received and not taken yet, with room for more. */
+  /* Messages that were received and not taken yet, with room for more. */
   penstock_message **messages;
   size_t count, room;
   uint64_t sent;
@@ -322,7 +322,7 @@ penstock_reply *rpc_finish(rpc *self) {
     penstock_reply *reply = NULL;
     if (!CHECK_OK(penstock_call_wait(self->call, &reply))) return self->reply;
     if (self->reply) {
-      /* It may be called again, and says the same. */
+      /* It may be called again, with the same result. */
       CHECK_INT(penstock_reply_code(reply), penstock_reply_code(self->reply));
       penstock_reply_release(reply);
     } else {

@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Who drives the loop, and how calls tell what happens. */
+/* Which thread drives the loop, and how calls report events. */
 typedef enum style {
   STYLE_BLOCKING,      /* blocking calls that drive the loop of the runtime */
   STYLE_CALLBACK,      /* callbacks on the runtime's own thread */
@@ -33,13 +33,13 @@ typedef struct client {
   penstock_runtime *runtime;
   penstock_channel *channel;
   bool probed; /* with the probe on the channel */
-  /* The probe. Hops that were created, destroyed, told the status, told a cancel. */
+  /* The probe: the numbers of create, destroy, on_status and on_cancel. */
   atomic_int created, destroyed, statuses, cancels;
 } client;
 
 /* False, and a failure is noted, if the channel could not be made. */
 bool client_open(client *self);
-/* Releases the channel, shuts the runtime down, and checks what the probe has seen. */
+/* Releases the channel, shuts the runtime down, and checks the counts of the probe. */
 void client_close(client *self);
 
 /* ---- Failures ---- */
@@ -84,7 +84,7 @@ void rpc_cancel(rpc *self, const char *reason);
 bool rpc_has_ended(rpc *self);
 /* How many messages the transport has taken, in callback style. */
 uint64_t rpc_sent(rpc *self);
-/* Checks that it ended once. A call that has not ended is finished first. */
+/* Checks that the call ended once. If it has not ended, waits for its end first. */
 void rpc_free(rpc *self);
 
 /* A unary call, whole, in the shortest way of the style. NULL if it could not be started, which is noted. */

@@ -1,4 +1,4 @@
-/* The messages of grpc.testing, and what the cases do with them. */
+/* The messages of grpc.testing, and functions for them. */
 #ifndef INTEROP_TESTING_H
 #define INTEROP_TESTING_H
 
@@ -16,7 +16,7 @@ enum { ABSENT = -1 };
 
 #define MIB ((size_t)1 << 20)
 
-/* Of the payloads that the descriptions ask for; ends with SIZE_MAX. */
+/* The sizes of the payloads in the test descriptions; ends with SIZE_MAX. */
 extern const size_t four_sizes[];
 
 void put_status(bytes *out, int32_t code, const char *message);

@@ -1,4 +1,4 @@
-/* Protobuf by hand: as much as the messages of grpc.testing need. */
+/* A small protobuf encoder and decoder for the messages of grpc.testing. */
 #ifndef INTEROP_WIRE_H
 #define INTEROP_WIRE_H
 
@@ -31,7 +31,7 @@ typedef struct reader {
 } reader;
 
 reader reader_new(const void *data, size_t length);
-/* False at the end, and at what is malformed. */
+/* False at the end, and for malformed input. */
 bool reader_next(reader *self);
 
 #endif
