@@ -2,7 +2,7 @@
 benchmarks/figures that the programs of this folder keep.
 
     document.py            writes both
-    document.py --check    says whether they are what would be written; changes nothing
+    document.py --check    says whether both are up to date; changes nothing
 """
 
 import json
@@ -42,23 +42,24 @@ HEAD = """# Benchmark tables
 
 <!-- Written by benchmarks/document.py from benchmarks/figures: do not edit it. -->
 
-The figures that were kept last. [performance.md](performance.md) has the main ones and the advice,
-[performance-notes.md](performance-notes.md) says what limits each. The sections come from different runs.
+This page has the latest figures that were kept. [performance.md](performance.md) has the main ones and advice, and
+[performance-notes.md](performance-notes.md) names the limit of each. The sections come from different runs.
 """
-COMPARED = """Written by `make bench`. Rates are medians of the rounds, with the least and the most. "Client CPU" is per call or
-message. p50 and p99 are by each client's own clock; "between writes" is from the write of one request to that of the next,
-by one clock for all clients. "server" is how much of a core the server used, `*` where it is the limit. Ratios are medians
-of the ratios of each round. `~` marks a spread of more than 15 %: (max - min) / median. `bare` is a client without a library."""
-WHERE = """Written by `benchmarks/run where`: the cost of a call or message for a client, against `penstock-peer`. Counts of
-system calls, voluntary and other switches and page faults; CPU time in microseconds by layer, the kernel's too. `library` is
-libpenstock or grpc++, `references` counts Swift's references, `copies` are of messages."""
+COMPARED = """Written by `make bench`. Rates are medians of the rounds, with the minimum and the maximum. "Client CPU" is per
+call or message. p50 and p99 are by each client's own clock; "between writes" is the time from the write of one request to
+the write of the next, by one clock for all clients. "server" is the share of a core that the server used; `*` means that
+the server is the limit. Ratios are medians of the ratios of each round. `~` marks a spread of more than 15 %: (max - min) /
+median. `bare` is a client without a library."""
+WHERE = """Written by `benchmarks/run where`: the cost of a call or message for a client, against `penstock-peer`: the numbers of
+system calls, of voluntary and other switches and of page faults, and the CPU time in microseconds by layer, including the
+kernel. `library` is libpenstock or grpc++, `references` is Swift's reference counting, `copies` is copying of messages."""
 CHAINS = """Written by `make bench` (alone: `benchmarks/run interceptors`): a unary call that a stub at the bottom of the chain
-answers, with 32 interceptors (8 in Python) and without, so no server and no socket is measured. CPU time, but for the pause
-that another thread resumes, which is wall time."""
+answers, with 32 interceptors (8 in Python) and without, so no server and no socket is measured. The figures are CPU time,
+except for the pause that another thread resumes, which is wall time."""
 RATES = "100 unary calls in flight against `penstock-peer`; the interceptors have `on_start` and `on_status`."
-GROWTH = """Written by `make bench-growth`: unary calls with more and more of one thing, of 64 bytes a message where nothing
-else is said, in a process of its own for each point, against `penstock-peer`. Medians of the rounds; `~` marks a rate that
-moved by more than 15 % between them. The memory is the peak of the whole process."""
+GROWTH = """Written by `make bench-growth`: unary calls against `penstock-peer`; each section increases one quantity. A message
+has 64 bytes unless stated otherwise, and each point has its own process. Figures are medians of the rounds; `~` marks a
+rate that varied by more than 15 % between rounds. The memory is the peak of the whole process."""
 COUNTED = """Written by `benchmarks/profile --append TITLE`: instructions of the client per call or message, by callgrind. They
 repeat to 0.5 %, except for 64 KiB down, where the copies are 15,000 to 100,000 from run to run. A large copy counts about one
 instruction a byte."""
