@@ -105,9 +105,7 @@ def test_a_ticket_is_used_once(channel: Channel) -> None:
 def test_a_ticket_ends_the_call(channel: Channel) -> None:
     def start(hop: Hop) -> Verdict:
         ticket = hop.ticket()
-        on_thread(
-            lambda: ticket.end(StatusCode.PERMISSION_DENIED, "no", [("e.com/a.B", b"1")], {"x-by": "ticket"})
-        )
+        on_thread(lambda: ticket.end(StatusCode.PERMISSION_DENIED, "no", [("e.com/a.B", b"1")], {"x-by": "ticket"}))
         return Verdict.PAUSE
 
     channel.add_interceptor(Only(on_start=start))
