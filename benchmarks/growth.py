@@ -1,8 +1,8 @@
-"""Unary calls against more and more of one thing: calls a second, the client's CPU per call, and its peak memory.
+"""Unary calls with a growing number of one thing: calls a second, the client's CPU per call, and its peak memory.
 
 The axes: calls in flight, message size, metadata entries, interceptors, channels of one runtime, blocking threads. Each
 point is a process of its own against one penstock-peer; rounds go through all points of an axis, every other one
-backwards; medians with the least and the most. Prints tables, writes build/growth.json and a plot for each axis into
+backwards; medians with minimum and maximum. Prints tables, writes build/growth.json and a plot for each axis into
 build/growth; a run of all axes also keeps its figures in benchmarks/figures and its plots in docs/figures, and writes
 docs/benchmarks.md. Nothing here fails because of a time.
 """
@@ -25,7 +25,7 @@ import plots
 from harness import ROOT
 
 HERE = ROOT / "benchmarks"
-# Name: the client's option, what stands at the axis, its points, and what else is asked for.
+# Name: the client's option, the label of the axis, its points, and the other options.
 AXES = {
     "in-flight": ("--in-flight", "calls in flight", [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000], []),
     "bytes": ("--bytes", "bytes of a message, 4 calls in flight",

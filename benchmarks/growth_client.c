@@ -1,4 +1,5 @@
-/* growth_client: unary calls with much of one thing, told as one line of JSON; growth.py beside it asks for more and more.
+/* growth_client: unary calls with a given number of one thing, reported as one line of JSON; growth.py runs it with
+ * growing numbers.
  *
  *   growth_client --target T [--calls N] [--in-flight N] [--bytes N] [--metadata N] [--interceptors N] [--channels N]
  *                 [--threads N]
@@ -159,7 +160,7 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* The most memory that was resident: getrusage has that of the program before exec in it too. */
+/* The peak of resident memory: that of getrusage includes the program before exec. */
 static long peak_kb(void) {
   char line[200];
   long found = 0;

@@ -1,4 +1,5 @@
-"""What interceptors cost: a hop and event in C and in Python, calls a second with many of them, the registry.
+"""The cost of interceptors: of a hop and an event in C and in Python, of many interceptors in calls a second, of the
+registry.
 
 Run by `make bench` after bench.py. Prints tables, keeps the figures in benchmarks/figures and writes docs/benchmarks.md. The
 cost of a hop is the difference between a chain of 32 and one without, divided by 32 and by its callbacks; a stub at the
@@ -23,7 +24,7 @@ from harness import ROOT
 
 HERE = ROOT / "benchmarks"
 HOPS = 32
-# What runs in a hop, and how many callbacks that is in a unary call; the calls of about half a second.
+# The callbacks of a hop, and how many of them run in a unary call; the number of calls in about half a second.
 KINDS = {"null": 1, "start": 1, "start_status": 2, "all": 10, "pause_same": 1, "pause_other": 1}
 CALLS = {"c": 20_000, "python": 1_000}
 COUNTS = (0, 1, 4, 8, 16, 32)

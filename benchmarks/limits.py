@@ -1,4 +1,4 @@
-"""What the limits are: for each aim that is missed, what a client reaches that is next to nothing (see bare.c)."""
+"""The limits: for each missed aim, the value of a client with almost no work of its own (see bare.c)."""
 
 from aims import AIMS, SIGNS
 
@@ -6,7 +6,8 @@ HEADS = ("aim that is missed", "server", "penstock", "what a client without a li
 
 
 def reach(aim, server):
-    """Whether a client of that server without a library meets it; one with a server of its own is not in question."""
+    """Whether a client without a library meets the aim against the same server; a client with its own server does not
+    count."""
     sign, limit = next((SIGNS[one.sign], one.limit) for one in AIMS if str(one) == aim["aim"])
     able = [name.removeprefix("bare ") for name, value in aim["floor"][server].items()
             if name.startswith("bare frames") and sign(value, limit)]
@@ -14,7 +15,7 @@ def reach(aim, server):
 
 
 def rows(result):
-    """The cells of each missed aim of which there is a floor."""
+    """The cells of each missed aim for which such a client was measured."""
     for aim in result["aims"]:
         for server, met in aim["met"].items():
             floor = aim["floor"].get(server, {})

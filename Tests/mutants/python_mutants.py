@@ -1,4 +1,4 @@
-"""Mistakes that can be made in one line of Python: which there are in a file, and the file with one of them made."""
+"""Small mistakes in one line of Python: finds the possible ones in a file, and writes the file with one of them."""
 
 import ast
 import dataclasses
@@ -21,7 +21,7 @@ class Mutant:
     new: str
 
     def key(self):
-        """Names it however far its line is moved."""
+        """A name for the mutant that does not depend on the line's number."""
         return f"{self.path}: {' '.join(self.old.split())} -> {self.new}"
 
     def made(self, text):
@@ -30,7 +30,7 @@ class Mutant:
 
 
 class Finder(ast.NodeVisitor):
-    """Annotations, docstrings and what only type checkers read are left alone: nothing runs there."""
+    """Annotations, docstrings and code for type checkers only are left unchanged, because they do not run."""
 
     def __init__(self, path, text):
         self.path, self.text, self.found = path, text, []
@@ -44,7 +44,7 @@ class Finder(ast.NodeVisitor):
         old = self.text.encode()[start:end].decode()
         self.found.append(Mutant(operator, self.path, node.lineno, start, end, old, new))
 
-    # ---- What is gone through ----
+    # ---- The parts that are visited ----
 
     def visit_arg(self, node):
         pass
@@ -77,7 +77,7 @@ class Finder(ast.NodeVisitor):
             return
         self.condition(node)
 
-    # ---- What is mistaken ----
+    # ---- The mistakes ----
 
     def condition(self, node):
         self.add("condition", node.test, f"(not ({ast.unparse(node.test)}))")
@@ -115,7 +115,7 @@ class Finder(ast.NodeVisitor):
             self.add("constant", node, f"({node.value - 1})")
 
     def visit_Return(self, node):  # noqa: N802
-        # None instead of False is the same to nearly everyone, and `constant` has it already.
+        # For most code None is the same as False, and `constant` makes that mistake already.
         if node.value is not None and not (isinstance(node.value, ast.Constant) and not node.value.value):
             self.add("return", node, "return None")
         self.generic_visit(node)
@@ -135,7 +135,7 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Assign(self, node):  # noqa: N802
-        # Without its assignment a name is missing, which anything notices.
+        # Without its assignment a name is missing, which every test notices.
         if all(isinstance(target, (ast.Attribute, ast.Subscript)) for target in node.targets):
             self.add("statement", node, "pass")
         self.generic_visit(node)
@@ -145,7 +145,7 @@ class Finder(ast.NodeVisitor):
 
 
 def mutants(path, text):
-    """All of a file."""
+    """All mutants of a file."""
     finder = Finder(path, text)
     finder.visit(ast.parse(text))
     return finder.found

@@ -1,14 +1,14 @@
-"""Finds small mistakes that can be made in the sources, and writes them all into one copy: each is asleep until the
-environment's PENSTOCK_MUTANT has its number. So 200 mutants need one build, not 200.
+"""Finds small mistakes that can be made in the sources, and writes them all into one copy: each is inactive unless
+the environment variable PENSTOCK_MUTANT has its number. So 200 mutants need one build, not 200.
 
-An operator of Swift becomes one of our own, spelled in mathematical signs, whose function looks at the number.
+An operator of Swift becomes one of our own, spelled in mathematical signs, whose function checks the number.
 """
 
 import re
 
 MODULES = ("PenstockWire", "PenstockCall", "PenstockTransport", "PenstockReady", "PenstockABI")
 
-# Each comparison at its boundary and turned round.
+# Each comparison with another boundary, and reversed.
 COMPARISONS = {"<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",), "!=": ("==",)}
 LOGIC = {"&&": ("||",), "||": ("&&",)}
 SUMS = {"+": ("-",), "-": ("+",), "&+": ("&-",), "&-": ("&+",)}
@@ -24,7 +24,7 @@ C_STATEMENT = re.compile(r"^(\s+)((?:[a-z]\w*\(.*\)|[a-z][\w\->\.\[\]]*(?:\+\+|-
 
 
 def masked(line):
-    """The line with what is in strings and comments blanked."""
+    """The line with the contents of strings and comments blanked."""
     out, index, quoted = [], 0, False
     while index < len(line):
         char = line[index]
@@ -47,7 +47,7 @@ def masked(line):
 
 
 class Mutant:
-    """A mistake: where it is, what it changes, and how the sources say both."""
+    """A mistake: its place, and the old and the new text."""
 
     def __init__(self, path, line, start, end, kind, old, new):
         self.path, self.line, self.start, self.end = path, line, start, end
@@ -62,7 +62,7 @@ class Mutant:
         return f"{self.path} | {text.strip()} | {self.column(text)}{self.old} -> {self.new}"
 
     def column(self, text):
-        """Which of the same operators of its line it is, where there are several."""
+        """The index among equal operators of its line."""
         before = masked(text)[:self.start].count(f" {self.old} ")
         return f"{before + 1}: " if masked(text).count(f" {self.old} ") > 1 and self.kind == "binary" else ""
 
@@ -108,12 +108,12 @@ def c_mutants(path, lines):
 
 
 def spelled(number):
-    """An operator's name that nothing else has."""
+    """A unique name for an operator."""
     return "".join(chr(0x2200 + digit) for digit in (number // 200, number % 200))
 
 
 def written(mutant, text):
-    """The line with the mutant in it, asleep."""
+    """The line with the inactive mutant in it."""
     n, start, end = mutant.number, mutant.start, mutant.end
     if mutant.kind in ("binary", "not"):
         return text[:start] + spelled(n) + text[end:]
@@ -177,7 +177,7 @@ static inline int is_mutant(int mutant) {
 
 
 def swift_support(module, mutants):
-    """The file that a module gets: what its mutants need."""
+    """The support file of a module for its mutants."""
     text = ["internal " * (module == "PenstockWire") + "import CMemory\n",
             "@inline(__always) func isMutant(_ number: Int32) -> Bool { is_mutant(number) != 0 }\n",
             "@inline(__always) func mutated(_ number: Int32, _ value: Bool) -> Bool { isMutant(number) ? !value : value }\n"]

@@ -1,4 +1,4 @@
-"""The suites that a mutant has to get past, the ones that are likely to notice it first."""
+"""The suites that run on a mutant, beginning with those that are most likely to notice it."""
 
 import concurrent.futures
 import importlib.machinery
@@ -21,7 +21,7 @@ ORDER = {
     "PenstockReady": ("c", "python", "laws", "interop", "swift-fast", "swift-transport", "faults"),
     "PenstockABI": ("c", "python", "laws", "interop", "faults", "swift-fast", "swift-transport"),
 }
-# Seconds; one that takes longer hangs.
+# Seconds; a suite that takes longer hangs.
 LIMITS = {"swift-fast": 90, "swift-transport": 300, "laws": 120, "python": 200, "faults": 500, "interop": 400, "c": 90}
 
 
@@ -30,7 +30,7 @@ class Stages:
         self.tree = tree
         self.workers = queue.SimpleQueue()
         self.lock = threading.Lock()
-        # How many mutants each stage or C program has noticed, and which it comes to.
+        # The number of mutants that each stage or C program has noticed, and the mutants that it reaches.
         self.noticed = {}
         self.reached = {}
 
@@ -49,7 +49,7 @@ class Stages:
             return next((name for name, fails in zip(names, pool.map(self.try_sound, names)) if fails), None)
 
     def try_sound(self, name):
-        """Runs a stage without a mutant, and notes which it comes to."""
+        """Runs a stage without a mutant, and notes the mutants that it reaches."""
         marks = self.tree.parent / f"reached {name}"
         marks.write_bytes(bytes(4096))
         folder = self.workers.get()
@@ -90,7 +90,7 @@ class Stages:
             self.workers.put(folder)
 
     def run_stage(self, name, folder, number, marks=None):
-        """Whether it fails."""
+        """Whether the stage fails."""
         environment = dict(os.environ, PENSTOCK_MUTANT=str(number), PENSTOCK_SCENARIOS="2000",
                            PENSTOCK_PEER=str(folder / "build" / "bin" / "penstock-peer"), PYTHONDONTWRITEBYTECODE="1")
         if marks:

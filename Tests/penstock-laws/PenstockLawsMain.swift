@@ -5,8 +5,8 @@ import PenstockLaws
 //
 //   penstock-laws SEED COUNT [SECONDS]
 //
-// runs COUNT scenarios from SEED, or as many as SECONDS allow (COUNT is then not looked at). The first one that breaks
-// a law is printed, cut down (unless PENSTOCK_SHRINK is 0), and ends it. The last line is `N passed, N failed`.
+// runs COUNT scenarios from SEED, or as many as SECONDS allow (COUNT is then ignored). The first one that breaks a law
+// is shrunk (unless PENSTOCK_SHRINK is 0) and printed, and ends the run. The last line is `N passed, N failed`.
 
 /// SwiftPM renames an executable's `main` to this.
 @_cdecl("penstock_laws_main")
