@@ -159,7 +159,7 @@ def test_methods_and_kinds_are_filters(channel: Channel) -> None:
     log.clear()
     bidi(channel, [b"1"])
     assert [name for name, _ in log] == ["service", "streams"]
-    with pytest.raises(ValueError, match="no kind"):
+    with pytest.raises(ValueError, match="kinds is empty"):
         channel.add_interceptor(Only(), kinds=[])
 
 

@@ -223,7 +223,7 @@ def test_a_start_that_waits_shows_its_request_but_for_changes(channel: Channel) 
         def look() -> None:
             event = ticket.event()
             shown.append((event.method, event.metadata["x-mine"]))
-            with pytest.raises(StateError, match="only the metadata can be changed outside of its callback"):
+            with pytest.raises(StateError, match="only its metadata can be changed outside of the callback"):
                 event.method = "/a/b"
             shown.append("refused")
             ticket.resume()
