@@ -145,7 +145,7 @@ TEST(side_call_ends_with_its_call) {
   CHECK_INT(scene_finish_parent(&scene), 0);
   latch_wait(&attached.replied, 1);
   CHECK_INT(atomic_load(&attached.code), PENSTOCK_STATUS_CANCELLED);
-  CHECK_STR(attached.message, "the call that it was made for has ended");
+  CHECK_STR(attached.message, "the call for which it was made has ended");
   CHECK_INT(atomic_load(&detached.code), -1);
   OK(penstock_channel_close(scene.channel));
   latch_wait(&detached.replied, 1);

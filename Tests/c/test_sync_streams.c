@@ -177,7 +177,7 @@ TEST(sync_law_7_names_the_interceptor) {
   check_unary(channel, "{\"metadata\": {\"x-status\": \"5\"}}", PENSTOCK_STATUS_INTERNAL, NULL, "interceptor 'sync'");
   self.hook = forget_next;
   check_unary(channel, NULL, PENSTOCK_STATUS_INTERNAL, NULL,
-              "interceptor 'sync' returned without next, an end or an answer");
+              "interceptor 'sync' returned without calling next, ending the call or answering it");
   self.hook = next_and_nonsense;
   run_stream(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, PENSTOCK_STATUS_INTERNAL);
   run_stream(channel, BIDI, PENSTOCK_KIND_BIDI, "{\"metadata\": {\"x-status\": \"5\"}}", PENSTOCK_STATUS_INTERNAL);

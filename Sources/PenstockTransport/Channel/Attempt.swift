@@ -1,14 +1,15 @@
 import PenstockCall
 import PenstockWire
 
-/// One attempt of a call: joins the call above, its framing, and a stream of some connection. A request of which nothing
-/// was written is no attempt yet: it is picked again, once, with all that it has. One that was written and certainly not
-/// processed ends as such, and the call makes another (gRFC A6, "Transparent Retries").
+/// One attempt of a call: it joins the call above, the call's framing, and a stream of a connection. If nothing of
+/// the request was written, the attempt is picked again, once, with all that it has. If the request was written and
+/// certainly not processed, the attempt ends with a status that says so, and the call makes another attempt (gRFC A6,
+/// "Transparent Retries").
 ///
-/// The call is told nothing from within a function that it called: those only note, and `runInTurn` follows in the
-/// same turn.
+/// An attempt tells the call nothing from within a function that the call has called: such a function only takes
+/// notes, and `runInTurn` follows in the same turn.
 ///
-/// Its fields, like a stream's, are ordered so that it takes little: 144 bytes.
+/// Its fields, like a stream's, are ordered so that it takes only 144 bytes.
 final class Attempt: StreamOwner, TurnTask, Queued {
   /// The channel's core, not counted: used only while there is a call, which keeps the channel.
   private let channel: Unmanaged<ChannelCore>
@@ -72,7 +73,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     return borrow(framing) { $0.opening == .atOnce || (isHalfClosed && !$0.isPacking) } ?? false
   }
 
-  /// The whole request waits for the stream, which so begins to send once instead of three times.
+  /// The whole request is there before the stream opens, so the stream begins to send once instead of three times.
   override func start(_ call: Call, saying message: Message) {
     guard begins(call) else { return }
     isHalfClosed = true
@@ -136,7 +137,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
 
   override func another() -> CallBelow { Attempt(channel) }
 
-  /// Passes on bytes that have come and waited, in the same turn; the stream tells of later ones.
+  /// Passes on bytes that have come already, in the same turn; the stream tells of later ones.
   override func pull() {
     guard call != nil, let stream,
       message != nil || failure != nil || !stream.bodyIsEmpty || stream.end != nil
@@ -184,8 +185,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     guard let call else { return false }
     return call._withUnsafeGuaranteedRef { call in
       withCore { core in
-        // The clock is read anew, because the server counts the deadline from now on: the time of the turn's
-        // beginning would tell it too long a time.
+        // The clock is read anew, because the server counts the timeout from now on: with the time of the turn's
+        // beginning `grpc-timeout` would be too long.
         if call.request.deadline != nil { core.runtime.refreshNow() }
         let now = core.runtime.now
         return borrow(framing) { framing in
@@ -222,8 +223,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   override func streamReceives(_ bytes: ByteView) -> Int {
     guard message == nil, failure == nil, wantsMessage else { return 0 }
     return borrow(framing) { framing in
-      // Until the call knows of the headers, at which it may be paused, only messages that need no more memory are
-      // decoded.
+      // Before the call knows of the headers, at which it may be paused, only a message that has come whole is
+      // decoded, since it needs no more memory.
       guard headersCame || (headersWait && framing.beginsWithMessage(bytes)), !framing.isBusy else {
         return 0
       }
@@ -272,8 +273,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     proceed()
   }
 
-  /// Tells the call what has come. The call may end meanwhile, and so is kept until this returns; the caller keeps
-  /// the attempt.
+  /// Tells the call of everything that has come. The call may end meanwhile, so it is kept until this returns; the
+  /// caller keeps the attempt.
   private func proceed() {
     guard let call else { return }
     _ = call.retain()
@@ -281,7 +282,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     call.release()
   }
 
-  /// Tells the call all that has come, in order. Each step may end the call or the attempt.
+  /// Tells the call of everything that has come, in order. Each step may end the call or the attempt.
   private func proceed(_ call: Call) {
     var hasDelivered = false
     guard let stream else {
@@ -374,7 +375,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// Ends the call with a status from below.
   func finish(_ status: Status) {
     guard let call else { return }
-    // Kept, as the call may be freed at its end.
+    // The call is retained, because it may be freed at its end.
     _ = call.retain()
     call._withUnsafeGuaranteedRef { finish(status, $0) }
     call.release()

@@ -1,5 +1,5 @@
-/// Chooses the endpoint of an attempt. It knows endpoints by their numbers and news of them, and makes the decisions;
-/// the channel carries them out (`ChannelCore.follow`). A further kind of balancer is a further case. No I/O, no clock.
+/// Chooses the endpoint of an attempt. It gets the numbers of endpoints, and news of them, and decides; the channel
+/// carries out its decisions (`ChannelCore.follow`). A further kind of balancer is a further case. No I/O, no clock.
 enum Balancer: Equatable {
   case pickFirst(PickFirst)
 
@@ -12,7 +12,7 @@ enum Balancer: Equatable {
     }
   }
 
-  /// The endpoint for an attempt. Asked for each attempt, so the answer is ready beforehand.
+  /// The endpoint for an attempt. Each attempt asks for it, so the answer is ready beforehand.
   @inline(__always)
   var pick: Pick {
     switch self {
@@ -40,7 +40,7 @@ enum Pick: Equatable {
 enum BalancerEvent: Equatable {
   /// A call waits for a connection.
   case wanted
-  /// The addresses have come, so many; they are the endpoints from 0 on.
+  /// This many addresses have come; they are the endpoints from 0 on.
   case named(Int)
   /// The name has no addresses, or could not be looked up.
   case nameless

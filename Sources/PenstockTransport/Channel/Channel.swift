@@ -2,11 +2,11 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A target with its credentials and options, and as many connections as it takes. Calls know nothing of those: each gets
-/// an attempt, and the attempt gets a connection.
+/// A target with its credentials and options, and as many connections as are needed. Calls know nothing of
+/// connections: each call gets an attempt, and the attempt gets a connection.
 ///
-/// The handle; the driving thread works with `ChannelCore`. `@unchecked Sendable`: all here is immutable, and
-/// the core is touched on the driving thread only.
+/// This object is the handle; the driving thread works with `ChannelCore`. `@unchecked Sendable`: all fields are
+/// immutable, and the core is touched on the driving thread only.
 public final class Channel: @unchecked Sendable {
   let core: ChannelCore
   private let runtime: Runtime

@@ -7,9 +7,7 @@ import PenstockWire
 /// ```
 /// attempt --> pick: endpoint --> its connection's next stream; without a slot: waits here
 ///                   wait ------> waits here, until the balancer says "serve" or "fail"
-///                   fail ------> fails
-/// ```
-/// The timer is the one for names.
+///                   fail ------> fails ``` As a timer it limits the time for resolving names.
 final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   let runtime: Runtime
   let defaults: RequestDefaults
@@ -88,7 +86,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     if balancer.isIdle || balancer.pick == .fail { work.schedule(self) }
   }
 
-  /// An attempt without a stream has ended: it waits no more.
+  /// An attempt without a stream has ended, and does not wait any more.
   @inline(never) @_optimize(size)
   func forgetWaiting() { waiting.forget() }
 

@@ -7,7 +7,7 @@ public struct ChannelOptions {
   public var tls: TLSOptions? = TLSOptions() {
     didSet { usesDefaultTLS = false }
   }
-  /// TLS was not set by the user: then a unix socket goes without.
+  /// The user has not set TLS: then a channel on a unix socket has none.
   private(set) var usesDefaultTLS = true
   /// The authority that is sent instead of the target's.
   public var authority: ByteBuffer?

@@ -2,8 +2,8 @@ import CSystem
 import PenstockCall
 import PenstockWire
 
-/// Makes one connection: a socket, then one step after the other on it, and then HTTP takes the link: the version that was
-/// chosen on the way.
+/// Makes one connection: a socket, then one step after the other on it; then HTTP takes the link, in the version that
+/// the steps have negotiated.
 ///
 /// ```
 /// socket --> step (a proxy) --> step (TLS) --> TransportConnection
@@ -50,7 +50,7 @@ final class Connector: ReadyHandler, TurnTask {
       let events = connecting ? CS_EPOLLOUT : CS_EPOLLIN
       guard channel.runtime.watch(socket.descriptor, events, connector) else {
         socket.close()
-        return .failed(ByteBuffer().say("the system does not watch the socket"))
+        return .failed(ByteBuffer().say("the system refused to watch the socket"))
       }
       if !connecting { channel.work.schedule(connector) }
       return .started(connector)

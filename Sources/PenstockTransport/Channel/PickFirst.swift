@@ -1,5 +1,5 @@
-/// One address after the other until one can be connected to; all calls go there. With the next call after that
-/// connection has gone it begins again, and asks for the addresses anew.
+/// Tries one address after the other until one can be connected to; all calls go there. When that connection has
+/// gone, the next call makes it begin again, and ask for the addresses anew.
 ///
 /// | | wanted | named(n) | nameless | ready(i) | failed(i) | left(i) | room(i) | close |
 /// |---|---|---|---|---|---|---|---|---|
@@ -9,7 +9,7 @@
 /// | ready(r) | - | - | - | - | - | of r: -> idle | of r: serve | -> closed |
 /// | closed | fail | - | - | - | - | - | - | - |
 ///
-/// In each cell: the action, then the state that follows; "-" changes nothing.
+/// Each cell has the action, then the state that follows; "-" changes nothing.
 struct PickFirst: Equatable {
   enum State: Equatable {
     case idle

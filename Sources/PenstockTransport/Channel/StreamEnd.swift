@@ -2,7 +2,7 @@ import PenstockWire
 
 /// How a stream has ended, independent of its protocol; the explanation is in words for people.
 enum StreamEnd {
-  /// The answer is whole: its owner has had the trailers, or a head that was all of it.
+  /// The answer is complete: the stream's owner has got the trailers, or a head that was the whole answer.
   case trailers
   /// The body has ended, and no trailers will come.
   case body
@@ -16,7 +16,7 @@ enum StreamEnd {
   case tooMuch(ByteBuffer)
   case insecure(ByteBuffer)
   case reset(ByteBuffer)
-  /// The connection ended in the middle.
+  /// The connection ended before the answer was complete.
   case lost(ByteBuffer)
   /// The peer broke a rule of the protocol on this stream.
   case broken(ByteBuffer)

@@ -1,10 +1,10 @@
 import PenstockCall
 import PenstockWire
 
-/// One endpoint: an address, and the connection to it while there is one. `SubchannelState` makes the decisions;
-/// this carries them out. The timer is the one for connecting.
+/// One endpoint: an address, and the connection to it while there is one. `SubchannelState` makes the decisions, and
+/// this class carries them out. As a timer it limits the time for connecting.
 ///
-/// A connection that drains (GOAWAY) goes on beside it until its streams have ended.
+/// A connection that drains (GOAWAY) goes on beside the present one until its streams have ended.
 final class Subchannel: Timer {
   private let address: SocketAddress
   /// The index among the channel's endpoints.
@@ -29,7 +29,7 @@ final class Subchannel: Timer {
   /// Whether there is any connection, or one being made.
   var isInUse: Bool { connector != nil || connection != nil || !draining.isEmpty }
 
-  /// Gives `attempt` a stream. False: there is no slot; the balancer hears of the next one.
+  /// Gives `attempt` a stream. False: there is no slot; the balancer is told of the next one.
   @inline(__always)
   func open(_ attempt: Attempt) -> Bool {
     let isOpen = borrow(connection) { connection in
@@ -42,7 +42,7 @@ final class Subchannel: Timer {
     return false
   }
 
-  /// False: the balancer hears of the next one.
+  /// Whether the connection has a slot. False: the balancer is told of the next one.
   @inline(never) @_optimize(size)
   var hasSlot: Bool {
     if let connection, connection.slots > 0 { return true }

@@ -7,7 +7,7 @@
 /// | ready | - | - | ask | tell(room) | retire, tell(left) -> idle | tell(left) -> idle | - | closeAll -> closed |
 /// | closed | - | - | - | - | - | - | - | - |
 ///
-/// In each cell: the action, then the state that follows; "-" changes nothing. Connections that drain go on beside
+/// Each cell has the actions, then the state that follows; "-" changes nothing. Connections that drain go on beside
 /// all of it until they are done, or `closeAll`.
 enum SubchannelState: Equatable {
   case idle
@@ -21,9 +21,9 @@ enum SubchannelEvent: Equatable {
   case wanted(until: UInt64)
   /// The connection that is being made can be used.
   case connected
-  /// A call has found no slot on the connection in use. (Here another connection may be opened one day.)
+  /// A call has found no slot on the connection in use.
   case full
-  /// A slot that was asked for has come free there.
+  /// A slot that was asked for has come free on the connection in use.
   case room
   /// The connection in use takes no new streams.
   case draining
@@ -35,7 +35,7 @@ enum SubchannelEvent: Equatable {
 }
 
 enum SubchannelAction: Equatable {
-  /// Begins a connection, and arms the time; a connection that can't be begun has ended.
+  /// Begins a connection, and arms the timer; a connection that can't be begun counts as ended.
   case connect(until: UInt64)
   case arm(UInt64)
   case disarm

@@ -3,9 +3,9 @@ import PenstockWire
 
 /// A connection as attempts and subchannels know it, independent of its protocol. `HTTPVersion` lists the kinds.
 ///
-/// It tells its subchannel, on the driving thread: `connectionReady` when HTTP is established, `connectionHasSlots` where
-/// somebody had asked, `connectionDraining` when it takes no new streams while those that it has go on, and
-/// `connectionEnded`, last and once; its streams are told after that.
+/// It tells its subchannel, on the driving thread: `connectionReady` when HTTP is established, `connectionHasSlots`
+/// if the subchannel has asked (`isAsked`), `connectionDraining` when it takes no new streams while those that it has
+/// go on, and `connectionEnded`, last and once; its streams are told after that.
 ///
 /// It is a class, so that it can be borrowed without counting a reference.
 class TransportConnection: ReadyHandler {
@@ -16,7 +16,7 @@ class TransportConnection: ReadyHandler {
 
   /// The facts for the statistics of its calls, once it is open.
   var facts: ConnectionFacts? { nil }
-  /// How many streams may still be opened now; none or less: a call has to wait, or to look for another connection.
+  /// How many streams may still be opened now; 0 or less: a call has to wait, or to look for another connection.
   var slots: Int { 0 }
   /// Makes a stream, which is to be opened at once.
   func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
@@ -46,13 +46,14 @@ class TransportConnection: ReadyHandler {
 enum HTTPVersion {
   case http2
 
-  /// The version that TLS calls `name` (ALPN, RFC 7301). nil: we do not speak that.
+  /// The version that TLS calls `name` (ALPN, RFC 7301). nil: the library does not speak it.
   init?(alpn name: ByteView) {
     guard bytesEqual(name, "h2") else { return nil }
     self = .http2
   }
 
-  /// The version that the peer has chosen in TLS. Without a choice HTTP/2 (RFC 9113 section 3.3, "prior knowledge").
+  /// The version that the peer has chosen in TLS. Without a choice it is HTTP/2 (RFC 9113 section 3.3, "prior
+  /// knowledge").
   @inline(never) @_optimize(size)
   static func chosen(on link: Link) -> HTTPVersion {
     link.engine.flatMap { HTTPVersion(alpn: $0.alpn) } ?? .http2

@@ -1,11 +1,11 @@
 import PenstockCall
 import PenstockWire
 
-/// The layer above a stream. All on the driving thread, and never from within a verb of the stream's;
-/// `streamSends` and `streamReceives` come in the middle of its work, and must only record.
+/// The layer above a stream. Its functions are called on the driving thread, and never from within a verb of the
+/// stream. `streamSends` and `streamReceives` are called in the middle of the stream's work, and must only record.
 ///
-/// A class, and no protocol, so that it can be told without a reference being counted. It is a `CallBelow` because an attempt
-/// is both, to be borrowed from either side, and a class has one base; a stream uses nothing of that.
+/// It is a class and not a protocol, so that it can be borrowed without counting a reference. It inherits from
+/// `CallBelow` because an attempt is both, and a class has only one base; a stream uses nothing of `CallBelow`.
 class StreamOwner: CallBelow {
   /// The stream is about to open: adds its header list, and says whether messages go both ways. False: no memory, and the
   /// stream ends.
@@ -16,7 +16,8 @@ class StreamOwner: CallBelow {
   func streamReceives(head: HeaderBlock, endsStream: Bool) {}
   /// The trailers, valid until this returns. Must only record.
   func streamReceives(trailers: HeaderBlock) {}
-  /// Where the next bytes of the body may be put before `streamReceives` gets them; nil: there is no such space.
+  /// The space into which the next bytes of the body may be put before `streamReceives` gets them; nil: there is
+  /// none.
   func streamSpace() -> UnsafeMutableRawBufferPointer? { nil }
   /// Takes as much of a body as it wants now, and says how much; the rest is buffered. Must only record.
   func streamReceives(_ bytes: ByteView) -> Int { 0 }
@@ -24,15 +25,16 @@ class StreamOwner: CallBelow {
   func streamChanged(_ stream: TransportStream) {}
 }
 
-/// One request and its answer on some connection: an attempt talks to this alone, independent of the protocol. The bytes
-/// that have come and those to go stand here; a subclass moves them, and has the verbs.
+/// One request and its answer on a connection. An attempt uses nothing else of the connection, and so is independent
+/// of the protocol. The received bytes and the bytes to be sent are kept here; a subclass moves them, and implements
+/// the verbs.
 ///
 /// ```
 /// new --open--> (waits for its turn) --streamOpens--> open --> ended --leave--> nobody's
 /// ```
 /// `end` says how it ended, once; after that nothing inbound changes. A verb tells its owner nothing before it returns.
 ///
-/// A class that is borrowed: a verb costs 2 instructions more than one of a final class.
+/// It is a class so that it can be borrowed; a verb costs 2 instructions more than one of a final class.
 class TransportStream {
   /// Cleared when the stream has closed, or its owner has left.
   final var owner: StreamOwner?
@@ -89,7 +91,7 @@ class TransportStream {
     return true
   }
 
-  /// This many messages are sent with the headers, and so told of.
+  /// This many messages are sent with the headers, and count as sent pieces.
   final func sentWithHeaders(_ count: UInt32) { piecesSent &+= count }
 
   // MARK: Inbound

@@ -5,15 +5,15 @@ protocol Queued: AnyObject {
   var isWaiting: Bool { get }
 }
 
-/// The elements that wait for something, oldest first. Elements may come and go while the queue does not move: those
-/// that have gone are skipped, and removed in time.
+/// The elements that wait for something, oldest first. Elements that do not wait any more are skipped, and removed
+/// later.
 struct WaitQueue<Element: Queued> {
   /// The elements; nil: it has left the queue.
   private var all: [Element?] = []
   private var next = 0
   private var gone = 0
 
-  /// The number of elements, with those that have left and are still here.
+  /// The number of elements, including those that do not wait any more and have not been removed.
   var count: Int { all.count - next }
   var isEmpty: Bool { next == all.count }
 
@@ -39,7 +39,7 @@ struct WaitQueue<Element: Queued> {
     return nil
   }
 
-  /// An element has gone; it need not have been in the queue.
+  /// An element does not wait any more; it need not have been in the queue.
   @inline(never) @_optimize(size)
   mutating func forget() {
     gone += 1

@@ -213,7 +213,7 @@ extension ClientCall {
     var outcome = wait(with: waiter, isInterruptible, opens: true, &nothing)
     while true {
       if outcome == .wouldDeadlock {
-        cancel(("waited for on the thread of its executor" as StaticString).bytes)
+        cancel(("its executor's only thread waits for it" as StaticString).bytes)
       }
       guard outcome == .interrupted else {
         guard outcome == .ok else { return (outcome, nil) }

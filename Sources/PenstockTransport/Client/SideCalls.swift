@@ -92,7 +92,7 @@ extension ClientCall {
     side.sideLinks.slot = -1
   }
 
-  private static var orphaned: Status { Status(.cancelled, "the call that it was made for has ended") }
+  private static var orphaned: Status { Status(.cancelled, "the call for which it was made has ended") }
 }
 
 extension ClientChannel {

@@ -294,7 +294,7 @@ final class GRPCFraming: Framing {
     case .malformed: return .failed(Status(.internal, "a received message is not valid gzip"))
     case .noMemory: return .failed(Status(.resourceExhausted, "no memory for a received message"))
     case .tooLarge:
-      let text = ByteBuffer().say("a received message is, decompressed, over the limit of ").say(limit)
+      let text = ByteBuffer().say("a received message, decompressed, is over the limit of ").say(limit)
         .say(" bytes (max_receive_message_bytes)")
       return .failed(Status(.resourceExhausted, words: text))
     }

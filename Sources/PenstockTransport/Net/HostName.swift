@@ -12,7 +12,7 @@ enum HostName {
   static func flaw(_ name: ByteView) -> StaticString? {
     if name.isEmpty { return "it is empty" }
     // OpenSSL takes a name that begins with a dot as a pattern for all that end so.
-    if name[0] == 0x2E { return "it begins with a dot: a name is wanted, and no pattern" }
+    if name[0] == 0x2E { return "it begins with a dot: patterns are not allowed" }
     var label = 0
     for byte in name {
       let letter = byte | 0x20

@@ -3,7 +3,7 @@ import PenstockCall
 import PenstockWire
 
 /// The bytes of one connection: its socket, TLS once a step has put it in, and the bytes that wait to be sent. It knows
-/// nothing of HTTP. A connector has it first, then the connection that comes of it.
+/// nothing of HTTP. A connector has it first, then the connection that the connector makes.
 final class Link {
   let socket: Socket
   private(set) var engine: TLSEngine?
@@ -26,7 +26,8 @@ final class Link {
   /// Received bytes that were not used yet; with TLS they have to be decrypted.
   var input: ByteBuffer { engine?.input ?? plain }
 
-  /// Puts TLS on the link from here on, behind the bytes on their way in both directions. False: no memory.
+  /// From here on the link uses TLS. Bytes that have already come are its first input; bytes that still wait to be
+  /// sent leave before its records. False: no memory.
   @inline(never) @_optimize(size)
   func put(_ engine: TLSEngine) -> Bool {
     guard engine.input.append(plain.view), engine.output.append(out.bytes.view) else { return false }
@@ -70,7 +71,7 @@ final class Link {
     if !isSent { _ = send(.max) }
   }
 
-  /// Whether the loop tells when there is room to send.
+  /// Makes the loop tell, or not, when there is room to send.
   func watchOutput(_ on: Bool) {
     let isClogged = on && isClogged
     guard on != watchesOutput || isClogged != ignoresInput else { return }

@@ -4,14 +4,14 @@ import PenstockWire
 /// The bytes to be sent on a connection, in order: bytes of its own, and parts of messages that stay where they are until
 /// the kernel has them.
 ///
-/// A part holds its message, which nobody changes any more: a stream that is reset, or a call that ends, does not take
-/// it away. With `copies` all bytes are its own, for a TLS engine that wants them in one piece.
+/// A part keeps its message, which nobody changes any more, even if the stream is reset or the call ends. With
+/// `copies` all bytes are the queue's own, because a TLS engine needs them in one piece.
 public final class SendQueue {
   private struct Part {
     let message: ByteBuffer
     var start: Int
     var count: Int
-    /// How many of the queue's own bytes come before the part, counted from where `base` is 0.
+    /// How many of the queue's own bytes come before the part, counted as `base` is.
     let offset: Int
   }
 
@@ -25,7 +25,7 @@ public final class SendQueue {
 
   /// Shorter parts are copied: that is less work than one more vector for the kernel.
   private static let leastPart = 2048
-  /// The most vectors of one system call: 1 KiB, all that is taken from the stack.
+  /// The most vectors of one system call; they take 1 KiB of the stack.
   private static let mostVectors = 64
 
   public init(copies: Bool) { self.copies = copies }
@@ -75,7 +75,7 @@ public final class SendQueue {
     }
   }
 
-  /// Sends as many vectors as one system call has. Returns how much it took, or -errno, and how much there was.
+  /// Sends as many vectors as one system call takes. Returns how much it took, or -errno, and how much there was.
   private func sendVectors(_ descriptor: Int32) -> (taken: Int64, offered: Int) {
     withUnsafeTemporaryAllocation(of: iovec.self, capacity: SendQueue.mostVectors) { vectors in
       let own = bytes.view

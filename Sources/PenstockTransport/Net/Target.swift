@@ -1,6 +1,6 @@
 import PenstockWire
 
-/// Where a channel goes, parsed ("gRPC Name Resolution", "Name Syntax").
+/// A channel's target, parsed ("gRPC Name Resolution", "Name Syntax").
 ///
 /// `host:port`, `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5,...`, `ipv6:[::1]:5,...`, `unix:path`,
 /// `unix:///path`, `unix-abstract:name`. The port is 443 where none is given.
@@ -36,7 +36,7 @@ struct Target {
     if text.isEmpty { return .failed(ByteBuffer().say("the target is empty")) }
     // The text is not quoted in the failure: a password may stand before the "@".
     if after("unix:", text) == nil, after("unix-abstract:", text) == nil, text.contains(0x40) {
-      return .failed(ByteBuffer().say("the target has an \"@\": a user has no place in it"))
+      return .failed(ByteBuffer().say("the target has an \"@\": it can't name a user"))
     }
     for byte in text where byte <= 0x20 || byte == 0x7F {
       return wrong(text, "it has a space or a control character in it")
@@ -160,7 +160,7 @@ struct Target {
       let rest = ByteView(rebasing: text[(close + 1)...])
       if rest.isEmpty { return .parts(host: host, port: nil, isBracketed: true) }
       guard rest[0] == 0x3A, let port = number(ByteView(rebasing: rest[1...])) else {
-        return .failed("what follows the bracket is not a port (1 to 65535)")
+        return .failed("its bracket is not followed by a port (1 to 65535)")
       }
       return .parts(host: host, port: port, isBracketed: true)
     }

@@ -31,7 +31,7 @@ public enum Made<Value> {
   case failed(SetupFailure)
 }
 
-/// Composes words for people. Without memory a text stays shorter: that is never a second error.
+/// Composes texts for people. If memory runs out, a text is shorter; that is never a second error.
 extension ByteBuffer {
   @discardableResult
   func say(_ words: StaticString) -> ByteBuffer {
@@ -82,7 +82,7 @@ extension ByteBuffer {
   @discardableResult
   func say(_ text: [UInt8]) -> ByteBuffer { text.withUnsafeBytes { say($0) } }
 
-  /// Adds at most `limit` bytes of a peer, with a dot for each that is not printable ASCII.
+  /// Adds at most `limit` bytes that a peer has sent, with a dot for each that is not printable ASCII.
   @discardableResult
   func say(printable bytes: ByteView, limit: Int) -> ByteBuffer {
     for byte in bytes.prefix(limit) { _ = append(byte: byte >= 0x20 && byte < 0x7F ? byte : 0x2E) }
@@ -91,8 +91,8 @@ extension ByteBuffer {
   }
 }
 
-/// A view does not keep its buffer, so a text that is composed on the spot is passed as a whole and lives until the
-/// callee returns.
+/// A view does not keep its buffer, so a composed text is passed as a buffer, which lives until the called function
+/// returns.
 extension Status {
   convenience init(_ code: StatusCode, words: ByteBuffer) {
     self.init(code)

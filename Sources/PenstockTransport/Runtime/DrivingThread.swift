@@ -2,7 +2,8 @@ import CMemory
 
 /// The threads that drive a runtime now: for functions that wait and belong to no runtime, and in the checked build
 /// for references that only the driver may count (Sources/CEmbedded/checks.c). A thread may drive one runtime in a
-/// callback of another. Never inlined in full mode: only within this file is there a single count.
+/// callback of another. In full mode the functions are never inlined, because each object file has a count of its
+/// own.
 enum DrivingThread {
   #if hasFeature(Embedded)
     @inline(__always)

@@ -40,7 +40,7 @@ public struct Lock: ~Copyable, @unchecked Sendable {
 enum Futex {
   enum Wake: Equatable { case woken, timedOut, interrupted }
 
-  /// Sleeps while `word` is `value`. It is `.woken` also where the value differed from the start.
+  /// Sleeps while `word` is `value`. The result is `.woken` even if the value differed from the start.
   @discardableResult
   static func wait(_ word: borrowing Atomic<UInt32>, while value: UInt32, until deadline: UInt64?) -> Wake {
     let r = withUnsafePointer(to: word) { cs_futex_wait(UnsafeRawPointer($0), value, deadline ?? .max) }

@@ -22,17 +22,17 @@ private func words(_ text: UnsafePointer<CChar>?) -> [UInt8] {
   return [UInt8](UnsafeRawBufferPointer(start: text, count: strlen(text)))
 }
 
-/// One question for getaddrinfo, which blocks for as long as it likes, on a thread of its own: detached, without
-/// signals, few per runtime; further lookups wait in a queue. IP literals need no thread. Posted to the runtime with its
-/// answer.
+/// A lookup with getaddrinfo, which may block for any time, on a thread of its own. That thread is detached and gets
+/// no signals; a runtime has few of them, and further lookups wait in a queue. An IP literal needs no thread. The
+/// lookup is posted to the runtime with its answer.
 ///
-/// A shutdown of the runtime waits for lookups under way, forgotten ones included: their threads run in this process.
+/// A shutdown of the runtime waits for lookups under way, cancelled ones included, because their threads still run.
 public final class Lookup: InboxItem {
   private let runtime: Runtime
   private let port: UInt16
   /// Used by the driver only; nil once it was told, or cancelled.
   fileprivate var completion: (any ResolverCompletion)?
-  /// The name to look up; the resolver thread's while that runs.
+  /// The name to look up; used by the lookup's thread while that runs.
   fileprivate var name: UnsafeMutablePointer<CChar>?
   private var outcome: ResolverOutcome?
   /// Used by the driver only: whether the lookup has, or had, a thread.
@@ -110,7 +110,7 @@ public final class Lookup: InboxItem {
       Unmanaged<Lookup>.fromOpaque(argument).takeRetainedValue().ask()
       return nil
     }
-    if failure != 0 { finish(.failed(words("no thread to look the name up"))) }
+    if failure != 0 { finish(.failed(words("a thread to look up the name could not be started"))) }
   }
 
   @inline(never) @_optimize(size)

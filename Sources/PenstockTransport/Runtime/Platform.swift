@@ -1,14 +1,15 @@
 import CSystem
 import PenstockWire
 
-/// The services that a runtime takes from the world outside: time, readiness, sockets, names. One object, given when the
-/// runtime is made, and asked for nothing but this; here it is the operating system.
+/// The services that a runtime takes from the world outside: time, readiness, sockets, names. A runtime gets one such
+/// object when it is made. This class is the operating system.
 ///
-/// Another class in its place (a simulator's, with a clock of its own and sockets in memory) replaces any of them. As
-/// the library has no other, its compiler calls these functions directly: they cost nothing.
+/// A subclass (a simulator with a clock of its own and sockets in memory) may replace any service. The library itself
+/// has no subclass, so the compiler calls these functions directly, at no cost.
 ///
-/// Threads are the system's, and so is the time for which one is parked: a clock that goes otherwise is for a host-driven
-/// runtime, whose one thread never is. Interceptors that are made without a runtime have the system's clock, too.
+/// Threads are the system's, and so is the time for which a thread is parked: a clock that runs differently is for a
+/// host-driven runtime only, whose one thread is never parked. Interceptors that are made without a runtime have the
+/// system's clock, too.
 class Platform {
   init() {}
 

@@ -8,7 +8,7 @@ public protocol ReadyHandler: AnyObject {
 }
 
 /// The epoll side of a runtime: the watched descriptors with their owners, the descriptor that wakes a sleeping loop, and
-/// for a host-driven runtime the outer descriptor and its timer. It never calls out.
+/// for a host-driven runtime the outer descriptor and its timer. It calls no handler itself.
 class Poller {
   private struct Watch {
     let fd: Int32
@@ -27,8 +27,8 @@ class Poller {
   /// The wake descriptor was signalled, and no wait has seen it yet. A hint: see `takeKick`.
   private final let isKicked = Atomic<Bool>(false)
 
-  /// Somebody else in the program has closed a descriptor of ours: no number here is known to be ours any more, so none
-  /// is used or closed from now on. Any thread may notice; the driver acts on it.
+  /// Other code in the program has closed a descriptor of the poller: any number here may be another file's by now,
+  /// so none is used or closed any more. Any thread may notice; the driver acts on it.
   final let isLost = Atomic<Bool>(false)
 
   /// The watches, sorted by descriptor.
@@ -138,7 +138,7 @@ class Poller {
     if i < watches.count, watches[i].fd == fd { watches[i].handler = handler }
   }
 
-  /// Returns the handler, for the caller to drop outside.
+  /// Stops watching `fd`. Returns the handler, which the caller then releases.
   func unwatch(_ fd: Int32) -> (any ReadyHandler)? {
     let i = index(fd)
     guard i < watches.count, watches[i].fd == fd else { return nil }

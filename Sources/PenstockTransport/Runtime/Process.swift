@@ -5,7 +5,7 @@ import Synchronization
 /// globals fresh and every lock free, regardless of the locks that the parent's threads held at that moment.
 ///
 /// The generation tells processes apart: a handle keeps the one it was made under, and a child's differs from those
-/// of all its ancestors, from whom alone it can have inherited handles.
+/// of all its ancestors, the only processes from which it can have inherited handles.
 public enum Process {
   private struct Page: ~Copyable {
     let generation: Atomic<UInt64>

@@ -20,7 +20,7 @@ public protocol ShutdownHook: AnyObject {
 public enum Closing {
   case channelClosed, shutDown, descriptorsLost
 
-  /// The status of calls that end so; each call gets a new object.
+  /// The status of calls that end for this reason; each call gets a new object.
   @inline(never) @_optimize(size)
   var status: Status {
     switch self {
@@ -79,17 +79,18 @@ public final class Runtime: @unchecked Sendable {
   /// Whether the loop sleeps: 1 means that no thread looks at the inbox until the wake descriptor is signalled. See
   /// `turn`.
   let asleep = Atomic<UInt32>(0)
-  /// The driving thread, 0 while the role is free or on its way to somebody.
+  /// The driving thread; 0 while the role is free or being handed over.
   let driverThread = Atomic<UInt64>(0)
   /// The own thread should give the role to a waiting thread.
   let yieldWanted = Atomic<Bool>(false)
-  /// The driver should look whether the runtime has ended.
+  /// The driver should check whether the runtime has ended.
   let ending = Atomic<Bool>(false)
   let ended = Atomic<Bool>(false)
   /// A shutdown has begun, or the loop can't go on: nothing new is accepted.
   public let closed = Atomic<Bool>(false)
-  /// The counts of user handles; of the work that a shutdown waits for, and in its upper half of calls, which keep the loop
-  /// alive besides; and of the work that nobody waits for in a blocking function, so that the own thread has to drive it.
+  /// `handles`: the number of user handles. `pending`: a count of the work that a shutdown waits for; its upper half
+  /// counts the calls among that, which also keep the loop alive. `background`: a count of the work that no thread
+  /// waits for in a blocking function, so that the own thread has to drive it.
   let handles = Atomic<Int>(1)
   let pending = Atomic<UInt64>(0)
   let background = Atomic<Int>(0)
@@ -107,7 +108,8 @@ public final class Runtime: @unchecked Sendable {
   /// The time when the role became free.
   var freeSince: UInt64 = 0
   var waiters: [Waiter] = []
-  /// More than 0: many threads wait at once, or have of late, and the own thread keeps the role. See RuntimeRole.swift.
+  /// More than 0: many threads wait at once, or did so lately, and the own thread keeps the role. See
+  /// RuntimeRole.swift.
   var crowd: UInt32 = 0
   /// The own thread is to take the free role at once.
   var ownWanted = false
@@ -198,7 +200,6 @@ public final class Runtime: @unchecked Sendable {
   /// Nanoseconds since 1970 by the system's clock.
   public static func wallClock() -> UInt64 { cs_wall_clock() }
 
-  /// Whether the calling thread is the driver now.
   @inline(__always)
   /// Called on the thread that takes the role.
   func beginDriving() {
@@ -213,6 +214,7 @@ public final class Runtime: @unchecked Sendable {
     DrivingThread.end(self)
   }
 
+  /// Whether the calling thread is the driver now.
   public var isDriving: Bool { driverThread.load(ordering: .relaxed) == cs_thread_self() }
 
   // MARK: For the driver
@@ -263,8 +265,8 @@ public final class Runtime: @unchecked Sendable {
   public func post(_ item: InboxItem) -> Bool {
     if !inbox.push(item) { return true }
     if ended.load(ordering: .sequentiallyConsistent) {
-      // The thread that ended the runtime may have looked before the push, and nobody will look again but this
-      // thread, which may not be the only one.
+      // The thread that ended the runtime may have emptied the inbox before the push. Only threads that post empty it
+      // again, and there may be several of them.
       dropInbox()
       return false
     }

@@ -107,7 +107,7 @@ extension Runtime {
     sendToLook()
   }
 
-  /// Makes the thread that drives, or should drive, look whether the runtime has ended.
+  /// Makes the thread that drives, or should drive, check whether the runtime has ended.
   private func sendToLook() {
     lock.lock()
     let idle = driver == .none && options.mode == .thread && phase != .ended
@@ -208,7 +208,8 @@ extension Runtime {
   /// Whether the loop's descriptors are lost: see `Poller.isLost`.
   var hasLostDescriptors: Bool { poller.isLost.load(ordering: .relaxed) }
 
-  /// The driver has seen that a descriptor of the loop is closed, or another file: it can wait for nothing any more.
+  /// The driver has seen that a descriptor of the loop is closed, or another file: it can't wait for anything any
+  /// more.
   @inline(never) @_optimize(size)
   func descriptorsLost() {
     closed.store(true, ordering: .releasing)

@@ -6,7 +6,7 @@ public struct SocketAddress {
   public private(set) var storage: sockaddr_storage
   public private(set) var length: UInt32
 
-  /// The system's address; one that is longer than the storage is cut off.
+  /// A copy of an address of the system's; nil: its length is not that of an address.
   @inline(never) @_optimize(size)
   public init?(_ address: UnsafeRawPointer, length: UInt32) {
     var storage = sockaddr_storage()

@@ -13,7 +13,7 @@ open class Timer {
   fileprivate final func set(_ at: UInt64) { deadline = at }
 }
 
-/// A binary heap of armed timers, earliest first. It never calls out.
+/// A binary heap of armed timers, earliest first. It calls no timer itself.
 struct TimerHeap {
   private struct Entry {
     var at: UInt64

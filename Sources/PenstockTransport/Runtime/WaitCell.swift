@@ -17,7 +17,7 @@ public class WaitCell: @unchecked Sendable {
   /// Whether `runtime` is a counted reference.
   private final let keepsRuntime: Bool
 
-  /// Makes a cell. Without `keepsRuntime` the thread that sets it has to keep the runtime.
+  /// Makes a cell. Without `keepsRuntime` the thread that sets the cell has to keep the runtime.
   public init(keepsRuntime: Bool = true) { self.keepsRuntime = keepsRuntime }
 
   deinit { if keepsRuntime { runtime?.release() } }
@@ -38,12 +38,12 @@ public class WaitCell: @unchecked Sendable {
     if seen & WaitCell.driving != 0 { runtime?._withUnsafeGuaranteedRef { if !$0.isDriving { $0.wake() } } }
   }
 
-  /// Sets it by the only thread that waits for it, which drives: no other writes the word but for a nudge that comes
-  /// too late.
+  /// Sets the cell on the only thread that waits for it, which drives. No other thread writes the word, except for a
+  /// nudge that comes too late.
   final func setUnshared() { word.store(word.load(ordering: .relaxed) | WaitCell.set, ordering: .relaxed) }
 
-  /// For the next wait. Only where no wait is under way that must not be missed: look at the condition itself after
-  /// a reset and before the next wait.
+  /// Clears the flag for the next wait. After a reset, and before the next wait, look at the condition itself,
+  /// because the reset forgets what has happened before it.
   public final func reset() {
     word.bitwiseAnd(~WaitCell.set, ordering: .sequentiallyConsistent)
   }

@@ -233,7 +233,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     if verdict != Verdict.next.rawValue {
       wishes(.end(broken("returned a value that its function may not return")))
     } else if !hasCalledNext {
-      wishes(.end(broken("returned without next, an end or an answer")))
+      wishes(.end(broken("returned without calling next, ending the call or answering it")))
     } else {
       wishes(.letGo)
     }

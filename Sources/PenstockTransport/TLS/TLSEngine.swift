@@ -103,7 +103,7 @@ public final class TLSEngine {
     handshakeBytes -= input.count
     // This is more than any certificates take; OpenSSL itself accepts some messages without end.
     if handshakeBytes > Limits.handshakeBytes {
-      fail(ByteBuffer().say("TLS handshake failed: over ").say(Limits.handshakeBytes >> 20).say(" MiB of it"))
+      fail(ByteBuffer().say("TLS handshake failed: over ").say(Limits.handshakeBytes >> 20).say(" MiB long"))
       return .failed
     }
     guard result == 1 else { return settle(result) == .needsMore ? .needsMore : .failed }

@@ -405,7 +405,7 @@ import Testing
     #expect(status.code == .resourceExhausted)
     #expect(
       text(status.message)
-        == "a received message is, decompressed, over the limit of 899 bytes (max_receive_message_bytes)")
+        == "a received message, decompressed, is over the limit of 899 bytes (max_receive_message_bytes)")
   }
 }
 

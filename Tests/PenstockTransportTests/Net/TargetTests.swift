@@ -66,7 +66,7 @@ import Testing
     ),
     ("a:+1", "the target \"a:+1\": its port is not a number from 1 to 65535"),
     ("[::1", "the target \"[::1\": a bracket is not closed"),
-    ("[::1]x", "the target \"[::1]x\": what follows the bracket is not a port (1 to 65535)"),
+    ("[::1]x", "the target \"[::1]x\": its bracket is not followed by a port (1 to 65535)"),
     (
       "http://a",
       "the target \"http://a\": the scheme \"http\" is not known (dns, ipv4, ipv6, unix, unix-abstract)"
@@ -79,7 +79,7 @@ import Testing
     ("dns:///", "the target \"dns:///\": it has no host"),
     (
       ".a:1",
-      "the target \".a:1\": its host name is wrong: it begins with a dot: a name is wanted, and no pattern"
+      "the target \".a:1\": its host name is wrong: it begins with a dot: patterns are not allowed"
     ),
     (
       "dns:///a/b",
@@ -87,7 +87,7 @@ import Testing
     ),
     ("a:b:1", "the target \"a:b:1\": its host is not an IPv6 address"),
     ("[::1::2]:1", "the target \"[::1::2]:1\": its host is not an IPv6 address"),
-    ("me:secret@a:1", "the target has an \"@\": a user has no place in it"),
+    ("me:secret@a:1", "the target has an \"@\": it can't name a user"),
     ("*.a", "the target \"*.a\": its host name is wrong: it has a character that no host name has"),
     ("a..b", "the target \"a..b\": its host name is wrong: it has two dots in a row"),
     ("ipv4:", "the target \"ipv4:\": \"\" is not an IPv4 address"),

@@ -320,7 +320,7 @@ import Testing
     // With this it is 1 MiB.
     #expect(say(4016) == .needsMore && engine.input.isEmpty)
     #expect(say(1) == .failed)
-    #expect(text(engine.failure) == "TLS handshake failed: over 1 MiB of it")
+    #expect(text(engine.failure) == "TLS handshake failed: over 1 MiB long")
   }
 
   @Test func setupMistakesNameTheirField() {
@@ -360,8 +360,8 @@ import Testing
       #expect(named(name) == "made")
     }
     for (name, words) in [
-      ("", "it is empty"), (".example.com", "it begins with a dot: a name is wanted, and no pattern"),
-      (".", "it begins with a dot: a name is wanted, and no pattern"), ("a..b", "it has two dots in a row"),
+      ("", "it is empty"), (".example.com", "it begins with a dot: patterns are not allowed"),
+      (".", "it begins with a dot: patterns are not allowed"), ("a..b", "it has two dots in a row"),
       ("a..", "it has two dots in a row"), ("*.example.com", "it has a character that no host name has"),
       ("a\0b", "it has a character that no host name has"),
       ("a b", "it has a character that no host name has"),
