@@ -7,7 +7,9 @@ import PenstockWire
 /// ```
 /// attempt --> pick: endpoint --> its connection's next stream; without a slot: waits here
 ///                   wait ------> waits here, until the balancer says "serve" or "fail"
-///                   fail ------> fails ``` As a timer it limits the time for resolving names.
+///                   fail ------> fails
+/// ```
+/// As a timer it limits the time for resolving names.
 final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   let runtime: Runtime
   let defaults: RequestDefaults

@@ -6,8 +6,9 @@ import PenstockWire
 ///
 /// ```
 /// preface --the peer's SETTINGS--> open --(no new streams)--> draining --> closed
-///    \---- error, end of stream, timeout (the owner's) ``` In each turn it reads the waiting bytes and tells the
-///    streams' owners; it writes once, at the turn's end.
+///    \---- error, end of stream, timeout (the owner's)
+/// ```
+/// In each turn it reads the waiting bytes and tells the streams' owners; it writes once, at the turn's end.
 final class HTTP2Connection: TransportConnection, TurnTask {
   enum Phase { case preface, open, draining, closed }
 
