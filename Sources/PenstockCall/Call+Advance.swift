@@ -53,7 +53,7 @@ extension Call {
   /// direction, which saves 30 instructions an event.
   @inline(__always)
   private func advance(_ event: Event, at first: Int, goesDown: Bool) -> Exit {
-    // Where the event can't go through the whole run at once, the run is split first.
+    // If the event can't go through the whole run at once, the run is split first.
     if goesDown {
       if _slowPath(outboundEnd < run.length) { splitRun(at: outboundEnd) }
     } else {

@@ -106,7 +106,7 @@ extension Call {
     return .through
   }
 
-  /// Where the cut above the attempt is among the hops of the run, the event passes it between two of them.
+  /// If the cut above the attempt is among the hops of the run, the event passes it between two of them.
   @inline(__always)
   private func walkDown(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
     if _slowPath(isCutInRun) { return walkAcross(event, kind, list) }
@@ -118,7 +118,8 @@ extension Call {
   @inline(never) @_optimize(size)
   private func walkAcross(_ event: Event, _ kind: EventKind, _ list: Chain.Callbacks.List) -> RunExit {
     let exit = walk(event, kind, list.above(cutAt))
-    // Where a hop above the cut was set apart meanwhile, the event has yet to come to that one, and passes the cut later.
+    // If a hop above the cut was set apart meanwhile, the event still has to come to that hop, and passes the cut
+    // later.
     guard case .through = exit, isCutInRun else { return exit }
     _ = passesCut(down: event)
     return walk(event, kind, list.from(cutAt))

@@ -5,7 +5,7 @@ import PenstockWire
 // verdict means.
 
 extension Call {
-  /// Where the settled event stands.
+  /// The place of the event that is being settled.
   enum Slot {
     /// The event is in hand: its callback has just returned.
     case passing
@@ -34,7 +34,7 @@ extension Call {
       return false
     }
     if let station = hop.standing(lane) {
-      // I6: an event does not overtake a lane that is shut, or was shut until now.
+      // I6: where the lane is shut, or was shut until now, an event overtakes nothing that waits.
       if station.isShut || !station.waiting.isEmpty {
         station.waiting.append(event)
         return false
@@ -71,7 +71,8 @@ extension Call {
     case .leaves: return true
     case .stays: return false
     case .ends:
-      // The event ends here, so it is told as sent: nobody has to wait for that. After a restart it was told already.
+      // The event ends here, so `sent` is told for it, and no sender waits for it. After a restart that has been done
+      // already.
       if case .send = event, isCurrent(hop) { tellSent(1, from: hop.index - 1) }
       return false
     }
@@ -245,7 +246,7 @@ extension Call {
     if lane == .inbound, wantsMessage { tellBelow { $0.pull() } }
   }
 
-  /// Lets go the events that may leave the hop, in order; then shows those that waited in front of it.
+  /// Lets go the events that may leave the hop, in order; then shows the events that waited in front of it.
   func drain(_ hop: Hop, _ lane: Lane) {
     while true {
       letGo(hop, lane)

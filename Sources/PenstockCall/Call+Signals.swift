@@ -79,7 +79,8 @@ extension Call {
     if n > 0, phase == .live { pending.append(.sentFrom(index, n)) }
   }
 
-  /// Whether anyone wants to know when the transport has taken messages: in a unary call without `on_sent` nobody does.
+  /// Whether the caller, a hop or a trace is told when the transport has taken messages; in a unary call mostly none
+  /// is.
   public var hearsSent: Bool {
     manner == .toldSent || table.map { !$0.pointee.sent.isEmpty } ?? false || run.length < hops.count
       || trace != nil

@@ -33,7 +33,7 @@ public final class RequestLabels {
   }
 }
 
-/// The settings that `start` carries beside its headers: how the call is to be made.
+/// The settings that `start` carries beside its headers, such as limits, credentials and compression.
 public struct CallSettings {
   public var maxReceiveBytes = 4 << 20
   public var maxSendBytes = Int(Int32.max)

@@ -19,7 +19,7 @@ public final class Chain {
     /// The hop's level, never `both`.
     public let level: Level
     public let isPerAttempt: Bool
-    /// The entry of the registry at the time when the chain was made.
+    /// The entry in the registry when the chain was made.
     let source: Registry.Entry?
 
     /// Whether the hop may RESTART.

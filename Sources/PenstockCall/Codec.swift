@@ -43,7 +43,7 @@ public final class Codec {
     return CodecObject(made, self)
   }
 
-  /// Replaces the object by its bytes. False: it failed.
+  /// Replaces the object by its bytes. False: the user's function has failed.
   func encode(_ message: Message, _ path: ByteBuffer) -> Bool {
     guard let object = message.codecObject else { return true }
     let bytes = ByteBuffer()
@@ -56,7 +56,7 @@ public final class Codec {
     return true
   }
 
-  /// Replaces the bytes by an object. False: it failed.
+  /// Replaces the bytes by an object. False: the user's function has failed.
   func decode(_ message: Message, _ path: ByteBuffer) -> Bool {
     var made: UnsafeMutableRawPointer?
     let failed = withExtendedLifetime((message, path)) {

@@ -56,7 +56,7 @@ public final class Status {
   }
 
   public func setCode(_ code: StatusCode) {
-    // A status that a hop has changed is not that of the stream any more.
+    // A status that a hop has changed does not describe the stream's end any more.
     if code != self.code { canRepeat = .no }
     self.code = code
     showDetails()
@@ -160,7 +160,7 @@ public final class Status {
     }
   }
 
-  /// Keeps a details field as it is because it is not even base64.
+  /// Keeps a details field as it came, because it is not valid base64.
   public func takeMalformedDetails(_ wire: ByteView) {
     detailsAreMalformed = true
     _ = trailers.set(Status.detailsName, wire)

@@ -80,7 +80,7 @@ class Destination {
   func steps() -> Steps {
     guard let tls else { return .made(nil) }
     guard let engine = TLSEngine.make(tls, host: target.host.view) else {
-      return .failed(TLSContext.reason("no TLS for the connection"))
+      return .failed(TLSContext.reason("TLS could not be set up for the connection"))
     }
     return .made(TLSStep(engine))
   }

@@ -4,12 +4,12 @@ import PenstockWire
 /// A connection as attempts and subchannels know it, independent of its protocol. `HTTPVersion` lists the kinds.
 ///
 /// It tells its subchannel, on the driving thread: `connectionReady` when HTTP is established, `connectionHasSlots`
-/// if the subchannel has asked (`isAsked`), `connectionDraining` when it takes no new streams while those that it has
-/// go on, and `connectionEnded`, last and once; its streams are told after that.
+/// if the subchannel has asked (`isAsked`), `connectionDraining` when it takes no new streams while its present
+/// streams go on, and `connectionEnded`, last and once; its streams are told after that.
 ///
 /// It is a class, so that it can be borrowed without counting a reference.
 class TransportConnection: ReadyHandler {
-  /// A call waits for a slot: the subchannel is to be told of one.
+  /// A call waits for a slot: the connection has to tell the subchannel of one.
   final var isAsked = false
 
   // MARK: For attempts
@@ -18,7 +18,7 @@ class TransportConnection: ReadyHandler {
   var facts: ConnectionFacts? { nil }
   /// How many streams may still be opened now; 0 or less: a call has to wait, or to look for another connection.
   var slots: Int { 0 }
-  /// Makes a stream, which is to be opened at once.
+  /// Makes a stream, which the caller opens at once.
   func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue) -> TransportStream {
     TransportStream(owner, sending: pieces)
   }

@@ -10,7 +10,7 @@ class StreamOwner: CallBelow {
   /// The stream is about to open: adds its header list, and says whether messages go both ways. False: no memory, and the
   /// stream ends.
   func streamOpens(_ stream: TransportStream, _ fields: FieldList) -> Bool { false }
-  /// A part of the request is about to be sent. True: `streamChanged` is to be called later. Must only record.
+  /// A part of the request is about to be sent. True: the owner wants `streamChanged` later. Must only record.
   func streamSends() -> Bool { false }
   /// The head of the final response, valid until this returns. Must only record.
   func streamReceives(head: HeaderBlock, endsStream: Bool) {}

@@ -49,7 +49,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   }
 
   /// The chain of a side call: the interceptors that the channel has now below the hop at `index` of `parent`, never
-  /// the hop's own interceptor; and `own`, those of the new call itself.
+  /// the hop's own interceptor; and `own`, the interceptors of the new call itself.
   func sideChain(
     _ path: ByteView, _ kind: CallKind, of runtime: ClientRuntime, below index: Int, in parent: Chain,
     with own: OwnInterceptors?

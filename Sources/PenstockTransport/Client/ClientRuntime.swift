@@ -195,7 +195,8 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     }
   }
 
-  /// Its own registrations and those of `other`, in the order in which calls meet them; and its own generation.
+  /// The registrations of this runtime and of `other`, in the order in which calls meet them; and this registry's
+  /// generation.
   @inline(never) @_optimize(size)
   func merged(with other: Registry, newestFirst: Bool) -> (entries: [Registry.Entry], generation: UInt64) {
     lock.withLock {

@@ -45,8 +45,8 @@ final class HeaderBlock {
     length = -1
   }
 
-  /// Notes one of the three usual fields, where it may stand: ":status" is the first field. False: the field is to be looked
-  /// at, then added.
+  /// Notes one of the three usual fields if it is at its place: ":status" has to be the first field. False: the field
+  /// has to be checked, and then added.
   @inline(__always)
   func note(_ name: ByteView, _ value: ByteView, limit: Int) -> Bool {
     switch name.count {

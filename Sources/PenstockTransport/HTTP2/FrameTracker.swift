@@ -18,8 +18,8 @@ struct FrameTracker {
 
   var isMidFrame: Bool { have > 0 }
 
-  /// How many of `bytes` belong to the present frame, and to those of the same stream and kind that follow it at once
-  /// (DATA and HEADERS are one kind); nil: the first frame is not SETTINGS.
+  /// How many of `bytes` belong to the present frame, and to frames of the same stream and kind that follow it
+  /// directly (DATA and HEADERS are one kind); nil: the first frame is not SETTINGS.
   mutating func push(_ bytes: ByteView) -> Int? {
     if opening.count < FrameTracker.openingSize, !notePreface(bytes) { return nil }
     var at = have == 0 ? 0 : proceed(bytes)
@@ -86,7 +86,7 @@ struct FrameTracker {
     return opening.count < 4 || opening.view[3] == 4
   }
 
-  /// Where the bytes end, such as "in the middle of a DATA frame"; nil: at a boundary.
+  /// The position at which the bytes end, such as "in the middle of a DATA frame"; nil: at a boundary.
   @inline(never) @_optimize(size)
   func position() -> ByteBuffer? {
     if have == 9 { return ByteBuffer().say("in the middle of a ").say(FrameTracker.name(type)).say(" frame") }

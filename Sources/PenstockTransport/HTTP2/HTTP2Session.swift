@@ -53,9 +53,9 @@ final class HTTP2Session {
   var open: [HTTP2Stream] = []
   /// New streams, which the next `collect` opens.
   var opening = WaitQueue<HTTP2Stream>()
-  /// Streams older than those in `opening`: whole requests for whose bodies the connection's window has no room. The
-  /// peer could do nothing with their headers, and ten thousand open streams cost grpc++'s server 2.5 times as much a
-  /// call as two thousand.
+  /// Streams that are older than the streams in `opening`: whole requests, if the connection's window has no room for
+  /// their bodies. The peer could do nothing with their headers, and ten thousand open streams cost grpc++'s server
+  /// 2.5 times as much a call as two thousand.
   var held = WaitQueue<HTTP2Stream>()
   private var changed: [HTTP2Stream] = []
   private var dispatching: [HTTP2Stream] = []
@@ -349,7 +349,7 @@ final class HTTP2Session {
     changed.append(stream)
   }
 
-  /// Marks a stream whose owner wants to know at once when something was sent; few do.
+  /// Marks a stream whose owner wants to be told at once when something was sent; few owners do.
   func markSending(_ stream: HTTP2Stream) {
     if borrow(stream.owner, { $0.streamSends() }) == true { mark(stream) }
   }

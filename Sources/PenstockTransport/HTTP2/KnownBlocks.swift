@@ -110,7 +110,7 @@ final class KnownBlocks {
   }
 
   /// nghttp2 has got request `id` with its fields. `path`: nil if the request may differ from others of its path in
-  /// more than the timeout. `size` is that of the list without the timeout.
+  /// more than the timeout. `size` is the size of the list without the timeout.
   func spelled(_ id: Int32, _ owner: AnyObject?, _ path: ByteBuffer?, hasTimeout: Bool, size: Int) {
     lastSpelled = id
     spelledOwner = owner

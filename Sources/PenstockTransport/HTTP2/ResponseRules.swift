@@ -33,7 +33,7 @@ extension HeaderBlock {
   }
 
   var hasNoBody: Bool { status == 204 || status == 304 }
-  /// Whether the head says how long the body is to be.
+  /// Whether the head determines the length of the body.
   var saysLength: Bool { length >= 0 || hasNoBody }
 
   /// Whether a byte is a space or a tab; nghttp2 checks the ends of a value only from 1.50 on.
@@ -66,7 +66,7 @@ extension HeaderBlock {
 }
 
 extension HTTP2Stream {
-  /// Whether a block is like that of nearly every response, so that `flaw` need not be called.
+  /// Whether a block has just the fields of nearly every response, so that `flaw` need not be called.
   func isUsual(_ block: HeaderBlock, endsStream: Bool) -> Bool {
     switch answer {
     case .awaited: return block.isPlainHead && !endsStream

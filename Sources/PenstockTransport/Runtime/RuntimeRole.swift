@@ -87,7 +87,7 @@ extension Runtime {
         waiter = parked
         if waiters.count >= Runtime.crowdSize && options.mode == .thread { crowd = Runtime.crowdLasts }
       }
-      // If there is work in the background the own thread would want the role back at once, so it is left there.
+      // If there is work in the background, the own thread would take the role back at once, so it keeps the role.
       if driver == .own && mayDrive && crowd == 0 && background.load(ordering: .relaxed) == 0 {
         yieldWanted.store(true, ordering: .sequentiallyConsistent)
         wakeLocked()

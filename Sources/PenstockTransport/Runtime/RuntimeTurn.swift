@@ -4,7 +4,7 @@ import Synchronization
 extension Runtime {
   /// How many items run before descriptors get their turn.
   private static let batch = 512
-  /// How many items run before connections write the output of those: the peer then works at the first of a hundred
+  /// How many items run before connections write the items' output: the peer then works on the first of a hundred
   /// calls while the last are made, which gives 1.6 times the rate.
   private static let stride = 32
 

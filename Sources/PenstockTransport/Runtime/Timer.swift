@@ -1,6 +1,6 @@
 /// Something to do at a time. Belongs to the driving thread; the runtime holds a reference while it is armed.
 open class Timer {
-  /// Where it stands in the heap; -1: nowhere.
+  /// The timer's index in the heap; -1: it is not in the heap.
   fileprivate(set) final var index = -1
   public private(set) final var deadline: UInt64 = 0
   public final var isArmed: Bool { index >= 0 }

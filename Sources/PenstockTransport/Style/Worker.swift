@@ -12,13 +12,13 @@ final class Worker: @unchecked Sendable {
   /// The calls whose functions run on this thread, innermost last. Used by its own thread only.
   private var running: [InterceptedCall] = []
 
-  /// Whether a function of `pool`'s runtime is among those that run. Called on its own thread.
+  /// Whether a function of `pool`'s runtime runs on this thread. Called on the worker's own thread.
   func runs(_ pool: WorkerPool) -> Bool { running.contains { $0.pool === pool } }
 
   /// Whether a function of this registration runs on this thread.
   func runs(registration: UInt64) -> Bool { running.contains { $0.registration == registration } }
 
-  /// Runs the function of `call`. Called on its own thread.
+  /// Runs the function of `call`. Called on the worker's own thread.
   func run(_ call: InterceptedCall) {
     running.append(call)
     call.execute()
@@ -80,7 +80,7 @@ final class Attendant: @unchecked Sendable {
   let cell: WaitCell
   /// The thread waits in `next` of this very call, so it comes before other waiting workers.
   let isInNext: Bool
-  /// The worker runs none of those functions now.
+  /// The worker runs none of these functions now.
   fileprivate(set) var isIdle = true
 
   init(_ worker: Worker, _ cell: WaitCell, isInNext: Bool) {

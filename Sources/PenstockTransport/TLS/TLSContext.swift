@@ -69,7 +69,7 @@ public final class TLSContext {
     guard let library = library() else { return .failed(.noMemory) }
     guard
       let handle = SSL_CTX_new_ex(library, nil, role == .client ? TLS_client_method() : TLS_server_method())
-    else { return .failed(SetupFailure("", reason("OpenSSL does not start"))) }
+    else { return .failed(SetupFailure("", reason("OpenSSL could not be started"))) }
     guard let method = TLSEngine.makeBIOMethod() else {
       SSL_CTX_free(handle)
       return .failed(.noMemory)
@@ -81,11 +81,13 @@ public final class TLSContext {
   }
 
   private func configure(_ options: TLSOptions) -> SetupFailure? {
-    guard penstock_ssl_ctx_harden(handle) == 1 else { return SetupFailure("", TLSContext.reason("TLS 1.2")) }
+    guard penstock_ssl_ctx_harden(handle) == 1 else {
+      return SetupFailure("", TLSContext.reason("OpenSSL refuses TLS 1.2"))
+    }
     // Only ciphers with forward secrecy and AEAD: RFC 9113 appendix A prohibits the others with HTTP/2. TLS 1.3 has
     // no others.
     guard SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20") == 1 else {
-      return SetupFailure("", TLSContext.reason("no cipher suite is left"))
+      return SetupFailure("", TLSContext.reason("OpenSSL has none of the allowed cipher suites"))
     }
     if options.usesALPN { offerHTTP2() }
     if let failure = trust(options) { return failure }
