@@ -28,11 +28,15 @@ if !embedded || Context.environment["PENSTOCK_CHECKS"] == "1" { swift += [.defin
 
 if fuzzing { swift += [.unsafeFlags(["-enable-testing", "-sanitize=fuzzer,address"])] }
 
-// Where what counts is size: options, JSON, and callbacks that do little.
+// Where what counts is size: decisions and names, options, JSON, and callbacks that do little.
 // There a function that takes a closure is not made again for each: 10 KB less.
 let small =
   swift
   + (embedded ? [.unsafeFlags(["-Osize", "-Xllvm", "-sil-disable-pass=closure-specialize"])] : [])
+
+// Cold code without I/O. An Embedded module lets others copy all of its functions, and compile them anew for speed; of
+// this one they copy only what is `@inlinable`, and call the rest.
+let cold = small + (embedded ? [.unsafeFlags(["-Xllvm", "-sil-disable-pass=cmo"])] : [])
 
 // What stands under Embedded Swift: memory, reference counts, and what older glibc versions lack.
 let shims: [Target] =
@@ -49,6 +53,7 @@ let tests: [Target] =
     .testTarget(name: "PenstockWireTests", dependencies: ["PenstockWire"], swiftSettings: swift),
     .testTarget(
       name: "PenstockCallTests", dependencies: ["PenstockCall", "PenstockLaws"], swiftSettings: swift),
+    .testTarget(name: "PenstockChannelTests", dependencies: ["PenstockChannel"], swiftSettings: swift),
     .testTarget(
       name: "PenstockTransportTests", dependencies: ["PenstockTransport", "PenstockLaws"],
       swiftSettings: swift),
@@ -60,8 +65,8 @@ let fuzzers: [Target] =
     .executableTarget(
       name: "penstock-fuzz",
       dependencies: [
-        "PenstockABI", "PenstockTransport", "PenstockCall", "PenstockWire", "CPenstock", "CSystem",
-        "COpenSSL",
+        "PenstockABI", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockWire", "CPenstock",
+        "CSystem", "COpenSSL",
       ],
       path: "fuzz", exclude: ["corpus"], swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],
       linkerSettings: [.unsafeFlags(["-sanitize=fuzzer,address"])])
@@ -86,8 +91,13 @@ let package = Package(
     .target(name: "PenstockWire", dependencies: ["CMemory"], swiftSettings: swift),
     .target(name: "PenstockCall", dependencies: ["PenstockWire", "CMemory"], swiftSettings: swift),
     .target(
+      name: "PenstockChannel", dependencies: ["PenstockCall", "PenstockWire", "CSystem"], swiftSettings: cold),
+    .target(
       name: "PenstockTransport",
-      dependencies: ["PenstockCall", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib"],
+      dependencies: [
+        "PenstockChannel", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL",
+        "CZlib",
+      ],
       swiftSettings: swift),
     .target(
       name: "PenstockReady", dependencies: ["PenstockTransport", "PenstockCall", "PenstockWire", "CMemory"],
@@ -95,17 +105,16 @@ let package = Package(
     .target(
       name: "PenstockABI",
       dependencies: [
-        "PenstockReady", "PenstockTransport", "PenstockCall", "PenstockWire", "CMemory", "CSystem",
-        "CJansson", "CVersion",
-        "CPenstock",
+        "PenstockReady", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockWire", "CMemory",
+        "CSystem", "CJansson", "CVersion", "CPenstock",
       ]
         + shimmed,
       swiftSettings: small),
     .executableTarget(
       name: "penstock-peer",
       dependencies: [
-        "PenstockTransport", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib",
-        "CJansson",
+        "PenstockTransport", "PenstockChannel", "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL",
+        "CZlib", "CJansson",
       ]
         + shimmed,
       swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],

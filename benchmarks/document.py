@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 SUMMARY = ROOT / "docs" / "performance.md"
 NOISE = table.NOISE
 WHERE_LAYERS = ("kernel", "kernel: copies", "nghttp2", "TLS", "library", "references", "libc", "libc: copies", "program")
-LAYERS = ("malloc and free", "nghttp2", "transport", "call machine", "wire", "ABI", "ready-made interceptors",
+LAYERS = ("malloc and free", "nghttp2", "transport", "channel", "call machine", "wire", "ABI", "ready-made interceptors",
           "Swift library", "reference counts", "memory copies", "TLS", "system library", "the program")
 # The work of a hop in the interceptors' benchmark.
 HOPS = {

@@ -43,7 +43,7 @@ COUNT = re.compile(r"destroy$|(\$es\d+)?swift_(nonatomic_)?(retain|release|bridg
                    r"|unowned|weak)")
 MODULES = {
     "PenstockTransport": "transport", "PenstockCall": "call machine", "PenstockWire": "wire", "PenstockABI": "ABI",
-    "PenstockReady": "ready-made interceptors",
+    "PenstockReady": "ready-made interceptors", "PenstockChannel": "channel",
 }
 LAYERS = document.LAYERS
 

@@ -1,5 +1,6 @@
 import CPenstock
 import Glibc
+import PenstockChannel
 import PenstockWire
 
 @testable import PenstockTransport

@@ -1,5 +1,6 @@
 import COpenSSL
 import CPenstock
+import PenstockChannel
 import PenstockWire
 
 @testable import PenstockTransport

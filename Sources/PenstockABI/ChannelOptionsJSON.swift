@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockChannel
 import PenstockTransport
 import PenstockWire
 

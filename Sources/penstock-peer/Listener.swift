@@ -1,4 +1,5 @@
 import CSystem
+import PenstockChannel
 import PenstockTransport
 import PenstockWire
 

@@ -6,7 +6,7 @@ An operator of Swift becomes one of our own, spelled in mathematical signs, whos
 
 import re
 
-MODULES = ("PenstockWire", "PenstockCall", "PenstockTransport", "PenstockReady", "PenstockABI")
+MODULES = ("PenstockWire", "PenstockCall", "PenstockChannel", "PenstockTransport", "PenstockReady", "PenstockABI")
 
 # Each comparison with another boundary, and reversed.
 COMPARISONS = {"<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",), "!=": ("==",)}

@@ -13,10 +13,11 @@ import threading
 
 # A line of a suite's output that says that a test failed: no need to wait for the rest.
 FAILURE = re.compile(r"^\S*(FAILED|not ok|\[91m)|^FAILED|recorded an issue|^F+$|: FAILED")
-SWIFT_FAST = "PenstockWireTests|PenstockCallTests"
+SWIFT_FAST = "PenstockWireTests|PenstockCallTests|PenstockChannelTests"
 ORDER = {
     "PenstockWire": ("swift-fast", "c", "python", "faults", "interop", "swift-transport", "laws"),
     "PenstockCall": ("swift-fast", "laws", "c", "python", "swift-transport", "interop", "faults"),
+    "PenstockChannel": ("swift-fast", "c", "swift-transport", "python", "faults", "interop", "laws"),
     "PenstockTransport": ("c", "laws", "python", "faults", "swift-transport", "interop", "swift-fast"),
     "PenstockReady": ("c", "python", "laws", "interop", "swift-fast", "swift-transport", "faults"),
     "PenstockABI": ("c", "python", "laws", "interop", "faults", "swift-fast", "swift-transport"),

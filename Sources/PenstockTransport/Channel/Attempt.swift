@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// One attempt of a call: it joins the call above, the call's framing, and a stream of a connection. If nothing of

@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// The driving thread's side of a channel: its attempts, the names and endpoints that its balancer asks for, and the
@@ -85,7 +86,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   @inline(never) @_optimize(size)
   private func wait(_ attempt: Attempt) {
     waiting.append(attempt)
-    if balancer.isIdle || balancer.pick == .fail { work.schedule(self) }
+    if balancer.isIdle { return work.schedule(self) }
+    if case .fail = balancer.pick { work.schedule(self) }
   }
 
   /// An attempt without a stream has ended, and does not wait any more.

@@ -1,3 +1,4 @@
+import PenstockChannel
 import PenstockWire
 
 /// One step between a connected socket and HTTP: TLS, or the dialogue with a proxy. It takes the link's input and leaves

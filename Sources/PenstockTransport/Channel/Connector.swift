@@ -1,5 +1,6 @@
 import CSystem
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// Makes one connection: a socket, then one step after the other on it; then HTTP takes the link, in the version that

@@ -1,3 +1,4 @@
+import PenstockChannel
 import PenstockWire
 
 /// The source of a channel's addresses. A new source is a subclass, and a case in `make`. Driving thread only.

@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// One endpoint: an address, and the connection to it while there is one. `SubchannelState` makes the decisions, and

@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// The part that all requests of a channel have in common.

@@ -1,3 +1,4 @@
+import PenstockChannel
 import PenstockWire
 
 /// Follows the frame boundaries of a server's bytes (RFC 9113 section 4.1), to say in words where a connection

@@ -1,5 +1,6 @@
 import CSystem
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// One connection: a link that a connector has made, and the HTTP/2 session on it, moved by the loop.

@@ -1,4 +1,5 @@
 import CNghttp2
+import PenstockChannel
 import PenstockWire
 
 /// The error codes of HTTP/2; layers above HTTP/2 see no numbers.

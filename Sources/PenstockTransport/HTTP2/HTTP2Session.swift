@@ -1,6 +1,7 @@
 import CMemory
 import CNghttp2
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// The result of `collect`.

@@ -1,4 +1,5 @@
 import CNghttp2
+import PenstockChannel
 import PenstockWire
 
 /// How a session ends, and its streams with it.

@@ -1,5 +1,6 @@
 import CNghttp2
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// The callbacks by which nghttp2 tells a session of its events. They record here and in `HTTP2Stream`; they never call an

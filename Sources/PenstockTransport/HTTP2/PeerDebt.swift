@@ -1,4 +1,5 @@
 import CSystem
+import PenstockChannel
 import PenstockWire
 
 /// Limits the work that a peer causes without progress for any call. Each frame, and each read within a frame, adds

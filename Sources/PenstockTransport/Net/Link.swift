@@ -1,5 +1,6 @@
 import CSystem
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// The bytes of one connection: its socket, TLS once a step has put it in, and the bytes that wait to be sent. It knows

@@ -1,4 +1,5 @@
 import CSystem
+import PenstockChannel
 import PenstockWire
 
 /// Makes, reads, writes and closes a connection's socket; no other code does. Owns its descriptor.

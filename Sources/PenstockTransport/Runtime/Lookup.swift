@@ -1,4 +1,5 @@
 import CSystem
+import PenstockChannel
 public import PenstockWire
 
 public enum ResolverOutcome {

@@ -1,4 +1,5 @@
 import CSystem
+import PenstockChannel
 import PenstockWire
 
 /// The services that a runtime takes from the world outside: time, readiness, sockets, names. A runtime gets one such

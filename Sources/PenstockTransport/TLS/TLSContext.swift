@@ -1,5 +1,6 @@
 import COpenSSL
 import CSystem
+import PenstockChannel
 import PenstockWire
 
 /// The one place where TLS is configured: versions, ciphers, trust, our own certificate, ALPN.

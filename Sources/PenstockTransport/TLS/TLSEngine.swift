@@ -1,5 +1,6 @@
 import COpenSSL
 import CSystem
+import PenstockChannel
 import PenstockWire
 
 /// TLS of one connection, without I/O: ciphertext goes in and out through two buffers, and OpenSSL reads and writes

@@ -1,6 +1,7 @@
 import COpenSSL
 import CSystem
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 /// The results of a TLS handshake, and the certificates that the peer has shown. Any thread.

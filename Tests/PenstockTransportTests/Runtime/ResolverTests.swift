@@ -1,4 +1,4 @@
-import CSystem
+import PenstockChannel
 import Testing
 
 @testable import PenstockTransport
@@ -103,29 +103,6 @@ extension RuntimeTests {
         }
         eventually("the completion is let go") { seen == nil }
       }
-    }
-
-    @Test func textOfUnixAddresses() {
-      func text(_ path: String) -> String? {
-        var path = path
-        return path.withUTF8 { SocketAddress(unixPath: UnsafeRawBufferPointer($0)) }
-          .map { String(decoding: $0.text(), as: UTF8.self) }
-      }
-      #expect(text("/run/x.sock") == "unix:/run/x.sock")
-      #expect(text("\0name") == "unix-abstract:name")
-      #expect(text("") == nil)
-      #expect(text("/a\0b") == nil)
-      #expect(text(String(repeating: "x", count: 107)) != nil)
-      #expect(text(String(repeating: "x", count: 108)) == nil)
-      #expect(text("\0" + String(repeating: "x", count: 107)) != nil)
-      #expect(text("\0" + String(repeating: "x", count: 108)) == nil)
-    }
-
-    @Test func socketAddressesOfTheSystemAreChecked() {
-      var storage = sockaddr_storage()
-      #expect(SocketAddress(&storage, length: 0) == nil)
-      #expect(SocketAddress(&storage, length: 129) == nil)
-      #expect(SocketAddress(&storage, length: 128)?.port == 0)
     }
   }
 }

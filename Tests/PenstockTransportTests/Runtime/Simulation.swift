@@ -1,5 +1,6 @@
 import CSystem
 import Glibc
+import PenstockChannel
 import PenstockWire
 
 @testable import PenstockTransport

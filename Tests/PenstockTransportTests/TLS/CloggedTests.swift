@@ -1,6 +1,7 @@
 import CSystem
 import Glibc
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 import Testing
 

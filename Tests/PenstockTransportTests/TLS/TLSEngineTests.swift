@@ -1,4 +1,5 @@
 import COpenSSL
+import PenstockChannel
 import PenstockWire
 import Testing
 

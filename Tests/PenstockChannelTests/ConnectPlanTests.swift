@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockChannel
 
 @Suite struct ConnectPlanTests {
   let second: UInt64 = 1_000_000_000

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockChannel
 
 /// Every cell of the table in PickFirst.swift, through the enum that a channel has, with a false clock.
 @Suite struct PickFirstTests {

@@ -7,30 +7,30 @@ import PenstockWire
 /// ```
 /// All addresses share one timeout: each gets an equal part of the time left, so that one that never answers
 /// cannot use up the time of the others.
-struct ConnectPlan: Equatable {
-  enum Step: Equatable {
+public struct ConnectPlan: Equatable {
+  public enum Step: Equatable {
     case connect(index: Int, until: UInt64)
     case exhausted
   }
 
-  let deadline: UInt64
-  private(set) var index = -1
-  private(set) var count = 0
+  public let deadline: UInt64
+  public private(set) var index = -1
+  public private(set) var count = 0
 
-  init(now: UInt64, timeout: UInt64) {
+  public init(now: UInt64, timeout: UInt64) {
     let (sum, overflow) = now.addingReportingOverflow(timeout)
     deadline = overflow ? .max : sum
   }
 
   /// The addresses have come, `count` of them: gives the first step.
-  mutating func resolved(_ count: Int, now: UInt64) -> Step {
+  public mutating func resolved(_ count: Int, now: UInt64) -> Step {
     self.count = count
     index = -1
     return next(now)
   }
 
   /// The present address has failed: gives the next step.
-  mutating func failed(now: UInt64) -> Step { next(now) }
+  public mutating func failed(now: UInt64) -> Step { next(now) }
 
   private mutating func next(_ now: UInt64) -> Step {
     index += 1
@@ -40,14 +40,15 @@ struct ConnectPlan: Equatable {
 }
 
 /// The reasons why the addresses of a plan failed, in words.
-struct ConnectReport {
+public struct ConnectReport {
   private let report = ByteBuffer()
   private var first: ByteBuffer?
   private var told = 0
   private static let mostTold = 8
 
-  @inline(never) @_optimize(size)
-  mutating func failed(_ address: ByteBuffer, _ words: ByteBuffer) {
+  public init() {}
+
+  public mutating func failed(_ address: ByteBuffer, _ words: ByteBuffer) {
     first = first ?? address
     if told == ConnectReport.mostTold { return }
     told += 1
@@ -57,8 +58,7 @@ struct ConnectReport {
 
   /// The error text: every address that was tried, with its error. If the target is itself the address, only the
   /// error.
-  @inline(never) @_optimize(size)
-  func words(_ name: ByteBuffer, _ plan: ConnectPlan) -> ByteBuffer {
+  public func words(_ name: ByteBuffer, _ plan: ConnectPlan) -> ByteBuffer {
     var told = report.view
     if plan.count == 1, let first, ConnectReport.ends(name.view, with: first.view) {
       told = ByteView(rebasing: told.dropFirst(first.count + 2))

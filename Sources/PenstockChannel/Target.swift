@@ -4,13 +4,13 @@ import PenstockWire
 ///
 /// `host:port`, `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5,...`, `ipv6:[::1]:5,...`, `unix:path`,
 /// `unix:///path`, `unix-abstract:name`. The port is 443 where none is given.
-struct Target {
-  enum Location {
+public struct Target {
+  public enum Location {
     case name(host: ByteBuffer, port: UInt16)
     case addresses([SocketAddress])
   }
 
-  var isUnix: Bool {
+  public var isUnix: Bool {
     if case .addresses(let list) = location, let first = list.first { return first.isUnix }
     return false
   }
@@ -19,20 +19,19 @@ struct Target {
   /// The most addresses in a target: more than anybody writes, and few enough to be held in memory.
   static let mostAddresses = 256
 
-  let location: Location
+  public let location: Location
   /// The host of the target for ":authority"; "localhost" for a unix socket.
-  let authority: ByteBuffer
+  public let authority: ByteBuffer
   /// The host that TLS expects, without its port.
-  let host: ByteBuffer
+  public let host: ByteBuffer
 
-  enum Outcome {
+  public enum Outcome {
     case target(Target)
     case failed(ByteBuffer)
     case noMemory
   }
 
-  @inline(never) @_optimize(size)
-  static func parse(_ text: ByteView) -> Outcome {
+  public static func parse(_ text: ByteView) -> Outcome {
     if text.isEmpty { return .failed(ByteBuffer().say("the target is empty")) }
     // The text is not quoted in the failure: a password may stand before the "@".
     if after("unix:", text) == nil, after("unix-abstract:", text) == nil, text.contains(0x40) {
@@ -67,7 +66,6 @@ struct Target {
     return named(ByteView(rebasing: path[1...]), text)
   }
 
-  @inline(never) @_optimize(size)
   private static func named(_ part: ByteView, _ text: ByteView) -> Outcome {
     switch split(part) {
     case .failed(let words): return wrong(text, words)
@@ -88,7 +86,6 @@ struct Target {
     }
   }
 
-  @inline(never) @_optimize(size)
   private static func literals(_ list: ByteView, _ text: ByteView, isSix: Bool) -> Outcome {
     var addresses: [SocketAddress] = []
     var firstHost: ByteBuffer?
@@ -128,7 +125,6 @@ struct Target {
     return .target(Target(location: .addresses(addresses), authority: firstAuthority, host: firstHost))
   }
 
-  @inline(never) @_optimize(size)
   private static func unix(_ rest: ByteView, _ text: ByteView, isAbstract: Bool) -> Outcome {
     var path = rest
     if !isAbstract, let absolute = after("//", rest) {
@@ -152,7 +148,6 @@ struct Target {
   }
 
   /// Parses `host`, `host:port`, `[v6]`, `[v6]:port`, or a bare IPv6 address.
-  @inline(never) @_optimize(size)
   private static func split(_ text: ByteView) -> Split {
     if text.first == 0x5B {
       guard let close = text.firstIndex(of: 0x5D) else { return .failed("a bracket is not closed") }

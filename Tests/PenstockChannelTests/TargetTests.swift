@@ -1,7 +1,7 @@
 import PenstockWire
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockChannel
 
 /// "gRPC Name Resolution", "Name Syntax".
 @Suite struct TargetTests {

@@ -1,9 +1,9 @@
 /// Chooses the endpoint of an attempt. It gets the numbers of endpoints, and news of them, and decides; the channel
 /// carries out its decisions (`ChannelCore.follow`). A further kind of balancer is a further case. No I/O, no clock.
-enum Balancer: Equatable {
+public enum Balancer: Equatable {
   case pickFirst(PickFirst)
 
-  mutating func handle(_ event: BalancerEvent, now: UInt64) -> Actions<BalancerAction> {
+  public mutating func handle(_ event: BalancerEvent, now: UInt64) -> Actions<BalancerAction> {
     switch self {
     case .pickFirst(var first):
       let actions = first.handle(event, now: now)
@@ -12,23 +12,25 @@ enum Balancer: Equatable {
     }
   }
 
-  /// The endpoint for an attempt. Each attempt asks for it, so the answer is ready beforehand.
-  @inline(__always)
-  var pick: Pick {
+  /// The endpoint for an attempt. Each attempt asks for it, so the answer is ready beforehand, and `@inlinable`: it is a
+  /// load and a comparison there.
+  @inlinable @inline(__always)
+  public var pick: Pick {
     switch self {
     case .pickFirst(let first): return first.pick
     }
   }
 
   /// Whether it does nothing until a call wants a connection.
-  var isIdle: Bool {
+  @inlinable
+  public var isIdle: Bool {
     switch self {
     case .pickFirst(let first): return first.state == .idle
     }
   }
 }
 
-enum Pick: Equatable {
+public enum Pick: Equatable {
   /// The index of an endpoint that is ready.
   case endpoint(Int)
   /// The attempt waits until the balancer has a connection.
@@ -37,7 +39,7 @@ enum Pick: Equatable {
   case fail
 }
 
-enum BalancerEvent: Equatable {
+public enum BalancerEvent: Equatable {
   /// A call waits for a connection.
   case wanted
   /// This many addresses have come; they are the endpoints from 0 on.
@@ -49,7 +51,7 @@ enum BalancerEvent: Equatable {
 }
 
 /// News of one endpoint.
-enum EndpointNews: Equatable {
+public enum EndpointNews: Equatable {
   case ready
   /// The endpoint could not be connected to.
   case failed
@@ -59,7 +61,7 @@ enum EndpointNews: Equatable {
   case room
 }
 
-enum BalancerAction: Equatable {
+public enum BalancerAction: Equatable {
   /// Asks for addresses, which have to come by this time.
   case resolve(until: UInt64)
   case connect(Int, until: UInt64)
@@ -68,7 +70,7 @@ enum BalancerAction: Equatable {
   /// Fails the calls that wait.
   case fail(Why)
 
-  enum Why: Equatable {
+  public enum Why: Equatable {
     case nameless
     /// None of the addresses could be connected to.
     case unconnected(ConnectPlan)

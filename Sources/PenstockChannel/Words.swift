@@ -12,17 +12,17 @@ public struct SetupFailure {
   /// The failure in words, UTF-8.
   public let text: ByteBuffer
 
-  init(_ field: StaticString, _ text: ByteBuffer, _ kind: Kind = .option) {
+  public init(_ field: StaticString, _ text: ByteBuffer, _ kind: Kind = .option) {
     self.field = field
     self.text = text
     self.kind = kind
   }
 
-  init(_ field: StaticString, _ text: StaticString) {
+  public init(_ field: StaticString, _ text: StaticString) {
     self.init(field, ByteBuffer().say(text))
   }
 
-  static var noMemory: SetupFailure { SetupFailure("", ByteBuffer().say("no memory"), .memory) }
+  public static var noMemory: SetupFailure { SetupFailure("", ByteBuffer().say("no memory"), .memory) }
 }
 
 /// A thing that was made, or the reason why it was not.
@@ -34,26 +34,25 @@ public enum Made<Value> {
 /// Composes texts for people. If memory runs out, a text is shorter; that is never a second error.
 extension ByteBuffer {
   @discardableResult
-  func say(_ words: StaticString) -> ByteBuffer {
+  public func say(_ words: StaticString) -> ByteBuffer {
     _ = append(words.bytes)
     return self
   }
 
   @discardableResult
-  func say(_ bytes: ByteView) -> ByteBuffer {
+  public func say(_ bytes: ByteView) -> ByteBuffer {
     _ = append(bytes)
     return self
   }
 
   @discardableResult
-  func say(_ number: Int) -> ByteBuffer {
+  public func say(_ number: Int) -> ByteBuffer {
     if number < 0 { _ = append(byte: 0x2D) }
     return say(unsigned: UInt64(number.magnitude))
   }
 
   @discardableResult
-  @inline(never) @_optimize(size)
-  func say(unsigned number: UInt64) -> ByteBuffer {
+  public func say(unsigned number: UInt64) -> ByteBuffer {
     var digits: UInt64 = 1
     while number / digits >= 10 { digits &*= 10 }
     while digits > 0 {
@@ -64,14 +63,14 @@ extension ByteBuffer {
   }
 
   @discardableResult
-  func say(cString: UnsafePointer<CChar>?) -> ByteBuffer {
+  public func say(cString: UnsafePointer<CChar>?) -> ByteBuffer {
     guard let cString else { return self }
     return say(ByteView(start: cString, count: strlen(cString)))
   }
 
   /// The text of an errno value.
   @discardableResult
-  func say(errno code: Int32) -> ByteBuffer {
+  public func say(errno code: Int32) -> ByteBuffer {
     withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { text in
       cs_error_text(code, text.baseAddress, text.count)
       return say(cString: text.baseAddress.map { UnsafePointer($0) })
@@ -80,11 +79,11 @@ extension ByteBuffer {
 
   /// Adds the system's error text for a failed lookup of a name.
   @discardableResult
-  func say(_ text: [UInt8]) -> ByteBuffer { text.withUnsafeBytes { say($0) } }
+  public func say(_ text: [UInt8]) -> ByteBuffer { text.withUnsafeBytes { say($0) } }
 
   /// Adds at most `limit` bytes that a peer has sent, with a dot for each that is not printable ASCII.
   @discardableResult
-  func say(printable bytes: ByteView, limit: Int) -> ByteBuffer {
+  public func say(printable bytes: ByteView, limit: Int) -> ByteBuffer {
     for byte in bytes.prefix(limit) { _ = append(byte: byte >= 0x20 && byte < 0x7F ? byte : 0x2E) }
     if bytes.count > limit { say("...") }
     return self
@@ -94,7 +93,7 @@ extension ByteBuffer {
 /// A view does not keep its buffer, so a composed text is passed as a buffer, which lives until the called function
 /// returns.
 extension Status {
-  convenience init(_ code: StatusCode, words: ByteBuffer) {
+  public convenience init(_ code: StatusCode, words: ByteBuffer) {
     self.init(code)
     _ = setMessage(words.view)
   }

@@ -2,14 +2,13 @@ import PenstockWire
 
 /// A host's name as DNS and certificates have it: labels of letters, digits, "-" and "_" (which some hosts have in
 /// spite of RFC 952), with a dot between them, and perhaps one behind.
-enum HostName {
+public enum HostName {
   /// The longest name (RFC 1035 section 2.3.4).
   private static let longest = 253
   private static let longestLabel = 63
 
   /// The flaw of `name`; nil: none.
-  @inline(never) @_optimize(size)
-  static func flaw(_ name: ByteView) -> StaticString? {
+  public static func flaw(_ name: ByteView) -> StaticString? {
     if name.isEmpty { return "it is empty" }
     // OpenSSL takes a name that begins with a dot as a pattern for all that end so.
     if name[0] == 0x2E { return "it begins with a dot: patterns are not allowed" }
@@ -27,7 +26,7 @@ enum HostName {
   }
 
   /// The name as TLS has it (RFC 6066 section 3): without the dot at its end, and an IPv6 address without its zone.
-  static func forTLS(_ host: ByteView) -> ByteView {
+  public static func forTLS(_ host: ByteView) -> ByteView {
     if host.last == 0x2E { return ByteView(rebasing: host.dropLast()) }
     return ByteView(rebasing: host.contains(0x3A) ? host.prefix { $0 != 0x25 } : host[...])
   }

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockChannel
 
 /// Every cell of the table in SubchannelState.swift, with a clock that stands at 100.
 @Suite struct SubchannelStateTests {

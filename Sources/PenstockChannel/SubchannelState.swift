@@ -9,14 +9,14 @@
 ///
 /// Each cell has the actions, then the state that follows; "-" changes nothing. Connections that drain go on beside
 /// all of it until they are done, or `closeAll`.
-enum SubchannelState: Equatable {
+public enum SubchannelState: Equatable {
   case idle
   case connecting(until: UInt64)
   case ready
   case closed
 }
 
-enum SubchannelEvent: Equatable {
+public enum SubchannelEvent: Equatable {
   /// A connection is wanted by this time.
   case wanted(until: UInt64)
   /// The connection that is being made can be used.
@@ -34,7 +34,7 @@ enum SubchannelEvent: Equatable {
   case close
 }
 
-enum SubchannelAction: Equatable {
+public enum SubchannelAction: Equatable {
   /// Begins a connection, and arms the timer; a connection that can't be begun counts as ended.
   case connect(until: UInt64)
   case arm(UInt64)
@@ -52,8 +52,7 @@ enum SubchannelAction: Equatable {
 }
 
 extension SubchannelState {
-  @inline(never) @_optimize(size)
-  mutating func handle(_ event: SubchannelEvent, now: UInt64) -> Actions<SubchannelAction> {
+  public mutating func handle(_ event: SubchannelEvent, now: UInt64) -> Actions<SubchannelAction> {
     switch (self, event) {
     case (.idle, .wanted(let until)):
       self = .connecting(until: until)

@@ -7,7 +7,6 @@ public struct SocketAddress {
   public private(set) var length: UInt32
 
   /// A copy of an address of the system's; nil: its length is not that of an address.
-  @inline(never) @_optimize(size)
   public init?(_ address: UnsafeRawPointer, length: UInt32) {
     var storage = sockaddr_storage()
     guard length >= 2, length <= UInt32(MemoryLayout<sockaddr_storage>.size) else { return nil }
@@ -16,8 +15,9 @@ public struct SocketAddress {
     self.length = length
   }
 
-  /// An IPv4 or IPv6 literal without brackets; nil if it is neither.
-  @inline(never) @_optimize(size)
+  /// An IPv4 or IPv6 literal without brackets; nil if it is neither. Without the attribute the compiler copies it into
+  /// its callers, for size too.
+  @inline(never)
   public init?(literal: ByteView, port: UInt16) {
     var storage = sockaddr_storage()
     let length = withTerminated(literal, limit: 64) { cs_address_literal(&storage, $0, port) } ?? 0
@@ -28,7 +28,6 @@ public struct SocketAddress {
 
   /// The address of a unix socket: a path, or a name in the abstract space that begins with a NUL. nil: it does not
   /// fit.
-  @inline(never) @_optimize(size)
   public init?(unixPath path: ByteView) {
     var storage = sockaddr_storage()
     guard let base = path.baseAddress else { return nil }
@@ -46,12 +45,13 @@ public struct SocketAddress {
     return cs_address_port(&copy)
   }
 
+  /// Inlined, because it is generic, as `withTerminated` is.
+  @inlinable
   public func withRaw<R>(_ body: (UnsafeRawPointer, UInt32) -> R) -> R {
     withUnsafePointer(to: storage) { body(UnsafeRawPointer($0), length) }
   }
 
   /// The address as text: "1.2.3.4:5", "[::1]:5", "[fe80::1%2]:5", "unix:/path", "unix-abstract:name".
-  @inline(never) @_optimize(size)
   public func text() -> [UInt8] {
     var out: [UInt8] = []
     withUnsafePointer(to: storage) { storage in
@@ -94,7 +94,8 @@ private func appendDecimal(_ value: UInt32, to out: inout [UInt8]) {
 }
 
 /// `bytes` as a C string; nil if it is longer than `limit` or has a NUL in it.
-func withTerminated<R>(_ bytes: ByteView, limit: Int, _ body: (UnsafePointer<CChar>) -> R) -> R? {
+@inlinable
+public func withTerminated<R>(_ bytes: ByteView, limit: Int, _ body: (UnsafePointer<CChar>) -> R) -> R? {
   guard bytes.count <= limit, !bytes.contains(0) else { return nil }
   return withUnsafeTemporaryAllocation(byteCount: bytes.count + 1, alignment: 1) { copy -> R? in
     guard let base = copy.baseAddress else { return nil }

@@ -10,8 +10,8 @@
 /// | closed | fail | - | - | - | - | - | - | - |
 ///
 /// Each cell has the action, then the state that follows; "-" changes nothing.
-struct PickFirst: Equatable {
-  enum State: Equatable {
+public struct PickFirst: Equatable {
+  public enum State: Equatable {
     case idle
     /// Addresses have been asked for; the plan's time runs from here.
     case naming(ConnectPlan)
@@ -20,14 +20,15 @@ struct PickFirst: Equatable {
     case closed
   }
 
-  private(set) var state = State.idle
+  public private(set) var state = State.idle
   /// The timeout for looking up addresses and connecting together.
-  let timeout: UInt64
+  public let timeout: UInt64
 
-  init(timeout: UInt64) { self.timeout = timeout }
+  public init(timeout: UInt64) { self.timeout = timeout }
 
-  @inline(__always)
-  var pick: Pick {
+  /// As `Balancer.pick`, which is this.
+  @inlinable @inline(__always)
+  public var pick: Pick {
     switch state {
     case .ready(let endpoint): return .endpoint(endpoint)
     case .idle, .naming, .connecting: return .wait
@@ -35,8 +36,7 @@ struct PickFirst: Equatable {
     }
   }
 
-  @inline(never) @_optimize(size)
-  mutating func handle(_ event: BalancerEvent, now: UInt64) -> Actions<BalancerAction> {
+  public mutating func handle(_ event: BalancerEvent, now: UInt64) -> Actions<BalancerAction> {
     switch (state, event) {
     case (.idle, .wanted):
       let plan = ConnectPlan(now: now, timeout: timeout)

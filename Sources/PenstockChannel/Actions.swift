@@ -1,0 +1,23 @@
+/// The actions of a decision, in order: at most two, stored without an array. `@inlinable`, as it is generic: it is
+/// made anew for each type of action, where that is used.
+public struct Actions<Action: Equatable>: Equatable {
+  @usableFromInline var first: Action?
+  @usableFromInline var second: Action?
+
+  @inlinable
+  public init(_ first: Action? = nil, _ second: Action? = nil) {
+    self.first = first
+    self.second = second
+  }
+
+  @inlinable
+  public static var none: Actions { Actions() }
+
+  @inlinable
+  public mutating func next() -> Action? {
+    let action = first
+    first = second
+    second = nil
+    return action
+  }
+}
