@@ -36,7 +36,7 @@ final class CallBench {
   init(
     _ kind: CallKind = .bidi, hops: Int = 1, maxSendBytes: Int? = nil, replayBytes: [Int] = [],
     maxRestarts: Int = 1, perAttempt: [Int] = [], loop: FakeLoop = FakeLoop(),
-    executors: (any Executor, any Executor)? = nil,
+    executors: ((any Executor)?, (any Executor)?)? = nil,
     signals: Bool = true, trace: (any CallTrace)? = nil
   ) {
     self.trace = trace

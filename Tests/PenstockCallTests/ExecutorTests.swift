@@ -211,6 +211,30 @@ final class PlayedExecutor: Executor {
     #expect(bench.log.filter { $0 == "0 destroy" }.count == 1)
   }
 
+  /// The hop puts in a message, and in the same step the hop below ends the call: the status goes to the executor
+  /// while the message has not left yet. The message is with the caller when on_status runs, so that the call can't
+  /// begin again.
+  @Test func noRestartBehindAMessageThatTheHopHasPutIn() {
+    let loop = FakeLoop()
+    let inbound = PlayedExecutor(loop, 2)
+    let bench = CallBench(hops: 2, replayBytes: [100], loop: loop, executors: (nil, inbound), signals: false)
+    bench.hooks[0].on[.send] = { $0.injectInbound(CallBench.message(7)) == .ok ? 0 : 77 }
+    bench.hooks[1].on[.send] = { $0.finish(Status(.unavailable)) == .ok ? 0 : 77 }
+    var answer: Outcome?
+    bench.hooks[0].on[.status] = { hop in
+      answer = hop.canRestart
+      return 5
+    }
+    bench.open(1)
+    bench.perform(.send(CallBench.message(1)))
+    #expect(bench.take().contains("caller message 7"))
+    run(bench, inbound)
+    #expect(answer == .state)
+    #expect(bench.take().first == "0 on_status")
+    #expect(bench.status?.code == .unavailable)
+    #expect(bench.call.stats.attempts == 1)
+  }
+
   /// One executor runs its jobs in `submit`: destroy runs inside the last job of the other lane.
   @Test func destroyIsTheEventBehindTheOtherLane() {
     let (bench, out, inbound) = bench(apart: true)

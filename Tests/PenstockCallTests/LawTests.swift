@@ -14,9 +14,4 @@ import Testing
     }
     print("\(count) scenarios from PENSTOCK_SEED=\(seed)")
   }
-
-  /// Stories that long runs have found, and that broke a law then.
-  @Test(arguments: [UInt64(5_000_207_324), 834_750_307_231]) func storiesThatOnceBrokeALaw(_ seed: UInt64) {
-    #expect(Laws.hold(seed, shrinks: true, report: { Issue.record("\($0)") }))
-  }
 }
