@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockChannel
 import PenstockTransport
 import PenstockWire
 
@@ -55,8 +56,23 @@ extension ParsedChannelOptions {
         option.choice("identity", "gzip") { defaults.compression = $0 == 0 ? .identity : .gzip }
       /// The limit of one header list, counted as HTTP/2 does (RFC 9113 section 6.5.2).
       case "max_header_list_bytes": option.bytes(1024...1_048_576) { transport.maxHeaderListBytes = $0 }
-      /// How long one attempt to connect may take.
+      /// How long one attempt to connect may take, and one look-up of the target's name.
       case "connect_timeout_ms": option.milliseconds(1...86_400_000) { transport.connectTimeout = $0 }
+      /// Whether calls wait for a connection where the channel can't connect, if their options do not say it.
+      case "wait_for_ready": option.bool { defaults.waitsForReady = $0 }
+      /// The first wait after a failure to connect, from the beginning of that attempt.
+      case "initial_backoff_ms": option.milliseconds(1...86_400_000) { transport.backoff.initial = $0 }
+      /// The longest such wait, without its jitter.
+      case "max_backoff_ms": option.milliseconds(1...86_400_000) { transport.backoff.most = $0 }
+      /// The factor by which each further wait is longer.
+      case "backoff_multiplier":
+        option.number(1...100, "a number from 1 to 100") { transport.backoff.multiplier = $0 }
+      /// The part of a wait by which it is made longer or shorter at random.
+      case "backoff_jitter": option.number(0...1, "a number from 0 to 1") { transport.backoff.jitter = $0 }
+      /// The least time between two look-ups of the target's name.
+      case "min_resolve_interval_ms": option.milliseconds(0...86_400_000) { transport.resolving.least = $0 }
+      /// The time after which the target's name is looked up again; 0: only when a connection is lost or fails.
+      case "resolve_interval_ms": option.milliseconds(0...86_400_000) { transport.resolving.interval = $0 }
       /// How many bytes of one stream may wait unread (RFC 9113 section 6.9.2).
       case "initial_stream_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialStreamWindow = $0 }
@@ -125,7 +141,8 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
       option.choice("unknown", "idempotent", "no_side_effects") {
         options.idempotency = [.unknown, .idempotent, .noSideEffects][$0]
       }
-    /// Whether the call waits for a connection. Hops see it; it has no effect in this version.
+    /// Whether the call waits for a connection where the channel can't connect; otherwise it fails. Default: the
+    /// channel's.
     case "wait_for_ready": option.bool { options.waitsForReady = $0 }
     /// The authority that is sent. Default: the channel's.
     case "authority": option.authority { options.authority = $0 }

@@ -44,7 +44,8 @@ public struct CallSettings {
   /// The compression of sent messages.
   public var compression = Compression.identity
   public var idempotency = Idempotency.unknown
-  /// gRPC's "wait for ready", which hops can read and set; it changes nothing yet.
+  /// Whether the call waits for a connection, however long it takes (gRPC's "wait for ready"). Otherwise it fails where
+  /// the channel can't connect.
   public var waitsForReady = false
 
   public init() {}

@@ -1,5 +1,5 @@
-/// Chooses the endpoint of an attempt. It gets the numbers of endpoints, and news of them, and decides; the channel
-/// carries out its decisions (`ChannelCore.follow`). A further kind of balancer is a further case. No I/O, no clock.
+/// Chooses the endpoint of an attempt. It knows endpoints by their numbers and news of them, and makes the decisions;
+/// the channel carries them out (`ChannelCore.follow`). A further kind of balancer is a further case. No I/O, no clock.
 public enum Balancer: Equatable {
   case pickFirst(PickFirst)
 
@@ -12,20 +12,23 @@ public enum Balancer: Equatable {
     }
   }
 
-  /// The endpoint for an attempt. Each attempt asks for it, so the answer is ready beforehand, and `@inlinable`: it is a
-  /// load and a comparison there.
-  @inlinable @inline(__always)
+  /// The endpoint for an attempt, until the next event.
   public var pick: Pick {
     switch self {
     case .pickFirst(let first): return first.pick
     }
   }
 
-  /// Whether it does nothing until a call wants a connection.
-  @inlinable
-  public var isIdle: Bool {
+  /// The reason for `pick` to be `fail`.
+  public var failure: BalancerAction.Why {
     switch self {
-    case .pickFirst(let first): return first.state == .idle
+    case .pickFirst(let first): return first.failure
+    }
+  }
+
+  public var connectivity: Connectivity {
+    switch self {
+    case .pickFirst(let first): return first.connectivity
     }
   }
 }
@@ -35,45 +38,56 @@ public enum Pick: Equatable {
   case endpoint(Int)
   /// The attempt waits until the balancer has a connection.
   case wait
-  /// The attempt fails: there will be no connection.
+  /// An attempt that does not wait for a connection fails.
   case fail
 }
 
-public enum BalancerEvent: Equatable {
-  /// A call waits for a connection.
+public enum BalancerEvent: Equatable, Sendable {
+  /// A connection is wanted: by a call that waits, or by the program.
   case wanted
-  /// This many addresses have come; they are the endpoints from 0 on.
-  case named(Int)
-  /// The name has no addresses, or could not be looked up.
+  /// The addresses have come. They are the endpoints from 0 on, which are in these states.
+  case named([Connectivity])
+  /// The name has no addresses, or could not be looked up, and there are no earlier ones.
   case nameless
   case endpoint(Int, EndpointNews)
+  /// The armed timer is due.
+  case time
+  /// No call has come for the idle timeout.
+  case rest
   case close
 }
 
 /// News of one endpoint.
-public enum EndpointNews: Equatable {
+public enum EndpointNews: Equatable, Sendable {
   case ready
   /// The endpoint could not be connected to.
   case failed
+  /// The wait after a failure is over.
+  case rested
   /// The endpoint was ready, and no longer has a connection that takes new calls.
   case left
+  /// Like `left`, and no call has used the connection.
+  case leftUnused
   /// A slot has come free on the endpoint's connection.
   case room
 }
 
-public enum BalancerAction: Equatable {
-  /// Asks for addresses, which have to come by this time.
-  case resolve(until: UInt64)
+public enum BalancerAction: Equatable, Sendable {
+  /// Asks for addresses.
+  case resolve
   case connect(Int, until: UInt64)
+  case arm(UInt64)
+  /// No endpoint but this one is wanted any more; nil: none at all. Ends the timer.
+  case keep(Int?)
   /// Picks again for the calls that wait.
   case serve
-  /// Fails the calls that wait.
+  /// Fails the calls that wait, but for those that wait for a connection however long it takes.
   case fail(Why)
 
-  public enum Why: Equatable {
+  public enum Why: Equatable, Sendable {
     case nameless
     /// None of the addresses could be connected to.
-    case unconnected(ConnectPlan)
+    case unconnected
     case closed
   }
 }

@@ -1,88 +1,158 @@
-/// Tries one address after the other until one can be connected to; all calls go there. When that connection has
-/// gone, the next call makes it begin again, and ask for the addresses anew.
+/// All calls go to the first address that can be connected to (gRFC A61, A62). A connection that is lost is made again
+/// at once, unless no call has used it.
 ///
-/// | | wanted | named(n) | nameless | ready(i) | failed(i) | left(i) | room(i) | close |
-/// |---|---|---|---|---|---|---|---|---|
-/// | idle | resolve -> naming | - | - | - | - | - | - | -> closed |
-/// | naming | - | connect(0) -> connecting; of none: fail -> idle | fail -> idle | - | - | - | - | -> closed |
-/// | connecting | - | - | - | serve -> ready(i) | connect(next); after the last: fail -> idle | - | - | -> closed |
-/// | ready(r) | - | - | - | - | - | of r: -> idle | of r: serve | -> closed |
-/// | closed | fail | - | - | - | - | - | - | - |
+/// | | wanted | named | nameless | ready(i) | failed(i) | rested(i) | left(i) | leftUnused(i) | room(i) | time | rest | close |
+/// |---|---|---|---|---|---|---|---|---|---|---|---|---|
+/// | idle | resolve -> naming | - | - | - | - | - | - | - | - | - | - | -> closed |
+/// | naming | - | a pass -> connecting | fail -> nameless | - | - | - | - | - | - | - | keep(nil) -> idle | -> closed |
+/// | connecting | - | a pass | - | keep(i), serve -> ready(i) | next; of all: resolve, fail -> failing | connect(i) | - | - | - | next | keep(nil) -> idle | -> closed |
+/// | ready(r) | - | a pass -> connecting | - | - | - | - | of r: resolve -> naming | of r: keep(nil) -> idle | of r: serve | - | keep(nil) -> idle | -> closed |
+/// | failing | - | a pass | - | keep(i), serve -> ready(i) | fail; of all: resolve, too | connect(i) | - | - | - | next | keep(nil) -> idle | -> closed |
+/// | nameless | - | a pass -> connecting | fail | - | - | - | - | - | - | - | keep(nil) -> idle | -> closed |
+/// | closed | fail | - | - | - | - | - | - | - | - | - | - | - |
 ///
-/// Each cell has the action, then the state that follows; "-" changes nothing.
+/// In each cell: the actions, then the state that follows; "-" changes nothing. If one of the addresses that came is
+/// connected already, it is ready(i) instead of a pass, with keep(i) and serve. A pass begins with the first address
+/// that may be tried: connect and, if there are more, arm; if there is none to try and all have failed, fail -> failing.
+/// `failing` and `nameless` are TRANSIENT_FAILURE: new addresses do not end the first of them, a connection does.
 public struct PickFirst: Equatable {
   public enum State: Equatable {
     case idle
-    /// Addresses have been asked for; the plan's time runs from here.
-    case naming(ConnectPlan)
-    case connecting(ConnectPlan)
+    /// Addresses have been asked for.
+    case naming
+    case connecting(ConnectPass)
     case ready(Int)
+    /// Every address has failed. `failures`: since addresses were asked for.
+    case failing(ConnectPass, failures: Int)
+    /// There are no addresses; the resolver asks again.
+    case nameless
     case closed
   }
 
   public private(set) var state = State.idle
-  /// The timeout for looking up addresses and connecting together.
+  /// The timeout for looking up addresses, and for each attempt to connect.
   public let timeout: UInt64
 
   public init(timeout: UInt64) { self.timeout = timeout }
 
-  /// As `Balancer.pick`, which is this.
-  @inlinable @inline(__always)
   public var pick: Pick {
     switch state {
     case .ready(let endpoint): return .endpoint(endpoint)
     case .idle, .naming, .connecting: return .wait
-    case .closed: return .fail
+    case .failing, .nameless, .closed: return .fail
+    }
+  }
+
+  /// The reason for `pick` to be `fail`.
+  public var failure: BalancerAction.Why {
+    switch state {
+    case .nameless: .nameless
+    case .closed: .closed
+    case .idle, .naming, .connecting, .ready, .failing: .unconnected
+    }
+  }
+
+  public var connectivity: Connectivity {
+    switch state {
+    case .idle: .idle
+    case .naming, .connecting: .connecting
+    case .ready: .ready
+    case .failing, .nameless: .transientFailure
+    case .closed: .shutdown
     }
   }
 
   public mutating func handle(_ event: BalancerEvent, now: UInt64) -> Actions<BalancerAction> {
     switch (state, event) {
     case (.idle, .wanted):
-      let plan = ConnectPlan(now: now, timeout: timeout)
-      state = .naming(plan)
-      return Actions(.resolve(until: plan.deadline))
-    case (.naming(var plan), .named(let count)):
-      let step = plan.resolved(count, now: now)
-      return follow(step, plan)
-    case (.naming, .nameless):
-      state = .idle
+      state = .naming
+      return Actions(.resolve)
+    case (.naming, .named(let states)), (.connecting, .named(let states)), (.nameless, .named(let states)),
+      (.ready, .named(let states)), (.failing, .named(let states)):
+      if let kept = states.firstIndex(of: .ready) {
+        state = .ready(kept)
+        return Actions(.keep(kept), .serve)
+      }
+      return begin(ConnectPass(states), now)
+    case (.naming, .nameless), (.nameless, .nameless):
+      state = .nameless
       return Actions(.fail(.nameless))
-    case (.connecting, .endpoint(let endpoint, .ready)):
+    case (.connecting, .endpoint(let endpoint, .ready)), (.failing, .endpoint(let endpoint, .ready)):
       state = .ready(endpoint)
-      return Actions(.serve)
-    case (.connecting(var plan), .endpoint(_, .failed)):
-      let step = plan.failed(now: now)
-      return follow(step, plan)
+      return Actions(.keep(endpoint), .serve)
+    case (.connecting(var pass), .endpoint(let endpoint, .failed)):
+      pass.failed(endpoint)
+      return follow(pass, now)
+    case (.failing(let pass, let failures), .endpoint(_, .failed)):
+      // As many failures as there are addresses: the name may have others by now.
+      let asksAgain = failures + 1 >= pass.count
+      state = .failing(pass, failures: asksAgain ? 0 : failures + 1)
+      return asksAgain ? Actions(.resolve, .fail(.unconnected)) : Actions(.fail(.unconnected))
+    case (.connecting, .endpoint(let endpoint, .rested)), (.failing, .endpoint(let endpoint, .rested)):
+      return Actions(.connect(endpoint, until: Time.after(timeout, now)))
+    case (.connecting(let pass), .time):
+      return follow(pass, now)
+    case (.failing(var pass, let failures), .time):
+      let actions = next(&pass, now)
+      state = .failing(pass, failures: failures)
+      return actions
     case (.ready(let current), .endpoint(let endpoint, .left)):
-      if endpoint == current { state = .idle }
-      return .none
+      guard endpoint == current else { return .none }
+      state = .naming
+      return Actions(.resolve)
+    case (.ready(let current), .endpoint(let endpoint, .leftUnused)):
+      guard endpoint == current else { return .none }
+      state = .idle
+      return Actions(.keep(nil))
     case (.ready(let current), .endpoint(let endpoint, .room)):
       return endpoint == current ? Actions(.serve) : .none
+    case (.naming, .rest), (.connecting, .rest), (.ready, .rest), (.failing, .rest), (.nameless, .rest):
+      state = .idle
+      return Actions(.keep(nil))
     case (.closed, .wanted):
       return Actions(.fail(.closed))
-    case (.idle, .close), (.naming, .close), (.connecting, .close), (.ready, .close):
+    case (.idle, .close), (.naming, .close), (.connecting, .close), (.ready, .close), (.failing, .close),
+      (.nameless, .close):
       state = .closed
       return .none
-    case (.idle, .named), (.idle, .nameless), (.idle, .endpoint),
-      (.naming, .wanted), (.naming, .endpoint),
-      (.connecting, .wanted), (.connecting, .named), (.connecting, .nameless),
-      (.connecting, .endpoint(_, .left)), (.connecting, .endpoint(_, .room)),
-      (.ready, .wanted), (.ready, .named), (.ready, .nameless),
-      (.ready, .endpoint(_, .ready)), (.ready, .endpoint(_, .failed)),
-      (.closed, .named), (.closed, .nameless), (.closed, .endpoint), (.closed, .close):
+    case (.idle, .named), (.idle, .nameless), (.idle, .endpoint), (.idle, .time), (.idle, .rest),
+      (.naming, .wanted), (.naming, .endpoint), (.naming, .time),
+      (.connecting, .wanted), (.connecting, .nameless), (.connecting, .endpoint(_, .left)),
+      (.connecting, .endpoint(_, .leftUnused)), (.connecting, .endpoint(_, .room)),
+      (.ready, .wanted), (.ready, .nameless), (.ready, .time), (.ready, .endpoint(_, .ready)),
+      (.ready, .endpoint(_, .failed)), (.ready, .endpoint(_, .rested)),
+      (.failing, .wanted), (.failing, .nameless), (.failing, .endpoint(_, .left)),
+      (.failing, .endpoint(_, .leftUnused)), (.failing, .endpoint(_, .room)),
+      (.nameless, .wanted), (.nameless, .endpoint), (.nameless, .time),
+      (.closed, .named), (.closed, .nameless), (.closed, .endpoint), (.closed, .time), (.closed, .rest),
+      (.closed, .close):
       return .none
     }
   }
 
-  private mutating func follow(_ step: ConnectPlan.Step, _ plan: ConnectPlan) -> Actions<BalancerAction> {
-    switch step {
-    case .connect(let index, let until):
-      state = .connecting(plan)
-      return Actions(.connect(index, until: until))
-    case .exhausted:
-      state = .idle
-      return Actions(.fail(.unconnected(plan)))
+  private mutating func begin(_ pass: ConnectPass, _ now: UInt64) -> Actions<BalancerAction> {
+    guard case .failing = state else { return follow(pass, now) }
+    var pass = pass
+    let actions = next(&pass, now)
+    state = .failing(pass, failures: 0)
+    return actions
+  }
+
+  /// Tries the next address of a pass, or ends the pass.
+  private mutating func follow(_ pass: ConnectPass, _ now: UInt64) -> Actions<BalancerAction> {
+    if pass.isExhausted {
+      state = .failing(pass, failures: 0)
+      return Actions(.resolve, .fail(.unconnected))
     }
+    var pass = pass
+    let actions = next(&pass, now)
+    state = .connecting(pass)
+    return actions
+  }
+
+  private func next(_ pass: inout ConnectPass, _ now: UInt64) -> Actions<BalancerAction> {
+    guard let index = pass.next() else { return .none }
+    let connect = BalancerAction.connect(index, until: Time.after(timeout, now))
+    return pass.hasMore ? Actions(connect, .arm(Time.after(ConnectPass.delay, now))) : Actions(connect)
   }
 }

@@ -2,7 +2,7 @@ import CSystem
 public import PenstockWire
 
 /// An address to connect to: an IP address with a port, or a unix socket.
-public struct SocketAddress {
+public struct SocketAddress: Equatable {
   public private(set) var storage: sockaddr_storage
   public private(set) var length: UInt32
 
@@ -35,6 +35,24 @@ public struct SocketAddress {
     guard length > 0 else { return nil }
     self.storage = storage
     self.length = length
+  }
+
+  public static func == (one: SocketAddress, other: SocketAddress) -> Bool {
+    guard one.length == other.length else { return false }
+    return one.withRaw { mine, length in other.withRaw { bytes, _ in memcmp(mine, bytes, Int(length)) == 0 } }
+  }
+
+  /// The addresses with their families in turn, beginning with that of the first (RFC 8305 section 4).
+  public static func interleaved(_ list: [SocketAddress]) -> [SocketAddress] {
+    guard let first = list.first else { return [] }
+    let same = list.filter { $0.family == first.family }
+    let others = list.filter { $0.family != first.family }
+    var all: [SocketAddress] = []
+    for index in 0..<max(same.count, others.count) {
+      if index < same.count { all.append(same[index]) }
+      if index < others.count { all.append(others[index]) }
+    }
+    return all
   }
 
   public var family: Int32 { Int32(storage.ss_family) }

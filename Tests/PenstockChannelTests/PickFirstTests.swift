@@ -1,24 +1,27 @@
+import PenstockChannel
 import Testing
-
-@testable import PenstockChannel
 
 /// Every cell of the table in PickFirst.swift, through the enum that a channel has, with a false clock.
 @Suite struct PickFirstTests {
   static let timeout: UInt64 = 90
+  static let three: [Connectivity] = [.idle, .idle, .idle]
+  static let second = 30 + ConnectPass.delay
 
   /// Events that lead to each state, at time 0.
-  let ways: [(name: String, events: [BalancerEvent])] = [
+  static let ways: [(name: String, events: [BalancerEvent])] = [
     ("idle", []),
     ("naming", [.wanted]),
-    ("connecting", [.wanted, .named(3)]),
-    ("ready", [.wanted, .named(3), .endpoint(0, .failed), .endpoint(1, .ready)]),
+    ("connecting", [.wanted, .named(three)]),
+    ("ready", [.wanted, .named(three), .endpoint(0, .failed), .endpoint(1, .ready)]),
+    ("failing", [.wanted, .named([.idle, .transientFailure]), .endpoint(0, .failed)]),
+    ("nameless", [.wanted, .nameless]),
     ("closed", [.close]),
   ]
-  let events: [BalancerEvent] = [
-    .wanted, .named(2), .named(0), .nameless, .endpoint(1, .ready), .endpoint(1, .failed),
-    .endpoint(1, .left),
-    .endpoint(0, .left), .endpoint(1, .room), .endpoint(0, .room), .close,
-  ]
+  static let news: [EndpointNews] = [.ready, .failed, .rested, .left, .leftUnused, .room]
+  static let events: [BalancerEvent] =
+    [.wanted, .named([.idle, .idle]), .named([.idle]), .named([.transientFailure]), .named([.idle, .ready])]
+    + [.nameless, .time, .rest, .close] + news.map { .endpoint(1, $0) }
+    + [.endpoint(0, .left), .endpoint(0, .leftUnused), .endpoint(0, .room)]
 
   static func balancer(_ events: [BalancerEvent]) -> Balancer {
     var balancer = Balancer.pickFirst(PickFirst(timeout: timeout))
@@ -34,42 +37,58 @@ import Testing
       case .naming: return "naming"
       case .connecting: return "connecting"
       case .ready(let endpoint): return "ready(\(endpoint))"
+      case .failing(_, let failures): return failures == 0 ? "failing" : "failing, \(failures)"
+      case .nameless: return "nameless"
       case .closed: return "closed"
       }
     }
   }
 
-  static func tried(_ count: Int, _ failures: Int, now: UInt64) -> ConnectPlan {
-    var plan = ConnectPlan(now: 0, timeout: timeout)
-    _ = plan.resolved(count, now: 0)
-    for _ in 0..<failures { _ = plan.failed(now: now) }
-    return plan
-  }
+  typealias Cell = (String, BalancerEvent, String, Actions<BalancerAction>)
 
-  /// The event at time 30, the state after it, and the actions. Events that are not listed change nothing.
-  var cells: [(String, BalancerEvent, String, Actions<BalancerAction>)] {
-    [
-      ("idle", .wanted, "naming", Actions(.resolve(until: 120))),
-      ("idle", .close, "closed", .none),
-      ("naming", .named(2), "connecting", Actions(.connect(0, until: 60))),
-      ("naming", .named(0), "idle", Actions(.fail(.unconnected(Self.tried(0, 0, now: 30))))),
-      ("naming", .nameless, "idle", Actions(.fail(.nameless))),
-      ("naming", .close, "closed", .none),
-      ("connecting", .endpoint(1, .ready), "ready(1)", Actions(.serve)),
-      ("connecting", .endpoint(1, .failed), "connecting", Actions(.connect(1, until: 60))),
-      ("connecting", .close, "closed", .none),
-      ("ready", .endpoint(1, .left), "idle", .none),
-      ("ready", .endpoint(1, .room), "ready(1)", Actions(.serve)),
-      ("ready", .close, "closed", .none),
-      ("closed", .wanted, "closed", Actions(.fail(.closed))),
+  /// The answer to new addresses in the states that begin a pass with them.
+  static func pass(from state: String, isFailing: Bool = false) -> [Cell] {
+    let name = isFailing ? "failing" : "connecting"
+    let none: Actions<BalancerAction> = isFailing ? .none : Actions(.resolve, .fail(.unconnected))
+    return [
+      (state, .named([.idle, .idle]), name, Actions(.connect(0, until: 120), .arm(second))),
+      (state, .named([.idle]), name, Actions(.connect(0, until: 120))),
+      (state, .named([.transientFailure]), "failing", none),
     ]
   }
 
+  /// At time 30: the state after it, and the actions. A cell that is not here does nothing.
+  static var cells: [Cell] {
+    var all: [Cell] = [
+      ("idle", .wanted, "naming", Actions(.resolve)),
+      ("naming", .nameless, "nameless", Actions(.fail(.nameless))),
+      ("connecting", .endpoint(1, .ready), "ready(1)", Actions(.keep(1), .serve)),
+      ("connecting", .endpoint(1, .failed), "connecting", Actions(.connect(1, until: 120), .arm(second))),
+      ("connecting", .endpoint(1, .rested), "connecting", Actions(.connect(1, until: 120))),
+      ("connecting", .time, "connecting", Actions(.connect(1, until: 120), .arm(second))),
+      ("ready", .endpoint(1, .left), "naming", Actions(.resolve)),
+      ("ready", .endpoint(1, .leftUnused), "idle", Actions(.keep(nil))),
+      ("ready", .endpoint(1, .room), "ready(1)", Actions(.serve)),
+      ("failing", .endpoint(1, .ready), "ready(1)", Actions(.keep(1), .serve)),
+      ("failing", .endpoint(1, .failed), "failing, 1", Actions(.fail(.unconnected))),
+      ("failing", .endpoint(1, .rested), "failing", Actions(.connect(1, until: 120))),
+      ("nameless", .nameless, "nameless", Actions(.fail(.nameless))),
+      ("closed", .wanted, "closed", Actions(.fail(.closed))),
+    ]
+    for state in ["naming", "connecting", "ready", "failing", "nameless"] {
+      all += pass(from: state, isFailing: state == "failing")
+      all.append((state, .named([.idle, .ready]), "ready(1)", Actions(.keep(1), .serve)))
+      all.append((state, .rest, "idle", Actions(.keep(nil))))
+    }
+    for way in ways where way.name != "closed" { all.append((way.name, .close, "closed", .none)) }
+    return all
+  }
+
   @Test func everyCell() {
-    for way in ways {
-      for event in events {
+    for way in Self.ways {
+      for event in Self.events {
         let before = Self.balancer(way.events)
-        let cell = cells.first { $0.0 == way.name && $0.1 == event }
+        let cell = Self.cells.first { $0.0 == way.name && $0.1 == event }
         var balancer = before
         let actions = balancer.handle(event, now: 30)
         #expect(Self.name(balancer) == cell?.2 ?? Self.name(before), "\(way.name), \(event)")
@@ -80,31 +99,51 @@ import Testing
   }
 
   @Test func picks() {
-    let picks = ways.map { Self.balancer($0.events).pick }
-    #expect(picks == [.wait, .wait, .wait, .endpoint(1), .fail])
-    #expect(ways.map { Self.balancer($0.events).isIdle } == [true, false, false, false, false])
-  }
-
-  @Test func allAddressesFail() {
-    var balancer = Self.balancer([.wanted, .named(2)])
-    #expect(balancer.handle(.endpoint(0, .failed), now: 10) == Actions(.connect(1, until: 90)))
-    let actions = balancer.handle(.endpoint(1, .failed), now: 20)
-    #expect(actions == Actions(.fail(.unconnected(Self.tried(2, 2, now: 20)))))
-    #expect(Self.name(balancer) == "idle")
-  }
-
-  @Test func namesTakeOfTheTimeToConnect() {
-    var balancer = Self.balancer([.wanted])
-    #expect(balancer.handle(.named(2), now: 70) == Actions(.connect(0, until: 80)))
+    let all = Self.ways.map { Self.balancer($0.events) }
+    #expect(all.map { $0.pick } == [.wait, .wait, .wait, .endpoint(1), .fail, .fail, .fail])
     #expect(
-      balancer.handle(.endpoint(0, .failed), now: 90)
-        == Actions(.fail(.unconnected(Self.tried(2, 1, now: 90)))))
+      all.map { $0.connectivity }
+        == [.idle, .connecting, .connecting, .ready, .transientFailure, .transientFailure, .shutdown])
+    #expect(all.suffix(3).map { $0.failure } == [.unconnected, .nameless, .closed])
   }
 
-  @Test func itBeginsAgainWithNewNames() {
-    var balancer = Self.balancer([.wanted, .named(1), .endpoint(0, .ready), .endpoint(0, .left)])
+  /// Attempts go on beside each other, 250 ms apart, and the first connection wins (RFC 8305 section 5).
+  @Test func theFirstConnectionWins() {
+    let delay = ConnectPass.delay
+    var balancer = Self.balancer([.wanted])
+    #expect(
+      balancer.handle(.named(Self.three), now: 0) == Actions(.connect(0, until: 90), .arm(delay)))
+    #expect(
+      balancer.handle(.time, now: delay) == Actions(.connect(1, until: delay + 90), .arm(2 * delay)))
+    #expect(balancer.handle(.time, now: 2 * delay) == Actions(.connect(2, until: 2 * delay + 90)))
+    #expect(balancer.handle(.time, now: 3 * delay) == .none)
+    #expect(balancer.handle(.endpoint(1, .failed), now: 3 * delay) == .none)
+    #expect(balancer.handle(.endpoint(0, .ready), now: 4 * delay) == Actions(.keep(0), .serve))
+  }
+
+  @Test func allAddressesFailAndOneComesBack() {
+    var balancer = Self.balancer([.wanted, .named([.idle, .idle])])
+    #expect(balancer.handle(.endpoint(0, .failed), now: 10) == Actions(.connect(1, until: 100)))
     #expect(balancer.pick == .wait)
-    #expect(balancer.handle(.wanted, now: 1000) == Actions(.resolve(until: 1090)))
-    #expect(balancer.handle(.named(1), now: 1000) == Actions(.connect(0, until: 1090)))
+    #expect(balancer.handle(.endpoint(1, .failed), now: 20) == Actions(.resolve, .fail(.unconnected)))
+    #expect(balancer.pick == .fail)
+    // Each is tried again after its own wait. After as many failures as addresses the name is looked up again.
+    #expect(balancer.handle(.endpoint(0, .rested), now: 30) == Actions(.connect(0, until: 120)))
+    #expect(balancer.handle(.endpoint(0, .failed), now: 40) == Actions(.fail(.unconnected)))
+    #expect(balancer.handle(.endpoint(0, .rested), now: 50) == Actions(.connect(0, until: 140)))
+    #expect(balancer.handle(.endpoint(0, .failed), now: 60) == Actions(.resolve, .fail(.unconnected)))
+    // New addresses do not make it less of a failure; a connection does.
+    #expect(balancer.handle(.named([.idle]), now: 70) == Actions(.connect(0, until: 160)))
+    #expect(balancer.connectivity == .transientFailure)
+    #expect(balancer.handle(.endpoint(0, .ready), now: 80) == Actions(.keep(0), .serve))
+    #expect(balancer.connectivity == .ready)
+  }
+
+  @Test func addressesChangeUnderAConnection() {
+    var balancer = Self.balancer([.wanted, .named([.idle]), .endpoint(0, .ready)])
+    #expect(balancer.handle(.named([.idle, .ready]), now: 10) == Actions(.keep(1), .serve))
+    #expect(balancer.pick == .endpoint(1))
+    #expect(balancer.handle(.named([.idle]), now: 20) == Actions(.connect(0, until: 110)))
+    #expect(balancer.pick == .wait)
   }
 }

@@ -1,6 +1,5 @@
+import PenstockChannel
 import Testing
-
-@testable import PenstockChannel
 
 /// Every cell of the table in SubchannelState.swift, with a clock that stands at 100.
 @Suite struct SubchannelStateTests {
@@ -8,23 +7,53 @@ import Testing
     state: SubchannelState, event: SubchannelEvent, after: SubchannelState, actions: Actions<SubchannelAction>
   )
 
-  let states: [SubchannelState] = [.idle, .connecting(until: 200), .ready, .closed]
+  /// Waits of 50, then 100, without jitter.
+  static let policy: Backoff.Policy = {
+    var policy = Backoff.Policy()
+    policy.initial = 50
+    policy.multiplier = 2
+    policy.jitter = 0
+    return policy
+  }()
+
+  /// A back-off after so many attempts.
+  static func tried(_ count: Int) -> Backoff {
+    var backoff = Backoff()
+    for _ in 0..<count { _ = backoff.begin(policy, now: 0, random: 0) }
+    return backoff
+  }
+
+  static let connecting = SubchannelState.connecting(tried(1), until: 200, retry: 150)
+  static let failed = SubchannelState.failed(tried(1), retry: 150)
+  static let wanted = SubchannelEvent.wanted(until: 300, random: 7)
+
+  let states: [SubchannelState] = [.new, .idle(tried(1)), connecting, .ready, failed, .closed]
   let events: [SubchannelEvent] = [
-    .wanted(until: 300), .connected, .full, .room, .draining, .ended, .time, .close,
+    wanted, .connected, .full, .room, .draining, .ended, .time, .reset, .unwanted, .close,
   ]
-  /// The cells with a change or an action.
+  /// Those that change or do something.
   let rows: [Row] = [
-    (.idle, .wanted(until: 300), .connecting(until: 300), Actions(.connect(until: 300))),
-    (.idle, .close, .closed, Actions(.closeAll)),
-    (.connecting(until: 200), .connected, .ready, Actions(.disarm, .tell(.ready))),
-    (.connecting(until: 200), .ended, .idle, Actions(.disarm, .tell(.failed))),
-    (.connecting(until: 200), .time, .connecting(until: 200), Actions(.arm(200))),
-    (.connecting(until: 200), .close, .closed, Actions(.closeAll)),
+    (.new, wanted, .connecting(tried(1), until: 300, retry: 150), Actions(.connect(until: 300))),
+    (.new, .close, .closed, Actions(.closeAll)),
+    (.idle(tried(1)), wanted, .connecting(tried(2), until: 300, retry: 200), Actions(.connect(until: 300))),
+    (.idle(tried(1)), .reset, .new, .none),
+    (.idle(tried(1)), .close, .closed, Actions(.closeAll)),
+    (connecting, .connected, .ready, Actions(.disarm, .tell(.ready))),
+    (connecting, .ended, failed, Actions(.arm(150), .tell(.failed))),
+    (connecting, .time, connecting, Actions(.arm(200))),
+    (connecting, .reset, .connecting(Backoff(), until: 200, retry: 100), .none),
+    (connecting, .unwanted, .new, Actions(.drop)),
+    (connecting, .close, .closed, Actions(.closeAll)),
     (.ready, .full, .ready, Actions(.ask)),
     (.ready, .room, .ready, Actions(.tell(.room))),
-    (.ready, .draining, .idle, Actions(.retire, .tell(.left))),
-    (.ready, .ended, .idle, Actions(.tell(.left))),
+    (.ready, .draining, .new, Actions(.retire, .tell(.left))),
+    (.ready, .ended, .new, Actions(.tell(.left))),
+    (.ready, .unwanted, .new, Actions(.retire)),
     (.ready, .close, .closed, Actions(.closeAll)),
+    (failed, .time, failed, Actions(.arm(150))),
+    (failed, .reset, .new, Actions(.disarm, .tell(.rested))),
+    (failed, .unwanted, .new, Actions(.disarm)),
+    (failed, .close, .closed, Actions(.closeAll)),
   ]
 
   @Test func everyCell() {
@@ -32,7 +61,7 @@ import Testing
       for event in events {
         let row = rows.first { $0.state == before && $0.event == event }
         var state = before
-        let actions = state.handle(event, now: 100)
+        let actions = state.handle(event, Self.policy, now: 100)
         #expect(state == row?.after ?? before, "\(before), \(event)")
         #expect(actions == row?.actions ?? .none, "\(before), \(event)")
       }
@@ -41,11 +70,23 @@ import Testing
 
   @Test(arguments: [200, 201, UInt64.max])
   func itsTimeIsOver(_ now: UInt64) {
-    var state = SubchannelState.connecting(until: 200)
-    #expect(state.handle(.time, now: now) == Actions(.giveUp))
-    // The connection that is given up ends.
-    #expect(state == .connecting(until: 200))
-    #expect(state.handle(.ended, now: now) == Actions(.disarm, .tell(.failed)))
+    var state = Self.connecting
+    #expect(state.handle(.time, Self.policy, now: now) == Actions(.giveUp))
+    // The connection that is given up ends. The wait for the next is over already.
+    #expect(state == Self.connecting)
+    #expect(state.handle(.ended, Self.policy, now: now) == Actions(.arm(now), .tell(.failed)))
+  }
+
+  @Test func itRestsUntilTheNextAttempt() {
+    var state = Self.failed
+    #expect(state.handle(.time, Self.policy, now: 150) == Actions(.tell(.rested)))
+    #expect(state == .idle(Self.tried(1)))
+  }
+
+  @Test func itSaysWhatItIs() {
+    #expect(states.map { $0.connectivity } == [.idle, .idle, .connecting, .ready, .transientFailure, .shutdown])
+    #expect(Self.failed.failures.map { [UInt64($0.count), $0.retry] } == [1, 150])
+    #expect(SubchannelState.ready.failures == nil)
   }
 
   @Test func actionsComeInOrder() {

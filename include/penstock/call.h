@@ -32,7 +32,8 @@ typedef struct penstock_request penstock_request;
  *     channel without TLS the call ends with UNAUTHENTICATED before anything is sent. Hops see whether there are
  *     credentials, but not their values
  *   "idempotency": "unknown", "idempotent" or "no_side_effects": carried for hops
- *   "wait_for_ready": false; carried for hops, and without effect in this version: channels do not wait yet
+ *   "wait_for_ready": whether the call waits for a connection, however long it takes; otherwise it fails with
+ *     UNAVAILABLE where the channel can't connect (docs/channel.md). Default: the channel's
  *   "authority": replaces the channel's authority
  *   "compression": "identity" or "gzip" for sent messages
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message

@@ -26,7 +26,13 @@ typedef struct penstock_channel penstock_channel;
  *   "default_deadline_ms", "max_receive_message_bytes" (4194304), "max_send_message_bytes" (2147483647),
  *   "max_header_list_bytes" (16384; 1024 to 1048576): of one header list, counted as HTTP/2 does (RFC 9113 section
  *   6.5.2); a call that gets more ends with RESOURCE_EXHAUSTED, see docs/errors.md
- *   "connect_timeout_ms" (20000), "compression": "identity" or "gzip"
+ *   "connect_timeout_ms" (20000): of one attempt to connect, and of one look-up of the name
+ *   "wait_for_ready": false; whether calls wait for a connection where the channel can't connect
+ *   "initial_backoff_ms" (1000), "max_backoff_ms" (120000), "backoff_multiplier" (1.6), "backoff_jitter" (0.2): the waits
+ *     between attempts to connect that fail
+ *   "min_resolve_interval_ms" (30000): the least time between two look-ups of the name; "resolve_interval_ms" (0): the
+ *     time after which it is looked up again
+ *   "compression": "identity" or "gzip"
  *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how many bytes of a stream may wait unread;
  *   "initial_connection_window_bytes" (4194304): how many bytes of all streams together may be on their way; 65535
  *     while only bidi streams of small messages are open and the round trip is short

@@ -130,13 +130,14 @@ PENSTOCK_API const char *penstock_request_user_agent(const penstock_request *req
  * memory: `application` is copied.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_user_agent(penstock_request *request, const char *application);
-/* Tells whether the call is to wait for a connection instead of failing. The value is passed to hops and has no effect
- * in this version: channels do not wait yet.
+/* Whether the call waits for a connection, however long it takes. Otherwise it fails with UNAVAILABLE where the channel
+ * can't connect (docs/channel.md).
  * result: 1 or 0; 0 where nothing is shown.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_wait_for_ready(const penstock_request *request);
-/* Sets whether the call is to wait for a connection: `wait` is 0 for no, anything else for yes.
+/* Sets whether the call waits for a connection: `wait` is 0 for no, anything else for yes. It counts from the next attempt
+ * on.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: nothing is kept
  * threads: as the head of this file says */

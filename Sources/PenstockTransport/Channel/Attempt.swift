@@ -2,6 +2,18 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
+/// How long an attempt waits where the channel can't connect (gRPC's "wait for ready").
+enum Patience: Int, Comparable {
+  /// It fails at once.
+  case none
+  /// Nothing of it was processed: it waits until the next attempt to connect has ended.
+  case oneConnection
+  /// It waits until there is a connection.
+  case anyTime
+
+  static func < (one: Patience, other: Patience) -> Bool { one.rawValue < other.rawValue }
+}
+
 /// One attempt of a call: it joins the call above, the call's framing, and a stream of a connection. If nothing of
 /// the request was written, the attempt is picked again, once, with all that it has. If the request was written and
 /// certainly not processed, the attempt ends with a status that says so, and the call makes another attempt (gRFC A6,
@@ -26,6 +38,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   private var headersCame = false
   var isScheduled = false
   private var wasPickedAgain = false
+  /// It follows an attempt that its server has certainly not processed.
+  private var isRepeat = false
   /// The connection on which it waited for a slot has gone once already.
   private var hasLostSlot = false
   /// How many of the stream's `piecesSent` the call has been told of.
@@ -49,8 +63,9 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     set { storedIndex = Int32(truncatingIfNeeded: newValue) }
   }
 
-  init(_ channel: Unmanaged<ChannelCore>) {
+  init(_ channel: Unmanaged<ChannelCore>, isRepeat: Bool = false) {
     self.channel = channel
+    self.isRepeat = isRepeat
     super.init()
     confine(self)
   }
@@ -136,7 +151,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
   }
 
-  override func another() -> CallBelow { Attempt(channel) }
+  override func another() -> CallBelow { Attempt(channel, isRepeat: true) }
 
   /// Passes on bytes that have come already, in the same turn; the stream tells of later ones.
   override func pull() {
@@ -161,8 +176,16 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     let stream = connection.newStream(self, sending: all)
     stream.endsAfterPieces = isHalfClosed && !isPacking
     self.stream = stream
+    connection.wasUsed = true
     call._withUnsafeGuaranteedRef { $0.connection = connection.facts }
     stream.open()
+  }
+
+  /// How long it waits while there is no connection.
+  @inline(never) @_optimize(size)
+  var patience: Patience {
+    if call?._withUnsafeGuaranteedRef({ $0.request.settings.waitsForReady }) ?? false { return .anyTime }
+    return wasPickedAgain || isRepeat ? .oneConnection : .none
   }
 
   /// Fails the attempt because there is no connection. Never called from within a function of the call.
@@ -173,7 +196,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// The connection on which the attempt waits for a slot has gone: it waits for another connection, once.
   @inline(never) @_optimize(size)
   func loseSlot(_ words: ByteBuffer) {
-    if hasLostSlot { failSoon(Status(.unavailable, words: words)) }
+    if hasLostSlot, patience != .anyTime { failSoon(Status(.unavailable, words: words)) }
     hasLostSlot = true
   }
 

@@ -55,7 +55,7 @@ public final class Channel: @unchecked Sendable {
     let privacy = context != nil ? Privacy.tls : parsed.isUnix ? .local : .cleartext
     let defaults = RequestDefaults(
       privacy: privacy, authority: options.authority ?? parsed.authority, userAgent: agent)
-    let destination = Destination(parsed, name, context, limits, options.connectTimeout)
+    let destination = Destination(parsed, name, context, limits, options)
     let resolver = runtime.platform.makeResolver(parsed.location, runtime)
     return .made(Channel(ChannelCore(runtime, defaults, destination, resolver), runtime, tls))
   }
@@ -100,7 +100,7 @@ private final class NewCertificates: InboxItem {
     self.context = context
   }
 
-  override func run() { core.destination.tls = context }
+  override func run() { core.setCertificates(context) }
 }
 
 private final class ChannelClosing: InboxItem {

@@ -8,10 +8,10 @@ import PenstockWire
 /// ```
 /// attempt --> pick: endpoint --> its connection's next stream; without a slot: waits here
 ///                   wait ------> waits here, until the balancer says "serve" or "fail"
-///                   fail ------> fails
+///                   fail ------> fails, unless it waits for a connection
 /// ```
-/// As a timer it limits the time for resolving names.
-final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
+/// The timer is the balancer's.
+final class ChannelCore: Timer, ShutdownHook, TurnTask {
   let runtime: Runtime
   let defaults: RequestDefaults
   let destination: Destination
@@ -21,11 +21,13 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   private var attempts: [Attempt] = []
   private var isHooked = false
 
-  private enum Names { case unresolved, resolving, known }
-
-  private let resolver: Resolver
-  private var names = Names.unresolved
+  private var names: Names?
   private var balancer: Balancer
+  /// The balancer's answer for each attempt, until its next event.
+  private(set) var pick = Pick.wait
+  /// Events that have come while the balancer's decisions on another were carried out.
+  private var events: [BalancerEvent] = []
+  private var isFollowing = false
   /// The endpoints of the addresses that came last.
   private var endpoints: [Subchannel] = []
   /// Endpoints of earlier addresses, whose connections drain.
@@ -33,17 +35,15 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   /// Attempts that wait for a pick, or for a slot.
   private(set) var waiting = WaitQueue<Attempt>()
   var isScheduled = false
-  private var report = ConnectReport()
   private var nameless = ByteBuffer()
-
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
     self.runtime = runtime
     self.defaults = defaults
     self.destination = destination
-    self.resolver = resolver
     work = TurnWork(runtime)
     balancer = .pickFirst(PickFirst(timeout: destination.connectTimeout))
     super.init()
+    names = Names(resolver, of: destination.name, destination.resolving, self)
   }
 
   func begin(_ attempt: Attempt) {
@@ -75,157 +75,162 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
   /// Gives `attempt` a connection, or tells it a failure; a failure is never told from within this function.
   @inline(never)
   func attach(_ attempt: Attempt) {
-    if waiting.isEmpty, case .endpoint(let index) = balancer.pick,
-      borrow(endpoints[index], { $0.open(attempt) })
-    {
-      return
-    }
+    if waiting.isEmpty, case .endpoint(let index) = pick, borrow(endpoints[index], { $0.open(attempt) }) { return }
     wait(attempt)
   }
 
   @inline(never) @_optimize(size)
   private func wait(_ attempt: Attempt) {
     waiting.append(attempt)
-    if balancer.isIdle { return work.schedule(self) }
-    if case .fail = balancer.pick { work.schedule(self) }
+    if balancer.connectivity == .idle || pick == .fail { work.schedule(self) }
   }
 
-  /// An attempt without a stream has ended, and does not wait any more.
+  /// An attempt without a stream has ended: it waits no more.
   @inline(never) @_optimize(size)
   func forgetWaiting() { waiting.forget() }
 
   /// Whether there is a connection, so that attempts that wait do so for a slot.
   var isReady: Bool {
-    if case .endpoint = balancer.pick { return true }
+    if case .endpoint = pick { return true }
     return false
   }
 
-  /// Wakes the balancer, if an attempt still waits.
+  /// Wakes the balancer, if an attempt still waits. One that has come while there is no connection fails, unless it waits.
   @inline(never) @_optimize(size)
   func runInTurn() {
     waiting.sweep()
     guard !waiting.isEmpty else { return }
     runtime.refreshNow()
-    follow(.wanted)
+    if pick == .fail, closedBecause == nil {
+      fail(balancer.failure, sparing: .oneConnection)
+    } else {
+      follow(.wanted)
+    }
+  }
+
+  /// A connection that is there stays. If the channel could not connect, the next call tries at once.
+  @inline(never) @_optimize(size)
+  func setCertificates(_ context: TLSContext) {
+    destination.tls = context
+    if pick == .fail { follow(.rest) }
   }
 
   /// Tells the balancer of an event, and carries out its decisions. Events that result at once are told to it
   /// afterwards and not recursively, as there may be hundreds of addresses that can't be connected to.
   @inline(never) @_optimize(size)
   private func follow(_ event: BalancerEvent) {
-    var next: BalancerEvent? = event
-    while let event = next.take() {
-      var actions = balancer.handle(event, now: runtime.now)
+    events.append(event)
+    if isFollowing { return }
+    isFollowing = true
+    while !events.isEmpty {
+      var actions = balancer.handle(events.removeFirst(), now: runtime.now)
+      pick = balancer.pick
       while let action = actions.next() {
         switch action {
-        case .resolve(let until): resolve(until)
+        case .resolve: names?.ask()
         case .connect(let index, let until):
-          if let news = endpoints[index].connect(until: until) { next = .endpoint(index, news) }
+          if let news = endpoints[index].connect(until: until) { events.append(.endpoint(index, news)) }
+        case .arm(let time): runtime.arm(self, at: time)
+        case .keep(let kept): keep(kept)
         case .serve: serve()
-        case .fail(let why): fail(why)
+        case .fail(let why): fail(why, sparing: .anyTime)
         }
       }
     }
-    if balancer.isIdle, !waiting.isEmpty { work.schedule(self) }
+    isFollowing = false
+    if balancer.connectivity == .idle, !waiting.isEmpty { work.schedule(self) }
+  }
+
+  @inline(never) @_optimize(size)
+  private func keep(_ index: Int?) {
+    runtime.disarm(self)
+    for subchannel in endpoints where subchannel.endpointIndex != index { subchannel.leave() }
+    if index == nil { names?.rest() }
   }
 
   /// Serves the attempts that wait; those that find no slot go on waiting.
   @inline(never) @_optimize(size)
   private func serve() {
-    while !waiting.isEmpty, case .endpoint(let index) = balancer.pick, endpoints[index].hasSlot {
+    while !waiting.isEmpty, case .endpoint(let index) = pick, endpoints[index].hasSlot {
       if let attempt = waiting.popFirst() { _ = endpoints[index].open(attempt) }
     }
   }
 
+  /// Fails the attempts that wait, but for those that are this patient.
   @inline(never) @_optimize(size)
-  private func fail(_ why: BalancerAction.Why) {
+  private func fail(_ why: BalancerAction.Why, sparing patience: Patience) {
     let words: ByteBuffer
     switch why {
     case .nameless: words = nameless
-    case .unconnected(let plan): words = report.words(destination.name, plan)
+    case .unconnected: words = ConnectReport.words(destination.name, endpoints, now: runtime.now)
     case .closed: words = ByteBuffer().say("the channel is closed")
     }
-    // Calls that begin while these fail wait in a new queue.
+    // Calls that begin while these fail wait in the new queue.
     var all = waiting
     waiting = WaitQueue()
-    while let attempt = all.popFirst() { attempt.connectFailed(words) }
+    var failing: [Attempt] = []
+    while let attempt = all.popFirst() {
+      if attempt.patience >= patience { waiting.append(attempt) } else { failing.append(attempt) }
+    }
+    for attempt in failing { attempt.connectFailed(words) }
   }
 
   // MARK: Names
 
+  /// The addresses have come. Endpoints of addresses that were known stay, with their connections.
   @inline(never) @_optimize(size)
-  private func resolve(_ until: UInt64) {
-    report = ConnectReport()
-    names = .resolving
-    resolver.start(self)
-    if names == .resolving { arm(self, at: until) }
-  }
-
-  @inline(never) @_optimize(size)
-  func resolved(_ outcome: ResolverOutcome) {
-    guard names == .resolving else { return }
-    disarm(self)
-    switch outcome {
-    case .addresses(let list):
-      names = .known
-      for old in endpoints where old.isInUse { leaving.append(old) }
-      endpoints = []
-      while endpoints.count < list.count {
-        endpoints.append(Subchannel(list[endpoints.count], endpoints.count, self))
+  func named(_ list: [SocketAddress]) {
+    guard closedBecause == nil else { return }
+    var old = endpoints
+    var states: [Connectivity] = []
+    endpoints = []
+    for address in SocketAddress.interleaved(list) {
+      if let kept = old.firstIndex(where: { $0.address == address }) {
+        endpoints.append(old.remove(at: kept))
+      } else {
+        endpoints.append(Subchannel(address, self))
       }
-      follow(.named(list.count))
-    case .failed(let words):
-      failNames(
-        ByteBuffer().say("the name of ").say(destination.name.view).say(" does not resolve: ").say(words))
+      let subchannel = endpoints[endpoints.count - 1]
+      subchannel.endpointIndex = endpoints.count - 1
+      states.append(subchannel.connectivity)
     }
+    for subchannel in old {
+      subchannel.endpointIndex = -1
+      subchannel.leave()
+      if subchannel.isInUse { leaving.append(subchannel) }
+    }
+    // The numbers that earlier events have are of the old list.
+    events.removeAll()
+    follow(.named(states))
   }
 
   @inline(never) @_optimize(size)
-  private func failNames(_ words: ByteBuffer) {
-    names = .unresolved
+  func nameless(_ words: ByteBuffer) {
     nameless = words
     follow(.nameless)
   }
 
+  /// The balancer's time has come.
   @inline(never) @_optimize(size)
-  override func fire() {
-    guard names == .resolving else { return }
-    resolver.stop()
-    failNames(ByteBuffer().say("the name of ").say(destination.name.view).say(" did not resolve in time"))
-  }
+  override func fire() { follow(.time) }
 
   // MARK: News from a subchannel
 
   @inline(never) @_optimize(size)
-  func failed(_ address: SocketAddress, _ words: ByteBuffer) {
-    report.failed(ByteBuffer().say(address.text()), words)
+  func hears(_ news: EndpointNews, _ subchannel: Subchannel) {
+    if subchannel.endpointIndex >= 0 { follow(.endpoint(subchannel.endpointIndex, news)) }
   }
 
-  /// An endpoint has news. `words`: the reason why its connection has left.
+  /// The connection of an endpoint takes no more calls, for this reason: attempts that wait for a slot on it wait for
+  /// another connection, once.
   @inline(never) @_optimize(size)
-  func hears(_ news: EndpointNews, _ subchannel: Subchannel, _ words: ByteBuffer?) {
-    guard subchannel.endpointIndex < endpoints.count, endpoints[subchannel.endpointIndex] === subchannel
-    else { return }
-    if news == .left, let words { loseSlots(words) }
-    follow(.endpoint(subchannel.endpointIndex, news))
-  }
-
-  @inline(never) @_optimize(size)
-  private func loseSlots(_ words: ByteBuffer) {
-    waiting.forEach { $0.loseSlot(words) }
+  func losesSlots(_ subchannel: Subchannel, _ words: ByteBuffer) {
+    if case .endpoint(subchannel.endpointIndex) = pick { waiting.forEach { $0.loseSlot(words) } }
   }
 
   /// The last draining connection of an earlier endpoint has ended.
   @inline(never) @_optimize(size)
   func isDone(_ subchannel: Subchannel) { leaving.drop(subchannel) }
-
-  // MARK: Timers
-
-  @inline(never) @_optimize(size)
-  func arm(_ timer: Timer, at time: UInt64) { runtime.arm(timer, at: time) }
-
-  @inline(never) @_optimize(size)
-  func disarm(_ timer: Timer) { runtime.disarm(timer) }
 
   // MARK: The end
 
@@ -245,10 +250,10 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask, ResolverCompletion {
     let all = attempts
     for attempt in all { attempt.finish(why.status) }
     waiting = WaitQueue()
-    if names == .resolving { resolver.stop() }
-    names = .unresolved
-    disarm(self)
+    names?.rest()
+    runtime.disarm(self)
     _ = balancer.handle(.close, now: runtime.now)
+    pick = balancer.pick
     let known = endpoints
     let left = leaving
     endpoints = []

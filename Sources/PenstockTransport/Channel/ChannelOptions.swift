@@ -1,3 +1,4 @@
+import PenstockChannel
 import PenstockWire
 
 /// The part of channel.h's "options" about the transport; the ABI parses JSON into it. Defaults of calls (deadline, message
@@ -17,6 +18,10 @@ public struct ChannelOptions {
   public var version = ("0" as StaticString).bytes
   public var maxHeaderListBytes = 16384
   public var connectTimeout: UInt64 = 20_000_000_000
+  /// The waits between attempts to connect to one address.
+  public var backoff = Backoff.Policy()
+  /// When the target's name is looked up.
+  public var resolving = ResolveState.Policy()
   /// The window of each stream, 65535 to 2147483647 bytes.
   public var initialStreamWindow = 1 << 20
   public var initialConnectionWindow = 4 << 20

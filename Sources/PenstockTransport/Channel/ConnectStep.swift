@@ -60,15 +60,22 @@ class Destination {
   final var tls: TLSContext?
   final let limits: HTTP2Limits
   final let connectTimeout: UInt64
+  final let backoff: Backoff.Policy
+  final let resolving: ResolveState.Policy
 
   init(
-    _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits, _ connectTimeout: UInt64
+    _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits, _ options: ChannelOptions
   ) {
     self.target = target
     self.name = name
     self.tls = tls
     self.limits = limits
-    self.connectTimeout = connectTimeout
+    connectTimeout = options.connectTimeout
+    backoff = options.backoff
+    var resolving = options.resolving
+    resolving.timeout = options.connectTimeout
+    resolving.backoff = options.backoff
+    self.resolving = resolving
   }
 
   enum Steps {

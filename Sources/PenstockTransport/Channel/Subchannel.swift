@@ -2,35 +2,39 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 
-/// One endpoint: an address, and the connection to it while there is one. `SubchannelState` makes the decisions, and
-/// this class carries them out. As a timer it limits the time for connecting.
+/// One endpoint: an address, and the connection to it while there is one. `SubchannelState` makes the decisions;
+/// this carries them out. The timer is the one for connecting, and for the wait after a failure.
 ///
-/// A connection that drains (GOAWAY) goes on beside the present one until its streams have ended.
+/// A connection that drains (GOAWAY) goes on beside it until its streams have ended.
 final class Subchannel: Timer {
-  private let address: SocketAddress
-  /// The index among the channel's endpoints.
-  let endpointIndex: Int
+  let address: SocketAddress
+  /// The index among the channel's endpoints; -1: the name does not have the address any more.
+  var endpointIndex = -1
   /// The channel. It closes its subchannels before it goes, and a closed one does not use it, so the reference is not
   /// counted.
   private unowned(unsafe) let channel: ChannelCore
-  private var state = SubchannelState.idle
+  private var state = SubchannelState.new
   /// The connector, while it connects; later the connection takes its work over.
   private var connector: Connector?
   /// The connection, while the subchannel is ready, and before that while HTTP begins.
   private var connection: TransportConnection?
   private var draining: [TransportConnection] = []
+  /// The reason why the last attempt to connect failed, until one succeeds.
+  private(set) var failure: ByteBuffer?
 
-  init(_ address: SocketAddress, _ index: Int, _ channel: ChannelCore) {
+  init(_ address: SocketAddress, _ channel: ChannelCore) {
     self.address = address
-    endpointIndex = index
     self.channel = channel
     super.init()
   }
 
   /// Whether there is any connection, or one being made.
   var isInUse: Bool { connector != nil || connection != nil || !draining.isEmpty }
+  var connectivity: Connectivity { state.connectivity }
+  /// How many attempts to connect have failed one after the other, and when the next one begins.
+  var failures: (count: Int, retry: UInt64)? { state.failures }
 
-  /// Gives `attempt` a stream. False: there is no slot; the balancer is told of the next one.
+  /// Gives `attempt` a stream. False: there is no slot; the balancer hears of the next one.
   @inline(__always)
   func open(_ attempt: Attempt) -> Bool {
     let isOpen = borrow(connection) { connection in
@@ -43,7 +47,7 @@ final class Subchannel: Timer {
     return false
   }
 
-  /// Whether the connection has a slot. False: the balancer is told of the next one.
+  /// False: the balancer hears of the next one.
   @inline(never) @_optimize(size)
   var hasSlot: Bool {
     if let connection, connection.slots > 0 { return true }
@@ -53,11 +57,22 @@ final class Subchannel: Timer {
 
   @inline(never) @_optimize(size)
   private func lackSlot() {
-    if let words = connection?.leaving { tell(follow(.draining), words) } else { tell(follow(.full)) }
+    if let connection, let words = connection.leaving {
+      lose(.draining, words, wasUsed: true)
+    } else {
+      tell(follow(.full))
+    }
   }
 
   /// Connects. Returns news that results at once: a connection that can't be begun has failed.
-  func connect(until: UInt64) -> EndpointNews? { follow(.wanted(until: until)) }
+  func connect(until: UInt64) -> EndpointNews? {
+    follow(.wanted(until: until, random: channel.runtime.platform.random()))
+  }
+
+  /// No new call will come here: ends a connection that is being made, and lets one that is there drain.
+  func leave() { _ = follow(.unwanted) }
+
+  func resetBackoff() { tell(follow(.reset)) }
 
   /// Carries out the decisions on an event, and returns the news for the balancer. `words`: the reason why a
   /// connection has ended.
@@ -65,26 +80,29 @@ final class Subchannel: Timer {
   private func follow(_ event: SubchannelEvent, _ words: ByteBuffer? = nil) -> EndpointNews? {
     var words = words
     var told: EndpointNews?
-    var actions = state.handle(event, now: channel.runtime.now)
+    let policy = channel.destination.backoff
+    var actions = state.handle(event, policy, now: channel.runtime.now)
     while let action = actions.next() {
       switch action {
       case .connect(let until):
         words = begin()
         if words == nil {
-          channel.arm(self, at: until)
+          channel.runtime.arm(self, at: until)
         } else {
-          actions = state.handle(.ended, now: channel.runtime.now)
+          actions = state.handle(.ended, policy, now: channel.runtime.now)
         }
-      case .arm(let time): channel.arm(self, at: time)
-      case .disarm: channel.disarm(self)
+      case .arm(let time): channel.runtime.arm(self, at: time)
+      case .disarm: channel.runtime.disarm(self)
       case .giveUp:
         connector?.timedOut()
         connection?.timedOut()
+      case .drop: drop()
       case .ask: connection?.isAsked = true
-      case .retire: if let connection = connection.take() { draining.append(connection) }
+      case .retire: retire()
       case .tell(let news):
         told = news
-        if news == .failed, let words { channel.failed(address, words) }
+        if news == .failed, let words { failure = words }
+        if news == .ready { failure = nil }
       case .closeAll: closeAll()
       }
     }
@@ -92,8 +110,16 @@ final class Subchannel: Timer {
   }
 
   @inline(never) @_optimize(size)
-  private func tell(_ news: EndpointNews?, _ words: ByteBuffer? = nil) {
-    if let news { channel.hears(news, self, words) }
+  private func tell(_ news: EndpointNews?) {
+    if let news { channel.hears(news, self) }
+  }
+
+  /// The connection in use has ended, or takes no new streams.
+  @inline(never) @_optimize(size)
+  private func lose(_ event: SubchannelEvent, _ words: ByteBuffer, wasUsed: Bool = false) {
+    guard let news = follow(event, words) else { return }
+    if news == .left { channel.losesSlots(self, words) }
+    channel.hears(news == .left && !wasUsed ? .leftUnused : news, self)
   }
 
   /// Begins a connection. Returns the reason if it could not.
@@ -105,6 +131,20 @@ final class Subchannel: Timer {
       return nil
     case .failed(let words): return words
     }
+  }
+
+  @inline(never) @_optimize(size)
+  private func retire() {
+    guard let connection = connection.take() else { return }
+    draining.append(connection)
+    connection.drain()
+  }
+
+  @inline(never) @_optimize(size)
+  private func drop() {
+    channel.runtime.disarm(self)
+    connector.take()?.close()
+    connection.take()?.closeGracefully()
   }
 
   @inline(never) @_optimize(size)
@@ -121,7 +161,7 @@ final class Subchannel: Timer {
   @inline(never) @_optimize(size)
   func connectorFailed(_ words: ByteBuffer) {
     connector = nil
-    tell(follow(.ended, words))
+    lose(.ended, words)
   }
 
   func connectionReady(_ connection: TransportConnection) {
@@ -133,17 +173,19 @@ final class Subchannel: Timer {
   }
 
   func connectionDraining(_ connection: TransportConnection) {
-    if self.connection === connection { tell(follow(.draining), connection.leaving) }
+    if self.connection === connection, let words = connection.leaving {
+      lose(.draining, words, wasUsed: connection.wasUsed)
+    }
   }
 
   @inline(never) @_optimize(size)
   func connectionEnded(_ connection: TransportConnection, _ words: ByteBuffer) {
     if self.connection === connection {
       self.connection = nil
-      return tell(follow(.ended, words), words)
+      return lose(.ended, words, wasUsed: connection.wasUsed)
     }
     draining.drop(connection)
-    if draining.isEmpty, state != .closed { channel.isDone(self) }
+    if draining.isEmpty, endpointIndex < 0, state != .closed { channel.isDone(self) }
   }
 
   // MARK: The end
@@ -153,9 +195,7 @@ final class Subchannel: Timer {
 
   @inline(never) @_optimize(size)
   private func closeAll() {
-    channel.disarm(self)
-    connector.take()?.close()
-    connection.take()?.closeGracefully()
+    drop()
     let retired = draining
     draining = []
     for connection in retired { connection.closeGracefully() }

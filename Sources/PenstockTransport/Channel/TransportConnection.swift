@@ -11,6 +11,8 @@ import PenstockWire
 class TransportConnection: ReadyHandler {
   /// A call waits for a slot: the connection has to tell the subchannel of one.
   final var isAsked = false
+  /// Whether a call has used it.
+  final var wasUsed = false
 
   // MARK: For attempts
 
@@ -32,6 +34,8 @@ class TransportConnection: ReadyHandler {
   var leaving: ByteBuffer? { nil }
   /// The time for connecting is over: the connection closes.
   func timedOut() {}
+  /// Takes no new streams, and closes when the last one has ended.
+  func drain() {}
   /// Closes the connection, and tells the peer first.
   func closeGracefully() {}
   /// Closes only the descriptor; called in a forked child.

@@ -22,7 +22,7 @@ public final class CallOptions: HopHandle {
   public var maxReceiveBytes: Int?
   public var maxSendBytes: Int?
   public var idempotency = Idempotency.unknown
-  public var waitsForReady = false
+  public var waitsForReady: Bool?
   /// The credentials; read-only, since calls share them.
   public var credentials: Metadata?
   public var codec: Codec?
@@ -95,7 +95,7 @@ public final class CallOptions: HopHandle {
     made.maxReceiveBytes = maxReceiveBytes ?? defaults.maxReceiveBytes
     made.maxSendBytes = maxSendBytes ?? defaults.maxSendBytes
     made.idempotency = idempotency
-    made.waitsForReady = waitsForReady
+    made.waitsForReady = waitsForReady ?? defaults.waitsForReady
     made.credentials = credentials
     return made
   }
@@ -108,6 +108,7 @@ public struct CallDefaults {
   public var maxReceiveBytes = 4 << 20
   public var maxSendBytes = Int(Int32.max)
   public var traceEvents = 0
+  public var waitsForReady = false
 
   public init() {}
 
@@ -116,6 +117,7 @@ public struct CallDefaults {
     made.compression = compression
     made.maxReceiveBytes = maxReceiveBytes
     made.maxSendBytes = maxSendBytes
+    made.waitsForReady = waitsForReady
     return made
   }
 }

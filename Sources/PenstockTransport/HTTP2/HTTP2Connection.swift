@@ -355,6 +355,13 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     session.dispatch()
   }
 
+  @inline(never) @_optimize(size)
+  override func drain() {
+    session.drain()
+    session.endQueued(ByteBuffer().say("the channel does not use this address any more"))
+    wantsWrite()
+  }
+
   /// Closes an idle connection with GOAWAY and close_notify.
   @inline(never) @_optimize(size)
   override func closeGracefully() {

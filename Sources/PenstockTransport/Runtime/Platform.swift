@@ -17,6 +17,10 @@ class Platform {
   /// Monotonic nanoseconds, from any beginning.
   func clock() -> UInt64 { cs_monotonic() }
 
+  /// A random number.
+  @inline(never) @_optimize(size)
+  func random() -> UInt64 { cs_random() }
+
   func makePoller(host: Bool) -> Poller { Poller(host: host) }
 
   /// Begins to connect. The poller watches the result.

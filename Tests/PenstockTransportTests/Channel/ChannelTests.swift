@@ -128,7 +128,8 @@ import Testing
     let answer = client.unary("/a.B/C", [1, 2, 3])
     #expect(answer.code == .unavailable)
     #expect(answer.words == "the server sent GOAWAY (NO_ERROR: bye)")
-    #expect(server.connections == 2)
+    // The second one is made again at once, too.
+    #expect((2...3).contains(server.connections))
   }
 
   @Test func goAwayLetsStreamsFinish() throws {

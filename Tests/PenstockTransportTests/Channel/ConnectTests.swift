@@ -15,7 +15,7 @@ import Testing
     #expect(client.unary("/a.B/C", [1]).message == [1])
     let none = try #require(TestClient("ipv4:127.0.0.1:1,127.0.0.1:2"))
     #expect(
-      none.unary("/a.B/C", [1]).words
+      none.unary("/a.B/C", [1]).cause
         == "could not connect to ipv4:127.0.0.1:1,127.0.0.1:2: 127.0.0.1:1: Connection refused; 127.0.0.1:2: Connection refused"
     )
   }
@@ -25,7 +25,7 @@ import Testing
     let answer = client.unary("/a.B/C", [1])
     #expect(answer.code == .unavailable)
     #expect(
-      answer.words
+      answer.cause
         == "could not connect to unix:/tmp/penstock-no-such-socket: No such file or directory"
     )
   }
@@ -39,7 +39,7 @@ import Testing
     let late = client.unary("/a.B/C", [1])
     #expect(late.code == .unavailable)
     #expect(
-      late.words
+      late.cause
         == "could not connect to \(server.target): connect timeout: the peer does not answer with HTTP/2"
     )
   }
@@ -61,7 +61,7 @@ import Testing
     let client = try #require(
       TestClient(server.target) { $0.tls = certificates.client { $0.serverName = bytes("other") } })
     #expect(
-      client.unary("/a.B/C", [1]).words
+      client.unary("/a.B/C", [1]).cause
         == "could not connect to \(server.target): "
         + "certificate verify failed: hostname mismatch, expected host other"
     )
@@ -73,7 +73,7 @@ import Testing
     defer { strict.stop() }
     let bare = try #require(TestClient(strict.target) { $0.tls = certificates.client() })
     #expect(
-      bare.unary("/a.B/C", [1]).words
+      bare.unary("/a.B/C", [1]).cause
         == "could not connect to \(strict.target): the peer refused with a TLS alert: certificate required; "
         + "it asked for a client certificate, and the channel has none"
     )
@@ -94,7 +94,7 @@ import Testing
     let answer = client.unary("/a.B/C", [1])
     #expect(answer.code == .unavailable)
     #expect(
-      answer.words
+      answer.cause
         == "could not connect to \(server.target): connection closed by peer during the TLS handshake; "
         + "it sent nothing, and may not speak TLS"
     )

@@ -60,6 +60,7 @@ import Testing
 
   func channel(
     _ target: String, _ runtime: Runtime, greeted: Bool = false, timeout: UInt64 = 10_000_000_000,
+    backoff: UInt64 = 1_000_000_000,
     tls: TLSOptions? = nil, resolver: Resolver? = nil
   ) -> Channel? {
     let name = bytes(target)
@@ -69,10 +70,13 @@ import Testing
       guard case .made(let made) = TLSContext.make(role: .client, options: tls) else { return nil }
       context = made
     }
+    var options = ChannelOptions()
+    options.connectTimeout = timeout
+    options.backoff.initial = backoff
     let destination =
       greeted
-      ? GreetedDestination(parsed, name, context, HTTP2Limits(), timeout)
-      : Destination(parsed, name, context, HTTP2Limits(), timeout)
+      ? GreetedDestination(parsed, name, context, HTTP2Limits(), options)
+      : Destination(parsed, name, context, HTTP2Limits(), options)
     let defaults = RequestDefaults(
       privacy: context == nil ? .cleartext : .tls, authority: parsed.authority, userAgent: bytes("test"))
     let core = ChannelCore(
@@ -125,16 +129,16 @@ import Testing
         peer.waitForEnd()
       })
     defer { server.stop() }
-    let client = try #require(
-      TestClient(server.target) {
-        channel(server.target, $0, greeted: true, timeout: 500_000_000)
-      })
-    let beginning = "could not connect to \(server.target): "
-    #expect(client.unary("/a.B/C", [1]).words == beginning + "the peer greets with \"NO\"")
-    #expect(
-      client.unary("/a.B/C", [1]).words
-        == beginning + "connection closed by peer during the greeting; it may want a password")
-    #expect(client.unary("/a.B/C", [1]).words == beginning + "connect timeout during the greeting")
+    for words in [
+      "the peer greets with \"NO\"", "connection closed by peer during the greeting; it may want a password",
+      "connect timeout during the greeting",
+    ] {
+      let client = try #require(
+        TestClient(server.target) {
+          channel(server.target, $0, greeted: true, timeout: 500_000_000)
+        })
+      #expect(client.unary("/a.B/C", [1]).cause == "could not connect to \(server.target): " + words)
+    }
   }
 
   // MARK: A resolver of one's own
@@ -150,12 +154,12 @@ import Testing
         let made = Answers(
           $0, [.failed(Array("not yet".utf8)), .addresses([address(1), address(server.port)])])
         answers = made
-        return channel("somewhere:1", $0, resolver: made)
+        return channel("somewhere:1", $0, backoff: 1_000_000, resolver: made)
       })
     let early = client.unary("/a.B/C", [1])
     #expect(early.code == .unavailable)
     #expect(early.words == "the name of somewhere:1 does not resolve: not yet")
-    for _ in 0..<3 { #expect(client.unary("/a.B/C", [1]).message == [1]) }
+    for _ in 0..<3 { #expect(client.unary("/a.B/C", [1]) { $0.waitsForReady = true }.message == [1]) }
     #expect(answers?.asked == 2)
   }
 

@@ -1,5 +1,6 @@
 import Glibc
 import PenstockCall
+import PenstockChannel
 import PenstockWire
 
 @testable import PenstockTransport
@@ -113,6 +114,12 @@ struct Answer {
     code = reply.status.code
     words = text(reply.status.message)!
     message = reply.message.map { [UInt8]($0.view) }
+  }
+
+  /// The words, without the time of the next attempt to connect.
+  var cause: String {
+    guard let time = words.firstRange(of: "; next attempt in ") else { return words }
+    return String(words[..<time.lowerBound])
   }
 
   func header(_ name: String) -> [UInt8]? { reply.headers.flatMap { value($0, name) } }

@@ -21,7 +21,13 @@ final class Simulation: Platform {
   private var events: [(at: UInt64, run: () -> Void)] = []
   private var sockets: [Int32: SimulatedSocket] = [:]
 
+  /// Asked instead of the names.
+  var resolver: Resolver?
+
   override func clock() -> UInt64 { time }
+
+  /// The middle: waits have no jitter.
+  override func random() -> UInt64 { 1 << 63 }
 
   override func makePoller(host: Bool) -> Poller { SimulatedPoller(self, host: host) }
 
@@ -35,6 +41,7 @@ final class Simulation: Platform {
   }
 
   override func makeResolver(_ location: Target.Location, _ runtime: Runtime) -> Resolver {
+    if let resolver { return resolver }
     guard case .name(let host, _) = location, let list = names[text(host) ?? ""] else {
       return super.makeResolver(location, runtime)
     }

@@ -77,19 +77,6 @@ import Testing
     #expect(world.time - before == 3600 * Self.second)
   }
 
-  @Test func addressesShareTheTimeToConnect() throws {
-    let world = Simulation()
-    world.servers[1] = { _, _ in }
-    world.servers[2] = { _, socket in socket.end() }
-    world.servers[4] = Self.echo
-    let client = try client("ipv4:10.0.0.1:1,10.0.0.1:2,10.0.0.1:3,10.0.0.1:4", world)
-    let before = world.time
-    #expect(client.unary("/a.B/C", [7]).message == [7])
-    #expect(world.connects == 4)
-    // The silent address had a fourth of the 20 seconds.
-    #expect(world.time - before == 5 * Self.second)
-  }
-
   @Test func namesAreTheWorlds() throws {
     let world = Simulation()
     let host = bytes("10.0.0.7")

@@ -138,7 +138,8 @@ class RequestFields:
 
     @property
     def wait_for_ready(self) -> bool:
-        """Whether the call waits for a connection. Hops see it; it has no effect yet. Can be set."""
+        """Whether the call waits for a connection, however long it takes. Otherwise it fails with UNAVAILABLE where
+        the channel can't connect. Can be set."""
         return bool(_raw.penstock_request_wait_for_ready(self._request()))
 
     @wait_for_ready.setter

@@ -1,0 +1,43 @@
+/// One pass over the addresses of a name ("Happy Eyeballs", RFC 8305 section 5; gRFC A61). Attempts begin one after the
+/// other, a short time apart, or at once when the one before has failed; those that have begun go on beside each other,
+/// and the first connection wins. No I/O, no clock.
+///
+/// ```
+/// begin --> connect(0) --delay or failure--> connect(1) ... --every one has failed--> exhausted
+/// ```
+public struct ConnectPass: Equatable {
+  /// The next attempt begins this long after the one before ("Connection Attempt Delay").
+  public static let delay: UInt64 = 250_000_000
+
+  /// The addresses that were not tried in this pass, the next one last.
+  private var untried: [Int] = []
+  private var hasFailed: [Bool]
+  private var missing: Int
+
+  /// Of endpoints in these states, those that are idle are tried. One that waits after a failure counts as failed.
+  public init(_ states: [Connectivity]) {
+    hasFailed = []
+    missing = states.count
+    for index in states.indices.reversed() where states[index] == .idle { untried.append(index) }
+    for state in states {
+      let failed = state == .transientFailure
+      hasFailed.append(failed)
+      if failed { missing -= 1 }
+    }
+  }
+
+  public var count: Int { hasFailed.count }
+  /// Whether each address has failed at least once.
+  public var isExhausted: Bool { missing == 0 }
+  /// Whether there is another address to try later.
+  public var hasMore: Bool { !untried.isEmpty }
+
+  /// The address to be tried now.
+  public mutating func next() -> Int? { untried.popLast() }
+
+  public mutating func failed(_ index: Int) {
+    guard index < hasFailed.count, !hasFailed[index] else { return }
+    hasFailed[index] = true
+    missing -= 1
+  }
+}

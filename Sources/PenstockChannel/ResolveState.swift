@@ -1,0 +1,103 @@
+/// When a name is looked up: at once where it is asked for, but not more often than `least` apart; again after a
+/// failure, with back-off; and on an interval, if there is one ("gRPC Name Resolution"). No I/O, no clock.
+///
+/// | | ask(until) | answered | failed | time | rest |
+/// |---|---|---|---|---|---|
+/// | idle | start -> asking; too soon: arm -> waiting | - | - | - | - |
+/// | asking | - | disarm -> idle, or arm -> waiting | arm -> waiting | arm; too late: arm, giveUp -> waiting | stop -> idle |
+/// | waiting | - | - | - | start -> asking, or arm | disarm -> idle |
+///
+/// In each cell: the action, then the state that follows; "-" changes nothing.
+public struct ResolveState: Equatable {
+  /// The settings of a channel; times are in nanoseconds.
+  public struct Policy: Equatable, Sendable {
+    /// The least time between the beginnings of two look-ups.
+    public var least: UInt64 = 30_000_000_000
+    /// The time from one look-up to the next that nobody asks for; 0: there is none.
+    public var interval: UInt64 = 0
+    /// The time that one look-up may take.
+    public var timeout: UInt64 = 20_000_000_000
+    public var backoff = Backoff.Policy()
+
+    public init() {}
+  }
+
+  public enum Phase: Equatable {
+    case idle
+    case asking(until: UInt64, retry: UInt64)
+    case waiting(until: UInt64)
+  }
+
+  public enum Event: Equatable {
+    /// Addresses are wanted.
+    case ask
+    case answered
+    case failed
+    /// The armed timer is due.
+    case time
+    /// No addresses are wanted any more.
+    case rest
+  }
+
+  public enum Action: Equatable {
+    case start
+    /// Ends the look-up without an answer.
+    case stop
+    /// The look-up has taken too long.
+    case giveUp
+    case arm(UInt64)
+    case disarm
+  }
+
+  public private(set) var phase = Phase.idle
+  private var backoff = Backoff()
+  /// The earliest time of the next look-up.
+  private var next: UInt64 = 0
+
+  public init() {}
+
+  public mutating func handle(_ event: Event, _ policy: Policy, now: UInt64, random: UInt64) -> Actions<Action> {
+    switch (phase, event) {
+    case (.idle, .ask):
+      return now < next ? wait(until: next) : begin(policy, now, random)
+    case (.asking, .answered):
+      backoff = Backoff()
+      if policy.interval > 0 { return wait(until: max(Time.after(policy.interval, now), next)) }
+      phase = .idle
+      return Actions(.disarm)
+    case (.asking(_, let retry), .failed):
+      next = max(retry, now)
+      return wait(until: next)
+    case (.asking(let until, let retry), .time):
+      if now < until { return Actions(.arm(until)) }
+      next = max(retry, now)
+      phase = .waiting(until: next)
+      return Actions(.arm(next), .giveUp)
+    case (.asking, .rest):
+      next = now
+      phase = .idle
+      return Actions(.stop, .disarm)
+    case (.waiting(let until), .time):
+      return now < until ? Actions(.arm(until)) : begin(policy, now, random)
+    case (.waiting, .rest):
+      phase = .idle
+      return Actions(.disarm)
+    case (.idle, .answered), (.idle, .failed), (.idle, .time), (.idle, .rest),
+      (.asking, .ask),
+      (.waiting, .ask), (.waiting, .answered), (.waiting, .failed):
+      return .none
+    }
+  }
+
+  private mutating func begin(_ policy: Policy, _ now: UInt64, _ random: UInt64) -> Actions<Action> {
+    next = Time.after(policy.least, now)
+    let until = Time.after(policy.timeout, now)
+    phase = .asking(until: until, retry: backoff.begin(policy.backoff, now: now, random: random))
+    return Actions(.arm(until), .start)
+  }
+
+  private mutating func wait(until time: UInt64) -> Actions<Action> {
+    phase = .waiting(until: time)
+    return Actions(.arm(time))
+  }
+}

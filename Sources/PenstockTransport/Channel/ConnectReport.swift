@@ -1,0 +1,52 @@
+import PenstockChannel
+import PenstockWire
+
+/// The words for calls that fail because no address could be connected to: each address with its last failure, how often
+/// they failed, and when the next attempt begins.
+enum ConnectReport {
+  private static let mostTold = 8
+
+  @inline(never) @_optimize(size)
+  static func words(_ name: ByteBuffer, _ endpoints: [Subchannel], now: UInt64) -> ByteBuffer {
+    let text = ByteBuffer().say("could not connect to ").say(name.view)
+    var failed = 0
+    var times = 0
+    var next = UInt64.max
+    for endpoint in endpoints {
+      if let (count, retry) = endpoint.failures {
+        times = max(times, count)
+        next = min(next, retry)
+      }
+      guard let words = endpoint.failure else { continue }
+      failed += 1
+      if failed > mostTold { continue }
+      let address = ByteBuffer().say(endpoint.address.text())
+      text.say(failed == 1 ? ": " : "; ")
+      // If the target is itself the address, only the failure.
+      if endpoints.count > 1 || !ends(name.view, with: address.view) { text.say(address.view).say(": ") }
+      text.say(words.view)
+    }
+    if failed > mostTold { text.say("; and ").say(failed - mostTold).say(" more") }
+    if times > 1 { text.say("; failed ").say(times).say(" times") }
+    if next != .max { text.say("; next attempt in ").say(unsigned: wait(next, now)).say(" ms") }
+    return text
+  }
+
+  /// In whole milliseconds, with two digits that count.
+  private static func wait(_ next: UInt64, _ now: UInt64) -> UInt64 {
+    guard next > now else { return 0 }
+    let exact = (next - now) / 1_000_000
+    var unit: UInt64 = 1
+    while exact / unit >= 100 { unit *= 10 }
+    return (exact + unit - 1) / unit * unit
+  }
+
+  /// Whether a target names just this address, as "ipv4:127.0.0.1:1" names "127.0.0.1:1", and "unix:///a" "unix:/a".
+  private static func ends(_ name: ByteView, with address: ByteView) -> Bool {
+    let unix = ("unix:" as StaticString).bytes
+    let isUnix =
+      address.count > unix.count && bytesEqual(ByteView(rebasing: address.prefix(unix.count)), unix)
+    let bare = ByteView(rebasing: address.dropFirst(isUnix ? unix.count : 0))
+    return bytesEqual(ByteView(rebasing: name.suffix(bare.count)), bare)
+  }
+}

@@ -1,0 +1,67 @@
+import PenstockChannel
+import PenstockWire
+
+/// The addresses of a channel's target: asks the resolver when `ResolveState` says so, and keeps the last good answer,
+/// which stays valid when a later look-up fails. The timer is the one of `ResolveState`.
+final class Names: Timer, ResolverCompletion {
+  private let runtime: Runtime
+  private let resolver: Resolver
+  private let name: ByteBuffer
+  private let policy: ResolveState.Policy
+  private unowned(unsafe) let owner: ChannelCore
+  private var state = ResolveState()
+  private var known: [SocketAddress] = []
+
+  init(_ resolver: Resolver, of name: ByteBuffer, _ policy: ResolveState.Policy, _ owner: ChannelCore) {
+    runtime = owner.runtime
+    self.resolver = resolver
+    self.name = name
+    self.policy = policy
+    self.owner = owner
+    super.init()
+  }
+
+  /// Asks for addresses. The owner is told, perhaps from within this function. If it is too soon for another look-up,
+  /// it gets the addresses that are known at once, and later those that a look-up brings.
+  func ask() {
+    follow(.ask)
+    if case .waiting = state.phase, !known.isEmpty { owner.named(known) }
+  }
+
+  /// No addresses are wanted any more.
+  func rest() { follow(.rest) }
+
+  private func follow(_ event: ResolveState.Event) {
+    var actions = state.handle(event, policy, now: runtime.now, random: runtime.platform.random())
+    while let action = actions.next() {
+      switch action {
+      case .start: resolver.start(self)
+      case .stop: resolver.stop()
+      case .giveUp:
+        resolver.stop()
+        tellFailure(ByteBuffer().say("the name of ").say(name.view).say(" did not resolve in time"))
+      case .arm(let time): runtime.arm(self, at: time)
+      case .disarm: runtime.disarm(self)
+      }
+    }
+  }
+
+  func resolved(_ outcome: ResolverOutcome) {
+    switch outcome {
+    case .addresses(let list):
+      known = list
+      follow(.answered)
+      owner.named(list)
+    case .failed(let words):
+      follow(.failed)
+      tellFailure(ByteBuffer().say("the name of ").say(name.view).say(" does not resolve: ").say(words))
+    }
+  }
+
+  /// A name that no longer resolves keeps its last good addresses.
+  private func tellFailure(_ words: ByteBuffer) {
+    if known.isEmpty { owner.nameless(words) } else { owner.named(known) }
+  }
+
+  override func fire() { follow(.time) }
+}

@@ -1,0 +1,47 @@
+import PenstockChannel
+import Testing
+
+/// "gRPC Connection Backoff Protocol": 1 s, times 1.6, a fifth more or less, at most 120 s.
+@Suite struct BackoffTests {
+  static let second: UInt64 = 1_000_000_000
+
+  /// The waits of attempts that fail at once, in seconds.
+  func waits(_ count: Int, random: UInt64, _ policy: Backoff.Policy = Backoff.Policy()) -> [Double] {
+    var backoff = Backoff()
+    var now: UInt64 = 5 * Self.second
+    return (0..<count).map { _ in
+      let next = backoff.begin(policy, now: now, random: random)
+      defer { now = next }
+      return Double(next - now) / 1e9
+    }
+  }
+
+  func close(_ one: [Double], _ other: [Double]) -> Bool {
+    one.count == other.count && zip(one, other).allSatisfy { abs($0 - $1) < 1e-6 * $1 }
+  }
+
+  @Test func asSpecified() {
+    let bare: [Double] = [1, 1.6, 2.56, 4.096, 6.5536, 10.48576, 16.777216, 26.8435456, 42.94967296, 68.719476736]
+    #expect(close(waits(12, random: 1 << 63), bare + [109.9511627776, 120]))
+    #expect(close(waits(10, random: 0), [1] + bare.dropFirst().map { $0 * 0.8 }))
+    #expect(close(waits(10, random: .max), [1] + bare.dropFirst().map { $0 * 1.2 }))
+    #expect(waits(40, random: 1 << 63).last == 120)
+  }
+
+  @Test func asAsked() {
+    var policy = Backoff.Policy()
+    policy.initial = 10_000_000
+    policy.most = 25_000_000
+    policy.multiplier = 2
+    policy.jitter = 0
+    #expect(close(waits(4, random: 3, policy), [0.010, 0.020, 0.025, 0.025]))
+    policy.initial = 50_000_000
+    #expect(close(waits(2, random: 3, policy), [0.025, 0.025]))
+  }
+
+  @Test func neverPastTheEndOfTime() {
+    var backoff = Backoff()
+    for _ in 0..<3 { #expect(backoff.begin(Backoff.Policy(), now: .max - 5, random: .max) == .max) }
+    #expect(backoff.attempts == 3)
+  }
+}

@@ -1,0 +1,262 @@
+import PenstockCall
+import PenstockChannel
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// When a channel connects, waits, and gives up: in a world whose clock goes on only when the loop sleeps.
+@Suite(.timeLimit(.minutes(1))) struct ReconnectTests {
+  static let second: UInt64 = 1_000_000_000
+  static let millisecond: UInt64 = 1_000_000
+
+  /// A resolver whose answers a test gives.
+  final class Answers: Resolver {
+    private var completion: (any ResolverCompletion)?
+    private(set) var asked = 0
+    /// Given at once, where there is one.
+    var answer: ResolverOutcome?
+
+    override func start(_ completion: any ResolverCompletion) {
+      asked += 1
+      self.completion = completion
+      if let answer { give(answer) }
+    }
+
+    func give(_ outcome: ResolverOutcome) { completion?.resolved(outcome) }
+  }
+
+  static func addresses(_ ports: UInt16...) -> ResolverOutcome {
+    .addresses(
+      ports.map { port in
+        let host = bytes("10.0.0.1")
+        return SocketAddress(literal: host.view, port: port)!
+      })
+  }
+
+  func client(
+    _ target: String, _ world: Simulation, _ change: @escaping (inout ChannelOptions) -> Void = { _ in }
+  ) throws -> TestClient {
+    try #require(
+      TestClient(target, mode: .host, platform: world) { runtime in
+        var options = ChannelOptions()
+        options.tls = nil
+        change(&options)
+        let name = bytes(target)
+        guard case .made(let made) = Channel.make(runtime: runtime, target: name.view, options: options)
+        else { return nil }
+        return made
+      })
+  }
+
+  func call(_ client: TestClient, waits: Bool = false, deadline: UInt64 = 3600 * second) -> Answer {
+    client.unary("/a.B/C", [7]) {
+      $0.waitsForReady = waits
+      $0.deadline = deadline
+    }
+  }
+
+  /// Lets so much time pass on the loop.
+  func pass(_ nanoseconds: UInt64, _ client: TestClient, _ world: Simulation) {
+    let until = world.time + nanoseconds
+    while world.time < until {
+      _ = client.runtime.runtime.poll(
+        timeoutMilliseconds: Int64(max((until - world.time) / Self.millisecond, 1)))
+    }
+  }
+
+  // MARK: Addresses
+
+  /// RFC 8305 section 5: one address beside the other, 250 ms apart, or at once after a failure.
+  @Test func aSilentAddressCostsAQuarterOfASecond() throws {
+    let world = Simulation()
+    world.servers[1] = { _, _ in }
+    world.servers[2] = { _, socket in socket.end() }
+    world.servers[4] = SimulationTests.echo
+    let client = try client("ipv4:10.0.0.1:1,10.0.0.1:2,10.0.0.1:3,10.0.0.1:4", world)
+    let before = world.time
+    #expect(call(client).message == [7])
+    #expect(world.connects == 4)
+    #expect(world.time - before == 250 * Self.millisecond)
+    // The silent one was given up: the channel has one connection.
+    #expect(call(client).message == [7])
+    #expect(world.connects == 4)
+  }
+
+  @Test func onlySilentAddresses() throws {
+    let world = Simulation()
+    world.servers[1] = { _, _ in }
+    let client = try client("ipv4:10.0.0.1:1,10.0.0.2:1", world) { $0.connectTimeout = 2 * Self.second }
+    let before = world.time
+    let answer = call(client)
+    #expect(
+      answer.words == "could not connect to ipv4:10.0.0.1:1,10.0.0.2:1: "
+        + "10.0.0.1:1: connect timeout: the peer does not answer with HTTP/2; "
+        + "10.0.0.2:1: connect timeout: the peer does not answer with HTTP/2; next attempt in 0 ms")
+    #expect(world.time - before == 2250 * Self.millisecond)
+  }
+
+  @Test func familiesInTurn() throws {
+    func address(_ text: String) throws -> SocketAddress {
+      let host = bytes(text)
+      return try #require(SocketAddress(literal: host.view, port: 1))
+    }
+    let list = try ["::1", "::2", "::3", "1.1.1.1", "1.1.1.2"].map(address)
+    let texts = SocketAddress.interleaved(list).map { String(decoding: $0.text(), as: UTF8.self) }
+    #expect(texts == ["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"])
+    #expect(SocketAddress.interleaved([]).isEmpty)
+    #expect(list[0] == (try address("::1")) && list[0] != list[1])
+  }
+
+  // MARK: Back-off
+
+  @Test func attemptsAreFurtherAndFurtherApart() throws {
+    let world = Simulation()
+    let client = try client("ipv4:10.0.0.1:80", world)
+    let answer = call(client, waits: true, deadline: 100 * Self.second)
+    #expect(answer.code == .deadlineExceeded)
+    // At 0, 1, 2.6, 5.16, 9.26, 15.8, 26.3, 43.1 and 69.9 s.
+    #expect(world.connects == 9)
+  }
+
+  @Test func callsDoNotConnectWhereItWaits() throws {
+    let world = Simulation()
+    let client = try client("ipv4:10.0.0.1:80", world)
+    let before = world.time
+    let first = "could not connect to ipv4:10.0.0.1:80: Connection refused; next attempt in "
+    for _ in 0..<1000 { #expect(call(client).words == first + "1000 ms") }
+    #expect(world.connects == 1 && world.time == before)
+    pass(600 * Self.millisecond, client, world)
+    #expect(call(client).words == first + "400 ms")
+    pass(500 * Self.millisecond, client, world)
+    #expect(world.connects == 2)
+    #expect(
+      call(client).words
+        == "could not connect to ipv4:10.0.0.1:80: Connection refused; failed 2 times; next attempt in 1500 ms")
+    #expect(call(client).code == .unavailable)
+  }
+
+  @Test func aCallWaitsForTheServer() throws {
+    let world = Simulation()
+    let client = try client("ipv4:10.0.0.1:80", world)
+    world.after(10 * Self.second) { world.servers[80] = SimulationTests.echo }
+    let before = world.time
+    let answer = call(client, waits: true)
+    #expect(answer.message == [7])
+    // The sixth attempt; docs/channel.md.
+    #expect((15_809...15_811).contains((world.time - before) / Self.millisecond))
+    #expect(world.connects == 6)
+  }
+
+  @Test func waitsAreAsAsked() throws {
+    let world = Simulation()
+    let client = try client("ipv4:10.0.0.1:80", world) {
+      $0.backoff.initial = 10 * Self.millisecond
+      $0.backoff.most = 20 * Self.millisecond
+      $0.backoff.multiplier = 2
+    }
+    _ = call(client, waits: true, deadline: 100 * Self.millisecond)
+    // At 0, 10, 30, 50, 70 and 90 ms.
+    #expect(world.connects == 6)
+  }
+
+  // MARK: A connection that goes
+
+  @Test func aLostConnectionIsMadeAgainAtOnce() throws {
+    let world = Simulation()
+    var sockets: [SimulatedSocket] = []
+    world.servers[80] = { said, socket in
+      if !socket.hasBegun { sockets.append(socket) }
+      SimulationTests.echo(said, socket)
+    }
+    let client = try client("ipv4:10.0.0.1:80", world)
+    #expect(call(client).message == [7])
+    sockets[0].end()
+    pass(Self.millisecond, client, world)
+    #expect(world.connects == 2)
+    // No call has used the second one: the next call makes another.
+    sockets[1].end()
+    pass(Self.second, client, world)
+    #expect(world.connects == 2)
+    #expect(call(client).message == [7])
+    #expect(world.connects == 3)
+  }
+
+  // MARK: Names
+
+  @Test func anAddressThatIsNotThereAnyMoreIsLeft() throws {
+    let world = Simulation()
+    let names = Answers()
+    names.answer = Self.addresses(1, 2)
+    world.resolver = names
+    world.servers[1] = SimulationTests.echo
+    world.servers[2] = SimulationTests.echo
+    let client = try client("names.test", world)
+    #expect(call(client).message == [7] && world.connects == 1)
+    names.give(Self.addresses(3, 1))
+    pass(Self.millisecond, client, world)
+    #expect(call(client).message == [7] && world.connects == 1)
+    names.give(Self.addresses(2))
+    pass(Self.millisecond, client, world)
+    #expect(call(client).message == [7] && world.connects == 2)
+  }
+
+  @Test func aNameIsLookedUpAgainAfterAFailure() throws {
+    let world = Simulation()
+    let names = Answers()
+    names.answer = .failed(Array("no such name".utf8))
+    world.resolver = names
+    world.servers[1] = SimulationTests.echo
+    let client = try client("names.test", world)
+    #expect(call(client).words == "the name of names.test does not resolve: no such name")
+    #expect(call(client).code == .unavailable)
+    #expect(names.asked == 1)
+    world.after(3 * Self.second) { names.answer = Self.addresses(1) }
+    #expect(call(client, waits: true).message == [7])
+    // At 0, 1, 2.6 and 5.16 s.
+    #expect(names.asked == 4)
+  }
+
+  @Test func aNameKeepsItsLastGoodAddresses() throws {
+    let world = Simulation()
+    let names = Answers()
+    names.answer = Self.addresses(1)
+    world.resolver = names
+    var socket: SimulatedSocket?
+    world.servers[1] = {
+      socket = $1
+      SimulationTests.echo($0, $1)
+    }
+    let client = try client("names.test", world)
+    #expect(call(client).message == [7])
+    names.answer = .failed(Array("gone".utf8))
+    pass(40 * Self.second, client, world)
+    socket?.end()
+    pass(Self.second, client, world)
+    #expect(names.asked >= 2)
+    #expect(call(client).message == [7] && world.connects == 2)
+  }
+
+  @Test func lookUpsAreNotMoreOftenThanAllowed() throws {
+    let world = Simulation()
+    let names = Answers()
+    names.answer = Self.addresses(1)
+    world.resolver = names
+    let client = try client("names.test", world)
+    _ = call(client, waits: true, deadline: 100 * Self.second)
+    // The address fails nine times; look-ups are 30 s apart, each after a failure.
+    #expect(names.asked == 4)
+  }
+
+  @Test func onAnInterval() throws {
+    let world = Simulation()
+    let names = Answers()
+    names.answer = Self.addresses(1)
+    world.resolver = names
+    world.servers[1] = SimulationTests.echo
+    let client = try client("names.test", world) { $0.resolving.interval = 60 * Self.second }
+    #expect(call(client).message == [7])
+    pass(200 * Self.second, client, world)
+    #expect(names.asked == 4 && world.connects == 1)
+  }
+}
