@@ -1,0 +1,132 @@
+/// When a connection is pinged, and when it is dead (gRFC A8). No I/O, no clock.
+///
+/// | | opened | time | tooMany | ended |
+/// |---|---|---|---|---|
+/// | asleep | look | - | slow | -> over |
+/// | listening | - | look | slow | disarm -> over |
+/// | pinged(t), heard since t | - | look | slow | disarm -> over |
+/// | pinged(t), silent since t | - | before t + timeout: arm; from then on: die -> over | slow | disarm -> over |
+/// | over | - | - | - | - |
+///
+/// | look | |
+/// |---|---|
+/// | it has no calls, and `withoutCalls` is not set | -> asleep |
+/// | heard within the interval | arm -> listening |
+/// | silent for the interval | ping, arm -> pinged(now); while an earlier PING has no answer: arm -> pinged(now) |
+///
+/// Each cell has the action, then the state that follows; "-" changes nothing.
+///
+/// What has been heard is not an event: a connection notes the time of each read, and shows it with the events of this
+/// table. So a read costs no more than a store, and a call nothing while the timer runs, even where there is keepalive.
+public struct Keepalive: Equatable {
+  public enum State: Equatable {
+    /// No timer runs: there was no call when it was looked for one. The next call is told, and looks.
+    case asleep
+    /// The timer runs until the connection has been silent for the interval.
+    case listening
+    /// A PING was sent at that time.
+    case pinged(at: UInt64)
+    case over
+  }
+
+  public private(set) var state = State.asleep
+  /// How long a connection may be silent before it is pinged, in nanoseconds.
+  public private(set) var interval: UInt64
+  /// How long it may then go on to be silent.
+  public let timeout: UInt64
+  /// Whether a connection is pinged that has no calls.
+  public let withoutCalls: Bool
+
+  public init(interval: UInt64, timeout: UInt64, withoutCalls: Bool) {
+    self.interval = interval
+    self.timeout = timeout
+    self.withoutCalls = withoutCalls
+  }
+
+  /// Where a channel keeps this for connections to come: one of them has been slowed down.
+  public mutating func slow(to interval: UInt64) { self.interval = max(self.interval, interval) }
+}
+
+/// What a connection shows of itself.
+public struct KeepaliveView: Equatable {
+  /// When a byte last came from the peer.
+  public var heard: UInt64
+  public var hasCalls: Bool
+  /// Whether the last PING has been acknowledged; true before there was one.
+  public var isAnswered: Bool
+
+  public init(heard: UInt64, hasCalls: Bool, isAnswered: Bool) {
+    self.heard = heard
+    self.hasCalls = hasCalls
+    self.isAnswered = isAnswered
+  }
+}
+
+public enum KeepaliveEvent: Equatable {
+  /// The connection is ready, or a stream has been added.
+  case opened(KeepaliveView)
+  /// The armed timer is due.
+  case time(KeepaliveView)
+  /// The peer complains: GOAWAY with ENHANCE_YOUR_CALM and "too_many_pings".
+  case tooMany
+  /// The connection has ended.
+  case ended
+}
+
+public enum KeepaliveAction: Equatable {
+  case ping
+  case arm(UInt64)
+  case disarm
+  /// Later connections of the channel have this interval, if theirs is shorter.
+  case slow(to: UInt64)
+  /// The connection is dead.
+  case die
+}
+
+extension Keepalive {
+  public mutating func handle(_ event: KeepaliveEvent, now: UInt64) -> Actions<KeepaliveAction> {
+    switch (state, event) {
+    case (.asleep, .opened(let view)), (.listening, .time(let view)):
+      return look(view, now)
+    case (.pinged(let at), .time(let view)):
+      if view.heard >= at { return look(view, now) }
+      let end = Keepalive.after(at, timeout)
+      if now < end { return Actions(.arm(end)) }
+      state = .over
+      return Actions(.die)
+    case (.asleep, .tooMany), (.listening, .tooMany), (.pinged, .tooMany):
+      interval = Keepalive.after(interval, interval)
+      return Actions(.slow(to: interval))
+    case (.asleep, .ended):
+      state = .over
+      return .none
+    case (.listening, .ended), (.pinged, .ended):
+      state = .over
+      return Actions(.disarm)
+    case (.asleep, .time), (.listening, .opened), (.pinged, .opened),
+      (.over, .opened), (.over, .time), (.over, .tooMany), (.over, .ended):
+      return .none
+    }
+  }
+
+  private mutating func look(_ view: KeepaliveView, _ now: UInt64) -> Actions<KeepaliveAction> {
+    if !view.hasCalls && !withoutCalls {
+      state = .asleep
+      return .none
+    }
+    let due = Keepalive.after(view.heard, interval)
+    if now < due {
+      state = .listening
+      return Actions(.arm(due))
+    }
+    state = .pinged(at: now)
+    // An interval that is shorter than the timeout begins with the answer: it is looked for after that time.
+    let arm = KeepaliveAction.arm(Keepalive.after(now, min(interval, timeout)))
+    return view.isAnswered ? Actions(.ping, arm) : Actions(arm)
+  }
+
+  private static func after(_ time: UInt64, _ span: UInt64) -> UInt64 {
+    let (sum, overflow) = time.addingReportingOverflow(span)
+    return overflow ? .max : sum
+  }
+}
