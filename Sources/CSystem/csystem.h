@@ -281,6 +281,9 @@ static inline int32_t cs_set_option(int32_t fd, int32_t level, int32_t option, i
   return setsockopt(fd, level, option, &v, sizeof v) < 0 ? -(int32_t)errno : 0;
 }
 static inline int32_t cs_no_delay(int32_t fd) { return cs_set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1); }
+static inline int32_t cs_user_timeout(int32_t fd, int32_t milliseconds) {
+  return cs_set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds);
+}
 static inline int32_t cs_reuse_address(int32_t fd) { return cs_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1); }
 /* Bytes or -errno; 0 from recv is the end of the stream. */
 static inline int64_t cs_send(int32_t fd, const void *bytes, size_t count) {

@@ -73,6 +73,15 @@ extension ParsedChannelOptions {
       case "min_resolve_interval_ms": option.milliseconds(0...86_400_000) { transport.resolving.least = $0 }
       /// The time after which the target's name is looked up again; 0: only when a connection is lost or fails.
       case "resolve_interval_ms": option.milliseconds(0...86_400_000) { transport.resolving.interval = $0 }
+      /// How long a connection with calls may be silent before it is pinged; without this option no connection is. gRPC
+      /// servers end a connection that pings more often than they allow: every 5 minutes, unless they are set otherwise.
+      case "keepalive_time_ms":
+        option.milliseconds(1000...86_400_000) { transport.keepaliveTime = $0 }
+      /// How long the connection may be silent from then on before its calls end with UNAVAILABLE.
+      case "keepalive_timeout_ms":
+        option.milliseconds(1...86_400_000) { transport.keepaliveTimeout = $0 }
+      /// Whether connections without calls are pinged, too.
+      case "keepalive_without_calls": option.bool { transport.keepaliveWithoutCalls = $0 }
       /// How many bytes of one stream may wait unread (RFC 9113 section 6.9.2).
       case "initial_stream_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialStreamWindow = $0 }

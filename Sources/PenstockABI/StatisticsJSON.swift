@@ -25,8 +25,22 @@ func json(_ stats: CallStatistics) -> JSON.Value? {
     object.set("received", json(stats.received))
     object.set("peer", stats.connection.map { JSON.string($0.peer.view) } ?? JSON.null)
     object.set("local", stats.connection?.local.map { JSON.string($0.view) } ?? JSON.null)
+    object.set("connection_silent_ms", silentMilliseconds(stats.connection, stats.endedAt))
     object.set("tls", stats.connection?.security.map { json($0) } ?? JSON.null)
   }.value
+}
+
+/// For how long nothing had come on a connection when a call on it ended, or, with 0, for how long nothing has come by
+/// now. It is looked at only here, so that the end of a call need not note it: what comes after the end hides it.
+private func silentMilliseconds(_ connection: ConnectionFacts?, _ end: UInt64) -> JSON.Value? {
+  guard let heardAt = connection?.heardAt.value else { return JSON.null }
+  if end == 0 { return silentMilliseconds(heardAt, Runtime.monotonicNow()) }
+  return heardAt > end ? JSON.null : silentMilliseconds(heardAt, end)
+}
+
+/// `heardAt` is 0 without a connection.
+func silentMilliseconds(_ heardAt: UInt64, _ now: UInt64) -> JSON.Value? {
+  heardAt == 0 ? JSON.null : JSON.int(now > heardAt ? (now - heardAt) / 1_000_000 : 0)
 }
 
 private func json(_ traffic: CallStatistics.Traffic) -> JSON.Value? {

@@ -63,13 +63,15 @@ public struct Measures: ~Copyable {
   }
 }
 
-/// The facts of the connection that a call runs on. Never changed: its calls and their replies keep them.
+/// The facts of the connection that a call runs on. Its calls and their replies keep them; only `heardAt` ever changes.
 public final class ConnectionFacts {
   /// The peer's address, such as "127.0.0.1:50051".
   public let peer: ByteBuffer
   public let local: ByteBuffer?
   /// The facts of TLS; nil: cleartext.
   public let security: SecurityFacts?
+  /// When a byte last came from the peer.
+  public let heardAt = Measure()
 
   public init(peer: ByteBuffer, local: ByteBuffer?, security: SecurityFacts?) {
     self.peer = peer

@@ -53,6 +53,9 @@ TEST(channel_options) {
       "{\"tls\": false, \"compression\": \"identity\", \"tie_order\": \"fifo\"}",
       "{\"tls\": false, \"initial_stream_window_bytes\": 65535, \"initial_connection_window_bytes\": 2147483647}",
       "{\"tls\": {\"verify\": false, \"server_name\": \"x\"}}",
+      "{\"tls\": false, \"keepalive_time_ms\": 1000, \"keepalive_timeout_ms\": 1}",
+      "{\"tls\": false, \"keepalive_time_ms\": 86400000, \"keepalive_without_calls\": true}",
+      "{\"tls\": false, \"keepalive_timeout_ms\": 86400000, \"keepalive_without_calls\": false}",
   };
   for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
     penstock_channel *channel = NULL;
@@ -92,6 +95,11 @@ TEST(channel_options) {
       {"{\"initial_stream_window_bytes\": 65534}", "initial_stream_window_bytes"},
       {"{\"initial_stream_window_bytes\": 2147483648}", "initial_stream_window_bytes"},
       {"{\"user_agent\": \"a\\nb\"}", "user_agent"},
+      {"{\"keepalive_time_ms\": 999}", "an integer from 1000 to 86400000"},
+      {"{\"keepalive_time_ms\": 86400001}", "keepalive_time_ms"},
+      {"{\"keepalive_time_ms\": null}", "keepalive_time_ms"},
+      {"{\"keepalive_timeout_ms\": 0}", "keepalive_timeout_ms"},
+      {"{\"keepalive_without_calls\": 1}", "keepalive_without_calls"},
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
     penstock_channel *channel = NULL;

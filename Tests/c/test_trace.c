@@ -274,12 +274,17 @@ TEST(trace_tells_what_else_a_call_waits_for) {
   const penstock_metadata *headers = NULL;
   OK(penstock_call_wait_headers(call, &headers));
   check_holder(call, "waiting for the caller to ask for a message");
+  char *json = NULL;
+  OK(penstock_call_trace_json(call, &json));
+  CHECK_HAS(json, "\"connection_silent_ms\":");
+  CHECK(!strstr(json, "\"connection_silent_ms\":null"));
+  penstock_free(json);
+  json = NULL;
   end_call(call);
   /* No server answers there, so the connection is never made. */
   penstock_channel_release(channel);
   OK(penstock_channel_new("192.0.2.1:1", "{\"tls\": false}", &channel, NULL));
   call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
-  char *json = NULL;
   for (int i = 0; i < 50 && !json; i++) {
     OK(penstock_call_trace_json(call, &json));
     if (strstr(json, "waiting for a connection") || strstr(json, "\"ended\":true")) break;
@@ -309,6 +314,7 @@ TEST(trace_tells_that_a_server_allows_no_more_calls) {
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   int peer = accept(listener, NULL, NULL);
   check_holder(call, "\"state\":\"connection\"");
+  check_holder(call, "\"connection_silent_ms\":null");
   static const uint8_t settings[] = {0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0};
   CHECK_INT(write(peer, settings, sizeof(settings)), (int64_t)sizeof(settings));
   check_holder(call, "\"state\":\"place\"");

@@ -157,6 +157,8 @@ PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_rep
  *     bodies: five more for each message)}; "sent" counts what has left the last hop, on the wire or
  *       not
  *   "peer", "local": "127.0.0.1:50051", "unix:/path"; null without a connection
+ *   "connection_silent_ms": for how long nothing has come on that connection, for any call; of a call that has ended, for
+ *     how long by its end, or null if something has come since; null without a connection
  *   "tls": {"version": "TLSv1.3", "cipher", "alpn", "certificates": the number of the server's certificates}; null in
  *     cleartext
  * Headers and messages are of the last attempt only; bytes are the sum of all attempts.
@@ -330,7 +332,8 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    null), "text"}, such as "paused in `auth` for 3,204 ms". "state": "paused", "held", "executor" (it has not run the
  *    callback yet), "running", "taken", "connection", "place" (the server allows no more calls at once), "demand" (no
  *    message is asked for), "server", "loop"
- *  "age_ms", "deadline_ms" (left; null without), "attempts", and "outbound", "inbound": the events that wait at hops,
+ *  "age_ms", "deadline_ms" (left; null without), "attempts", "connection_silent_ms" (how long nothing has come on the
+ *    connection of the last attempt; null without one), and "outbound", "inbound": the events that wait at hops,
  *    each {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many more wait
  *    unseen behind it}; absent without a holder
  *  "events": null without the option "trace", else the latest events, each with "us" since the call's creation, "what",

@@ -32,6 +32,9 @@ typedef struct penstock_channel penstock_channel;
  *     between attempts to connect that fail
  *   "min_resolve_interval_ms" (30000): the least time between two look-ups of the name; "resolve_interval_ms" (0): the
  *     time after which it is looked up again
+ *   "keepalive_time_ms" (off; 1000 to 86400000): how long a connection with calls may be silent before it is pinged;
+ *   "keepalive_timeout_ms" (20000): how long it may then go on to be silent before its calls end with UNAVAILABLE;
+ *   "keepalive_without_calls": true pings connections without calls, too; see docs/channel.md
  *   "compression": "identity" or "gzip"
  *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how many bytes of a stream may wait unread;
  *   "initial_connection_window_bytes" (4194304): how many bytes of all streams together may be on their way; 65535

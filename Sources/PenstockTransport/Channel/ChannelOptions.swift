@@ -22,6 +22,10 @@ public struct ChannelOptions {
   public var backoff = Backoff.Policy()
   /// When the target's name is looked up.
   public var resolving = ResolveState.Policy()
+  /// How long a connection may be silent before it is pinged; nil: it never is.
+  public var keepaliveTime: UInt64?
+  public var keepaliveTimeout: UInt64 = 20_000_000_000
+  public var keepaliveWithoutCalls = false
   /// The window of each stream, 65535 to 2147483647 bytes.
   public var initialStreamWindow = 1 << 20
   public var initialConnectionWindow = 4 << 20

@@ -62,6 +62,8 @@ class Destination {
   final let connectTimeout: UInt64
   final let backoff: Backoff.Policy
   final let resolving: ResolveState.Policy
+  /// What connections to come begin with; nil: without keepalive. Driving thread only.
+  final var keepalive: Keepalive?
 
   init(
     _ target: Target, _ name: ByteBuffer, _ tls: TLSContext?, _ limits: HTTP2Limits, _ options: ChannelOptions
@@ -76,6 +78,9 @@ class Destination {
     resolving.timeout = options.connectTimeout
     resolving.backoff = options.backoff
     self.resolving = resolving
+    keepalive = options.keepaliveTime.map {
+      Keepalive(interval: $0, timeout: options.keepaliveTimeout, withoutCalls: options.keepaliveWithoutCalls)
+    }
   }
 
   enum Steps {

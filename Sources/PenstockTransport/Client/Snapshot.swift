@@ -8,6 +8,8 @@ public struct CallView {
   /// The deadline in monotonic nanoseconds; nil: none.
   public let deadline: UInt64?
   public let attempts: UInt64
+  /// When a byte last came on the connection of the last attempt; 0 without a connection.
+  public let heardAt: UInt64
   public let standings: [Standing]
   public let holder: Holder
 
@@ -16,6 +18,7 @@ public struct CallView {
     record = CallRecord(call)
     deadline = call.request.deadline
     attempts = call.measures.attempts.value
+    heardAt = call.connection?.heardAt.value ?? 0
     standings = call.standings
     holder = call.holder(standings)
   }

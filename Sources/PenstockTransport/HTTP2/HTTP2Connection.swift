@@ -18,13 +18,16 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   let peer: ByteBuffer
   private(set) var phase = Phase.preface
   override var facts: ConnectionFacts? { knownFacts }
-  private lazy var knownFacts = ConnectionFacts(
-    peer: peer, local: link.socket.localAddress.map { ByteBuffer().say($0.text()) },
-    security: link.engine?.facts())
+  private let knownFacts: ConnectionFacts
   var isScheduled = false
+  /// Pings the peer; nil: the channel has no keepalive, or the peer's SETTINGS have not come.
+  private var keepalive: KeepaliveTimer?
+  /// The next stream is to be told to `keepalive`.
+  private var wakesKeepalive = false
 
   private let runtime: Runtime
   private let work: TurnWork
+  private let destination: Destination
   private let link: Link
   private var owner: Subchannel?
   private let scratch: UnsafeMutableRawBufferPointer
@@ -72,9 +75,14 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     frames = FrameRead(scratch)
     runtime = channel.runtime
     work = channel.work
+    destination = channel.destination
+    knownFacts = ConnectionFacts(
+      peer: peer, local: link.socket.localAddress.map { ByteBuffer().say($0.text()) },
+      security: link.engine?.facts())
     self.owner = owner
     super.init()
     confine(self)
+    knownFacts.heardAt.set(runtime.now)
   }
 
   @inline(never) @_optimize(size)
@@ -167,6 +175,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
       case .end: return close(endOfStream())
       case .failed(let code): return lose(code)
       case .bytes(let n):
+        knownFacts.heardAt.set(runtime.lastNow)
         if link.engine != nil {
           _ = borrow(link.engine) {
             $0.input.commit(n)
@@ -225,6 +234,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
     guard session.receive(bytes) else { return closeAfterFailure() }
     if phase == .preface, session.isReady {
       phase = .open
+      if let settings = destination.keepalive { beginKeepalive(settings) }
       owner?.connectionReady(self)
     }
   }
@@ -255,6 +265,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   @inline(never) @_optimize(size)
   private func tellDraining() {
+    if session.hearsTooManyPings { keepalive?.slowDown() }
     if phase == .open {
       phase = .draining
       owner?.connectionDraining(self)
@@ -266,6 +277,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
 
   func runInTurn() {
     if phase == .closed { return }
+    if wakesKeepalive { wakeKeepalive() }
     var rounds = HTTP2Connection.writeRounds
     while phase != .closed {
       let collected = pass()
@@ -308,6 +320,47 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   /// How many bytes become records at once now.
   private var most: Int { session.fillsWindow ? HTTP2Connection.fewRecords : HTTP2Connection.manyRecords }
 
+  // MARK: Keepalive
+
+  @inline(never) @_optimize(size)
+  private func beginKeepalive(_ settings: Keepalive) {
+    link.socket.limitUnacknowledged(settings.timeout)
+    let timer = KeepaliveTimer(settings, self, destination, runtime)
+    keepalive = timer
+    wakesKeepalive = !timer.follow(.opened(keepaliveView))
+  }
+
+  @inline(never) @_optimize(size)
+  private func wakeKeepalive() {
+    if let keepalive, !session.isIdle { wakesKeepalive = !keepalive.follow(.opened(keepaliveView)) }
+  }
+
+  /// The timer of `keepalive` is due.
+  @inline(never) @_optimize(size)
+  func keepaliveDue() {
+    if let keepalive { wakesKeepalive = !keepalive.follow(.time(keepaliveView)) }
+  }
+
+  private var keepaliveView: KeepaliveView {
+    KeepaliveView(
+      heard: knownFacts.heardAt.value, hasCalls: !session.isIdle, isAnswered: session.isPingAnswered)
+  }
+
+  func ping() {
+    session.ping()
+    wantsWrite()
+  }
+
+  /// The peer has not answered a PING within `timeout`.
+  @inline(never) @_optimize(size)
+  func die(_ timeout: UInt64) {
+    let silent = runtime.now &- knownFacts.heardAt.value
+    close(
+      ByteBuffer().say("no answer to a keepalive ping from ").say(peer.view).say(" within ")
+        .say(unsigned: timeout / 1_000_000).say(" ms; nothing has come from there for ")
+        .say(unsigned: silent / 1_000_000).say(" ms"))
+  }
+
   // MARK: The end
 
   private var during: StaticString { phase == .preface ? " before HTTP/2 began" : "" }
@@ -347,6 +400,10 @@ final class HTTP2Connection: TransportConnection, TurnTask {
   func close(_ words: ByteBuffer) {
     guard phase != .closed else { return }
     phase = .closed
+    if let keepalive = keepalive.take() {
+      if session.hearsTooManyPings { keepalive.slowDown() }
+      keepalive.end()
+    }
     link.close()
     session.abandon(words)
     let told = owner

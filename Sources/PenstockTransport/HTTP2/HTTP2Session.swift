@@ -81,6 +81,11 @@ final class HTTP2Session {
   /// The streams that were opened last, if they still exist: see `find`.
   let recent = UnsafeMutablePointer<Unmanaged<HTTP2Stream>?>.allocate(capacity: HTTP2Session.recentStreams)
   static let recentStreams = 128
+  /// How many PINGs we have sent, the number of the last one that was answered, and whether the peer has said that there
+  /// are too many.
+  private var pings: UInt64 = 0
+  var answeredPing: UInt64 = 0
+  var hearsTooManyPings = false
   var window = ConnectionWindow()
   /// How many bytes have come for which the connection's credit has not gone back.
   var uncredited = 0
@@ -375,6 +380,23 @@ final class HTTP2Session {
       dispatching.clear()
     }
   }
+
+  // MARK: Pings
+
+  /// Sends a PING, whose content is its number.
+  @inline(never) @_optimize(size)
+  func ping() {
+    guard failure == nil, phase != .abandoned else { return }
+    pings &+= 1
+    var number = pings.bigEndian
+    credited(
+      withUnsafeBytes(of: &number) {
+        nghttp2_submit_ping(session, 0, $0.baseAddress?.assumingMemoryBound(to: UInt8.self))
+      })
+  }
+
+  /// Whether the last PING has been answered; true before there was one.
+  var isPingAnswered: Bool { answeredPing == pings }
 
   // MARK: Bytes
 

@@ -234,6 +234,10 @@ extension HTTP2Session {
       // The peer's SETTINGS may have made HPACK's table smaller.
       request.blocks.removeAll()
     case NGHTTP2_GOAWAY.rawValue: left(frame.pointee.goaway)
+    case NGHTTP2_PING.rawValue:
+      guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 else { return }
+      let content = frame.pointee.ping.opaque_data
+      answeredPing = withUnsafeBytes(of: content) { UInt64(bigEndian: $0.loadUnaligned(as: UInt64.self)) }
     default: break
     }
   }
@@ -269,6 +273,11 @@ extension HTTP2Session {
         printable: ByteView(start: frame.opaque_data, count: frame.opaque_data_len), limit: 100)
     }
     text.say(")")
+    if frame.error_code == NGHTTP2_ENHANCE_YOUR_CALM.rawValue,
+      bytesEqual(ByteView(start: frame.opaque_data, count: frame.opaque_data_len), "too_many_pings")
+    {
+      hearsTooManyPings = true
+    }
     goAway = text
     endQueued(text)
   }

@@ -149,6 +149,77 @@ import Testing
     #expect(log(.head(1), .data(3, [1])).last?.hasPrefix("lost: ") == true)
   }
 
+  /// RFC 9113 section 6.8: the last id may go down, and then drops streams that an earlier GOAWAY kept; it may not go up.
+  @Test func goAwayAgain() {
+    func log(_ frames: Frame...) -> [String] { run(frames.flatMap { $0.encoded }, step: 1000).1.log }
+    #expect(log(.goAway(Int32.max), .goAway(1), .head(1), .trailers(1)) == ["head 200", "trailers 1"])
+    #expect(log(.goAway(1), .goAway(0, 0, "x")) == ["unprocessed: the server sent GOAWAY (NO_ERROR: x)"])
+    #expect(log(.goAway(0), .head(1), .trailers(1)) == ["unprocessed: the server sent GOAWAY (NO_ERROR)"])
+    let raised = log(.goAway(1), .goAway(3), .head(1), .trailers(1))
+    #expect(
+      raised.count == 1 && raised[0].hasPrefix("lost: the server broke the rules of HTTP/2: PROTOCOL_ERROR"))
+  }
+
+  /// Each GOAWAY takes the streams above its last one, and leaves the others.
+  @Test func goAwayBetweenStreams() {
+    let session = HTTP2Session.make(HTTP2Limits())!
+    _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
+    let recorders = (0..<3).map { _ in
+      let recorder = Recorder(session, takes: true)
+      let stream = HTTP2Stream()
+      stream.owner = recorder
+      stream.endsAfterPieces = true
+      session.add(stream)
+      return recorder
+    }
+    _ = drain(session)
+    func receive(_ frames: Frame...) {
+      #expect(frames.flatMap { $0.encoded }.withUnsafeBytes { session.receive($0) })
+      _ = drain(session)
+      session.dispatch()
+    }
+    let words = "unprocessed: the server sent GOAWAY (NO_ERROR)"
+    receive(.goAway(3))
+    #expect(recorders.map { $0.log } == [[], [], [words]])
+    receive(.goAway(1))
+    #expect(recorders.map { $0.log } == [[], [words], [words]])
+    receive(.head(1), .trailers(1))
+    #expect(recorders[0].log == ["head 200", "trailers 1"] && session.isIdle)
+  }
+
+  @Test func pings() {
+    let session = HTTP2Session.make(HTTP2Limits())!
+    _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
+    _ = drain(session)
+    func receive(_ frame: Frame) { #expect(frame.encoded.withUnsafeBytes { session.receive($0) }) }
+    func ping(_ number: UInt8, ack: Bool = false) -> Frame {
+      Frame(type: 6, flags: ack ? 1 : 0, stream: 0, payload: [0, 0, 0, 0, 0, 0, 0, number])
+    }
+    #expect(session.isPingAnswered)
+    session.ping()
+    #expect(drain(session) == ping(1).encoded && !session.isPingAnswered)
+    // A PING of the server's, and an answer to none of ours.
+    receive(ping(1))
+    #expect(drain(session) == ping(1, ack: true).encoded)
+    receive(ping(2, ack: true))
+    #expect(!session.isPingAnswered)
+    receive(ping(1, ack: true))
+    #expect(session.isPingAnswered)
+    session.ping()
+    #expect(drain(session) == ping(2).encoded && !session.isPingAnswered)
+    receive(ping(2, ack: true))
+    #expect(session.isPingAnswered)
+  }
+
+  @Test(
+    arguments: [
+      (11, "too_many_pings", true), (11, "too_many_pings!", false), (11, "", false),
+      (0, "too_many_pings", false),
+    ] as [(UInt32, String, Bool)])
+  func tooManyPings(_ code: UInt32, _ words: String, _ complains: Bool) {
+    #expect(run(Frame.goAway(1, code, words).encoded, step: 1000).0.hearsTooManyPings == complains)
+  }
+
   /// Only the payload of a DATA frame without padding goes straight into a message, and no more than its rest.
   @Test func spaceIsWithinAFrame() {
     let (session, recorder) = run(Frame.head(1).encoded, step: 1000)

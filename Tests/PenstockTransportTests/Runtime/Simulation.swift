@@ -80,6 +80,8 @@ final class SimulatedSocket: Socket {
   /// What the server keeps for this connection: whether the preface has come, and what is not whole yet.
   var hasBegun = false
   var rest: [UInt8] = []
+  /// How long what was sent may be without an acknowledgement; nil: as long as the system allows.
+  private(set) var mostUnacknowledged: UInt64?
 
   init(_ descriptor: Int32, _ world: Simulation, _ server: @escaping Simulation.Server) {
     self.world = world
@@ -98,6 +100,7 @@ final class SimulatedSocket: Socket {
 
   override var connectError: Int32 { 0 }
   override var localAddress: SocketAddress? { nil }
+  override func limitUnacknowledged(_ time: UInt64) { mostUnacknowledged = time }
   override var roundTrip: UInt64 { 2 * world.delay }
 
   override func receive(into place: UnsafeMutableRawBufferPointer) -> Moved {

@@ -1,0 +1,436 @@
+import Glibc
+import PenstockCall
+import PenstockWire
+import Testing
+
+@testable import PenstockTransport
+
+/// A server in a simulated world that answers PINGs, as long as it should, and calls when it is told to.
+private final class PingedServer {
+  let world = Simulation()
+  var answersPings = true
+  var limit: UInt32 = 100
+  private(set) var sockets: [SimulatedSocket] = []
+  /// When each PING came.
+  private(set) var pings: [UInt64] = []
+  /// What came of these two, in order: "HEADERS", "PING".
+  private(set) var frames: [String] = []
+  private(set) var requests: [(socket: SimulatedSocket, stream: Int32)] = []
+
+  init() { world.servers[80] = { [unowned self] said, socket in take(said, socket) } }
+
+  private func take(_ said: [UInt8], _ socket: SimulatedSocket) {
+    socket.rest += said
+    if !socket.hasBegun {
+      guard socket.rest.count >= 24 else { return }
+      socket.rest.removeFirst(24)
+      socket.hasBegun = true
+      socket.answer(Frame.settings([(3, limit)]).encoded)
+      sockets.append(socket)
+    }
+    while socket.rest.count >= 9 {
+      let size = socket.rest[..<3].reduce(0) { $0 << 8 | Int($1) }
+      guard socket.rest.count >= 9 + size else { return }
+      let stream = socket.rest[5..<9].reduce(Int32(0)) { $0 << 8 | Int32($1) }
+      let payload = Array(socket.rest[9..<(9 + size)])
+      switch (socket.rest[3], socket.rest[4]) {
+      case (1, _):
+        requests.append((socket, stream))
+        frames.append("HEADERS")
+      case (6, 0):
+        pings.append(world.time)
+        frames.append("PING")
+        if answersPings { socket.answer(Frame(type: 6, flags: 1, stream: 0, payload: payload).encoded) }
+      default: break
+      }
+      socket.rest.removeFirst(9 + size)
+    }
+  }
+
+  /// Answers the request that came last.
+  func answer() {
+    guard let (socket, id) = requests.last else { return }
+    socket.answer([Frame.head(id), .message(id, [9]), .trailers(id)].flatMap { $0.encoded })
+  }
+
+  func say(_ frame: Frame) { sockets.last?.answer(frame.encoded) }
+}
+
+/// A whole client whose server stops answering, without real time.
+@Suite(.timeLimit(.minutes(1))) struct KeepaliveCallTests {
+  private let server = PingedServer()
+  private var world: Simulation { server.world }
+
+  private static let second = SimulationTests.second
+
+  private func client(every: UInt64? = 10, timeout: UInt64 = 20, withoutCalls: Bool = false) throws
+    -> TestClient
+  {
+    try #require(
+      TestClient("ipv4:10.0.0.1:80", mode: .host, platform: world) { runtime in
+        var options = ChannelOptions()
+        options.tls = nil
+        options.keepaliveTime = every.map { $0 * Self.second }
+        options.keepaliveTimeout = timeout * Self.second
+        options.keepaliveWithoutCalls = withoutCalls
+        let name = bytes("ipv4:10.0.0.1:80")
+        guard case .made(let made) = Channel.make(runtime: runtime, target: name.view, options: options)
+        else { return nil }
+        return made
+      })
+  }
+
+  /// Lets so many seconds pass, with the loop at work.
+  private func pass(_ seconds: UInt64, _ client: TestClient) {
+    let end = world.time + seconds * Self.second
+    while world.time < end {
+      _ = client.runtime.runtime.poll(timeoutMilliseconds: Int64((end - world.time + 999_999) / 1_000_000))
+    }
+  }
+
+  /// A call without a deadline, which the server has.
+  private func begin(_ client: TestClient) -> ClientCall {
+    let call = client.make("/a.B/C", .unary) { $0.hasDeadline = false }
+    call.open(buffer([1]))
+    settle(client)
+    return call
+  }
+
+  /// What there is to do now, and 10 ms at most.
+  private func settle(_ client: TestClient) {
+    for _ in 0..<10 { _ = client.runtime.runtime.poll(timeoutMilliseconds: 1) }
+  }
+
+  private func answer(_ call: ClientCall) throws -> Answer { Answer(try #require(call.finish().1)) }
+
+  private func complete(_ client: TestClient) throws {
+    let count = server.requests.count
+    let call = begin(client)
+    #expect(server.requests.count == count + 1)
+    server.answer()
+    let answer = try answer(call)
+    #expect(answer.code == .ok && answer.message == [9])
+  }
+
+  @Test func aServerThatFallsSilentIsFound() throws {
+    let client = try client()
+    try complete(client)
+    #expect(server.sockets[0].mostUnacknowledged == 20 * Self.second)
+    server.answersPings = false
+    let call = begin(client)
+    let began = world.time
+    pass(29, client)
+    #expect(call.ended == nil && server.pings.count == 1)
+    pass(2, client)
+    #expect(call.ended != nil && server.pings.count == 1)
+    let answer = try answer(call)
+    #expect(answer.code == .unavailable)
+    #expect(
+      answer.words
+        == "no answer to a keepalive ping from 10.0.0.1:80 within 20000 ms; nothing has come from there for 30000 ms"
+    )
+    #expect(answer.silent == 30 * Self.second)
+    #expect(answer.reply.stats.endedAt - began <= 30 * Self.second)
+    // Not tried again by itself: the server may have processed it.
+    #expect(answer.reply.stats.attempts == 1)
+    server.answersPings = true
+    try complete(client)
+    #expect(world.connects == 2)
+  }
+
+  @Test func aServerThatAnswersPingsIsKept() throws {
+    let client = try client()
+    let call = begin(client)
+    pass(3600, client)
+    #expect(call.ended == nil && server.pings.count >= 355 && server.pings.count <= 360)
+    for (one, next) in zip(server.pings, server.pings.dropFirst()) { #expect(next - one >= 10 * Self.second) }
+    server.answer()
+    #expect(try answer(call).code == .ok)
+    #expect(world.connects == 1)
+  }
+
+  /// Whatever comes shows that the server is there.
+  @Test func otherBytesSpareThePings() throws {
+    let client = try client()
+    let call = begin(client)
+    for _ in 0..<100 {
+      pass(9, client)
+      server.say(.windowUpdate(0, 1))
+    }
+    #expect(server.pings == [] && call.ended == nil)
+    server.answersPings = false
+    pass(12, client)
+    #expect(server.pings.count == 1)
+    // The PING stays without an answer; the connection is not dead all the same.
+    for _ in 0..<10 {
+      pass(9, client)
+      server.say(.windowUpdate(0, 1))
+    }
+    #expect(server.pings.count == 1 && call.ended == nil)
+    pass(31, client)
+    #expect(try answer(call).code == .unavailable)
+  }
+
+  /// The first call after a long time is pinged for at once, before it is sent.
+  @Test func noPingsWithoutCalls() throws {
+    let client = try client()
+    try complete(client)
+    pass(3600, client)
+    #expect(server.pings == [])
+    try complete(client)
+    #expect(server.frames == ["HEADERS", "PING", "HEADERS"])
+    server.answersPings = false
+    pass(3600, client)
+    #expect(server.pings.count == 1 && world.connects == 1)
+    let before = world.time
+    let lost = begin(client)
+    #expect(try answer(lost).code == .unavailable)
+    #expect(world.time - before <= 21 * Self.second)
+  }
+
+  /// A connection that dies without calls is made again for the next one, which notices nothing.
+  @Test func pingsWithoutCalls() throws {
+    let client = try client(withoutCalls: true)
+    try complete(client)
+    pass(101, client)
+    #expect(server.pings.count == 10)
+    server.answersPings = false
+    pass(31, client)
+    server.answersPings = true
+    try complete(client)
+    #expect(world.connects == 2)
+  }
+
+  @Test func offByDefault() throws {
+    let client = try client(every: nil)
+    let call = begin(client)
+    pass(7200, client)
+    #expect(server.pings == [] && call.ended == nil && server.sockets[0].mostUnacknowledged == nil)
+    // But it is seen since when the connection has been silent.
+    let view = try #require(call.view(within: 0))
+    #expect(
+      world.time - view.heardAt >= 7199 * Self.second && world.time - view.heardAt <= 7201 * Self.second)
+    server.answer()
+    let answer = try answer(call)
+    #expect(answer.code == .ok)
+    #expect(answer.silent < Self.second)
+  }
+
+  /// The channel keeps to what a server has asked for on an earlier connection.
+  @Test func tooManyPings() throws {
+    let client = try client()
+    for (round, words) in ["too_many_pings", "too_many_pings", "too many pings"].enumerated() {
+      let call = begin(client)
+      let count = server.pings.count
+      let expected: UInt64 = [10, 20, 40][round]
+      pass(expected - 1, client)
+      #expect(server.pings.count == count)
+      pass(2, client)
+      #expect(server.pings.count == count + 1)
+      server.say(.goAway(server.requests.last!.stream, 11, words))
+      server.sockets.last!.end()
+      let answer = try answer(call)
+      #expect(answer.code == .unavailable)
+      #expect(
+        answer.words
+          == "connection closed by peer, after the server sent GOAWAY (ENHANCE_YOUR_CALM: \(words))")
+    }
+    let call = begin(client)
+    let count = server.pings.count
+    pass(39, client)
+    #expect(server.pings.count == count)
+    pass(2, client)
+    #expect(server.pings.count == count + 1)
+    server.answer()
+    #expect(try answer(call).code == .ok)
+    #expect(world.connects == 4)
+  }
+
+  /// A connection that drains is pinged for the calls that it still has.
+  @Test func aDrainingConnectionDies() throws {
+    let client = try client()
+    let old = begin(client)
+    server.say(.goAway(Int32.max))
+    settle(client)
+    let new = begin(client)
+    #expect(world.connects == 2)
+    server.answersPings = false
+    pass(31, client)
+    #expect(try answer(old).code == .unavailable)
+    #expect(try answer(new).code == .unavailable)
+    #expect(server.pings.count == 2)
+  }
+
+  /// A call that waits for a place was not sent: it goes to another connection.
+  @Test func aCallThatWaitsForAPlaceGoesOn() throws {
+    server.limit = 1
+    let client = try client()
+    let first = begin(client)
+    let second = begin(client)
+    #expect(server.requests.count == 1)
+    server.answersPings = false
+    pass(31, client)
+    #expect(try answer(first).code == .unavailable)
+    server.answersPings = true
+    settle(client)
+    #expect(server.requests.count == 2 && world.connects == 2)
+    server.answer()
+    let answer = try answer(second)
+    #expect(answer.code == .ok && answer.reply.stats.attempts == 1)
+  }
+
+  /// What waits in the kernel while nobody polls is read before the connection is judged.
+  @Test func aProgramThatDoesNotPoll() throws {
+    let client = try client()
+    let call = begin(client)
+    pass(11, client)
+    #expect(server.pings.count == 1)
+    while world.goOn(atMost: 3600 * Self.second) {}
+    server.say(.windowUpdate(0, 1))
+    _ = world.goOn(atMost: 0)
+    for _ in 0..<5 { client.turn() }
+    #expect(call.ended == nil)
+    server.answer()
+    #expect(try answer(call).code == .ok)
+  }
+}
+
+/// The same over sockets.
+@Suite(.timeLimit(.minutes(1))) struct KeepaliveSocketTests {
+  static let millisecond: UInt64 = 1_000_000
+
+  private func client(_ server: RawServer, tls: Bool = false) throws -> TestClient {
+    try #require(
+      TestClient(server.target) { options in
+        options.keepaliveTime = 100 * Self.millisecond
+        options.keepaliveTimeout = 200 * Self.millisecond
+        if tls { options.tls = Certificates.shared.client() }
+      })
+  }
+
+  /// It reads on, and says nothing, not even to PINGs.
+  @Test(arguments: [false, true])
+  func aServerThatFallsSilent(_ overTLS: Bool) throws {
+    let server = RawServer(
+      tls: overTLS ? serverTLS() : nil,
+      { peer in
+        peer.begin()
+        _ = peer.request()
+        peer.expect(peer.frame(6)?.flags == 0, "no PING")
+        peer.waitForEnd()
+      }, { $0.waitForEnd() })
+    defer { server.stop() }
+    let client = try client(server, tls: overTLS)
+    let answer = client.unary("/a.B/C", [1])
+    #expect(answer.code == .unavailable)
+    #expect(answer.words.hasPrefix("no answer to a keepalive ping from \(server.target) within 200 ms"))
+    #expect(answer.silent >= 300 * Self.millisecond)
+    #expect(server.complaints == [])
+  }
+
+  /// The PING waits behind more than the socket takes.
+  @Test func aServerThatStopsReading() throws {
+    let gone = Gate()
+    let server = RawServer(
+      { peer in
+        peer.begin()
+        peer.send(.windowUpdate(0, 1 << 30), .settings([(4, 1 << 30)]))
+        _ = peer.request()
+        gone.wait()
+      }, { $0.waitForEnd() })
+    defer { server.stop() }
+    let client = try client(server)
+    let answer = client.unary("/a.B/C", [UInt8](repeating: 1, count: 64 << 20))
+    gone.open()
+    #expect(answer.code == .unavailable)
+    // The kernel has the same timeout, and may find it first.
+    #expect(
+      answer.words.hasPrefix("no answer to a keepalive ping")
+        || answer.words == "the connection failed: Connection timed out", "\(answer.words)")
+  }
+
+  @Test(arguments: [false, true])
+  func aServerThatAnswersPings(_ overTLS: Bool) throws {
+    let server = RawServer(tls: overTLS ? serverTLS() : nil) { peer in
+      peer.begin()
+      let id = peer.request()
+      for _ in 0..<5 {
+        guard var ping = peer.frame(6) else { return }
+        ping.flags = 1
+        peer.send(ping)
+      }
+      peer.send(.head(id), .message(id, [9]), .trailers(id))
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    let client = try client(server, tls: overTLS)
+    let answer = client.unary("/a.B/C", [1])
+    #expect(answer.code == .ok && answer.message == [9])
+    #expect(server.complaints == [])
+  }
+
+  /// gRFC A18.
+  @Test func theKernelHasTheTimeout() throws {
+    let server = RawServer { peer in
+      peer.begin()
+      let id = peer.request()
+      peer.send(.head(id), .message(id, [9]), .trailers(id))
+      peer.waitForEnd()
+    }
+    defer { server.stop() }
+    for (timeout, expected) in [(5_000, 5_000), (nil, 0)] as [(UInt64?, UInt32)] {
+      let client = try #require(
+        TestClient(server.target) { options in
+          guard let timeout else { return }
+          options.keepaliveTime = 60_000 * Self.millisecond
+          options.keepaliveTimeout = timeout * Self.millisecond
+        })
+      #expect(client.unary("/a.B/C", [1]).code == .ok)
+      #expect(userTimeouts(of: server.port).contains(expected))
+    }
+  }
+
+  /// The option of each of this process's sockets that are connected to `port`.
+  private func userTimeouts(of port: UInt16) -> [UInt32] {
+    (0..<Int32(1024)).compactMap { descriptor -> UInt32? in
+      var address = sockaddr_in()
+      var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+      let found = withUnsafeMutablePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getpeername(descriptor, $0, &size) == 0 }
+      }
+      guard found, address.sin_family == sa_family_t(AF_INET), UInt16(bigEndian: address.sin_port) == port
+      else { return nil }
+      var value: UInt32 = 0
+      var length = socklen_t(MemoryLayout<UInt32>.size)
+      guard getsockopt(descriptor, Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, &value, &length) == 0 else {
+        return nil
+      }
+      return value
+    }
+  }
+}
+
+extension Answer {
+  /// For how long nothing had come on its connection.
+  fileprivate var silent: UInt64 {
+    reply.stats.endedAt - (reply.stats.connection?.heardAt.value ?? reply.stats.endedAt)
+  }
+}
+
+/// Holds a thread until it is opened.
+private final class Gate: @unchecked Sendable {
+  private var ends: [Int32] = [0, 0]
+
+  init() { precondition(pipe(&ends) == 0) }
+  deinit { ends.forEach { close($0) } }
+
+  func open() {
+    var byte: UInt8 = 1
+    _ = write(ends[1], &byte, 1)
+  }
+
+  func wait() {
+    var byte: UInt8 = 0
+    _ = read(ends[0], &byte, 1)
+  }
+}
