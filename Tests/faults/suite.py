@@ -191,6 +191,7 @@ class Faults:
             run(f"server killed mid-stream {style}", self.killed, style)
             run(f"server stopped, bidi {style}", self.stopped_stream, style)
             run(f"server stopped, unary {style}", self.stopped_unary, style)
+            run(f"server stopped, keepalive {style}", self.stopped_keepalive, style)
             run(f"silent socket {style}", self.silent_socket, style)
         run("name that does not resolve", self.no_such_name)
         run("unix path of a plain file", self.plain_file)
@@ -322,6 +323,23 @@ class Faults:
             told = client.told(name=...)
             check_equal(told["name"], "DEADLINE_EXCEEDED", bytes.fromhex(told["message"]))
             check(650_000 <= told["stats"]["duration_us"] < 1_700_000, told["stats"]["duration_us"])
+            check_equal(client.wait()[0], 0, "exit status")
+
+    def stopped_keepalive(self, style):
+        with peer() as server, Process([
+                self.interop_client, "--target", server.address, "--style", style, "--channel",
+                json.dumps({"tls": False, "keepalive_time_ms": 1000, "keepalive_timeout_ms": 200}), "--options",
+                json.dumps({"deadline_ms": 20000}), "--kind", "bidi", "--gate", "messages", "--send", "61", "--send", "62",
+                "--call", "/penstock.Echo/Bidi"]) as client:
+            client.told(received=1)
+            server.signal(signal.SIGSTOP)
+            client.say()
+            told = client.told(name=...)
+            words = bytes.fromhex(told["message"]).decode()
+            check_equal(told["name"], "UNAVAILABLE", words)
+            check(words.startswith(f"no answer to a keepalive ping from {server.address} within 200 ms"), words)
+            check(told["stats"]["connection_silent_ms"] >= 1200, told["stats"]["connection_silent_ms"])
+            check(told["stats"]["duration_us"] < 10_000_000, told["stats"]["duration_us"])
             check_equal(client.wait()[0], 0, "exit status")
 
     def stopped_unary(self, style):
