@@ -1,6 +1,7 @@
 import CMemory
 public import CPenstock
 import PenstockCall
+import PenstockChannel
 import PenstockTransport
 import PenstockWire
 
@@ -85,6 +86,35 @@ public func penstock_channel_close(_ handle: OpaquePointer!) -> penstock_result 
 private func copied(_ text: UnsafePointer<CChar>?) -> (text: ByteBuffer?, isMissing: Bool) {
   let copy = text.flatMap { ByteBuffer(copying: bytes($0)) }
   return (copy, text != nil && copy == nil)
+}
+
+@_cdecl("penstock_channel_connectivity") @implementation
+public func penstock_channel_connectivity(_ handle: OpaquePointer!) -> Int32 {
+  guard let handle else { return Connectivity.shutdown.rawValue }
+  let channel = object(handle, ClientChannel.self)
+  return (Process.isForked(channel.generation) ? .shutdown : channel.connectivity).rawValue
+}
+
+@_cdecl("penstock_channel_wait_connectivity") @implementation
+public func penstock_channel_wait_connectivity(
+  _ handle: OpaquePointer!, _ old: Int32, _ timeout: Int64, _ out: UnsafeMutablePointer<Int32>!
+) -> penstock_result {
+  with(handle) { channel in
+    guard let old = Connectivity(rawValue: old), timeout >= -1 else { return .invalidArgument }
+    let (outcome, state) = channel.wait(for: old, timeoutMilliseconds: timeout)
+    if outcome == .ok, let out { out.pointee = state.rawValue }
+    return outcome
+  }
+}
+
+@_cdecl("penstock_channel_connect") @implementation
+public func penstock_channel_connect(_ handle: OpaquePointer!) -> penstock_result {
+  with(handle) { $0.connect() }
+}
+
+@_cdecl("penstock_channel_reset_backoff") @implementation
+public func penstock_channel_reset_backoff(_ handle: OpaquePointer!) -> penstock_result {
+  with(handle) { $0.resetBackoff() }
 }
 
 @_cdecl("penstock_channel_set_tls_pem") @implementation

@@ -1,11 +1,11 @@
 /// When a name is looked up: at once where it is asked for, but not more often than `least` apart; again after a
 /// failure, with back-off; and on an interval, if there is one ("gRPC Name Resolution"). No I/O, no clock.
 ///
-/// | | ask(until) | answered | failed | time | rest |
-/// |---|---|---|---|---|---|
-/// | idle | start -> asking; too soon: arm -> waiting | - | - | - | - |
-/// | asking | - | disarm -> idle, or arm -> waiting | arm -> waiting | arm; too late: arm, giveUp -> waiting | stop -> idle |
-/// | waiting | - | - | - | start -> asking, or arm | disarm -> idle |
+/// | | ask | answered | failed | time | rest | reset |
+/// |---|---|---|---|---|---|---|
+/// | idle | start -> asking; too soon: arm -> waiting | - | - | - | - | - |
+/// | asking | - | disarm -> idle, or arm -> waiting | arm -> waiting | arm; too late: arm, giveUp -> waiting | stop -> idle | - |
+/// | waiting | - | - | - | start -> asking, or arm | disarm -> idle | start -> asking, if it waits after a failure |
 ///
 /// In each cell: the action, then the state that follows; "-" changes nothing.
 public struct ResolveState: Equatable {
@@ -37,6 +37,8 @@ public struct ResolveState: Equatable {
     case time
     /// No addresses are wanted any more.
     case rest
+    /// Waits no longer after a failure.
+    case reset
   }
 
   public enum Action: Equatable {
@@ -51,6 +53,7 @@ public struct ResolveState: Equatable {
 
   public private(set) var phase = Phase.idle
   private var backoff = Backoff()
+  private var hasFailed: Bool { backoff.attempts > 0 }
   /// The earliest time of the next look-up.
   private var next: UInt64 = 0
 
@@ -82,9 +85,12 @@ public struct ResolveState: Equatable {
     case (.waiting, .rest):
       phase = .idle
       return Actions(.disarm)
-    case (.idle, .answered), (.idle, .failed), (.idle, .time), (.idle, .rest),
-      (.asking, .ask),
-      (.waiting, .ask), (.waiting, .answered), (.waiting, .failed):
+    case (.waiting, .reset) where hasFailed:
+      backoff = Backoff()
+      return begin(policy, now, random)
+    case (.idle, .answered), (.idle, .failed), (.idle, .time), (.idle, .rest), (.idle, .reset),
+      (.asking, .ask), (.asking, .reset),
+      (.waiting, .ask), (.waiting, .answered), (.waiting, .failed), (.waiting, .reset):
       return .none
     }
   }

@@ -27,14 +27,14 @@ import Testing
 
   @Test func idle() {
     run([
-      (.answered, 100, .none), (.failed, 100, .none), (.time, 100, .none), (.rest, 100, .none),
+      (.answered, 100, .none), (.failed, 100, .none), (.time, 100, .none), (.rest, 100, .none), (.reset, 100, .none),
       (.ask, 100, Actions(.arm(120), .start)),
     ])
   }
 
   @Test func asking() {
     run([
-      (.ask, 100, Actions(.arm(120), .start)), (.ask, 101, .none), (.time, 110, Actions(.arm(120))),
+      (.ask, 100, Actions(.arm(120), .start)), (.ask, 101, .none), (.reset, 101, .none), (.time, 110, Actions(.arm(120))),
       (.answered, 115, Actions(.disarm)),
     ])
     run([(.ask, 100, Actions(.arm(120), .start)), (.rest, 101, Actions(.stop, .disarm))])
@@ -48,7 +48,7 @@ import Testing
   @Test func notTooOften() {
     run([
       (.ask, 100, Actions(.arm(120), .start)), (.answered, 101, Actions(.disarm)),
-      (.ask, 102, Actions(.arm(130))), (.ask, 103, .none), (.time, 120, Actions(.arm(130))),
+      (.ask, 102, Actions(.arm(130))), (.ask, 103, .none), (.reset, 104, .none), (.time, 120, Actions(.arm(130))),
       (.time, 130, Actions(.arm(150), .start)), (.answered, 131, Actions(.disarm)),
       (.ask, 170, Actions(.arm(190), .start)),
     ])
@@ -69,6 +69,13 @@ import Testing
       (.ask, 200, Actions(.arm(220), .start)), (.failed, 201, Actions(.arm(210))), (.rest, 202, Actions(.disarm)),
       // Not before the time that back-off gave.
       (.ask, 203, Actions(.arm(210))),
+    ])
+  }
+
+  @Test func atOnceWhenAsked() {
+    run([
+      (.ask, 100, Actions(.arm(120), .start)), (.failed, 101, Actions(.arm(110))),
+      (.reset, 102, Actions(.arm(122), .start)), (.failed, 103, Actions(.arm(112))),
     ])
   }
 

@@ -28,12 +28,12 @@ RARE = {"penstock_channel_close": 12, "penstock_runtime_shutdown": 24, "penstock
 # Functions that wait for a call.
 WAITS = {f"penstock_{name}" for name in (
     "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_receive", "call_wait_headers",
-    "call_wait_status", "call_wait")}
+    "call_wait_status", "call_wait", "channel_wait_connectivity")}
 # Functions that make calls: a group of their own, because most other functions need a call.
 CALLS = {"penstock_channel_call", "penstock_channel_unary", "penstock_channel_unary_message", "penstock_hop_start_side_call"}
 SCALARS = {
     "code": "pick_code()", "result": "pick_code()", "verdict": "pick_small()", "kind": "pick_small()", "level": "pick_small()",
-    "idempotency": "pick_small()", "wait": "pick_small()", "priority": "pick_priority()", "kinds": "pick_mask()",
+    "idempotency": "pick_small()", "from": "pick_small()", "wait": "pick_small()", "priority": "pick_priority()", "kinds": "pick_mask()",
     "flags": "pick_mask()", "timeout_ms": "pick_timeout()", "index": "once_in(2) ? below(3) : pick_size()",
     "ticket": "pick_number(&tickets)", "request": "pick_number(&tokens)", "id": "pick_number(&ids)", "bytes": "pick_size()",
     "ms": "pick_wide()", "expires_in_ms": "pick_wide()", "count": "(uint64_t)pick_wide()", "n": "(uint64_t)pick_wide()",
@@ -116,7 +116,7 @@ class Call:
         elif type_ == "const void **":
             mine = "is_mine && " if self.name.startswith("penstock_hop_") else ""
             self.output("const void *", name, [f"if ({mine}with_length) look_at_bytes({name}, length);"])
-        elif type_ in ("size_t *", "int *"):
+        elif type_ in ("size_t *", "int *", "int32_t *"):
             self.output(type_[:-1], name, [f"(void){name};"], "7")
         elif type_ == "penstock_interceptor_id *":
             self.output("penstock_interceptor_id ", name, [f"keep_number(&ids, {name});"], "0")

@@ -205,6 +205,10 @@ TEST(null_channel) {
   CHECK(penstock_channel_retain(NULL) == NULL);
   penstock_channel_release(NULL);
   REFUSED(penstock_channel_close(NULL));
+  CHECK_INT(penstock_channel_connectivity(NULL), PENSTOCK_CONNECTIVITY_SHUTDOWN);
+  REFUSED(penstock_channel_wait_connectivity(NULL, PENSTOCK_CONNECTIVITY_IDLE, 0, NULL));
+  REFUSED(penstock_channel_connect(NULL));
+  REFUSED(penstock_channel_reset_backoff(NULL));
   channel = open_channel_on(runtime);
   REFUSED_WITH_ERROR(penstock_channel_set_tls_pem(NULL, NULL, NULL, NULL, &error));
   REFUSED_WITH_ERROR(penstock_channel_unary(NULL, UNARY, "x", 1, NULL, &reply, &error));

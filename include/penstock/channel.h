@@ -71,6 +71,38 @@ PENSTOCK_API void penstock_channel_release(penstock_channel *channel);
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_close(penstock_channel *channel);
 
+/* The states of a channel ("gRPC Connectivity Semantics and API"; docs/channel.md). */
+#define PENSTOCK_CONNECTIVITY_IDLE              0 /* no connection; the next call begins one */
+#define PENSTOCK_CONNECTIVITY_CONNECTING        1 /* a connection is being made; calls wait */
+#define PENSTOCK_CONNECTIVITY_READY             2
+#define PENSTOCK_CONNECTIVITY_TRANSIENT_FAILURE 3 /* no address could be connected to; calls fail, unless they wait */
+#define PENSTOCK_CONNECTIVITY_SHUTDOWN          4 /* closed for good */
+
+/* The state of the channel now. It may be another one when the function returns.
+ * result: PENSTOCK_CONNECTIVITY_...; SHUTDOWN for NULL and in a forked child.
+ * memory: nothing is kept
+ * threads: any */
+PENSTOCK_API int32_t penstock_channel_connectivity(const penstock_channel *channel);
+/* Waits until the channel's state is another than `from` (PENSTOCK_CONNECTIVITY_...), for up to `timeout_ms` milliseconds
+ * (-1: without limit), and stores the new state in *now (nullable). It does not make the channel connect.
+ * result: E_TIMEOUT: the state is still `from`. E_INVALID_ARGUMENT: NULL, or a number that is not a state. E_INTERRUPTED: a
+ * signal handler ran. E_WOULD_DEADLOCK, E_FORKED.
+ * memory: nothing is kept
+ * threads: any that may wait: not a callback on the thread that drives the runtime. */
+PENSTOCK_API penstock_result penstock_channel_wait_connectivity(penstock_channel *channel, int32_t from,
+                                                                int64_t timeout_ms, int32_t *now);
+/* Makes an idle channel connect, without a call. Does not wait; in any other state it does nothing.
+ * result: E_INVALID_ARGUMENT: NULL. E_CLOSED, E_FORKED.
+ * memory: nothing is kept
+ * threads: any */
+PENSTOCK_API penstock_result penstock_channel_connect(penstock_channel *channel);
+/* Lets the next attempts to connect, and the next look-up of the name, begin at once instead of after their back-off: for
+ * example when the network has come back. Does not wait.
+ * result: E_INVALID_ARGUMENT: NULL. E_CLOSED, E_FORKED.
+ * memory: nothing is kept
+ * threads: any */
+PENSTOCK_API penstock_result penstock_channel_reset_backoff(penstock_channel *channel);
+
 /* Sets certificates of the channel's TLS without JSON, each NUL-terminated in PEM form: `roots` to trust, `chain` with
  * the client's own certificate first, and its private `key`. For a part that is NULL the channel's options hold, and a
  * file that they name is read again. Connections that begin later use the new certificates; an existing connection

@@ -84,6 +84,20 @@ public final class Channel: @unchecked Sendable {
     }
   }
 
+  /// The channel's state, on any thread.
+  public var connectivity: Connectivity { core.connectivity.now }
+
+  /// Waits until the state is another than `old`. Any thread but the driving one.
+  public func wait(for old: Connectivity, deadline: UInt64?) -> Runtime.WaitResult {
+    core.connectivity.wait(for: old, on: runtime, deadline: deadline)
+  }
+
+  /// Begins to connect, where the channel is idle. Any thread; does not wait.
+  public func connect() { runtime.post(Asked(core) { $0.connect() }) }
+
+  /// Ends the waits after failures. Any thread; does not wait.
+  public func resetBackoff() { runtime.post(Asked(core) { $0.resetBackoff() }) }
+
   /// Closes the channel, on any thread, without waiting: the calls under way end with CANCELLED, and the connections
   /// close.
   public func close() {
@@ -101,6 +115,18 @@ private final class NewCertificates: InboxItem {
   }
 
   override func run() { core.setCertificates(context) }
+}
+
+private final class Asked: InboxItem {
+  private let core: ChannelCore
+  private let body: (ChannelCore) -> Void
+
+  init(_ core: ChannelCore, _ body: @escaping (ChannelCore) -> Void) {
+    self.core = core
+    self.body = body
+  }
+
+  override func run() { body(core) }
 }
 
 private final class ChannelClosing: InboxItem {

@@ -36,6 +36,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private(set) var waiting = WaitQueue<Attempt>()
   var isScheduled = false
   private var nameless = ByteBuffer()
+  let connectivity = ConnectivityCell()
   init(_ runtime: Runtime, _ defaults: RequestDefaults, _ destination: Destination, _ resolver: Resolver) {
     self.runtime = runtime
     self.defaults = defaults
@@ -108,6 +109,27 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
   }
 
+  /// Begins to connect, where the channel is idle.
+  @inline(never) @_optimize(size)
+  func connect() {
+    guard closedBecause == nil else { return }
+    runtime.refreshNow()
+    if !isHooked {
+      isHooked = true
+      runtime.onShutdown(self)
+    }
+    follow(.wanted)
+  }
+
+  /// Lets each attempt to connect, and each look-up of the name, begin at once that waits after a failure.
+  @inline(never) @_optimize(size)
+  func resetBackoff() {
+    guard closedBecause == nil else { return }
+    runtime.refreshNow()
+    for subchannel in endpoints { subchannel.resetBackoff() }
+    names?.resetBackoff()
+  }
+
   /// A connection that is there stays. If the channel could not connect, the next call tries at once.
   @inline(never) @_optimize(size)
   func setCertificates(_ context: TLSContext) {
@@ -138,6 +160,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
       }
     }
     isFollowing = false
+    connectivity.set(balancer.connectivity)
     if balancer.connectivity == .idle, !waiting.isEmpty { work.schedule(self) }
   }
 
@@ -254,6 +277,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     runtime.disarm(self)
     _ = balancer.handle(.close, now: runtime.now)
     pick = balancer.pick
+    connectivity.set(.shutdown)
     let known = endpoints
     let left = leaving
     endpoints = []

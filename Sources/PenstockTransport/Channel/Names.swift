@@ -31,6 +31,8 @@ final class Names: Timer, ResolverCompletion {
   /// No addresses are wanted any more.
   func rest() { follow(.rest) }
 
+  func resetBackoff() { follow(.reset) }
+
   private func follow(_ event: ResolveState.Event) {
     var actions = state.handle(event, policy, now: runtime.now, random: runtime.platform.random())
     while let action = actions.next() {

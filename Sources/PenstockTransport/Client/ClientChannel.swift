@@ -93,6 +93,33 @@ public final class ClientChannel: @unchecked Sendable {
     }
   }
 
+  public var connectivity: Connectivity { isClosed ? .shutdown : transport.connectivity }
+
+  /// Waits until the state is another than `old`; gives the new one.
+  public func wait(for old: Connectivity, timeoutMilliseconds: Int64) -> (Outcome, Connectivity) {
+    let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Runtime.monotonicNow())
+    if connectivity != old { return (.ok, connectivity) }
+    switch transport.wait(for: old, deadline: deadline) {
+    case .ready: return (.ok, connectivity)
+    case .timedOut: return (.timedOut, old)
+    case .interrupted: return (.interrupted, old)
+    case .wouldDeadlock: return (.wouldDeadlock, old)
+    case .closed: return (.ok, .shutdown)
+    }
+  }
+
+  public func connect() -> Outcome {
+    if isClosed { return .closed }
+    transport.connect()
+    return .ok
+  }
+
+  public func resetBackoff() -> Outcome {
+    if isClosed { return .closed }
+    transport.resetBackoff()
+    return .ok
+  }
+
   public func add(_ registration: Registration, priority: Int32) -> Outcome {
     if isClosed { return .closed }
     return chains.add(registration, priority: priority) ? .ok : .closed

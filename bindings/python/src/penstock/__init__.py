@@ -51,7 +51,7 @@ from ._side import SideChannel
 from ._status import Detail, Status, StatusCode
 from ._sync import InterceptedCall, InterceptedReply, SyncInterceptor
 from ._ticket import Event, Ticket
-from ._verdict import EventKind, Idempotency, Kind, Level, Verdict
+from ._verdict import Connectivity, EventKind, Idempotency, Kind, Level, Verdict
 from ._version import library_version
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "CompletedCall",
     "Completion",
     "CompletionInterceptor",
+    "Connectivity",
     "Detail",
     "Error",
     "Event",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from ctypes import byref, c_void_p
+from ctypes import byref, c_int32, c_void_p
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from . import _call, _raw
-from ._arguments import c_string
+from ._arguments import c_string, milliseconds
 from ._constants import E_ALREADY, OK
-from ._errors import check_with, library_error
+from ._errors import check, check_with, library_error
 from ._keywords import Interceptors
 from ._metadata import owned_text
 from ._method import Caller
@@ -17,7 +17,7 @@ from ._objects import own
 from ._options import CallOptions
 from ._registration import Kinds, Methods, Registration, register_all
 from ._runtime import Runtime, default_runtime
-from ._verdict import Level
+from ._verdict import Connectivity, Level
 from ._wait import Waiters
 
 TLS = Union[bool, Mapping[str, Any]]
@@ -133,6 +133,36 @@ class Channel(Caller):
         kinds, calls_in_flight, calls_seen. Interceptors of single calls are not listed."""
         listed: List[Dict[str, Any]] = json.loads(owned_text(_raw.penstock_channel_interceptors_json, self._handle))
         return listed
+
+    # ---- Connection ----
+
+    @property
+    def connectivity(self) -> Connectivity:
+        """The state of the channel now."""
+        return Connectivity(_raw.penstock_channel_connectivity(self._handle))
+
+    def wait_connectivity(self, state: Connectivity, timeout: Optional[float] = None) -> Connectivity:
+        """Waits until the channel's state is another than ``state``, up to ``timeout`` seconds (None: without limit),
+        and returns the new one. It does not make the channel connect.
+
+        TimedOutError: the state is still ``state``. WouldDeadlockError: in a callback."""
+        wait_ms = -1 if timeout is None else milliseconds(timeout)
+        now = c_int32()
+        result = self._waiters.wait(
+            _raw.penstock_channel_wait_connectivity, self._handle, int(state), wait_ms, byref(now)
+        )
+        if result != OK:
+            raise library_error(result, f"the channel's state is still {Connectivity(state).name}")
+        return Connectivity(now.value)
+
+    def connect(self) -> None:
+        """Makes an idle channel connect, without a call. Does not wait; in any other state it does nothing."""
+        check(_raw.penstock_channel_connect(self._handle))
+
+    def reset_backoff(self) -> None:
+        """Lets the next attempts to connect, and the next look-up of the name, begin at once instead of after their
+        back-off. Does not wait."""
+        check(_raw.penstock_channel_reset_backoff(self._handle))
 
     # ---- TLS ----
 

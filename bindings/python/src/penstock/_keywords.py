@@ -125,7 +125,9 @@ class CallKeywords:
     )
     wait_for_ready: Optional[bool] = field(
         default=None,
-        metadata=_about("wait_for_ready", _wait_for_ready, "whether the call waits for a connection, however long it takes"),
+        metadata=_about(
+            "wait_for_ready", _wait_for_ready, "whether the call waits for a connection, however long it takes"
+        ),
     )
     compression: Any = field(
         default=None,

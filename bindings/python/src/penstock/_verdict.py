@@ -35,6 +35,20 @@ class Kind(enum.IntEnum):
     BIDI = c.KIND_BIDI
 
 
+class Connectivity(enum.IntEnum):
+    """The states of a channel ("gRPC Connectivity Semantics and API")."""
+
+    IDLE = c.CONNECTIVITY_IDLE
+    """No connection, and none is being made; the next call begins one."""
+    CONNECTING = c.CONNECTIVITY_CONNECTING
+    """A connection is being made; calls wait."""
+    READY = c.CONNECTIVITY_READY
+    TRANSIENT_FAILURE = c.CONNECTIVITY_TRANSIENT_FAILURE
+    """No address could be connected to; calls fail, unless they wait for a connection."""
+    SHUTDOWN = c.CONNECTIVITY_SHUTDOWN
+    """Closed for good."""
+
+
 class Level(enum.IntEnum):
     """The place of an interceptor relative to the codec."""
 

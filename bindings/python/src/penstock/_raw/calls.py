@@ -162,6 +162,15 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_channel_retain": (c_void_p, c_void_p),
     # void penstock_channel_release(penstock_channel *channel);
     "penstock_channel_release": (None, c_void_p),
+    # int32_t penstock_channel_connectivity(const penstock_channel *channel);
+    "penstock_channel_connectivity": (c_int32, c_void_p),
+    # penstock_result penstock_channel_wait_connectivity(penstock_channel *channel, int32_t from, int64_t timeout_ms,
+    #                                                    int32_t *now);
+    "penstock_channel_wait_connectivity": (c_int32, c_void_p, c_int32, c_int64, POINTER(c_int32)),
+    # penstock_result penstock_channel_connect(penstock_channel *channel);
+    "penstock_channel_connect": (c_int32, c_void_p),
+    # penstock_result penstock_channel_reset_backoff(penstock_channel *channel);
+    "penstock_channel_reset_backoff": (c_int32, c_void_p),
     # penstock_result penstock_channel_close(penstock_channel *channel);
     "penstock_channel_close": (c_int32, c_void_p),
     # penstock_result penstock_channel_set_tls_pem(penstock_channel *channel, const char *roots, const char *chain,

@@ -1,0 +1,128 @@
+/* channel.h: the states of a channel, and when it connects (docs/channel.md). */
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static penstock_channel *open_at(const char *target, const char *options) {
+  penstock_channel *channel = NULL;
+  OK(penstock_channel_new(target, options, &channel, NULL));
+  return channel;
+}
+
+/* Waits until the channel's state is not `from`, and returns the new one. */
+static int32_t state_after(penstock_channel *channel, int32_t from) {
+  int32_t now = -1;
+  OK(penstock_channel_wait_connectivity(channel, from, 20000, &now));
+  return now;
+}
+
+static int32_t code_of(penstock_channel *channel, const char *options) {
+  penstock_call_options *parsed = NULL;
+  penstock_reply *reply = NULL;
+  OK(penstock_call_options_new(options, &parsed, NULL));
+  OK(penstock_channel_unary(channel, UNARY, "x", 1, parsed, &reply, NULL));
+  int32_t code = reply ? penstock_reply_code(reply) : -1;
+  penstock_reply_release(reply);
+  penstock_call_options_release(parsed);
+  return code;
+}
+
+TEST(connectivity_without_a_call) {
+  penstock_channel *channel = open_channel();
+  CHECK_INT(penstock_channel_connectivity(channel), PENSTOCK_CONNECTIVITY_IDLE);
+  int32_t now = -1;
+  CHECK_RESULT(penstock_channel_wait_connectivity(channel, PENSTOCK_CONNECTIVITY_IDLE, 20, &now), PENSTOCK_E_TIMEOUT);
+  CHECK_INT(now, -1);
+  CHECK_RESULT(penstock_channel_wait_connectivity(channel, 5, 0, &now), PENSTOCK_E_INVALID_ARGUMENT);
+  OK(penstock_channel_connect(channel));
+  int32_t state = state_after(channel, PENSTOCK_CONNECTIVITY_IDLE);
+  if (state == PENSTOCK_CONNECTIVITY_CONNECTING) state = state_after(channel, state);
+  CHECK_INT(state, PENSTOCK_CONNECTIVITY_READY);
+  OK(penstock_channel_connect(channel));
+  check_echo(channel);
+  OK(penstock_channel_close(channel));
+  CHECK_INT(penstock_channel_connectivity(channel), PENSTOCK_CONNECTIVITY_SHUTDOWN);
+  OK(penstock_channel_wait_connectivity(channel, PENSTOCK_CONNECTIVITY_READY, 0, NULL));
+  CHECK_RESULT(penstock_channel_connect(channel), PENSTOCK_E_CLOSED);
+  CHECK_RESULT(penstock_channel_reset_backoff(channel), PENSTOCK_E_CLOSED);
+  penstock_channel_release(channel);
+}
+
+TEST(connectivity_of_a_dead_address) {
+  penstock_channel *channel = open_at(dead_address(), "{\"tls\": false}");
+  OK(penstock_channel_connect(channel));
+  int32_t state = state_after(channel, PENSTOCK_CONNECTIVITY_IDLE);
+  if (state == PENSTOCK_CONNECTIVITY_CONNECTING) state = state_after(channel, state);
+  CHECK_INT(state, PENSTOCK_CONNECTIVITY_TRANSIENT_FAILURE);
+  CHECK_INT(code_of(channel, "{}"), PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_INT(code_of(channel, "{\"wait_for_ready\": true, \"deadline_ms\": 100}"), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  penstock_channel_release(channel);
+  channel = open_at(dead_address(), "{\"tls\": false, \"wait_for_ready\": true}");
+  CHECK_INT(code_of(channel, "{\"deadline_ms\": 100}"), PENSTOCK_STATUS_DEADLINE_EXCEEDED);
+  CHECK_INT(code_of(channel, "{\"wait_for_ready\": false}"), PENSTOCK_STATUS_UNAVAILABLE);
+  penstock_channel_release(channel);
+}
+
+/* How many connections come within so many milliseconds; each is closed at once. */
+static int accepted(int listener, int milliseconds) {
+  int count = 0;
+  struct pollfd waiting = {.fd = listener, .events = POLLIN};
+  while (poll(&waiting, 1, milliseconds) > 0) {
+    close(accept(listener, NULL, NULL));
+    count++;
+  }
+  return count;
+}
+
+/* A server that hangs up: however many calls come, it is tried when the wait is over, or when the program says so. */
+TEST(connectivity_attempts_are_few) {
+  int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof(address);
+  REQUIRE(!bind(listener, (struct sockaddr *)&address, size) && !listen(listener, 16) &&
+          !getsockname(listener, (struct sockaddr *)&address, &size));
+  char target[64];
+  snprintf(target, sizeof(target), "127.0.0.1:%d", ntohs(address.sin_port));
+  penstock_channel *channel = open_at(target, "{\"tls\": false, \"initial_backoff_ms\": 60000}");
+  OK(penstock_channel_connect(channel));
+  CHECK_INT(accepted(listener, 300), 1);
+  CHECK_INT(penstock_channel_connectivity(channel), PENSTOCK_CONNECTIVITY_TRANSIENT_FAILURE);
+  for (int i = 0; i < 100; i++) CHECK_INT(code_of(channel, "{}"), PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_INT(accepted(listener, 50), 0);
+  OK(penstock_channel_reset_backoff(channel));
+  CHECK_INT(accepted(listener, 300), 1);
+  penstock_channel_release(channel);
+  close(listener);
+}
+
+typedef struct {
+  penstock_channel *channel;
+  int32_t seen;
+} watcher;
+
+static void *watch(void *argument) {
+  watcher *self = argument;
+  OK(penstock_channel_wait_connectivity(self->channel, PENSTOCK_CONNECTIVITY_IDLE, -1, &self->seen));
+  return NULL;
+}
+
+TEST(connectivity_is_waited_for_by_many) {
+  penstock_channel *channel = open_channel();
+  watcher all[8];
+  pthread_t threads[8];
+  for (int i = 0; i < 8; i++) {
+    all[i] = (watcher){.channel = channel, .seen = -1};
+    pthread_create(&threads[i], NULL, watch, &all[i]);
+  }
+  OK(penstock_channel_connect(channel));
+  for (int i = 0; i < 8; i++) {
+    pthread_join(threads[i], NULL);
+    CHECK(all[i].seen == PENSTOCK_CONNECTIVITY_CONNECTING || all[i].seen == PENSTOCK_CONNECTIVITY_READY);
+  }
+  penstock_channel_release(channel);
+}
