@@ -30,6 +30,7 @@ final class Waiter: @unchecked Sendable {
 /// loop, the threads that were woken before must wake it to send their next calls. So if many threads wait at once,
 /// the own thread gets the role and keeps it: the end of a call then wakes only the thread that waits for the call,
 /// and seldom another.
+///
 /// A thread parks only if another thread drives, or if the own thread was told to drive (`ownWanted`, and is then
 /// woken) or will look by itself after the linger. A thread that leaves the role while others wait gives it to a
 /// waiter or to the own thread.
