@@ -329,9 +329,9 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    null), "text", such as "paused in `auth` for 3,204 ms"}. "state": "paused", "held", "executor" (it has not run the
  *    callback yet), "running", "taken", "connection", "place" (the server allows no more calls at once), "demand" (no
  *    message is asked for), "server", "loop"
- *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", and "outbound", "inbound": the events that wait at hops,
- *    each {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many more wait
- *    unseen behind it}; these members are absent where "holder" is null
+ *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", and "outbound", "inbound": the events that wait at
+ *    hops, each {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many more
+ *    events wait unseen behind it}; these members are absent once the call has ended, and if the loop does not answer
  *  "events": null without the option "trace", else the latest events, each with "us" since the call's creation, "what",
  *    "hop" (null: the caller or the transport) with "place", "level" and "attempt", "lane", "event", "thread"
  *    ("driving" or "other"), "thread_id"; for "what":
@@ -344,8 +344,8 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    "not_restarted": a RESTART was not possible; "why" is a result such as "PENSTOCK_E_TOO_LARGE"
  *    "redirected": the hop has sent the call to another channel
  *    "side_call": the hop has started a side call; "call" is its id
- *    "caller", "transport": the event has come from there, or has arrived there
- *    "ended_locally": a cancel or the deadline has ended the call
+ *    "caller", "transport": the event has come from there, or has arrived there; a status of the transport has "code"
+ *    "ended_locally": a cancel or the deadline has ended the call with "code"
  *    "ended": the caller has got the status with "code"
  *  "dropped": how many older events are no longer kept}
  * The trace contains no messages and no values of metadata.
