@@ -7,13 +7,13 @@
  * takes and another frees, as when a program's thread starts calls that the runtime's thread ends, come back
  * through the store, a batch at a time.
  *
- * Each block comes from malloc: any code that gets one may give it to free(), and cm_free takes other blocks of
- * malloc's. A thread keeps no more than its batches, and the store no more than STORED bytes; a thread that ends
- * gives both back to malloc.
+ * Each block comes from malloc: any code that gets one may give it to free(), and cm_free also takes blocks that came
+ * from malloc directly. A thread keeps no more than its batches, and the store no more than STORED bytes; a thread that
+ * ends gives its own batches and the whole store back to malloc.
  *
- * The class of a block follows from the size that malloc reports for it, rounded down, and not from the size that
- * its user gives: mallocs differ in how much more than the request they give. The one exception is a Swift object,
- * whose size the compiler gives: it is the same constant where the object is made and where it is freed.
+ * The class of a block follows from the size that malloc reports for it, rounded down, and not from the size that its
+ * user gives: the implementations of malloc differ in how much more than the request they give. The one exception is a
+ * Swift object, whose size the compiler gives: it is the same constant where the object is made and where it is freed.
  *
  * Under Valgrind's memcheck no block is kept, so that memcheck sees each allocation and each free. The checked
  * build (checks.h) puts red zones behind the blocks and looks for writes into blocks that are kept.
@@ -47,7 +47,7 @@ typedef struct block {
 
 typedef struct rack {
   block *blocks;
-  /* A complete batch, or none. */
+  /* A complete batch, or NULL. */
   block *spare;
   /* The number of blocks that are missing for a complete batch. */
   size_t room;
@@ -73,7 +73,7 @@ static struct {
 /* The smallest class whose blocks have at least this size. */
 static size_t class_of(size_t size) { return size <= 24 ? 0 : (size - 9) >> 4; }
 static size_t size_of(size_t class) { return (class << 4) + 24; }
-/* The largest class that a block can serve; none if it has less than 24 bytes. */
+/* The largest class that a block can serve; a number above CLASSES if the block has less than 24 bytes. */
 static size_t class_of_block(void *pointer) { return (malloc_usable_size(pointer) - 24) >> 4; }
 
 /* The number of blocks in a batch. */
@@ -122,8 +122,8 @@ static void give_back(void *pointer) {
   free_store();
 }
 
-/* Whether memcheck watches the process. A request to memcheck (to forget the state of a byte) gives 0 if there is
- * none; Valgrind defines requests as sequences of rotations that change nothing. */
+/* Whether memcheck watches the process. A program asks Valgrind for something with a sequence of rotations that changes
+ * nothing by itself. This one asks memcheck to forget the state of a byte; without memcheck the answer stays 0. */
 static int is_watched(void) {
   unsigned long long answer = 0;
 #if defined(__x86_64__)

@@ -1,10 +1,10 @@
-/* Confined objects: references to one may be counted by the driver of its runtime, by the holder of the only
- * reference, by its maker before a driver has seen it, and by any thread once its runtime has ended. A runtime is
- * known by some bits of its address. Nothing is checked in a forked child, which has one thread and drives no
- * runtime of its parent's.
+/* Confined objects: the references to such an object may be counted by the driver of its runtime, by the holder of the
+ * only reference, by the object's maker before a driver has seen the object, and by any thread once its runtime has
+ * ended. Some bits of a runtime's address identify the runtime. Nothing is checked in a forked child, which has one
+ * thread and drives no runtime of its parent's.
  *
  * Red zones: a block ends with at least eight bytes of ZONE and a word that has the requested size, mixed with the
- * block's address. A block that is kept is filled with GONE, except for the two pointers at its start. */
+ * block's address. A freed block that the cache keeps is filled with GONE, except for the two pointers at its start. */
 #ifdef PENSTOCK_CHECKED
 #include "checks.h"
 
@@ -25,7 +25,7 @@ static _Noreturn void die(const char *what, void *block, size_t size) {
   abort();
 }
 
-/* The index of the first byte that is not `wanted`; `size` if there is none. */
+/* The index of the first byte, at `from` or later, that is not `wanted`; `size` if there is none. */
 static size_t differs(const unsigned char *block, size_t from, size_t size, unsigned char wanted) {
   while (from < size && block[from] == wanted) from++;
   return from;
@@ -74,7 +74,7 @@ enum { OWNERS = (1 << 21) - 1, MOST = 32 };
 static __thread intptr_t driven[MOST];
 static __thread int drives;
 
-/* A bit for each owner whose runtime has ended. */
+/* One bit for each owner, set once its runtime has ended. */
 static _Atomic uint8_t over[(OWNERS + 1) / 8];
 static volatile int is_child;
 

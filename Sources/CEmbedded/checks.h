@@ -1,6 +1,6 @@
 /* Checks of the checked build (scripts/build checked), which the shipped library does not have: that no code writes
- * behind the end of a block or into a block that is kept, and that only the driver of a runtime counts references to
- * objects that are confined to it. A fault ends the process with a message. */
+ * behind the end of a block or into a freed block that the cache keeps, and that only the driver of a runtime counts
+ * references to objects that are confined to it. A fault ends the process with a message. */
 #ifndef PENSTOCK_CHECKS_H
 #define PENSTOCK_CHECKS_H
 #include <stddef.h>
@@ -15,19 +15,21 @@ size_t checked_size(size_t size);
 void *checked_made(void *block, size_t size);
 /* The size for which the block was made; `room` if that is not known. */
 size_t checked_asked(void *block, size_t room);
-/* Checks a block that is freed; `said`: the caller claims that at least this size was asked for. */
+/* Checks a block that is being freed, and marks it as freed; `said`: the size that the caller frees, which must not be
+ * more than was asked for; 0: not known. */
 void checked_gone(void *block, size_t said);
-/* Checks that a block was not written to while it was kept. */
+/* Checks that a block was not written to while the cache kept it. */
 void checked_kept(void *block);
 /* The bits of a count from this one up to the bit for "confined" name the owner of a confined object. */
 #define CHECKED_OWNER 40
-/* The owner bits of the runtime that this thread drives; 0 if it drives none: the object still belongs to its maker. */
+/* The owner bits of the runtime that this thread drives. 0: it drives none, so an object that it makes has no owner
+ * yet. */
 intptr_t checked_owner(void);
-/* This thread begins (1) or ends (-1) to drive `runtime`; 0: no thread drives that runtime any more, if it is not
- * NULL. */
+/* Notes that this thread begins (`change` 1) or ceases (-1) to drive `runtime`, or that `runtime` has ended (0). NULL
+ * is ignored. */
 void checked_driven(const void *runtime, int32_t change);
-/* Checks that this thread may add or drop a reference to a confined object by plain arithmetic; `is_last`: it drops
- * the only one. Returns `references` with the object's owner bits. */
+/* Checks that this thread may add or drop a reference to a confined object by plain arithmetic; `is_last`: the thread
+ * drops the last reference. Returns `references` with the object's owner bits. */
 intptr_t checked_counted(void *object, intptr_t references, int is_last);
 #else
 #define CHECKED       0

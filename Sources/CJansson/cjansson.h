@@ -1,12 +1,13 @@
 /* jansson, with functions that recognise a lack of memory: jansson itself reports it as a mistake in the text, or
- * leaves bytes out of its output without an error. They look at errno, which malloc sets. */
+ * leaves bytes out of its output without an error. The functions here look at errno, which malloc sets when it
+ * fails. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* The first is called before a value is made piece by piece, the second after that: true if parts may have been left
- * out. */
+/* penstock_json_begin is called before a value is made piece by piece, penstock_json_is_short after that: true if parts
+ * may have been left out, for lack of memory. */
 static inline void penstock_json_begin(void) { errno = 0; }
 static inline bool penstock_json_is_short(void) { return errno == ENOMEM; }
 

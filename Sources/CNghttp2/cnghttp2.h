@@ -9,7 +9,7 @@
  * built with and run on versions without it. */
 __attribute__((weak)) void nghttp2_option_set_max_continuations(nghttp2_option *option, size_t val);
 
-/* A header block may come in any number of frames: the session bounds its bytes. */
+/* Allows a header block in any number of frames: the session limits its bytes. */
 static inline void penstock_allow_continuations(nghttp2_option *option) {
   if (nghttp2_option_set_max_continuations) nghttp2_option_set_max_continuations(option, SIZE_MAX);
 }

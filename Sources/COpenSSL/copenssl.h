@@ -1,4 +1,4 @@
-/* OpenSSL as the TLS engine needs it: static-inline shims for what are macros in C. */
+/* OpenSSL as the TLS engine needs it: static-inline shims for C macros, which Swift cannot import. */
 #ifndef PENSTOCK_COPENSSL_H
 #define PENSTOCK_COPENSSL_H
 #include <errno.h>
@@ -13,14 +13,14 @@
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
 
-/* TLS 1.2 or later; no compression and no renegotiation (RFC 9113 sections 9.2, 9.2.1). 1: done. */
+/* TLS 1.2 or later; no compression and no renegotiation (RFC 9113 sections 9.2, 9.2.1). Returns 1 on success. */
 static inline int penstock_ssl_ctx_harden(SSL_CTX *context) {
   SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   return (int)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
 }
 
-/* 1: done; the certificate is retained. */
+/* Adds the certificate, which is retained, to the client's chain. Returns 1 on success. */
 static inline int penstock_ssl_ctx_add_chain(SSL_CTX *context, X509 *certificate) {
   return (int)SSL_CTX_add1_chain_cert(context, certificate);
 }
@@ -36,15 +36,15 @@ static inline int penstock_error_is_pem_end(unsigned long error) {
 static inline int penstock_error_reason(unsigned long error) { return ERR_GET_REASON(error); }
 static inline int penstock_error_is_ssl(unsigned long error) { return ERR_GET_LIB(error) == ERR_LIB_SSL; }
 
-/* The certificates that the peer of a client has shown, its own first: a stack of its own with a reference to each, for
- * penstock_chain_free. NULL: none, or no memory. */
+/* The certificates that the server has sent, its own certificate first: a new stack with a reference to each, to be
+ * freed with penstock_chain_free. NULL: there are none, or no memory. */
 static inline struct stack_st_X509 *penstock_ssl_chain(const SSL *ssl) {
   STACK_OF(X509) *chain = SSL_get_peer_cert_chain(ssl);
   return chain ? X509_chain_up_ref(chain) : NULL;
 }
 static inline void penstock_chain_free(struct stack_st_X509 *chain) { sk_X509_pop_free(chain, X509_free); }
 static inline int penstock_chain_count(const struct stack_st_X509 *chain) { return sk_X509_num(chain); }
-/* Writes the certificates in PEM form; 1: done. */
+/* Writes the certificates in PEM form. Returns 1 on success. */
 static inline int penstock_chain_write(const struct stack_st_X509 *chain, BIO *bio) {
   for (int i = 0; i < sk_X509_num(chain); i++) {
     if (PEM_write_bio_X509(bio, sk_X509_value(chain, i)) != 1) return 0;
@@ -53,7 +53,8 @@ static inline int penstock_chain_write(const struct stack_st_X509 *chain, BIO *b
 }
 static inline int64_t penstock_bio_memory(BIO *bio, char **start) { return (int64_t)BIO_get_mem_data(bio, start); }
 
-/* For files that an option names. Opening gives a descriptor or -errno, reading a number of bytes or -errno. */
+/* For files that an option names. penstock_open_read returns a descriptor or -errno, penstock_read the number of bytes
+ * or -errno. */
 static inline int32_t penstock_open_read(const char *path) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
   return fd < 0 ? -(int32_t)errno : fd;

@@ -69,8 +69,8 @@ static inline uint64_t cs_wall_clock(void) {
 
 /* ---- futex: `word` is a 32-bit atomic of this process ---- */
 
-/* Sleeps while *word == expected, until `deadline` (CLOCK_MONOTONIC ns; UINT64_MAX: none). 0, -EAGAIN (the value was
- * another), -ETIMEDOUT or -EINTR. */
+/* Sleeps while *word == expected, until `deadline` (CLOCK_MONOTONIC ns; UINT64_MAX: none). Returns 0, -EAGAIN (*word
+ * had another value), -ETIMEDOUT or -EINTR. */
 static inline int32_t cs_futex_wait(const void *word, uint32_t expected, uint64_t deadline) {
   struct timespec t;
   struct timespec *limit = NULL;
@@ -124,7 +124,7 @@ static inline int32_t cs_eventfd(void) {
   int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   return fd < 0 ? -(int32_t)errno : fd;
 }
-/* False: `fd` is no eventfd any more. (A counter that is full has been signalled.) */
+/* Returns false if `fd` is no eventfd any more. (An eventfd whose counter is full counts as signalled.) */
 static inline bool cs_eventfd_signal(int32_t fd) {
   int saved = errno;
   uint64_t one = 1;
@@ -147,7 +147,7 @@ static inline int32_t cs_timerfd(void) {
   int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   return fd < 0 ? -(int32_t)errno : fd;
 }
-/* `at`: CLOCK_MONOTONIC ns; 0 disarms. False: `fd` is no timerfd any more. */
+/* Sets the timer to `at` (CLOCK_MONOTONIC ns); 0 disarms it. Returns false if `fd` is no timerfd any more. */
 static inline bool cs_timerfd_set(int32_t fd, uint64_t at) {
   struct itimerspec t;
   memset(&t, 0, sizeof t);
@@ -172,7 +172,7 @@ static inline uint64_t cs_thread_self(void) { return (uint64_t)(uintptr_t)pthrea
 static inline void cs_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
 /* Starts a thread that takes no signals except those that its own faults raise (if those were blocked, a fault would
- * kill the process without a call of the host's crash handler). 0 or -errno. */
+ * kill the process without a call of the host's crash handler). Returns 0 or -errno. */
 static inline int32_t cs_thread_start(pthread_t *thread, int32_t detached, void *(*body)(void *), void *argument) {
   sigset_t all, old;
   pthread_attr_t attributes;
@@ -198,7 +198,8 @@ static inline int32_t cs_thread_start(pthread_t *thread, int32_t detached, void 
 
 /* ---- fork ---- */
 
-/* A zeroed page that reads as zeros in a child, or NULL. */
+/* A zeroed page that fork sets to zeros again in the child; NULL: the kernel does not offer this, or there is no
+ * memory. */
 static inline void *cs_wiped_page(size_t size) {
   int saved = errno;
   void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -211,8 +212,8 @@ static inline void *cs_wiped_page(size_t size) {
   return page;
 }
 
-/* A zeroed page that is not wiped in a child, for kernels that refuse to wipe. It has one caller, which must not be
- * inlined: each object file that calls it has a page of its own. */
+/* A zeroed page that is not wiped in a child, for kernels that refuse to wipe. This function has only one caller, which
+ * must not be inlined, because each object file that calls it has a page of its own. */
 static inline void *cs_spare_page(void) {
   static uint64_t page[4096 / sizeof(uint64_t)];
   return page;
@@ -285,7 +286,8 @@ static inline int32_t cs_user_timeout(int32_t fd, int32_t milliseconds) {
   return cs_set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds);
 }
 static inline int32_t cs_reuse_address(int32_t fd) { return cs_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1); }
-/* Bytes or -errno; 0 from recv is the end of the stream. */
+/* Send and receive without waiting. They return the number of bytes or -errno; 0 from cs_recv or cs_recvv is the end of
+ * the stream. */
 static inline int64_t cs_send(int32_t fd, const void *bytes, size_t count) {
   ssize_t n = send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
   return n < 0 ? -(int64_t)errno : (int64_t)n;
@@ -320,7 +322,8 @@ static inline int32_t cs_local_name(int32_t fd, void *address, uint32_t *length)
 
 /* ---- socket addresses: filled and read here, so that Swift needs no casts between sockaddr types ---- */
 
-/* Length of the address, or 0 if `text` is not an IPv4 or IPv6 literal (without brackets or scope). */
+/* Fills in an IP address. Returns its length, or 0 if `text` is not an IPv4 or IPv6 literal (without brackets or
+ * scope). */
 static inline uint32_t cs_address_literal(struct sockaddr_storage *storage, const char *text, uint16_t port) {
   struct sockaddr_in *four = (struct sockaddr_in *)storage;
   struct sockaddr_in6 *six = (struct sockaddr_in6 *)storage;
@@ -338,7 +341,8 @@ static inline uint32_t cs_address_literal(struct sockaddr_storage *storage, cons
   }
   return 0;
 }
-/* Length of the address, or 0 if the path does not fit or is empty. A path that begins with NUL is abstract. */
+/* Fills in the address of a unix socket. Returns its length, or 0 if the path does not fit or is empty. A path that
+ * begins with NUL is abstract. */
 static inline uint32_t cs_address_unix(struct sockaddr_storage *storage, const void *path, size_t length) {
   struct sockaddr_un *un = (struct sockaddr_un *)storage;
   memset(storage, 0, sizeof *storage);
@@ -372,7 +376,7 @@ static inline const char *cs_address_path(const struct sockaddr_storage *storage
 }
 static inline size_t cs_address_path_offset(void) { return offsetof(struct sockaddr_un, sun_path); }
 
-/* getaddrinfo for a stream socket. 0, or an EAI_ code; *system is errno for EAI_SYSTEM, else 0. */
+/* getaddrinfo for a stream socket. Returns 0 or an EAI_ code; *system is errno for EAI_SYSTEM, else 0. */
 static inline int32_t cs_resolve(const char *host, uint16_t port, int32_t numeric, struct addrinfo **list,
                                  int32_t *system) {
   struct addrinfo hints;

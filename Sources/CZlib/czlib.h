@@ -1,4 +1,4 @@
-/* zlib as the transport needs it: static-inline shims for what are macros in C. */
+/* zlib as the transport needs it: static-inline shims for C macros, which Swift cannot import. */
 #ifndef PENSTOCK_CZLIB_H
 #define PENSTOCK_CZLIB_H
 #include <zlib.h>

@@ -127,7 +127,7 @@ final class Failure {
   }
 }
 
-/// Reports an outcome whose only detail is `what`.
+/// Reports a failure whose message is `what`; `.ok` is no failure.
 func report(_ outcome: Outcome, _ what: StaticString, _ out: UnsafeMutablePointer<OpaquePointer?>?)
   -> penstock_result
 {

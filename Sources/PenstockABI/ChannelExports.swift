@@ -192,8 +192,8 @@ public func penstock_channel_unary_message(
   }
 }
 
-/// Makes a unary call and waits for its end; `make` gives its message. The channel is kept by its handle until there
-/// is a call, and then by the call.
+/// Makes a unary call and waits for its end; `make` gives the request message. The channel's handle keeps the channel
+/// until there is a call; then the call keeps it.
 private func unary(
   _ handle: OpaquePointer, _ method: UnsafePointer<CChar>, _ callOptions: OpaquePointer?,
   _ reply: UnsafeMutablePointer<OpaquePointer?>, _ error: UnsafeMutablePointer<OpaquePointer?>?,
@@ -268,7 +268,7 @@ public func penstock_channel_call(
   }
 }
 
-/// Reads the table of callbacks. Takes over its user data, also on failure.
+/// Reads the table of callbacks. Takes over its user data, also on failure, except if struct_size is too small.
 func read(_ given: UnsafePointer<penstock_call_callbacks>?) -> (CallCallbacks?, Failure?) {
   guard let given else { return (nil, nil) }
   let known = MemoryLayout<penstock_call_callbacks>.size

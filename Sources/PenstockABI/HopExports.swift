@@ -9,7 +9,8 @@ import PenstockWire
 /// The hop of a handle, for functions that do not depend on the event.
 func hop(_ handle: OpaquePointer?) -> Hop? { handle.map { HopHandle.referent($0).hop } }
 
-/// The contents of the handle's event. For the hop's own handle that is the event of its running callback.
+/// Looks up something at the handle's event: with `running` at the event of the running callback, for the hop's own
+/// handle; with `bound` at the event of a bound hop.
 @inline(never)
 func find<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T?, _ bound: (BoundHop) -> T?) -> T? {
   guard let handle else { return nil }
@@ -23,7 +24,8 @@ func withHop(_ handle: OpaquePointer?, _ body: (Hop) -> Outcome) -> penstock_res
   withHop(handle, body, { body($0.hop) })
 }
 
-/// Calls `running` for the event of the running callback, or `bound` for the event of a bound hop.
+/// Calls `running` for the hop's own handle, or `bound` for a bound hop. A NULL handle, or one of another process, is
+/// an error.
 @inline(never)
 func withHop(_ handle: OpaquePointer?, _ running: (Hop) -> Outcome, _ bound: (BoundHop) -> Outcome)
   -> penstock_result

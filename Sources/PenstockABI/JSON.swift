@@ -2,7 +2,8 @@ import CJansson
 import CMemory
 import PenstockWire
 
-/// Writes JSON with jansson: each value owns its reference until it is put into another.
+/// Writes JSON with jansson. Each value has one reference, which passes to the object or array that the value is put
+/// into.
 enum JSON {
   typealias Value = UnsafeMutablePointer<json_t>
 

@@ -117,7 +117,7 @@ struct JSONReader {
   var isNull: Bool { value.pointee.type == JSON_NULL }
   var isObject: Bool { value.pointee.type == JSON_OBJECT }
 
-  /// Calls `body` for each member; it returns `unknown` for a key that it does not know.
+  /// Calls `body` for each member; `body` returns the member's `unknown` for a key that it does not know.
   @inline(never)
   func members(_ body: (_ key: ByteView, _ member: JSONReader) -> Failure?) -> Failure? {
     guard isObject else { return fail("an object") }

@@ -110,15 +110,15 @@ extension ParsedChannelOptions {
       switch key {
       /// The certificates to trust, in PEM form. Default: the roots of the system.
       case "roots_pem": option.string { tls.roots = .pem($0) }
-      /// A file with such certificates. Default: the roots of the system.
+      /// A file with the certificates to trust. Default: the roots of the system.
       case "roots_file": option.string { tls.roots = .file($0) }
       /// The client's own certificate, and the chain to its root, in PEM form.
       case "certificate_chain_pem": option.string { tls.certificateChain = .pem($0) }
-      /// A file with that certificate and chain.
+      /// A file with the client's own certificate, and the chain to its root.
       case "certificate_chain_file": option.string { tls.certificateChain = .file($0) }
-      /// The private key of that certificate, in PEM form.
+      /// The private key of the client's certificate, in PEM form.
       case "private_key_pem": option.string { tls.privateKey = .pem($0) }
-      /// A file with that key.
+      /// A file with the private key of the client's certificate.
       case "private_key_file": option.string { tls.privateKey = .file($0) }
       /// The name or IP address that the server's certificate has to have, and that is sent as SNI. Default: the
       /// target's host.
@@ -167,7 +167,7 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     case "send_buffer_bytes": option.bytes { options.sendBufferBytes = $0 }
     /// Whether the call keeps a trace; the values are those of the channel's option. Default: the channel's.
     case "trace": option.trace { options.traceEvents = $0 }
-    /// Whether functions that wait return after a signal.
+    /// Whether functions that wait return after a signal handler has run.
     case "interruptible": option.bool { options.isInterruptible = $0 }
     default: option.unknown
     }

@@ -21,7 +21,7 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
     case "refresh_early_ms": option.milliseconds(0...86_400_000) { options.refreshEarly = $0 }
     /// How long a call waits for a token; 0 is without limit.
     case "refresh_timeout_ms": option.milliseconds(0...86_400_000) { options.refreshTimeout = $0 }
-    /// A call that has sent more is not started again with a new token.
+    /// How many bytes of request messages are kept: a call that has sent more is not started again with a new token.
     case "replay_bytes": option.bytes { options.replayBytes = $0 }
     /// Whether the token may be sent without TLS.
     case "allow_cleartext": option.bool { options.allowsCleartext = $0 }
@@ -110,7 +110,7 @@ func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Fai
     switch key {
     /// The percentage of the traces that begin here that are sampled.
     case "sampled": option.percent { options.sampled = $0 }
-    /// For the same random numbers each time.
+    /// A seed: the same seed gives the same random numbers each time.
     case "seed": option.seed { options.seed = $0 }
     /// Whether a trace that is passed on gets a new parent-id or keeps its own.
     case "parent_id": option.choice("new", "keep") { options.keepsParentID = $0 == 1 }
@@ -172,11 +172,11 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
 func read(_ reader: JSONReader, into options: inout FaultInjection.Options) -> Failure? {
   reader.members { key, option in
     switch key {
-    /// For the same random numbers each time.
+    /// A seed: the same seed gives the same random numbers each time.
     case "seed": option.seed { options.seed = $0 }
-    /// Calls are delayed before anything is sent: an object of the options below.
+    /// The delay of calls before anything is sent: an object of the options below.
     case "delay": readDelay(option, into: &options)
-    /// Calls end with a status, without being sent: an object of the options below.
+    /// The status with which calls end, without being sent: an object of the options below.
     case "abort": readAbort(option, into: &options)
     default: option.unknown
     }
@@ -192,7 +192,7 @@ private func readDelay(_ reader: JSONReader, into options: inout FaultInjection.
     switch key {
     /// How long calls are delayed.
     case "ms": option.milliseconds(0...86_400_000) { options.delay = $0 }
-    /// How many of the calls. Default: 100.
+    /// The percentage of the calls that are delayed. Default: 100.
     case "percent": option.percent { options.delayChance = $0 }
     default: option.unknown
     }
@@ -212,7 +212,7 @@ private func readAbort(_ reader: JSONReader, into options: inout FaultInjection.
     case "code": option.code { status.setCode($0) }
     /// The status message. Default: "injected fault".
     case "message": readMessage(option, status)
-    /// How many of the calls. Default: 100.
+    /// The percentage of the calls that end with this status. Default: 100.
     case "percent": option.percent { options.abortChance = $0 }
     default: option.unknown
     }

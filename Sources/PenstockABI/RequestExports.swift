@@ -28,7 +28,7 @@ func start<T>(_ handle: OpaquePointer?, _ running: (Hop) -> T, _ shown: (Request
   return bound.request.map { shown($0, bound.hop) }
 }
 
-/// The settings of the start that is shown; the defaults where none is.
+/// The settings of the call options, or of the start that the handle shows; the defaults if it shows none.
 @inline(never)
 private func settings(_ handle: OpaquePointer?) -> CallSettings {
   if let options = callOptions(handle) { return options.settings(CallDefaults()) }
@@ -70,7 +70,7 @@ private func label(_ handle: OpaquePointer?, contentType: ByteBuffer?, userAgent
     })
 }
 
-/// A limit within the bounds of the JSON options; nil: it is outside.
+/// `bytes`, if it is within the bounds of the JSON options for limits; else nil.
 private func limit(_ bytes: Int) -> Int? { bytes >= 0 && bytes <= Int(Int32.max) ? bytes : nil }
 
 @_cdecl("penstock_request_metadata") @implementation

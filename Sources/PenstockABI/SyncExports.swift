@@ -58,7 +58,8 @@ private func fill(
   out.pointee.level = given.level
   out.pointee.per_attempt = given.per_attempt
   out.pointee.hold_bytes = given.hold_bytes == 0 ? Int(Int32.max) : given.hold_bytes
-  // A further `next` replays the request, so it is recorded. An interceptor with per_attempt can't begin again.
+  // A second `next` sends the request again, so the request is recorded. An interceptor with per_attempt can't begin
+  // again.
   let records = given.per_attempt == 0 || given.level == PENSTOCK_LEVEL_OBJECT
   out.pointee.replay_bytes = records ? 65536 : 0
   out.pointee.max_restarts = .max

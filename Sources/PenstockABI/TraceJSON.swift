@@ -118,7 +118,7 @@ private func json(_ note: TraceNote, _ record: CallRecord, _ log: TraceLog) -> J
   }.value
 }
 
-// MARK: - Who holds it
+// MARK: - Who holds up the call
 
 /// Appends a number with commas: 3204 as "3,204".
 private func append(_ number: UInt64, to text: ByteBuffer) {
@@ -212,8 +212,7 @@ private func json(_ holder: Holder, _ now: UInt64) -> JSON.Value? {
 
 // MARK: - Calls
 
-/// Fills in the members that every trace has. `view`: nil where the call has ended, or the loop did not answer in
-/// time.
+/// Fills in the members that every trace has.
 private func fill(_ object: JSON.Object, _ record: CallRecord) {
   object.set("id", JSON.int(record.id))
   object.set("method", text(record.path))

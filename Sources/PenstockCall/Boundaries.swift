@@ -1,8 +1,8 @@
 import PenstockWire
 
-// The neighbours of a call are abstract classes. An object of a class can be borrowed for one function, which then
-// costs 2 instructions more than a direct call. With an existential, Swift retains and releases the object around the
-// call, by atomic operations.
+// The neighbours of a call are abstract classes. Such an object can be borrowed while one of its functions is called:
+// that costs 2 instructions more than a direct call. With an existential, Swift retains and releases the object around
+// the call, by atomic operations.
 
 /// The reason why an attempt that has been started has to wait.
 public enum Lack: Equatable {
@@ -13,8 +13,8 @@ public enum Lack: Equatable {
 }
 
 /// The layer below the chain: an attempt on a transport stream. Every function runs on the driving thread. None calls
-/// back into the call before it has returned: an event that happens at once is told later, in the same turn of the
-/// loop.
+/// back into the call before it has returned: if an event happens at once, the attempt reports it to the call later,
+/// in the same turn of the loop.
 open class CallBelow {
   public init() {}
 
@@ -38,7 +38,7 @@ open class CallBelow {
   /// The call has ended above: the attempt frees its stream (RST_STREAM with CANCEL if it is open), and delivers
   /// nothing more.
   open func reset() {}
-  /// The reason why nothing can leave yet.
+  /// The thing that this attempt, which has been started, still waits for.
   open var lacks: Lack { .nothing }
 }
 
@@ -66,7 +66,7 @@ public final class CallOrigin {
   public let defaultAuthority: ByteBuffer
   public let privacy: Privacy
   let loop: CallLoop
-  /// Shows the callbacks that run, to any thread.
+  /// Tells any thread which callback runs now.
   public let watch: CallWatch
 
   public init(
@@ -88,7 +88,8 @@ open class CallLoop {
   /// Monotonic nanoseconds, as the loop last read them: the time of an event. docs/architecture.md ("Time") says
   /// where `now` is used, and where `clock`.
   open var now: UInt64 { 0 }
-  /// Like `now`, but read from the clock itself: users count from it. Any thread.
+  /// Like `now`, but read from the clock itself: for times that a user reads, or from which a user's interval is
+  /// counted. Any thread.
   open var clock: UInt64 { now }
   /// Calls `call.deadlinePassed()` at `time`; nil disarms.
   open func setDeadline(_ call: Call, _ time: UInt64?) {}
@@ -102,11 +103,12 @@ open class CallLoop {
   open func shareTickets(of call: Call) {}
   /// The event has gone on: later use of its ticket gives "already".
   open func spendTicket(_ ticket: UInt64, of call: Call) {}
-  /// The event was overtaken: later use of its ticket gives "gone".
+  /// The event was dropped while it waited: later use of its ticket gives "gone".
   open func loseTicket(_ ticket: UInt64, of call: Call) {}
   /// The call has ended: later use of any of its tickets gives "gone".
   open func closeTickets(of call: Call) {}
-  /// The call has ended: the loop may keep it until there is time to let it go. False: the loop does not keep it.
+  /// The call has ended: the loop may keep the object, and release it when it next has nothing else to do. False: the
+  /// loop does not keep it.
   open func keepUntilRest(_ call: Call) -> Bool { false }
   /// Makes the driving thread run `call.runPosted()` soon. Any thread.
   open func post(_ call: Call) {}

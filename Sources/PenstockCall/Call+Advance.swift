@@ -1,7 +1,8 @@
 import PenstockWire
 
-// The one way through a call: from place to place. A place is a hop, the codec, or the run: the hops that nothing has set
-// apart are one place that behaves like one hop (`Call+Run`). `Call+Settle` has the handling of an event at a hop.
+// Moves events through a call, from place to place; there is no other way through. A place is a hop, the codec, or the
+// run: the hops that nothing has set apart are one place that behaves like one hop (`Call+Run`). `Call+Settle` has the
+// handling of an event at a hop.
 
 extension Call {
   /// The place to which an event has come.
@@ -14,7 +15,7 @@ extension Call {
     case stays
   }
 
-  /// The result for an event that the run was shown.
+  /// What has become of an event that was shown to the run.
   enum RunExit {
     case through
     /// The hop at this index has returned this value from its callback; the hop now leaves the run.
@@ -24,17 +25,18 @@ extension Call {
     case stays
   }
 
-  /// Moves `event` on from the hop at `index` down, and out at the end.
+  /// Moves `event` down, beginning with the hop at `index`. If it passes the last hop, the transport gets it.
   func moveDown(_ event: Event, at index: Int) {
     if advanceDown(event, at: index) == .below { leaveForTransport(event) }
   }
 
-  /// Moves `event` on from the hop at `index` up; index -1 is the caller.
+  /// Moves `event` up, beginning with the hop at `index`. If it passes the top hop, or `index` is -1, the caller gets
+  /// it.
   func moveUp(_ event: Event, at index: Int) {
     if advanceUp(event, at: index) == .above { arrive(event) }
   }
 
-  /// Moves the event on from the next hop in its direction.
+  /// Moves the event on, beginning with the next hop in its direction.
   func move(_ event: Event, beyond hop: Hop) {
     if event.kind.lane == .outbound {
       moveDown(event, at: hop.index + 1)
@@ -108,8 +110,8 @@ extension Call {
   @inline(__always)
   private func placeAbove(_ index: Int) -> Place { index < 0 ? .above : index < run.length ? .run : .hop }
 
-  /// The event comes to the codec, which stands above the hop at `codecIndex`. False: the message can't be
-  /// translated, and the call has ended.
+  /// Encodes or decodes the event's message, if the event has come to the codec, which stands above the hop at
+  /// `codecIndex`. False: the codec has failed, and the call has ended.
   @inline(never) @_optimize(size)
   private func translates(_ event: Event, at index: Int) -> Bool {
     guard let codec else { return true }
@@ -118,7 +120,8 @@ extension Call {
       return encode(message, codec)
     }
     guard index == codecIndex - 1 else { return true }
-    // The call ends with its first status: a message that can't be encoded later ends nothing.
+    // From now on outbound messages no longer come to the codec: one that it could not encode would end the call with
+    // another status.
     if case .status = event { outboundEnd = min(outboundEnd, codecIndex) }
     return event.message.map { decode($0, codec) } ?? true
   }
@@ -136,7 +139,8 @@ extension Call {
     return !hop.isEntered || meet(event, hop)
   }
 
-  /// The callback of a hop of the run has returned. True: the event has passed the hop.
+  /// Settles `event` at a hop that was in the run until now, and whose callback has returned `answer`. True: the event
+  /// has passed the hop.
   @inline(never) @_optimize(size)
   private func comesBack(_ answer: Int32, _ event: Event, _ hop: Hop) -> Bool {
     if answered(answer, event, hop), leave(event, hop) { return true }

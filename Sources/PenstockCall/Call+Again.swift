@@ -8,7 +8,7 @@ import PenstockWire
 /// A case owns one reference to its object, and `Call.setBottom` releases it. References that the compiler counts
 /// would cost a call 30 instructions more.
 enum Bottom {
-  /// Only a start has passed, which no hop below can change.
+  /// Nothing has passed yet, or only a start, which no hop below can change and which therefore needs no copy.
   case start
   /// Start, this message and the half-close have passed; the hops above have not been told `sent` for the message.
   case whole(Unmanaged<Message>)
@@ -125,7 +125,7 @@ extension Call {
     }
   }
 
-  /// The call has ended: lets go what was kept for another attempt. In most calls nothing was.
+  /// The call has ended: releases what was kept for another attempt. In most calls nothing was kept.
   @inline(__always)
   func forgetBottom() {
     if case .committed = bottom { return }
@@ -158,8 +158,8 @@ extension Call {
     }
   }
 
-  /// Gives up the replay: nothing is sent again. Returns how many of the messages that wait at the cut were not told
-  /// as sent.
+  /// Closes the cut above the attempt, and drops the events that wait there to be sent again. Returns for how many of
+  /// the dropped messages `sent` has not been told.
   @inline(never) @_optimize(size)
   func dropBottom() -> Int {
     let cut = bottomCut
@@ -168,7 +168,8 @@ extension Call {
     return cut?.drop() ?? 0
   }
 
-  /// `n` messages were sent below the cut. Returns how many of them the hops above are to be told of.
+  /// The transport has taken `n` messages. Returns for how many of them the hops above are told `sent`: not for
+  /// messages that were sent again and told before.
   @inline(never) @_optimize(size)
   func sentAtCut(_ n: Int) -> Int {
     let again = min(sentAgain, n)
@@ -196,8 +197,8 @@ extension Call {
     return true
   }
 
-  /// The cut with the record of the events that have passed; its object is made if there was none. nil: no other
-  /// attempt can follow.
+  /// The cut above the attempt, with the record of the events that have passed; its object is made if there was none.
+  /// nil: no other attempt can follow.
   private var openBottom: Cut? {
     switch bottom {
     case .committed: return nil
@@ -248,7 +249,8 @@ extension Call {
   @inline(never) @_optimize(size)
   private func again(_ cut: Cut, from first: Int, untold: Int, _ former: CallBelow?) {
     cut.begin()
-    // The demand of the hops below is dropped with them; messages that they have not told as `sent` are told now.
+    // The demand of the hops below is dropped with them. For messages whose `sent` they have not passed up yet, `sent`
+    // is told now.
     pending.removeAll { step in
       switch step {
       case .sentFrom(let index, _): index >= first - 1

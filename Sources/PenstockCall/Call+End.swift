@@ -4,7 +4,7 @@ import Synchronization
 // How a call ends: by a hop's finish, by a local cancel or deadline, by the status that came to the caller.
 
 extension Call {
-  /// Law 7: the call ends because of a fault of this interceptor.
+  /// Ends the call because of a fault of this hop's interceptor (law 7).
   func fail(_ hop: Hop, _ what: StaticString, code: StatusCode = .internal) {
     spendTicket(hop)
     finish(at: hop.index, failure(of: hop, what, code: code))
@@ -17,9 +17,9 @@ extension Call {
       ("' " as StaticString).bytes, what.bytes)
   }
 
-  /// The hop at `index` ends the call (-1: above the top one; hops.count: below the last). Hops above it see
-  /// `status` on their inbound way, behind what is on its way there already; hops below see on_cancel, then
-  /// destroy.
+  /// Ends the call at the hop at `index` (-1: above the top hop; hops.count: below the last one). The hops above get
+  /// `status` as the last event of their inbound lane, behind the events that are there already; the hops below see
+  /// on_cancel, then destroy.
   @inline(never) @_optimize(size)
   func finish(at index: Int, _ status: Status) {
     guard phase == .live else { return }
@@ -29,13 +29,13 @@ extension Call {
       let hop = hops[index]
       spendTicket(hop)
       if hop.life == .answering, status.code == .ok, waits(status, behindAnswersOf: hop) { return }
-      // With OK the caller would take the messages that it has for the whole answer, although the refused one is
-      // missing.
+      // The hop has delivered a message, which was refused for want of room, and has not delivered it again. With OK
+      // the caller would take its messages for the whole answer, although this one is missing.
       if hop.life == .answering, status.code == .ok, hop.hasRefused {
         status = failure(
           of: hop, "ended its answer with OK, but did not deliver again a message that had been refused")
       }
-      // Before TAKE the hop is not the server: its deliveries would be lost.
+      // Without TAKE the hop does not answer in the server's place: the events that it has delivered would be lost.
       if hop.life == .starting, status.code == .ok, hop.answered != .nothing {
         status = failure(of: hop, "ended the call with OK, but an answer that it has delivered needs TAKE")
       }
@@ -79,8 +79,8 @@ extension Call {
   }
 
   /// A cancel or deadline ends the call: its status cannot be paused, its code is fixed, and it overtakes everything
-  /// (law 4). It goes up from the bottom; a hop that held another status, or has taken the call, sees on_cancel
-  /// instead.
+  /// (law 4). The status goes up from the bottom; a hop that held another status, or has taken the call, sees
+  /// on_cancel instead of on_status.
   @inline(never) @_optimize(size)
   func endLocally(_ status: Status) {
     guard phase == .live || phase == .created else { return }
@@ -151,7 +151,8 @@ extension Call {
     caller?.release()
   }
 
-  /// Messages that the transport has will not be told as `sent` any more, so senders are released now.
+  /// The transport will not report the messages that it has as sent any more. So `sent` is told for them now, and no
+  /// sender waits.
   func releaseTransport() {
     let n = inTransport
     inTransport = 0

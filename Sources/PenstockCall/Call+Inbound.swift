@@ -3,8 +3,8 @@ import PenstockWire
 // The inbound lane: headers, messages and the status, from the server toward the caller.
 
 extension Call {
-  /// Delivers an event of a hop's own answer to the call. If start still waits at the hop, the event counts only if
-  /// TAKE follows.
+  /// Delivers an event of a hop's own answer to the call. If start has not left the hop yet, the event is kept, and
+  /// counts only if TAKE follows.
   @inline(never) @_optimize(size)
   func answer(_ event: Event, from hop: Hop) {
     splitRun(at: hop.index)
@@ -24,7 +24,7 @@ extension Call {
     }
   }
 
-  /// Whether messages of the hop's answer wait here for demand. If so, the status is put behind them.
+  /// Whether messages of the hop's answer wait at the hop for demand. If so, the status is put behind them.
   func waits(_ status: Status, behindAnswersOf hop: Hop) -> Bool {
     letGo(hop, .inbound)
     guard phase == .live, let station = hop.inbound, let last = station.parked.last else { return false }

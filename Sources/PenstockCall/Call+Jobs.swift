@@ -27,8 +27,8 @@ extension Call {
     if !queue.append(job) { executorLost(hop) }
   }
 
-  /// Hands a signal's callback, or a callback about the call's end, to the executor. No event waits for it, unless
-  /// `isAwaited`. False: the executor refused it, so the hop has broken law 7.
+  /// Hands a signal's callback to the executor, with the signal's count. `isAwaited`: the call is told when it has
+  /// run. False: the executor refused it, so the hop has broken law 7.
   @inline(never) @_optimize(size)
   func dispatch(
     _ kind: EventKind, _ event: Event, _ count: Int, to hop: Hop, _ callback: @escaping HopCallback,
@@ -39,8 +39,9 @@ extension Call {
     return queue.append(job)
   }
 
-  /// Makes the job of a callback that sees the call's status, with a copy: others may already have the status when it
-  /// runs. The job of `destroy`, which follows at once, takes this one along.
+  /// Makes the job of on_status or on_cancel at the call's end, with a copy of the status, because others may already
+  /// have the status when the job runs. `dispatchDestroy`, which follows at once, hands this job to the executor
+  /// together with that of `destroy`.
   @inline(never) @_optimize(size)
   func dispatchEnd(_ kind: EventKind, _ status: Status, to hop: Hop, _ callback: @escaping HopCallback)
     -> Bool

@@ -89,7 +89,8 @@ extension Call {
     return true
   }
 
-  /// The attempt exists until this returns, because it tells the call nothing meanwhile.
+  /// No reference to the attempt is counted: it exists until this returns, because it reports nothing to the call
+  /// meanwhile.
   @inline(__always)
   func tellBelow(_ body: (CallBelow) -> Void) { _ = borrow(below, body) }
 

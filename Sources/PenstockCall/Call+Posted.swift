@@ -2,8 +2,8 @@ import CMemory
 import PenstockWire
 import Synchronization
 
-// Inputs from other threads: a stack without a lock, which the driving thread takes whole and turns round. A thread that
-// finds it empty posts the call to its loop.
+// Inputs from other threads are put on a stack without a lock. The driving thread takes the whole stack and reverses
+// its order. A thread that finds the stack empty posts the call to its loop.
 
 extension Call {
   /// A posted input, in a list with the newest first.
@@ -61,7 +61,8 @@ extension Call {
     if head == nil { withLoop { $0.post(self) } }
   }
 
-  /// Called instead of `runPosted` where no thread drives the call any more, because it has ended. Any thread.
+  /// Frees the posted inputs without carrying them out. Called instead of `runPosted` where no thread drives the call
+  /// any more, because it has ended. Any thread.
   public func dropPosted() {
     var next = posted.exchange(nil, ordering: .acquiringAndReleasing)
     while let node = next, node != Call.opening {
@@ -70,7 +71,8 @@ extension Call {
     }
   }
 
-  /// Called by the loop, on the driving thread, after `CallLoop.post`.
+  /// Carries out the posted inputs, the oldest first. Called by the loop, on the driving thread, after
+  /// `CallLoop.post`.
   public func runPosted() {
     var newest = posted.exchange(nil, ordering: .acquiringAndReleasing)
     var oldest: UnsafeMutablePointer<Posted>?

@@ -1,11 +1,12 @@
 import PenstockWire
 import Synchronization
 
-// The run. Most hops let everything pass, so that the counts of each equal those of its neighbours: the hops from the top
-// down that nothing has set apart yet count together (`Run`). An event that goes through them walks the chain's list of
-// callbacks for it (`Chain.Callbacks`) and touches no hop; docs/performance-notes.md says how much that saves. Any action that
-// could make one hop differ (a verdict other than NEXT, a ticket, an injected message, a handle that is kept, the call's end
-// from within) first calls `splitRun`, and then finds every hop as if it had counted by itself.
+// The run. Most hops let everything pass, so that the counts of each equal those of its neighbours: the hops from the
+// top down that nothing has set apart yet count together (`Run`). An event that goes through them walks the chain's
+// list of callbacks for it (`Chain.Callbacks`) and touches no hop; docs/performance-notes.md says how much that saves.
+// Any action that could make one hop differ (a verdict other than NEXT, a ticket, an injected message, a handle that
+// is kept, an end of the call by a hop of the run) first calls `splitRun`, and then finds every hop as if it had
+// counted by itself.
 
 extension Call {
   /// `event` goes down through all hops of the run.
@@ -41,8 +42,8 @@ extension Call {
   /// has to keep it, as nobody has asked for it.
   var runSeesMessages: Bool { run.owed == 0 || !callbacks.receive.isEmpty }
 
-  /// Passes start through the run if a hop has `create`, which runs before start, or on_demand, for the demand that
-  /// goes with start.
+  /// Passes start through the run where `walk` can't: a hop has `create`, which runs before it is shown start, or
+  /// on_demand, which sees the demand that goes with start; or the cut above the attempt is among the hops of the run.
   @inline(never)
   private func startRun() -> RunExit {
     let demand = frontierDemand
@@ -197,7 +198,7 @@ extension Call {
     return .through
   }
 
-  /// Shows a signal with its count. Returns how much of it is left when it leaves the hop.
+  /// Calls the hop's callback for demand or `sent`, with the count `n`. Returns the count that the hop passes on.
   private func tell(_ n: Int, _ entry: UnsafePointer<Chain.Callbacks.Entry>) -> Int {
     let hop = hops.at(entry.pointee.index)
     hop._withUnsafeGuaranteedRef {
@@ -277,7 +278,8 @@ extension Call {
     return answer
   }
 
-  /// The callback of the hop that runs now, if the hop is in the run, where the hop itself does not note it.
+  /// The callback that runs now at the hop at `index`, if the hop is in the run; `.none` if none runs. `create` is not
+  /// given here: the hop itself notes it.
   func callbackInRun(_ index: Int) -> EventKind {
     index == run.at && index < run.length && run.event != .create ? run.event : .none
   }
@@ -338,7 +340,8 @@ extension Call {
     if run.event == .start || run.event == .create { startAt = run.at }
     if run.event == .status { outboundEnd = min(outboundEnd, run.at + 1) }
     if first <= run.at {
-      // The event has passed either all hops of the rest of the run or none.
+      // Counts the event for the hops that stay in the run: it has passed all of them if it goes down, and none if it
+      // goes up.
       switch run.event {
       case .create, .start:
         run.owed = run.count

@@ -71,8 +71,8 @@ extension Call {
     case .leaves: return true
     case .stays: return false
     case .ends:
-      // The event ends here, so `sent` is told for it, and no sender waits for it. After a restart that has been done
-      // already.
+      // The event ends here, so `sent` is told for it, and no sender waits for it. If a RESTART has replaced the hop,
+      // `sent` has been told for it already.
       if case .send = event, isCurrent(hop) { tellSent(1, from: hop.index - 1) }
       return false
     }
@@ -187,7 +187,7 @@ extension Call {
       return .ends
     }
     let ticket = hop.takeOverTicket()
-    // The `sent` of a message that is held stops here when it comes.
+    // The sender is told `sent` for a held message early; so the `sent` that comes later from below stops at this hop.
     let isSend = event.kind == .send
     park(event, at: hop, slot, ticket == 0 ? .next : .hold(ticket), bytes: bytes, isOwn: isSend)
     hop.station(lane).heldBytes += bytes
@@ -217,7 +217,7 @@ extension Call {
 
   // MARK: Events that have waited
 
-  /// A ticket was resolved: it is spent already.
+  /// Ends the wait of the event that has `ticket`, with `resolution`. The ticket is spent already.
   @inline(never) @_optimize(size)
   func resolve(_ ticket: UInt64, _ resolution: Resolution) {
     for hop in hops where hop.life != .gone {

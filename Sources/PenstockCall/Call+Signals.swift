@@ -73,8 +73,8 @@ extension Call {
     if wantsMessage { tellBelow { $0.pull() } }
   }
 
-  /// Tells `sent` for `n` messages, after the running step: so it never comes between an event's callback and the
-  /// event's settling.
+  /// Tells `sent` for `n` messages to the hops from `index` up, after the running step: so it never comes between an
+  /// event's callback and the event's settling.
   func tellSent(_ n: Int, from index: Int) {
     if n > 0, phase == .live { pending.append(.sentFrom(index, n)) }
   }
@@ -125,7 +125,8 @@ extension Call {
     if n > 0, phase == .live { tellAbove { $0.callSent(n) } }
   }
 
-  /// The callback that has just returned has asked to end the call; its verdict is ignored.
+  /// Ends the call if the callback that has just returned has asked for it; the callback's verdict is ignored. False:
+  /// it has not asked.
   func finishIfAsked(_ hop: Hop) -> Bool {
     guard let status = hop.finishRequest else { return false }
     hop.finishRequest = nil

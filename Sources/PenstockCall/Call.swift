@@ -15,7 +15,7 @@ public final class Call {
     /// `open` has not run yet.
     case created
     case live
-    /// A cancel or deadline is telling the hops.
+    /// A cancel or the deadline has ended the call, and the hops are being told.
     case endingLocally
     case ended
   }
@@ -23,12 +23,12 @@ public final class Call {
   /// The state of the present attempt.
   enum Leg { case unstarted, open, ended }
 
-  /// How events from the attempt come to the caller. `direct`: straight, through no hops but those of the run, which
-  /// takes 70 instructions an event fewer than `execute` (I12). The door is direct while the attempt is open, all
-  /// hops are in the run, and there is neither a codec nor a trace.
+  /// How events from the attempt come to the caller. `queued`: by `execute`, like any other input. `direct`: straight,
+  /// through no hops but those of the run, which takes 70 instructions an event fewer than `execute` (I12). The door
+  /// is direct while the attempt is open, all hops are in the run, and there is neither a codec nor a trace.
   enum Door { case direct, queued }
 
-  /// Which notices the layer above gets.
+  /// Which notices the layer above gets; `toldSent`: all of them.
   public enum Manner {
     case toldSent
     /// The layer gets all notices but `sent`.
@@ -93,7 +93,7 @@ public final class Call {
   /// Demand that waits for start to move on.
   var frontierDemand = 0
   var outboundCount = 0
-  /// Messages that the transport has and has not told as `sent`.
+  /// The number of messages that the transport was given and has not reported as sent yet.
   var inTransport = 0
   /// The notices that the layer above gets. Set before `open`.
   public var manner = Manner.toldSent
@@ -116,14 +116,15 @@ public final class Call {
   var door = Door.queued
   /// The hop that start has come to; hops.count + 1 once it has left for the transport.
   @Small var startAt = 0
-  /// Events that come to this index or beyond are discarded: the part below has ended.
+  /// Outbound events that come to this index or beyond are discarded: the part below has ended.
   @Small var outboundEnd: Int
   @Small var pausesInbound = 0
   /// The codec stands above the hop at this index.
   @Small private(set) var codecIndex: Int
   /// The cut above the attempt stands above the hop at this index.
   @Small private(set) var cutAt: Int
-  /// How many of the next `sent` signals from below the cut were told before a restart, and are not told again.
+  /// For how many of the next messages that are reported as sent below the cut, `sent` was told before a restart: it
+  /// is not told again.
   @Small var sentAgain = 0
 
   public init(
@@ -276,7 +277,7 @@ public final class Call {
     case resolve(UInt64, Resolution)
     /// Resolves the ticket with NEXT, at this time.
     case resume(UInt64, at: UInt64)
-    /// An event that a hop delivers as its answer: it has taken the call, or may still take it.
+    /// An event that a hop delivers as its answer: the hop has taken the call, or may still take it.
     case answer(Hop, Event)
     /// An event that a hop puts in outside of its callbacks, in either direction.
     case put(Hop, Event)
@@ -465,7 +466,7 @@ public final class Call {
       message != nil && hasOnlyHops && request.kind.sendsOne && (run.length == 0 || runPassesMessages)
     switch advanceDown(.start, at: 0) {
     case .below:
-      // Start has passed the hops, but the deadline is over: nothing is sent.
+      // If the deadline is over when start has passed the hops, nothing is sent.
       if isLate, let deadline = request.deadline, deadline <= withLoop({ $0.now }) { return deadlinePassed() }
       if mayLeaveWhole, let message, leavesWhole(message) { return }
       leaveForTransport(.start)

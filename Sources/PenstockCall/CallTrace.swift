@@ -35,7 +35,7 @@ public struct TraceNote {
   /// The index of the hop; -1: none.
   public let hop: Int
   public let attempt: UInt32
-  /// The verdict; nil: there was none, or the event is not answered.
+  /// The verdict; nil: the note is about something that has no verdict.
   public var verdict: Int32?
   public var detail: Int
   /// The time in monotonic nanoseconds; of a callback, when it began.

@@ -4,7 +4,7 @@ extension Chain {
   struct Callbacks {
     struct Entry {
       /// The function to call. For `create` it is not called, since the hop calls its own; for `destroy` it returns
-      /// nothing.
+      /// nothing, and the result of the call is not used.
       let function: HopCallback
       /// The argument of `function`: the registration's user data. For an interceptor with `create` it is this entry,
       /// and `function` is `callWithState`, which finds the hop's state; so other entries pay for no test.

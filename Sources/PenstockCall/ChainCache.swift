@@ -87,7 +87,8 @@ public struct ChainCache {
     return nil
   }
 
-  /// Releasing a chain here releases no interceptor, because `merged` keeps the interceptors too.
+  /// Stores a slot. If the table is too full, it is first made larger, or starts anew. Releasing a chain here releases
+  /// no interceptor, because `merged` keeps the interceptors too.
   private mutating func keep(_ slot: Slot) {
     if (count + 1) * 4 > slots.count * 3 {
       let old = slots

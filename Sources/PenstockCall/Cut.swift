@@ -102,7 +102,8 @@ public final class Cut {
     below = nil
   }
 
-  /// The call begins again: everything recorded is to be sent again, and counts as told as sent.
+  /// The call begins again: everything recorded is to be sent again. `sent` is not told for it then, since
+  /// `Call.again` tells it now where it was not told before.
   @inline(never) @_optimize(size)
   func begin() {
     restarts += 1

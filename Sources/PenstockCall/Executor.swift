@@ -20,7 +20,7 @@ open class ExecutorJob {
 
   public init() {}
 
-  /// Runs the job: once, on the executor's thread, without locks.
+  /// Does the job's work. Called once, on the executor's thread, while no lock is held.
   open func run() {}
 
   /// The function that an executor calls.

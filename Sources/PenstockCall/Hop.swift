@@ -259,7 +259,8 @@ public final class Hop: HopHandle {
     return n - spent
   }
 
-  /// Reserves room for a message of the hop's answer, which waits here until it is asked for. Any thread.
+  /// Reserves room for a message of the hop's answer, which waits here until it is asked for. False: there is no room.
+  /// Any thread.
   func takeRoom(_ message: Message) -> Bool {
     let size = Hop.room(message)
     // A message that has been asked for always has room. A refused message is never counted, not even for a moment:
@@ -324,9 +325,10 @@ public final class Hop: HopHandle {
     if isOwn { ownInFlight += 1 }
   }
 
-  /// A message is held. True: `sent` is told for it now, so that the next one comes. False: earlier messages for
-  /// which `sent` was told so early are still in flight, and this one is told when one of them has been taken.
-  /// Otherwise a hop that holds messages and lets them go would free the sender of its limit.
+  /// A message is held. True: `sent` is told for it now, so that the sender sends the next one. False: earlier
+  /// messages for which `sent` was told so early are still in flight, and this one is told when one of them has been
+  /// taken. Otherwise a sender above a hop that holds each message for a while could have any number of messages in
+  /// flight.
   func tellsHeld() -> Bool {
     if ownInFlight == untold { return true }
     untold += 1

@@ -108,7 +108,8 @@ extension Hop {
 
   // MARK: - The start
 
-  /// The request that the setters change: in on_start the call's, in on_status the recorded one, which a RESTART sends.
+  /// Calls `edit` with the request that may be changed now: in on_start the call's, in on_status the recorded one,
+  /// which a RESTART sends.
   public func editStart(_ edit: (Request) -> Outcome) -> Outcome {
     let outcome = check()
     guard outcome == .ok else { return outcome }
@@ -233,7 +234,7 @@ extension Hop {
     case .open:
       guard noteHalfClose() else { return .already }
       guard isInline else { return submit(.put(self, .halfClose)) }
-      // This is carried out before any input that waits.
+      // In this way it is carried out before the inputs that other threads have posted.
       call.perform(.put(self, .halfClose))
       return .ok
     case .halfClosed: return .already
@@ -324,7 +325,7 @@ extension Hop {
     return false
   }
 
-  /// Delivers a part of the hop's answer, on any thread; its verdict on start is or will be TAKE.
+  /// Delivers a part of the hop's answer, on any thread. The hop's verdict on start was TAKE, or will be.
   public func deliverHeaders(_ headers: Metadata) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }
@@ -337,7 +338,7 @@ extension Hop {
     return .ok
   }
 
-  /// Delivers a part of the hop's answer, on any thread; its verdict on start is or will be TAKE.
+  /// Delivers a part of the hop's answer, on any thread. The hop's verdict on start was TAKE, or will be.
   public func deliverStatus(_ status: Status) -> Outcome {
     if hasEnded { return .gone }
     if call.isDriving { call.splitRun(at: index) }

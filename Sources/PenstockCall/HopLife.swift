@@ -127,7 +127,7 @@ extension Hop {
     }
   }
 
-  /// The hop sees events: it has been entered, and is neither out of the call nor overtaken.
+  /// The hop sees events: it has been entered, and its part in the call is not over.
   var isActive: Bool {
     switch life {
     case .starting, .passing, .closed, .halfClosed, .answering: true

@@ -1,8 +1,8 @@
 import PenstockWire
 import Synchronization
 
-/// The hops of one call, in the order of its chain. When the call has ended, the chain keeps them for a later call:
-/// to make a hop for each call cost 600 instructions.
+/// The hops of one call, in the order of its chain. When the call has ended, the chain keeps them for a later call: to
+/// make a hop anew for each call would cost 600 instructions.
 ///
 /// Each hop keeps its row, and the row keeps its hops until it is dissolved.
 final class HopRow {

@@ -1,7 +1,7 @@
 import PenstockWire
 
-// The settings of the call: read in any callback; changed in on_start, and in on_status of a hop that records, where
-// a RESTART sends them.
+// The functions by which a callback uses the settings of the call. Any callback may read them. They may be changed in
+// on_start, and in on_status of a hop that records: these are the settings that a RESTART sends.
 
 extension Hop {
   /// The settings as the running callback sees them.

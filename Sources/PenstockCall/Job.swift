@@ -17,9 +17,9 @@ public final class Job: ExecutorJob {
   private let work: Work
   private let registration: Registration
   private unowned(unsafe) let queue: JobQueue
-  /// The call waits for the answer.
+  /// The call is told when the job has run: `Call.ran`.
   let isAwaited: Bool
-  /// The next job of this lane; written by the producer before it counts that job.
+  /// The next job of this lane. The thread that appends the next job writes this, before it counts that job.
   fileprivate var following: Job?
 
   /// In on_start a copy of the start, which the callback may change and the call takes over with the verdict; in
@@ -100,7 +100,7 @@ public final class Job: ExecutorJob {
 /// job, when it has run, submits the next.
 final class JobQueue {
   let executor: any Executor
-  /// Used by the producer only.
+  /// Used only by the thread that appends jobs.
   private var last: Job?
   private var isLost = false
   /// The job that tells of the call's end: it goes with `destroy`, behind the jobs of either lane (law 2).

@@ -166,7 +166,8 @@ public final class Metadata {
     compactIfWorthwhile()
   }
 
-  /// Live entries keep their order in the arena, so they can be moved down one after another.
+  /// Removes the bytes of removed entries from the arena, if there are many. Live entries keep their order in the
+  /// arena, so they can be moved down one after another.
   @inline(never) @_optimize(size)
   private func compactIfWorthwhile() {
     guard garbage > 4096, garbage > arenaSize / 2, let entries, let arena else { return }

@@ -16,7 +16,7 @@ public enum CallKind: Int32, Sendable {
 
 /// The content of `start`: everything that on_start may change before anything is sent.
 public final class Request {
-  /// "/service/method", followed by a NUL: as the call was made, for any thread.
+  /// The path with which the call was made: "/service/method", followed by a NUL. Any thread.
   public let firstPath: ByteBuffer
   /// The path at present: hops may change it.
   public var path: ByteBuffer { otherPath ?? firstPath }
@@ -38,8 +38,8 @@ public final class Request {
     set { end = newValue ?? UInt64.max }
   }
 
-  /// Makes a start. `path` is followed by a NUL, and other requests may share it. `deadline` counts from the call's
-  /// creation.
+  /// Makes a start. `path` is followed by a NUL, and other requests may share it. `deadline` is in monotonic
+  /// nanoseconds.
   public init(kind: CallKind, terminated path: ByteBuffer, metadata: Metadata, deadline: UInt64?) {
     self.kind = kind
     firstPath = path
@@ -64,7 +64,7 @@ public final class Request {
     return other
   }
 
-  /// Takes over everything from `other`. False: no memory, unchanged.
+  /// Takes over a copy of everything in `other`. False: there is no memory, and nothing has changed.
   public func become(_ other: Request) -> Bool {
     guard let fresh = other.copy() else { return false }
     adopt(fresh)
@@ -97,7 +97,7 @@ public final class Request {
     currentRoute.load(ordering: .acquiring).map { Unmanaged<CallRoute>.fromOpaque($0).takeUnretainedValue() }
   }
 
-  /// Sets the route. Only the holder of the start calls it.
+  /// Sets the route. Called only where the start may be changed, by one thread at a time.
   public func setRoute(_ route: CallRoute?) {
     if let route, routes.last !== route { routes.append(route) }
     currentRoute.store(route.map { Unmanaged.passUnretained($0).toOpaque() }, ordering: .releasing)

@@ -6,11 +6,12 @@ final class Station {
   /// The condition under which an event may leave.
   enum Wait: Equatable {
     case none
-    /// HOLD without a ticket: the hop's next NEXT in this lane.
+    /// HOLD without a ticket: the event may leave with the hop's next NEXT in this lane.
     case next
-    /// HOLD with a ticket: until this ticket is resolved.
+    /// HOLD with a ticket: the event may leave when this ticket is resolved.
     case hold(UInt64)
-    /// PAUSE: later events wait unseen until the claim is given up.
+    /// PAUSE, or a callback that runs on an executor: the event waits, and later events wait unseen, until the claim
+    /// is given up.
     case pause(Claim)
   }
 

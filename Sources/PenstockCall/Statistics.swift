@@ -1,7 +1,7 @@
 import PenstockWire
 import Synchronization
 
-/// The measures of a call, in monotonic nanoseconds and bytes; 0 is "not yet".
+/// The measures of a call: times in monotonic nanoseconds, counts, and bytes. A time of 0: this has not happened yet.
 public struct CallStatistics {
   public var createdAt: UInt64 = 0
   public var firstByteSentAt: UInt64 = 0
@@ -134,7 +134,7 @@ extension Call {
   private func keepPast(_ old: Unmanaged<ConnectionFacts>) { pastConnections.append(old.takeRetainedValue()) }
 
   /// The connection at the end of the call. If there is no row, no other thread can reach the call through a hop, so
-  /// the call's own reference is given away.
+  /// the call hands over its own reference and counts no new one.
   @inline(__always)
   private func lastConnection() -> ConnectionFacts? {
     guard row == nil else { return connection }

@@ -2,8 +2,8 @@ import PenstockWire
 
 /// The status with which a call ended: code, message, details, trailers (gRPC "Status", google.rpc.Status).
 ///
-/// The truth is in `code`, `message` and the details here; "grpc-status-details-bin" among the trailers is a copy of
-/// them. It stays as it came until one of them is changed, and is then written anew.
+/// `code`, `message` and the details are what counts; "grpc-status-details-bin" among the trailers is only a copy of
+/// them. This field stays as it came from the server until one of them is changed, and is then written anew.
 public final class Status {
   public private(set) var code: StatusCode
   /// The message in UTF-8, followed by a NUL in its storage; nil: empty.
@@ -20,7 +20,7 @@ public final class Status {
     set { made = newValue }
   }
   private var made: Metadata?
-  /// The details: type URL, value, type URL, value, and so on.
+  /// The details, two buffers each: the type URL of the first, its value, the type URL of the second, and so on.
   private var details: [ByteBuffer] = []
   /// grpc-status-details-bin came, but did not decode; the raw bytes stay readable in the trailers.
   public private(set) var detailsAreMalformed = false
@@ -140,9 +140,9 @@ public final class Status {
     showDetails()
   }
 
-  /// Takes the details out of a google.rpc.Status as it came ("grpc-status-details-bin" without its base64), which
-  /// stays readable in the trailers; its other fields are ignored. Bytes that do not decode are only kept in the
-  /// trailers.
+  /// Takes the details out of an encoded google.rpc.Status, and ignores its other fields. `encoded`: the value of
+  /// "grpc-status-details-bin" as it came, after base64 decoding; it is kept in the trailers, even if it does not
+  /// decode.
   @inline(never) @_optimize(size)
   public func takeDetails(_ encoded: ByteView) {
     _ = trailers.set(Status.detailsName, encoded)
@@ -178,7 +178,7 @@ public final class Status {
 
   public static var detailsName: ByteView { ("grpc-status-details-bin" as StaticString).bytes }
 
-  /// Makes the trailers show the details again, after all trailers were replaced at once.
+  /// Puts the details field into the trailers again, if it is missing because all trailers were replaced at once.
   public func settleTrailers() {
     guard !isReadOnly, detailCount > 0, trailers.index(of: Status.detailsName) == nil else { return }
     showDetails()
@@ -200,7 +200,8 @@ public final class Status {
     _ = trailers.remove(Status.detailsName)
   }
 
-  /// Updates the field in the trailers after a change. Bytes that never decoded stay as they came.
+  /// Writes "grpc-status-details-bin" in the trailers anew after a change, or removes it if there are no details. A
+  /// field that did not decode stays as it came.
   private func showDetails() {
     if details.isEmpty {
       if let made, made.count > 0, !detailsAreMalformed { _ = made.remove(Status.detailsName) }

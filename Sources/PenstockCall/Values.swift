@@ -20,7 +20,7 @@ open class CallValues {
 
   public init() {}
 
-  /// The lock is held around every use; user code runs outside of it.
+  /// Every use of the values is made between `lock` and `unlock`; user code runs outside of them.
   open func lock() {}
   open func unlock() {}
 
@@ -46,7 +46,7 @@ open class CallValues {
 
   /// Sets a value; nil removes it. False: no memory; `value` is released all the same.
   public final func set(_ key: ByteView, _ value: UserData?) -> Bool {
-    // Released after the lock, because its finalizer may call back here.
+    // The old value is released when the lock is free again, because its finalizer may use these values.
     var old: UserData?
     lock()
     let index = slots.firstIndex { bytesEqual($0.key.view, key) }

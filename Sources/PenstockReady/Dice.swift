@@ -8,7 +8,7 @@ public struct Chance: Sendable {
   public init(percent: Double) { threshold = UInt64(percent / 100 * 4_294_967_296) }
 }
 
-/// A small generator of random numbers for any thread (SplitMix64), with a seed for a sequence that repeats.
+/// A generator of random numbers (SplitMix64) that any thread may use. The same seed gives the same numbers each time.
 final class Dice: @unchecked Sendable {
   private let lock = Lock()
   private var state: UInt64

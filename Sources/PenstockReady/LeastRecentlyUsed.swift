@@ -40,8 +40,8 @@ struct LeastRecentlyUsed<Value> {
     return slots[slot].value
   }
 
-  /// Keeps `value`, unless it alone is over the bound; `bytes` is its size including the key. Entries that are dropped
-  /// to make room are added to `gone`, so that the caller can release them without holding a lock.
+  /// Keeps `value`, unless it is larger than `maxBytes` by itself; `bytes` is its size including the key. Entries that
+  /// are dropped to make room are added to `gone`, so that the caller can release them without holding a lock.
   mutating func insert(_ key: ByteBuffer, _ value: Value, bytes: Int, gone: inout [Value]) {
     guard bytes <= maxBytes, maxEntries > 0 else { return }
     let hash = self.hash(key.view)

@@ -3,7 +3,7 @@ import PenstockTransport
 import PenstockWire
 
 /// Metrics: counters and histograms by method and code, for any number of tables. A reader takes a reference to the
-/// arrays and releases the lock; the next change copies only the part that it changes.
+/// arrays and releases the lock; a change that comes while it reads copies only the part that changes.
 public final class Metrics: @unchecked Sendable {
   public struct Options {
     /// The upper bounds of the buckets in nanoseconds, rising.
@@ -44,8 +44,8 @@ public final class Metrics: @unchecked Sendable {
 
   public init(_ options: Options) { self.options = options }
 
-  /// Lends the counts to `body`. The reference to them is released under the lock, so that the next change needs no
-  /// copy and comes after the last read.
+  /// Lends the counts to `body`. The reference to the arrays is released under the lock, so it is gone before the next
+  /// change, which then need not copy.
   func read<Result>(_ body: ([Method]) -> Result) -> Result {
     var lent = lock.withLock { methods }
     let result = body(lent)

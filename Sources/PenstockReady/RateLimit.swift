@@ -56,7 +56,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     case .at(let time):
       turn.at = time
       let ticket = hop.takeTicket()
-      // Counts from the clock that gave the turn, because the loop's time may be older.
+      // This delay counts from the clock's time, as `now` does; the loop's time may be older.
       if ticket != 0, Tickets.resolveAfter(ticket, .verdict(.next), nanoseconds: time - now) == .ok {
         return pause
       }
@@ -67,7 +67,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
     return next
   }
 
-  /// A call that is refused takes no token.
+  /// Gives a call that comes at `now` its turn. A call that is refused takes no token.
   private func reserve(_ now: UInt64) -> Answer {
     lock.withLock { () -> Answer in
       let full = max(fullAt, now) + options.interval
@@ -77,7 +77,7 @@ public final class RateLimit: ReadyInterceptor, @unchecked Sendable {
         return .now
       }
       let wait = full - now - depth
-      // The waiting calls have their turns one interval apart.
+      // The turns of waiting calls are one interval apart, so the quotient is how many would wait, this call included.
       if (wait + options.interval - 1) / options.interval > options.maxWaiting { return .tooMany }
       if wait > options.maxWait { return .tooLate }
       fullAt = full

@@ -1,8 +1,8 @@
 /// PenstockReady: interceptors that are ready to be registered.
 ///
 /// Each is a class in a file of its own. Its callbacks use the same hop interface as those of a user's interceptor; the
-/// ABI reads the options and fills the user's table. Nothing here does I/O or reads JSON, and no user
-/// code runs under a lock. Objects may be shared by the threads of several runtimes.
+/// ABI reads the options and fills the user's table. Nothing here does I/O or reads JSON, and no user code runs under a
+/// lock. Objects may be shared by the threads of several runtimes.
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -45,7 +45,8 @@ private func letGo(_ table: UnsafeMutableRawPointer) {
   Unmanaged<ReadyInterceptor>.fromOpaque(table).release()
 }
 
-/// The hop and the object that a callback gets. Neither is NULL: only the library's own chain calls it.
+/// The hop and the object that a callback gets. Neither is NULL, because only the library's own chain calls these
+/// callbacks.
 @inline(__always)
 func behind<T: AnyObject>(_ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _: T.Type) -> (Hop, T)
 {
@@ -57,7 +58,7 @@ func this<T: AnyObject>(_ state: UnsafeMutableRawPointer?, _: T.Type) -> T {
   Unmanaged<T>.fromOpaque(state.unsafelyUnwrapped).takeUnretainedValue()
 }
 
-/// Stores `made` as the hop's state, for `create`; `forget` is the `destroy` that releases it.
+/// Stores `made` as the hop's state, in `create`; `forget` releases it, in `destroy`.
 func keep<T: AnyObject>(_ made: T, _ out: UnsafeMutablePointer<UnsafeMutableRawPointer?>?) -> Int32 {
   out?.pointee = Unmanaged.passRetained(made).toOpaque()
   return next

@@ -41,7 +41,7 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
       if exchange.ticket != 0 { exchange.cache.look(exchange, hop) }
       return next
     }
-    // A half-close without a message: a hop above has dropped the message.
+    // If a hop above has dropped the message, only the half-close comes: then the held start goes on.
     callbacks.onHalfClose = { _, state in
       ResponseCache.goOn(this(state, CachedExchange.self), .next)
       return next
@@ -100,7 +100,7 @@ public final class ResponseCache: ReadyInterceptor, @unchecked Sendable {
     ResponseCache.goOn(exchange, found == nil ? .next : .take)
   }
 
-  /// Delivers copies of the cached response, which the call owns.
+  /// Delivers a copy of the cached response, because the call may change the response that it gets.
   private static func deliver(_ hit: CachedResponse, _ exchange: CachedExchange, _ hop: Hop) {
     exchange.hit = nil
     if let headers = hit.headers?.copy() { _ = hop.deliverHeaders(headers) }

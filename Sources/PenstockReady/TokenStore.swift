@@ -44,8 +44,8 @@ public final class TokenStore: @unchecked Sendable {
     return use.number > 0
   }
 
-  /// The token for `use`; without a token `use` waits with `ticket`. Also returns the number of a request that has to
-  /// be made; 0: none.
+  /// Returns the token for `use`; without a token `use` waits with `ticket`, unless `ticket` is 0. Also returns the
+  /// number of a request that the caller has to make with `ask`; 0: none.
   func take(_ use: TokenUse, _ ticket: UInt64) -> (ByteBuffer?, UInt64) {
     let now = Runtime.monotonicNow()
     lock.lock()
@@ -122,7 +122,7 @@ public final class TokenStore: @unchecked Sendable {
       token = fresh
       refused = nil
     } else {
-      // The old token may still be good: the next request is made after a second.
+      // The old token may still be good: the next request is made a second later at the earliest.
       token?.refreshAt = Runtime.monotonicNow() + 1_000_000_000
     }
     var served: [(UInt64, Metadata, isRefused: Bool)] = []

@@ -64,14 +64,15 @@ public final class TraceContext: ReadyInterceptor {
     return next
   }
 
-  /// Sets the value of the call: a string that lives as long as it is set.
+  /// Sets the call's value "penstock.traceparent" to `text`, which is freed when the value is replaced or the call
+  /// ends.
   private func publish(_ text: ByteBuffer, _ hop: Hop) {
     let (storage, _) = text.take()
     let value = UserData(storage) { pointer in free(pointer) }
     _ = hop.setValue(("penstock.traceparent" as StaticString).bytes, value)
   }
 
-  /// Appends an id of 16 digits, never all zero.
+  /// Appends a random id of 16 hexadecimal digits, which are never all zero.
   private func appendID(_ text: ByteBuffer) {
     var number = dice.roll()
     if number == 0 { number = 1 }
@@ -87,8 +88,8 @@ public final class TraceContext: ReadyInterceptor {
     bytes.allSatisfy { ($0 >= 0x30 && $0 <= 0x39) || ($0 >= 0x61 && $0 <= 0x66) }
   }
 
-  /// Whether a traceparent is valid. Section 3.2: version ff is invalid; of a higher version the fields that this one
-  /// has are read, and more may follow behind a dash.
+  /// Whether a traceparent is valid. Section 3.2: version ff is invalid; of a version above 00 the fields of version 00
+  /// are read, and more may follow after a dash.
   static func isValid(_ value: ByteView) -> Bool {
     guard value.count >= 55, value[2] == 0x2d, value[35] == 0x2d, value[52] == 0x2d else { return false }
     guard isLowerHex(value[0..<2]), isLowerHex(value[3..<35]), isLowerHex(value[36..<52]),

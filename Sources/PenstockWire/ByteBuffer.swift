@@ -191,9 +191,9 @@ public final class ByteBuffer {
     return taken
   }
 
-  /// Another buffer with the same bytes, which it does not own. If this buffer's bytes are lent themselves, the
-  /// original keeper keeps them and this buffer may be changed; otherwise this buffer must stay unchanged as long as
-  /// the other is used. An empty buffer keeps nothing.
+  /// Another buffer with the same bytes, which are lent to it. If this buffer's bytes are lent themselves, the original
+  /// keeper keeps them and this buffer may be changed; otherwise the other buffer keeps this one, which must stay
+  /// unchanged as long as the other is used. Nothing is kept if this buffer is empty.
   @inline(never) @_optimize(size)
   public func lend() -> ByteBuffer {
     let other = ByteBuffer(lent: view, by: isEmpty ? nil : isLent ? attachment : self)

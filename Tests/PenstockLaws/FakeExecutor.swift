@@ -1,6 +1,7 @@
 import PenstockCall
 
-/// Runs its jobs on request, on a thread that the test plays; or at once, on the thread that submits them.
+/// An executor that keeps its jobs until `runOne`, and runs them on a thread that the test only pretends to have. If
+/// its plan says inline, it runs each job at once, on the thread that submits it.
 final class FakeExecutor: Executor {
   let thread: UInt
   private let plan: ExecutorPlan
@@ -16,7 +17,8 @@ final class FakeExecutor: Executor {
     self.loop = loop
   }
 
-  /// The executors of an interceptor's registration; if `create` chooses, the opposite of the planned ones.
+  /// The executors that an interceptor is registered with, outbound and inbound. If `create` is to choose the planned
+  /// ones, the registration has them the other way round, so that the choice shows.
   static func registered(_ plan: HopPlan, _ all: [FakeExecutor]) -> (FakeExecutor?, FakeExecutor?) {
     guard let own = plan.executors else { return (nil, nil) }
     let numbers = own.inCreate ? (own.inbound, own.outbound) : (own.outbound, own.inbound)
@@ -46,7 +48,7 @@ final class FakeExecutor: Executor {
     (loop.thread, loop.isDriving) = before
   }
 
-  /// Calls submit no other jobs; Embedded Swift has no conditional casts.
+  /// The cast is safe, as calls submit only a `Job`; Embedded Swift has no conditional casts.
   private func hopJob(_ job: ExecutorJob) -> Job { unsafeDowncast(job, to: Job.self) }
 
   func drop() { jobs = [] }

@@ -1,7 +1,8 @@
 import PenstockCall
 import PenstockWire
 
-/// A loop with virtual time, tickets like those of the real loop, and threads that the test plays itself.
+/// A loop with virtual time, tickets like those of the real loop, and threads that the test only pretends to have: it
+/// sets `thread` and `isDriving`.
 final class FakeLoop: CallLoop {
   struct Entry {
     let kind: EventKind
@@ -20,7 +21,7 @@ final class FakeLoop: CallLoop {
     get { drives }
     set { drives = newValue }
   }
-  /// The thread that the test plays; 1 is the driving one.
+  /// The number of the thread that the code is said to run on; 1 is the driving thread.
   override var thread: UInt {
     get { played }
     set { played = newValue }
@@ -30,8 +31,8 @@ final class FakeLoop: CallLoop {
   private(set) var deadline: UInt64?
   private(set) var entries: [Entry] = []
   private(set) var timers: [(ticket: UInt64, time: UInt64)] = []
-  /// Numbers from here on are not tickets: a step with such a number marks that the call has come to a place
-  /// in its queue.
+  /// Numbers from here on are not tickets: an input `resume` with such a number calls `onMarker` when the call comes
+  /// to this input in its queue.
   static let marker: UInt64 = 1 << 40
   var onMarker: (UInt64) -> Void = { _ in }
 
@@ -58,7 +59,8 @@ final class FakeLoop: CallLoop {
   }
   override func post(_ call: Call) { isPosted = true }
 
-  /// Any thread: whether the ticket may be used in this way; with `spends` it is spent.
+  /// Whether the ticket may be resolved with `verdict`, or used at all if that is nil. `spends`: a ticket that may be
+  /// used counts as spent from now on. Any thread.
   func claim(_ ticket: UInt64, for verdict: Verdict?, spends: Bool) -> Outcome {
     guard !isClosed else { return .gone }
     let entry = entries[Int(ticket) - 1]
@@ -77,8 +79,8 @@ final class FakeLoop: CallLoop {
   }
 }
 
-/// The server's side of a call. It reports to the call at once; a subclass on a real transport reports
-/// through that.
+/// The server's side of a call. Its functions report to the call at once; a subclass on a real transport makes the
+/// transport report.
 class FakeBelow: CallBelow {
   var onStart: (Call) -> Void = { _ in }
   var onSend: (Message) -> Void = { _ in }
@@ -88,7 +90,7 @@ class FakeBelow: CallBelow {
   var hasStarted = false
   /// The number of its channel; 0: the call's own.
   var channel = 0
-  /// The server's side after a redirect; nil: the same one again.
+  /// Makes the server's side for an attempt that follows; nil: this object serves again.
   var onAnother: (() -> FakeBelow)?
 
   override func start(_ call: Call) { onStart(call) }
@@ -98,11 +100,12 @@ class FakeBelow: CallBelow {
   override func reset() { onReset() }
   override func another() -> CallBelow { onAnother?() ?? self }
 
-  // What the server does.
+  // The actions of the server.
 
   /// Whether it can answer.
   var isOpen: Bool { true }
-  /// Called outside of the call: opens, if it may. Returns the number of messages that have left with that.
+  /// Called between two steps of the call: opens the stream, if it may be opened now. Returns the number of messages
+  /// that have left when it opened.
   func settle() -> Int { 0 }
   func headers(_ call: Call) { call.inboundHeaders(Metadata()) }
   func message(_ call: Call, _ message: Message) { call.inboundMessage(message) }

@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-// The operations of a hop, in a callback or as another thread, and the results that they must have.
+// Performs the planned operations of a hop, in a callback or as another thread would, and checks their results.
 
 extension HopPlayer {
   func expect(_ result: Outcome, _ expected: Outcome, _ what: String) {
@@ -9,8 +9,9 @@ extension HopPlayer {
     model.require(result == expected, "results", "hop \(index) \(what): \(result.word), not \(expected.word)")
   }
 
-  /// True if an event that left the hop downward would go nowhere: the half-close may have been dropped on
-  /// its way to the hop.
+  /// True if a message or half-close that the hop puts in would go nowhere, as the part below has ended. In this case
+  /// `ok` is right, even where the model expects a refusal: the half-close that the model has let pass the hop may
+  /// have been dropped before the hop.
   private func mayHaveLost(_ result: Outcome, _ mine: Model.Hop) -> Bool {
     result == .ok && mine.halfCloseHasLeft && !mine.hasClosed && model.outboundEnd <= mine.index + 1
   }
@@ -20,7 +21,8 @@ extension HopPlayer {
     return mine.plan.chosen == nil ? model.isGone(place) : model.seeGone(mine, hop.hasEnded)
   }
 
-  /// `context`: that of the running callback; nil: as another thread.
+  /// Performs an operation. `context`: the running callback; nil: no callback runs, and the operation is that of
+  /// another thread.
   func perform(_ operation: Operation, _ hop: Hop, _ context: Context?) {
     guard model.broken == nil else { return }
     let mine = context?.mine ?? model.hops[place]
@@ -93,7 +95,8 @@ extension HopPlayer {
     }
   }
 
-  /// Changes the request itself in on_start, and the request of a RESTART in on_status.
+  /// Sends the call to another channel: in on_start by a change of the request, in on_status by a change of the
+  /// request that a RESTART sends.
   private func redirect(_ channel: Int, _ hop: Hop, _ context: Context) {
     let recorded = context.kind == .status && (context.job?.hasStart ?? model.hasRecordedStart(context.mine))
     let isAllowed = context.kind == .start || recorded
@@ -115,7 +118,7 @@ extension HopPlayer {
     }
   }
 
-  /// As another thread.
+  /// Sends a message as another thread would, outside of the hop's callbacks.
   private func putOutbound(_ size: Int, _ hop: Hop) {
     let mine = model.hops[place]
     let expected = model.resultOfInjectOutbound(mine, isGone: isGone(nil, hop), isElsewhere: true)
@@ -231,7 +234,7 @@ extension HopPlayer {
       let old = play.item(context.kind, message)
       let size = old.size == 0 ? 8 : old.size - 1
       let item = Model.Item(.send, id: play.identity(size), size: size)
-      // Ids take eight bytes or more.
+      // A message with an id has at least eight bytes, so an empty one is replaced by one of eight.
       let fresh = play.bytes(item)
       if old.isObject {
         let wrong: Outcome = context.isElsewhere && isGone(context, hop) ? .gone : .state

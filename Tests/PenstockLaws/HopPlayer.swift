@@ -1,7 +1,7 @@
 import PenstockCall
 import PenstockWire
 
-/// Plays one hop: its callbacks follow the plan.
+/// Plays one hop of a call: its callbacks do what the plan says, and report each event to the model.
 final class HopPlayer {
   unowned(unsafe) let play: Play
   let index: Int
@@ -9,7 +9,7 @@ final class HopPlayer {
   private var done = [Int](repeating: 0, count: 12)
   /// The handle, for other threads.
   var kept: Hop?
-  /// One state for each instance of the hop.
+  /// The states that `create` has made: one for each instance of the hop.
   private var states: [State] = []
 
   /// The object behind `user_data` and, with `create`, behind the hop's state: it knows the player of the
@@ -36,7 +36,7 @@ final class HopPlayer {
     let kind: EventKind
     /// nil: a signal, or an event that the model does not know.
     let item: Model.Item?
-    /// On an executor: the visit, unless it is a signal's.
+    /// The model's job for a callback that runs on an executor; nil for a signal, and on the driving thread.
     let job: Model.Job?
     let isElsewhere: Bool
     var ticket: UInt64 = 0
@@ -63,7 +63,7 @@ final class HopPlayer {
   }
 
   var model: Model { play.model }
-  /// The hop's place in the model.
+  /// The hop's index in the model.
   var place: Int { model.place(of: index) }
 
   /// Runs a callback of a hop. If the hop has no player, that is reported as a failure.
@@ -79,8 +79,8 @@ final class HopPlayer {
     return player.event(kind, handle!)
   }
 
-  /// `other` is the plan at the bytes level, if the registration is for both levels. The executors are those
-  /// of the two lanes.
+  /// Makes a registration whose callbacks find their player through `state`. `other` is the plan at the bytes level,
+  /// if the registration is for both levels. `executors`: the outbound and the inbound one.
   static func registration(
     _ plan: HopPlan, _ other: HopPlan?, _ state: State, id: Int, executors: (FakeExecutor?, FakeExecutor?)
   ) -> Registration {

@@ -2,11 +2,12 @@ import PenstockCall
 
 /// Runs random chains against a reference model; the caller chooses their number and the seed.
 public enum Laws {
-  /// One scenario after another, each with the next seed; one in sixteen is of several calls and a registry.
-  /// True: none broke a law. A scenario that breaks one is shrunk while it still breaks that law, and
-  /// reported.
+  /// Runs the scenario of this seed; one seed in sixteen gives a scenario of several calls and a registry. True: no
+  /// law was broken. A scenario that breaks a law is reported; with `shrinks`, parts of it are removed before that, as
+  /// long as it still breaks the same law.
   public static func hold(_ seed: UInt64, shrinks: Bool, report: (String) -> Void) -> Bool {
-    // Without shrinking the caller looks for mistakes that show soon, not for the rarest order.
+    // The most orders of events that the model tries. A caller that does not shrink looks for mistakes that show soon,
+    // so a few orders are enough.
     let orders = shrinks ? 20_000 : 300
     if seed & 15 == 15 { return holdLive(seed, orders, shrinks, report) }
     let scenario = Scenario.random(seed)

@@ -1,10 +1,10 @@
 import PenstockCall
 import PenstockWire
 
-/// Plays several calls at the same time, while the registry of their chains changes: between the steps of the
-/// calls, and inside their callbacks. Each call must have the chain as it was when the call was made; a side
-/// call, the part of the chain below its hop at that time. When a side call is over, the call of its hop goes
-/// on by a ticket.
+/// Plays several calls at the same time, while the registry of their chains changes: between the steps of the calls,
+/// and inside their callbacks. Each call must have the chain as it was when the call was made; a side call must have
+/// the part of the chain below the hop that makes it, as it was then. When a side call is over, a ticket of the call
+/// that has made it is resolved.
 final class LivePlay {
   struct Failure { let law: String, what: String, call: Int?, trace: [String] }
 
@@ -42,10 +42,10 @@ final class LivePlay {
   private var plays: [Play] = []
   /// The executors of all calls.
   private var executors: [FakeExecutor] = []
-  /// By call: the entries that it was made with, and its progress.
+  /// For each call: the entries that it was made with (`members`), and the places of its hops.
   private var members: [Set<Int>] = []
   private var places: [[Place]] = []
-  /// By call: the call whose hop has made it.
+  /// For each call: the call whose hop has made it; nil: no hop has.
   private var parents: [Int?] = []
   private var nextStep: [Int] = []
   private var isThrough: [Bool] = []
@@ -77,7 +77,8 @@ final class LivePlay {
     return play
   }
 
-  /// nil: every law held. Each call has an order of its own.
+  /// Plays the scenario, and returns the law that was broken; nil: every law held. If a failure depends on the order
+  /// of events that the model has chosen for one call, the scenario is played again with the next order for this call.
   static func run(_ scenario: LiveScenario, isVerbose: Bool = false, orders limit: Int) -> Failure? {
     var orders = [Int](repeating: 0, count: scenario.calls.count + scenario.sides.count)
     while true {
@@ -88,8 +89,8 @@ final class LivePlay {
     }
   }
 
-  /// With `call` the failure depends on the order that the model of this call has chosen, and another order
-  /// may be right.
+  /// Notes the first failure. `call`: the failure depends on the order of events that the model of this call has
+  /// chosen, and another order may be right.
   private func fail(_ law: String, _ what: String, call: Int? = nil) {
     guard broken == nil else { return }
     broken = Failure(law: law, what: what, call: call, trace: trace + (call.map { plays[$0].trace } ?? []))
@@ -105,7 +106,7 @@ final class LivePlay {
     }
     for index in plays.indices where broken == nil { end(index) }
     look()
-    // The remaining entries are removed here.
+    // No interceptor stays registered: each must be finalized now.
     entries = []
     var gone = registry.removeAll()
     var remains: ChainCache.Remains? = cache.invalidate()
@@ -135,7 +136,7 @@ final class LivePlay {
     }
   }
 
-  /// Between steps, or in a callback.
+  /// Changes the registry, or makes a side call; between steps, or in a callback.
   private func change(_ act: LiveScenario.Act) {
     switch act {
     case .add(let plans, let priority):
@@ -301,7 +302,7 @@ final class LivePlay {
     isThrough[index] = true
     log("end of call \(index)")
     plays[index].end()
-    // The hop has waited for the reply of this side call.
+    // The hop that has made this side call waits for the reply: a ticket of its call is resolved.
     if let parent = parents[index], let call = plays[parent].call {
       plays[parent].perform(.resolve(0, .verdict(.next)), call)
       plays[parent].rest()
@@ -317,7 +318,8 @@ final class LivePlay {
     change(scenario.nested[nextNested - 1].act)
   }
 
-  /// Nothing runs: checks that every removed interceptor without a call has been finalized.
+  /// Checks, while nothing runs, that every interceptor that was removed, and that no call has any more, has been
+  /// finalized.
   private func look() {
     for index in plays.indices where plays[index].model.broken != nil && broken == nil {
       let found = plays[index].model.broken!

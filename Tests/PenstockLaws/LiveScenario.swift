@@ -1,13 +1,13 @@
 import PenstockCall
 
-/// One random story of several calls and a registry.
+/// A random scenario of several calls whose interceptors are in one registry, which changes meanwhile.
 struct LiveScenario: Sendable {
   enum Act: Sendable {
-    /// The next of the calls.
+    /// Opens the next of `calls`.
     case open
-    /// A hop of a call makes the next of the side calls.
+    /// A hop of a call makes the next of `sides`. The numbers choose the call and the hop.
     case side(Int, Int)
-    /// One step of one of the open calls; after its last step, its end.
+    /// Does the next step of one of the open calls; if it has had its last step, ends it.
     case step(Int)
     case add(Int, Int32)
     // Changes of registered interceptors.
@@ -26,7 +26,8 @@ struct LiveScenario: Sendable {
   /// The executors of all calls.
   var executors: [ExecutorPlan]
   var acts: [Act]
-  /// The acts inside callbacks: in the callback with this number, or the next possible one.
+  /// The acts that are done inside callbacks. `event` counts callbacks of all calls: the act is done in this one, or
+  /// in the first one after it in which no other act is done.
   var nested: [(event: Int, act: Act)]
 
   static func random(_ seed: UInt64) -> LiveScenario {

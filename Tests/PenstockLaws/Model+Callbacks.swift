@@ -3,7 +3,8 @@ import PenstockCall
 // The model of callbacks: the events that they see, and the effects of their verdicts.
 
 extension Model {
-  /// Finds the instance among the hops of the call, or among those below a RESTART that will be destroyed.
+  /// Finds the instance of a hop with this attempt number: among the present hops, or among those that a RESTART above
+  /// them has replaced.
   func instance(_ index: Int, _ attempt: UInt32) -> Hop? {
     hops[index].attempt == attempt
       ? hops[index] : (retired + leftover).first { $0.index == index && $0.attempt == attempt }
@@ -101,7 +102,7 @@ extension Model {
     }
   }
 
-  /// The callback returns `verdict`; it has asked for `finishing`.
+  /// The callback has returned `verdict`. `finishing`: the status with which it has asked to end the call.
   func end(_ hop: Hop, _ kind: EventKind, verdict: Int32, ticket: UInt64, finishing: Item?, count: Int) {
     guard running === hop else { return }
     let index = hop.index
@@ -137,7 +138,8 @@ extension Model {
     }
   }
 
-  /// Returns true if a message was dropped.
+  /// Carries out the answer to an event. True: the event goes no further, or is a held message, and `sent` is told for
+  /// it now if it is an outbound message.
   func judge(
     _ hop: Hop, _ lane: Lane, _ item: Item, _ answer: Int32, _ ticket: UInt64, _ finishing: Item?
   ) -> Bool {

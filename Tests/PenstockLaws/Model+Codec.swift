@@ -1,6 +1,6 @@
 import PenstockCall
 
-// The model of the codec between the levels.
+// The model of the codec, which stands between the object level and the bytes level.
 
 extension Model {
   /// A message comes to the codec from above. False: it can't be encoded, and the call has ended.

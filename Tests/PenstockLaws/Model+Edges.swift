@@ -97,7 +97,7 @@ extension Model {
       && !hops.contains { $0.inbound.isPaused }
   }
 
-  /// No input is posted and no callback runs: everything that could happen must have happened.
+  /// Checks the call when no input is posted and no callback runs: everything that could happen must have happened.
   func checkRest(wants: Bool, deadline: UInt64?) {
     guard isOpen, !isOver, local == nil else { return }
     noteHanded()

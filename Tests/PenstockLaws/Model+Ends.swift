@@ -41,14 +41,15 @@ extension Model {
     arriveSent(n, at: hops.count - 1)
   }
 
-  /// The hop at `index` ends the call; hops.count: below the last one, -1: above the top one.
+  /// Ends the call at the hop at `index`; hops.count: below the last hop, -1: above the top one.
   func finish(_ index: Int, _ status: Item) {
     guard index >= 0, index < hops.count else { return finishNow(index, status) }
     if status.code == 0, hops[index].isTaken {
       hops[index].inbound.refresh()
       if waits(status, hops[index]) { return }
     }
-    // Without TAKE the hop does not answer in place of the server.
+    // Without TAKE the hop does not answer in the server's place, and an answer that it has delivered would be lost:
+    // OK is then a fault of the hop.
     let lacksTake =
       hops[index].isActive && hops[index].mayDeliver && !hops[index].isTaken && hops[index].hasBegunToAnswer
     let lacksMessage = (hops[index].isTaken ? hops[index].hasRefusal : lacksTake) && status.code == 0
@@ -134,8 +135,9 @@ extension Model {
     hop.isCancelled = true
   }
 
-  /// A message too many or too few ends the call once it has come to the end of the chain; that shows in the
-  /// next observed event.
+  /// An event was observed that comes only at the call's end, and the model has not ended the call yet. Finds the
+  /// reason and ends it: a hop has asked for it, or a message too many, or a half-close without a message, has come to
+  /// the end of the chain.
   func discoverEnd(_ hop: Hop?, until isThere: () -> Bool = { false }) {
     guard local == nil, !isOver, hop?.owesCancel != true, hop?.mayDestroy != true else { return }
     if discover(hop) { return }

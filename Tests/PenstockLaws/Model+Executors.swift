@@ -5,7 +5,7 @@ import PenstockCall
 // were on their way.
 
 extension Model {
-  /// A callback that an executor has, or will get: it runs at some time.
+  /// A callback that an executor has, or will get. When it runs is left open.
   final class Job {
     let kind: EventKind
     let item: Item
@@ -59,14 +59,15 @@ extension Model {
     hand(item.kind, to: hop)
   }
 
-  /// A callback is submitted to an executor that may refuse it: nothing else happens before that is decided.
+  /// Notes that a callback is submitted to an executor, if this one may refuse callbacks: nothing else happens before
+  /// that is decided.
   func hand(_ kind: EventKind, to hop: Hop) {
     if let executor = hop.plan.executor(of: kind), executors[executor].refusesFrom > 0 {
       handing = (hop, kind)
     }
   }
 
-  /// Another event is seen, so the job was not refused.
+  /// Called when another event is seen: so the job that was being submitted was not refused.
   func noteHanded() { while handing != nil { takeHanded() } }
 
   private func takeHanded() {
@@ -84,7 +85,7 @@ extension Model {
     hop.unreplayable == nil && hop.plan.replayBytes > 0 && hop.recordedStart != nil
   }
 
-  /// An executor begins one: nil for signals.
+  /// An executor begins a callback of the hop. Returns its job; nil for a signal and for `destroy`.
   func beginVisit(_ hop: Hop, _ kind: EventKind, _ seen: Item?, count: Int) -> Job? {
     let name = "\(hop.name) \(kind.word)"
     noteHanded()
@@ -156,13 +157,13 @@ extension Model {
 
   func endVisit(_ hop: Hop, _ kind: EventKind) {
     hop.visiting.removeAll { $0.kind == kind }
-    // The events that wait behind a callback that has run in `submit` come next.
+    // The input of a ticket may have waited for the end of this callback, if the callback has run in `submit`.
     if settling != nil, handing == nil { advance() }
   }
 
   func isCurrent(_ hop: Hop) -> Bool { hops[hop.index] === hop }
 
-  /// The call learns of the verdict.
+  /// The call learns of the verdict of a callback that has run on an executor.
   func visited(_ visit: Visited) {
     let hop = visit.hop
     guard hop.isActive, isCurrent(hop) else { return lose(visit.ticket) }
@@ -191,8 +192,8 @@ extension Model {
       guard lane(of: other, hop) === own else {
         let lane = lane(of: other, hop)
         inject(other, hop, lane)
-        // It leaves after the events that the verdict and its ticket release, unless something else opens its
-        // lane.
+        // The injected event leaves after the events that the verdict and its ticket release, unless something else
+        // opens its lane.
         if order.patience != .none {
           for place in lane.slots.indices where lane.slots[place].item === other {
             lane.slots[place].fresh = nextFresh()
@@ -210,7 +211,8 @@ extension Model {
     if let early = early.removeValue(forKey: visit.ticket) { settling = early }
   }
 
-  /// The events that the verdict has released may have ended the call.
+  /// Carries out the input of a ticket that was used before the verdict came, unless events that the verdict has
+  /// released have ended the call.
   func settleEarly(_ input: Input) {
     if !discover(nil) { settle(input) }
     refreshAll()
@@ -222,10 +224,10 @@ extension Model {
     if ticket != 0, tickets[ticket]?.state == .open { tickets[ticket]?.state = .gone }
   }
 
-  /// The executor did not take the hop's callback: law 7, at once.
+  /// The executor did not take the hop's callback: the call ends at once, by law 7.
   func executorRefused(_ index: Int, _ attempt: UInt32, _ kind: EventKind, count: Int) {
     guard let hop = instance(index, attempt), isCurrent(hop), local == nil else { return }
-    // Another job may have been accepted before.
+    // A job that was submitted before this one was accepted.
     while let other = handing, other.hop !== hop || other.kind != kind { takeHanded() }
     handing = nil
     let name = "\(hop.name) \(kind.word), refused by its executor"
@@ -251,11 +253,11 @@ extension Model {
     advance()
   }
 
-  /// A callback is to run in `submit`, and has not begun.
+  /// Whether a callback is about to run in `submit`, on the thread that submits it, and has not begun.
   var isAboutToRun: Bool {
     func isInline(_ executor: Int?) -> Bool { executor.map { executors[$0].isInline } ?? false }
     return hops.contains { hop in
-      // When a hop's part ends, its signals end, too.
+      // When a hop's part is over, the callbacks for its signals do not come any more.
       let isToldOfSent = hop.isActive && hop.has(.sent) && hop.sentSeen < hop.sentPassed
       let isToldOfDemand = hop.isActive && hop.demandShown > 0
       let hasOutbound = !hop.outbound.jobs.isEmpty || isToldOfSent
@@ -268,8 +270,8 @@ extension Model {
     }
   }
 
-  /// Notes whether all functions of the hop fail as gone, which shows only here because callbacks run
-  /// elsewhere meanwhile.
+  /// For a hop with executors: checks that its functions return GONE, or do not, only when this is allowed. Returns
+  /// `isGone`, which the model can't know by itself, because the hop's callbacks run elsewhere meanwhile.
   func seeGone(_ hop: Hop, _ isGone: Bool) -> Bool {
     if isGone, hop.isActive, isCurrent(hop), local == nil, !isOver { hurry { !hop.isActive } }
     require(

@@ -17,14 +17,15 @@ extension Model {
     case finish(UInt64, Item)
     case answer(Hop, Item)
     case hopDemand(Hop, Int)
-    /// A hop's operation outside of its callbacks: a status ends the call, a message or a half-close goes
-    /// down.
+    /// A hop's operation outside of its callbacks: a status ends the call, a half-close goes down, a message goes down
+    /// or up.
     case hopPuts(Hop, Item)
     case visited(Visited)
     case executorLost(Hop)
   }
 
-  /// `isNested`: the input came while a callback ran; earlier requests of hops may be carried out later.
+  /// Carries out an input. `isNested`: the input came while a callback ran, so requests that hops made earlier may
+  /// still be carried out after it.
   func apply(_ input: Input, isNested: Bool = false) {
     guard !isOver, local == nil else { return }
     noteHanded()
@@ -105,7 +106,8 @@ extension Model {
     inject(item, hop, hop.outbound)
   }
 
-  /// A ticket is used. If no event waits with it, an executor's callback may still have its event.
+  /// Carries out the use of a ticket. If no event waits with the ticket, an executor's callback may still have the
+  /// event: the input is kept until its verdict comes.
   func settle(_ input: Input) {
     switch input {
     case .resolve(let ticket, let verdict):

@@ -20,7 +20,7 @@ extension Model {
     lane.park(Slot(item: item, state: .ready, isInjected: false, isAnswered: false))
   }
 
-  /// Behind the events that wait there, but before the lane's last event.
+  /// Puts an event behind the events that wait at the hop, but before the lane's last event.
   func inject(_ item: Item, _ hop: Hop, _ lane: Lane) {
     let slot = Slot(
       item: item, state: .ready, isInjected: true, isAnswered: true,
@@ -60,8 +60,9 @@ extension Model {
     arriveSent(passed + held, at: index - 1)
   }
 
-  /// `sent` is reported after the running callback. So a `sent` that the model took to have come before a
-  /// message was held may belong to that message.
+  /// Lets more `sent` come up from the hops below `index`, until `isThere`: one for each held message that still has
+  /// to be reported, if a `sent` has stopped at its hop. The model may have taken that `sent` to be earlier than the
+  /// hold, because `sent` is reported only after the running callback.
   func pairSent(below index: Int, until isThere: () -> Bool) {
     for hop in hops[(index + 1)...] {
       while !isThere(), hop.untold > 0, hop.unpaired > 0 {
@@ -72,9 +73,9 @@ extension Model {
     }
   }
 
-  /// How many of the hop's held messages may have been reported as sent in this step unseen: each `sent` has
-  /// stopped at a hop above, for a message that this hop injected. It shows later, in the messages that this
-  /// hop holds then.
+  /// How many of the hop's held messages may have been reported as sent in this step without being seen: each such
+  /// report has stopped at a hop above, which has injected the message. It shows later, in the reports for messages
+  /// that the hop holds then.
   func unseenPairs(_ hop: Hop) -> Int {
     var most = min(hop.untold, hop.unpaired)
     while most > 0, isSeen(most, above: hop.index) { most -= 1 }
@@ -235,14 +236,14 @@ extension Model {
   /// events may move in any order.
   enum Part {
     case everywhere
-    /// Events in front of this hop, outbound or inbound.
+    /// `above`: outbound events on their way to this hop. `below`: inbound events on their way to it.
     case above(Int)
     case below(Int)
     /// Demand on its way to this hop.
     case demand(Int)
   }
 
-  /// Makes the nearest moves first, and no more of them than needed.
+  /// Makes moves that were put off, until `done`: the nearest moves first, and no more of them than needed.
   func hurry(_ part: Part = .everywhere, until done: () -> Bool = { false }) {
     repeat { if done() { return } } while pull(part)
     if let input = settling {
@@ -319,7 +320,8 @@ extension Model {
     return true
   }
 
-  /// The hop renews demand, because no earlier callback runs any more.
+  /// The hop asks for one more message, in place of one that it has dropped or held, if nothing that came earlier
+  /// still moves.
   func passRenewal(_ hop: Hop) -> Bool {
     guard let first = hop.renewals.first,
       may(
@@ -356,8 +358,8 @@ extension Model {
     }
   }
 
-  /// An event goes as far as it can, with the demand that start takes along and with all that follows from it, before
-  /// the next one leaves.
+  /// Whether an event or demand still moves below the hop at `index`. By default an event goes as far as it can, with
+  /// the demand that start takes along and with all that follows from it, before the next one leaves.
   func isMoving(below index: Int) -> Bool {
     if serverQueue.contains(where: { $0.kind != .start || !serverHasEnded }) || isMoving(above: hops.count) {
       return true
@@ -381,7 +383,7 @@ extension Model {
   func passDown(_ hop: Hop) -> Bool {
     if hop.index >= outboundEnd || hop.hasClosed { return discard(&hop.outbound.queue, hop.index) }
     guard finishing == nil, let item = hop.outbound.queue.first, !hop.outbound.isPaused else { return false }
-    // Start leaves first; the demand that waits with it goes before.
+    // If start is about to leave this hop, that comes first.
     let first = hop.outbound.slots.first
     let startLeaves = first?.item.kind == .start && first?.state == .ready
     guard may(.passDown, hop, !isMoving(below: hop.index) && !startLeaves) else { return false }
@@ -457,7 +459,7 @@ extension Model {
     arriveDemand(n, at: hop.index + 1)
   }
 
-  /// Answers that have waited for demand leave after the running callback.
+  /// Adds demand from above. Messages that have waited here for demand leave after the running callback.
   func addOwed(_ n: Int, _ hop: Hop) {
     let hadNone = hop.owed == 0
     hop.owed = saturating(hop.owed, n)

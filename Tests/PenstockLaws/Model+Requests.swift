@@ -10,7 +10,7 @@ extension Model {
     return !hop.has(.destroy) && hop !== running && (isOver || (hop.mayDestroy && !hop.owesCancel))
   }
 
-  /// `isElsewhere`: in a callback on an executor, which may run when the hop's part is over.
+  /// `isElsewhere`: on another thread than the driving one, which does not know yet whether the hop's part is over.
   func resultOfInjectOutbound(_ hop: Hop, isGone: Bool, isElsewhere: Bool) -> Outcome {
     if isGone { return .gone }
     if isElsewhere { return mayPut(hop) ? .ok : .state }
@@ -32,7 +32,7 @@ extension Model {
     advance()
   }
 
-  /// The result of an injection, on the driving thread or another one.
+  /// The result of delivering a message upward. `isElsewhere`: in a callback on an executor.
   func resultOfInjectInbound(_ hop: Hop, _ item: Item, isGone: Bool, isElsewhere: Bool) -> Outcome {
     if isGone { return .gone }
     if !isElsewhere, !hop.isActive || local != nil { return .state }
@@ -45,7 +45,8 @@ extension Model {
     return isAskedFor || hop.answerBytes + item.room <= limit ? .ok : .wouldBlock
   }
 
-  /// With `isPosted` the event comes later, by `answer` or `hopPuts`.
+  /// A hop has delivered a message upward. With `isPosted` it comes into the lane later, by the input `answer` or
+  /// `hopPuts`.
   func injectInbound(_ hop: Hop, _ item: Item, isPosted: Bool) {
     if hop.mayDeliver {
       hop.answersWaiting += 1

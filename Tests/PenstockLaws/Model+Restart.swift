@@ -3,7 +3,7 @@ import PenstockCall
 // The model of RESTART: the recorded events, the conditions, and sending them again.
 
 extension Model {
-  /// The start, a message or the half-close leaves the hop downward.
+  /// Records the start, a message or the half-close that leaves the hop downward, if the hop records.
   func record(_ hop: Hop, _ item: Item) {
     guard hop.plan.replayBytes > 0, hop.unreplayable == nil, !hop.isTaken else { return }
     switch item.kind {
@@ -39,7 +39,8 @@ extension Model {
   func restart(_ hop: Hop) {
     guard let start = hop.recordedStart else { return }
     hop.restarts += 1
-    // The events in its inbound lane are discarded; demand for a held message has already been renewed.
+    // The events in the hop's inbound lane are discarded, and demand for the messages among them is renewed; demand
+    // for a held message has already been renewed.
     for slot in hop.inbound.slots where slot.item.kind == .receive {
       if slot.isInjected {
         hop.reserved -= 1

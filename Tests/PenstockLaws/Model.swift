@@ -1,12 +1,12 @@
 import PenstockCall
 
-/// The laws of the chain as a model, written from docs/interceptors.md, and for clarity only.
+/// The laws of the chain as a model. It is written after docs/interceptors.md, not after the code, and to be clear,
+/// not fast.
 ///
-/// The model gets every input of a call and every action of the call, as it happens, and decides whether the
-/// action was allowed. Between two hops there is a queue for each lane; an event that leaves a hop waits in
-/// the queue of the next hop until its callback runs. So unrelated events may happen in any order, and no
-/// other order is accepted. When the call is at rest, nothing that could happen may be left undone
-/// (`checkRest`).
+/// The model gets every input of a call and every action of the call, as it happens, and decides whether the action
+/// was allowed. Between two hops there is a queue for each lane; an event that leaves a hop waits in the queue of the
+/// next hop until its callback runs. So unrelated events may happen in any order, and the events of one lane in their
+/// own order only. When the call is at rest, nothing that could happen may be left undone (`checkRest`).
 final class Model {
   /// One event on its way.
   final class Item {
@@ -15,17 +15,17 @@ final class Model {
     var id: Int
     var size: Int
     var code: Int32
-    /// A message above the codec.
+    /// Whether a message is an object, as it is above the codec.
     var isObject = false
     /// The hops that have changed the metadata.
     var marks: [Int] = []
     var isLocal = false
-    /// The server has not processed the request.
+    /// Of a status: the server has certainly not processed the request.
     var canRepeat = false
 
-    /// Its share of replay_bytes; an object counts 64, because its size is not known.
+    /// The size that counts for limits; an object counts 64, because its size is not known.
     var charge: Int { isObject ? 64 : size }
-    /// Its share of hold_bytes; an empty message takes one.
+    /// Its share of hold_bytes or replay_bytes; an empty message takes one.
     var room: Int { kind == .send || kind == .receive ? max(charge, 1) : 0 }
 
     init(_ kind: EventKind, id: Int = 0, size: Int = 0, code: Int32 = 0) {
@@ -38,7 +38,7 @@ final class Model {
 
   enum State: Equatable {
     case ready
-    /// Held with this ticket; 0: until the next NEXT.
+    /// Held with this ticket; 0: without a ticket, until the hop's next NEXT.
     case held(UInt64)
     case paused(UInt64)
     /// Its callback runs on an executor, or will run there.
@@ -77,7 +77,7 @@ final class Model {
       }
     }
 
-    /// Behind everything, or in the gap.
+    /// Adds an event behind all others, or in the gap.
     func park(_ slot: Slot) { slots.insert(slot, at: gap ?? slots.count) }
 
     var heldBytes: Int { slots.reduce(0) { $0 + ($1.isHeld ? $1.item.room : 0) } }
@@ -139,7 +139,7 @@ final class Model {
     /// The demand that has come to the hop, and the part that its callback has seen.
     var demandCame = 0
     var demandSeen = 0
-    /// The part for which its executor has not begun the callback.
+    /// The part that was handed to an executor, which has not begun on_demand for it.
     var demandShown = 0
     /// The messages that it may send up, and the part that its injections have reserved.
     var owed = 0
@@ -202,7 +202,7 @@ final class Model {
       life == .entered && !hasPassed && !hasFinished && !isCancelled && !owesCancel && !isDestroyed
     }
     var seesDemand: Bool { startHasLeft || isTaken }
-    /// The hop answers the call, or may still do so.
+    /// Whether the hop has delivered a part of an answer.
     var hasBegunToAnswer: Bool { headersDelivered || messageDelivered || statusDelivered }
     var mayDeliver: Bool { isTaken || (life == .entered && !startHasLeft && plan.has(.start)) }
     func has(_ kind: EventKind) -> Bool { plan.has(kind) }
@@ -221,7 +221,7 @@ final class Model {
   let cutAt: Int?
   /// The hops below a RESTART that have not had destroy yet, in order.
   var retired: [Hop] = []
-  /// The same for hops that an executor will destroy later.
+  /// The hops below a RESTART whose destroy an executor will run later.
   var leftover: [Hop] = []
   private(set) var broken: Broken?
 
@@ -250,8 +250,8 @@ final class Model {
   var local: Item?
   /// The hop at this index ends the call once the events that it has released have gone as far as they can.
   var finishing: (index: Int, status: Item)?
-  /// The message and half-close of a call that is opened in one step: they come after start and the
-  /// operations of hops meanwhile.
+  /// The message and half-close of a call that is opened in one step: they come after start, and after the operations
+  /// that hops have asked for meanwhile.
   var whole: [Item] = []
   var wholeIsNext = false
   /// After a local end: the hops that see it, from the bottom, each with its callback.
@@ -274,7 +274,8 @@ final class Model {
   var order: Order
   /// Tickets that were used before the call has the verdict that goes with them.
   var early: [UInt64: Input] = [:]
-  /// The ticket's input of the last verdict: the events that the verdict releases go first.
+  /// The input of a ticket that was used before its verdict came. The verdict is there now; the events that it
+  /// releases go first.
   var settling: Input?
   let executors: [ExecutorPlan]
 

@@ -6,7 +6,8 @@
 /// it does so in every order that was tried. The first orders are those that nearly always fit; the others
 /// are random.
 struct Order {
-  /// When an injected event, or one that has waited for demand, may leave.
+  /// When an injected event, or one that has waited for demand, leaves. `none`: at once. `some`: after the running
+  /// callback, and at the latest when the next input comes. `more`: perhaps later than that.
   enum Patience { case some, more, none }
 
   /// The kinds of moves at a hop.

@@ -111,7 +111,7 @@ extension Play {
     }
   }
 
-  /// Connects one attempt.
+  /// Reports the events of one attempt's server to the model, and checks that none belongs to an attempt that is over.
   func connect(_ below: FakeBelow) {
     below.onAnother = { [unowned(unsafe) self, unowned(unsafe) below] in
       let fresh = newBelow()

@@ -135,7 +135,7 @@ TEST(channel_registration_struct_size) {
     larger.table.replay_bytes = records[i].replay_bytes;
     CHECK_RESULT(penstock_channel_add_interceptor(channel, &larger.table, 0, &id, &error), records[i].result);
     if (records[i].result != PENSTOCK_OK) {
-      CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "interceptor.replay_bytes: one with per_attempt");
+      CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "interceptor.replay_bytes: expected 0 with per_attempt");
     } else {
       OK(penstock_registration_remove(id, NULL));
     }

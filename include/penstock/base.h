@@ -9,18 +9,19 @@
  * are not named. After a failure the outputs are as they were. `penstock_error **error` is always optional; after a
  * failure *error is owned by the caller; free with penstock_error_release.
  *
- * memory: ownership is said in five phrases only: "borrowed during the call" (read before the function returns, never
+ * memory: these phrases say who owns something: "borrowed during the call" (read before the function returns, never
  * kept), "copied" (the library makes its own), "lent until the finalizer has run" (read in place, never written),
- * "transferred, even on error" (the library's from now on), "owned by the caller; free with X". "none" means that the
- * arguments are borrowed during the call and nothing is given out. A table whose struct_size is too small is not read:
- * everything in it stays the caller's.
+ * "transferred, even on error" (the library's from now on), "owned by the caller; free with X", "static" (never freed).
+ * "none" and "nothing is kept" mean that the arguments are borrowed during the call and nothing is given out. A table
+ * whose struct_size is too small is not read: everything in it stays the caller's.
  *
  * threads: "any" means any thread, also several threads at once, and also in any callback.
  *
- * The signature of a function shows who owns its result. An output argument is owned by the caller, unless it points to
- * const. A pointer that is returned is borrowed, and its comment says how long it lives; only X_retain returns one to
- * keep. JSON follows the same rule: a reply and an error never change, so they keep their JSON and return it;
- * everything else gives a new string through a `char **`, owned by the caller; free with penstock_free.
+ * The signature of a function shows who owns its result. An object that is given through an output argument is owned by
+ * the caller, unless its type is const. A pointer that is returned is borrowed, and its comment says how long it lives;
+ * only X_retain returns one to keep. JSON follows the same rule: a reply and an error never change, so they keep their
+ * JSON and return it; everything else gives a new string through a `char **`, owned by the caller; free with
+ * penstock_free.
  *
  * Every handle is reference counted: X_retain adds a reference, X_release gives one back, X_release(NULL) does nothing,
  * and no release ever blocks.
@@ -49,10 +50,10 @@ typedef int32_t penstock_result;
 #define PENSTOCK_E_INVALID_ARGUMENT 1  /* a NULL, a size or a value that is not allowed */
 #define PENSTOCK_E_INVALID_JSON     2  /* options or metadata JSON: malformed, unknown key, wrong type, out of range */
 #define PENSTOCK_E_NO_MEMORY        3  /* an allocation failed */
-#define PENSTOCK_E_UNSUPPORTED      4  /* asks for something that this version does not have */
+#define PENSTOCK_E_UNSUPPORTED      4  /* something was asked for that this version does not have */
 #define PENSTOCK_E_ALREADY          5  /* done before: a spent ticket, a second half-close */
 #define PENSTOCK_E_GONE             6  /* the call, event or other thing that the handle stands for has ended */
-#define PENSTOCK_E_WOULD_BLOCK      7  /* no room or no demand now; try again after the signal */
+#define PENSTOCK_E_WOULD_BLOCK      7  /* no room or no demand now; try again after on_sent or on_demand */
 #define PENSTOCK_E_WOULD_DEADLOCK   8  /* a function that waits, called in a callback on the driving thread */
 #define PENSTOCK_E_BUSY             9  /* another thread drives the runtime, or this is a poll within a poll */
 #define PENSTOCK_E_TIMEOUT          10 /* the given time ran out */
@@ -83,8 +84,8 @@ PENSTOCK_API const char *penstock_version(void);
  * threads: any */
 PENSTOCK_API uint32_t penstock_version_number(void);
 
-/* The library calls a finalizer exactly once, when it no longer needs `user_data`. It may run on any thread, but never
- * while the library holds a lock. No callback gets this `user_data` afterwards. */
+/* The library calls a finalizer exactly once, when it no longer needs `user_data`. The finalizer may run on any thread,
+ * but never while the library holds a lock. No callback gets this `user_data` afterwards. */
 typedef void (*penstock_finalizer)(void *user_data);
 
 /* Frees `memory` that is "owned by the caller; free with penstock_free". NULL does nothing.
@@ -93,7 +94,7 @@ typedef void (*penstock_finalizer)(void *user_data);
  * threads: any */
 PENSTOCK_API void penstock_free(void *memory);
 
-/* Why a function failed: immutable, owned by the caller; free with penstock_error_release. */
+/* An error: says why a function failed. It is immutable and owned by the caller; free with penstock_error_release. */
 typedef struct penstock_error penstock_error;
 
 /* Gives the result of the failed function that made `error`.

@@ -3,8 +3,8 @@
  * Functions that wait (send, receive, wait, wait_headers, wait_status, and the unary of channel.h) end at the latest
  * with the call: by its status, its deadline or a cancel. In a callback on the thread that drives the runtime they give
  * PENSTOCK_E_WOULD_DEADLOCK. With the "interruptible" option they give PENSTOCK_E_INTERRUPTED after a signal handler
- * has run (it may also be given without one, a few times a second); the call lives on, and the function may be called
- * again.
+ * has run, and perhaps also without a signal, up to a few times a second; the call lives on, and the function may be
+ * called again.
  */
 #ifndef PENSTOCK_CALL_H
 #define PENSTOCK_CALL_H
@@ -26,7 +26,7 @@ typedef struct penstock_call_options penstock_call_options;
 typedef struct penstock_request penstock_request;
 
 /* Makes options of `json`, an object (NUL-terminated) or NULL:
- *   "deadline_ms": counts from the call's creation; absent or null: the channel's default, or none
+ *   "deadline_ms": milliseconds from the call's creation; absent or null: the channel's default, or none
  *   "metadata": {"name": "value" or ["v1", "v2"]}; see metadata.h
  *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", which are sent over TLS only; on a
  *     channel without TLS the call ends with UNAUTHENTICATED before anything is sent. Hops see whether there are
@@ -40,7 +40,7 @@ typedef struct penstock_request penstock_request;
  *   "send_buffer_bytes": how many bytes may be queued for the transport (262144, and in a client stream up to
  *     655360 in at most 16 messages; each message counts as 256 bytes more than its size, and one message is always
  *     accepted)
- *   "interruptible": false; see above
+ *   "interruptible": false; see the head of this file
  *   "trace": true, false, or {"events": n}, which keeps the latest n events (256; 1 to 65536); see
  *   penstock_call_trace_json. Absent: as the channel's options say
  * result: E_INVALID_JSON: `error` names the JSON path.
@@ -150,18 +150,18 @@ PENSTOCK_API const penstock_metadata *penstock_reply_headers(const penstock_repl
 PENSTOCK_API const penstock_metadata *penstock_reply_trailers(const penstock_reply *reply);
 /* Gives the statistics of the call as JSON. Times are microseconds since the call's creation, or null for something
  * that did not happen:
- *   "created_unix_ms", "first_byte_sent_us", "headers_us", "first_message_us", "duration_us" (to the end),
- *     "elapsed_us" (to the end, or until now)
+ *   "created_unix_ms", "first_byte_sent_us", "headers_us", "first_message_us", "duration_us" (to the end of the call),
+ *     "elapsed_us" (to the end of the call, or until now); "created_unix_ms" is milliseconds since 1970
  *   "attempts": how many times the request was given to the transport, including RESTART and transparent retries
- *   "sent", "received": {"messages", "bytes" (of messages as they are), "compressed_bytes" (as sent), "wire_bytes" (of
- *     bodies: five more for each message)}; "sent" counts what has left the last hop, on the wire or
- *       not
+ *   "sent", "received": {"messages", "bytes" (of the messages without compression), "compressed_bytes" (of the messages
+ *     with compression), "wire_bytes" (of the bodies: "compressed_bytes" and five more for each message)}; "messages" and
+ *     "bytes" of "sent" count the messages that have left the last hop, even if they were never written to a connection
  *   "peer", "local": "127.0.0.1:50051", "unix:/path"; null without a connection
  *   "connection_silent_ms": for how long nothing has come on that connection, for any call; of a call that has ended, for
  *     how long by its end, or null if something has come since; null without a connection
  *   "tls": {"version": "TLSv1.3", "cipher", "alpn", "certificates": the number of the server's certificates}; null in
  *     cleartext
- * Headers and messages are of the last attempt only; bytes are the sum of all attempts.
+ * "headers_us" and "first_message_us" are those of the last attempt; "sent" and "received" are sums over all attempts.
  * result: NUL-terminated; "{}" for NULL or without memory.
  * memory: borrowed from the reply; lives as long as the reply.
  * threads: any */
@@ -199,7 +199,7 @@ typedef struct penstock_call penstock_call;
 typedef struct penstock_call_callbacks {
   size_t struct_size;
   void *user_data;              /* transferred, even on error */
-  penstock_finalizer finalizer; /* after on_reply, or on error */
+  penstock_finalizer finalizer; /* runs once, after on_reply, or if the call could not be made */
   void (*on_headers)(penstock_call *call, const penstock_metadata *headers, void *user_data);
   void (*on_message)(penstock_call *call, penstock_message *message, void *user_data);
   void (*on_sent)(penstock_call *call, uint64_t count, void *user_data); /* room: see above */
@@ -240,7 +240,7 @@ PENSTOCK_API uint64_t penstock_call_id(const penstock_call *call);
  * queued.
  * result: E_STATE: after half-close, a second message where the kind of call has only one, or the call has a codec.
  * E_TOO_LARGE: over max_send_message_bytes. E_GONE: the call has ended (penstock_call_wait tells how).
- * E_WOULD_DEADLOCK, E_INTERRUPTED: see above. After any error the message is not queued.
+ * E_WOULD_DEADLOCK, E_INTERRUPTED: see the head of this file. After any error the message is not queued.
  * memory: `data` is copied.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_send(penstock_call *call, const void *data, size_t length);
@@ -313,8 +313,8 @@ PENSTOCK_API penstock_result penstock_call_reply(penstock_call *call, penstock_r
  * value. `finalizer` (nullable) gets the value when it is replaced or removed, or when both call and reply have been
  * freed.
  * result: E_NO_MEMORY, E_FORKED.
- * memory: `key` is copied; `value` is transferred, even on error. If one thread may replace a value while others use
- * it, its owner has to lock it.
+ * memory: `key` is copied; `value` is transferred, even on error. The library does not lock the value: if one thread
+ * may replace it while others use it, the program has to.
  * threads: any */
 PENSTOCK_API penstock_result penstock_call_set_value(penstock_call *call, const char *key, void *value,
                                                      penstock_finalizer finalizer);
@@ -329,27 +329,32 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
 /* Writes the trace of the call as JSON. "holder" says who holds up the call now:
  * {"id", "method", "kind", "target", "ended",
  *  "holder": null once it has ended, or if the loop does not answer within 100 ms, else {"state", "hop" (a name or
- *    null), "text"}, such as "paused in `auth` for 3,204 ms". "state": "paused", "held", "executor" (it has not run the
+ *    null), "text", such as "paused in `auth` for 3,204 ms"}. "state": "paused", "held", "executor" (it has not run the
  *    callback yet), "running", "taken", "connection", "place" (the server allows no more calls at once), "demand" (no
  *    message is asked for), "server", "loop"
- *  "age_ms", "deadline_ms" (left; null without), "attempts", "connection_silent_ms" (how long nothing has come on the
- *    connection of the last attempt; null without one), and "outbound", "inbound": the events that wait at hops,
- *    each {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many more wait
- *    unseen behind it}; absent without a holder
+ *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "connection_silent_ms" (how long nothing has come on
+ *    the connection of the last attempt; null without one), and "outbound", "inbound": the events that wait at hops, each {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many more
+ *    events wait unseen behind it}; these members are absent once the call has ended, and if the loop does not answer
  *  "events": null without the option "trace", else the latest events, each with "us" since the call's creation, "what",
  *    "hop" (null: the caller or the transport) with "place", "level" and "attempt", "lane", "event", "thread"
  *    ("driving" or "other"), "thread_id"; for "what":
- *    "callback": has returned, with "verdict" and "took_us"   "executor": has been given the callback
- *    "resolved": a ticket, with "verdict" or "code"           "finished": the hop has ended the call with "code"
- *    "restarted": for the "restarts"-th time; without a hop by the library, as the server had not processed the request
- *    "not_restarted": "why", a result such as E_TOO_LARGE
- *    "redirected"   "side_call": "call" is its id             "caller", "transport": came from there, or to it
- *    "ended_locally": cancel or deadline                      "ended": the caller has "code"
+ *    "callback": a callback has returned, with "verdict" and "took_us"
+ *    "executor": an executor has been given a callback to run
+ *    "resolved": a ticket has been resolved, with "verdict" or "code"
+ *    "finished": the hop has ended the call with "code"
+ *    "restarted": the call begins again, for the "restarts"-th time: "hop" has returned RESTART, or, if "hop" is null,
+ *      the library itself sends the request again, which the server has not processed
+ *    "not_restarted": a RESTART was not possible; "why" is a result such as "PENSTOCK_E_TOO_LARGE"
+ *    "redirected": the hop has sent the call to another channel
+ *    "side_call": the hop has started a side call; "call" is its id
+ *    "caller", "transport": the event has come from there, or has arrived there; a status of the transport has "code"
+ *    "ended_locally": a cancel or the deadline has ended the call with "code"
+ *    "ended": the caller has got the status with "code"
  *  "dropped": how many older events are no longer kept}
  * The trace contains no messages and no values of metadata.
  * result: E_NO_MEMORY, E_FORKED.
  * memory: *json is owned by the caller; free with penstock_free.
- * threads: any; on the driving thread at once. */
+ * threads: any; on the driving thread it returns at once. */
 PENSTOCK_API penstock_result penstock_call_trace_json(penstock_call *call, char **json);
 
 #ifdef __cplusplus

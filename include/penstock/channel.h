@@ -15,8 +15,8 @@ typedef struct penstock_channel penstock_channel;
 /* Makes a channel on the default runtime. Nothing is connected before the first call.
  * `target`: "host:port", "dns:///host:port", "ipv4:1.2.3.4:5,...", "ipv6:[::1]:5,...", "unix:/path",
  * "unix-abstract:name"; port 443 where none is given.
- * `options` is a JSON object (NUL-terminated) or NULL:
- *   "tls": true (on, roots of the system: the default, but for unix sockets), false (cleartext), or an object:
+ * `options` is a JSON object (NUL-terminated) or NULL; numbers in parentheses are defaults:
+ *   "tls": true (with the system's roots: the default, except for unix sockets), false (cleartext), or an object:
  *     "roots_pem", "roots_file", "certificate_chain_pem", "certificate_chain_file", "private_key_pem",
  *     "private_key_file", "verify": true,
  *     "server_name" (a host's name or an IP address, to verify and for SNI, instead of the target's host: one of the
@@ -115,7 +115,7 @@ PENSTOCK_API penstock_result penstock_channel_set_tls_pem(penstock_channel *chan
                                                           const char *chain, const char *key, penstock_error **error);
 
 /* Makes a whole unary call: sends `length` bytes at `request` (NULL only with length 0) to `method`
- * ("/package.Service/Method", NUL-terminated) and waits for its end. `options` may be NULL.
+ * ("/package.Service/Method", NUL-terminated) and waits for the end of the call. `options` may be NULL.
  * result: E_INVALID_ARGUMENT, E_TOO_LARGE, E_STATE (the call has a codec), E_CLOSED, E_WOULD_DEADLOCK, E_NO_MEMORY,
  * E_FORKED: nothing was sent. E_INTERRUPTED: cancelled after a signal; see "interruptible". PENSTOCK_OK means that the
  * call ran, whatever its status.

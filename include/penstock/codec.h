@@ -33,12 +33,14 @@ typedef struct penstock_codec_functions {
   penstock_finalizer finalizer; /* runs once, when the codec and its last object have been freed, or on error */
   /* Appends the bytes of a request object to `bytes`; the object itself stays as it is. */
   int32_t (*encode)(void *user_data, const char *method, void *object, penstock_buffer *bytes);
-  /* Makes an object from the bytes of a response, which are borrowed during the call. The library owns the object. */
+  /* Makes an object from the bytes of a response, which are borrowed during the call. The object is then the
+   * library's. */
   int32_t (*decode)(void *user_data, const char *method, const void *data, size_t length, void **object);
-  /* Frees an object: called exactly once for each object that the library owns, on any thread, under no lock. */
+  /* Frees an object: called exactly once for each object that the library owns, on any thread, while the library holds
+   * no lock. */
   void (*free)(void *user_data, void *object);
-  /* Returns a copy of an object, for RESTART at the object level; NULL: it can't be copied. Without `copy` no such
-   * RESTART. */
+  /* Returns a copy of an object, for RESTART at the object level; NULL: it can't be copied. Without `copy` such a
+   * RESTART is not possible. */
   void *(*copy)(void *user_data, void *object);
 } penstock_codec_functions;
 
@@ -89,8 +91,9 @@ PENSTOCK_API penstock_result penstock_call_options_set_codec(penstock_call_optio
 /* ---- Objects as messages. A call with a codec sends and receives messages that are objects of this codec; the
  * functions that take bytes give E_STATE in such a call. ---- */
 
-/* Makes a message that is `object`. It counts as 256 bytes of a send buffer. Like any message it may be sent more than
- * once; but all these sends share one object, so a hop that changes the object in place changes it for all of them.
+/* Makes a message that is `object`. The message counts as 256 bytes of a send buffer. Like any message it may be sent
+ * more than once; but all these sends share one object, so a hop that changes the object in place changes it for all of
+ * them.
  * result: E_INVALID_ARGUMENT: `codec` or `message` is NULL.
  * memory: `object` belongs to the message from then on: the codec's `free` frees it when nothing needs the message any
  * more. With a result other than OK the object stays the caller's. *message is owned by the caller; free with
@@ -104,8 +107,8 @@ PENSTOCK_API penstock_result penstock_message_new_object(penstock_codec *codec, 
  * threads: any */
 PENSTOCK_API void *penstock_message_object(const penstock_message *message);
 
-/* A hop at the object level of such a call sees the objects: penstock_hop_message, penstock_hop_codec (hop.h). The
- * functions of hop.h that take bytes give E_STATE for such a hop. */
+/* In a call with a codec, a hop at the object level sees the objects: penstock_hop_message, penstock_hop_codec (hop.h).
+ * The functions of hop.h that take bytes give E_STATE for such a hop. */
 
 #ifdef __cplusplus
 }

@@ -21,7 +21,7 @@ typedef void (*penstock_job)(void *argument);
  * run at the same time and in any order, because the library submits the next job of a call and lane only when the one
  * before has ended. Any other value means that the job was not taken and will never run: its call ends with INTERNAL. A
  * job that is taken and never run keeps its call's memory; deadline and cancel still end the call.
- * Threading: called on any thread, on several at once, under no lock. */
+ * Threading: called on any thread, on several at once, while the library holds no lock. */
 typedef int32_t (*penstock_submit)(penstock_job job, void *argument, void *user_data);
 
 /* Makes an executor from the function `submit`, for example of a thread pool or an event loop. `finalizer` (nullable)
@@ -33,8 +33,9 @@ typedef int32_t (*penstock_submit)(penstock_job job, void *argument, void *user_
 PENSTOCK_API penstock_result penstock_executor_new(penstock_submit submit, void *user_data,
                                                    penstock_finalizer finalizer, penstock_executor **executor);
 /* Makes an executor with one thread of its own, which runs jobs in the order in which they come. The thread blocks all
- * signals except those that its own faults raise. It ends by itself after the last release, when all its jobs are done.
- * Its jobs may wait in blocking functions, but not for a call that needs this executor: that gives E_WOULD_DEADLOCK.
+ * signals except those that its own faults raise. The thread ends by itself after the last release, when all its jobs
+ * are done. Its jobs may wait in blocking functions, but not for a call that needs this executor: that gives
+ * E_WOULD_DEADLOCK.
  * result: E_SYSTEM: a thread could not be started.
  * memory: *executor is owned by the caller; free with penstock_executor_release.
  * threads: any */

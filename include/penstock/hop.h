@@ -1,17 +1,18 @@
-/* A hop at an event: look at the event and the call, change them, defer, end, answer.
+/* The functions that a callback uses on its hop: to look at the event and the call and change them, to let the event
+ * wait, to end or answer the call.
  *
  * In a callback, the hop is at the event that the callback is about. Unless its comment says otherwise, a function here
  * is called in a callback of its hop, on the callback's thread. Elsewhere it gives PENSTOCK_E_STATE (NULL if it returns
  * a pointer), and PENSTOCK_E_GONE after the hop's end. The hop's part in the call is over when the status has passed
  * it, when it has ended the call itself, or when on_cancel has come.
  *
- * A bound hop is another handle of the hop, at one event that may wait: penstock_ticket_hop makes one, and each callback
- * in asynchronous style gets one. Any thread may use it, one at a time. While the event waits, penstock_hop_event,
- * _metadata, _message, _set_message and _status show and change it, and penstock_hop_resolve and _end end the wait;
- * after the wait they give PENSTOCK_E_GONE (NONE, NULL). The metadata and the status that it has given live as long as
- * the handle; after the wait other code may change them. In the callback that got it, a bound hop can do everything
- * that the callback's own hop can. Later, for as long as it is kept, it can do what a retained hop can do on any
- * thread: end the call, half-close, send and deliver.
+ * A bound hop is another handle of the hop, at one event that may wait: penstock_ticket_hop makes one, and each
+ * callback in asynchronous style gets one. Any thread may use it, one at a time. While the event waits,
+ * penstock_hop_event, _metadata, _message, _set_message and _status show and change it, and penstock_hop_resolve and
+ * _end end the wait; after the wait they give PENSTOCK_E_GONE (NONE, NULL). The metadata and the status that a bound
+ * hop has given live as long as the handle; after the wait other code may change them. In the callback that got it, a
+ * bound hop can do everything that the callback's own hop can. Later, for as long as it is kept, it can do what a
+ * retained hop can do on any thread: end the call, half-close, send and deliver.
  */
 #ifndef PENSTOCK_HOP_H
 #define PENSTOCK_HOP_H
@@ -38,7 +39,7 @@ extern "C" {
 #define PENSTOCK_EVENT_CREATE     10
 #define PENSTOCK_EVENT_DESTROY    11
 
-/* ---- The hop and its call: any thread that holds the hop, until the call has ended ---- */
+/* ---- The hop and its call ---- */
 
 /* Adds a reference to the handle: the handle stays valid after `destroy`, but the reference does not keep the call.
  * result: `hop`; NULL for NULL.
@@ -108,8 +109,8 @@ PENSTOCK_API const char *penstock_hop_why(const penstock_hop *hop);
 /* Gives the metadata of the event: in create and on_start the request's, in on_headers the response's, in on_status and
  * on_cancel the trailers. It can be changed in on_start, on_headers and on_status.
  * result: the metadata; NULL elsewhere, and for NULL.
- * memory: borrowed during the callback; from a bound hop, as long as the handle, and others change it once the wait is
- * over.
+ * memory: borrowed during the callback; from a bound hop it lives as long as the handle, but other code may change it
+ * once the wait is over.
  * threads: the callback's thread; for a bound hop any thread, one at a time. */
 PENSTOCK_API penstock_metadata *penstock_hop_metadata(penstock_hop *hop);
 /* Gives the message, in on_send and on_receive; if it has been replaced, the new one. Read it with
@@ -139,8 +140,8 @@ PENSTOCK_API penstock_result penstock_hop_set_message(penstock_hop *hop, penstoc
 /* Gives the status, in on_status and on_cancel. It can be changed in on_status, unless it comes from a local cancel or
  * deadline.
  * result: the status; NULL elsewhere, and for NULL.
- * memory: borrowed during the callback; from a bound hop, as long as the handle, and others change it once the wait is
- * over.
+ * memory: borrowed during the callback; from a bound hop it lives as long as the handle, but other code may change it
+ * once the wait is over.
  * threads: the callback's thread; for a bound hop any thread, one at a time. */
 PENSTOCK_API penstock_status *penstock_hop_status(penstock_hop *hop);
 /* Gives the number of messages that on_demand asks for or on_sent reports.
@@ -148,7 +149,7 @@ PENSTOCK_API penstock_status *penstock_hop_status(penstock_hop *hop);
  * memory: nothing is kept.
  * threads: the callback's thread. */
 PENSTOCK_API uint64_t penstock_hop_count(const penstock_hop *hop);
-/* In on_demand: passes on a demand for `n` messages instead. penstock_hop_demand can ask for the rest later.
+/* In on_demand: changes the demand that is passed on to `n` messages. penstock_hop_demand can ask for the rest later.
  * result: E_INVALID_ARGUMENT: NULL. E_STATE: not in on_demand. E_GONE; E_FORKED.
  * memory: nothing is kept.
  * threads: the callback's thread. */
@@ -253,7 +254,7 @@ PENSTOCK_API penstock_result penstock_hop_next(penstock_hop *hop);
  * threads: any */
 PENSTOCK_API penstock_result penstock_hop_resolve(penstock_hop *hop, int32_t verdict);
 /* Sends a message of this hop's own, `length` bytes at `data`, toward the server: after the events that wait at this
- * hop, and before the event of the running callback. Its on_sent is not passed to the hops above.
+ * hop, and before the event of the running callback. The on_sent for this message is not passed to the hops above.
  * result: E_INVALID_ARGUMENT. E_STATE: before start has left this hop (in on_start too), after half-close has left it,
  * or where messages are objects. E_GONE: the hop's part is over. E_FORKED; E_NO_MEMORY.
  * memory: `data` is copied.
@@ -288,13 +289,14 @@ PENSTOCK_API penstock_result penstock_hop_deliver(penstock_hop *hop, const void 
 PENSTOCK_API penstock_result penstock_hop_deliver_message(penstock_hop *hop, penstock_message *message);
 /* Delivers the headers of an answer (NULL: no fields), in a hop whose verdict on start is TAKE: once, before any
  * message, from on_start on. They leave when the verdict has been given.
- * result: E_INVALID_ARGUMENT: `hop` is NULL. E_STATE: not such a hop, or not before messages. E_ALREADY: a second time.
- * E_GONE; E_FORKED; E_NO_MEMORY.
+ * result: E_INVALID_ARGUMENT: `hop` is NULL. E_STATE: not such a hop, or a message has been delivered. E_ALREADY: a
+ * second time. E_GONE; E_FORKED; E_NO_MEMORY.
  * memory: `headers` is copied.
  * threads: the callback's thread, or any thread that has retained the hop. */
 PENSTOCK_API penstock_result penstock_hop_deliver_headers(penstock_hop *hop, const penstock_metadata *headers);
-/* Ends the answer of a hop that takes the call with `status`, after the messages that wait. It counts as the hop's end
- * of the call. If the last message that the hop wanted to deliver was refused, OK ends the call with INTERNAL.
+/* Ends with `status` the answer of a hop that takes the call, after the messages that wait. Like penstock_hop_end this
+ * is the hop's end of the call. If the last message that the hop wanted to deliver was refused, OK ends the call with
+ * INTERNAL.
  * result: E_INVALID_ARGUMENT: a NULL. E_STATE: not such a hop. E_ALREADY: a second time. E_GONE; E_FORKED.
  * memory: `status` is copied.
  * threads: as with penstock_hop_deliver_headers. */

@@ -2,10 +2,10 @@
  *
  * One interceptor is a table of callbacks. It is registered on a runtime (every channel of it), on a channel, or in the
  * options of calls, with a priority, any int32: an interceptor with a higher priority is called earlier on the way out
- * and later on the way in; interceptors with equal priority keep the order of registration.
- * A call's chain, its interceptors in this order, is fixed when the call is created. Each interceptor in it is a hop. A
- * hop above another is nearer to the caller, a hop below is nearer to the server. A call has two lanes: outbound events
- * go down, inbound events come up. docs/interceptors.md has the laws and drawings.
+ * and later on the way in; interceptors with equal priority keep the order of registration (or its reverse, see the
+ * channel's "tie_order"). A call's chain, its interceptors in this order, is fixed when the call is created. Each
+ * interceptor in it is a hop. A hop above another is nearer to the caller, a hop below is nearer to the server. A call
+ * has two lanes: outbound events go down, inbound events come up. docs/interceptors.md has the laws and drawings.
  */
 #ifndef PENSTOCK_INTERCEPTOR_H
 #define PENSTOCK_INTERCEPTOR_H
@@ -30,7 +30,7 @@ typedef struct penstock_hop penstock_hop;
 #define PENSTOCK_DROP    3 /* swallow this message */
 #define PENSTOCK_TAKE    4 /* from on_start: answer the call here; nothing goes below */
 #define PENSTOCK_RESTART 5 /* from on_status: begin the call again below this hop; needs replay_bytes */
-#define PENSTOCK_SKIP    6 /* from create: not this call */
+#define PENSTOCK_SKIP    6 /* from create: the call has no hop of this interceptor */
 
 /* Call kinds; as a mask, (1u << kind). */
 #define PENSTOCK_KIND_UNARY         0
@@ -68,9 +68,10 @@ typedef struct penstock_interceptor {
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, after removal and the end of the last call that has it, or on error */
 
-  penstock_hop_create create;   /* start has come to this hop: PENSTOCK_NEXT with *state set, or PENSTOCK_SKIP.
-                                   Without `create`, `state` is user_data */
-  penstock_hop_destroy destroy; /* exactly once, last, for each hop that start has come to, unless create skipped */
+  penstock_hop_create create;   /* called when start comes to this hop; returns PENSTOCK_NEXT with *state set, or
+                                   PENSTOCK_SKIP. Without `create`, `state` is user_data */
+  penstock_hop_destroy destroy; /* the last callback, exactly once for each hop that start has come to, unless
+                                   create returned PENSTOCK_SKIP */
 
   /* Outbound, toward the server. */
   penstock_hop_callback on_start;      /* before anything is sent: metadata, method, authority, deadline. NEXT, PAUSE,

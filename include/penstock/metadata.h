@@ -1,8 +1,7 @@
 /* Metadata: an ordered multimap of lower-case names to values. The value of a name that ends in "-bin" is any bytes;
  * every other value is visible ASCII and spaces, without a space at its ends. Reserved names (":...", "grpc-...", "te",
- * "content-type",
- * "user-agent", "host", "content-length" and HTTP/2's connection headers) are refused: they have accessors or options
- * of their own. gRPC over HTTP/2, "Custom-Metadata".
+ * "content-type", "user-agent", "host", "content-length" and HTTP/2's connection headers) are refused: they have
+ * accessors or options of their own. See "Custom-Metadata" in gRPC over HTTP/2.
  *
  * JSON: {"name": ["v1", "v2"]}; input also takes a bare string for one value. "-bin" values are base64 (padding
  * optional on input). A text value that is not UTF-8 appears as {"base64": "..."}. Order is kept within a name.
@@ -28,7 +27,7 @@ PENSTOCK_API penstock_result penstock_metadata_new(penstock_metadata **metadata)
 /* Adds a reference to `metadata`.
  * result: `metadata`; NULL for NULL.
  * memory: the reference is given back with penstock_metadata_release.
- * threads: any, also while another uses it. */
+ * threads: any, also while another thread uses the metadata. */
 PENSTOCK_API penstock_metadata *penstock_metadata_retain(const penstock_metadata *metadata);
 /* Gives a reference back. NULL does nothing.
  * result: none.

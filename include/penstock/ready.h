@@ -10,7 +10,7 @@
  * - `options_json` is an object (NUL-terminated) or NULL for the defaults. With E_INVALID_JSON `error` names the JSON
  *   path. A percentage is a number from 0 to 100, whole or not.
  * - A `user_data` that is given here is transferred, even on error.
- * - They may be shared by any number of calls, channels and runtimes. docs/ready.md has an example of each.
+ * - One interceptor may serve any number of calls, channels and runtimes. docs/ready.md has an example of each.
  */
 #ifndef PENSTOCK_READY_H
 #define PENSTOCK_READY_H
@@ -131,14 +131,14 @@ PENSTOCK_API penstock_result penstock_ready_metrics(penstock_metrics *metrics, p
  * bucket's count includes those before it, and the last bucket has "le_ms": null.
  * result: E_INVALID_ARGUMENT: a NULL. E_FORKED: the metrics of a parent of this process. E_NO_MEMORY.
  * memory: *json is owned by the caller; free with penstock_free.
- * threads: any, while calls run */
+ * threads: any, also while calls run */
 PENSTOCK_API penstock_result penstock_metrics_snapshot_json(penstock_metrics *metrics, char **json);
 /* Gives the counters in Prometheus' text format 0.0.4: grpc_client_started_total, grpc_client_handled_total,
  * grpc_client_msg_sent_total, grpc_client_msg_received_total, grpc_client_handling_seconds, with the labels grpc_type,
  * grpc_service and grpc_method, and for handled and handling_seconds also grpc_code.
  * result: as penstock_metrics_snapshot_json.
  * memory: *text is owned by the caller; free with penstock_free.
- * threads: any, while calls run */
+ * threads: any, also while calls run */
 PENSTOCK_API penstock_result penstock_metrics_prometheus_text(penstock_metrics *metrics, char **text);
 
 /* ---- W3C trace context (level 1): traceparent and tracestate ---- */

@@ -1,8 +1,8 @@
 /* Registrations: each is an interceptor that has been added to a runtime, a channel or call options. Its id alone names
  * it, wherever it was added. A change holds for calls that are created from then on.
  *
- * Each function gives E_NOT_FOUND if no registration ever had this `id` or it is not registered any more, and E_FORKED
- * if the id comes from the parent of this process.
+ * Each function gives E_FORKED if the `id` comes from the parent of this process, and E_NOT_FOUND if no registration
+ * ever had it. Each but penstock_registration_wait_removed gives E_NOT_FOUND too if it is not registered any more.
  */
 #ifndef PENSTOCK_REGISTRATION_H
 #define PENSTOCK_REGISTRATION_H
@@ -47,9 +47,9 @@ PENSTOCK_API penstock_result penstock_registration_replace(penstock_interceptor_
  * negative is without limit.
  * result: PENSTOCK_OK: it has run. E_STATE: still registered. E_NOT_FOUND: no registration ever had this id. E_TIMEOUT:
  * a call that has the interceptor has not ended. E_WOULD_DEADLOCK: called on a thread that drives a runtime, in an
- * interceptor's finalizer, or in the function of this synchronous interceptor. E_FORKED.
+ * interceptor's finalizer, or in the function of this interceptor itself, if it is a synchronous one. E_FORKED.
  * memory: none.
- * threads: any thread for which no call with the interceptor waits. */
+ * threads: any but a thread that a call with the interceptor waits for. */
 PENSTOCK_API penstock_result penstock_registration_wait_removed(penstock_interceptor_id id, int64_t timeout_ms);
 
 #ifdef __cplusplus

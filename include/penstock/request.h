@@ -1,13 +1,15 @@
-/* The start of a call, as a hop or as call options have it: metadata, method, deadline and the settings of the call.
+/* The request: the start of a call (metadata, method, deadline, settings), as a hop sees it or as call options contain
+ * it.
  *
  * penstock_hop_request gives the request of a hop. Any callback of the hop may read it. It may be changed in on_start,
- * before anything is sent. In on_status of a hop that records (replay_bytes) it is the request that a RESTART sends,
- * and may be changed too: there also later, on any thread, with a bound hop, while the status waits. The
+ * before anything is sent. In on_status of a hop with replay_bytes it is the request that a RESTART sends, and may be
+ * changed too. If that status waits, any thread may change the request with a bound hop until the wait is over. The
  * function of a synchronous interceptor may change it before penstock_hop_next, and again when next has given a status.
  * penstock_call_options_request gives the request of call options, which is read and changed before the options are
  * shared; its method and channel can't be set. Elsewhere a setter gives PENSTOCK_E_STATE, after the call
- * PENSTOCK_E_GONE, in a forked child PENSTOCK_E_FORKED, and for a NULL PENSTOCK_E_INVALID_ARGUMENT. Where the request
- * can't be read, a getter returns the same as for NULL.
+ * PENSTOCK_E_GONE, in a forked child PENSTOCK_E_FORKED, and for a NULL PENSTOCK_E_INVALID_ARGUMENT. The request of a
+ * hop is readable in the callbacks of the hop, in the function of a synchronous interceptor, and with a bound hop while
+ * a start waits, or a status that may be answered with RESTART. Elsewhere, and if it is NULL, it is "not readable".
  */
 #ifndef PENSTOCK_REQUEST_H
 #define PENSTOCK_REQUEST_H
@@ -21,12 +23,12 @@ extern "C" {
 #endif
 
 /* Gives the request's metadata: in create, in on_start, and where the request may be changed.
- * result: NULL elsewhere.
+ * result: the metadata; NULL elsewhere.
  * memory: borrowed; lives as long as the hop's callback, its bound handle or its function.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_metadata *penstock_request_metadata(penstock_request *request);
 /* Gives the method, "/package.Service/Method", NUL-terminated.
- * result: NULL where nothing is shown.
+ * result: NULL if the request is not readable.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_method(const penstock_request *request);
@@ -37,7 +39,7 @@ PENSTOCK_API const char *penstock_request_method(const penstock_request *request
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_method(penstock_request *request, const char *method);
 /* Gives the authority that is sent, NUL-terminated.
- * result: NULL where nothing is shown.
+ * result: NULL if the request is not readable.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_authority(const penstock_request *request);
@@ -48,7 +50,7 @@ PENSTOCK_API const char *penstock_request_authority(const penstock_request *requ
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_authority(penstock_request *request, const char *authority);
 /* Gives the milliseconds that are left until the deadline.
- * result: 0 if it has passed, -1 for none, and where nothing is shown.
+ * result: 0 if it has passed; -1 if there is none, or if the request is not readable.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API int64_t penstock_request_deadline_ms(const penstock_request *request);
@@ -59,7 +61,7 @@ PENSTOCK_API int64_t penstock_request_deadline_ms(const penstock_request *reques
 PENSTOCK_API penstock_result penstock_request_set_deadline_ms(penstock_request *request, int64_t ms);
 
 /* Gives the compression of messages on their way to the server.
- * result: "identity" or "gzip"; "identity" where nothing is shown.
+ * result: "identity" or "gzip"; "identity" if the request is not readable.
  * memory: static.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_compression(const penstock_request *request);
@@ -69,7 +71,7 @@ PENSTOCK_API const char *penstock_request_compression(const penstock_request *re
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_compression(penstock_request *request, const char *name);
 /* Gives the limit on one received message, in bytes, decompressed.
- * result: 0 for NULL.
+ * result: the limit; the library's default (4194304) if the request is not readable, but 0 for NULL.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API size_t penstock_request_max_receive_message_bytes(const penstock_request *request);
@@ -80,7 +82,7 @@ PENSTOCK_API size_t penstock_request_max_receive_message_bytes(const penstock_re
 PENSTOCK_API penstock_result penstock_request_set_max_receive_message_bytes(penstock_request *request, size_t bytes);
 /* Gives the limit on one message as it leaves the last hop, in bytes, uncompressed: a larger message ends the call with
  * RESOURCE_EXHAUSTED. A message of the caller is also checked against the limit of the call's options.
- * result: 0 for NULL.
+ * result: the limit; the library's default (2147483647) if the request is not readable, but 0 for NULL.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API size_t penstock_request_max_send_message_bytes(const penstock_request *request);
@@ -97,7 +99,7 @@ PENSTOCK_API penstock_result penstock_request_set_max_send_message_bytes(penstoc
 #define PENSTOCK_IDEMPOTENCY_NO_SIDE_EFFECTS 2
 
 /* Gives the idempotency of the method: how safe it is to call it twice.
- * result: PENSTOCK_IDEMPOTENCY_...; UNKNOWN where nothing is shown.
+ * result: PENSTOCK_IDEMPOTENCY_...; UNKNOWN if the request is not readable.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_idempotency(const penstock_request *request);
@@ -108,7 +110,7 @@ PENSTOCK_API int32_t penstock_request_idempotency(const penstock_request *reques
 PENSTOCK_API penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
 /* Gives the subtype of the request's content-type, NUL-terminated: "json" for "application/grpc+json". The content-type
  * of the response is among its headers as "content-type", unless it is "application/grpc".
- * result: "" for "application/grpc", and where nothing is shown.
+ * result: "" for "application/grpc", and if the request is not readable.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_content_subtype(const penstock_request *request);
@@ -119,7 +121,7 @@ PENSTOCK_API const char *penstock_request_content_subtype(const penstock_request
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_content_subtype(penstock_request *request, const char *subtype);
 /* Gives the user agent that this call sends instead of its channel's, NUL-terminated.
- * result: "" for the channel's, and where nothing is shown.
+ * result: "" for the channel's, and if the request is not readable.
  * memory: borrowed; lives until it is set again or the call ends.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_user_agent(const penstock_request *request);
@@ -132,7 +134,7 @@ PENSTOCK_API const char *penstock_request_user_agent(const penstock_request *req
 PENSTOCK_API penstock_result penstock_request_set_user_agent(penstock_request *request, const char *application);
 /* Whether the call waits for a connection, however long it takes. Otherwise it fails with UNAVAILABLE where the channel
  * can't connect (docs/channel.md).
- * result: 1 or 0; 0 where nothing is shown.
+ * result: 1 or 0; 0 if the request is not readable.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_wait_for_ready(const penstock_request *request);
@@ -143,7 +145,7 @@ PENSTOCK_API int32_t penstock_request_wait_for_ready(const penstock_request *req
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_wait_for_ready(penstock_request *request, int32_t wait);
 /* Tells whether the call has credentials; their value is not shown.
- * result: 1 or 0; 0 where nothing is shown.
+ * result: 1 or 0; 0 if the request is not readable.
  * memory: nothing is kept
  * threads: as the head of this file says */
 PENSTOCK_API int32_t penstock_request_has_credentials(const penstock_request *request);
@@ -159,7 +161,8 @@ PENSTOCK_API penstock_result penstock_request_set_credentials(penstock_request *
 
 /* Redirect: sends the rest of the call to `channel`, another one of the same runtime. The interceptors, options and
  * deadline of the call stay. The call uses the other channel's connection, TLS and target, and also its authority,
- * unless one was set for the call. Closing either channel ends the call. The last channel that is set counts.
+ * unless one was set for the call. Closing either channel ends the call. If several channels are set, the last one
+ * counts.
  * result: E_INVALID_ARGUMENT: a NULL, or a channel of another runtime. E_CLOSED: that channel has been closed. E_STATE,
  * E_GONE, E_FORKED: as the head of this file says.
  * memory: the other channel is retained until the call ends.

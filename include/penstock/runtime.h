@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct penstock_runtime penstock_runtime;
 
-/* Makes a runtime. `options` is a JSON object (NUL-terminated) or NULL:
+/* Makes a runtime. `options` is a JSON object (NUL-terminated) or NULL; numbers in parentheses are defaults:
  *   "mode": "thread" (default): the runtime has a thread of its own; "host": the program calls penstock_runtime_poll
  *   "caller_drives": true (default): the thread of a blocking call may drive the loop, as long as few threads wait at
  *     once; in host mode it always may
@@ -64,13 +64,13 @@ PENSTOCK_API penstock_result penstock_runtime_poll(penstock_runtime *runtime, in
 
 /* Writes as JSON a snapshot for diagnosing hangs:
  * {"complete", "running": null or {"interceptor" (null: a callback of the call itself), "event", "call": an id,
- *  "for_ms": at most so long}, "calls": [{"id", "method", "kind", "target", "age_ms", "deadline_ms", "attempts",
+ *  "for_ms" (at most)}, "calls": [{"id", "method", "kind", "target", "age_ms", "deadline_ms", "attempts",
  *  "connection_silent_ms", "holder", "outbound", "inbound": as in penstock_call_trace_json}, ...], the latest first}
  * The loop is asked for the calls. If it does not answer within `timeout_ms`, because a callback does not return,
  * "complete" is false, "calls" null, and "running" names the interceptor.
  * result: E_NO_MEMORY, E_FORKED.
  * memory: *json is owned by the caller; free with penstock_free.
- * threads: any; on the driving thread at once. */
+ * threads: any; on the driving thread it returns at once. */
 PENSTOCK_API penstock_result penstock_runtime_snapshot_json(penstock_runtime *runtime, int64_t timeout_ms, char **json);
 
 /* Ends every call with CANCELLED ("runtime shut down"), closes every channel and connection, and joins the threads;
@@ -86,7 +86,7 @@ PENSTOCK_API penstock_result penstock_runtime_shutdown(penstock_runtime *runtime
 /* Registers `interceptor` with `priority` for calls on every channel of the runtime that are created from now on. *id
  * names the registration; with the functions of registration.h the interceptor is removed, replaced or changed.
  * result: E_INVALID_ARGUMENT (a malformed pattern, per_attempt without a hop at the bytes level). E_UNSUPPORTED: a
- * larger struct_size with a tail that is not zero, or a level that this version does not know. E_CLOSED. E_NO_MEMORY.
+ * level that this version does not know, or fields that it does not know are set. E_CLOSED. E_NO_MEMORY.
  * memory: the table is borrowed during the call; its user_data is transferred, even on error.
  * threads: any */
 PENSTOCK_API penstock_result penstock_runtime_add_interceptor(penstock_runtime *runtime,

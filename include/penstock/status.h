@@ -54,7 +54,7 @@ PENSTOCK_API penstock_result penstock_status_from_json(const char *json, penstoc
 /* Adds a reference to `status`.
  * result: `status`; NULL for NULL.
  * memory: the reference is given back with penstock_status_release.
- * threads: any, also while another uses it. */
+ * threads: any, also while another thread uses the status. */
 PENSTOCK_API penstock_status *penstock_status_retain(const penstock_status *status);
 /* Gives a reference back. NULL does nothing.
  * result: none.

@@ -53,11 +53,11 @@ typedef int32_t (*penstock_intercept)(penstock_hop *hop, void *user_data);
 /* Fill with PENSTOCK_SYNC_INTERCEPTOR_INIT, then set what you need. */
 typedef struct penstock_sync_interceptor {
   size_t struct_size;
-  const char *name;             /* all fields but the last are as in penstock_interceptor */
+  const char *name;             /* as in penstock_interceptor, as are the fields up to per_attempt */
   const char *methods;          /* patterns of methods; NULL is every one */
   uint32_t kinds;               /* mask of call kinds; 0 is all */
   uint32_t level;               /* PENSTOCK_LEVEL_... */
-  uint32_t per_attempt;         /* 1: one for each attempt */
+  uint32_t per_attempt;         /* 1: one hop for each attempt */
   size_t hold_bytes;            /* limit on a single response while it waits here; 0: the limit on a received message */
   void *user_data;              /* transferred, even on error */
   penstock_finalizer finalizer; /* runs once, when neither a registration nor a running function has it, or on error */
@@ -79,8 +79,8 @@ static inline penstock_sync_interceptor penstock_sync_interceptor_init(void) {
 /* Fills `table` (made with PENSTOCK_INTERCEPTOR_INIT) with an interceptor that runs the function of `interceptor`.
  * Register the table once and unchanged, with any of the functions that register a table. To free a table that is not
  * registered after all, call table.finalizer(table.user_data).
- * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small, no function. E_UNSUPPORTED: a larger struct_size
- * with a tail that is not zero. E_NO_MEMORY.
+ * result: E_INVALID_ARGUMENT: a NULL, a struct_size that is too small, no function. E_UNSUPPORTED: fields that this
+ * version does not know are set. E_NO_MEMORY.
  * memory: `interceptor` is borrowed during the call, its user_data transferred, even on error; the table's strings live
  * as long as its user_data.
  * threads: any */

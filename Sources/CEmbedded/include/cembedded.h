@@ -1,5 +1,5 @@
-/* The functions under Embedded Swift: those that its runtime takes from libc and that older glibc versions lack, and
- * its memory. Swift does not import this header; cmemory.h has the part that Swift sees. */
+/* Functions that the runtime of Embedded Swift needs: functions of libc that older glibc versions lack, and functions
+ * for memory. Swift does not import this header; cmemory.h declares the functions that Swift code calls. */
 #ifndef PENSTOCK_CEMBEDDED_H
 #define PENSTOCK_CEMBEDDED_H
 #include <stddef.h>

@@ -2,12 +2,12 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// Per-call options, parsed once. A nil option comes from the channel. They are also the handle of the request with
-/// which each of their calls begins; the functions of request.h set it without JSON.
+/// The options of calls, parsed once. An option that is nil is taken from the channel. The object is also a handle of
+/// the request with which each call begins: so the functions of request.h can set that request without JSON.
 public final class CallOptions: HopHandle {
   public var deadline: UInt64?
   public var hasDeadline = false
-  /// Before the options are shared, their user may change it.
+  /// The metadata of each call. The user may change it until the options are shared.
   public let metadata = Metadata()
   public var authority: ByteBuffer?
   private var shownAuthority: ByteBuffer?
@@ -26,7 +26,7 @@ public final class CallOptions: HopHandle {
   /// The credentials; read-only, since calls share them.
   public var credentials: Metadata?
   public var codec: Codec?
-  /// The size of the send buffer; nil: the default, and more for calls that send a few large messages.
+  /// The size of the send buffer; nil: the default, and more for client streams that have few messages in flight.
   public var sendBufferBytes: Int?
   static let sendBuffer = 256 << 10
   public var isInterruptible = false

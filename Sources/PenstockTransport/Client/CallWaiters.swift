@@ -24,9 +24,9 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   }
 }
 
-/// The threads that wait in a call, under the call's lock. A wake-up costs two switches of a processor, so a thread
-/// is woken only for the news that it waits for. References are not counted: a waiter takes itself out before it
-/// goes.
+/// The threads that wait in a call, under the call's lock. A wake-up costs two context switches, so a thread is woken
+/// only for the news that it waits for. References are not counted: a thread takes its waiter out before it goes on,
+/// or the call has ended and nobody else has it.
 struct CallWaiters {
   private var first: Unmanaged<CallWaiter>?
   /// A mask of the news that is awaited by waiters that have not been woken.
@@ -69,8 +69,8 @@ struct CallWaiters {
     }
   }
 
-  /// The waiters to set for `news`, outside of the lock. Mostly that is one waiter: with a counted reference unless
-  /// it is this thread's own, which lives as long as this thread is here.
+  /// The waiters to set for `news`, outside of the lock. Mostly that is only `one`. The caller has to release `one`,
+  /// unless it is the waiter of this thread (`isOwn`): that lives as long as this thread is here.
   mutating func awaiting(_ news: Awaited) -> (one: Unmanaged<CallWaiter>?, isOwn: Bool, more: [CallWaiter]) {
     var one: Unmanaged<CallWaiter>?
     var isOwn = false

@@ -7,11 +7,11 @@ import Synchronization
 extension ClientCall {
   public var ended: Reply? { lock.withLock { reply } }
 
-  /// Cancels the call. After it has returned nothing is delivered any more; the parts of the reply that have come
-  /// stay in the reply.
+  /// Cancels the call. After this has returned, no message is delivered any more, except one that another thread is
+  /// about to deliver. A call that has ended keeps its status and its reply.
   public func cancel(_ reason: ByteView) {
     // The end is submitted before the unread messages are dropped: a thread that then finds no more messages gets the
-    // status of this cancel, not another one.
+    // status of this cancel, and not that of another end.
     if ended == nil { call.submit(.endLocally(Status(.cancelled, reason))) }
     let dropped = lock.withLock { () -> ShortQueue<Message> in
       discards.store(true, ordering: .releasing)
@@ -53,7 +53,8 @@ extension ClientCall {
   /// Queues a copy of `bytes` if there is room.
   public func trySend(_ bytes: ByteView) -> Outcome {
     if call.codec != nil { return .state }
-    // Looks for room first, so that no copy is made in vain. A kind with one request message always has room for it.
+    // Checks for room first, so that no copy is made in vain. A call with only one request message always has room
+    // for it.
     if !kind.sendsOne || bytes.count > maxSendBytes {
       let checked = lock.withLock { checkSend(bytes.count) }
       guard checked == .ok else { return checked }
@@ -72,8 +73,8 @@ extension ClientCall {
     return outcome
   }
 
-  /// Queues a message. The lock is held, so that messages of several threads leave in the order in which they were
-  /// counted.
+  /// Queues a message if there is room. The lock is held, so that messages of several threads leave in the order in
+  /// which they were counted.
   func queueLocked(_ message: consuming Message) -> Outcome {
     let count = message.count
     let outcome = checkSend(count)
@@ -92,12 +93,13 @@ extension ClientCall {
   /// The bytes that each message takes of the send buffer beyond its content, so that the number of empty messages is
   /// bounded too: about the memory that is allocated for a message.
   private static let messageOverhead = 256
-  /// The send buffer of a client stream. Nine messages of 64 KiB are sent at a time: more than half a window of 1
-  /// MiB, for which a peer gives credit at once. A peer that gets only three at a time goes to sleep in between, and
-  /// the sender has the work of waking it (0.85 of the rate).
+  /// The size of the send buffer of a client stream whose options set none. It has room for nine messages of 64 KiB:
+  /// more than half a window of 1 MiB, for which a peer gives credit at once. If the peer got only three messages at
+  /// a time, it would go to sleep in between, and waking it would be work for the sender (0.85 of the rate).
   private static let bytesAhead = 640 << 10
-  /// The limit on small messages: queueing more of them takes longer than the loop stays free for their sender
-  /// (`linger_us`), and the own thread would take the loop in between (1,024 of 256 bytes: 0.65 of the rate).
+  /// With this many messages in flight, a client stream's send buffer has only its usual size. To queue more small
+  /// messages takes longer than the loop stays free for their sender (`linger_us`), so the own thread would take the
+  /// loop in between (1,024 messages of 256 bytes: 0.65 of the rate).
   private static let messagesAhead = 16
 
   /// The size of the send buffer at present.
@@ -128,8 +130,8 @@ extension ClientCall {
     return wait(for: .room, &found)
   }
 
-  /// Half-closes a kind with one request message as soon as that is sent, so that a thread that waits for the answer
-  /// need not half-close.
+  /// Half-closes a unary or server stream call if its one request message was sent. Called when a blocking caller
+  /// begins to wait for the answer, so that the caller need not half-close.
   private func closeWhenSaid() {
     guard kind.sendsOne else { return }
     lock.lock()
@@ -196,8 +198,8 @@ extension ClientCall {
     return (outcome, found.map { unsafeDowncast($0, to: Reply.self) })
   }
 
-  /// Runs a unary call from start to end, after `make`. A signal that is not to be ignored cancels it. `message` is
-  /// taken over; the caller gets one reference to the reply.
+  /// Runs a unary call from start to end, after `make`. A signal cancels the call, unless the options'
+  /// `onInterrupted` says to go on. `message` is taken over; the caller gets one reference to the reply.
   public func unary(_ message: Unmanaged<Message>, _ options: CallOptions?) -> (Outcome, Unmanaged<Reply>?) {
     unaryThread = UInt(cs_thread_self())
     // Other threads may get at the call through its hops while it ends.

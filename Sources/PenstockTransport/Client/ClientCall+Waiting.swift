@@ -4,8 +4,9 @@ import PenstockCall
 extension ClientCall {
   var isOnDrivingThread: Bool { runtime.isDriving }
 
-  /// Looks for the awaited news, under the lock. nil: there is none, and the thread has to wait. `found` is the
-  /// message to be sent, or becomes the object that has come: a message, headers, or the reply.
+  /// Looks, under the lock, whether the wait for `awaited` is over; for room, it also queues the message in `found`.
+  /// nil: the thread has to wait. For other news `found` becomes the object that has come: a message, headers, or the
+  /// reply.
   private func look(for awaited: Awaited, _ found: inout AnyObject?) -> Outcome? {
     switch awaited {
     case .room:
@@ -30,7 +31,7 @@ extension ClientCall {
     }
   }
 
-  /// Waits until there is an outcome; looks for it again after each piece of awaited news.
+  /// Waits until `look` gives an outcome. It is asked at first, and again after each wake-up.
   func wait(for awaited: Awaited, interruptible: Bool? = nil, _ found: inout AnyObject?) -> Outcome {
     lock.lock()
     var outcome = look(for: awaited, &found)
@@ -46,14 +47,15 @@ extension ClientCall {
     return wait(with: waiter, interruptible ?? isInterruptible, &found)
   }
 
-  /// Waits with a waiter that is among the call's waiters, and takes it out. `opens`: the call is opened here, after
-  /// `prepare`.
+  /// Waits with a waiter that is in the call's list of waiters, and takes the waiter out of the list. `opens`: also
+  /// opens the call, after `prepare`.
   func wait(
     with waiter: CallWaiter, _ interruptible: Bool, opens: Bool = false, _ found: inout AnyObject?
   ) -> Outcome {
     var opens = opens
-    // A worker runs the functions of the call's synchronous interceptors while it waits, and does not do the host
-    // program's work. If the call has no hops and any thread may drive, a worker waits like every other thread.
+    // While a worker waits, it runs the functions of the call's synchronous interceptors, and does not drive a loop
+    // that the host program drives. If the call has no hops and the runtime is not host-driven, a worker waits like
+    // every other thread.
     let isSimple = !call.wasMadeWithHops && driver._withUnsafeGuaranteedRef { $0.options.mode == .thread }
     let attendant = isSimple ? nil : call.withItem { $0.attend(waiter) }
     defer { if let attendant { channel.runtime.workers.leave(call.item, attendant) } }
@@ -97,7 +99,8 @@ extension ClientCall {
     }
   }
 
-  /// Whether a hop's callbacks run on this very thread, so that the call can't end while it waits. Under the lock.
+  /// Whether an executor that has to run a callback of the call has this thread as its own: the call can't end while
+  /// this thread waits. Under the lock.
   private var needsThisThread: Bool { !needed.isEmpty && needed.contains { $0.isOnThisThread } }
 
   /// Releases the lock, and wakes the threads that wait for `news`.

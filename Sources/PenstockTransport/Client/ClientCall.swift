@@ -3,8 +3,8 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// A call as its user sees it: in blocking style messages that arrive are queued here for the threads that wait; in
-/// callback style it is handed on at once.
+/// A call as its user sees it. In blocking style, messages that arrive are queued here until a thread receives them;
+/// in callback style, each message is handed to the callback at once.
 public final class ClientCall: CallAbove, @unchecked Sendable {
   public let call: Call
   public let channel: ClientChannel
@@ -32,34 +32,36 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   /// Executors that have to run a callback before the call can end.
   var needed: [any Executor] = []
   var received = ShortQueue<Message>()
-  /// The message of a unary call, until its first run.
+  /// The message that `unary` sends, until the call's first run.
   private var firstMessage: Message?
-  /// The response message of a kind that has one, until the reply takes it.
+  /// The response message of a call that has exactly one, until the reply takes it.
   var answer: Message?
   var demanded = 0
   /// The response's headers, until the reply takes them.
   var headers: Metadata?
   var reply: Reply?
-  /// The sizes of the messages in flight; the only message of a unary or server stream call is not counted.
+  /// How much of the send buffer each message in flight takes, oldest first: its size and an overhead. The only
+  /// message of a unary or server stream call is not counted.
   var sizesInFlight = ShortQueue<Int>()
-  /// The bytes of the messages in flight, with the overhead of each; counted as `sizesInFlight` are.
+  /// The sum of `sizesInFlight`.
   var bytesInFlight = 0
   var sentMessages = 0
   /// The channels that hops have redirected the call to; kept until the end.
   private var redirectChannels: [ClientChannel] = []
   /// The thread that has made the call by `unary` and waits for its end; 0: the call was made otherwise.
   var unaryThread: UInt = 0
-  /// The user has no handle of the call, because `unary` has made it: nobody uses the call before its end, except
-  /// that `cancel` of its options submits the end. Another thread can get at the call only through hops
-  /// (`Call.wasMadeWithHops`).
+  /// Whether `unary` has made the call, so that the user has no handle of it. Before its end other threads reach such
+  /// a call only in two ways: `cancel` of its options submits an end, and hops lead to the call, if it was made with
+  /// hops (`Call.wasMadeWithHops`).
   var hasNoHandle: Bool { unaryThread != 0 }
   let sendBufferBytes: Int
   let sendsAhead: Bool
   let maxSendBytes: Int
-  /// No message is delivered any more. Set under the lock; callback style reads it without the lock.
+  /// Whether messages are dropped, and not delivered any more. Set under the lock; callback style reads it without
+  /// the lock.
   let discards = Atomic<Bool>(false)
   var isHalfClosed = false
-  /// Whether `answer` has been received.
+  /// Whether the user has received `answer`, or can't receive it any more, because the call was cancelled.
   var hasAnswered = false
   let isInterruptible: Bool
 
@@ -81,7 +83,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return make(channel, named, kind, options, consume callbacks, line)
   }
 
-  /// The path of a call on the channel; nil: the call can't be made.
+  /// Checks the path of a call on the channel, and finds its shared copy. nil: no call can be made; the outcome says
+  /// why.
   static func find(_ path: ByteView, _ channel: ClientChannel) -> (Outcome, ByteBuffer?) {
     channel.isClosed ? (.closed, nil) : channel.paths.find(path)
   }
@@ -148,10 +151,11 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     driver._withUnsafeGuaranteedRef { runtime in call.withItem { _ = runtime.post($0) } }
   }
 
-  /// Prepares the first run, for which the item is then to be posted to `driver`. The message of a unary call goes
-  /// with it.
+  /// Prepares the first run. The caller then posts the call's item to `driver`. `message`: the request of `unary`,
+  /// which the first run sends with a half-close behind it; nil: none.
   func prepare(_ message: consuming Message?) {
-    // The call is counted until its end: a runtime does not end while it runs, and a shutdown waits for it.
+    // The call is counted until it ends. While a call is counted, the runtime does not end by itself, and a shutdown
+    // waits.
     driver._withUnsafeGuaranteedRef { runtime in
       runtime.beginCall()
       if isCallbackStyle { runtime.beginBackground() }
@@ -169,7 +173,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     borrow(channel.runtime.live) { $0.add(self) }
     call.attach(below: channel.transport.newAttempt())
     if channel.isClosed || sideLinks.parent != nil, !beginsWithOthers() { return }
-    // Its options were cancelled before the call began: the input that ends it has been posted.
+    // `unary` gives no message if the call's options were cancelled before. Then the call is not opened: the input
+    // that ends it was posted (`CallOptions.began`), and comes next.
     if hasNoHandle, firstMessage == nil { return }
     borrow(call) { $0.open(firstMessage.take()) }
   }
@@ -215,7 +220,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   // MARK: - News from the call, on the driving thread
 
   public override func callHeaders(_ headers: Metadata) {
-    // No other thread waits for the headers or looks at them before the end.
+    // In callback style, and without a handle, no other thread waits for the headers or looks at them before the end.
     if hasNoHandle || isCallbackStyle {
       self.headers = headers
     } else {
@@ -282,7 +287,8 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     let isNew = !needed.contains { $0 === executor }
     guard isNew else { return lock.unlock() }
     needed.append(executor)
-    // Wakes the waiters: one on that executor's own thread would wait in vain.
+    // Wakes all waiters: a thread of this executor must not go on waiting, because the call can't end before the
+    // executor has run its callback (`needsThisThread`).
     unlock(andWake: .end)
   }
 

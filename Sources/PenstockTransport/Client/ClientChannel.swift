@@ -20,7 +20,7 @@ public final class ClientChannel: @unchecked Sendable {
   /// The number of users' handles. Calls may keep the channel longer.
   private let handles = Atomic<Int>(1)
 
-  /// Takes over the caller's use of `runtime`.
+  /// Makes a channel, which takes over the caller's count as a user of `runtime` (`ClientRuntime.addUser`).
   @inline(never) @_optimize(size)
   public init(
     _ runtime: ClientRuntime, _ transport: Channel, target: ByteBuffer, authority: ByteBuffer,

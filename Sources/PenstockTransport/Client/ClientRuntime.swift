@@ -24,7 +24,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
   private var registry = Registry(.runtime)
   /// Whether nothing may be registered any more; under the lock.
   private var isOver = false
-  /// The chains that channels keep for their next call.
+  /// The chains that each channel of the runtime keeps for its next calls.
   private var caches: [ChannelChains] = []
   /// The registry's generation, so that a call sees without the lock that nothing has changed.
   let registryGeneration = Atomic<UInt64>(0)

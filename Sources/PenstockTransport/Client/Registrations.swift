@@ -29,8 +29,8 @@ extension Registry {
   }
 }
 
-/// The owner of a registry: a runtime, a channel or the options of calls. Before it goes it takes all registrations
-/// out.
+/// The owner of a registry: a runtime, a channel or the options of calls. Before it is freed it removes all its
+/// registrations.
 public class RegistrationOwner {
   init() {}
 
@@ -40,10 +40,10 @@ public class RegistrationOwner {
 
 /// The registrations of this process: the number and the owner of each, and whether it was finalized.
 ///
-/// The table is under the lock of the process's page, and is reached from there, so that a forked child starts with
-/// none. A child's numbers go on from the parent's, so that it recognises the parent's.
+/// The process's page has the table's address, and its lock guards the table, so a forked child starts with none. A
+/// child's numbers go on from its parent's, so that the child recognises a number of the parent.
 public enum Registrations {
-  /// Sorted by number: new ones go to the end.
+  /// The registrations whose finalizer has not run, sorted by number: new ones go to the end.
   private final class Table {
     struct Live {
       let id: UInt64
@@ -51,7 +51,7 @@ public enum Registrations {
       /// The owner of the registry that has it; nil: it was removed.
       var owner: Unmanaged<RegistrationOwner>?
       var isRemoved = false
-      /// The thread that runs the finalizer.
+      /// The thread that runs the finalizer; 0: none.
       var finalizer: UInt64 = 0
     }
 

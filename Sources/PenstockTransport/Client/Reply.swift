@@ -16,7 +16,7 @@ public final class Reply {
   private var values: CallValues?
   private var texts: (status: ByteBuffer?, stats: ByteBuffer?, trace: ByteBuffer?) = (nil, nil, nil)
 
-  /// Inlined, so that the holder of the call lends it instead of counting a reference.
+  /// Inlined, so that `call` is borrowed from the caller, and its reference is not counted.
   @inline(__always)
   init(_ status: Status, _ generation: UInt64, _ call: borrowing Call) {
     self.status = status

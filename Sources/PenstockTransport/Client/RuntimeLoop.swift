@@ -11,11 +11,12 @@ final class CallItem: InboxItem {
   private var isFirstRun = false
   fileprivate var deadline: DeadlineTimer?
   fileprivate var resumes: [ResumeTimer] = []
-  /// The call's tickets: made by the driving thread, and never taken away, so that other threads may look at them.
+  /// The call's tickets. The driving thread makes the book, and it stays as long as the item, so other threads may
+  /// look at it.
   fileprivate var book: TicketBook?
-  /// The workers that run the call's synchronous interceptors; not counted, since a call that has not ended keeps the
-  /// runtime. `syncWork`, the interceptors and workers that wait for each other, is the pool's, under the pool's
-  /// lock.
+  /// The workers that run the call's synchronous interceptors. The reference is not counted, because a call that has
+  /// not ended keeps the runtime. `syncWork`: the call's synchronous interceptors that are ready to run, and the
+  /// workers that wait for the call; under the pool's lock.
   private let pool: Unmanaged<WorkerPool>
   var workers: WorkerPool { pool.takeUnretainedValue() }
   var syncWork: SyncWork?
@@ -32,8 +33,8 @@ final class CallItem: InboxItem {
   }
 
   private let lock = Lock()
-  /// The call as its user sees it, under the lock. It keeps this item until it ends, and its end clears this
-  /// reference.
+  /// The call as its user sees it, under the lock. The ClientCall keeps this item until the call ends, and the end
+  /// clears this reference.
   private var owner: Unmanaged<ClientCall>?
 
   /// Called before the item is posted, or run, for the first time.
@@ -45,7 +46,7 @@ final class CallItem: InboxItem {
   /// Called before anyone else has the call.
   func attach(_ owner: Unmanaged<ClientCall>) { self.owner = owner }
 
-  /// The owner of the call and its chain, on any thread; nil once the call has ended.
+  /// The owner and the chain of `call`; nil once the call has ended. Any thread.
   func live(_ call: Call) -> (owner: ClientCall, chain: Chain)? {
     lock.lock()
     defer { lock.unlock() }
@@ -53,7 +54,8 @@ final class CallItem: InboxItem {
     return (owner.takeUnretainedValue(), chain)
   }
 
-  /// Called as the call ends. Another thread can use `owner` only through a hop.
+  /// Called as the call ends. Another thread can use `owner` only through a hop, so no lock is needed if no other
+  /// thread can have a hop.
   fileprivate func detachOwner(_ call: Call) {
     if call.hopsArePrivate { owner = nil } else { lock.withLock { owner = nil } }
   }
@@ -69,7 +71,8 @@ final class CallItem: InboxItem {
     call.release()
   }
 
-  /// The runtime has ended before the item ran: so the call has ended too.
+  /// The runtime has ended before the item ran: ends the call, if it has not ended yet, and discards the inputs that
+  /// were posted to it.
   override func dropped(_ why: Closing) {
     let call = posted.take()?.takeRetainedValue()
     isFirstRun = false
@@ -78,8 +81,8 @@ final class CallItem: InboxItem {
   }
 }
 
-/// Fires at the call's deadline. Timers are disarmed when the call ends, before it can be freed, so their reference
-/// is not counted.
+/// Fires at the call's deadline. The reference to the call is not counted: the timer is disarmed when the call ends,
+/// before the call can be freed.
 private final class DeadlineTimer: Timer {
   unowned(unsafe) let call: Call
 
@@ -94,7 +97,7 @@ private final class ResumeTimer: Timer {
   unowned(unsafe) let call: Call
   let ticket: UInt64
   let resolution: Call.Resolution
-  /// The index of the timer among the call's.
+  /// The index of this timer in the call's `resumes`.
   var slot: Int
 
   init(_ call: Call, _ ticket: UInt64, _ resolution: Call.Resolution = .verdict(.next)) {
@@ -119,7 +122,7 @@ private final class ResumeTimer: Timer {
   }
 }
 
-/// Arms a timer that ends a ticket, on the driving thread.
+/// Arms, on the driving thread, a timer that resolves a ticket.
 final class DelayedResolution: InboxItem {
   private let call: Call
   private let ticket: UInt64
@@ -156,7 +159,7 @@ extension Call {
   }
 }
 
-/// The values of a call whose hops may run on several threads.
+/// The values of a call, with a lock, because several threads may use them.
 private final class LockedValues: CallValues {
   private let word = Lock()
 

@@ -8,7 +8,7 @@ import PenstockWire
 struct SideCallLinks {
   fileprivate(set) var parent: ClientCall?
   fileprivate var sides: [ClientCall] = []
-  /// The index in the parent's list; -1: it is in none.
+  /// The index of this call in its parent's `sides`; -1: it is not there.
   fileprivate var slot = -1
   fileprivate var hasEnded = false
 }
@@ -65,7 +65,7 @@ extension ClientCall {
     call.limitDeadline(parent.call.request.deadline)
   }
 
-  /// The call has ended: ends its side calls too.
+  /// The call has ended: takes it out of its parent's list, and ends its own side calls.
   func endSideCalls() {
     sideLinks.hasEnded = true
     if let parent = sideLinks.parent {

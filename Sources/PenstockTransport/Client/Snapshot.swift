@@ -31,7 +31,7 @@ public struct RuntimeView {
   public var running: CallWatch.Running?
   /// The interceptor whose callback runs, followed by a NUL; nil: it is a callback of the call itself.
   public var interceptor: ByteBuffer?
-  /// The time at which the loop began the turn in which the callback runs.
+  /// The time that the loop last read from the clock: the callback that runs began about then.
   public var turnTime: UInt64
   public var now: UInt64
 }
@@ -57,7 +57,7 @@ extension ClientRuntime {
     look(within: nanoseconds) { _ in [CallView(call.call)] }?.first
   }
 
-  /// Runs `body` when it may look at calls; nil: the loop has not answered in time.
+  /// Runs `body` on the driving thread, or here if nobody drives; nil: the loop has not answered in time.
   @inline(never) @_optimize(size)
   private func look(within nanoseconds: UInt64, _ body: @escaping (LiveCalls) -> [CallView]) -> [CallView]? {
     if runtime.isDriving { return body(live) }

@@ -6,8 +6,9 @@ import Synchronization
 ///
 /// A ticket is a number: (number of a book) << 16 | (place in that book). Books are numbered from 1, and no number is
 /// used again within the process, nor in a child that a fork makes of it: so a ticket that is resolved late never
-/// meets another ticket. A book belongs to one call, and takes another number after each 65,535 tickets. The table
-/// tells a ticket of an ended call from a spent one, and a made-up number from both, without keeping spent tickets.
+/// meets another ticket. A book belongs to one call, and takes another number after each 65,535 tickets. Spent
+/// tickets are not kept: a ticket whose book number nobody has counts as gone (mostly its call has ended), and a
+/// ticket that its book does not list counts as spent.
 final class TicketTable: @unchecked Sendable {
   private struct Slot {
     var number: UInt64 = 0
@@ -21,8 +22,8 @@ final class TicketTable: @unchecked Sendable {
   private static let newest = Atomic<UInt64>(0)
 
   private let lock = Lock()
-  /// The books by number: each at its number modulo the count of slots, a power of 2. A number whose slot is taken is
-  /// left out; half of the slots are free.
+  /// The books by number: each at its number modulo the count of slots, a power of 2. A new number whose slot is
+  /// taken is skipped; at least half of the slots stay free.
   private var slots = [Slot](repeating: Slot(), count: 64)
   private var taken = 0
   private var last: UInt64
@@ -91,7 +92,8 @@ final class TicketBook: @unchecked Sendable {
     /// The hop. It is not counted: while the ticket is open the call goes on, and keeps it.
     let hop: Unmanaged<Hop>?
     let event: Event
-    /// The request, if the ticket is about a start or about a status whose hop records.
+    /// The request that goes with the event: for a start the call's request; for a status, if the hop records what a
+    /// RESTART sends again, the recorded request; otherwise nil.
     let start: Request?
   }
 
@@ -120,7 +122,7 @@ final class TicketBook: @unchecked Sendable {
   /// The tickets, in rising order.
   private var entries: [Entry] = []
   private var spentCount = 0
-  /// The numbers that the table has given to this book, oldest first, without those before the oldest entry.
+  /// The numbers that the table has given to this book, oldest first. Numbers older than all entries were given back.
   private var numbers: [UInt64] = []
   private var newest: UInt64 = 0
 
@@ -149,7 +151,8 @@ final class TicketBook: @unchecked Sendable {
     return newest
   }
 
-  /// Gives the oldest numbers back: a function that gets a ticket with one of them returns "gone".
+  /// Gives back the numbers that no entry has any more. A function that gets a ticket with such a number returns
+  /// "gone".
   private func leaveNumbers() {
     let oldest = (entries.first?.ticket ?? .max) >> TicketBook.turnBits
     let count = numbers.prefix { $0 < oldest }.count

@@ -2,7 +2,7 @@ import CMemory
 import PenstockCall
 import PenstockWire
 
-/// The trace of one call: the latest events, and how many had to go. Any thread.
+/// The trace of one call: the latest events, and how many older ones were dropped. Any thread.
 public final class TraceLog: CallTrace, @unchecked Sendable {
   public static let defaultEvents = 256
 
@@ -84,7 +84,7 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
   }
 }
 
-/// The facts of the call in its trace, however the call ended.
+/// The facts about a call for its trace and for snapshots.
 public struct CallRecord {
   public let id: UInt64
   public let kind: CallKind

@@ -37,8 +37,8 @@ final class FieldList {
   private var commonSize = 0
   private var commonOwner: AnyObject?
   let blocks = KnownBlocks()
-  /// The number of the request's block in `blocks`; then this list has no fields, and `made` has the timeout. 0:
-  /// none.
+  /// The number of the request's block in `blocks`; then this list has no fields, and `made` has the timeout. 0: the
+  /// request's fields are in this list.
   private(set) var block: UInt8 = 0
   /// Set for a request that has only the common fields, this path, and perhaps a timeout.
   var path: ByteBuffer?
@@ -121,7 +121,7 @@ final class FieldList {
     return true
   }
 
-  /// Changes the value of one of the common fields; it is copied.
+  /// Changes the value of one of the common fields. The sender copies the new value.
   func setValue(at index: Int, _ value: ByteView) {
     guard index < count, let fields else { return }
     size += value.count - fields[index].valueCount

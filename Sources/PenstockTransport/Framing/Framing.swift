@@ -40,7 +40,8 @@ class Framing {
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool { false }
   func encode(_ message: Message) -> FramedMessage { .inHeaders }
-  /// A message takes long to compress, and others may wait behind it: `encodeNext` goes on, a turn later.
+  /// Whether a message is being compressed, which takes long, and others may wait behind it: `encodeNext` goes on, a
+  /// turn later.
   final var isPacking = false
   func encodeNext() -> FramedMessage { .later }
 
@@ -49,7 +50,7 @@ class Framing {
   func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart { .informational }
   /// Takes bytes of the body, up to the end of one message. Not while `isBusy`.
   func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) { (bytes.count, .needsMore) }
-  /// A message has come and takes long to decompress: `proceed` goes on, in the next turn.
+  /// Whether a message has come and is being decompressed, which takes long: `proceed` goes on, in the next turn.
   final var isBusy = false
   func proceed() -> BodyStep { .needsMore }
   /// The status that trailers carry.

@@ -168,7 +168,8 @@ final class GRPCFraming: Framing {
     httpStatus = status(of: fields)
     if httpStatus / 100 == 1 && !endsStream { return .informational }
     let hasStatus = fields.index(of: grpcStatusName) != nil
-    // Trailers-Only; and whatever the HTTP status, "if grpc-status was provided, it must be used".
+    // This is a Trailers-Only answer, or an HTTP error with a grpc-status: "if grpc-status was provided, it must be
+    // used".
     if hasStatus && (endsStream || httpStatus != 200) { return .ended(trailers(fields)) }
     let type = fields.index(of: ("content-type" as StaticString).bytes).map { fields.value(at: $0) }
     if httpStatus != 200 {
@@ -367,7 +368,8 @@ final class GRPCFraming: Framing {
 
   private func say(_ text: ByteBuffer, _ status: Status) { _ = status.setMessage(text.view) }
 
-  /// The raw bytes also stay in the trailers, decoded from base64 where that is possible.
+  /// Takes the details from "grpc-status-details-bin". Their raw bytes also stay in the trailers, decoded from base64
+  /// where that is possible.
   private func addDetails(_ wire: ByteView, to status: Status) {
     let decoded = ByteBuffer()
     if Base64.decode(HeaderRules.trimmed(wire), into: decoded) == .ok {
@@ -424,7 +426,7 @@ final class GRPCFraming: Framing {
 }
 
 extension BodyPiece {
-  /// The prefix of a message: "Length-Prefixed-Message".
+  /// A piece with a message and its prefix: "Length-Prefixed-Message".
   public init(compressed: Bool, _ bytes: ByteBuffer, length: UInt32) {
     var prefix: UInt64 = 0
     MessagePrefix.write(compressed: compressed, length: length, to: &prefix)

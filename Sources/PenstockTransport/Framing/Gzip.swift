@@ -18,7 +18,7 @@ enum Gzip {
   }
 }
 
-/// Compresses one message in slices: a GiB takes half a minute, and others wait meanwhile.
+/// Compresses one message in slices: a GiB takes half a minute, and other calls are served between the slices.
 final class Deflation {
   enum Step {
     /// A slice is done, and more follows.
@@ -30,7 +30,7 @@ final class Deflation {
   let input: ByteBuffer
   /// Messages that wait for this one.
   var behind: [ByteBuffer] = []
-  /// It has memory of its own, because zlib checks that the stream's address stays the same.
+  /// The stream has memory of its own, because zlib checks that its address stays the same.
   private let stream: UnsafeMutablePointer<z_stream>
   private let out = ByteBuffer()
   private var at = 0
@@ -79,8 +79,8 @@ final class Deflation {
   }
 }
 
-/// Decompresses one message in slices: a few KiB may become a GiB, and others wait meanwhile. At most `limit` bytes
-/// come out: storage never grows past that, for any input.
+/// Decompresses one message in slices: a few KiB may become a GiB, and other calls are served between the slices. At
+/// most `limit` bytes come out: storage never grows past that, for any input.
 final class Inflation {
   enum Step {
     /// A slice is done, and more follows.
@@ -94,7 +94,7 @@ final class Inflation {
 
   let input: ByteBuffer
   private let limit: Int
-  /// It has memory of its own, because zlib checks that the stream's address stays the same.
+  /// The stream has memory of its own, because zlib checks that its address stays the same.
   private let stream: UnsafeMutablePointer<z_stream>
   private let out = ByteBuffer()
   private var room: Int
@@ -103,7 +103,7 @@ final class Inflation {
   /// The most bytes that a slice takes in or gives out, in about a millisecond.
   static let slice = 256 << 10
 
-  /// Begins with a message; nil: no memory.
+  /// Begins with a compressed message; nil: no memory.
   init?(_ input: ByteBuffer, limit: Int) {
     self.input = input
     self.limit = max(limit, 0)

@@ -16,7 +16,7 @@ struct ConnectionWindow {
   private var since: UInt64 = 0
   private var taken = 0
 
-  /// A stream opens. True: the window has to change.
+  /// A stream opens. True: the window has changed, and nghttp2 has to be told.
   mutating func opens(duplex: Bool, alone: Bool) -> Bool {
     if duplex ? !(isWide && alone) : isWide { return false }
     set(wide: !isWide)

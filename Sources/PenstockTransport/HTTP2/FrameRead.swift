@@ -18,7 +18,7 @@ final class FrameRead {
   private let scratch: UnsafeMutableRawBufferPointer
   private let vectors: UnsafeMutablePointer<iovec>
   private var filled = 0
-  /// The range of vectors in which every other one is a header.
+  /// The range of vectors for whole frames: each frame has one vector for its header and one for its content.
   private var ahead = 0..<0
   private var stream: Int32 = 0
   /// How many bytes the vectors have room for.
@@ -117,8 +117,8 @@ final class FrameRead {
     ahead.contains(index) && (index - ahead.lowerBound) & 1 == 0
   }
 
-  /// Whether bytes that were read into the message belong to a frame of this stream. `left`: how many bytes were read
-  /// behind the frame's header.
+  /// Whether the frame header at `index` is as guessed, so that the bytes behind it are where they belong. `left`:
+  /// how many bytes were read behind the header.
   private func stands(behind index: Int, _ left: Int) -> Bool {
     guard let header = vectors[index].iov_base else { return false }
     let start = UInt64(bigEndian: header.loadUnaligned(as: UInt64.self))

@@ -72,7 +72,8 @@ struct FrameTracker {
   var kind: Kind { type < 2 || type == 9 ? .call : .control }
   /// Whether more of a header block has to come: the present frame, or the last one, has no END_HEADERS.
   private var isInBlock: Bool { (have == 0 || have == 9) && flags & 4 == 0 && (type == 1 || type == 9) }
-  /// The size of an unfinished header block after `count` more bytes; 0: there is none.
+  /// How many bytes of an unfinished header block have come, with the last `count` bytes; `before` had come before
+  /// them. The block's first frame counts as a whole. 0: there is no such block.
   func blockBytes(_ before: Int, _ count: Int) -> Int {
     isInBlock ? (type == 1 ? Int(header >> 40) : before + count) : 0
   }

@@ -187,7 +187,7 @@ final class HTTP2Connection: TransportConnection, TurnTask {
           receive(ByteView(rebasing: ByteView(space).prefix(n)))
         }
         budget -= n
-        // A read of less than the space has emptied the socket; otherwise the loop comes back.
+        // A read of less than the space has usually emptied the socket; if not, epoll reports the rest.
         if n < capacity { return }
         // Owners are told of a whole message before more is read, so that the bytes behind it can go into the next
         // message. Bytes that no call wants yet may wait in the kernel, and requests that were made meanwhile go

@@ -54,9 +54,9 @@ final class HTTP2Session {
   var open: [HTTP2Stream] = []
   /// New streams, which the next `collect` opens.
   var opening = WaitQueue<HTTP2Stream>()
-  /// Streams that are older than the streams in `opening`: whole requests, if the connection's window has no room for
-  /// their bodies. The peer could do nothing with their headers, and ten thousand open streams cost grpc++'s server
-  /// 2.5 times as much a call as two thousand.
+  /// Whole requests for whose bodies the connection's window has no room. They are older than the streams in
+  /// `opening`. The peer could do nothing with their headers, and ten thousand open streams cost grpc++'s server 2.5
+  /// times as much a call as two thousand.
   var held = WaitQueue<HTTP2Stream>()
   private var changed: [HTTP2Stream] = []
   private var dispatching: [HTTP2Stream] = []
@@ -239,8 +239,8 @@ final class HTTP2Session {
   /// Whether the next whole request may open, with `room` in the connection's window.
   private func mayOpen(_ room: Int) -> Bool { room > 0 || open.count < HTTP2Session.opensAnyway }
 
-  /// Opens streams that wait. True: some were opened. A slot may be free because a stream has ended with the frames
-  /// collected, or did not open; nothing else tells of that.
+  /// Opens streams that wait. True: some were opened. Called when nghttp2 has no more frames: a slot may be free by
+  /// now, because a stream has ended with the frames collected, or did not open, and nothing else tells of that.
   @inline(never) @_optimize(size)
   private func opensMore() -> Bool {
     let count = queuedCount

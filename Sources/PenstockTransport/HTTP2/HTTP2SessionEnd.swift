@@ -47,8 +47,8 @@ extension HTTP2Session {
     while let stream = held.popFirst() ?? opening.popFirst() { close(stream, .neverSent(words)) }
   }
 
-  /// Fails the session if there was no memory to send the peer its credit, because the peer might wait for it for
-  /// ever.
+  /// `result`: of the nghttp2 function that was to send the peer its credit. If there was no memory for that, the
+  /// session fails, because the peer might wait for the credit for ever.
   func credited(_ result: Int32) { if result != 0 { fail(broken(result)) } }
 
   @inline(never) @_optimize(size)

@@ -30,7 +30,7 @@ final class KnownBlocks {
     }
   }
 
-  /// The known blocks by path, each a reference.
+  /// The known blocks, each at the slot of its path, and each a counted reference.
   private let slots = UnsafeMutablePointer<Unmanaged<Known>?>.allocate(capacity: KnownBlocks.most)
   private static let most = 8
   private var isEmpty = true
@@ -69,7 +69,7 @@ final class KnownBlocks {
     slots.deallocate()
   }
 
-  /// Whether frames without their blocks are still to come.
+  /// Whether nghttp2 has still to make the frame of a request that it got without fields.
   var isWaiting: Bool { lastRepeated > lastMade }
 
   private static func slot(of path: ByteBuffer) -> Int {
@@ -155,7 +155,7 @@ final class KnownBlocks {
     while let next = timeouts.view.baseAddress {
       let nextID = next.loadUnaligned(as: Int32.self)
       if nextID > id { break }
-      // Requests before it were dropped and have not left.
+      // The entry is used up: it is for this request, or for an earlier one that was dropped and so has never left.
       timeouts.consume(KnownBlocks.timeoutSize)
       if nextID == id {
         let count = Int(next.load(fromByteOffset: 4, as: UInt8.self))

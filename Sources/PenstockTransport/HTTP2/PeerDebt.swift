@@ -24,7 +24,8 @@ extension HTTP2Session {
     lateBytes = min(lateBytes + bytes, Limits.lateBytes + 4 * limits.connectionWindow)
   }
 
-  /// `count` bytes of frames of one kind have cost more than they have earned; before them the debt was `before`.
+  /// `count` bytes have come in frames of one stream and kind, and these frames have cost more than they have earned;
+  /// before them the debt was `before`.
   @inline(never) @_optimize(size)
   func owe(_ count: Int, since before: Int) {
     let frames = tracker.owed - before

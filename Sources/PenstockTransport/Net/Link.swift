@@ -47,7 +47,7 @@ final class Link {
   /// first.
   var isClogged: Bool { engine.map { $0.output.count > Limits.waitingRecordBytes } ?? false }
 
-  /// Makes records of at most `most` bytes of `out` at a time. False: TLS has failed.
+  /// Makes TLS records of the next bytes of `out`, at most `most` of them. False: TLS has failed.
   func makeRecords(_ engine: TLSEngine, _ most: Int) -> Bool {
     let part = min(out.bytes.count, most)
     guard part == 0 || engine.write(ByteView(rebasing: out.bytes.view[..<part])) else { return false }
@@ -72,7 +72,7 @@ final class Link {
     if !isSent { _ = send(.max) }
   }
 
-  /// Makes the loop tell, or not, when there is room to send.
+  /// Makes the loop tell, or not, when there is room to send. While the link is clogged, nothing is read.
   func watchOutput(_ on: Bool) {
     let isClogged = on && isClogged
     guard on != watchesOutput || isClogged != ignoresInput else { return }
@@ -92,7 +92,8 @@ final class Link {
     out.removeAll()
   }
 
-  /// `during`: the step under way, as " during the TLS handshake".
+  /// The text about a connection that failed with the errno `code`. `during`: the step under way, such as " during
+  /// the TLS handshake".
   @inline(never) @_optimize(size)
   static func lost(_ code: Int32, _ during: StaticString) -> ByteBuffer {
     ByteBuffer().say("the connection failed").say(during).say(": ").say(errno: code)

@@ -14,7 +14,7 @@ open class InboxItem {
   /// inbox holds a reference.
   public init(isKeptElsewhere: Bool = false) { self.isKeptElsewhere = isKeptElsewhere }
 
-  /// Runs the item, which may be gone when `body` returns.
+  /// Runs the item, which may be freed before `body` returns.
   @inline(__always)
   fileprivate final func begun(_ body: (InboxItem) -> Void) {
     let isKeptElsewhere = isKeptElsewhere
@@ -35,9 +35,9 @@ open class InboxItem {
   open func dropped(_ why: Closing) {}
 }
 
-/// A queue with many producers and one consumer: a lock-free stack that is taken whole and turned round, so that items
-/// run in the order in which they were pushed. The queue holds a reference to each item, unless it is kept.
-/// `@unchecked`: `taken` is the consumer's alone, all else is atomic.
+/// A queue with many producers and one consumer: a lock-free stack that is taken whole and turned round, so that
+/// items run in the order in which they were pushed. The queue holds a reference to each item, unless another object
+/// keeps the item. `@unchecked`: `taken` is the consumer's alone, all else is atomic.
 final class Inbox: @unchecked Sendable {
   private let head = Atomic<UInt>(0)
   /// The address of the first item that was taken and not yet run; only the consumer uses it.

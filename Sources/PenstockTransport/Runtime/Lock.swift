@@ -1,8 +1,8 @@
 import CSystem
 import Synchronization
 
-/// A mutual exclusion lock of one word: 0 free, 1 held, 2 held and somebody may sleep on it. All zeros is a free lock,
-/// so one may live in zeroed memory (see `Process`).
+/// A mutual exclusion lock of one word: 0 free, 1 held, 2 held and somebody may sleep on it. All zeros is a free
+/// lock, so a lock may live in zeroed memory (see `Process`).
 ///
 /// Held for a few lines only; never while user code runs, and nothing whose `deinit` could run user code is released
 /// under it.

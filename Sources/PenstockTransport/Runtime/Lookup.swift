@@ -170,7 +170,7 @@ final class LookupQueue {
     }
   }
 
-  /// A lookup that has a thread stays counted until the thread has come back.
+  /// Takes a cancelled lookup out of the queue. One that has a thread stays counted until the thread has come back.
   fileprivate func forget(_ lookup: Lookup) { queued.drop(lookup) }
 
   /// The runtime has ended: no completion is told any more.

@@ -4,8 +4,8 @@ import CSystem
 enum OwnThread {
   typealias Body = @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer?
 
-  /// Starts a thread that runs `body` with `owner` and a reference of its own. Returns 0, or -errno; then nothing is
-  /// kept.
+  /// Starts a thread that runs `body` with `owner`, to which the thread gets a reference of its own. Returns 0, or
+  /// -errno; then no reference is kept.
   @inline(never) @_optimize(size)
   static func start(_ owner: AnyObject, _ id: inout pthread_t, detached: Bool, _ body: @escaping Body)
     -> Int32

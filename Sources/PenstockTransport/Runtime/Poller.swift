@@ -88,7 +88,7 @@ class Poller {
     forget()
   }
 
-  /// Forgets its descriptors without closing them.
+  /// Forgets the poller's descriptors without closing them.
   func forget() {
     inner = -1
     wakeFD = -1

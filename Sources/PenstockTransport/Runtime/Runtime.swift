@@ -3,20 +3,20 @@ import PenstockCall
 import PenstockWire
 import Synchronization
 
-/// Called on the driving thread, once per registration, at the end of the turn.
+/// A handler for the end of a turn: `turnEnded` is called on the driving thread, once for each `atTurnEnd`.
 open class TurnEndHandler {
   public init() {}
 
   open func turnEnded() {}
 }
 
-/// Called on the driving thread, once, when the runtime shuts down: ends all that its owner has running. Work that can't
-/// end at once is counted with `beginPending`.
+/// A hook that is called on the driving thread, once, when the runtime shuts down. It ends all that its owner has
+/// running. Work that can't end at once is counted with `beginPending`, and the shutdown waits for it.
 public protocol ShutdownHook: AnyObject {
   func runtimeShutdown(_ why: Closing)
 }
 
-/// The reason why all that was under way has ended.
+/// The reason why a channel or a runtime ends its calls.
 public enum Closing {
   case channelClosed, shutDown, descriptorsLost
 
@@ -121,7 +121,7 @@ public final class Runtime: @unchecked Sendable {
   enum ThreadState: Equatable { case none, joinable, detached, joined }
   var threadState = ThreadState.none
 
-  /// Changed to make the own thread look at the role again.
+  /// Changed to wake the own thread, so that it looks at the role again.
   let ownWord = Atomic<UInt32>(0)
   let ownExited = WaitCell()
   let endCell = WaitCell()
@@ -153,7 +153,7 @@ public final class Runtime: @unchecked Sendable {
   let watch = CallWatch()
   /// The time when the descriptors were last polled.
   var polledAt: UInt64 = 0
-  /// The number of items, events, timers and turn ends so far.
+  /// The number of items, events, timers and turn-end handlers that have run so far.
   var work: UInt64 = 0
   /// The object that `keepUntilRest` keeps.
   var spent: AnyObject?
@@ -254,7 +254,7 @@ public final class Runtime: @unchecked Sendable {
   /// Reads the clock again, after something that took long, or where it has to be exact.
   public func refreshNow() { now = clock }
 
-  /// Takes a time that has just been read from the clock.
+  /// Moves `now` on to `time`, which has just been read from the clock; never back.
   func advance(to time: UInt64) { if time > lastNow { turnTime.store(time, ordering: .relaxed) } }
 
   // MARK: For any thread
@@ -265,8 +265,8 @@ public final class Runtime: @unchecked Sendable {
   public func post(_ item: InboxItem) -> Bool {
     if !inbox.push(item) { return true }
     if ended.load(ordering: .sequentiallyConsistent) {
-      // The thread that ended the runtime may have emptied the inbox before the push. Only threads that post empty it
-      // again, and there may be several of them.
+      // The thread that ended the runtime may have emptied the inbox before the push, and does not come back to it.
+      // So this thread empties it, perhaps at the same time as other threads that post.
       dropInbox()
       return false
     }

@@ -1,8 +1,8 @@
 import CSystem
 import Synchronization
 
-/// How a runtime ends: by itself, when the last user handle and the last hold have gone, or by `shutdown`. The thread that
-/// drives at that moment takes it apart; the own thread then exits.
+/// How a runtime ends: by itself, when the last user handle has gone and the last call has ended, or by `shutdown`.
+/// The thread that drives at that moment takes the runtime apart; the own thread then exits.
 extension Runtime {
   /// The default runtime, with a handle for the caller: made when first used, retained while used.
   public static func shared() -> Made {
@@ -46,7 +46,7 @@ extension Runtime {
     if mine { me.release() }
   }
 
-  // MARK: Handles and holds
+  // MARK: Handles, calls, pending work
 
   public func retainHandle() { handles.add(1, ordering: .relaxed) }
 
@@ -127,9 +127,10 @@ extension Runtime {
     isAbandoned || !hooks.isEmpty || !hasPending
   }
 
-  /// On the driving thread between turns: runs the hooks of a shutdown, and ends the runtime when nothing is left to
-  /// do. True: it has ended, and the caller drives no longer. `abandoned`: the role is about to be left, and where
-  /// nobody would take it up again, the items still queued are dropped.
+  /// Called on the driving thread between turns: runs the hooks of a shutdown, and ends the runtime when nothing is
+  /// left to do. True: the runtime has ended, and the caller drives no longer. `abandoned`: the caller is about to
+  /// leave the role; if then nobody is left who could poll a host-driven runtime, the items that are still queued are
+  /// dropped.
   func endIfDone(abandoned: Bool = false) -> Bool {
     if !ending.load(ordering: .sequentiallyConsistent) { return false }
     lock.lock()
@@ -150,7 +151,8 @@ extension Runtime {
     // Someone may have got a handle meanwhile (`shared`), under this lock.
     if !done {
       if phase == .running { ending.store(false, ordering: .sequentiallyConsistent) }
-      // A handle that was released just before that store has either seen `ending` set, or is noticed here.
+      // If the last handle was released just before that store, the store has undone the releaser's own. So this
+      // looks again.
       let again = isAbandoned
       if again { ending.store(true, ordering: .sequentiallyConsistent) }
       lock.unlock()
@@ -208,8 +210,8 @@ extension Runtime {
   /// Whether the loop's descriptors are lost: see `Poller.isLost`.
   var hasLostDescriptors: Bool { poller.isLost.load(ordering: .relaxed) }
 
-  /// The driver has seen that a descriptor of the loop is closed, or another file: it can't wait for anything any
-  /// more.
+  /// The driver has seen that a descriptor of the loop is closed, or its number belongs to another file. The loop
+  /// can't wait for anything any more, so the runtime shuts down.
   @inline(never) @_optimize(size)
   func descriptorsLost() {
     closed.store(true, ordering: .releasing)
@@ -235,8 +237,9 @@ extension Runtime {
     }
   }
 
-  /// Runs the hooks, waits until nothing is pending, ends the runtime and joins its thread. `.timedOut`: not yet; the
-  /// end comes when everything pending has ended, and `shutdown` may be called again. Negative: without limit.
+  /// Runs the hooks, waits until nothing is pending, ends the runtime and joins its thread. `.timedOut`: the runtime
+  /// has not ended yet; it ends when everything pending has ended, and `shutdown` may be called again. A negative
+  /// timeout means without limit.
   @inline(never) @_optimize(size)
   public func shutdown(timeoutMilliseconds: Int64) -> ShutdownResult {
     if Process.isForked(generation) { return .already }

@@ -6,7 +6,7 @@ import Synchronization
 final class Waiter: @unchecked Sendable {
   let cell: WaitCell
   let mayDrive: Bool
-  /// The waiter was given the role: it must take it, or pass it on. Under the runtime's lock.
+  /// The waiter was given the role: its thread must take the role, or pass it on. Under the runtime's lock.
   var isDriver = false
 
   init(_ cell: WaitCell, mayDrive: Bool) {
@@ -28,7 +28,8 @@ final class Waiter: @unchecked Sendable {
 ///
 /// A waiter that is woken for the role alone goes on waiting, since its call has not ended; and once it sleeps in the
 /// loop, the threads that were woken before must wake it to send their next calls. So if many threads wait at once,
-/// the own thread gets the role and keeps it: a call then wakes its own thread, and seldom another.
+/// the own thread gets the role and keeps it: the end of a call then wakes only the thread that waits for the call,
+/// and seldom another.
 ///
 /// A thread parks only if another thread drives, or if the own thread was told to drive (`ownWanted`, and is then
 /// woken) or will look by itself after the linger. A thread that leaves the role while others wait gives it to a
@@ -40,7 +41,7 @@ extension Runtime {
   /// How many lingers may pass before the own thread looks again while callers take turns. With 8 it woke in one call
   /// of fifty; with more, a last send or cancel from a thread that does not wait may be delayed longer.
   static let longestLook: UInt64 = 16
-  /// The number of parked threads that are a crowd, until `crowdLasts` waits have begun with fewer.
+  /// From `crowdSize` parked threads on there is a crowd. It lasts until `crowdLasts` waits have begun with fewer.
   static let crowdSize = 4
   static let crowdLasts: UInt32 = 64
   /// The longest time for which callers may drive without looking at the descriptors.
@@ -109,7 +110,7 @@ extension Runtime {
       if driver == .none, phase != .ended, crowd == 0 {
         takeRole(for: cell)
         lock.unlock()
-        // Another thread may have driven since.
+        // Another thread may have driven since `time` was read.
         now = max(lastNow, time)
         if inbox.isEmpty { item.run() } else { _ = inbox.push(item) }
         return drive(until: cell, Terms(nil, interruptible, at: clock), nil)
@@ -120,7 +121,7 @@ extension Runtime {
     return wait(for: cell, deadline: nil, interruptible: interruptible)
   }
 
-  /// The time at which a wait ends in any case.
+  /// When a wait ends in any case: at its deadline, and an interruptible wait also after a slice.
   struct Terms {
     let deadline: UInt64?
     let slice: UInt64?
@@ -165,7 +166,7 @@ extension Runtime {
     // The runtime's own cell must not keep the runtime.
     let isOwn = ObjectIdentifier(cell) == ObjectIdentifier(endCell)
     cell.beginDriving(isOwn ? nil : .passUnretained(self))
-    // The host program need not poll for the work of this thread.
+    // While this thread drives, the host program's descriptor need not become readable.
     poller.attach(false)
   }
 
@@ -192,7 +193,8 @@ extension Runtime {
     return result ?? .ready
   }
 
-  /// Gives the role away. The cell that is woken is kept by its waiter, and by this function until the lock is free.
+  /// Leaves the role: gives it to a parked waiter or, if there is none or there is a crowd, frees it. `next` keeps
+  /// the cell that is woken.
   private func leave() {
     if endIfDone(abandoned: true) { return }
     lock.lock()
@@ -210,7 +212,7 @@ extension Runtime {
     if options.mode == .host {
       poller.attach(true)
       poller.setTimer(timers.earliest)
-      // From here on the host program takes the sleeper's part.
+      // From here on the host program sleeps, and no driver: a post has to signal the wake descriptor.
       asleep.store(1, ordering: .sequentiallyConsistent)
       poller.takeKick()
       // If the descriptors are lost, so is the timer that would make the host program look.
@@ -271,7 +273,8 @@ extension Runtime {
     threadState = .joinable
     var id: pthread_t = 0
     lock.lock()
-    // Counts as if a driver had just left: a program that begins with a blocking call then drives it, and wakes no
+    // The role counts as free from now on, as if a driver had just left it: so the own thread waits for the linger
+    // before it takes the role. A program that begins with a blocking call then drives the loop itself, and wakes no
     // thread.
     freeSince = clock
     let failure = OwnThread.start(self, &id, detached: false) { argument in
@@ -419,7 +422,7 @@ extension Runtime {
     settle()
     if endIfDone() { return .closed }
     while true {
-      // The first look has already done work, so the rest of the turn does not sleep.
+      // If `settle` has already done work, this turn does not sleep.
       let calm = turn(until: work == before ? deadline : now, cell: nil)
       settle()
       if endIfDone() { return .closed }

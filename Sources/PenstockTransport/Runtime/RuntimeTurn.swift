@@ -16,7 +16,7 @@ extension Runtime {
 
   /// Runs the posted items, the items that those post, and then the turn-end handlers: at the end of each turn, and
   /// at the start of a driver's first turn. So a program that closes a channel as a call starts has closed it before
-  /// the answer is read. Items that the handlers post or register wait for the next turn.
+  /// the answer is read. Items that the handlers post, and handlers that they register, wait for the next turn.
   func settle() {
     var budget = Runtime.batch
     while budget > 0, inbox.pop({ $0.run() }) {
@@ -58,7 +58,7 @@ extension Runtime {
       if milliseconds != 0, spent != nil { spent = nil }
       if milliseconds != 0, options.spinMicroseconds > 0, let cell {
         count = spin(cell, limit)
-        // The sleep may have ended because a timer is due.
+        // A timer may have become due while this thread looked.
         milliseconds = count != 0 ? 0 : sleepTime(limit)
       }
       if milliseconds != 0 {
@@ -130,8 +130,8 @@ extension Runtime {
     return Int32(min((at - time - 1) / 1_000_000 + 1, Runtime.longestSleep))
   }
 
-  /// Releases the items that are queued and never ran. Called only when the runtime has ended, under the lock instead
-  /// of the role.
+  /// Tells each item that is queued and never ran that it was dropped, and releases it. Called only when the runtime
+  /// has ended: nobody has the role then, so the lock guards the inbox.
   func dropInbox() {
     while true {
       lock.lock()

@@ -17,7 +17,7 @@ public final class SerialExecutor: HostExecutor {
   /// Makes an executor; nil: a thread could not be started, with the system's error.
   public static func make() -> (SerialExecutor?, errno: Int32) { make(after: 0) }
 
-  /// Makes an executor whose counter begins at `changes`, an even number.
+  /// Makes an executor whose counter (`SerialQueue.changes`) begins at `changes`, an even number.
   static func make(after changes: UInt32) -> (SerialExecutor?, errno: Int32) {
     let made = SerialExecutor(changes)
     let failure = made.queue.start()

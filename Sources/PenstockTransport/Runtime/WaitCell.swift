@@ -24,7 +24,8 @@ public class WaitCell: @unchecked Sendable {
 
   public final var isSet: Bool { word.load(ordering: .sequentiallyConsistent) & WaitCell.set != 0 }
 
-  /// Wakes the waiting threads. In the usual case (the driver sets the cell that it waits for itself) there is no system call.
+  /// Sets the cell and wakes the threads that wait for it. In the usual case (the driver sets the cell that it waits
+  /// for itself) there is no system call.
   public final func set() {
     var seen = word.load(ordering: .relaxed)
     while true {

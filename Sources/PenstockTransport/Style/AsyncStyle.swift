@@ -1,11 +1,12 @@
 public import PenstockCall
 import PenstockWire
 
-/// The asynchronous style: an ordinary interceptor whose callbacks pause each event and give the user a handle at it.
+/// The asynchronous style: an ordinary interceptor whose callbacks pause each event, and give the user a handle of
+/// the hop at that event.
 ///
 /// The call knows nothing of this style, which is built on callbacks, verdicts and tickets alone.
 public struct AsyncCallbacks {
-  /// A callback for an event: it gets the hop, which it has to release, and its state.
+  /// A callback for an event: it gets a handle of the hop, which the user has to release, and the hop's state.
   public typealias Shown = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
 
   public var create: HopCreate?
@@ -92,7 +93,7 @@ public final class AsyncState {
     return mine.style.callbacks.onCancel?(handle, mine.pointer) ?? Verdict.next.rawValue
   }
 
-  /// Gives the callback a handle at the event, which it has to release, and returns the verdict.
+  /// Gives the user's callback a handle at the event, which the user has to release, and returns the verdict.
   @inline(never)
   fileprivate static func show(
     _ handle: OpaquePointer?, _ state: UnsafeMutableRawPointer?, _ kind: EventKind,

@@ -1,11 +1,12 @@
 import PenstockCall
 import PenstockWire
 
-// In the chain a synchronous interceptor is an ordinary one, whose callbacks stop the events that the function is to
-// see. All code of this file runs on the driving thread.
+// For the chain, a synchronous interceptor is an ordinary one, whose callbacks stop the events that the function is
+// to see. All code of this file runs on the driving thread.
 
 extension SyncInterceptor {
-  /// The callbacks of its registration, with a reference to this object as its user data.
+  /// The callbacks with which a synchronous interceptor is registered. The registration's user data must be a
+  /// reference to the SyncInterceptor: `createHop` reads it.
   public static func callbacks() -> Registration.Callbacks {
     var callbacks = Registration.Callbacks()
     callbacks.create = createHop
@@ -58,7 +59,7 @@ private func with(
 }
 
 extension InterceptedCall {
-  /// Takes a ticket for the event; 0: there was none, and the call has been ended for that.
+  /// Takes a ticket for the event; 0: there was none, so the call was ended.
   private func takeTicket(_ hop: Hop) -> UInt64 {
     let ticket = hop.takeTicket()
     if ticket == 0 { _ = hop.finish(Status(.resourceExhausted, "no memory for a synchronous interceptor")) }
@@ -76,7 +77,7 @@ extension InterceptedCall {
     tickets.start = takeTicket(hop)
     guard tickets.start != 0 else { return .next }
     hop.becomeShared()
-    // If the kind has one request message, the function sees it too: start waits for it.
+    // If the call has only one request message, the function sees that too: start is held until the message has come.
     if kind.sendsOne { return .hold }
     offer(hop)
     return .pause
@@ -99,7 +100,7 @@ extension InterceptedCall {
     }
   }
 
-  /// The function has called `next`: start goes on with its changes.
+  /// The function has called `next` for the first time: start goes on with the function's changes.
   @inline(never) @_optimize(size)
   func passStart(_ hop: Hop) {
     guard stage == .offered else { return }
@@ -118,7 +119,8 @@ extension InterceptedCall {
     call.settle(open.request, .verdict(.next))
   }
 
-  /// Begins the call again below the hop, for a `next` after a status: the response that stands here is dropped.
+  /// The function has called `next` after a status: the call begins again below the hop, and the response that stands
+  /// here is dropped.
   @inline(never) @_optimize(size)
   func startAgain(_ hop: Hop) {
     guard stage == .responded, let status else { return }
@@ -219,12 +221,13 @@ extension InterceptedCall {
     hop.call.settle(open.start, .verdict(.take))
     hop.call.settle(open.request, .verdict(.next))
     if let headers = given.headers { _ = hop.deliverHeaders(headers) }
-    // Set only now, because taking the call already asks for messages.
+    // Set only now: the TAKE above already makes the call ask for messages, and `pump` would deliver before the
+    // headers.
     answer = given
     pump(hop)
   }
 
-  /// Delivers as many events as have been asked for; the status comes last.
+  /// Delivers as many of the function's messages as have been asked for; the status comes last.
   @inline(never) @_optimize(size)
   func pump(_ hop: Hop) {
     if isPumping { return }

@@ -75,7 +75,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   var stage = Stage.collecting
   var tickets = OpenTickets()
   var answer: Answer?
-  /// A response of the function's own, which goes before the status as soon as it is asked for.
+  /// A response message that the function has set where none had come. It is delivered before the status, as soon as
+  /// a message is asked for.
   var lateResponse: Message?
   var isPumping = false
   /// There was no memory for the copy of the start.
@@ -121,7 +122,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
   /// The reason why the call could not begin again.
   var refusedAgain: Refusal?
 
-  // A request of the function, under the lock.
+  // The rest is under the lock. A wish is a request of the function to the driving thread.
   enum Wish {
     case next, again
     case answer(Answer)
@@ -158,7 +159,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
 
   // MARK: - News for the function, from the driving thread
 
-  /// The response has come: `next` returns.
+  /// The response has come, or its first part, if it is a stream: `next` returns.
   func respond() {
     stage = .responded
     lock.lock()
@@ -168,7 +169,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     waits?.set()
   }
 
-  /// The call was ended elsewhere, or the hop has ended: the function's requests do not matter any more.
+  /// The call was ended elsewhere, or the hop has ended: `next` returns, a function that has not begun does not run,
+  /// and the function's requests do not matter any more.
   @inline(never) @_optimize(size)
   func end(_ status: Status?) {
     guard stage != .over else { return }
@@ -306,7 +308,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return .ok
   }
 
-  /// Ends the call with an answer of the function's own, after the headers and the messages that it has delivered.
+  /// Answers the call instead of the server: with the headers and the messages that the function has delivered
+  /// (`addAnswer`), and then `status`.
   func answer(_ status: Status) -> Outcome {
     if hasEnded { return .already }
     guard !hasCalledNext else { return hop.refuse(.hasGoneOn) }
@@ -348,7 +351,8 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
     return change(start)
   }
 
-  /// Sets the deadline at once, not only with the first `next`. nil: none.
+  /// Sets the deadline. Before the first `next` the call's deadline moves at once; after a status it moves with the
+  /// next `next`. nil: none.
   @inline(never) @_optimize(size)
   func setDeadline(_ time: UInt64?) -> Outcome {
     guard isBeforeStart else { return notBeforeStart }

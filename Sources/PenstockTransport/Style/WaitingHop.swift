@@ -200,11 +200,12 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
     if let answer = answer() { return apply(answer) }
     let ticket = hop.takeTicket()
     lock.lock()
-    // There is no ticket if the call has ended while an executor ran the callback, or if there is no memory, which is
-    // law 7.
+    // There is no ticket if the call has ended while an executor ran the callback, or if there is no memory: then the
+    // call ends by law 7.
     if case .fresh = state { state = ticket == 0 ? .gone : .waiting(ticket: ticket) }
     lock.unlock()
-    // An event that was resolved meanwhile needs no ticket: NEXT spends the one that was taken.
+    // If another thread has resolved the event meanwhile, its verdict is returned, and spends the ticket that was
+    // taken.
     if let answer = answer() { return apply(answer) }
     return Verdict.pause.rawValue
   }

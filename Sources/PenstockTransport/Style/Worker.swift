@@ -80,7 +80,7 @@ final class Attendant: @unchecked Sendable {
   let cell: WaitCell
   /// The thread waits in `next` of this very call, so it comes before other waiting workers.
   let isInNext: Bool
-  /// The worker runs none of these functions now.
+  /// Whether the worker runs none of the call's functions now.
   fileprivate(set) var isIdle = true
 
   init(_ worker: Worker, _ cell: WaitCell, isInNext: Bool) {

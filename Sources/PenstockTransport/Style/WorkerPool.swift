@@ -112,7 +112,7 @@ final class WorkerPool: @unchecked Sendable {
     dequeue(call)
   }
 
-  /// Begins to run `call`, with the lock held. A shutdown waits for its end.
+  /// Begins to run `call`'s function, with the lock held. A shutdown waits until the function has returned.
   private func begin(_ call: InterceptedCall) {
     call.offer = .closed
     dequeue(call)

@@ -102,7 +102,7 @@ public final class TLSEngine {
     handshakeBytes += input.count
     let result = SSL_do_handshake(ssl)
     handshakeBytes -= input.count
-    // This is more than any certificates take; OpenSSL itself accepts some messages without end.
+    // The limit is more than any certificates take; OpenSSL itself accepts some messages without end.
     if handshakeBytes > Limits.handshakeBytes {
       fail(ByteBuffer().say("TLS handshake failed: over ").say(Limits.handshakeBytes >> 20).say(" MiB long"))
       return .failed
@@ -129,7 +129,8 @@ public final class TLSEngine {
   public func read(into plaintext: UnsafeMutableRawBufferPointer) -> Received {
     if failure != nil { return .failed }
     guard handshakeIsDone, !plaintext.isEmpty else { return .needsMore }
-    // To find this out, OpenSSL would take a tenth of the time that a record takes.
+    // Without this check OpenSSL would find out by itself that there is nothing, in a tenth of the time that a record
+    // takes.
     if input.isEmpty, SSL_has_pending(ssl) == 0 { return .needsMore }
     // With read-ahead a small record takes one read of the BIO instead of two; with large records OpenSSL would move
     // bytes about.
@@ -332,7 +333,7 @@ public final class TLSEngine {
     return method
   }
 
-  /// The engine of a BIO. It owns the SSL, which owns the BIO, so no reference is counted.
+  /// The engine of a BIO. The engine owns the SSL, which owns the BIO, so no reference is counted.
   private static func of(_ bio: OpaquePointer) -> Unmanaged<TLSEngine>? {
     BIO_get_data(bio).map { Unmanaged.fromOpaque($0) }
   }
