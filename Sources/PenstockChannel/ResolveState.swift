@@ -59,7 +59,9 @@ public struct ResolveState: Equatable {
 
   public init() {}
 
-  public mutating func handle(_ event: Event, _ policy: Policy, now: UInt64, random: UInt64) -> Actions<Action> {
+  public mutating func handle(_ event: Event, _ policy: Policy, now: UInt64, random: UInt64) -> Actions<
+    Action
+  > {
     switch (phase, event) {
     case (.idle, .ask):
       return now < next ? wait(until: next) : begin(policy, now, random)

@@ -21,7 +21,9 @@ import Testing
   }
 
   @Test func asSpecified() {
-    let bare: [Double] = [1, 1.6, 2.56, 4.096, 6.5536, 10.48576, 16.777216, 26.8435456, 42.94967296, 68.719476736]
+    let bare: [Double] = [
+      1, 1.6, 2.56, 4.096, 6.5536, 10.48576, 16.777216, 26.8435456, 42.94967296, 68.719476736,
+    ]
     #expect(close(waits(12, random: 1 << 63), bare + [109.9511627776, 120]))
     #expect(close(waits(10, random: 0), [1] + bare.dropFirst().map { $0 * 0.8 }))
     #expect(close(waits(10, random: .max), [1] + bare.dropFirst().map { $0 * 1.2 }))

@@ -19,7 +19,9 @@ import Testing
   ]
   static let news: [EndpointNews] = [.ready, .failed, .rested, .left, .leftUnused, .room]
   static let events: [BalancerEvent] =
-    [.wanted, .named([.idle, .idle]), .named([.idle]), .named([.transientFailure]), .named([.idle, .ready])]
+    [
+      .wanted, .named([.idle, .idle]), .named([.idle]), .named([.transientFailure]), .named([.idle, .ready]),
+    ]
     + [.nameless, .time, .rest, .close] + news.map { .endpoint(1, $0) }
     + [.endpoint(0, .left), .endpoint(0, .leftUnused), .endpoint(0, .room)]
 

@@ -27,14 +27,16 @@ import Testing
 
   @Test func idle() {
     run([
-      (.answered, 100, .none), (.failed, 100, .none), (.time, 100, .none), (.rest, 100, .none), (.reset, 100, .none),
+      (.answered, 100, .none), (.failed, 100, .none), (.time, 100, .none), (.rest, 100, .none),
+      (.reset, 100, .none),
       (.ask, 100, Actions(.arm(120), .start)),
     ])
   }
 
   @Test func asking() {
     run([
-      (.ask, 100, Actions(.arm(120), .start)), (.ask, 101, .none), (.reset, 101, .none), (.time, 110, Actions(.arm(120))),
+      (.ask, 100, Actions(.arm(120), .start)), (.ask, 101, .none), (.reset, 101, .none),
+      (.time, 110, Actions(.arm(120))),
       (.answered, 115, Actions(.disarm)),
     ])
     run([(.ask, 100, Actions(.arm(120), .start)), (.rest, 101, Actions(.stop, .disarm))])
@@ -48,7 +50,8 @@ import Testing
   @Test func notTooOften() {
     run([
       (.ask, 100, Actions(.arm(120), .start)), (.answered, 101, Actions(.disarm)),
-      (.ask, 102, Actions(.arm(130))), (.ask, 103, .none), (.reset, 104, .none), (.time, 120, Actions(.arm(130))),
+      (.ask, 102, Actions(.arm(130))), (.ask, 103, .none), (.reset, 104, .none),
+      (.time, 120, Actions(.arm(130))),
       (.time, 130, Actions(.arm(150), .start)), (.answered, 131, Actions(.disarm)),
       (.ask, 170, Actions(.arm(190), .start)),
     ])
@@ -66,7 +69,8 @@ import Testing
       (.time, 110, Actions(.arm(130), .start)), (.failed, 111, Actions(.arm(130))),
       (.time, 130, Actions(.arm(150), .start)), (.answered, 131, Actions(.disarm)),
       // The back-off begins anew.
-      (.ask, 200, Actions(.arm(220), .start)), (.failed, 201, Actions(.arm(210))), (.rest, 202, Actions(.disarm)),
+      (.ask, 200, Actions(.arm(220), .start)), (.failed, 201, Actions(.arm(210))),
+      (.rest, 202, Actions(.disarm)),
       // Not before the time that back-off gave.
       (.ask, 203, Actions(.arm(210))),
     ])

@@ -84,7 +84,8 @@ import Testing
   }
 
   @Test func itSaysWhatItIs() {
-    #expect(states.map { $0.connectivity } == [.idle, .idle, .connecting, .ready, .transientFailure, .shutdown])
+    #expect(
+      states.map { $0.connectivity } == [.idle, .idle, .connecting, .ready, .transientFailure, .shutdown])
     #expect(Self.failed.failures.map { [UInt64($0.count), $0.retry] } == [1, 150])
     #expect(SubchannelState.ready.failures == nil)
   }

@@ -333,8 +333,9 @@ PENSTOCK_API void *penstock_call_value(const penstock_call *call, const char *ke
  *    callback yet), "running", "taken", "connection", "place" (the server allows no more calls at once), "demand" (no
  *    message is asked for), "server", "loop"
  *  "age_ms", "deadline_ms" (left; null: no deadline), "attempts", "connection_silent_ms" (how long nothing has come on
- *    the connection of the last attempt; null without one), and "outbound", "inbound": the events that wait at hops, each {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many more
- *    events wait unseen behind it}; these members are absent once the call has ended, and if the loop does not answer
+ *    the connection of the last attempt; null without one), and "outbound", "inbound": the events that wait at hops,
+ *    each {"hop", "place" in the chain, "level", "attempt", "state", "event", "for_ms", "waiting": how many more events
+ *    wait unseen behind it}; these members are absent once the call has ended, and if the loop does not answer
  *  "events": null without the option "trace", else the latest events, each with "us" since the call's creation, "what",
  *    "hop" (null: the caller or the transport) with "place", "level" and "attempt", "lane", "event", "thread"
  *    ("driving" or "other"), "thread_id"; for "what":

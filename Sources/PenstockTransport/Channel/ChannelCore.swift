@@ -76,7 +76,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// Gives `attempt` a connection, or tells it a failure; a failure is never told from within this function.
   @inline(never)
   func attach(_ attempt: Attempt) {
-    if waiting.isEmpty, case .endpoint(let index) = pick, borrow(endpoints[index], { $0.open(attempt) }) { return }
+    if waiting.isEmpty, case .endpoint(let index) = pick, borrow(endpoints[index], { $0.open(attempt) }) {
+      return
+    }
     wait(attempt)
   }
 

@@ -132,7 +132,8 @@ import Testing
     #expect(world.connects == 2)
     #expect(
       call(client).words
-        == "could not connect to ipv4:10.0.0.1:80: Connection refused; failed 2 times; next attempt in 1500 ms")
+        == "could not connect to ipv4:10.0.0.1:80: Connection refused; failed 2 times; next attempt in 1500 ms"
+    )
     #expect(call(client).code == .unavailable)
   }
 
