@@ -1,15 +1,22 @@
 /// All calls go to the first address that can be connected to (gRFC A61, A62). A connection that is lost is made again
 /// at once, unless no call has used it.
 ///
-/// | | wanted | named | nameless | ready(i) | failed(i) | rested(i) | left(i) | leftUnused(i) | room(i) | time | rest | close |
-/// |---|---|---|---|---|---|---|---|---|---|---|---|---|
-/// | idle | resolve -> naming | - | - | - | - | - | - | - | - | - | - | -> closed |
-/// | naming | - | a pass -> connecting | fail -> nameless | - | - | - | - | - | - | - | keep(nil) -> idle | -> closed |
-/// | connecting | - | a pass | - | keep(i), serve -> ready(i) | next; of all: resolve, fail -> failing | connect(i) | - | - | - | next | keep(nil) -> idle | -> closed |
-/// | ready(r) | - | a pass -> connecting | - | - | - | - | of r: resolve -> naming | of r: keep(nil) -> idle | of r: serve | - | keep(nil) -> idle | -> closed |
-/// | failing | - | a pass | - | keep(i), serve -> ready(i) | fail; of all: resolve, too | connect(i) | - | - | - | next | keep(nil) -> idle | -> closed |
-/// | nameless | - | a pass -> connecting | fail | - | - | - | - | - | - | - | keep(nil) -> idle | -> closed |
-/// | closed | fail | - | - | - | - | - | - | - | - | - | - | - |
+/// | | wanted | named | nameless | time | rest | close |
+/// |---|---|---|---|---|---|---|
+/// | idle | resolve -> naming | - | - | - | - | -> closed |
+/// | naming | - | a pass -> connecting | fail -> nameless | - | keep(nil) -> idle | -> closed |
+/// | connecting | - | a pass | - | next | keep(nil) -> idle | -> closed |
+/// | ready(r) | - | a pass -> connecting | - | - | keep(nil) -> idle | -> closed |
+/// | failing | - | a pass | - | next | keep(nil) -> idle | -> closed |
+/// | nameless | - | a pass -> connecting | fail | - | keep(nil) -> idle | -> closed |
+/// | closed | fail | - | - | - | - | - |
+///
+/// | endpoint i | ready | failed | rested | left | leftUnused | room |
+/// |---|---|---|---|---|---|---|
+/// | connecting | keep(i), serve -> ready(i) | next; of all: resolve, fail -> failing | connect(i) | - | - | - |
+/// | ready(r) | - | - | - | of r: resolve -> naming | of r: keep(nil) -> idle | of r: serve |
+/// | failing | keep(i), serve -> ready(i) | fail; of all: resolve, too | connect(i) | - | - | - |
+/// | any other | - | - | - | - | - | - |
 ///
 /// In each cell: the actions, then the state that follows; "-" changes nothing. If one of the addresses that came is
 /// connected already, it is ready(i) instead of a pass, with keep(i) and serve. A pass begins with the first address

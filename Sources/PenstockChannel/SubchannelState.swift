@@ -1,12 +1,20 @@
 /// The decisions of a subchannel on the events that happen to it. No I/O, no clock.
 ///
-/// | | wanted(until) | connected | full | room | draining | ended | time | reset | unwanted | close |
-/// |---|---|---|---|---|---|---|---|---|---|---|
-/// | idle | connect(until) -> connecting | - | - | - | - | - | - | -> idle, anew | - | closeAll -> closed |
-/// | connecting | - | disarm, tell(ready) -> ready | - | - | - | arm(retry), tell(failed) -> failed | giveUp/arm | retry at once | drop -> idle | closeAll -> closed |
-/// | ready | - | - | ask | tell(room) | retire, tell(left) -> idle | tell(left) -> idle | - | - | retire -> idle | closeAll -> closed |
-/// | failed | - | - | - | - | - | - | tell(rested) -> idle, or arm | disarm, tell(rested) -> idle, anew | disarm -> idle, anew | closeAll -> closed |
-/// | closed | - | - | - | - | - | - | - | - | - | - |
+/// | | wanted(until) | connected | ended | time | close |
+/// |---|---|---|---|---|---|
+/// | idle | connect(until) -> connecting | - | - | - | closeAll -> closed |
+/// | connecting | - | disarm, tell(ready) -> ready | arm(retry), tell(failed) -> failed | giveUp/arm | closeAll -> closed |
+/// | ready | - | - | tell(left) -> idle | - | closeAll -> closed |
+/// | failed | - | - | - | tell(rested) -> idle, or arm | closeAll -> closed |
+/// | closed | - | - | - | - | - |
+///
+/// | | full | room | draining | reset | unwanted |
+/// |---|---|---|---|---|---|
+/// | idle | - | - | - | -> idle, anew | - |
+/// | connecting | - | - | - | retry at once | drop -> idle |
+/// | ready | ask | tell(room) | retire, tell(left) -> idle | - | retire -> idle |
+/// | failed | - | - | - | disarm, tell(rested) -> idle, anew | disarm -> idle, anew |
+/// | closed | - | - | - | - | - |
 ///
 /// In each cell: the action, then the state that follows; "-" changes nothing. "Anew": its back-off begins with the
 /// first wait. Connections that drain go on beside all of it until they are done, or `closeAll`.
