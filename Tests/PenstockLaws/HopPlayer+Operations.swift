@@ -234,7 +234,7 @@ extension HopPlayer {
       let old = play.item(context.kind, message)
       let size = old.size == 0 ? 8 : old.size - 1
       let item = Model.Item(.send, id: play.identity(size), size: size)
-      // A message with an id has at least eight bytes, so an empty one is replaced by one of eight.
+      // Only messages of eight bytes or more carry an id.
       let fresh = play.bytes(item)
       if old.isObject {
         let wrong: Outcome = context.isElsewhere && isGone(context, hop) ? .gone : .state

@@ -23,7 +23,8 @@ import Testing
     return prefix + message.body
   }
 
-  /// `placed`: what can be put into the message beforehand is.
+  /// Decodes the pieces of a stream, one after the other. `placed`: bytes are put directly into the message, where the
+  /// decoder offers space in it.
   static func decode(_ stream: [UInt8], in pieces: [Range<Int>], limit: Int, placed: Bool = false) -> Result {
     var decoder = MessageDecoder(limit: limit)
     var result = Result()

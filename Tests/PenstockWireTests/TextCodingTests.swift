@@ -117,7 +117,7 @@ import Testing
     #expect(with(plain) { v in written { Base64.encode(v, padded: true, into: $0) } } == bytes(alphabet))
   }
 
-  /// Lenient: missing padding in part, bits behind the last byte.
+  /// The decoder accepts a value whose padding is missing in part, or whose bits behind the last byte are not 0.
   @Test func tolerated() {
     #expect(Self.decode("Zg=") == (.ok, bytes("f")))
     #expect(Self.decode("Zh==") == (.ok, bytes("f")))
