@@ -31,8 +31,8 @@ typedef struct penstock_request penstock_request;
  *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", which are sent over TLS only; on a
  *     channel without TLS the call ends with UNAUTHENTICATED before anything is sent. Hops see whether there are
  *     credentials, but not their values
- *   "idempotency": "unknown", "idempotent" or "no_side_effects": carried for hops
- *   "wait_for_ready": false; carried for hops, and without effect in this version: channels do not wait yet
+ *   "idempotency": "unknown", "idempotent" or "no_side_effects": for hops; the library does not use it
+ *   "wait_for_ready": false; for hops, and without effect in this version: channels do not wait yet
  *   "authority": replaces the channel's authority
  *   "compression": "identity" or "gzip" for sent messages
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
@@ -288,7 +288,8 @@ PENSTOCK_API penstock_result penstock_call_wait_status(penstock_call *call, pens
  * memory: *reply is owned by the caller; free with penstock_reply_release.
  * threads: any that may wait: not a callback on the thread that drives the runtime. */
 PENSTOCK_API penstock_result penstock_call_wait(penstock_call *call, penstock_reply **reply);
-/* Callback style: asks for `count` more messages. The library itself asks for a unary response.
+/* Callback style: asks for `count` more messages. In a call with one response message the library itself asks for it,
+ * and this function has no effect.
  * result: E_STATE: blocking style. E_GONE: the call has ended.
  * memory: none.
  * threads: any */
