@@ -117,7 +117,7 @@ import Testing
   }
 
   /// After a RESTART the cut above the attempt is new: so the library sends the request again once before the RESTART
-  /// and once after it.
+  /// and once after it, which makes four attempts.
   @Test func aRestartMayBeRefusedAgain() {
     let bench = CallBench(.unary, hops: 1, replayBytes: [100])
     bench.hooks[0].on[.status] = { _ in 5 }

@@ -21,7 +21,7 @@ final class Play {
   private(set) var trace: [String] = []
   /// Called before the event of a callback is checked.
   var onEvent: () -> Void = {}
-  // The server.
+  // The state of the server.
   var attempts = 0
   var served = 0
   var available = 0

@@ -14,7 +14,7 @@ struct Scenario: Sendable {
   var firstMessage: Int?
   var firstDemand: Int
   var executors: [ExecutorPlan] = []
-  /// Whether the executors have no jobs left when the call is cancelled at the end.
+  /// Whether the executors run all their jobs before the call is cancelled at the end.
   var worksOff = true
   /// nil: both levels see bytes.
   var codec: CodecPlan?
@@ -49,7 +49,7 @@ struct ExecutorPlan: Sendable {
 struct HopPlan: Sendable {
   enum Create: Sendable { case none, next, skip, nonsense }
 
-  /// Registrations are made in this order. Two hops with the same number are one, for both levels.
+  /// Registrations are made in this order. Two hops with the same number belong to one registration, for both levels.
   var registration: Int
   var isObject: Bool
   var isPerAttempt: Bool
@@ -145,7 +145,7 @@ struct ServerPlan: Sendable {
   /// `refused` is the only item of its plan.
   enum Item: Sendable { case headers, message(Int), status(Int32), refused }
   var items: [Item]
-  /// The number of items that are available at once.
+  /// The number of items that the server may send as soon as it has the start.
   var ready = 0
 }
 
@@ -157,7 +157,7 @@ struct Step: Sendable {
     case halfClose
     case demand(Int)
     case cancel
-    /// So many more items of the server's plan become available.
+    /// The server may send so many more items of its plan.
     case server(Int)
     case sent(Int)
     /// The connection is lost.

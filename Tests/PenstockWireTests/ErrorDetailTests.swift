@@ -129,7 +129,7 @@ private struct JSONText: ErrorDetailVisitor {
     }
   }
 
-  /// google/protobuf/duration.proto (range and signs) and ProtoJSON's text for it.
+  /// The range and the signs of a Duration, as google/protobuf/duration.proto has them, and its text in ProtoJSON.
   @Test(
     arguments: [
       (0, 0, "0s"), (3, 0, "3s"), (-3, 0, "-3s"), (1, 500_000_000, "1.5s"), (0, 1, "0.000000001s"),

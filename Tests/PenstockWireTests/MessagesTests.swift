@@ -55,7 +55,7 @@ import Testing
     return result
   }
 
-  /// The stream gives the same messages whole, byte by byte, and cut in two at any place.
+  /// Decodes a whole stream, and checks that it gives the same byte by byte, and cut in two at any place.
   static func decodeEveryWay(_ stream: [UInt8], limit: Int = 1_000) -> Result {
     let whole = decode(stream, in: [0..<stream.count], limit: limit)
     #expect(decode(stream, in: stream.indices.map { $0..<$0 + 1 }, limit: limit) == whole)

@@ -35,7 +35,8 @@ import Testing
   ])
   func malformed(value: String) { #expect(with(value) { Timeout.parse($0) } == nil) }
 
-  /// A value has at most eight digits, is never more than the time asked for, and less than one unit below it.
+  /// A value has at most eight digits. It is never more than the time asked for (or 1 ns, if that is 0), and less than
+  /// one unit below it.
   @Test func randomValuesAreRoundedDownByLessThanOneUnit() throws {
     var random = Random()
     for _ in 0..<rounds {
