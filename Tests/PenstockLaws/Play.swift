@@ -33,11 +33,11 @@ final class Play {
   var registrationCount = 0
   let freed = Counter()
   var codec: Codec?
-  /// Set before `begin` if other plays use the executors, too.
+  /// The executors of the call; set before `begin` if other plays use them, too.
   var executors: [FakeExecutor] = []
   let things = Counter()
 
-  /// Counts the living objects, or those that have been freed.
+  /// A count of objects: of those that live (`things`), or of those that were freed (`freed`).
   final class Counter { var count = 0 }
 
   /// An object that is freed with the call.
@@ -329,7 +329,7 @@ final class Play {
     if let late = late() { model.fail("demand", late) }
   }
 
-  /// The failure if a message could go up but was not pulled.
+  /// The fault, in words, if the call wants a message that the server has, and nobody has pulled it; nil: none.
   func late() -> String? {
     guard !isStopped, below.isOpen, served < available, !isEnded, let call, call.wantsMessage else {
       return nil

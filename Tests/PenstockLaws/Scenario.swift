@@ -149,7 +149,7 @@ struct ServerPlan: Sendable {
   var ready = 0
 }
 
-/// One step; after it the loop may run the posted inputs.
+/// One step; if `runs`, the loop carries out the posted inputs after it.
 struct Step: Sendable {
   enum Act: Sendable {
     case nothing
