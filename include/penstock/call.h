@@ -25,7 +25,7 @@ typedef struct penstock_call_options penstock_call_options;
 /* See request.h. */
 typedef struct penstock_request penstock_request;
 
-/* Makes options of `json`, an object (NUL-terminated) or NULL:
+/* Makes options of `json`, an object (NUL-terminated) or NULL; numbers in parentheses are defaults:
  *   "deadline_ms": milliseconds from the call's creation; absent or null: the channel's default, or none
  *   "metadata": {"name": "value" or ["v1", "v2"]}; see metadata.h
  *   "credentials": {"authorization": "Bearer ..."}: header fields as in "metadata", which are sent over TLS only; on a
