@@ -4,8 +4,8 @@ import Synchronization
 /// How a runtime ends: by itself, when the last user handle has gone and the last call has ended, or by `shutdown`.
 /// The thread that drives at that moment takes the runtime apart; the own thread then exits.
 extension Runtime {
-  /// The default runtime, with a handle for the caller: made when first used, and made anew once it is
-  /// shut down or has ended.
+  /// The default runtime, with a handle for the caller: made when first used, and made anew once it is shut
+  /// down or has ended.
   public static func shared() -> Made {
     var old: Unmanaged<Runtime>?
     let made = Process.withLock { () -> Made in

@@ -88,8 +88,8 @@ extension Runtime {
         waiter = parked
         if waiters.count >= Runtime.crowdSize && options.mode == .thread { crowd = Runtime.crowdLasts }
       }
-      // The own thread is asked for the role, unless there is work in the background: then it would take the role
-      // back at once.
+      // The own thread is asked for the role, unless there is a crowd, or work in the background, for which it would
+      // take the role back at once.
       if driver == .own && mayDrive && crowd == 0 && background.load(ordering: .relaxed) == 0 {
         yieldWanted.store(true, ordering: .sequentiallyConsistent)
         wakeLocked()
