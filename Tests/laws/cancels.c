@@ -56,8 +56,7 @@ static penstock_reply *call_late(trial *trial, const char *method, const penstoc
   penstock_reply *reply = call_once(trial, method, options);
   if (reply && (penstock_reply_code(reply) != PENSTOCK_STATUS_CANCELLED || !has_reason(reply)))
     broken(trial, "cancels", "a call after the cancel of its options: %s", penstock_reply_status_json(reply));
-  if (met(trial) != before)
-    broken(trial, "cancels", "a hop sees a call whose options were cancelled before");
+  if (met(trial) != before) broken(trial, "cancels", "a hop sees a call whose options were cancelled before");
   return reply;
 }
 
